@@ -18,8 +18,8 @@ from toy_training import Toy, prepare_toy, python_command, run_command, train
 
 from nmt import console
 from nmt.data.pieces import Kind, Piece, PieceModel
-from nmt.data.term_annotation import MARKERS
 from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
+from nmt.lexical.term_annotation import MARKERS
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
 from nmt.values import Value

@@ -38,7 +38,7 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 CHAPTERS = sorted(ROOT.glob("nmt/*/README.md"))
 MANUAL = [
-    *(README, *CHAPTERS, ROOT / "tests/benchmarks/README.md"),
+    *(README, ROOT / ".github/CONTRIBUTING.md", *CHAPTERS, ROOT / "tests/benchmarks/README.md"),
     *sorted(ROOT.glob("examples/*/*.md")),
 ]
 

@@ -18,8 +18,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 STAGES = (
-    *("data", "prepare", "models", "interchange", "search", "scoring", "translate", "runs"),
-    *("training", "cli"),
+    *("data", "lexical", "prepare", "models", "interchange", "search", "scoring", "markup"),
+    *("translate", "jobs", "runs", "training", "cli"),
 )
 """In the order of the data: a stage imports itself and stages before it."""
 
@@ -53,7 +53,7 @@ DOORS = {
     "langcodes": "nmt/data/languages.py",
     "pyarrow": "nmt/prepare/readers/arrow.py",
     "fasttext": "nmt/prepare/language_id.py",
-    "simplemma": "nmt/data/lemmas.py",
+    "simplemma": "nmt/lexical/lemmas.py",
     "ray": "nmt/ray_workers.py",
     "fsspec": "nmt/remote.py",
     "ctranslate2.Translator": "nmt/translate/ctranslate2_engine.py",
@@ -79,10 +79,10 @@ VAGUE_NAMES = {"common", "helper", "helpers", "lib", "misc", "stuff", "tools", "
 
 WITHOUT_TORCH = (
     *("nmt.data.folder", "nmt.prepare.prepare", "nmt.models.model_file", "nmt.models.presets"),
-    *("nmt.scoring.metrics", "nmt.translate.job", "nmt.runs.run_folder"),
+    *("nmt.scoring.metrics", "nmt.jobs.job", "nmt.runs.run_folder"),
 )
 """Modules that load no torch, nor does what they load; it takes seconds. What CTranslate2, the
-journal, locks and finished jobs need is behind `nmt.translate.job`."""
+journal, locks and finished jobs need is behind `nmt.jobs.job`."""
 
 
 def names_used(source: str, package: str) -> Iterator[tuple[int, str]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from term_use import find, shares
 
-from nmt.data import word_lexicon
-from nmt.data.terms import Term, Terms
+from nmt.lexical import word_lexicon
+from nmt.lexical.terms import Term, Terms
 
 pytest.importorskip("simplemma", reason="the extra terms is not installed")
 

@@ -20,7 +20,7 @@ import pytest
 from catalogue import Archive
 
 from nmt.errors import NMTError, Stopped
-from nmt.translate.journal import lock
+from nmt.jobs.journal import lock
 
 WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
 

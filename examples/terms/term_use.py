@@ -17,9 +17,9 @@ from collections import defaultdict
 from pathlib import Path
 
 from nmt.data.corpus import read_pairs
-from nmt.data.lemmas import WORD, LineForms, lemma
-from nmt.data.terms import Terms, has_target
-from nmt.data.word_lexicon import learn_words
+from nmt.lexical.lemmas import WORD, LineForms, lemma
+from nmt.lexical.terms import Terms, has_target
+from nmt.lexical.word_lexicon import learn_words
 
 LANGS = ("en", "de")
 COLUMNS = ["", "terms as given", "in any form", "in the reference's", "BLEU", "chrF", "lines/s"]

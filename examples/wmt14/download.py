@@ -24,7 +24,7 @@ from nmt import console
 from nmt.cli.command import run
 from nmt.errors import NMTError
 from nmt.files import megabytes, sync_folder, write_text
-from nmt.translate.journal import open_locked
+from nmt.jobs.journal import open_locked
 
 CURL = (
     *("curl", "--fail", "--location", "--continue-at", "-", "--write-out", "%{errormsg}"),

@@ -128,7 +128,7 @@ def _export_marian(model: Path, out: Path) -> None:
 
 def _export_shortlist(data: Path, out: Path, frequent: int, best: int) -> None:
     from nmt.data.folder import DataFolder
-    from nmt.data.lexicon import LEXICON_STEPS
+    from nmt.lexical.lexicon import LEXICON_STEPS
     from nmt.search.shortlist import check_replaceable, learn_shortlist
 
     check_replaceable(out)

@@ -15,10 +15,10 @@ from nmt import console
 from nmt.cli.options import Quiet, check_picture
 from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
 from nmt.search.options import Sampling, SearchOptions
-from nmt.translate.options import TranslateOptions
+from nmt.translate.options import TranslateOptions, check_for_documents
 
 if TYPE_CHECKING:
-    from nmt.translate.stream import Counts
+    from nmt.jobs.stream import Counts
 
 EXAMPLES = (
     "nmt translate run < news.en > news.de",
@@ -56,13 +56,13 @@ def translate(
     it is left empty and the exit status is 1. If one of several files fails, the others go on and
     the exit status is 1. It is 75 if other jobs hold some of the files.
     """
+    from nmt.jobs.files import find_files
+    from nmt.jobs.job import Job, converse, deadline
+    from nmt.jobs.journal import lock
+    from nmt.jobs.parallel import Translators
+    from nmt.jobs.remote_files import RemoteOutput, local_inputs
+    from nmt.markup.documents import common_form, form_of
     from nmt.remote import is_url, without_scheme
-    from nmt.translate.documents import check_for_documents, common_form, form_of
-    from nmt.translate.files import find_files
-    from nmt.translate.job import Job, converse, deadline
-    from nmt.translate.journal import lock
-    from nmt.translate.parallel import Translators
-    from nmt.translate.remote_files import RemoteOutput, local_inputs
     from nmt.translate.setup import Setup
 
     if sampling != Sampling() and not options.sample:

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nmt.data.augment import Augmenter
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
 from nmt.data.epochs import Epochs, Indices, Pairs, PoolPlan, plan_pool
-from nmt.data.links import Linker
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.stages import Stages, stage_seed
 from nmt.data.subword_dropout import SubwordDropout
-from nmt.data.word_links import WordLinks
 from nmt.workers import prefetched
+
+FindLinks = Callable[[TokenRows, TokenRows, Indices], NDArray[np.int64]]
+"""Returns the position of each target token's source token (see `nmt.lexical.links`)."""
 
 _TRIED_UPDATES = 100  # for the fixed shape
 
@@ -115,7 +117,7 @@ def updates_from(
     seed: int,
     augmenter: Augmenter | None = None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
-    linker: Linker | WordLinks | None = None,
+    linker: FindLinks | None = None,
     stages: Stages | None = None,
     done: int = 0,
 ) -> Iterator[Update]:
@@ -170,7 +172,7 @@ def _updates_of_stage(
     seed: int,
     augmenter: Augmenter | None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None,
-    linker: Linker | WordLinks | None,
+    linker: FindLinks | None,
 ) -> Generator[Update]:
     """Yield the updates of a stage from a position on, endlessly."""
     plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens)
@@ -203,7 +205,7 @@ def _updates_of_stage(
 
 
 def _batch(
-    pairs: Indices, src: TokenRows, tgt: TokenRows, cut: Cut, linker: Linker | WordLinks | None
+    pairs: Indices, src: TokenRows, tgt: TokenRows, cut: Cut, linker: FindLinks | None
 ) -> Batch:
     links = None if linker is None else linker(src, tgt, pairs)
     return collate(src, tgt, cut.shape, links, on_gpu=cut.on_gpu)

@@ -14,8 +14,8 @@ from nmt.data.language_tokens import LanguageTokens, spell_pair, tagged
 from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
-from nmt.data.term_annotation import MARKERS
 from nmt.data.vocabulary import Vocabulary
+from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs, normalized
 from nmt.prepare.faults import line_shift
 from nmt.prepare.judge import KEPT, Cleaner, Verdicts

@@ -26,9 +26,9 @@ from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import spell_pair
 from nmt.data.manifest import LEARNING, CorpusRecord, DatasetInfo, FileRecord, ShardRecord
 from nmt.data.shards import Shard, TokenRows
-from nmt.data.term_annotation import MARKERS
 from nmt.errors import DataError, UsageError
 from nmt.files import link_or_copy, resolved, write_text
+from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs
 from nmt.prepare.encode import PROVENANCE_SUFFIX, TEXT_SUFFIX
 from nmt.prepare.readers.reader import record_file

@@ -14,8 +14,8 @@ from nmt.data.composition import NFC
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import LEARNING
-from nmt.data.term_annotation import MARKERS
 from nmt.errors import UsageError, did_you_mean
+from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.text_names import (
     QUOTINGS,
     STDIN,

@@ -23,16 +23,16 @@ from nmt import console
 from nmt.data.composition import compose
 from nmt.data.draws import Draws
 from nmt.data.epochs import Indices
-from nmt.data.lemmas import LineForms, has_lemmas, lemmas_version
 from nmt.data.manifest import FileRecord
 from nmt.data.shards import TokenRows
-from nmt.data.term_annotation import Annotation, annotate
-from nmt.data.terms import Terms, has_target
-from nmt.data.token_spans import token_spans
 from nmt.data.vocabulary import Vocabulary
-from nmt.data.word_lexicon import WordLexicon, learn_words
 from nmt.errors import DataError
 from nmt.files import sha256_file, write_text
+from nmt.lexical.lemmas import LineForms, has_lemmas, lemmas_version
+from nmt.lexical.term_annotation import Annotation, annotate
+from nmt.lexical.terms import Terms, has_target
+from nmt.lexical.token_spans import token_spans
+from nmt.lexical.word_lexicon import WordLexicon, learn_words
 from nmt.prepare.judge import Cleaner
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.reader import record_file
@@ -167,7 +167,7 @@ def learn_lexicon(
     """
     if annotator is None or annotator.terms is not None:
         return ()
-    from nmt.data.lexicon import LEXICON_STEPS  # which loads torch
+    from nmt.lexical.lexicon import LEXICON_STEPS  # which loads torch
 
     blocks = sample_blocks(
         train, size=_LEARNT_FROM, seed=options.seed, weights=[text.weight for text in train]

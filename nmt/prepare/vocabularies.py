@@ -27,10 +27,10 @@ from nmt.data.manifest import VocabularyRecord
 from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.separator import SEPARATOR
-from nmt.data.term_annotation import MARKERS
 from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
 from nmt.files import atomic_writer
+from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.judge import CODES, KEPT, Cleaner
 from nmt.prepare.options import PrepareOptions

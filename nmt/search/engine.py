@@ -12,8 +12,8 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from nmt.data.terms import Term
 from nmt.errors import UsageError
+from nmt.lexical.terms import Term
 from nmt.models.device import memory_errors
 from nmt.search.options import SearchOptions
 from nmt.search.phrases import Phrase
@@ -52,7 +52,7 @@ class Source:
     added: int = field(default=0, compare=False)  # first tokens that the line itself does not have
     terms: tuple[Term, ...] = field(default=(), compare=False)  # of its text
     # If it has annotations of terms: its ids without them, and of each id the one that it is or
-    # belongs to. See `nmt.data.term_annotation`.
+    # belongs to. See `nmt.lexical.term_annotation`.
     plain: Ids = field(default=(), compare=False)
     owners: Ids = field(default=(), compare=False)
     copy: Copy | None = field(default=None, compare=False)  # if so, there is nothing to search

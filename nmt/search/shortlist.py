@@ -22,9 +22,9 @@ from torch import Tensor
 from torch import device as Device
 
 from nmt.data.folder import DataFolder, PairDataset
-from nmt.data.lexicon import learn_lexicon
 from nmt.data.vocabulary import EOS_ID, Vocabulary
 from nmt.errors import DataError, UsageError
+from nmt.lexical.lexicon import learn_lexicon
 from nmt.models.base import Decoder
 from nmt.models.device import to_device
 from nmt.models.tensor_file import TensorFile, write_tensors

@@ -18,10 +18,10 @@ from nmt.config import TrainingConfig
 from nmt.console import counted
 from nmt.data.batches import NO_LINK, Batch
 from nmt.data.folder import DataFolder
-from nmt.data.lexicon import LEXICON_STEPS
-from nmt.data.links import Linker
-from nmt.data.word_links import WordLinks
 from nmt.distributed import Ranks
+from nmt.lexical.lexicon import LEXICON_STEPS
+from nmt.lexical.links import Linker
+from nmt.lexical.word_links import WordLinks
 from nmt.model_config import AttentionHead
 from nmt.models.kernels.padded_layout import PaddedLayout
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.data.words import has_letters
+from nmt.markup.tags import PIECE
 from nmt.search.engine import Copy, Source
 from nmt.translate.alignment import Alignment
-from nmt.translate.markup import PIECE
 from nmt.translate.output import Translation
 
 _IN_PIECES = re.compile(r"[{%$@]|://|www\.|mailto:")  # one of them is in any piece with letters

@@ -16,10 +16,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from nmt.data.terms import Terms
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange.ctranslate2_manifest import CARD, Export
+from nmt.lexical.terms import Terms
 from nmt.models.model_file import read_card
 from nmt.search.engine import Engine, Hypothesis, Source, source_cost
 from nmt.search.options import SearchOptions

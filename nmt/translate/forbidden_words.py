@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
-from nmt.data.terms import Terms, has_capital
 from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.lexical.terms import Terms, has_capital
 from nmt.search.engine import Ids, SearchResult, Source
 from nmt.translate.term_phrases import forms_of
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from nmt.errors import UsageError
+from nmt.markup.tags import FORMS
 from nmt.models.device import DEVICES, PRECISIONS
 from nmt.search.options import MBR_METRICS
-from nmt.translate.markup import FORMS
 from nmt.values import check, value
 
 
@@ -245,3 +246,24 @@ class TranslateOptions:
             return "jsonl"
         chosen = {"n-best": self.writes_list, "scores": self.scores, "alignment": self.alignment}
         return next((form for form, given in chosen.items() if given), "text")
+
+
+def check_for_documents(options: TranslateOptions) -> None:
+    """Refuse options that a document has no place for.
+
+    Raises:
+        UsageError: naming one.
+    """
+    needing_text = {
+        "--format jsonl": options.format == "jsonl",
+        "--n-best": options.n_best is not None and not options.mbr,
+        "--scores": options.scores,
+        "--alignment": options.alignment,
+        "--attention": options.attention is not None,
+        "--prefixes": options.prefixes,
+        "--context": options.context > 0,
+        "--shard": options.shard != "1/1",
+    }
+    for option, is_given in needing_text.items():
+        if is_given:
+            raise UsageError(f"{option} is for lines of text; a document has no place for it")

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from nmt.data.lemmas import LineForms
-from nmt.data.terms import Term, has_target
 from nmt.errors import DataError
+from nmt.lexical.lemmas import LineForms
+from nmt.lexical.terms import Term, has_target
 from nmt.translate.alignment import Alignment, pharaoh
 
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from nmt.data.terms import Term, Terms, capitalised
-from nmt.data.token_spans import token_spans
 from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.lexical.terms import Term, Terms, capitalised
+from nmt.lexical.token_spans import token_spans
 from nmt.search.engine import Ids, Source
 from nmt.search.phrases import Phrase
 

@@ -1,6 +1,6 @@
 """Sources that say how their terms are to be translated, for models that were trained to read them.
 
-See `nmt.data.term_annotation`. Other models get terms by a search that forces them.
+See `nmt.lexical.term_annotation`. Other models get terms by a search that forces them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.term_annotation import Annotation, annotate
-from nmt.data.terms import Terms
-from nmt.data.token_spans import token_spans
 from nmt.data.vocabulary import Vocabulary
+from nmt.lexical.term_annotation import Annotation, annotate
+from nmt.lexical.terms import Terms
+from nmt.lexical.token_spans import token_spans
 from nmt.search.engine import Ids, Source
 from nmt.translate.segmentation import split_ids
 

@@ -25,9 +25,9 @@ from nmt import console
 from nmt.cpu import default_threads
 from nmt.data.batches import Batch, collate, longest_first, micro_batches, pack_sources
 from nmt.data.shards import TokenRows
-from nmt.data.terms import Terms
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import MissingKernel, UsageError, did_you_mean
+from nmt.lexical.terms import Terms
 from nmt.model_config import AttentionHead
 from nmt.models.base import AttentionWeights, Decoder, TranslationModel
 from nmt.models.device import (

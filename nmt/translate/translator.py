@@ -19,11 +19,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.data.lemmas import is_installed
-from nmt.data.terms import Terms
-from nmt.data.token_spans import token_spans
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import NMTError, UsageError
+from nmt.lexical.lemmas import is_installed
+from nmt.lexical.terms import Terms
+from nmt.lexical.token_spans import token_spans
+from nmt.markup.tag_writer import restore
+from nmt.markup.tags import FORMS, Marked, parse
 from nmt.models.model_file import find_model
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.guard import search_guarded
@@ -34,12 +36,10 @@ from nmt.translate.context import Before, contexts_of, find_windows, search_wind
 from nmt.translate.copied_text import copy_translation
 from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
 from nmt.translate.joined_segments import best_sums, failed, join_parts
-from nmt.translate.markup import FORMS, Marked, parse
 from nmt.translate.minimum_risk import by_utility
 from nmt.translate.output import BLANK, TermUse, Translation
 from nmt.translate.setup import Setup
 from nmt.translate.sources import LineSources, Spans, only_text
-from nmt.translate.tag_writer import restore
 from nmt.translate.term_phrases import TermPhrases
 from nmt.translate.term_sources import TermSources, attention_to_plain
 
@@ -143,7 +143,7 @@ class Translator:
             batch_tokens: see `Engine`; if None, a default for the device.
             shortlist: a file written by `nmt export shortlist`. Translations use only its tokens,
                 which is faster.
-            terms: a file of terms and how they must be translated; see `nmt.data.terms`.
+            terms: a file of terms and how they must be translated; see `nmt.lexical.terms`.
             forbid: a file of words and phrases that no translation may contain.
             alignment: whether to add alignments. An ensemble uses its first model's.
             split: whether to split lines into sentences and translate these one by one.

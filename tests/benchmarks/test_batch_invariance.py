@@ -17,11 +17,11 @@ from benchmarks.harness import publish, setting, table
 from benchmarks.machine import describe, has_bf16
 from benchmarks.translation import model_of
 
+from nmt.jobs.lines import Line
+from nmt.jobs.parallel import Translators
 from nmt.search.options import SearchOptions
-from nmt.translate.lines import Line
 from nmt.translate.options import TranslateOptions
 from nmt.translate.output import Translation
-from nmt.translate.parallel import Translators
 from nmt.translate.setup import Setup
 
 pytestmark = pytest.mark.benchmark

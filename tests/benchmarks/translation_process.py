@@ -30,10 +30,10 @@ def nmt(
     device: str,
 ) -> Translate:
     """Load `nmt translate` without its command line."""
+    from nmt.jobs.lines import Line
+    from nmt.jobs.parallel import Translators
     from nmt.search.options import SearchOptions
-    from nmt.translate.lines import Line
     from nmt.translate.options import TranslateOptions
-    from nmt.translate.parallel import Translators
     from nmt.translate.setup import Setup
 
     setup = Setup(

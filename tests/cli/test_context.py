@@ -12,9 +12,9 @@ from command_line import QUICK, Answer, Nmt
 from context_stub import model_of_documents, telling, use_instead_of_a_model
 
 from nmt.data.separator import split_lines
+from nmt.jobs.journal import Journal
 from nmt.models.model_file import ModelCard, read_card
 from nmt.search.engine import Source
-from nmt.translate.journal import Journal
 
 WORDS = ("the", "cat", "sees", "a", "dog", "bird", "river", "then", "by")
 

@@ -13,8 +13,8 @@ import pytest
 from command_line import Answer, Nmt
 
 from nmt.errors import Stopped, UsageError
-from nmt.translate.files import find_files
-from nmt.translate.job import Job
+from nmt.jobs.files import find_files
+from nmt.jobs.job import Job
 
 Translate = Callable[..., Answer]
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from command_line import QUICK, Nmt, TranslateText
 
+from nmt.jobs.journal import Journal
 from nmt.search.beam_search import decode
-from nmt.translate.journal import Journal
 
 
 def start(model: Path, *words: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
@@ -298,7 +298,7 @@ def test_at_its_deadline_a_job_stops_and_goes_on_the_next_time(
 
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "add", add_and_wait)
-        patch.setattr("nmt.translate.job.seconds_until", lambda *_: 1.0)
+        patch.setattr("nmt.jobs.job.seconds_until", lambda *_: 1.0)
         stopped = translate_text(*job, "--deadline", "06:30")
     assert (stopped.status, stopped.stdout) == (75, "")
     assert "--deadline 06:30 reached" in stopped.stderr

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from command_line import TranslateText
 
-from nmt.data.terms import Term, Terms
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import unit_pattern
+from nmt.lexical.terms import Term, Terms
 from nmt.search.engine import Hypothesis, SearchResult, Source
 from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
 

@@ -11,8 +11,8 @@ import pytest
 from command_line import Answer, Nmt
 
 from nmt.errors import Stopped
+from nmt.jobs.journal import Journal
 from nmt.models.kernels import packed_weights as kernels
-from nmt.translate.journal import Journal
 
 TEXT = "".join(f"the {word} cat sees a dog\n" for word in ("red", "old", "small") * 4)
 

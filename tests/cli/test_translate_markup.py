@@ -13,8 +13,8 @@ from command_line import Nmt, TranslateText
 
 import nmt as package
 from nmt.errors import UsageError
+from nmt.markup.tags import parse, tokenize
 from nmt.search.beam_search import decode
-from nmt.translate.markup import parse, tokenize
 
 LINES = [
     "the <b>cat</b> sees a &amp; bird",

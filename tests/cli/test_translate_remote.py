@@ -11,7 +11,7 @@ from command_line import Nmt
 from storage import Storage
 
 from nmt.errors import NMTError, Stopped
-from nmt.translate.journal import Journal
+from nmt.jobs.journal import Journal
 
 pytest.importorskip("fsspec", reason="the extra remote is not installed")
 
@@ -96,7 +96,7 @@ def test_an_upload_that_fails_is_done_the_next_time(
         raise NMTError(f"{url}: no network")
 
     with monkeypatch.context() as patch:
-        patch.setattr("nmt.translate.remote_files.upload", fail)
+        patch.setattr("nmt.jobs.remote_files.upload", fail)
         assert translate(*words, "--quiet").refusal(1) == "nmt: error: memory://out: no network"
     again = translate(*words)
     assert again.status == 0

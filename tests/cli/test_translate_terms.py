@@ -13,8 +13,8 @@ import pytest
 from command_line import Nmt, TranslateText
 
 import nmt as package
-from nmt.data.terms import Term, Terms, has_target
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.lexical.terms import Term, Terms, has_target
 from nmt.search.engine import Source
 from nmt.search.options import SearchOptions
 from nmt.translate.output import TermUse, Translation

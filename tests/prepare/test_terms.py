@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from prepare_job import Job, content, write
 
-from nmt.data import word_lexicon
 from nmt.data.folder import DataFolder
-from nmt.data.term_annotation import MARKERS
 from nmt.errors import DataError, UsageError
+from nmt.lexical import word_lexicon
+from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare import prepare as stage
 from nmt.prepare.join import join
 from nmt.prepare.readers import reader

@@ -30,10 +30,10 @@ from toy_training import (
 
 from nmt.data.batches import NO_LINK, Batch, FixedShape, collate
 from nmt.data.folder import DataFolder
-from nmt.data.links import Linker
 from nmt.data.shards import TokenRows
-from nmt.data.word_links import WordLinks
 from nmt.errors import UsageError
+from nmt.lexical.links import Linker
+from nmt.lexical.word_links import WordLinks
 from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.model_file import ModelReader, load_model
 from nmt.models.transformer import Transformer

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Batch
-from nmt.data.token_spans import token_spans
+from nmt.lexical.token_spans import token_spans
 from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelCard, load_model, write_model

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.data.terms import Terms
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.data.words import has_letters
+from nmt.lexical.terms import Terms
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.translate.copied_text import has_words

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.data.term_annotation import MARKERS
-from nmt.data.terms import Term, Terms
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError
+from nmt.lexical.term_annotation import MARKERS
+from nmt.lexical.terms import Term, Terms
+from nmt.markup.tags import parse
 from nmt.models.model_file import read_card, write_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.translate.markup import parse
 from nmt.translate.output import TermUse
 from nmt.translate.term_sources import TermSources, attention_to_plain, with_tag
 from nmt.translate.translator import Translator

@@ -16,11 +16,13 @@ from nmt.data.batches import Packed
 from nmt.data.corpus import Encoding
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import NMTError
+from nmt.jobs.lines import LineReader
+from nmt.jobs.parallel import Pool
+from nmt.jobs.stream import Counts, translate_stream
 from nmt.models.base import DecoderState, Projection
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.translate.lines import LineReader
 from nmt.translate.output import (
     BLANK,
     Render,
@@ -28,9 +30,7 @@ from nmt.translate.output import (
     render_n_best,
     render_text,
 )
-from nmt.translate.parallel import Pool
 from nmt.translate.segmentation import split_ids
-from nmt.translate.stream import Counts, translate_stream
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import POOL_LINES, Translator
 from nmt.workers import Pause
@@ -366,7 +366,7 @@ def test_lines_are_written_at_least_every_10_seconds(
         times.append(now)
         lines.append(counts.lines)
 
-    monkeypatch.setattr("nmt.translate.stream.time.monotonic", lambda: now)
+    monkeypatch.setattr("nmt.jobs.stream.time.monotonic", lambda: now)
     text = b"".join(b"x" * (49 + number % 101) + b"\n" for number in range(40_000))
     reader = LineReader(iter([text]), name="stdin", encoding=Encoding.find("utf-8"))
     translate_stream(

@@ -11,8 +11,8 @@ from reference import grown_links, ibm_model_1
 
 from nmt.data.batches import NO_LINK
 from nmt.data.folder import PairDataset
-from nmt.data.links import Linker
 from nmt.data.shards import TokenRows
+from nmt.lexical.links import Linker
 
 SRC, TGT = 9, 12
 

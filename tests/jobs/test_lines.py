@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from nmt.data.compressed import MAGIC
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
-from nmt.translate import lines as lines_module
-from nmt.translate.lines import Line, LineReader, pipe_chunks
+from nmt.jobs import lines as lines_module
+from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.workers import PAUSE, Pause
 
 BOM = b"\xef\xbb\xbf"
@@ -258,7 +258,7 @@ def test_lines_that_keep_coming_are_answered_after_half_a_second() -> None:
             yield b"line %d\n" % number
 
     reader = LineReader(a_line_every_30_ms(), name="news", encoding=Encoding.find("utf-8"))
-    with mock.patch("nmt.translate.lines.time.monotonic", lambda: now):
+    with mock.patch("nmt.jobs.lines.time.monotonic", lambda: now):
         pools = without_pauses(reader.pools(1_000))
     assert sum(map(len, pools)) == 100
     assert max(map(len, pools)) <= 0.5 / 0.03 + 2

@@ -40,16 +40,16 @@ from nmt.errors import (
     describe,
 )
 from nmt.files import atomic_writer, naming, write_text
+from nmt.jobs.files import Shard, count_lines, cut_lines
+from nmt.jobs.journal import Journal
+from nmt.jobs.lines import Line, LineReader, pipe_chunks
+from nmt.jobs.parallel import Pool, Translators
+from nmt.jobs.stream import Counts, translate_stream
+from nmt.markup.documents import Document, form_of
 from nmt.translate.context import Before
-from nmt.translate.documents import Document, form_of
-from nmt.translate.files import Shard, count_lines, cut_lines
-from nmt.translate.journal import Journal
-from nmt.translate.lines import Line, LineReader, pipe_chunks
 from nmt.translate.options import TranslateOptions
 from nmt.translate.output import RENDERS, Translation
-from nmt.translate.parallel import Pool, Translators
 from nmt.translate.setup import Setup
-from nmt.translate.stream import Counts, translate_stream
 from nmt.workers import Pause
 
 

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from nmt.errors import WorkerDied
+from nmt.jobs.lines import Line
+from nmt.jobs.parallel import Translators
 from nmt.search.options import SearchOptions
-from nmt.translate.lines import Line
 from nmt.translate.options import TranslateOptions
 from nmt.translate.output import Translation
-from nmt.translate.parallel import Translators
 from nmt.translate.setup import Setup
 from nmt.translate.torch_engine import load
 from nmt.translate.translator import Translator
@@ -101,9 +101,9 @@ def test_the_parent_of_gpu_workers_loads_a_model_only_for_itself(
         loaded.append(setup.precision)
         return load(setup, **options)
 
-    monkeypatch.setattr("nmt.translate.parallel.choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr("nmt.jobs.parallel.choose_device", lambda _: torch.device("cuda"))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.setattr("nmt.translate.parallel.Workers", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("nmt.jobs.parallel.Workers", lambda *_, **__: nullcontext())
     monkeypatch.setattr("nmt.translate.torch_engine.load", load_and_note)
     setup = Setup(models=(model_file,), options=SearchOptions(), precision="bf16")
     with Translators.start(setup, TranslateOptions()) as translators:

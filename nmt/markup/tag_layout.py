@@ -23,8 +23,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from nmt.translate.markup import PIECE, STANDING, Marked, Node
-from nmt.translate.text_units import Span
+from nmt.markup.tags import PIECE, STANDING, Marked, Node
+from nmt.markup.text_units import Span
 
 OPENING, CLOSING = "([{«„“‘¿¡", ".,;:!?)]}»”’…"
 """Signs that have no space behind them, and before them."""

@@ -21,13 +21,13 @@ from toy_training import nmt_command
 
 from nmt.errors import MissingKernel, NMTError, Stopped, UsageError, WorkerDied
 from nmt.interchange.ctranslate2 import export_ctranslate2
+from nmt.jobs.job import deadline
+from nmt.jobs.lines import Line
+from nmt.jobs.parallel import Translators, _loaded, _OnCpu, _OnRay
 from nmt.models.kernels.packed_weights import KERNELS
 from nmt.ray_workers import RayWorkers, has_gpu
 from nmt.search.options import SearchOptions
-from nmt.translate.job import deadline
-from nmt.translate.lines import Line
 from nmt.translate.options import TranslateOptions
-from nmt.translate.parallel import Translators, _loaded, _OnCpu, _OnRay
 from nmt.translate.setup import Setup
 from nmt.translate.torch_engine import load
 from nmt.workers import PAUSE, Pause
@@ -95,9 +95,9 @@ class Elsewhere:
 @pytest.fixture
 def no_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Elsewhere]]:
     """The workers that were made; no node has a GPU."""
-    monkeypatch.setattr("nmt.translate.parallel.connect", lambda: None)
-    monkeypatch.setattr("nmt.translate.parallel.has_gpu", lambda: False)
-    monkeypatch.setattr("nmt.translate.parallel.RayWorkers", Elsewhere)
+    monkeypatch.setattr("nmt.jobs.parallel.connect", lambda: None)
+    monkeypatch.setattr("nmt.jobs.parallel.has_gpu", lambda: False)
+    monkeypatch.setattr("nmt.jobs.parallel.RayWorkers", Elsewhere)
     yield Elsewhere.made
     Elsewhere.made.clear()
 
@@ -123,7 +123,7 @@ def test_a_worker_of_a_cluster_with_gpus_takes_one(
 ) -> None:
     with pytest.raises(UsageError, match="device cuda: no node of the Ray cluster has a GPU"):
         start(model_file, device="cuda")
-    monkeypatch.setattr("nmt.translate.parallel.has_gpu", lambda: True)
+    monkeypatch.setattr("nmt.jobs.parallel.has_gpu", lambda: True)
     assert start(model_file).kernel == start(model_file, device="cuda").kernel == "gpu"
     start(model_file, device="cpu")
     assert [workers.takes for workers in no_cluster] == [(1, 1), (1, 1), (1, 0)]
@@ -275,7 +275,7 @@ def test_a_deadline_ends_the_wait_and_what_is_missing_is_told(
     import ray
 
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    monkeypatch.setattr("nmt.translate.job.seconds_until", lambda *_: 3.0)
+    monkeypatch.setattr("nmt.jobs.job.seconds_until", lambda *_: 3.0)
     try:
         workers = RayWorkers[float, None](time.sleep)
         assert workers.count == 2

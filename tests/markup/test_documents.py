@@ -9,7 +9,7 @@ import pytest
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
-from nmt.translate.documents import Document, common_form
+from nmt.markup.documents import Document, common_form
 
 HTML = """<!DOCTYPE html>
 <html lang="en"><head><title>A &amp; b</title>

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from nmt import console
 from nmt.cpu import RAY, cores, default_threads, give_way, most_workers
 from nmt.errors import MissingKernel, UsageError
+from nmt.jobs.lines import Line
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory
 from nmt.ray_workers import RayWorkers, connect, has_gpu
 from nmt.translate.ctranslate2_engine import count_gpus
 from nmt.translate.ctranslate2_engine import load as load_export
-from nmt.translate.lines import Line
 from nmt.translate.options import TranslateOptions
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.setup import Setup

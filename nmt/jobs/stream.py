@@ -12,9 +12,9 @@ from nmt import console
 from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
 from nmt.data.words import has_letters
 from nmt.errors import NMTError
-from nmt.translate.lines import Line, LineReader
+from nmt.jobs.lines import Line, LineReader
+from nmt.jobs.parallel import Pool
 from nmt.translate.output import Render, Translation
-from nmt.translate.parallel import Pool
 from nmt.workers import Pause
 
 _POOL_SECONDS = 7.0  # target for a pool, of the 10 that are promised

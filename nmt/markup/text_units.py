@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from nmt.data.words import unit_pattern
-from nmt.translate.markup import PIECE, STANDING, Marked
+from nmt.markup.tags import PIECE, STANDING, Marked
 
 Span = tuple[int, int]
 

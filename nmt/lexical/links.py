@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from nmt.data.batches import NO_LINK
 from nmt.data.epochs import Indices
 from nmt.data.folder import PairDataset
-from nmt.data.lexicon import Integers, learn_lexicon
 from nmt.data.shards import TokenRows
+from nmt.lexical.lexicon import Integers, learn_lexicon
 
 _LEAST = 1e-4  # less probable translations are forgotten, in either direction
 

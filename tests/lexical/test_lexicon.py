@@ -9,9 +9,9 @@ import pytest
 from pairs import TextPairs
 from reference import ibm_model_1
 
-from nmt.data import lexicon
 from nmt.data.folder import PairDataset
-from nmt.data.lexicon import LEXICON_STEPS, Lexicon, learn_lexicon
+from nmt.lexical import lexicon
+from nmt.lexical.lexicon import LEXICON_STEPS, Lexicon, learn_lexicon
 
 SRC, TGT = 9, 12
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.lemmas import WORD, lemma
 from nmt.data.shards import TokenRows
+from nmt.lexical.lemmas import WORD, lemma
 
 if TYPE_CHECKING:
-    from nmt.data.lexicon import Lexicon  # which loads torch
+    from nmt.lexical.lexicon import Lexicon  # which loads torch
 
 _LEAST_PROBABILITY = 0.1
 """In either direction; Model 1 spreads less than that over words that merely come together."""
@@ -110,7 +110,7 @@ def learn_words(
     Raises:
         UsageError: if simplemma is missing.
     """
-    from nmt.data.lexicon import learn_from_rows
+    from nmt.lexical.lexicon import learn_from_rows
 
     src, tgt = (_Side.of([pair[side] for pair in pairs], langs[side]) for side in (0, 1))
     scores: dict[str, dict[str, float]] = {}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.data.token_spans import token_spans
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.lexical.token_spans import token_spans
 
 LINES = [
     "die Größe über alles",

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Self
 
 from nmt.errors import UsageError
+from nmt.jobs.journal import journal_of
 from nmt.remote import cached, download, exists, files_at, is_url, mirrored, upload, without_scheme
-from nmt.translate.journal import journal_of
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.translate.markup import (
+from nmt.markup.tag_writer import restore
+from nmt.markup.tags import (
     FORMS,
     STANDING,
     Marked,
@@ -26,8 +27,7 @@ from nmt.translate.markup import (
     parse,
     tokenize,
 )
-from nmt.translate.tag_writer import restore
-from nmt.translate.text_units import Link, source_units
+from nmt.markup.text_units import Link, source_units
 
 
 def aligned(marked: Marked, translation: str, pairs: list[tuple[int, int]]) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import Stopped
-from nmt.translate.journal import Journal
+from nmt.jobs.journal import Journal
 
 LINES = [f"line {number}\n".encode() for number in range(8)]
 TEXT = b"".join(LINES)
@@ -179,7 +179,7 @@ def test_a_job_killed_before_the_renaming_is_finished_by_the_next(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("nmt.translate.journal.os.replace", killed)
+        patch.setattr("nmt.jobs.journal.os.replace", killed)
         with pytest.raises(KeyboardInterrupt):
             work(output)
     assert not output.exists()

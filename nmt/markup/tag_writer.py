@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nmt.data.words import is_letter
-from nmt.translate.markup import STANDING, Marked, Node
-from nmt.translate.tag_layout import CLOSING, OPENING, Layout, Place
-from nmt.translate.text_units import Link, label_units, link_weakly, source_units, target_units
+from nmt.markup.tag_layout import CLOSING, OPENING, Layout, Place
+from nmt.markup.tags import STANDING, Marked, Node
+from nmt.markup.text_units import Link, label_units, link_weakly, source_units, target_units
 
 
 def restore(

@@ -20,9 +20,9 @@ from nmt.data.batches import NO_LINK
 from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder, PairDataset
 from nmt.data.shards import TokenRows
-from nmt.data.token_spans import WORD_START
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
+from nmt.lexical.token_spans import WORD_START
 
 _LINKS = re.compile(r"\s*([0-9]{1,9}-[0-9]{1,9}(\s+|$))*")
 _CHUNK = 20_000  # pairs that are checked together

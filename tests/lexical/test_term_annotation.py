@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from nmt.data.term_annotation import MARKERS, AnnotatedIds, Annotation, annotate
-from nmt.data.token_spans import token_spans
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError
+from nmt.lexical.term_annotation import MARKERS, AnnotatedIds, Annotation, annotate
+from nmt.lexical.token_spans import token_spans
 
 LINE = "Two dogs bark, and a cat sleeps."
 WORDS = ["Hund", "Katze", "und"]

@@ -27,8 +27,7 @@ from xml.parsers import expat
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
-from nmt.translate.markup import Token, elements, pair_up, parse, tokenize
-from nmt.translate.options import TranslateOptions
+from nmt.markup.tags import Token, elements, pair_up, parse, tokenize
 
 _FORMS = {".html": "html", ".htm": "html", ".xhtml": "html", ".xlf": "xml", ".xliff": "xml"}
 
@@ -89,27 +88,6 @@ def common_form(paths: Sequence[Path], markup: str | None) -> str | None:
                 f"--markup {form} if the text has tags"
             )
     return form
-
-
-def check_for_documents(options: TranslateOptions) -> None:
-    """Refuse options that a document has no place for.
-
-    Raises:
-        UsageError: naming one.
-    """
-    needing_text = {
-        "--format jsonl": options.format == "jsonl",
-        "--n-best": options.n_best is not None and not options.mbr,
-        "--scores": options.scores,
-        "--alignment": options.alignment,
-        "--attention": options.attention is not None,
-        "--prefixes": options.prefixes,
-        "--context": options.context > 0,
-        "--shard": options.shard != "1/1",
-    }
-    for option, is_given in needing_text.items():
-        if is_given:
-            raise UsageError(f"{option} is for lines of text; a document has no place for it")
 
 
 @dataclass(frozen=True)

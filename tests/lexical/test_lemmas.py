@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.data import lemmas
-from nmt.data.lemmas import LineForms, has_lemmas, lemma
 from nmt.errors import UsageError
+from nmt.lexical import lemmas
+from nmt.lexical.lemmas import LineForms, has_lemmas, lemma
 
 pytest.importorskip("simplemma", reason="the extra terms is not installed")
 

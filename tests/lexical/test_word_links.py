@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from prepare_job import Job, write
 
-from nmt.data import word_links
 from nmt.data.batches import NO_LINK
 from nmt.data.folder import DataFolder
 from nmt.data.subword_dropout import SubwordDropout
-from nmt.data.word_links import WordLinks
 from nmt.errors import DataError
+from nmt.lexical import word_links
+from nmt.lexical.word_links import WordLinks
 
 WORDS = ["aber", "bei", "cello", "dunkel", "eben"]
 LINES = [

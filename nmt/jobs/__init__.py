@@ -1,0 +1,1 @@
+"""Translation jobs: streams, files and folders, restartable and in parallel."""

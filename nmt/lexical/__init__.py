@@ -1,0 +1,1 @@
+"""Words of two languages: terms, lemmas, lexicons and links."""

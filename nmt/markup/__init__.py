@@ -1,0 +1,1 @@
+"""Tags and documents: taken out before translation, and put back after it."""
