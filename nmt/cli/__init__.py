@@ -172,6 +172,8 @@ def _hint(message: str) -> str:
     """Return what to write for 32k, or instead of `nmt score --model`, if that was refused."""
     if sys.argv[1:2] == ["score"] and re.match(r"No such option: --(model|rerank)\b", message):
         return "; models score by `nmt rescore`"
+    if message.startswith("No such option: --verify-resume"):
+        return "; to see whether two runs are equal, compare `checksum` in their metrics.jsonl"
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
     found = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", " ".join(sys.argv))
     return f"; write {found[1]}000" if found else ""

@@ -120,14 +120,6 @@ def train(
             show_default="none",
         ),
     ] = None,
-    verify_resume: Annotated[
-        bool,
-        typer.Option(
-            "--verify-resume",
-            help="Write nothing. Replay some updates of the run from a saved state, and check that "
-            "the result is the same bit for bit.",
-        ),
-    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model on a data folder.
@@ -149,8 +141,6 @@ def train(
     from nmt.runs.run_folder import RunFolder
     from nmt.training.stop import parse_time_limit
 
-    if verify_resume and time_limit is not None:
-        raise UsageError("--verify-resume trains nothing and takes no --time-limit")
     deadline = started + parse_time_limit(time_limit) if time_limit is not None else math.inf
     values_of_file = read_toml(config) if config else {}
     overrides = parse_overrides(assignments or [])
@@ -195,15 +185,7 @@ def train(
         return
     from nmt.training.launch import launch
 
-    launch(
-        recipe,
-        data,
-        out,
-        init_from,
-        command=command,
-        deadline=deadline,
-        verify_resume=verify_resume,
-    )
+    launch(recipe, data, out, init_from, command=command, deadline=deadline)
 
 
 def _words(options: Sequence[tuple[str, object]]) -> tuple[str, ...]:

@@ -149,7 +149,6 @@ def restore(
     vectors: Mapping[str, Vector],
     ranks: Ranks,
     *,
-    update: int | None = None,
     before: int | None = None,
 ) -> RunState | None:
     """Load the newest whole training state on all ranks; None, and nothing changed, without one.
@@ -161,18 +160,14 @@ def restore(
         run: the folder with the states.
         vectors: those of `write_state`, overwritten.
         ranks: all of them take part.
-        update: load this update's state, and remove nothing.
         before: load a state from before this update that does not follow a bad update.
 
     Raises:
-        DataError: if all states are damaged, if there are models but no states, or if the state of
-            `update` is missing.
+        DataError: if all states are damaged, or if there are models but no states.
     """
     found: _Stored | None = None
     with ranks.together():
-        if ranks.is_first and update is not None:
-            found = _read_state(open_state(run, update), vectors)
-        elif ranks.is_first:
+        if ranks.is_first:
             _remove_half_written(run)
             found = _read_newest(run, vectors, before)
     state, stored = found or (None, {})

@@ -395,16 +395,6 @@ class RunFolder:
                 continue
         return records
 
-    def last_start(self) -> dict[str, Any]:
-        """Return the newest start record, with later changes of micro_batch_tokens."""
-        found: dict[str, Any] = {}
-        for record in self.metrics():
-            if record.get("kind") == "start":
-                found = record
-            elif "micro_batch_tokens" in record:
-                found |= {"micro_batch_tokens": record["micro_batch_tokens"]}
-        return found
-
     def cut_metrics(self, update: int, validated: int) -> None:
         """Drop records after `update` and validations after `validated`, which come again."""
         if not self._metrics.exists():

@@ -29,7 +29,6 @@ from nmt.training.settle import settle
 from nmt.training.stop import StopRequest, ignore_signals
 from nmt.training.trainer import Setup, Trainer
 from nmt.training.valid_tokenizers import tokenizers_of
-from nmt.training.verify import verify
 from nmt.training.watchdog import watching
 
 
@@ -42,7 +41,6 @@ def launch(
     *,
     command: CommandLine | None = None,
     deadline: float = math.inf,
-    verify_resume: bool = False,
 ) -> None:
     """Train a model, or resume a run that was stopped.
 
@@ -54,7 +52,6 @@ def launch(
             or what the run started from.
         command: what the user gave.
         deadline: the time, as of `time.monotonic`, at which the run stops.
-        verify_resume: train nothing; check that the run would resume bit for bit.
 
     Raises:
         UsageError: if the recipe does not fit the data, the machine or the run folder.
@@ -67,30 +64,24 @@ def launch(
     def claim() -> None:
         if recipe.training.tensorboard:
             require_tensorboard()
-        if not verify_resume:
-            run.create()
-        elif not run.exists:
-            raise UsageError(f"{run.path} is not a run folder; train first, then verify")
+        run.create()
         run.lock()
 
     ranks.join()
     try:
         with watching(ranks, stop, word):
             setup = set_up(recipe, data_path, run, init_from, ranks, command=command, claim=claim)
-            if verify_resume:
-                verify(setup)
-            else:
-                word.training = True
-                with stop.listening():
-                    try:
-                        word.trainer = _trainer(setup, data_path, command, stop)
-                        word.trainer.train()
-                    except Exception:
-                        # torchrun sends SIGTERM to the ranks that are left; first they find out
-                        # what to say, and write what they have to save.
-                        if ranks.in_group:
-                            ignore_signals()
-                        raise
+            word.training = True
+            with stop.listening():
+                try:
+                    word.trainer = _trainer(setup, data_path, command, stop)
+                    word.trainer.train()
+                except Exception:
+                    # torchrun sends SIGTERM to the ranks that are left; first they find out what to
+                    # say, and write what they have to save.
+                    if ranks.in_group:
+                        ignore_signals()
+                    raise
     except Stopped:
         ranks.leave()
         raise

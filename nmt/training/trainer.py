@@ -219,13 +219,9 @@ class Trainer:
 
     # --- the start
 
-    def restore(self, update: int | None = None) -> None:
-        """Load the run folder's newest state, or begin; then start the stream of updates.
-
-        Args:
-            update: load this update's state instead, to repeat what followed.
-        """
-        found = checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks, update=update)
+    def restore(self) -> None:
+        """Load the run folder's newest state, or begin; then start the stream of updates."""
+        found = checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks)
         self._go_on_from(found or RunState())
         self.saver.resume_from(self.state if found else None)
 

@@ -99,6 +99,7 @@ CASES = [
     (f"{TRAIN} --device gpu", 2, "cuda"),
     (f"{TRAIN} --max-updates 4 --set max_updates=2", 2, "contradict each other; give one of them"),
     (f"{TRAIN} --device cpu --set device=cuda", 2, "contradict each other"),
+    (f"{TRAIN} --verify-resume", 2, "compare `checksum` in their metrics.jsonl"),
     (f"{TRAIN} --micro-batch-tokens auto --set micro_batch_tokens=9", 2, "contradict each other"),
     (f"{TRAIN} --set threads=100000", 2, "threads = 100000: must be from 0 to 1024"),
     ("train data --out run --init-from model", 2, "prepare it with --vocab model, or give"),

@@ -1,4 +1,4 @@
-"""The metrics of a `train` record, counted by hand, and the rate of matrix products."""
+"""The metrics of a `train` record, counted by hand, the rate of products, and the checksum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmt.data.batches import FixedShape, LengthSums, collate
 from nmt.data.shards import TokenRows
 from nmt.data.stream import Position, Update
 from nmt.training import meter
-from nmt.training.meter import Window, matrix_product_rate
+from nmt.training.meter import Window, checksum, matrix_product_rate
 from nmt.training.update import Outcome
 
 CPU = torch.device("cpu")
@@ -141,3 +141,16 @@ def test_a_way_of_multiplying_that_the_processor_lacks_is_passed_over(
 
     monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", unsupported)
     assert matrix_product_rate(CPU, torch.float32) > 0
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1_000, 1 << 22])
+def test_the_checksum_is_its_formula_whatever_the_chunks(
+    monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(meter, "_CHUNK", chunk)
+    vector = torch.randn(1_000, generator=torch.Generator().manual_seed(1)) * 1e3
+    vector[3], vector[4] = math.nan, -0.0
+    bits = vector.numpy().view("int32").tolist()
+    assert checksum(vector) == sum((2 * i + 1) * b for i, b in enumerate(bits)) % 2**64
+    slices = checksum(vector[:300]) + checksum(vector[300:], 300)
+    assert slices % 2**64 == checksum(vector)

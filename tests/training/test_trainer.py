@@ -195,14 +195,12 @@ def test_a_run_with_shards_comes_to_the_same_and_may_go_on_without(toy: Toy) -> 
 
 
 @pytest.mark.slow
-def test_a_run_with_shards_goes_on_bit_for_bit_and_is_verified(toy: Toy) -> None:
+def test_a_run_with_shards_goes_on_bit_for_bit(toy: Toy) -> None:
     values: dict[str, Value] = {**FP32, "shard_optimizer": "true", "precision": "bf16"}
     for end in (13, 30):
         toy.train_with(2, "run", **values | {"max_updates": end})
     toy.train_with(2, "at once", **values)
     assert_same_state(toy.folder / "run", toy.folder / "at once")
-    said = toy.train_with(2, "run", "--verify-resume", **values)
-    assert "replayed from update 13 to 30, equal bit for bit" in said
 
 
 def fix_shapes(patch: pytest.MonkeyPatch) -> None:
