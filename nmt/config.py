@@ -27,6 +27,10 @@ STAGES = "stages"
 """The key of a layer's stages."""
 
 _LARGEST_WEIGHT = 1000
+_REMOVED = {
+    "guided_links": ("learnt", "links are always learnt from the data; train anew without it"),
+}
+"""Keys of earlier recipes: the one value that is still kept, and what to do about others."""
 _MATMUL = re.compile(r"auto|torch|onednn(:(forward|input|weight)(,(forward|input|weight))*)?")
 
 
@@ -115,12 +119,6 @@ class TrainingConfig:
         "Garg et al. (2019). For Transformers.",
         minimum=0.0,
         below=100.0,
-    )
-    guided_links: str = value(
-        "learnt",
-        "Where the links of guided_alignment come from: learnt from the data by IBM Model 1, or "
-        "the column that nmt prepare --keep-column kept, such as the output of eflomal.",
-        choices=("learnt", "column"),
     )
     subword_dropout: float = value(
         0.0,
@@ -347,6 +345,11 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
                     stages = Stage.all_of(raw)
                 except ValueError as error:
                     problems.append(f"{origin}: {error}")
+                continue
+            if key in _REMOVED:
+                still, remedy = _REMOVED[key]
+                if raw != still:
+                    problems.append(f"{origin}: {key} = {raw} was removed: {remedy}")
                 continue
             if key not in fields:
                 problems.append(f"{origin}: unknown key {key!r}{did_you_mean(key, fields)}")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmt.data.augment import Augmenter
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
@@ -22,7 +21,7 @@ from nmt.data.stages import Stages, stage_seed
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.workers import prefetched
 
-FindLinks = Callable[[TokenRows, TokenRows, Indices], NDArray[np.int64]]
+FindLinks = Callable[[TokenRows, TokenRows], Indices]
 """Returns the position of each target token's source token (see `nmt.lexical.links`)."""
 
 _TRIED_UPDATES = 100  # for the fixed shape
@@ -117,7 +116,7 @@ def updates_from(
     seed: int,
     augmenter: Augmenter | None = None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
-    linker: FindLinks | None = None,
+    find_links: FindLinks | None = None,
     stages: Stages | None = None,
     done: int = 0,
 ) -> Iterator[Update]:
@@ -134,7 +133,7 @@ def updates_from(
         seed: of the order and of all changes.
         augmenter: changes the text of the pairs.
         dropouts: subword dropout for source and target, on token ids.
-        linker: links the tokens of the pairs as they are then.
+        find_links: links the tokens of the pairs as they are then.
         stages: those of the run; None: one stage with the weights of the pairs.
         done: how many updates come before the first.
     """
@@ -150,7 +149,7 @@ def updates_from(
             seed=stage_seed(seed, stage),
             augmenter=augmenter,
             dropouts=dropouts,
-            linker=linker,
+            find_links=find_links,
         )
         position = Position(stage + 1)
         with contextlib.closing(updates):
@@ -172,7 +171,7 @@ def _updates_of_stage(
     seed: int,
     augmenter: Augmenter | None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None,
-    linker: FindLinks | None,
+    find_links: FindLinks | None,
 ) -> Generator[Update]:
     """Yield the updates of a stage from a position on, endlessly."""
     plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens)
@@ -186,11 +185,11 @@ def _updates_of_stage(
                 random = np.random.default_rng((seed, epoch, pool, index))
                 src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
             share = split_update(src.lengths, tgt.lengths, world_size=cut.world_size)[cut.rank]
-            own, own_src, own_tgt = plan.update(index)[share], src.take(share), tgt.take(share)
+            own_src, own_tgt = src.take(share), tgt.take(share)
             yield Update(
                 pairs=plan.update(index),
                 batches=[
-                    _batch(own[part], own_src.take(part), own_tgt.take(part), cut, linker)
+                    _batch(own_src.take(part), own_tgt.take(part), cut, find_links)
                     for part in cut.parts(own_src.lengths, own_tgt.lengths)
                 ],
                 lengths=LengthSums.of(src.lengths, tgt.lengths),
@@ -204,10 +203,8 @@ def _updates_of_stage(
             )
 
 
-def _batch(
-    pairs: Indices, src: TokenRows, tgt: TokenRows, cut: Cut, linker: FindLinks | None
-) -> Batch:
-    links = None if linker is None else linker(src, tgt, pairs)
+def _batch(src: TokenRows, tgt: TokenRows, cut: Cut, find_links: FindLinks | None) -> Batch:
+    links = None if find_links is None else find_links(src, tgt)
     return collate(src, tgt, cut.shape, links, on_gpu=cut.on_gpu)
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.batches import NO_LINK
-from nmt.data.epochs import Indices
 from nmt.data.folder import PairDataset
 from nmt.data.shards import TokenRows
 from nmt.lexical.lexicon import Integers, learn_lexicon
@@ -29,7 +28,7 @@ _LEAST = 1e-4  # less probable translations are forgotten, in either direction
 
 
 @dataclass(frozen=True)
-class Linker:
+class TokenLinker:
     """Links the tokens of pairs by a lexicon of both directions."""
 
     keys: Integers  # (entries,) ascending: source token * target vocabulary + target token
@@ -44,7 +43,7 @@ class Linker:
         src_vocab_size: int,
         tgt_vocab_size: int,
         on_progress: Callable[[int], object] | None = None,
-    ) -> Linker:
+    ) -> TokenLinker:
         """Learn the lexicon from pairs, or from evenly spaced ones if not all fit in memory.
 
         on_progress: called with 1 after each of 2 * `LEXICON_STEPS` steps.
@@ -60,12 +59,11 @@ class Linker:
         keys, mine, yours = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
         return cls(keys, forward[mine], backward_probs[yours], tgt_vocab_size)
 
-    def __call__(self, src: TokenRows, tgt: TokenRows, _pairs: Indices) -> Integers:
+    def __call__(self, src: TokenRows, tgt: TokenRows) -> Integers:
         """Return the position of each target token's source token in its sentence, or `NO_LINK`.
 
         Args:
             src, tgt: the token ids of pairs, without bos and eos.
-            _pairs: which pairs these are, which the lexicon need not know.
 
         Returns:
             (target tokens,) of all pairs, one pair after the other.
@@ -112,7 +110,7 @@ def _candidates(
 
     Args:
         own, others: the token ids of both sides.
-        scores: (comparisons,), in the order of `Linker._entries`.
+        scores: (comparisons,), in the order of `TokenLinker._entries`.
         own_axis: of each pair's scores (T, S), 0 or 1.
     """
     rows, positions = _places(own)

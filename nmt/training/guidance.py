@@ -15,19 +15,15 @@ from torch import Tensor
 
 from nmt import console
 from nmt.config import TrainingConfig
-from nmt.console import counted
 from nmt.data.batches import NO_LINK, Batch
 from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
 from nmt.lexical.lexicon import LEXICON_STEPS
-from nmt.lexical.links import Linker
-from nmt.lexical.word_links import WordLinks
+from nmt.lexical.links import TokenLinker
 from nmt.model_config import AttentionHead
 from nmt.models.kernels.padded_layout import PaddedLayout
 
 GUIDED_HEAD = AttentionHead(from_top=0, head=0)
-COLUMN = "column"
-"""The value of `guided_links` for those of another aligner."""
 
 
 def guided_head(config: TrainingConfig) -> AttentionHead | None:
@@ -67,43 +63,23 @@ def alignment_loss(queries: Tensor, keys: Tensor, batch: Batch) -> Tensor:
     return total
 
 
-def find_links(config: TrainingConfig, data: DataFolder, ranks: Ranks) -> Linker | WordLinks | None:
+def learn_links(config: TrainingConfig, data: DataFolder, ranks: Ranks) -> TokenLinker | None:
     """Return what links the tokens of pairs if a recipe needs it, the same on all ranks.
 
-    Raises:
-        DataError: if the kept column is no list of links, or does not fit the text.
+    The first rank learns the lexicon, as it takes memory, and sends it to the others.
     """
     if not config.guided_alignment:
         return None
-    return _read_links(data, ranks) if config.guided_links == COLUMN else _learn_links(data, ranks)
-
-
-def _read_links(data: DataFolder, ranks: Ranks) -> WordLinks:
-    links = WordLinks.of(data)
-    with ranks.together():
-        if ranks.is_first:
-            with console.Progress("reading links", total=len(data.train), unit="pairs") as bar:
-                misfits = links.check(bar.update)
-            if misfits.pairs:
-                console.warning(
-                    f"{counted(misfits.pairs, 'pair has', 'pairs have')} no links, because theirs "
-                    f"do not fit; the first: {misfits.first}"
-                )
-    return links
-
-
-def _learn_links(data: DataFolder, ranks: Ranks) -> Linker:
-    """Learn the lexicon on the first rank, as it takes memory, and send it to the others."""
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
     parts: list[Tensor] = []
     with ranks.together():
         if ranks.is_first:
             with console.Progress("linking", total=2 * LEXICON_STEPS, unit="steps") as bar:
-                linker = Linker.learn(data.train, *sizes, bar.update)
+                linker = TokenLinker.learn(data.train, *sizes, bar.update)
             parts = [torch.from_numpy(x) for x in (linker.keys, linker.forward, linker.backward)]
     count = ranks.gather(len(parts[0]) if parts else 0)[0]
     parts = parts or [
         torch.empty(count, dtype=dtype) for dtype in (torch.int64, torch.float64, torch.float64)
     ]
     keys, forward, backward = (ranks.broadcast_(part).numpy() for part in parts)
-    return Linker(keys, forward, backward, sizes[1])
+    return TokenLinker(keys, forward, backward, sizes[1])

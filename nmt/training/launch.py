@@ -23,7 +23,6 @@ from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import Changes, InitialModel, RunFolder
 from nmt.training.command_line import CommandLine
-from nmt.training.guidance import COLUMN
 from nmt.training.saving import Need
 from nmt.training.settle import settle
 from nmt.training.stop import StopRequest, ignore_signals
@@ -288,30 +287,6 @@ def _check_same(data: DataFolder, device: torch.device, ranks: Ranks) -> None:
         raise UsageError(f"{data.path} differs between the machines; copy one folder to all")
 
 
-def _check_column(recipe: Recipe, data: DataFolder) -> None:
-    """Refuse links of a kept column that does not exist, or whose words are not those of pairs."""
-    train = data.info.train
-    if not recipe.training.guided_alignment:
-        raise UsageError(
-            "guided_links=column needs a weight: set guided_alignment, such as to 0.05"
-        )
-    if not train.provenance:
-        raise UsageError(
-            f"guided_links=column: {data.path} has no column of links; prepare it with "
-            "--keep-column FILE:COLUMN, or set guided_links=learnt"
-        )
-    changed = {
-        "--documents": bool(train.windows),
-        "--terms": bool(train.terms),
-        "[augment]": recipe.augment.any,
-    }
-    for what in (name for name, changes in changed.items() if changes):
-        raise UsageError(
-            f"guided_links=column does not go with {what}, which changes the words of a line; set "
-            "guided_links=learnt"
-        )
-
-
 def _check_fit(recipe: Recipe, data: DataFolder) -> None:
     if recipe.augment.any and data.train_text is None:
         raise UsageError(
@@ -322,8 +297,6 @@ def _check_fit(recipe: Recipe, data: DataFolder) -> None:
             f"guided_alignment is for Transformers, but {recipe.preset} is {recipe.architecture}; "
             "set guided_alignment=0"
         )
-    if recipe.training.guided_links == COLUMN:
-        _check_column(recipe, data)
     Stages.of(data, recipe.stages)
     tokenizers_of(recipe.training.validate_tokenizer, data)
     if recipe.training.valid_old:

@@ -37,7 +37,7 @@ from nmt.runs.report import Report
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training.course import ends, has_forgotten, warnings_before
 from nmt.training.first_weights import card_of, first_weights
-from nmt.training.guidance import find_links
+from nmt.training.guidance import learn_links
 from nmt.training.memory import fitting_tokens, longest_pair
 from nmt.training.meter import Window, checksum_of_all, rate_of_ranks
 from nmt.training.optimizer import Optimizer
@@ -98,7 +98,7 @@ class Trainer:
         self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
         self.stages = Stages.of(data, recipe.stages)
         self.augmenter = Augmenter.of(data, recipe.augment, self.config.subword_dropout)
-        self.linker = find_links(self.config, data, ranks)
+        self.linker = learn_links(self.config, data, ranks)
         self.runner = UpdateRunner(self.model, self.optimizer, ranks, recipe, device, stop)
         self.validator = Validator(data, ranks, device, self.config)
         self.saver = Saver(run, ranks, self.config, self.optimizer)
@@ -275,7 +275,7 @@ class Trainer:
             stages=self.stages,
             done=self.state.update,
             dropouts=dropouts,
-            linker=self.linker,
+            find_links=self.linker,
         )
         self.updates = prefetched(updates, ahead=_UPDATES_AHEAD)
 

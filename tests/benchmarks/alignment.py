@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from nmt.data.batches import NO_LINK
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
-from nmt.lexical.links import Linker
+from nmt.lexical.links import TokenLinker
 from nmt.translate.alignment import align_words
 from nmt.translate.translator import Translator
 
@@ -40,8 +40,8 @@ def main() -> None:
     data = DataFolder.open(options.data)
     assert data.test is not None, f"{options.data} has no test set; prepare it with --test"
     src, tgt = data.test.rows(np.arange(len(data.test)))
-    linker = Linker.learn(data.train, len(data.src_vocabulary), len(data.tgt_vocabulary))
-    links = linker(src, tgt, np.arange(len(src)))
+    linker = TokenLinker.learn(data.train, len(data.src_vocabulary), len(data.tgt_vocabulary))
+    links = linker(src, tgt)
     known = None if options.links is None else [pairs(line) for line in lines(options.links)]
     print(f"{np.mean(links != NO_LINK):.1%} of the target tokens have links by IBM Model 1")
     if known is not None:

@@ -12,7 +12,7 @@ from reference import grown_links, ibm_model_1
 from nmt.data.batches import NO_LINK
 from nmt.data.folder import PairDataset
 from nmt.data.shards import TokenRows
-from nmt.lexical.links import Linker
+from nmt.lexical.links import TokenLinker
 
 SRC, TGT = 9, 12
 
@@ -20,17 +20,17 @@ Pair = tuple[list[int], list[int]]
 Probs = dict[tuple[int, int], float]
 
 
-def linked(linker: Linker, pairs: list[Pair]) -> list[list[int]]:
+def linked(linker: TokenLinker, pairs: list[Pair]) -> list[list[int]]:
     """The position of each target token's source, pair by pair."""
     src, tgt = (TokenRows.of(side, token_bytes=2) for side in zip(*pairs, strict=True))
-    parts = np.split(linker(src, tgt, np.arange(len(src))), np.cumsum(tgt.lengths)[:-1])
+    parts = np.split(linker(src, tgt), np.cumsum(tgt.lengths)[:-1])
     return [part.tolist() for part in parts]
 
 
-def linker_of(forward: Probs, backward: Probs) -> Linker:
+def linker_of(forward: Probs, backward: Probs) -> TokenLinker:
     """A linker with t(target | source) and t(source | target) by (source, target)."""
     keys = sorted(forward)
-    return Linker(
+    return TokenLinker(
         np.array([source * TGT + target for source, target in keys]),
         np.array([forward[key] for key in keys]),
         np.array([backward[key] for key in keys]),
@@ -84,7 +84,7 @@ def test_both_directions_are_learnt() -> None:
     random = np.random.default_rng(1)
     sources = [random.integers(4, SRC, random.integers(1, 5)).tolist() for _ in range(30)]
     pairs = [(source, [*(token + 2 for token in source), 6]) for source in sources]
-    linker = Linker.learn(cast(PairDataset, TextPairs(pairs)), SRC, TGT)
+    linker = TokenLinker.learn(cast(PairDataset, TextPairs(pairs)), SRC, TGT)
     forward = ibm_model_1(pairs, iterations=5)
     backward = ibm_model_1([(target, source) for source, target in pairs], iterations=5)
     expected = {

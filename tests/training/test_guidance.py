@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +11,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from prepare_job import Job
 from tiny_models import SOURCES, TARGETS, TINY, assert_equal, tiny
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
@@ -21,19 +19,13 @@ from toy_training import (
     assert_same_run,
     flat,
     metrics,
-    nmt,
-    pairs,
-    settings_of,
-    train,
-    write_text,
 )
 
 from nmt.data.batches import NO_LINK, Batch, FixedShape, collate
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
 from nmt.errors import UsageError
-from nmt.lexical.links import Linker
-from nmt.lexical.word_links import WordLinks
+from nmt.lexical.links import TokenLinker
 from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.model_file import ModelReader, load_model
 from nmt.models.transformer import Transformer
@@ -122,18 +114,13 @@ def test_the_loss_is_about_the_weights_that_are_read(kind: str) -> None:
 # --- in training
 
 
-def learnt(folder: DataFolder) -> Linker:
-    return Linker.learn(folder.train, len(folder.src_vocabulary), len(folder.tgt_vocabulary))
-
-
-def agreement(
-    run: Path, data: Path, links_of: Callable[[DataFolder], Linker | WordLinks] = learnt
-) -> float:
+def agreement(run: Path, data: Path) -> float:
     """The share of links that the guided head of the last model looks at most."""
     folder = DataFolder.open(data)
     every = np.arange(len(folder.train))
     src, tgt = folder.train.rows(every)
-    links, head = links_of(folder)(src, tgt, every), GUIDED_HEAD
+    sizes = len(folder.src_vocabulary), len(folder.tgt_vocabulary)
+    links, head = TokenLinker.learn(folder.train, *sizes)(src, tgt), GUIDED_HEAD
     model = load_model(run / "last.safetensors")[0].eval()
     batch = collate(src, tgt)
     weights = model.cross_attention(batch, head.from_top)[:, head.head]  # (B, T, S)
@@ -159,88 +146,11 @@ def test_guidance_moves_the_head_and_is_told(toy: Toy) -> None:
     assert [card.alignment_head for card in cards] == [None, GUIDED_HEAD]
 
 
-def straight(src: str) -> str:
-    return " ".join(f"{n}-{n}" for n in range(len(src.split())))
-
-
-def crossed(src: str) -> str:
-    count = len(src.split())
-    return " ".join(f"{count - 1 - n}-{n}" for n in range(count))
-
-
-def write_links(folder: Path, links: Callable[[str], str], **options: Any) -> Path:
-    """Make a data folder of the language with a column of links, given the source of each pair."""
-    folder.mkdir()
-    file = folder / "train.tsv"
-    lines = [f"{src}\t{tgt}\t{links(src)}\n" for src, tgt in pairs(299, seed=1)]
-    file.write_text("".join(lines), encoding="utf-8")
-    values: dict[str, Any] = {"valid": write_text(folder, "valid", pairs(20, seed=2))}
-    values |= {"train": (str(file),), "keep_column": (f"{file}:3",), "vocab_size": 345}
-    return Job.of(folder / "data", **values | options).prepare().path
-
-
-def test_the_head_learns_the_links_of_a_column_right_or_wrong(toy: Toy) -> None:
-    data = [write_links(toy.folder / one.__name__, one) for one in (crossed, straight)]
-    values: dict[str, Value] = {"max_updates": 60, "guided_alignment": 1.0}
-    for own, other in (data, data[::-1]):
-        run = train(own, own.parent / "run", guided_links="column", **values)
-        assert agreement(run, own, WordLinks.of) > agreement(run, other, WordLinks.of) + 0.2
-
-
-def test_two_processes_read_the_same_column(toy: Toy) -> None:
-    data = write_links(toy.folder / "text", crossed)
-    values: dict[str, Value] = GUIDED | {"guided_links": "column", "micro_batch_tokens": 200}
-    one = train(data, toy.folder / "one", **values)
-    done = nmt("train", data, *settings_of(**values), "--out", toy.folder / "two", ranks=2)
-    assert done.returncode == 0, done.stderr
-    assert 0 < difference(one, toy.folder / "two") < 1e-4
-
-
-@pytest.mark.parametrize(
-    ("links", "values", "message"),
-    [
-        (None, ["guided_alignment=0.1"], "has no column of links; prepare it with --keep-column"),
-        (crossed, [], "guided_links=column needs a weight: set guided_alignment"),
-        (crossed, ["guided_alignment=0.1", "typos=0.5"], "does not go with [augment]"),
-        (str, ["guided_alignment=0.1"], "train.tsv: line 1: 'one' is no list of links"),
-    ],
-)
-def test_a_column_that_is_missing_unused_or_wrong_is_refused(
-    toy: Toy, links: Callable[[str], str] | None, values: list[str], message: str
-) -> None:
-    data = write_links(toy.folder / "text", links, keep_text=True) if links else toy.data
-    settings = [f"--set={one}" for one in ("guided_links=column", *values)]
-    done = nmt("train", data, *settings_of(), *settings, "--out", toy.folder / "run")
-    assert done.returncode in (1, 2)
-    assert message in done.stderr
-    assert len(done.stderr.strip().split("\n")) == 1
-
-
-def test_a_pair_whose_links_do_not_fit_is_named_and_the_run_goes_on(
-    toy: Toy, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = write_links(toy.folder / "text", lambda src: "7-7" if src == "one" else straight(src))
-    train(data, toy.folder / "run", **GUIDED, guided_links="column")
-    told = capsys.readouterr().err
-    assert "warning: 1 pair has no links, because theirs do not fit; the first: " in told
-    assert "train.tsv: line 1: '7-7' is no list of links such as '0-0 1-2' between 1 and 1" in told
-
-
-@pytest.mark.parametrize("what", ["documents", "terms"])
-def test_a_column_of_text_with_other_words_is_refused(toy: Toy, what: str) -> None:
-    terms = toy.folder / "terms.tsv"
-    terms.write_text("one\teins\n", encoding="utf-8")
-    options = {"documents": True} if what == "documents" else {"terms": str(terms)}
-    data = write_links(toy.folder / "text", crossed, **options)
-    with pytest.raises(UsageError, match=f"guided_links=column does not go with --{what}"):
-        train(data, toy.folder / "run", guided_alignment=0.1, guided_links="column")
-
-
 def test_without_guidance_nothing_is_linked(toy: Toy) -> None:
     def unwanted(*_: object) -> None:
         raise AssertionError
 
-    for target, name in ((Linker, "learn"), (Transformer, "forward_with_head")):
+    for target, name in ((TokenLinker, "learn"), (Transformer, "forward_with_head")):
         toy.patch.setattr(target, name, unwanted)
     toy.train(max_updates=2)
 
