@@ -60,7 +60,7 @@ def value(
         choices: all allowed strings.
         resumable: whether it may change when a run is resumed.
         option: its name on the command line, if not that of the field.
-        panel: the part of a command's help that lists it.
+        panel: the part of `--help-all` that lists it; without one, `--help` does, too.
         metavar: what help calls its value.
         shown: what help says of the default, if not its value.
     """

@@ -14,7 +14,10 @@ from nmt.errors import UsageError, did_you_mean
 from nmt.jobs.job import seconds_until
 
 FOLDERS = ("incoming", "working", "outgoing", "done", "failed", "log")
-OUR_OPTIONS = ("--input", "--output", "--lock", "--deadline", "--shard", "--quiet", "--help", "-h")
+OUR_OPTIONS = (
+    *("--input", "--output", "--lock", "--deadline", "--shard"),
+    *("--quiet", "--help", "--help-all", "-h"),
+)
 
 
 @dataclass(frozen=True)

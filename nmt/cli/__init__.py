@@ -142,7 +142,7 @@ def _run() -> int:
             given = option or "an argument"
             console.error(f"{given} is empty; give a value (has a variable of the shell none?)")
             return EXIT_USAGE
-    if not words or not {"-h", "--help"}.isdisjoint(words):
+    if not words or not {"-h", "--help", "--help-all"}.isdisjoint(words):
         _fold_help()
     named = [word for word in words[:1] if word in COMMANDS]
     try:

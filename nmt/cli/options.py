@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import GenericAlias
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -26,7 +26,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     A parameter that is annotated with a dataclass becomes one option for each field that
     `nmt.values.value` declares. The command gets the dataclass. If several cannot be built, their
-    problems are reported together.
+    problems are reported together. `--help` leaves out the options that have a panel.
     """
     hints = get_type_hints(command, include_extras=True)
     kinds: dict[str, Any] = {
@@ -53,8 +53,11 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
                 problems.append(str(error))
         if problems:
             raise UsageError("; ".join(problems))
-        command(**given)
+        command(**{name: given[name] for name in hints if name in given})
 
+    specs = [spec for kind in kinds.values() for spec in declared(kind)]
+    rare = {spec.name for spec in specs if spec.metadata["panel"] is not None}
+    parameters += _help_options(rare)
     for parameter in parameters:
         _name_value(parameter.annotation)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -83,6 +86,33 @@ def _options(kind: Any) -> Iterator[inspect.Parameter]:
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
             annotation=Annotated[hint, option],
+        )
+
+
+def _help_options(rare: Collection[str]) -> Iterator[inspect.Parameter]:
+    """Yield `--help`, and if there are rare options `--help-all`."""
+
+    def print_help(context: typer.Context, option: typer.CallbackParam, asked: bool) -> None:
+        if not asked:
+            return
+        if rare and option.name == "help":
+            context.command.epilog = (
+                f"{len(rare)} more options: `{context.command_path} --help-all` lists them all."
+            )
+            for parameter in context.command.params:
+                parameter.hidden = parameter.name in rare
+        print(context.get_help())
+        raise typer.Exit
+
+    names = {"help": ("--help", "-h"), "help_all": ("--help-all",)}
+    texts = {"help": "Show this message and exit.", "help_all": "Show all options and exit."}
+    for name in names if rare else ("help",):
+        option = typer.Option(*names[name], help=texts[name], callback=print_help, is_eager=True)
+        yield inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False,
+            annotation=Annotated[bool, option],
         )
 
 

@@ -11,7 +11,7 @@ from nmt import console
 from nmt.cli.options import Quiet
 from nmt.console import counted
 from nmt.errors import UsageError
-from nmt.prepare.cleaning import FLAWS, PANEL, Cleaning
+from nmt.prepare.cleaning import FLAWS, Cleaning
 from nmt.prepare.documents import DocumentOptions
 from nmt.prepare.options import PrepareOptions
 
@@ -42,7 +42,6 @@ def prepare(
             metavar="PAIRS",
             help="Write nothing. Try the cleaning rules on this many pairs, and show what they "
             "would drop.",
-            rich_help_panel=PANEL,
         ),
     ] = None,
     quiet: Quiet = False,

@@ -42,36 +42,31 @@ class RescoreOptions:
         "The source text, one sentence a line. It may be compressed (.gz, .xz, .bz2), WMT's SGML "
         "(.sgm), or a column of a .tsv file, for example test.tsv:1.",
         metavar="FILE",
-        panel="Text",
     )
     n_best: Path | None = value(
         None,
         "Rerank an n-best list, `LINE ||| TEXT ||| SCORE`: print it with the model's scores, best "
         "first for each line. - is stdin.",
         metavar="FILE",
-        panel="Text",
     )
     encoding: str = like(ScoringOptions, "encoding", "utf-8")
-    ensemble: tuple[Path, ...] = like(TranslateOptions, "ensemble", ())
+    ensemble: tuple[Path, ...] = like(TranslateOptions, "ensemble", (), panel=None)
     scores: bool = value(
         False,
         "Print `SCORE<TAB>TEXT` for each line instead, as `nmt translate --scores` does.",
-        panel="Output",
     )
     tokens: bool = value(
         False,
         "Print a JSON object for each line instead, with tokens and their log-probabilities, as "
         "`nmt translate --format jsonl` does.",
-        panel="Output",
     )
-    json: bool = value(False, "Print perplexity as JSON.", panel="Output")
+    json: bool = value(False, "Print perplexity as JSON.")
     weight: float | None = value(
         None,
         "With --n-best: weight W of the model's scores. The list's own get 1 - W.",
         minimum=0,
         maximum=1,
         shown="1.0",
-        panel="Scores",
     )
     length_penalty: float | None = like(
         SearchOptions, "length_penalty", panel="Scores", shown=str(SearchOptions.length_penalty)

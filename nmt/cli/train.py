@@ -29,21 +29,22 @@ EXAMPLES = (
 )
 
 
-def _shorthand(name: str, metavar: str | None = None) -> Any:
+def _shorthand(
+    name: str, metavar: str | None = None, panel: str | None = "Shorthand for --set"
+) -> Any:
     """Declare an option for a value of the recipe, which sets it if it is given."""
-    panel, shown = "Shorthand for --set", "from the preset"
-    return like(TrainingConfig, name, panel=panel, shown=shown, metavar=metavar)
+    return like(TrainingConfig, name, panel=panel, shown="from the preset", metavar=metavar)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shorthands:
     """The values of a recipe that have an option of their own; None: not given."""
 
-    max_updates: int | None = _shorthand("max_updates")
+    max_updates: int | None = _shorthand("max_updates", panel=None)
     batch_tokens: int | None = _shorthand("batch_tokens")
     micro_batch_tokens: str | None = _shorthand("micro_batch_tokens", metavar="N|auto")
     precision: str | None = _shorthand("precision")
-    device: str | None = _shorthand("device")
+    device: str | None = _shorthand("device", panel=None)
     seed: int | None = _shorthand("seed")
     valid_old: str | None = _shorthand("valid_old", metavar="PREFIX")
 
@@ -117,7 +118,6 @@ def train(
             metavar="TIME",
             help="Save and stop after this time: minutes, HH:MM or H:MM:SS. Saving may take 20 "
             "seconds more.",
-            show_default="none",
         ),
     ] = None,
     quiet: Quiet = False,

@@ -232,7 +232,6 @@ class Cleaning:
         "such lines are counted, and you are warned of many.",
         choices=tuple(FLAWS),
         metavar="|".join(FLAWS),
-        shown="none",
         panel=PANEL,
     )
     keep: tuple[str, ...] = value(

@@ -23,7 +23,6 @@ class DocumentOptions:
         "The lines of all texts are in the order of their documents, and a line that is blank on "
         "both sides ends one. Train on windows of neighbouring lines, so that the model can use "
         "the lines before: see `nmt translate --context`.",
-        panel=_PANEL,
     )
     window: int = value(
         _WINDOW,

@@ -44,12 +44,8 @@ AUTO_TERMS = "auto"
 class PrepareOptions:
     """Which text is read, and the vocabulary."""
 
-    src_lang: str = value(
-        "", "Source language: PREFIX.LANG.", option="--src", metavar="LANG", panel=_TEXT
-    )
-    tgt_lang: str = value(
-        "", "Target language: PREFIX.LANG.", option="--tgt", metavar="LANG", panel=_TEXT
-    )
+    src_lang: str = value("", "Source language: PREFIX.LANG.", option="--src", metavar="LANG")
+    tgt_lang: str = value("", "Target language: PREFIX.LANG.", option="--tgt", metavar="LANG")
     train: tuple[str, ...] = value(
         (),
         "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst), "
@@ -58,15 +54,75 @@ class PrepareOptions:
         "for TSV on stdin. All except - can be at a URL such as s3://bucket/train. You can repeat "
         "it.",
         metavar="PREFIX|FILE",
-        panel=_TEXT,
+    )
+    valid: tuple[str, ...] = value(
+        (),
+        "Text to validate on, one for each pair of languages. Cleaning leaves it as it is.",
+        metavar="PREFIX|FILE",
+    )
+    valid_lines: int = value(
+        0,
+        "Without --valid: take N random pairs out of the training text of each pair of languages.",
+        minimum=0,
+    )
+    test: tuple[str, ...] = value(
+        (),
+        "A test set. Cleaning leaves it as it is. You can repeat it.",
+        metavar="PREFIX|FILE",
     )
     pair: tuple[str, ...] = value(
         (),
         "For a model of several languages, instead of --src, --tgt and --train: languages and "
-        "training text, such as en-de=PREFIX. You can repeat it. --valid, --test, --weight and "
-        "--tag then name languages, too.",
-        metavar="SRC-TGT=PREFIX|FILE",
-        panel=_TEXT,
+        "training text. You can repeat it. --valid, --test, --weight and --tag then name "
+        "languages, too.",
+        metavar="SRC-TGT=PREFIX",
+    )
+    vocab_size: int | None = value(
+        None,
+        "Size of the vocabulary. 4 special tokens and 256 bytes count too.",
+        minimum=1,
+        maximum=10_000_000,
+        shown="2,000 to 32,000, by the number of pairs",
+    )
+    vocab: tuple[Path, ...] = value(
+        (),
+        "Use the vocabulary of this model file, run folder or SentencePiece model instead of "
+        "learning one. Give two SentencePiece models for separate vocabularies: source, then "
+        "target.",
+        metavar="MODEL",
+    )
+    workers: str | None = value(
+        None,
+        "Number of processes, or ray for a cluster that RAY_ADDRESS names. The result does not "
+        "depend on it.",
+        metavar="N|ray",
+        shown="all cores",
+    )
+    weight: tuple[str, ...] = value(
+        (),
+        "How often an epoch visits each pair of this text: 3 repeats it three times, and 0.5 takes "
+        "a different half in each epoch.",
+        metavar="TEXT=NUMBER",
+        shown="1",
+    )
+    tag: tuple[str, ...] = value(
+        (),
+        "Put a tag such as <BT> before each source line of this text. To use it later, type it "
+        "before the line that you translate.",
+        metavar="TEXT=TAG",
+    )
+    terms: str | None = value(
+        None,
+        "Write into some source lines how their words are translated, so that the model learns to "
+        "obey `nmt translate --terms`. auto finds words and the lemmas of their translations in "
+        "the text; or give a file of terms, with SOURCE<TAB>TARGET on each line.",
+        metavar="auto|FILE",
+    )
+    seed: int = value(
+        1,
+        "Seed of what is drawn: the vocabulary's pairs, --valid-lines, --terms.",
+        minimum=0,
+        panel=_VOCABULARY,
     )
     temperature: float = value(
         1.0,
@@ -75,46 +131,11 @@ class PrepareOptions:
         minimum=1,
         panel=_TEXT,
     )
-    valid: tuple[str, ...] = value(
-        (),
-        "Text to validate on, one for each pair of languages. Cleaning leaves it as it is.",
-        metavar="PREFIX|FILE",
-        panel=_TEXT,
-    )
-    valid_lines: int = value(
-        0,
-        "Without --valid: take N random pairs out of the training text of each pair of languages.",
-        minimum=0,
-        shown="none",
-        panel=_TEXT,
-    )
-    test: tuple[str, ...] = value(
-        (),
-        "A test set. Cleaning leaves it as it is. You can repeat it.",
-        metavar="PREFIX|FILE",
-        panel=_TEXT,
-    )
-    weight: tuple[str, ...] = value(
-        (),
-        "How often an epoch visits each pair of this training text. For example, 3 repeats it "
-        "three times, and 0.5 takes a different half in each epoch.",
-        metavar="TEXT=NUMBER",
-        shown="1",
-        panel=_TEXT,
-    )
-    tag: tuple[str, ...] = value(
-        (),
-        "Put a tag such as <BT> before each source line of this text. To use it later, type it "
-        "before the line that you translate.",
-        metavar="TEXT=TAG",
-        panel=_TEXT,
-    )
     min_score: tuple[str, ...] = value(
         (),
         "Drop pairs whose number in this column of a table is smaller. Scores of bicleaner, LASER "
         "or COMET are read this way, as in crawl.tsv:score:0.5. You can repeat it.",
         metavar="FILE:COLUMN:NUMBER",
-        shown="none",
         panel=_TEXT,
     )
     keep_column: tuple[str, ...] = value(
@@ -123,7 +144,6 @@ class PrepareOptions:
         "crawl.tsv:url, or memory.tmx:tuid. `nmt data OUT --show N` prints it. You can repeat it "
         "for other files.",
         metavar="FILE:COLUMN",
-        shown="none",
         panel=_TEXT,
     )
     quoting: tuple[str, ...] = value(
@@ -137,28 +157,11 @@ class PrepareOptions:
     encoding: str = value(
         "utf-8", "Character encoding of all text, for example windows-1252.", panel=_TEXT
     )
-    vocab_size: int | None = value(
-        None,
-        "Size of the vocabulary. 4 special tokens and 256 bytes count too.",
-        minimum=1,
-        maximum=10_000_000,
-        shown="2,000 to 32,000, by the number of pairs",
-        panel=_VOCABULARY,
-    )
-    vocab: tuple[Path, ...] = value(
-        (),
-        "Use the vocabulary of this model file, run folder or SentencePiece model instead of "
-        "learning one. Give two SentencePiece models for separate vocabularies: source, then "
-        "target.",
-        metavar="MODEL",
-        panel=_VOCABULARY,
-    )
     new_language: str | None = value(
         None,
         "Add this language to the vocabulary of a model of several languages, to tune it for one "
         "more, such as gsw_Latn.",
         metavar="LANG",
-        shown="none",
         panel=_VOCABULARY,
     )
     subwords: str = value(
@@ -173,7 +176,6 @@ class PrepareOptions:
         (),
         "A word that is always one subword, such as a placeholder __URL__. You can repeat it.",
         metavar="WORD",
-        shown="none",
         panel=_VOCABULARY,
     )
     separate_vocab: bool = value(
@@ -220,25 +222,7 @@ class PrepareOptions:
         "to upper case. It takes the size of the text and 12 bytes a pair.",
         panel=_TEXT,
     )
-    terms: str | None = value(
-        None,
-        "Write into some source lines how their words are translated, so that the model learns to "
-        "obey `nmt translate --terms`. auto finds words and the lemmas of their translations in "
-        "the text; or give a file of terms, with SOURCE<TAB>TARGET on each line.",
-        metavar="auto|FILE",
-        shown="none",
-        panel=_TEXT,
-    )
-    seed: int = value(
-        1, "Seed of what is drawn: the vocabulary's pairs, --valid-lines, --terms.", minimum=0
-    )
-    workers: str | None = value(
-        None,
-        "Number of processes, or ray for a cluster that RAY_ADDRESS names. The result does not "
-        "depend on it.",
-        metavar="N|ray",
-        shown="all cores",
-    )
+
     shard_pairs: int = 500_000  # of a shard of train; the last block may add some
 
     def __post_init__(self) -> None:

@@ -214,7 +214,7 @@ def nothing_left(rejected: Mapping[str, int]) -> DataError:
     spelt = ", ".join(f"{rule} {count:,}" for rule, count in rejected.items() if count)
     return DataError(
         f"all {sum(rejected.values()):,} training pairs were rejected: {spelt}; see the rules and "
-        "--keep in `nmt prepare --help`"
+        "--keep in `nmt prepare --help-all`"
     )
 
 

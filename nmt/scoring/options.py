@@ -53,7 +53,6 @@ class ScoringOptions:
         "Another human translation. You can repeat it.",
         option="--reference",
         metavar="FILE",
-        panel="Text",
     )
     baselines: tuple[Path, ...] = value(
         (),
@@ -61,13 +60,11 @@ class ScoringOptions:
         "than chance. You can repeat it.",
         option="--baseline",
         metavar="FILE",
-        panel="Text",
     )
     source: Path | None = value(
         None,
         "The source text. You get a warning if lines of HYPOTHESIS just repeat it.",
         metavar="FILE",
-        panel="Text",
     )
     encoding: str = value("utf-8", "Character encoding of the files. Stdin is UTF-8.", panel="Text")
     metrics: tuple[str, ...] = value(
@@ -76,7 +73,6 @@ class ScoringOptions:
         option="--metric",
         choices=METRICS,
         shown=", ".join(DEFAULT_METRICS),
-        panel="Metrics",
     )
     tokenize: str | None = value(
         None,
@@ -94,27 +90,23 @@ class ScoringOptions:
         "Add COMET, by this program: comet-score from an environment of its own, with options of "
         "its own if you like. Needs --comet-model and --source.",
         metavar="PATH",
-        shown="none",
         panel="Metrics",
     )
     comet_model: str | None = value(
         None,
         "COMET's checkpoint, or the name of one.",
         metavar="CHECKPOINT",
-        shown="none",
         panel="Metrics",
     )
     card: bool = value(
         False,
         "Print every variant of BLEU instead, and which published scores each compares with.",
-        panel="Metrics",
     )
     lang: str | None = value(
         None,
         "The language of the translation. It decides how BLEU, TER and --card split words.",
         metavar="LANG",
         shown="the ending of REFERENCE",
-        panel="Metrics",
     )
     confidence: float | None = value(
         None,
@@ -123,7 +115,6 @@ class ScoringOptions:
         maximum=99.9,
         metavar="PERCENT",
         shown="no interval; 95 for differences",
-        panel="Chance",
     )
     samples: int | None = value(
         None,
@@ -145,12 +136,10 @@ class ScoringOptions:
     sentences: bool = value(
         False,
         "Print the scores of each line instead. With --json, print them as well.",
-        panel="Output",
     )
     json: bool = value(
         False,
         "Print one JSON object: for each metric its score, signature and details.",
-        panel="Output",
     )
 
     def __post_init__(self) -> None:

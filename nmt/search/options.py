@@ -58,9 +58,7 @@ class SearchOptions:
     Lengths are those of a segment or sentence, without eos. A longer prefix is used whole.
     """
 
-    beam_size: int = value(
-        4, "Beam size. 1 is greedy search.", minimum=1, maximum=1_000, panel="Search"
-    )
+    beam_size: int = value(4, "Beam size. 1 is greedy search.", minimum=1, maximum=1_000)
     length_penalty: float = value(
         0.6,
         "Length penalty alpha. 0 switches it off.",

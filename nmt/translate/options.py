@@ -19,17 +19,17 @@ class TranslateOptions:
 
     inputs: tuple[str, ...] = value(
         (),
-        "Text to translate, plain or compressed (.gz, .xz, .bz2, .zst), also at a URL such as "
-        "s3://bucket/file. You can repeat it.",
+        "Text to translate: a file, folder, glob or URL such as s3://bucket/file, plain or "
+        "compressed (.gz, .xz, .bz2, .zst). You can repeat it.",
         option="--input",
-        metavar="FILE|FOLDER|GLOB|URL",
+        metavar="PATH|URL",
         shown="stdin",
     )
     output: str | None = value(
         None,
         "Where to write. A file appears when it is complete, compressed if its name ends in .gz, "
         ".xz, .bz2 or .zst. If --input is a folder, a glob or several files, name a folder.",
-        metavar="FILE|FOLDER|URL",
+        metavar="PATH|URL",
         shown="stdout",
     )
     src_lang: str | None = value(
@@ -46,12 +46,70 @@ class TranslateOptions:
         metavar="LANG",
         shown="the model's",
     )
+    n_best: int | None = value(
+        None,
+        "Write N translations of each line, best first, as `LINE ||| TEXT ||| SCORE` (the Moses "
+        "form). Samples come as they are drawn. Lines count from 0. In jsonl they are under "
+        "`others`.",
+        minimum=1,
+    )
+    format: str = value(
+        "text",
+        "jsonl writes a JSON object for each line, with tokens and log-probabilities.",
+        choices=("text", "jsonl"),
+    )
+    terms: Path | None = value(
+        None,
+        "Translate terms as a file says, which has `SOURCE<TAB>TARGET` on each line. Further "
+        "columns are other forms of the target. Search forces one of them. But a model of `nmt "
+        "prepare --terms` reads the first one, and inflects it.",
+        metavar="FILE",
+    )
+    markup: str | None = value(
+        None,
+        "Lines have tags, such as `Click <b>here</b>`. They come back around the translation of "
+        "their words. Code, placeholders, addresses and numbers stay as they are. Files .html and "
+        ".xlf become the same documents, translated.",
+        choices=FORMS,
+        shown="text, unless --input is .html or .xlf",
+    )
+    device: str = value("auto", "Where to compute.", choices=DEVICES)
+    context: int = value(
+        0,
+        "Translate each line together with up to N lines before it, by a model of `nmt prepare "
+        "--documents`. A blank line ends a document, and so does the end of a file.",
+        minimum=0,
+        maximum=99,
+        metavar="N",
+        shown="each line by itself",
+    )
+    split: bool = value(
+        False,
+        "Split each line into sentences, translate them one by one, and join them.",
+    )
+    sample: bool = value(
+        False,
+        "Sample instead of searching for the best translation. With --n-best N, sample N for each "
+        "line.",
+    )
+    forbid: Path | None = value(
+        None,
+        "Words and phrases that no translation may contain, one on each line.",
+        metavar="FILE",
+    )
+    workers: str = value(
+        "auto",
+        "Number of processes. auto is one for each available core, or for each GPU. ray takes the "
+        "cluster that RAY_ADDRESS names.",
+        metavar="auto|N|ray",
+        panel="Machine",
+    )
     ensemble: tuple[Path, ...] = value(
         (),
         "Average the probabilities with those of this model, which has the same vocabularies. You "
         "can repeat it.",
         metavar="MODEL_OR_RUN",
-        shown="none",
+        panel="Search",
     )
     shortlist: Path | None = value(
         None,
@@ -60,42 +118,6 @@ class TranslateOptions:
         metavar="FILE",
         shown="all tokens",
         panel="Search",
-    )
-    terms: Path | None = value(
-        None,
-        "Translate terms as a file says, which has `SOURCE<TAB>TARGET` on each line. Further "
-        "columns are other forms of the target. Search forces one of them. But a model of `nmt "
-        "prepare --terms` reads the first one, and inflects it.",
-        metavar="FILE",
-        shown="none",
-        panel="Search",
-    )
-    forbid: Path | None = value(
-        None,
-        "Words and phrases that no translation may contain, one on each line.",
-        metavar="FILE",
-        shown="none",
-        panel="Search",
-    )
-    sample: bool = value(
-        False,
-        "Sample translations instead of searching for the best. With --n-best N, sample N for each "
-        "line.",
-        panel="Sampling",
-    )
-    format: str = value(
-        "text",
-        "jsonl writes a JSON object for each line, with tokens and log-probabilities.",
-        choices=("text", "jsonl"),
-        panel="Text",
-    )
-    n_best: int | None = value(
-        None,
-        "Write N translations of each line, best first, as `LINE ||| TEXT ||| SCORE` (the Moses "
-        "form). Samples come as they are drawn. Lines count from 0. In jsonl they are under "
-        "`others`.",
-        minimum=1,
-        panel="Text",
     )
     mbr: bool = value(
         False,
@@ -117,31 +139,6 @@ class TranslateOptions:
         None,
         "Draw the attention of the first line with letters. Only for output to stdout.",
         metavar="FILE.svg",
-        shown="none",
-        panel="Text",
-    )
-    split: bool = value(
-        False,
-        "Split each line into sentences, translate them one by one, and join them.",
-        panel="Text",
-    )
-    context: int = value(
-        0,
-        "Translate each line together with up to N lines before it, by a model of `nmt prepare "
-        "--documents`. A blank line ends a document, and so does the end of a file.",
-        minimum=0,
-        maximum=99,
-        metavar="N",
-        shown="each line by itself",
-        panel="Text",
-    )
-    markup: str | None = value(
-        None,
-        "Lines have tags, such as `Click <b>here</b>`. They come back around the translation of "
-        "their words, and code, placeholders, addresses and numbers stay as they are. Files .html "
-        "and .xlf become the same documents, translated.",
-        choices=FORMS,
-        shown="text, unless --input is an HTML or XLIFF file",
         panel="Text",
     )
     prefixes: bool = value(
@@ -157,14 +154,12 @@ class TranslateOptions:
         None,
         "Lock this file while running. If it is locked already, stop with status 75.",
         metavar="FILE",
-        shown="none",
         panel="Unattended",
     )
     deadline: str | None = value(
         None,
         "Stop at this time of day with status 75. Needs --input and --output.",
         metavar="HH:MM",
-        shown="none",
         panel="Unattended",
     )
     shard: str = value(
@@ -174,19 +169,11 @@ class TranslateOptions:
         metavar="I/N",
         panel="Unattended",
     )
-    device: str = value("auto", "Where to compute.", choices=DEVICES, panel="Machine")
     precision: str = value(
         "auto",
         "Precision of matrix products. fp16 needs a GPU, int8 a CPU. auto takes bf16 on GPUs since "
         "Ampere and fp32 elsewhere, and an export keeps its own.",
         choices=("auto", *PRECISIONS["cuda"], "int8"),
-        panel="Machine",
-    )
-    workers: str = value(
-        "auto",
-        "Number of processes. auto takes one for each available core, or for each GPU. ray takes "
-        "those of the cluster that RAY_ADDRESS names.",
-        metavar="auto|N|ray",
         panel="Machine",
     )
     threads: int | None = value(
