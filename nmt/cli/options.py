@@ -99,7 +99,8 @@ def _help_options(rare: Collection[str]) -> Iterator[inspect.Parameter]:
             context.command.epilog = (
                 f"{len(rare)} more options: `{context.command_path} --help-all` lists them all."
             )
-            for parameter in context.command.params:
+            parameters: list[Any] = context.command.params
+            for parameter in parameters:
                 parameter.hidden = parameter.name in rare
         print(context.get_help())
         raise typer.Exit
