@@ -2,7 +2,7 @@
 
 Which pairs change, and how, is a function of (seed, epoch, pair). So it is the same for any number
 of ranks, and a resumed run draws the same. Most pairs keep the token ids of the shards. Only those
-that change cost time in the data thread, unless BPE dropout cuts all of them anew.
+that change cost time in the data thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder, PairDataset
 from nmt.data.noise import Pair
 from nmt.data.shards import TokenRows
-from nmt.data.vocabulary import LineDropout, check_dropout_by_line
 
 _Chosen = npt.NDArray[np.bool_]
 
@@ -35,7 +34,7 @@ _CHANGES: dict[str, Callable[[Pair, random.Random], Pair]] = {
 }
 """In the order in which a pair goes through them, after it is merged with the next one."""
 
-_MERGED, _CASING, _CHANGED, _SRC, _TGT = range(len(_CHANGES), len(_CHANGES) + 5)
+_MERGED, _CASING, _CHANGED = range(len(_CHANGES), len(_CHANGES) + 3)
 """What else the random numbers of a pair are for."""
 
 
@@ -44,29 +43,18 @@ class Augmenter:
     """Changes pairs of a data folder by the shares of a recipe.
 
     A pair that becomes blank, or longer than the folder's max_length, stays as it is.
-
-    dropout: probability of BPE dropout (Provilkov et al. 2020) by SentencePiece, for all pairs.
     """
 
     data: DataFolder
     text: PairDataset
     shares: AugmentConfig
-    dropout: float = 0.0
 
     @classmethod
-    def of(cls, data: DataFolder, shares: AugmentConfig, dropout: float) -> Augmenter | None:
-        """Return the augmenter that a recipe needs; None if it needs none, or there is no text.
-
-        Raises:
-            UsageError: if SentencePiece is too old for BPE dropout.
-        """
-        if not data.has_bpe:
-            dropout = 0.0
-        if data.train_text is None or not (shares.any or dropout):
+    def of(cls, data: DataFolder, shares: AugmentConfig) -> Augmenter | None:
+        """Return the augmenter that a recipe needs; None if it needs none, or there is no text."""
+        if data.train_text is None or not shares.any:
             return None
-        if dropout:
-            check_dropout_by_line(data.src_vocabulary)
-        return cls(data, data.train_text, shares, dropout)
+        return cls(data, data.train_text, shares)
 
     def __call__(
         self, pairs: Indices, src: TokenRows, tgt: TokenRows, *, seed: int, epoch: int
@@ -76,19 +64,18 @@ class Augmenter:
         chosen = self._chosen(draws)
         is_merged = draws.uniform(_MERGED) < self.shares.merged
         changed = np.logical_or.reduce([is_merged, *chosen.values()])
-        cut = np.ones_like(changed) if self.dropout else changed
-        at = np.flatnonzero(cut)
+        at = np.flatnonzero(changed)
         if not len(at):
             return src, tgt
         lines = self._lines(pairs[at])
         self._merge(lines, pairs[at], is_merged[at])
-        seeds = draws.whole(_CHANGED)
-        for row in np.flatnonzero(changed[at]).tolist():
-            draw = random.Random(int(seeds[at[row]]))
+        seeds = draws.whole(_CHANGED)[at].tolist()
+        for row, (place, seed) in enumerate(zip(at.tolist(), seeds, strict=True)):
+            draw = random.Random(seed)
             for name, change in _CHANGES.items():
-                if chosen[name][at[row]]:
+                if chosen[name][place]:
                     lines[row] = change(lines[row], draw)
-        return self._cut(lines, at, pairs, src, tgt, draws)
+        return self._encode(lines, at, pairs, src, tgt)
 
     def _chosen(self, draws: Draws) -> dict[str, _Chosen]:
         """Return which pairs each change is for."""
@@ -120,24 +107,11 @@ class Augmenter:
         corpus, line = self.text.origin(int(pair))
         return self.text.origin(int(pair) + 1) == (corpus, line + 1)
 
-    def _cut(
-        self,
-        lines: Sequence[Pair],
-        at: Indices,
-        pairs: Indices,
-        src: TokenRows,
-        tgt: TokenRows,
-        draws: Draws,
+    def _encode(
+        self, lines: Sequence[Pair], at: Indices, pairs: Indices, src: TokenRows, tgt: TokenRows
     ) -> tuple[TokenRows, TokenRows]:
         """Return the rows, where those at `at` are of the lines; too long ones stay."""
-        dropouts = None
-        if self.dropout:
-            first, second = (draws.whole(side)[at] >> np.uint64(32) for side in (_SRC, _TGT))
-            dropouts = (
-                LineDropout(self.dropout, first.tolist()),
-                LineDropout(self.dropout, second.tolist()),
-            )
-        new_src, new_tgt = self.data.encode(self.text.corpora(pairs[at]), lines, dropouts)
+        new_src, new_tgt = self.data.encode(self.text.corpora(pairs[at]), lines)
         longest = self.data.info.max_length
         fits = np.array(
             [

@@ -18,9 +18,8 @@ from nmt.data import manifest
 from nmt.data.epochs import Indices, mixed_shares
 from nmt.data.language_tokens import tagged
 from nmt.data.manifest import DatasetInfo, ShardRecord, SplitRecord
-from nmt.data.pieces import PieceModel
 from nmt.data.shards import TEXT_BYTES, Ids, Lengths, Shard, TokenRows, token_bytes_for
-from nmt.data.vocabulary import LineDropout, Vocabulary
+from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.files import sha256_file
 
@@ -237,24 +236,14 @@ class DataFolder:
         """Whether both languages share their ids, so that they can share one embedding."""
         return self.src_vocabulary.has_ids_of(self.tgt_vocabulary)
 
-    @property
-    def has_bpe(self) -> bool:
-        """Whether both languages are cut by byte-pair encoding."""
-        vocabularies = self.src_vocabulary, self.tgt_vocabulary
-        return all(PieceModel.read(vocabulary.model).is_bpe for vocabulary in vocabularies)
-
     def encode(
-        self,
-        corpora: Sequence[int],
-        lines: Sequence[tuple[str, str]],
-        dropouts: tuple[LineDropout, LineDropout] | None = None,
+        self, corpora: Sequence[int], lines: Sequence[tuple[str, str]]
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Return the token ids of raw source and target lines, as `prepare` makes them.
 
         Args:
             corpora: of each pair, the corpus of train that it comes from.
             lines: source and target.
-            dropouts: BPE dropout for both sides.
         """
         records = [self.info.train.corpora[corpus] for corpus in corpora]
         langs = [self.info.langs_of(record) for record in records]
@@ -266,10 +255,7 @@ class DataFolder:
         for pair in dict.fromkeys(langs):
             rows = [row for row, one in enumerate(langs) if one == pair]
             for side, vocabulary in enumerate(self.vocabularies(pair)):
-                ids = vocabulary.encode(
-                    [texts[side][row] for row in rows],
-                    dropout=dropouts[side].take(rows) if dropouts else None,
-                )
+                ids = vocabulary.encode([texts[side][row] for row in rows])
                 for row, one in zip(rows, ids, strict=True):
                     found[side][row] = one
         return found

@@ -12,9 +12,7 @@ import copy
 import io
 import re
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -51,22 +49,6 @@ _TOO_SMALL = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 # Numbers of fields, from sentencepiece_model.proto.
 _NORMALIZER = 3
 _NAME, _TSV = 1, 6
-
-_SEEDED = threading.Lock()  # SentencePiece has one seed for the whole process
-
-
-@dataclass(frozen=True)
-class LineDropout:
-    """BPE dropout (Provilkov et al. 2020), drawn for each line by a seed of its own."""
-
-    p: float
-    """Probability that a merge is left out."""
-    seeds: Sequence[int]
-    """One for each line, below 2^32."""
-
-    def take(self, lines: Sequence[int]) -> LineDropout:
-        """Return the dropout of some lines."""
-        return LineDropout(self.p, [self.seeds[line] for line in lines])
 
 
 class UnfitSize(UsageError):
@@ -190,29 +172,18 @@ class Vocabulary:
                 raise DataError(f"damaged: the vocabulary has no control piece {piece!r}")
         return tuple(self._controls[piece] for piece in pieces)
 
-    def encode(
-        self, lines: Sequence[str], *, threads: int = 1, dropout: LineDropout | None = None
-    ) -> list[list[int]]:
+    def encode(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
         """Return the ids of each line with its tag or language token, without bos and eos."""
         if not (self._tags or self.first):
-            return self.encode_text(lines, threads=threads, dropout=dropout)
+            return self.encode_text(lines, threads=threads)
         first, texts = zip(*map(self.split_tag, lines), strict=True) if lines else ((), ())
-        ids = self.encode_text(texts, threads=threads, dropout=dropout)
+        ids = self.encode_text(texts, threads=threads)
         return [[*tag, *row] for tag, row in zip(first, ids, strict=True)]
 
-    def encode_text(
-        self, lines: Sequence[str], *, threads: int = 1, dropout: LineDropout | None = None
-    ) -> list[list[int]]:
+    def encode_text(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
         """Return the ids of text that begins no line."""
         prepared = list(map(self._prepared, lines)) if self.moses else list(lines)
-        ids: list[list[int]]
-        if dropout is None:
-            ids = self._processor.encode(prepared, num_threads=threads)
-        else:
-            ids = [
-                self._sampled(line, dropout.p, seed)
-                for line, seed in zip(prepared, dropout.seeds, strict=True)
-            ]
+        ids: list[list[int]] = self._processor.encode(prepared, num_threads=threads)
         if self._others:
             ids = [
                 self._with_others(line) if UNK_ID in row else row
@@ -226,14 +197,6 @@ class Vocabulary:
         """Return a line as Moses' rules leave it, which split letters from their marks."""
         assert self.moses is not None
         return self.moses.apply(compose(line) if self.composes else line)
-
-    def _sampled(self, line: str, p: float, seed: int) -> list[int]:
-        with _SEEDED:
-            sentencepiece.set_random_generator_seed(seed)
-            ids: list[int] = self._processor.encode(
-                line, enable_sampling=True, alpha=p, nbest_size=-1
-            )
-        return ids
 
     def split_tag(self, line: str) -> tuple[tuple[int, ...], str]:
         """Return the id of a line's tag, or else the language token, and the line's text."""
@@ -312,22 +275,6 @@ class Vocabulary:
             return True
         text = chr(int(piece[1:-1], 16)) if processor.is_byte(token_id) else piece
         return any(character in text for character in _LINE_BREAKERS)
-
-
-def check_dropout_by_line(vocabulary: Vocabulary) -> None:
-    """Check that this SentencePiece can draw the same again.
-
-    Raises:
-        UsageError: if it is older than 0.2.3, which gives a thread its seed only once.
-    """
-    longest = sorted(vocabulary.tokens(range(len(vocabulary))), key=len)[-20:]
-    line = " ".join(longest).replace("\u2581", " ")
-    first, again = vocabulary.encode([line] * 2, dropout=LineDropout(0.5, [1, 1]))
-    if first != again:
-        raise UsageError(
-            f"subword_dropout on text needs SentencePiece 0.2.3 or later, not "
-            f"{sentencepiece.__version__}: pip install -U sentencepiece"
-        )
 
 
 def _last_merge(piece: str, ranks: Mapping[str, tuple[float, int]]) -> tuple[int, int]:

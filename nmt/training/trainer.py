@@ -97,7 +97,7 @@ class Trainer:
         )
         self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
         self.stages = Stages.of(data, recipe.stages)
-        self.augmenter = Augmenter.of(data, recipe.augment, self.config.subword_dropout)
+        self.augmenter = Augmenter.of(data, recipe.augment)
         self.linker = learn_links(self.config, data, ranks)
         self.runner = UpdateRunner(self.model, self.optimizer, ranks, recipe, device, stop)
         self.validator = Validator(data, ranks, device, self.config)
@@ -262,9 +262,11 @@ class Trainer:
         )
         self.cut = Cut(tokens, rank, world_size, shape, on_gpu=self.device.type == "cuda")
         dropouts, p = None, config.subword_dropout
-        if p and not (self.augmenter and self.augmenter.dropout):
-            src, tgt = data.src_vocabulary, data.tgt_vocabulary
-            dropouts = SubwordDropout(src, p), SubwordDropout(tgt, p)
+        if p:
+            dropouts = (
+                SubwordDropout(data.src_vocabulary, p),
+                SubwordDropout(data.tgt_vocabulary, p),
+            )
         updates = updates_from(
             self.state.position,
             data.train,

@@ -15,8 +15,7 @@ from nmt.data.augment import Augmenter
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
 from nmt.data.stream import Cut, Position, Update, updates_from
-from nmt.data.vocabulary import learn_vocabulary
-from nmt.errors import UsageError
+from nmt.data.subword_dropout import SubwordDropout
 
 WORDS = ["small", "house", "blue", "forest", "sings", "river", "stone", "old"]
 LINES = [
@@ -49,13 +48,12 @@ EVERYTHING = np.arange(len(LINES))
 
 def augmented(
     data: DataFolder,
-    shares: AugmentConfig | None = None,
+    shares: AugmentConfig,
     *,
     pairs: np.ndarray = EVERYTHING,
-    dropout: float = 0.0,
     epoch: int = 0,
 ) -> tuple[TokenRows, TokenRows]:
-    augmenter = Augmenter.of(data, shares or AugmentConfig(), dropout)
+    augmenter = Augmenter.of(data, shares)
     assert augmenter is not None
     return augmenter(pairs, *data.train.rows(pairs), seed=1, epoch=epoch)
 
@@ -146,65 +144,31 @@ def test_a_source_that_becomes_blank_stays_as_it_is(tmp_path: Path) -> None:
     assert lines(found, src)[1] != LINES[0][0]
 
 
-def test_bpe_dropout_cuts_the_same_text_in_other_ways(data: DataFolder) -> None:
-    plain = data.train.rows(EVERYTHING)
-    dropped = augmented(data, dropout=0.3)
-    assert [lines(data, side) for side in dropped] == [lines(data, side) for side in plain]
-    assert all(
-        len(one.ids) > 1.2 * len(other.ids) for one, other in zip(dropped, plain, strict=True)
+def test_subword_dropout_splits_the_changed_text(data: DataFolder) -> None:
+    dropout = SubwordDropout(data.src_vocabulary, 0.3)
+    shares = AugmentConfig(merged=1.0)
+    (update,) = itertools.islice(
+        updates_from(
+            Position(),
+            data.train,
+            Cut(micro_batch_tokens=100_000),
+            batch_tokens=100_000,
+            seed=1,
+            augmenter=Augmenter.of(data, shares),
+            dropouts=(dropout, dropout),
+        ),
+        1,
     )
-    assert ids(augmented(data, dropout=0.3)[0]) == ids(dropped[0])
-    assert ids(augmented(data, dropout=0.3, epoch=1)[0]) != ids(dropped[0])
-    everything = augmented(data, dropout=1.0 - 1e-9)[1]
-    assert len(everything.ids) == sum(len(one) for one in characters(data))
-
-
-def characters(data: DataFolder) -> list[list[int]]:
-    """Return the ids of targets whose merges are all undone."""
-    tokens = data.tgt_vocabulary.tokens
-    merges = data.tgt_vocabulary.merges()
-
-    def parts(token: int) -> list[int]:
-        left, right = merges[token]
-        return [token] if left < 0 else [*parts(left), *parts(right)]
-
-    found = [
-        [part for token in row for part in parts(token)]
-        for row in ids(data.train.rows(EVERYTHING)[1])
-    ]
-    assert all(len(token) == 1 for row in found for token in tokens(row))
-    return found
-
-
-def test_unigram_subwords_and_folders_without_text_have_no_bpe_dropout(tmp_path: Path) -> None:
-    vocabulary = learn_vocabulary(
-        (side for pair in LINES for side in pair), vocab_size=330, subwords="unigram"
-    )
-    (tmp_path / "unigram.model").write_bytes(vocabulary.model)
-    job = Job.of(
-        tmp_path / "data",
-        train=(write(tmp_path, "train", LINES),),
-        valid=write(tmp_path, "valid", [("a valid line", "eine Zeile")]),
-        vocab=(tmp_path / "unigram.model",),
-        keep_text=True,
-    )
-    shares = AugmentConfig()
-    assert Augmenter.of(job.prepare(), shares, 0.1) is None
-    without = job.but(out=tmp_path / "other", vocab=(), vocab_size=330, keep_text=False)
-    assert Augmenter.of(without.prepare(), shares, 0.1) is None
-
-
-def test_a_sentencepiece_that_cannot_draw_the_same_again_is_refused(
-    data: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sentencepiece.set_random_generator_seed", lambda _: None)
-    with pytest.raises(UsageError, match=r"subword_dropout on text needs SentencePiece 0\.2\.3"):
-        Augmenter.of(data, AugmentConfig(), 0.1)
+    found = [row[:-1] for row in sentences(update.batches[0].src)]  # without eos
+    changed, _ = augmented(data, shares)
+    assert sorted(data.src_vocabulary.decode(found)) == sorted(lines(data, changed))
+    assert sum(map(len, found)) > 1.2 * len(changed.ids)
 
 
 def test_a_stream_draws_the_same_for_any_ranks_and_from_anywhere(data: DataFolder) -> None:
     shares = AugmentConfig(typos=0.5, merged=0.3, placeholders=0.3)
-    augmenter = Augmenter.of(data, shares, 0.1)
+    augmenter = Augmenter.of(data, shares)
+    dropout = SubwordDropout(data.src_vocabulary, 0.1)
 
     def updates(position: Position, rank: int = 0, ranks: int = 1) -> list[Update]:
         stream = updates_from(
@@ -214,6 +178,7 @@ def test_a_stream_draws_the_same_for_any_ranks_and_from_anywhere(data: DataFolde
             batch_tokens=400,
             seed=1,
             augmenter=augmenter,
+            dropouts=(dropout, dropout),
         )
         return list(itertools.islice(stream, 12))
 
