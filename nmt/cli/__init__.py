@@ -168,12 +168,23 @@ def _run() -> int:
     return status if isinstance(status, int) else EXIT_DONE
 
 
+_DIFFERENT_TEXTS = "for lists that differ more, use --sample --n-best N; --mbr chooses from one"
+_INSTEAD = {
+    "score --model": "models score by `nmt rescore`",
+    "score --rerank": "models score by `nmt rescore`",
+    "train --verify-resume": "to see whether two runs are equal, compare `checksum` in their "
+    "metrics.jsonl",
+    "translate --diverse": _DIFFERENT_TEXTS,
+    "translate --diversity": _DIFFERENT_TEXTS,
+}
+"""What to use instead of options that there were once."""
+
+
 def _hint(message: str) -> str:
-    """Return what to write for 32k, or instead of `nmt score --model`, if that was refused."""
-    if sys.argv[1:2] == ["score"] and re.match(r"No such option: --(model|rerank)\b", message):
-        return "; models score by `nmt rescore`"
-    if message.startswith("No such option: --verify-resume"):
-        return "; to see whether two runs are equal, compare `checksum` in their metrics.jsonl"
+    """Return what to write for 32k, or instead of an option that there was once."""
+    unknown = re.match(r"No such option: (--[\w-]+)", message)
+    if unknown and (instead := _INSTEAD.get(f"{sys.argv[1]} {unknown[1]}")):
+        return f"; {instead}"
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
     found = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", " ".join(sys.argv))
     return f"; write {found[1]}000" if found else ""

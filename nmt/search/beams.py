@@ -7,9 +7,6 @@ when W hypotheses are finished, or earlier, when no active one can still become 
 `n_best`. Hypotheses of equal text count as one, the better one, so search goes on until there are
 as many texts.
 
-In diverse beam search (Vijayakumar et al. 2018), a sentence has G beams of W / G hypotheses. At
-each step, a beam avoids the tokens that those before it have just taken.
-
 Ties: equal log-probabilities are ordered by hypothesis, then by the more probable last token, then
 by the lower id. Equal scores are ordered by which hypothesis finished first.
 """
@@ -19,11 +16,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Hashable, Iterator
-from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from nmt.data.vocabulary import EOS_ID
@@ -41,33 +36,25 @@ NO_TOKEN = -1
 
 
 class Beams(ActiveHypotheses):
-    """The active hypotheses of beam search: G beams of each sentence, W in each, best first.
-
-    G is 1, except in diverse beam search. Beams are numbered through: R = B * G.
-    """
+    """The active hypotheses of beam search: B sentences, W each, best first."""
 
     def __init__(self, group: Group, options: SearchOptions) -> None:
-        """Start with one hypothesis for each beam."""
+        """Start with one hypothesis for each sentence."""
         super().__init__(group, options)
-        self._groups = options.diverse  # G
-        self._width = options.beam_size // self._groups  # W
+        self._width = options.beam_size  # W
         self._enough = self._width  # finished hypotheses, after which a sentence is done
-        self._wanted = options.n_best if self._groups == 1 else self._width  # of each beam
-        count = len(group.numbers) * self._groups
-        if self._groups > 1:
-            sentences = torch.arange(len(group.numbers))
-            self.state.select(sentences.repeat_interleave(self._groups), sentences)
-            self.last_tokens = self.last_tokens.repeat(self._groups)
-        self._ids: Integers = np.zeros((count, 1, 0), np.int64)  # (R, W, t)
-        self._log_probs: Floats = np.zeros((count, 1))  # (R, W), -inf: no hypothesis
-        self._log_prob_history: Floats = np.zeros((count, 1, 0))  # (R, W, t) after each token
+        self._wanted = options.n_best
+        count = len(group.numbers)
+        self._ids: Integers = np.zeros((count, 1, 0), np.int64)  # (B, W, t)
+        self._log_probs: Floats = np.zeros((count, 1))  # (B, W), -inf: no hypothesis
+        self._log_prob_history: Floats = np.zeros((count, 1, 0))  # (B, W, t) after each token
         self._finished: list[Finished] = [{} for _ in range(count)]
-        # (R,) lowest score among the best that are wanted, -inf: fewer are finished
+        # (B,) lowest score among the best that are wanted, -inf: fewer are finished
         self._worst_scores: Floats = np.full(count, -math.inf)
-        # (R,) length penalty of the longest possible hypothesis
+        # (B,) length penalty of the longest possible hypothesis
         self._last_penalties: Floats = np.array(
             [options.penalty(int(longest) + 1) for longest in self.constraints.longest]
-        ).repeat(self._groups)
+        )
 
     def ids(self) -> Integers:
         """See `ActiveHypotheses`."""
@@ -75,23 +62,20 @@ class Beams(ActiveHypotheses):
 
     def extend(self, found: NextTokens) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Extend the hypotheses by a token, and yield the sentences that are done."""
-        log_probs, parents, tokens = self._best_extensions(found)  # each (R, 2W)
+        log_probs, parents, tokens = self._best_extensions(found)  # each (B, 2W)
         self._collect_finished(log_probs, parents, tokens)
-        log_probs, parents, tokens = self._best_active(log_probs, parents, tokens)  # each (R, W)
+        log_probs, parents, tokens = self._best_active(log_probs, parents, tokens)  # each (B, W)
         done = self._done(log_probs)
         for sentence in np.flatnonzero(done).tolist():
             yield int(self.numbers[sentence]), self._n_best(sentence)
         self._keep(closed_up(done), log_probs, parents, tokens)
 
     def _best_extensions(self, found: NextTokens) -> tuple[Floats, Integers, Integers]:
-        """Return log-probabilities, parents and tokens of the 2W best extensions, each (R, 2W)."""
-        log_probs, tokens = self._extensions(found)  # each (R, W, k)
+        """Return log-probabilities, parents and tokens of the 2W best extensions, each (B, 2W)."""
+        log_probs, tokens = self._extensions(found)  # each (B, W, k)
         count, _, per_parent = log_probs.shape
         extended, all_tokens = log_probs.reshape(count, -1), tokens.reshape(count, -1)
-        if self._groups == 1:
-            best = np.argsort(-extended, axis=1, kind="stable")[:, : 2 * self._width]
-        else:
-            best = self._best_of_groups(extended, all_tokens)
+        best = np.argsort(-extended, axis=1, kind="stable")[:, : 2 * self._width]
         return (
             np.take_along_axis(extended, best, 1),
             best // per_parent,
@@ -99,11 +83,11 @@ class Beams(ActiveHypotheses):
         )
 
     def _extensions(self, found: NextTokens) -> tuple[Floats, Integers]:
-        """Return the log-probabilities and last tokens of all extensions, each (R, W, k)."""
+        """Return the log-probabilities and last tokens of all extensions, each (B, W, k)."""
         count, width = self._log_probs.shape
-        next_log_probs = found.log_probs.reshape(count, width, -1)  # (R, W, k)
+        next_log_probs = found.log_probs.reshape(count, width, -1)  # (B, W, k)
         tokens = found.tokens.reshape(count, width, -1)
-        forced = self.constraints.token(self.length).repeat(self._groups)  # (R,)
+        forced = self.constraints.token(self.length)  # (B,)
         is_forced = forced != FREE
         if is_forced.any():  # these have only one extension
             next_log_probs[is_forced] = -math.inf
@@ -112,36 +96,13 @@ class Beams(ActiveHypotheses):
             tokens[is_forced, :, 0] = forced[is_forced, None]
         is_bad = np.isnan(next_log_probs)
         if is_bad.any():
-            is_active = self._log_probs > -math.inf  # (R, W)
+            is_active = self._log_probs > -math.inf  # (B, W)
             next_log_probs[is_bad] = -math.inf
-            bad = (is_bad & is_active[:, :, None]).reshape(len(self.numbers), -1).any(axis=1)
-            for row in np.flatnonzero(bad.repeat(self._groups)):
+            bad = (is_bad & is_active[:, :, None]).any(axis=(1, 2))  # (B,)
+            for row in np.flatnonzero(bad):
                 next_log_probs[row] = -math.inf  # the sentence ends without any hypothesis
                 self._finished[row], self._worst_scores[row] = {}, -math.inf
         return self._log_probs[:, :, None] + next_log_probs, tokens
-
-    def _best_of_groups(self, extended: Floats, tokens: Integers) -> Integers:
-        """Return the places (R, 2W) of each beam's best extensions, given all (R, W * k).
-
-        A sentence's beams choose in turn. A token that m hypotheses of the beams before have taken
-        counts as if its log-probability were lower by m times the diversity (Hamming diversity).
-        The 2 * beam_size best tokens of a hypothesis are enough: fewer than half of them are taken.
-        """
-        shape = (len(self.numbers), self._groups, extended.shape[1])
-        taken: Integers = np.zeros((len(self.numbers), 0), np.int64)  # (B, m) by beams before
-        best = []
-        for group in range(self._groups):
-            own = tokens.reshape(shape)[:, group]  # (B, W * k)
-            times = (own[:, :, None] == taken[:, None]).sum(axis=2)
-            log_probs = extended.reshape(shape)[:, group] - self.options.diversity * times
-            places = np.argsort(-log_probs, axis=1, kind="stable")[:, : 2 * self._width]
-            best.append(places)
-            found = np.take_along_axis(own, places, 1)  # (B, 2W)
-            # Rows without a hypothesis have tokens, too, but take none.
-            found[np.take_along_axis(log_probs, places, 1) == -math.inf] = NO_TOKEN
-            active = np.take_along_axis(found, _without_eos(found, self._width), 1)
-            taken = np.concatenate((taken, active), axis=1)
-        return np.stack(best, axis=1).reshape(len(extended), -1)
 
     def _collect_finished(self, log_probs: Floats, parents: Integers, tokens: Integers) -> None:
         """Finish the extensions among the first W that end with eos."""
@@ -161,30 +122,18 @@ class Beams(ActiveHypotheses):
                 self._worst_scores[row] = ranked(finished.values())[self._wanted - 1].score
 
     def _n_best(self, sentence: int) -> list[Hypothesis]:
-        """Return a sentence's best finished hypotheses; of several groups, as many of each."""
-        if self._groups == 1:
-            return ranked(self._finished[sentence].values())[: self.options.n_best]
-        beams = [
-            sorted(finished.items(), key=lambda one: -one[1].score)
-            for finished in self._of_groups(sentence)
-        ]
-        best: Finished = {}
-        for text, hypothesis in filter(None, chain.from_iterable(zip_longest(*beams))):
-            _add(best, text, hypothesis)
-        return ranked([*best.values()][: self.options.n_best])
-
-    def _of_groups(self, sentence: int) -> list[Finished]:
-        return self._finished[sentence * self._groups : (sentence + 1) * self._groups]
+        """Return a sentence's best finished hypotheses."""
+        return ranked(self._finished[sentence].values())[: self.options.n_best]
 
     def _best_active(
         self, log_probs: Floats, parents: Integers, tokens: Integers
     ) -> tuple[Floats, Integers, Integers]:
-        """Return the W best extensions without eos, each (R, W): active in the next step."""
-        log_probs = np.where(tokens == EOS_ID, -math.inf, log_probs)  # (R, 2W)
+        """Return the W best extensions without eos, each (B, W): active in the next step."""
+        log_probs = np.where(tokens == EOS_ID, -math.inf, log_probs)  # (B, 2W)
         # No more rows than hypotheses: a forced prefix takes one. The width never shrinks.
         most = int((log_probs > -math.inf).sum(axis=1).max())
         width = max(self._log_probs.shape[1], min(self._width, most))
-        keep = _without_eos(tokens, width)  # (R, W)
+        keep = _without_eos(tokens, width)  # (B, W)
         return (
             np.take_along_axis(log_probs, keep, 1),
             np.take_along_axis(parents, keep, 1),
@@ -192,32 +141,24 @@ class Beams(ActiveHypotheses):
         )
 
     def _done(self, log_probs: Floats) -> NDArray[np.bool_]:
-        """Return which sentences (B,) are done, given `log_probs` (R, W) of the active."""
+        """Return which sentences (B,) are done, given `log_probs` (B, W) of the active."""
         num_finished = np.array([len(finished) for finished in self._finished])
         # The best score still possible: log-probabilities only fall, and penalties only rise.
         bounds = log_probs.max(axis=1) / self._last_penalties
-        are_done = (num_finished >= self._enough) | (self._worst_scores >= bounds)  # (R,)
-        done = np.asarray(are_done.reshape(-1, self._groups).all(axis=1))
-        if self._groups > 1:  # which can have found the same
-            is_active = (bounds > -math.inf).reshape(-1, self._groups).any(axis=1)
-            for sentence in np.flatnonzero(done & is_active).tolist():
-                texts = set(chain.from_iterable(self._of_groups(sentence)))
-                done[sentence] = len(texts) >= self.options.n_best
-        return done
+        return (num_finished >= self._enough) | (self._worst_scores >= bounds)
 
     def _keep(
         self, sentences: Integers, log_probs: Floats, parents: Integers, tokens: Integers
     ) -> None:
         """Keep these sentences (B',) in this order, and extend their hypotheses."""
-        beams = (sentences[:, None] * self._groups + np.arange(self._groups)).reshape(-1)  # (R',)
-        log_probs, parents, tokens = log_probs[beams], parents[beams], tokens[beams]
-        parents += beams[:, None] * self._log_probs.shape[1]  # (R', W) among all hypotheses
+        log_probs, parents, tokens = log_probs[sentences], parents[sentences], tokens[sentences]
+        parents += sentences[:, None] * self._log_probs.shape[1]  # (B', W) among all hypotheses
         self._ids = _extended(self._ids, parents, tokens)
         self._log_probs = log_probs
         self._log_prob_history = _extended(self._log_prob_history, parents, log_probs)
-        self._finished = [self._finished[beam] for beam in beams]
-        self._worst_scores = self._worst_scores[beams]
-        self._last_penalties = self._last_penalties[beams]
+        self._finished = [self._finished[sentence] for sentence in sentences]
+        self._worst_scores = self._worst_scores[sentences]
+        self._last_penalties = self._last_penalties[sentences]
         self.advance(sentences, parents, tokens)
 
 
@@ -229,15 +170,15 @@ def _add(finished: Finished, text: Hashable, hypothesis: Hypothesis) -> None:
 
 
 def _without_eos(tokens: Integers, width: int) -> Integers:
-    """Return the places (R, W) of the first tokens (R, 2W) other than eos, in order."""
+    """Return the places (B, W) of the first tokens (B, 2W) other than eos, in order."""
     return np.argsort(tokens == EOS_ID, axis=1, kind="stable")[:, :width]
 
 
 def _extended(history: NDArray[Any], parents: Integers, values: NDArray[Any]) -> NDArray[Any]:
-    """Extend those of the histories (R, W', t) by values (R', W): (R', W, t + 1).
+    """Extend those of the histories (B, W', t) by values (B', W): (B', W, t + 1).
 
-    parents: (R', W) which of the R * W' histories.
+    parents: (B', W) which of the B * W' histories.
     """
     count, width, length = history.shape
-    kept = history.reshape(count * width, length)[parents]  # (R', W, t)
+    kept = history.reshape(count * width, length)[parents]  # (B', W, t)
     return np.concatenate((kept, values[:, :, None]), axis=2)

@@ -93,23 +93,6 @@ class SearchOptions:
         maximum=100_000,
         panel="Search",
     )
-    diverse: int = value(
-        1,
-        "Share the beam out to GROUPS groups that avoid each other's words, for n-best lists that "
-        "differ more (Vijayakumar et al. 2018). The beam size must be a multiple of it.",
-        minimum=1,
-        metavar="GROUPS",
-        shown="1: plain beam search",
-        panel="Search",
-    )
-    diversity: float = value(
-        0.5,
-        "With --diverse: lower the log-probability of a token by this for each hypothesis of "
-        "another group that has just taken it.",
-        minimum=0,
-        maximum=100,
-        panel="Search",
-    )
     no_repeat_ngram: int = value(
         0,
         "Do not let a translation contain the same N tokens in a row twice.",
@@ -167,12 +150,6 @@ class SearchOptions:
             yield f"mbr {self.mbr!r}: must be one of {', '.join(MBR_METRICS)}"
         if self.mbr is not None and self.n_best == 1:
             yield "--mbr chooses among several translations; add --n-best N"
-        if self.beam_size % max(1, self.diverse):
-            yield f"--diverse {self.diverse}: must divide the beam size {self.beam_size}"
-        if self.diverse > 1 and self.sampling is not None:
-            yield "--diverse is for beam search; samples differ anyway"
-        if self.diverse == 1 and self.diversity != 0.5:
-            yield "--diversity is for --diverse; add it"
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             yield f"--min-tokens {self.min_tokens}: must be at most --max-tokens {self.max_tokens}"
 

@@ -281,11 +281,6 @@ def _check(options: SearchOptions, vocabulary: Vocabulary) -> None:
         )
     if options.length_penalty_form != "power" and options.length_penalty and options.beam_size > 1:
         raise UsageError("a CTranslate2 export supports only --length-penalty-form power")
-    if options.diverse > 1:
-        raise UsageError(
-            "a CTranslate2 export has no diverse beam search; leave out --diverse, or give the "
-            "model file instead"
-        )
     if options.max_tokens == 0:
         raise UsageError("--max-tokens must be 1 or more for a CTranslate2 export")
     if not set(options.barred_ids) <= set(vocabulary.barred_ids):

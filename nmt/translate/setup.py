@@ -51,8 +51,6 @@ class Setup:
             self.refuse_export("takes no terms")
             if self.options.sampling is not None:
                 raise UsageError("--terms needs beam search; leave out --sample")
-            if self.options.diverse > 1:
-                raise UsageError("--terms does not go with --diverse; leave one of them out")
         if self.forbid is not None:
             self.refuse_export("cannot forbid words")
         if self.alignment:

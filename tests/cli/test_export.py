@@ -47,7 +47,6 @@ def test_an_export_translates_as_its_model_does(
         (("--format", "jsonl"), "no log-probabilities of tokens"),
         (("--precision", "int8"), "leave out --precision"),
         (("--sample",), "samples"),
-        (("--beam-size", "2", "--diverse", "2"), "has no diverse beam search"),
         (("--ensemble", model_file), "fast is a CTranslate2 export, which cannot join an ensemble"),
         (("--shortlist", model_file), "takes no shortlist"),
         (("--terms", text), "takes no terms"),

@@ -121,6 +121,7 @@ CASES = [
     ("translate model --device gpu", 2, "--device gpu: unknown; write 'cuda'"),
     (f"{TRANSLATE} --beam-size 0", 2, "--beam-size 0: must be from 1 to 1000"),
     (f"{TRANSLATE} --bream-size 4", 2, "No such option: --bream-size"),
+    (f"{TRANSLATE} --n-best 4 --diverse 2", 2, "--sample --n-best N; --mbr"),
     (f"{TRANSLATE} --n-best 5", 2, "--n-best 5: must be from 1 to the beam size 4"),
     (f"{TRANSLATE} --n-best 2 --scores", 2, "have a form of their own; for all of them use"),
     (f"{TRANSLATE} --format json", 2, "--format json: unknown; did you mean 'jsonl'?"),
@@ -167,7 +168,6 @@ CASES = [
     (f"{TRANSLATE} --forbid nowhere", 1, "nowhere: no such file"),
     (f"{TRANSLATE} --forbid latin", 1, "latin: line 3 is not valid UTF-8; convert it"),
     (f"{TRANSLATE} --terms valid.de --sample", 2, "--terms needs beam search; leave out --sample"),
-    (f"{TRANSLATE} --terms valid.de --diverse 2", 2, "--terms does not go with --diverse"),
     # Scoring.
     ("score", 2, "REFERENCE"),
     ("score valid.de train.de", 1, "valid.de has 20, train.de has 300"),

@@ -99,13 +99,12 @@ def test_groups_that_began_at_different_times_are_read_together() -> None:
     ("options", "copies"),
     [
         (replace(BEAM, beam_size=1, n_best=1), 1),
-        (replace(BEAM, diverse=2), 1),
         (replace(BEAM, no_repeat_ngram=2, repetition_penalty=1.3, forbidden=((9,), (8, 7))), 2),
         (replace(BEAM, min_tokens=4), 2),
         (SearchOptions(n_best=3, sampling=Sampling(temperature=0.7, top_k=20)), 2),
         (SearchOptions(n_best=2, sampling=Sampling()), 2),
     ],
-    ids=["greedy", "diverse", "repetition", "phrases, prefixes, lengths", "top-k", "sampling"],
+    ids=["greedy", "repetition", "phrases, prefixes, lengths", "top-k", "sampling"],
 )
 def test_each_search_waits_once(options: SearchOptions, copies: int) -> None:
     for step in compared(["transformer"], options):
