@@ -8,19 +8,15 @@ a capital.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.lexical.terms import Term, Terms, capitalised
 from nmt.lexical.token_spans import token_spans
 from nmt.search.engine import Ids, Source
 from nmt.search.phrases import Phrase
-
-if TYPE_CHECKING:
-    from nmt.translate.forbidden_words import ForbiddenWords
 
 _SPACE = "\u2581"  # SentencePiece's mark for a space before a token
 _OPENING = ("(", "、", '"')  # a word may follow without a space
@@ -35,14 +31,14 @@ class TermPhrases:
         src_vocabulary: Vocabulary,
         vocabulary: Vocabulary,
         barred_ids: Sequence[int] = (),
-        forbidden: ForbiddenWords | None = None,
+        is_forbidden: Callable[[str], bool] | None = None,
     ) -> None:
-        """Take terms, the vocabularies, and tokens and words of targets that are never produced."""
+        """Take terms, the vocabularies, and tokens and texts of targets that are never produced."""
         self._terms = terms
         self._src_vocabulary = src_vocabulary
         self._vocabulary = vocabulary
         self._barred = {UNK_ID, *barred_ids}
-        self._forbidden = forbidden
+        self._is_forbidden = is_forbidden
         self._phrases: dict[Term, Phrase | None] = {}
 
     def added_to(
@@ -81,7 +77,7 @@ class TermPhrases:
         targets = [
             target
             for target in term.targets
-            if self._forbidden is None or not self._forbidden.are_in(target)
+            if self._is_forbidden is None or not self._is_forbidden(target)
         ]
         forms, inner, starts = dict[Ids, None](), dict[Ids, None](), dict[Ids, None]()
         for target in targets:

@@ -96,7 +96,8 @@ class Translator:
         elif terms is not None:
             barred_ids = engine.options.barred_ids
             vocabularies = src_vocabulary, tgt_vocabulary
-            phrases = TermPhrases(terms, *vocabularies, barred_ids, forbidden)
+            is_forbidden = None if forbidden is None else forbidden.are_in
+            phrases = TermPhrases(terms, *vocabularies, barred_ids, is_forbidden)
         self.sources = LineSources(
             src_vocabulary,
             tgt_vocabulary,
