@@ -145,7 +145,7 @@ class Beams(ActiveHypotheses):
         num_finished = np.array([len(finished) for finished in self._finished])
         # The best score still possible: log-probabilities only fall, and penalties only rise.
         bounds = log_probs.max(axis=1) / self._last_penalties
-        return (num_finished >= self._enough) | (self._worst_scores >= bounds)
+        return np.asarray((num_finished >= self._enough) | (self._worst_scores >= bounds))
 
     def _keep(
         self, sentences: Integers, log_probs: Floats, parents: Integers, tokens: Integers
