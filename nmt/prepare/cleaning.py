@@ -3,23 +3,16 @@
 A pair that is dropped would teach the model nothing, or the wrong thing. Rules never change the
 text. Most of them can be switched off. If several rules fit a pair, the first one counts.
 
-To add a rule, write a function that judges the pairs of a block at once, from what `judge.Pairs`
-and `text.TextSide` count, and give it a row at its place in `_RULES`. If it has a threshold, add
-that to `Cleaning`. The option, its help and its check, the reports and `dataset.json` follow. This
-module does not load numpy, because `nmt --help` loads this module.
+To add a rule, give it a row at its place in `_RULES`, and a function of that name in `nmt.prepare.
+judge`. If it has a threshold, add that to `Cleaning`. The option, its help and its check, the
+reports and `dataset.json` follow. This module does not load numpy, because `nmt --help` loads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nmt.values import check, value
-
-if TYPE_CHECKING:
-    from nmt.prepare.judge import Pairs, TokenCounts
-    from nmt.prepare.text import Mask
 
 # Short pairs have free ratios: "Nein." may translate a sentence ten times its length.
 RATIO_FREE_CHARACTERS = 50
@@ -36,140 +29,61 @@ FLAWS = {ENTITIES: "HTML entities", ENCODING: "a broken encoding"}
 """What lines may have that --fix repairs."""
 
 
-def valid(pairs: Pairs, _: Cleaning) -> Mask:
-    return pairs.are_drawn
-
-
-def variant(pairs: Pairs, _: Cleaning) -> Mask:
-    return pairs.are_variants
-
-
-def missing(pairs: Pairs, _: Cleaning) -> Mask:
-    return pairs.are_missing
-
-
-def encoding(pairs: Pairs, _: Cleaning) -> Mask:
-    return pairs.src.is_bad | pairs.tgt.is_bad
-
-
-def document_break(pairs: Pairs, _: Cleaning) -> Mask:
-    return pairs.are_breaks
-
-
-def empty(pairs: Pairs | TokenCounts, _: Cleaning) -> Mask:
-    found: Mask = pairs.shorter == 0
-    return found
-
-
-def score(pairs: Pairs, _: Cleaning) -> Mask:
-    return pairs.score_low
-
-
-def control(pairs: Pairs, _: Cleaning) -> Mask:
-    return (pairs.src.controls + pairs.tgt.controls) > 0
-
-
-def identical(pairs: Pairs, _: Cleaning) -> Mask:
-    return pairs.are_equal
-
-
-def ratio(pairs: Pairs, cleaning: Cleaning) -> Mask:
-    is_measured = pairs.longer > RATIO_FREE_CHARACTERS
-    return is_measured & (pairs.longer > cleaning.max_ratio * pairs.shorter)
-
-
-def symbols(pairs: Pairs, cleaning: Cleaning) -> Mask:
-    src, tgt, share = pairs.src, pairs.tgt, cleaning.max_symbols
-    return (src.signs > share * src.visible) | (tgt.signs > share * tgt.visible)
-
-
-def script(pairs: Pairs, _: Cleaning) -> Mask:
-    src, tgt = pairs.src, pairs.tgt
-    return (2 * src.foreign > src.letters) | (2 * tgt.foreign > tgt.letters)
-
-
-def language(pairs: Pairs, _: Cleaning) -> Mask:
-    return pairs.in_other_language
-
-
-def overlap(pairs: Pairs, _: Cleaning) -> Mask:
-    src, tgt = pairs.held_out
-    return pairs.are_held_out | src.found_in(pairs.src) | tgt.found_in(pairs.tgt)
-
-
-def too_short(tokens: TokenCounts, cleaning: Cleaning) -> Mask:
-    return tokens.shorter < cleaning.min_length
-
-
-def too_long(tokens: TokenCounts, cleaning: Cleaning) -> Mask:
-    return tokens.longer > cleaning.max_length
-
-
 @dataclass(frozen=True)
 class Rule:
-    """A rule, with the function that returns which pairs it drops: (pairs,)."""
+    """A rule: its name, and why it drops a pair."""
 
     name: str
     reason: str
-    """Why a pair is dropped."""
-    of_text: Callable[[Pairs, Cleaning], Mask] | None = None
-    of_tokens: Callable[[TokenCounts, Cleaning], Mask] | None = None
     always: bool = False
     """Whether it cannot be switched off: train would include valid, or pairs without a token."""
 
 
 _ARE_SYMBOLS = "of a side's characters, without spaces, are digits, punctuation or signs"
 _RULES = (
-    Rule("valid", "the pair was drawn for valid (--valid-lines)", valid, always=True),
+    Rule("valid", "the pair was drawn for valid (--valid-lines)", always=True),
     Rule(
         "variant",
         "a unit of a TMX file has a language only in another script or region than --src or --tgt",
-        variant,
         always=True,
     ),
-    Rule("missing", "a row of a table lacks a side", missing, always=True),
-    Rule("encoding", "a side is not valid text in its encoding", encoding, always=True),
+    Rule("missing", "a row of a table lacks a side", always=True),
+    Rule("encoding", "a side is not valid text in its encoding", always=True),
     Rule(
         "break",
         "with --documents: both sides are blank, which ends a document",
-        document_break,
         always=True,
     ),
-    Rule("empty", "a side is blank, or has no tokens", empty, empty, always=True),
-    Rule("score", "a score is below --min-score, or is not a number", score, always=True),
-    Rule("control", "a side contains control characters (other than tab) or U+FFFD", control),
-    Rule("identical", "both sides are equal", identical),
+    Rule("empty", "a side is blank, or has no tokens", always=True),
+    Rule("score", "a score is below --min-score, or is not a number", always=True),
+    Rule("control", "a side contains control characters (other than tab) or U+FFFD"),
+    Rule("identical", "both sides are equal"),
     Rule(
         "ratio",
         f"the longer side has more than {RATIO_FREE_CHARACTERS} characters, and more than "
         "--max-ratio times as many as the other",
-        ratio,
     ),
     Rule(
         "symbols",
         f"more than --max-symbols {_ARE_SYMBOLS}",
-        symbols,
     ),
     Rule(
         "script",
         "most letters of a side belong to a script that its language does not use",
-        script,
     ),
     Rule(
         "language",
         f"with --langid: a side is in another language, with a probability of {LANGID_SURE} or "
         "more",
-        language,
     ),
     Rule(
         "overlap",
         "a side repeats a line of valid or test (case, punctuation and spaces ignored) of at least "
         f"{OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese and Korean letters count "
         f"{WIDE_LETTER} times); with several --pair, also a whole pair of any length",
-        overlap,
     ),
-    Rule("too_short", "a side has fewer than --min-length tokens", of_tokens=too_short),
-    Rule("too_long", "a side has more than --max-length tokens", of_tokens=too_long),
+    Rule("too_short", "a side has fewer than --min-length tokens"),
+    Rule("too_long", "a side has more than --max-length tokens"),
     # The last two are found when the blocks are back in their order, see `TrainSplit`.
     Rule("duplicate", "the pair, or its source (--duplicates-by), came earlier in the text"),
     Rule(

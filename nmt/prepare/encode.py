@@ -70,11 +70,11 @@ class BlockEncoder:
 
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()
-        src, tgt, flaws = self.cleaner.read(block)
-        verdicts = self.cleaner.judge_text(block, src, tgt)
-        shift = line_shift(src, tgt)
+        pairs, flaws = self.cleaner.read(block)
+        verdicts = self.cleaner.judge_text(pairs)
+        shift = line_shift(pairs)
         kept = np.flatnonzero(verdicts == KEPT)
-        src_lines, tgt_lines = ([side.lines[at] for at in kept] for side in (src, tgt))
+        src_lines, tgt_lines = ([side.lines[at] for at in kept] for side in pairs.sides)
         judged = time.process_time()
         tagged_lines = [tagged(line, self.tags[block.corpus]) for line in src_lines]
         src_rows, tgt_rows = self.encode(tagged_lines, tgt_lines, block.langs)

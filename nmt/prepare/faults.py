@@ -20,7 +20,7 @@ from nmt.data.languages import primary_language
 from nmt.data.vocabulary import Vocabulary
 from nmt.prepare.repairs import describe_flaw, examine, is_frequent
 from nmt.prepare.sources import Sources, SourceText
-from nmt.prepare.text import Block, TextSide, decode_block
+from nmt.prepare.text import Block, Pairs, TextSide
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _LARGEST_SHIFT = 3
@@ -53,14 +53,13 @@ _FREQUENT_WORDS = {
 }
 
 
-def faults(
-    names: tuple[str, str], src: TextSide, tgt: TextSide, langs: tuple[str, str]
-) -> list[str]:
+def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
     """Return a warning for each fault found in some consecutive pairs of a text.
 
     names: what to call the source and the target.
     """
-    sides = ((names[0], src, langs[0]), (names[1], tgt, langs[1]))
+    langs = pairs.block.langs
+    sides = list(zip(names, pairs.sides, langs, strict=True))
     found = [
         f"{path} seems to be split into subwords already (many of its words contain {mark}); "
         "give `nmt prepare` plain text"
@@ -79,9 +78,9 @@ def faults(
             for (path, _, lang), look, foreign in zip(sides, looks, are_foreign, strict=True)
             if look or foreign
         ]
-    if shift := line_shift(src, tgt):
+    if shift := line_shift(pairs):
         found.append(f"{both}: {told_shift(shift)}")
-    elif _lengths_disagree(src, tgt):
+    elif _lengths_disagree(pairs):
         found.append(
             f"{both}: the line lengths of the two sides do not match; check that line n of one is "
             "the translation of line n of the other"
@@ -97,16 +96,16 @@ def warn_of_faults(sources: Sources, given: Sequence[Vocabulary] = ()) -> None:
     composes = [one.composes for one in given] or [True]
     for at, text in enumerate((*sources.train, *sources.held_out)):
         for block in map(_whole_pairs, islice(text.read(), 1)):
-            sides = decode_block(block)
-            for fault in faults(text.reader.sides, *sides, text.langs):
+            pairs = Pairs.decode(block)
+            for fault in faults(text.reader.sides, pairs):
                 console.warning(fault)
             for name, side, own in zip(
-                text.reader.sides, sides, (composes[0], composes[-1]), strict=True
+                text.reader.sides, pairs.sides, (composes[0], composes[-1]), strict=True
             ):
                 if not own:
                     _warn_of_marks(name, side, text.reader.unit)
             if at >= len(sources.train):
-                _warn_of_flaws(text, block, sides)
+                _warn_of_flaws(text, pairs)
     for text in sources.train:
         for other in sources.held_out:
             if [file.sha256 for file in text.records] == [f.sha256 for f in other.records]:
@@ -132,23 +131,23 @@ def _whole_pairs(block: Block) -> Block:
     return block.select(np.array(rows)) if block.missing and rows else block
 
 
-def _warn_of_flaws(text: SourceText, block: Block, sides: tuple[TextSide, TextSide]) -> None:
+def _warn_of_flaws(text: SourceText, pairs: Pairs) -> None:
     """Warn of entities and broken encodings in a text that --fix leaves as it is."""
-    _, flaws = examine(block, sides, ())
+    _, flaws = examine(pairs, ())
     for flaw in flaws:
         name = text.reader.sides[flaw.side == "tgt"]
-        if is_frequent(flaw, block.lines):
+        if is_frequent(flaw, pairs.block.lines):
             unit = text.reader.unit
-            what = describe_flaw(flaw, name, unit, lines=block.lines, total=text.lines)
+            what = describe_flaw(flaw, name, unit, lines=pairs.block.lines, total=text.lines)
             console.warning(f"{what}; valid and test stay as they are, so repair the file")
 
 
-def line_shift(src: TextSide, tgt: TextSide) -> int:
+def line_shift(pairs: Pairs) -> int:
     """Return by how many lines the targets lag their sources, judged by line lengths.
 
     0 if the lengths match best without a shift, or if there is too little text to tell.
     """
-    lengths = _log_lengths(src, tgt)
+    lengths = _log_lengths(pairs)
     if lengths is None:
         return 0
     x, y = lengths
@@ -169,10 +168,10 @@ def told_shift(shift: int) -> str:
 
 
 def _log_lengths(
-    src: TextSide, tgt: TextSide
+    pairs: Pairs,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
     """Return the logarithms of the sides' lengths; None if they are too few or too alike."""
-    x, y = np.log1p(src.visible), np.log1p(tgt.visible)
+    x, y = (np.log1p(side.visible) for side in pairs.sides)
     return (x, y) if len(x) >= _FEWEST_PAIRS and min(x.std(), y.std()) > 0.15 else None
 
 
@@ -182,8 +181,8 @@ def _correlation(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> floa
     return float(x @ y) / scale if scale else 0.0
 
 
-def _lengths_disagree(src: TextSide, tgt: TextSide) -> bool:
-    lengths = _log_lengths(src, tgt)
+def _lengths_disagree(pairs: Pairs) -> bool:
+    lengths = _log_lengths(pairs)
     return lengths is not None and _correlation(*lengths) < 0.2
 
 

@@ -1,10 +1,9 @@
-"""The cleaning rules applied to the pairs of a block."""
+"""The cleaning rules applied to the pairs of a block: a function for each rule of `cleaning`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +11,11 @@ import numpy.typing as npt
 from nmt.data.composition import compose
 from nmt.data.manifest import FlawRecord
 from nmt.data.shards import Lengths
-from nmt.prepare.cleaning import RULES, Cleaning
+from nmt.prepare.cleaning import RATIO_FREE_CHARACTERS, RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
 from nmt.prepare.repairs import examine
-from nmt.prepare.text import Block, Counts, Mask, Rows, TextSide, decode_block
+from nmt.prepare.text import Block, Counts, Mask, Pairs, Rows
 
 Verdicts = npt.NDArray[np.uint8]
 """One code for each pair: `KEPT`, or the code of the rule that dropped it."""
@@ -24,56 +23,6 @@ Verdicts = npt.NDArray[np.uint8]
 KEPT = 0
 CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
 RULE_OF = {code: rule for rule, code in CODES.items()}
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """The text of a block, as rules judge it."""
-
-    src: TextSide
-    tgt: TextSide
-    held_out: tuple[OverlapKeys, OverlapKeys]
-    """Source and target lines of valid and test, which train must not repeat."""
-    are_drawn: Mask  # (pairs,) for valid, or equal to one that is
-    are_held_out: Mask  # (pairs,) whether the whole pair is one of valid or test
-    are_missing: Mask  # (pairs,) whether a side is missing
-    are_variants: Mask  # (pairs,) whether a side is only there in another script or region
-    are_breaks: Mask  # (pairs,) whether both sides are blank, in documents
-    score_low: Mask  # (pairs,) whether a score is below its minimum, or is not a number
-    langs: tuple[str, str]
-    identifier: LanguageIdentifier | None
-
-    @cached_property
-    def shorter(self) -> Counts:
-        """Characters of the shorter side, without spaces: (pairs,)."""
-        return np.minimum(self.src.visible, self.tgt.visible)
-
-    @cached_property
-    def longer(self) -> Counts:
-        """Characters of the longer side, without spaces: (pairs,)."""
-        return np.maximum(self.src.visible, self.tgt.visible)
-
-    @property
-    def in_other_language(self) -> Mask:
-        """Whether a side is surely not in its language: (pairs,)."""
-        assert self.identifier is not None  # or the rule does not apply
-        src, tgt = (
-            self.identifier.in_other_language(side.lines, lang)
-            for side, lang in zip((self.src, self.tgt), self.langs, strict=True)
-        )
-        return src | tgt
-
-    @property
-    def are_equal(self) -> Mask:
-        """Whether both sides have the same NFC, except for white space at the edges: (pairs,)."""
-        lines = zip(self.src.lines, self.tgt.lines, strict=True)
-        return np.fromiter((s == t or _are_equal(s.strip(), t.strip()) for s, t in lines), np.bool_)
-
-
-def _are_equal(one: str, other: str) -> bool:
-    return one == other or (
-        not (one.isascii() or other.isascii()) and compose(one) == compose(other)
-    )
 
 
 @dataclass(frozen=True)
@@ -113,72 +62,143 @@ class Cleaner:
     documents: bool = False
     """Whether lines that are blank on both sides end documents."""
 
-    def read(self, block: Block) -> tuple[TextSide, TextSide, tuple[FlawRecord, ...]]:
-        """Return the sides of a block, repaired by --fix, and the flaws that they had."""
-        (src, tgt), flaws = examine(block, decode_block(block), self.cleaning.fix)
-        return src, tgt, flaws
+    def read(self, block: Block) -> tuple[Pairs, tuple[FlawRecord, ...]]:
+        """Return the pairs of a block, repaired by --fix, and the flaws that they had."""
+        return examine(Pairs.decode(block), self.cleaning.fix)
 
-    def judge_text(self, block: Block, src: TextSide, tgt: TextSide) -> Verdicts:
+    def judge_text(self, pairs: Pairs) -> Verdicts:
         """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""
-        numbers = np.array(
-            block.numbers or range(block.number, block.number + block.lines), np.int64
-        )
-        are_drawn = are_held_out = are_breaks = score_low = np.zeros(block.lines, np.bool_)
-        if self.drawn:
-            are_drawn = np.isin(numbers, self.drawn[block.corpus])
-            are_drawn |= _are_among(self.drawn_pairs, src, tgt)
-        if self.held_out_pairs:
-            are_held_out = _are_among(self.held_out_pairs, src, tgt)
-        if self.documents:
-            are_breaks = blank_pairs(src, tgt)
-        for column, least in zip(block.scores, self.min_scores[block.corpus], strict=True):
-            score_low = score_low | ~(np.array(column) >= least)  # NaN is dropped, too
-        are_missing = np.isin(numbers, list(block.missing))
-        are_variants = np.isin(numbers, list(block.variants))
-        pairs = Pairs(
-            src,
-            tgt,
-            self.held_out,
-            are_drawn,
-            are_held_out,
-            are_missing,
-            are_variants,
-            are_breaks,
-            score_low,
-            block.langs,
-            self.identifier,
-        )
-        return _verdicts(
-            block.lines,
-            (
-                (rule.name, rule.of_text(pairs, self.cleaning))
-                for rule in RULES.values()
-                if rule.of_text is not None and self.cleaning.applies(rule.name)
-            ),
-        )
+        masks = ((name, judge(pairs, self)) for name, judge in OF_TEXT.items() if self._has(name))
+        return _verdicts(pairs.block.lines, masks)
 
     def judge_tokens(self, src: Lengths, tgt: Lengths) -> Verdicts:
         """Judge pairs by their number of tokens, not counting the end token: (pairs,)."""
         counts = TokenCounts(src, tgt)
-        return _verdicts(
-            len(src),
-            (
-                (rule.name, rule.of_tokens(counts, self.cleaning))
-                for rule in RULES.values()
-                if rule.of_tokens is not None and self.cleaning.applies(rule.name)
-            ),
+        masks = (
+            (name, judge(counts, self.cleaning))
+            for name, judge in OF_TOKENS.items()
+            if self._has(name)
         )
+        return _verdicts(len(src), masks)
+
+    def _has(self, rule: str) -> bool:
+        return self.cleaning.applies(rule)
 
 
-def blank_pairs(src: TextSide, tgt: TextSide) -> Mask:
+def _valid(pairs: Pairs, by: Cleaner) -> Mask:
+    if not by.drawn:
+        return pairs.none
+    is_drawn = np.isin(pairs.numbers, by.drawn[pairs.block.corpus])
+    return is_drawn | _are_among(by.drawn_pairs, pairs)
+
+
+def _variant(pairs: Pairs, _: Cleaner) -> Mask:
+    return np.isin(pairs.numbers, list(pairs.block.variants))
+
+
+def _missing(pairs: Pairs, _: Cleaner) -> Mask:
+    return np.isin(pairs.numbers, list(pairs.block.missing))
+
+
+def _encoding(pairs: Pairs, _: Cleaner) -> Mask:
+    return pairs.src.is_bad | pairs.tgt.is_bad
+
+
+def _break(pairs: Pairs, by: Cleaner) -> Mask:
+    return blank_pairs(pairs) if by.documents else pairs.none
+
+
+def _empty(pairs: Pairs, _: Cleaner) -> Mask:
+    return np.equal(pairs.shorter, 0)
+
+
+def _score(pairs: Pairs, by: Cleaner) -> Mask:
+    is_low = pairs.none
+    for column, least in zip(pairs.block.scores, by.min_scores[pairs.block.corpus], strict=True):
+        is_low = is_low | ~(np.array(column) >= least)  # NaN is dropped, too
+    return is_low
+
+
+def _control(pairs: Pairs, _: Cleaner) -> Mask:
+    return (pairs.src.controls + pairs.tgt.controls) > 0
+
+
+def _identical(pairs: Pairs, _: Cleaner) -> Mask:
+    """Return which pairs have sides of the same NFC, without white space at the edges."""
+    lines = zip(pairs.src.lines, pairs.tgt.lines, strict=True)
+    return np.fromiter((s == t or _are_equal(s.strip(), t.strip()) for s, t in lines), np.bool_)
+
+
+def _are_equal(one: str, other: str) -> bool:
+    return one == other or (
+        not (one.isascii() or other.isascii()) and compose(one) == compose(other)
+    )
+
+
+def _ratio(pairs: Pairs, by: Cleaner) -> Mask:
+    is_measured = pairs.longer > RATIO_FREE_CHARACTERS
+    return is_measured & (pairs.longer > by.cleaning.max_ratio * pairs.shorter)
+
+
+def _symbols(pairs: Pairs, by: Cleaner) -> Mask:
+    src, tgt, share = pairs.src, pairs.tgt, by.cleaning.max_symbols
+    return (src.signs > share * src.visible) | (tgt.signs > share * tgt.visible)
+
+
+def _script(pairs: Pairs, _: Cleaner) -> Mask:
+    src, tgt = pairs.src, pairs.tgt
+    return (2 * src.foreign > src.letters) | (2 * tgt.foreign > tgt.letters)
+
+
+def _language(pairs: Pairs, by: Cleaner) -> Mask:
+    """Return which pairs have a side that is surely in another language."""
+    assert by.identifier is not None  # or the rule does not apply
+    src, tgt = (
+        by.identifier.in_other_language(side.lines, lang)
+        for side, lang in zip((pairs.src, pairs.tgt), pairs.block.langs, strict=True)
+    )
+    return src | tgt
+
+
+def _overlap(pairs: Pairs, by: Cleaner) -> Mask:
+    are_held_out = _are_among(by.held_out_pairs, pairs) if by.held_out_pairs else pairs.none
+    src, tgt = by.held_out
+    return are_held_out | src.found_in(pairs.src) | tgt.found_in(pairs.tgt)
+
+
+OF_TEXT: Mapping[str, Callable[[Pairs, Cleaner], Mask]] = {
+    "valid": _valid,
+    "variant": _variant,
+    "missing": _missing,
+    "encoding": _encoding,
+    "break": _break,
+    "empty": _empty,
+    "score": _score,
+    "control": _control,
+    "identical": _identical,
+    "ratio": _ratio,
+    "symbols": _symbols,
+    "script": _script,
+    "language": _language,
+    "overlap": _overlap,
+}
+"""Which pairs a rule drops, in the order of the rules: (pairs,)."""
+OF_TOKENS: Mapping[str, Callable[[TokenCounts, Cleaning], Mask]] = {
+    "empty": lambda counts, _: np.equal(counts.shorter, 0),
+    "too_short": lambda counts, cleaning: np.less(counts.shorter, cleaning.min_length),
+    "too_long": lambda counts, cleaning: np.greater(counts.longer, cleaning.max_length),
+}
+"""Likewise, by the number of tokens."""
+
+
+def blank_pairs(pairs: Pairs) -> Mask:
     """Return which pairs are blank on both sides: (pairs,)."""
-    found: Mask = (src.visible == 0) & (tgt.visible == 0)
-    return found
+    return np.equal(pairs.longer, 0)
 
 
-def _are_among(known: frozenset[frozenset[str]], src: TextSide, tgt: TextSide) -> Mask:
+def _are_among(known: frozenset[frozenset[str]], pairs: Pairs) -> Mask:
     """Return which pairs have one of the known keys: (pairs,)."""
-    keys = pair_keys(src, tgt)
+    keys = pair_keys(pairs.src, pairs.tgt)
     return np.fromiter((key in known for key in keys), np.bool_, len(keys))
 
 

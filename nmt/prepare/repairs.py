@@ -29,7 +29,7 @@ from nmt.prepare.mojibake import (
     fixed_encoding,
     ftfy_version,
 )
-from nmt.prepare.text import Block, Rows, TextSide
+from nmt.prepare.text import Block, Pairs, Rows, TextSide
 
 _WORTH_A_WARNING = 0.001
 """Share of lines. Clean text has up to 0.06 % with entities, as in "Q&amp;A"."""
@@ -100,20 +100,18 @@ def recorded_fixes(fix: Sequence[str]) -> list[str]:
     return [kind + versions.get(kind, "") for kind in sorted(set(fix))]
 
 
-def examine(
-    block: Block, sides: tuple[TextSide, TextSide], fix: Sequence[str]
-) -> tuple[tuple[TextSide, TextSide], tuple[FlawRecord, ...]]:
-    """Find the flaws of the two sides of a block, and repair those of some kinds.
+def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, ...]]:
+    """Find the flaws of the pairs of a block, and repair those of some kinds.
 
     Returns:
-        The sides, and how many lines have a flaw, by side and kind.
+        The pairs, and how many lines have a flaw, by side and kind.
     """
     flaws: list[FlawRecord] = []
     src, tgt = (
-        _examine(block, side, name, lang, fix, flaws)
-        for side, name, lang in zip(sides, ("src", "tgt"), block.langs, strict=True)
+        _examine(pairs.block, side, name, lang, fix, flaws)
+        for side, name, lang in zip(pairs.sides, ("src", "tgt"), pairs.block.langs, strict=True)
     )
-    return (src, tgt), tuple(flaws)
+    return replace(pairs, src=src, tgt=tgt), tuple(flaws)
 
 
 def _examine(

@@ -19,8 +19,7 @@ from nmt.data.epochs import Epochs, Permutation
 from nmt.data.manifest import FileRecord, FlawRecord
 from nmt.data.moses import Moses
 from nmt.errors import DataError
-from nmt.prepare.cleaning import too_long
-from nmt.prepare.judge import CODES, KEPT, Cleaner, TokenCounts, Verdicts
+from nmt.prepare.judge import CODES, KEPT, OF_TOKENS, Cleaner, TokenCounts, Verdicts
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.sources import SourceText
 from nmt.prepare.text import Block, Rows
@@ -84,16 +83,16 @@ class SampleCleaner:
     """Whether the vocabulary is to compose text, before Moses' rules split letters and marks."""
 
     def __call__(self, block: Block) -> CleanSample:
-        src, tgt, flaws = self.cleaner.read(block)
-        verdicts = self.cleaner.judge_text(block, src, tgt)
-        cleaning = self.cleaner.cleaning
-        if cleaning.applies("too_long"):
-            fewest = TokenCounts(*(-(-side.lengths // _PIECE_CHARACTERS) for side in (src, tgt)))
-            verdicts[too_long(fewest, cleaning) & (verdicts == KEPT)] = CODES["too_long"]
+        pairs, flaws = self.cleaner.read(block)
+        verdicts = self.cleaner.judge_text(pairs)
+        cleaning, rule = self.cleaner.cleaning, "too_long"
+        if cleaning.applies(rule):
+            fewest = TokenCounts(*(-(-side.lengths // _PIECE_CHARACTERS) for side in pairs.sides))
+            verdicts[OF_TOKENS[rule](fewest, cleaning) & (verdicts == KEPT)] = CODES[rule]
         kept = np.flatnonzero(verdicts == KEPT)
         sides = [
             self._prepared([side.lines[at] for at in kept], rules)
-            for side, rules in zip((src, tgt), self.moses, strict=True)
+            for side, rules in zip(pairs.sides, self.moses, strict=True)
         ]
         return CleanSample(list(zip(*sides, strict=True)), verdicts, flaws)
 

@@ -35,7 +35,7 @@ from nmt.prepare.rejects import warn_of_flaws
 from nmt.prepare.repairs import examine
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
 from nmt.prepare.sources import SourceText
-from nmt.prepare.text import Block, Mask, TextSide, decode_block
+from nmt.prepare.text import Block, Mask, Pairs
 from nmt.workers import map_in_order
 
 
@@ -147,8 +147,9 @@ class HeldOutText:
         """
         keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
         pairs, breaks = set[frozenset[str]](), 0
-        for block, src, tgt in _read(source):
-            are_breaks = blank_pairs(src, tgt) & documents & ~(src.is_bad | tgt.is_bad)
+        for read in map(Pairs.decode, source.read()):
+            block = read.block
+            are_breaks = blank_pairs(read) & documents & ~(read.src.is_bad | read.tgt.is_bad)
             breaks += int(are_breaks.sum())
             if block.missing:
                 row = min(block.missing)
@@ -158,16 +159,16 @@ class HeldOutText:
                     f"{source.prefix} row {row:,} {what}; every row of valid and test is kept, so "
                     "remove it"
                 )
-            for where, side in zip(_places(source), (src, tgt), strict=True):
+            for where, side in zip(_places(source), read.sides, strict=True):
                 name = block.encoding.name
                 _refuse(where, block, side.is_bad, f"is not valid {name}", "fix it")
                 is_blank = (side.visible == 0) & ~are_breaks
                 _refuse(where, block, is_blank, "is blank", "remove the pair")
             if fix:
-                (src, tgt), _ = examine(block, (src, tgt), fix)
-            for side, found in zip((src, tgt), keys, strict=True):
-                found.append(OverlapKeys.of(side))
-            pairs.update(pair_keys(src, tgt))
+                read, _ = examine(read, fix)
+            for side, of_side in zip(read.sides, keys, strict=True):
+                of_side.append(OverlapKeys.of(side))
+            pairs.update(pair_keys(read.src, read.tgt))
         if source.lines == breaks:
             raise DataError(" and ".join(source.reader.sides) + " are empty")
         joined = OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])
@@ -181,16 +182,17 @@ class HeldOutText:
             files = [
                 stack.enter_context(atomic_writer(path)) for path in self.text_files(folder, stem)
             ]
-            for block, src, tgt in _read(self.source):
-                src_lines = list(map(tagged, src.lines, self.source.tags(block)))
-                rows = encoder.encode(src_lines, tgt.lines, langs)
-                are_pairs = ~blank_pairs(src, tgt)
+            for pairs in map(Pairs.decode, self.source.read()):
+                block, tgt_lines = pairs.block, pairs.tgt.lines
+                src_lines = list(map(tagged, pairs.src.lines, self.source.tags(block)))
+                rows = encoder.encode(src_lines, tgt_lines, langs)
+                are_pairs = ~blank_pairs(pairs)
                 for where, side in zip(_places(self.source), rows, strict=True):
                     has_none = are_pairs & (side.lengths == 0)
                     _refuse(where, block, has_none, "has no tokens", "remove the pair")
                 src_rows, tgt_rows = (side.select(are_pairs) for side in rows)
                 builder.extend(src_rows, tgt_rows, block.number + np.flatnonzero(are_pairs))
-                for file, lines in zip(files, (src_lines, tgt.lines), strict=True):
+                for file, lines in zip(files, (src_lines, tgt_lines), strict=True):
                     file.write("".join(f"{line}\n" for line in lines).encode())
         return write_shard(folder / f"{stem}.bin", builder, corpus=corpus)
 
@@ -215,11 +217,6 @@ def write_held_out(
     corpora = [text.record() for text in texts.values()]
     files = [path for stem, text in texts.items() for path in text.text_files(folder, stem)]
     return split_record(folder, name, shards, corpora, list(map(record_file, files)))
-
-
-def _read(source: SourceText) -> Iterator[tuple[Block, TextSide, TextSide]]:
-    for block in source.read():
-        yield block, *decode_block(block)
 
 
 def _places(source: SourceText) -> tuple[str, str]:

@@ -163,13 +163,49 @@ class TextSide:
         return np.diff(totals[self._bounds])
 
 
-def decode_block(block: Block) -> tuple[TextSide, TextSide]:
-    """Return the source and the target side of a block."""
-    src, tgt = (
-        decode_side(raw, block.encoding, classes_for(lang), number=block.number, lines=block.lines)
-        for raw, lang in zip((block.src, block.tgt), block.langs, strict=True)
-    )
-    return src, tgt
+@dataclass(frozen=True)
+class Pairs:
+    """The decoded pairs of a block."""
+
+    block: Block
+    src: TextSide
+    tgt: TextSide
+
+    @classmethod
+    def decode(cls, block: Block) -> Pairs:
+        """Return the pairs of a block."""
+        number, lines = block.number, block.lines
+        src, tgt = (
+            decode_side(raw, block.encoding, classes_for(lang), number=number, lines=lines)
+            for raw, lang in zip((block.src, block.tgt), block.langs, strict=True)
+        )
+        return cls(block, src, tgt)
+
+    @property
+    def sides(self) -> tuple[TextSide, TextSide]:
+        return self.src, self.tgt
+
+    @property
+    def none(self) -> Mask:
+        """No pair: (pairs,)."""
+        return np.zeros(self.block.lines, np.bool_)
+
+    @cached_property
+    def numbers(self) -> Rows:
+        """The line number of each pair in the text: (pairs,)."""
+        block = self.block
+        numbers = block.numbers or range(block.number, block.number + block.lines)
+        return np.array(numbers, np.int64)
+
+    @cached_property
+    def shorter(self) -> Counts:
+        """Characters of the shorter side, without spaces: (pairs,)."""
+        return np.minimum(self.src.visible, self.tgt.visible)
+
+    @cached_property
+    def longer(self) -> Counts:
+        """Characters of the longer side, without spaces: (pairs,)."""
+        return np.maximum(self.src.visible, self.tgt.visible)
 
 
 def decode_side(

@@ -14,8 +14,8 @@ from nmt.errors import UsageError
 from nmt.prepare.characters import plain_classes
 from nmt.prepare.cleaning import OVERLAP_FREE_LETTERS, RATIO_FREE_CHARACTERS, RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.judge import KEPT, RULE_OF, Cleaner, Verdicts
-from nmt.prepare.text import Block, decode_block, decode_side
+from nmt.prepare.judge import KEPT, OF_TEXT, OF_TOKENS, RULE_OF, Cleaner, Verdicts
+from nmt.prepare.text import Block, Pairs, decode_side
 
 UTF8 = Encoding.find("utf-8")
 UTF8 = Encoding.find("utf-8")
@@ -49,7 +49,7 @@ def judge(
     one, two = langs.split()
     sides = b"good\n" + raw[0] + b"\nfine\n", b"gut\n" + raw[1] + b"\nrecht\n"
     block = Block(0, 5, 3, *sides, UTF8, langs=(one, two))
-    verdicts = (by or cleaner()).judge_text(block, *decode_block(block))
+    verdicts = (by or cleaner()).judge_text(Pairs.decode(block))
     first, verdict, last = names(verdicts)
     assert langs != "en de" or (first, last) == (None, None)
     return verdict
@@ -214,3 +214,10 @@ def test_sides_that_differ_only_in_their_normal_form_are_identical() -> None:
     line = "Zürich 서울"
     assert judge(line, unicodedata.normalize("NFD", line)) == "identical"
     assert judge(line, unicodedata.normalize("NFD", "Zurich 서울")) is None
+
+
+def test_each_rule_has_its_function_in_the_order_of_the_rules() -> None:
+    functions = [rule for rule in RULES if rule in OF_TEXT]
+    assert functions == list(OF_TEXT)
+    by_order = {"duplicate", "near_duplicate"}  # found when the blocks are back in their order
+    assert RULES.keys() == {*OF_TEXT, *OF_TOKENS} | by_order

@@ -12,10 +12,9 @@ import pytest
 from prepare_job import Job, pairs, write
 
 from nmt.data.corpus import Encoding, ParallelText
-from nmt.prepare.characters import classes_for
 from nmt.prepare.faults import faults
 from nmt.prepare.readers.line_files import MosesFiles
-from nmt.prepare.text import TextSide, decode_block, decode_side
+from nmt.prepare.text import Block, Pairs
 
 UTF8 = Encoding.find("utf-8")
 NAMES = ("t.en", "t.de")
@@ -33,9 +32,9 @@ def lines_of(lang: str, lengths: list[int], seed: int) -> list[str]:
     return [" ".join(words.choices(WORDS[lang].split(), k=length)) for length in lengths]
 
 
-def side(lines: list[str], lang: str) -> TextSide:
-    raw = "".join(f"{line}\n" for line in lines).encode()
-    return decode_side(raw, UTF8, classes_for(lang), number=2, lines=len(lines))
+def pairs_of(src: list[str], tgt: list[str], langs: tuple[str, str]) -> Pairs:
+    one, other = ("".join(f"{line}\n" for line in lines).encode() for lines in (src, tgt))
+    return Pairs.decode(Block(0, 2, len(src), one, other, UTF8, langs=langs))
 
 
 _NUMBERS = random.Random(4)
@@ -75,7 +74,7 @@ def test_text_that_is_not_what_it_is_called_is_warned_of(
     src: list[str], tgt: list[str], langs: str, message: str | None
 ) -> None:
     one, two = langs.split()
-    found = faults(NAMES, side(src, one), side(tgt, two), (one, two))
+    found = faults(NAMES, pairs_of(src, tgt, (one, two)))
     assert len(found) == (message is not None)
     assert not message or found[0].startswith(message)
 
@@ -98,12 +97,13 @@ def test_real_text_is_warned_of_if_and_only_if_something_is_done_to_it(
 ) -> None:
     reader = MosesFiles(ParallelText.find(str(real_text(corpus) / name), src, tgt), UTF8)
     (block,) = islice(reader.blocks(), 1)
-    one, other = decode_block(replace(block, langs=(src, tgt)))
-    assert faults(reader.sides, one, other, (src, tgt)) == []
-    swapped = faults(reader.sides, side(other.lines, src), side(one.lines, tgt), (src, tgt))
+    read = Pairs.decode(replace(block, langs=(src, tgt)))
+    assert faults(reader.sides, read) == []
+    one, other = (side.lines for side in read.sides)
+    swapped = faults(reader.sides, pairs_of(other, one, (src, tgt)))
     assert swapped == [f"{' and '.join(reader.sides)}: the two sides seem to be swapped"]
-    shifted = side(["First.", *other.lines[:-1]], tgt)
-    (fault,) = faults(reader.sides, one, shifted, (src, tgt))
+    shifted = pairs_of(one, ["First.", *other[:-1]], (src, tgt))
+    (fault,) = faults(reader.sides, shifted)
     assert "the targets come 1 line later than their sources" in fault
 
 

@@ -13,7 +13,7 @@ from nmt.errors import DataError
 from nmt.prepare.characters import classes_for
 from nmt.prepare.readers import line_files, reader
 from nmt.prepare.readers.line_files import MosesFiles
-from nmt.prepare.text import Block, decode_block, decode_side, show_line
+from nmt.prepare.text import Block, Pairs, decode_side, show_line
 
 UTF8 = Encoding.find("utf-8")
 
@@ -106,7 +106,7 @@ def test_a_block_has_the_lines_that_reading_one_by_one_gives(
         found.decode(line, number=n) for n, line in enumerate(read_lines(text.src, found), 1)
     ]
     (block,) = MosesFiles(text, found).blocks()
-    for side in decode_block(block):
+    for side in Pairs.decode(block).sides:
         assert side.lines == [line or "" for line in expected]
         assert side.is_bad.tolist() == [line is None for line in expected]
 
