@@ -19,11 +19,9 @@ from typing import Any, Generic, Self
 
 from nmt.console import counted
 from nmt.errors import NMTError, UsageError, WorkerDied
-from nmt.workers import Item, Pause, Result
+from nmt.pipeline import AHEAD, Item, Pause, Result, in_order
 
 _ADDRESS = "RAY_ADDRESS"
-_AHEAD = 3
-"""Items under way for each worker, as with local processes."""
 _CONNECT_SECONDS = 10.0
 _MOST_DEATHS = 5
 """How often nodes or workers may die over the same item."""
@@ -76,21 +74,15 @@ class RayWorkers(Generic[Item, Result]):
         Raises:
             WorkerDied: if workers die again and again over an item, or cannot begin.
         """
-        waiting: deque[tuple[Item, Future[Result]]] = deque()
-        for item in items:
-            if not isinstance(item, Pause):
-                # A future, because a signal's exception would be lost in Ray's own waiting.
-                waiting.append((item, self._work.remote(self._reference, item).future()))
-            is_due = isinstance(item, Pause)
-            while waiting and (
-                is_due or len(waiting) >= _AHEAD * self.count or waiting[0][1].done()
-            ):
-                yield _next_result(waiting)
-        while waiting:
-            yield _next_result(waiting)
+        return in_order(items, self._submit, _take_first, ahead=AHEAD * self.count)
+
+    def _submit(self, item: Item) -> Future[Result]:
+        # A future, because a signal's exception would be lost in Ray's own waiting.
+        future: Future[Result] = self._work.remote(self._reference, item).future()
+        return future
 
 
-def _next_result(waiting: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:
+def _take_first(waiting: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:
     import ray
 
     item, under_way = waiting.popleft()

@@ -36,6 +36,7 @@ GROUND_FLOOR = {
         "cpu",
         "distributed",
         "model_config",
+        "pipeline",
         "plot",
         "rank_store",
     ),

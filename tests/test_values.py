@@ -139,7 +139,7 @@ def test_help_comes_from_the_declaration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    travel("--help")
+    travel("--help-all")
     lines = [
         " ".join(line.strip("│╭╮─ *").split()) for line in capsys.readouterr().out.splitlines()
     ]

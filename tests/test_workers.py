@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import DataError, NMTError
-from nmt.workers import Workers, map_in_order, prefetched
+from nmt.pipeline import PAUSE, Pause, prefetched
+from nmt.workers import Workers, map_in_order
 
 
 def square(number: int) -> tuple[int, int]:
@@ -165,6 +166,20 @@ def test_what_a_dead_worker_had_in_hand_is_done_again(
     assert results == [(number, bytes(number)) for number in range(12)]
     assert len(deaths) == 1
     assert not multiprocessing.active_children()
+
+
+def test_workers_that_die_with_nothing_to_do_are_replaced() -> None:
+    deaths: list[None] = []
+
+    def items() -> Iterator[int | Pause]:
+        yield from (1, 2, PAUSE)
+        for process in multiprocessing.active_children():
+            process.kill()
+        yield from range(3, 9)
+
+    with Workers(square, 2, on_death=lambda: deaths.append(None)) as workers:
+        assert [item for item, _ in workers.map(items())] == [1, 2, *range(3, 9)]
+    assert len(deaths) == 1
 
 
 def test_a_failure_while_workers_write_large_results_ends_at_once() -> None:

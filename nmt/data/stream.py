@@ -19,7 +19,7 @@ from nmt.data.epochs import Epochs, Indices, Pairs, PoolPlan, plan_pool
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.stages import Stages, stage_seed
 from nmt.data.subword_dropout import SubwordDropout
-from nmt.workers import prefetched
+from nmt.pipeline import prefetched
 
 FindLinks = Callable[[TokenRows, TokenRows], Indices]
 """Returns the position of each target token's source token (see `nmt.lexical.links`)."""

@@ -46,11 +46,11 @@ from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.parallel import Pool, Translators
 from nmt.jobs.stream import Counts, translate_stream
 from nmt.markup.documents import Document, form_of
+from nmt.pipeline import Pause
 from nmt.translate.context import Before
 from nmt.translate.options import TranslateOptions
 from nmt.translate.output import RENDERS, Translation
 from nmt.translate.setup import Setup
-from nmt.workers import Pause
 
 
 @dataclass

@@ -16,8 +16,8 @@ from typing import BinaryIO
 from nmt.data.corpus import Encoding, TextStream
 from nmt.errors import DataError
 from nmt.files import read_when_ready
+from nmt.pipeline import PAUSE, Pause
 from nmt.translate.context import Before
-from nmt.workers import PAUSE, Pause
 
 _BLOCK = 1 << 20  # bytes read at a time
 _PATIENCE = 0.05  # seconds without input after which a pool is complete

@@ -27,6 +27,7 @@ from nmt.cpu import RAY, cores, default_threads, give_way, most_workers
 from nmt.errors import MissingKernel, UsageError
 from nmt.jobs.lines import Line
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory
+from nmt.pipeline import Pause
 from nmt.ray_workers import RayWorkers, connect, has_gpu
 from nmt.translate.ctranslate2_engine import count_gpus
 from nmt.translate.ctranslate2_engine import load as load_export
@@ -34,7 +35,7 @@ from nmt.translate.options import TranslateOptions
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.setup import Setup
 from nmt.translate.translator import Translator
-from nmt.workers import Pause, Workers
+from nmt.workers import Workers
 
 Pool = Sequence[Line]
 Translations = list[Translation]

@@ -14,8 +14,8 @@ from nmt.data.words import has_letters
 from nmt.errors import NMTError
 from nmt.jobs.lines import Line, LineReader
 from nmt.jobs.parallel import Pool
+from nmt.pipeline import Pause
 from nmt.translate.output import Render, Translation
-from nmt.workers import Pause
 
 _POOL_SECONDS = 7.0  # target for a pool, of the 10 that are promised
 _FIRST_BYTES = 2_000  # of the first pool: some 20 lines

@@ -31,6 +31,7 @@ from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
+from nmt.pipeline import prefetched
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report
@@ -46,7 +47,6 @@ from nmt.training.settle import describe_choices, surroundings
 from nmt.training.stop import StopRequest
 from nmt.training.update import Outcome, UpdateRunner, Verdict
 from nmt.training.validation import Validator
-from nmt.workers import prefetched
 
 # Waiting updates take little memory, and even out other load on the machine.
 _UPDATES_AHEAD = 4

@@ -25,12 +25,12 @@ from nmt.jobs.job import deadline
 from nmt.jobs.lines import Line
 from nmt.jobs.parallel import Translators, _loaded, _OnCpu, _OnRay
 from nmt.models.kernels.packed_weights import KERNELS
+from nmt.pipeline import PAUSE, Pause
 from nmt.ray_workers import RayWorkers, has_gpu
 from nmt.search.options import SearchOptions
 from nmt.translate.options import TranslateOptions
 from nmt.translate.setup import Setup
 from nmt.translate.torch_engine import load
-from nmt.workers import PAUSE, Pause
 
 LINES = [f"the cat sees a dog {number}" for number in range(8)]
 

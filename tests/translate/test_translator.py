@@ -21,6 +21,7 @@ from nmt.jobs.parallel import Pool
 from nmt.jobs.stream import Counts, translate_stream
 from nmt.models.base import DecoderState, Projection
 from nmt.models.kernels.padded_layout import PaddedLayout
+from nmt.pipeline import Pause
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.translate.output import (
@@ -33,7 +34,6 @@ from nmt.translate.output import (
 from nmt.translate.segmentation import split_ids
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import POOL_LINES, Translator
-from nmt.workers import Pause
 
 LIMIT = 20  # source tokens of a segment, as the model file says
 

@@ -13,13 +13,13 @@ from nmt.console import printable
 from nmt.data.corpus import Encoding, read_chunks, split_lines
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
+from nmt.pipeline import prefetched
 from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.columns import lacks_column, nested_columns
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD
 from nmt.prepare.readers.reader import Advance, record_file
 from nmt.prepare.readers.table import Row, Table, score_of
 from nmt.prepare.text_names import file_and_columns
-from nmt.workers import prefetched
 
 _SAMPLED = 100
 

@@ -22,10 +22,10 @@ from nmt.data.compressed import DAMAGE
 from nmt.data.corpus import Encoding, ParallelText, TextStream, read_chunks, split_lines
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
+from nmt.pipeline import prefetched
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
 from nmt.prepare.text import LINE_FEED, Block, Rows
-from nmt.workers import prefetched
 
 LONGEST_LINE = 1 << 26
 PASS_ENCODING = "pass --encoding, for example --encoding windows-1252"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.data.manifest import FileRecord
+from nmt.pipeline import prefetched
 from nmt.prepare.readers.cells import Quotes, quoted_rows
 from nmt.prepare.readers.layout import Layout, find_layout, unclear_quotes
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
 from nmt.prepare.readers.reader import Advance, Survey, record_file
 from nmt.prepare.readers.table import Row, Table, score_of
 from nmt.prepare.text_names import STDIN, file_and_columns
-from nmt.workers import prefetched
 
 _WITH_STATES = ("iso2022", "hz", "utf-7")
 """Encodings in which the byte of a quote or a comma may be part of a letter."""
