@@ -70,7 +70,7 @@ def value(
     return dataclasses.field(default=default, metadata=rules)
 
 
-def like(kind: Any, name: str, default: object = None, **rules: str | None) -> Any:
+def like(kind: Any, name: str, default: object = None, **rules: object) -> Any:
     """Declare a field as another dataclass does, but with another default and some other rules."""
     spec = kind.__dataclass_fields__[name]
     return dataclasses.field(default=default, metadata={**spec.metadata, **rules})

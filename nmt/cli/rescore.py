@@ -16,6 +16,7 @@ from nmt import console
 from nmt.cli.options import Quiet
 from nmt.data.composition import DECOMPOSED_REMEDY
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.models.device import PRECISIONS
 from nmt.scoring.options import ScoringOptions
 from nmt.search.options import SearchOptions
 from nmt.translate.options import TranslateOptions
@@ -77,7 +78,9 @@ class RescoreOptions:
     src_lang: str | None = like(TranslateOptions, "src_lang")
     tgt_lang: str | None = like(TranslateOptions, "tgt_lang")
     device: str = like(TranslateOptions, "device", "auto")
-    precision: str = like(TranslateOptions, "precision", "fp32")
+    precision: str = like(
+        TranslateOptions, "precision", "fp32", choices=("auto", *PRECISIONS["cuda"])
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -20,6 +20,7 @@ from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import atomic_folder, resolved, sha256_file, write_text
 from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
 from nmt.interchange.foreign import ANY_SIZE, not_expressed
+from nmt.model_config import TransformerConfig
 from nmt.models.attention import SelfAttention
 from nmt.models.base import BARRED, TranslationModel
 from nmt.models.layers import SwiGLU
@@ -43,6 +44,13 @@ _EXPRESSED: dict[str, tuple[object, ...] | None] = {
     "positions": ("sinusoidal", "sinusoidal_halves", "learned", "rotary"),
 }
 """See `not_expressed`."""
+
+
+def unsupported(card: ModelCard) -> str | None:
+    """Return what of a model CTranslate2 does not support; None if it can hold the model."""
+    if not isinstance(card.config, TransformerConfig):
+        return f"the architecture {card.architecture}"
+    return not_expressed(card.config, _EXPRESSED)
 
 
 def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
@@ -104,13 +112,10 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
         from ctranslate2.specs import common_spec, transformer_spec
     except ImportError:
         raise UsageError("CTranslate2 is not installed: pip install 'nmt[ctranslate2]'") from None
-    if not isinstance(model, Transformer):
-        raise UsageError(
-            f"{path}: CTranslate2 does not support the architecture {card.architecture}"
-        )
+    if problem := unsupported(card):
+        raise UsageError(f"{path}: CTranslate2 does not support {problem}")
+    assert isinstance(model, Transformer)
     config = model.config
-    if unknown := not_expressed(config, _EXPRESSED):
-        raise UsageError(f"{path}: CTranslate2 does not support {unknown}")
     layers = {
         "pre_norm": config.pre_norm,
         "activation": common_spec.Activation[_ACTIVATIONS[config.feed_forward]],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """torch's names of the types of our precisions."""
-PRECISIONS = {"cpu": ("fp32", "bf16", "int8"), "cuda": ("fp32", "bf16", "fp16")}
+PRECISIONS = {"cpu": ("fp32", "bf16"), "cuda": ("fp32", "bf16", "fp16")}
 """Precisions for translation, by kind of device."""
 
 

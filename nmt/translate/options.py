@@ -171,9 +171,10 @@ class TranslateOptions:
     )
     precision: str = value(
         "auto",
-        "Precision of matrix products. fp16 needs a GPU, int8 a CPU. auto takes bf16 on GPUs since "
-        "Ampere and fp32 elsewhere, and an export keeps its own.",
+        "Precision of matrix products. fp16 needs a GPU. auto takes bf16 on GPUs since Ampere and "
+        "fp32 elsewhere, and an export keeps its own, such as int8.",
         choices=("auto", *PRECISIONS["cuda"], "int8"),
+        metavar="|".join(("auto", *PRECISIONS["cuda"])),
         panel="Machine",
     )
     threads: int | None = value(

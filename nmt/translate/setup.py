@@ -16,6 +16,7 @@ from nmt.models.model_file import (
     check_languages,
     find_model,
     model_checksum,
+    read_card,
     reads_terms,
 )
 from nmt.search.options import SearchOptions
@@ -64,6 +65,8 @@ class Setup:
                 check_languages(card, self.src_lang, self.tgt_lang)
                 if not self.is_export:
                     check_context(card, self.context)
+        if self.precision == "int8":
+            self._refuse_int8()
         if self.context:
             self._check_for_context()
         for path in self._lists.values():
@@ -119,6 +122,24 @@ class Setup:
         if self.is_export:
             model = next(filter(is_export, self.models))
             raise UsageError(f"{model} is a CTranslate2 export, which {why}{instead}")
+
+    def _refuse_int8(self) -> None:
+        """Say how to get int8, which only CTranslate2 computes.
+
+        Raises:
+            UsageError: always.
+        """
+        from nmt.interchange.ctranslate2 import unsupported  # loads torch, which takes seconds
+
+        model = self.models[0]
+        is_ensemble = len(self.models) > 1
+        problem = "ensembles" if is_ensemble else unsupported(read_card(find_model(model)))
+        if problem is not None:
+            raise UsageError(f"{model}: int8 is by CTranslate2, which does not support {problem}")
+        raise UsageError(
+            f"int8 is by CTranslate2: nmt export ctranslate2 {model} OUT --quantization int8, "
+            "then nmt translate OUT"
+        )
 
     def files(self) -> dict[Path, list[Path]]:
         """Return the files that are read of each path, which is a file or the folder of some."""

@@ -139,8 +139,8 @@ class Translator:
             src_lang: of a model that knows several languages; None: the model's own.
             tgt_lang: likewise.
             device: cpu, cuda, cuda:1 or auto.
-            precision: fp32 or bf16; int8 on CPUs, fp16 on GPUs; auto is bf16 on GPUs since
-                Ampere, and fp32 elsewhere.
+            precision: fp32 or bf16, and fp16 on GPUs; auto is bf16 on GPUs since Ampere, and fp32
+                elsewhere.
             batch_tokens: see `Engine`; if None, a default for the device.
             shortlist: a file written by `nmt export shortlist`. Translations use only its tokens,
                 which is faster.

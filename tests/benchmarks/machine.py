@@ -32,10 +32,7 @@ INSTRUCTION_SETS = {
 
 
 def limited_to(instruction_set: str) -> dict[str, str] | None:
-    """Return the environment that limits a process; None if the CPU has less.
-
-    FBGEMM cannot be limited.
-    """
+    """Return the environment that limits a process; None if the CPU has less."""
     flag, capability = INSTRUCTION_SETS[instruction_set]
     if not flag:
         return dict(os.environ)

@@ -40,7 +40,7 @@ def test_batch_invariance(tmp_path: Path) -> None:
     model = model_of("small", tmp_path)
     publish(f"{describe()}. {len(lines):,} lines, beam 4.")
     rows = []
-    for precision in ("fp32", *(["bf16"] if has_bf16() else []), "int8"):
+    for precision in ("fp32", *(["bf16"] if has_bf16() else [])):
         usual = translate(model, precision, lines, {})
         for name, changes in VARIANTS.items():
             order = list(range(len(lines)))
@@ -60,7 +60,7 @@ def test_batch_invariance(tmp_path: Path) -> None:
             for a, b in changed[:LISTED]:
                 publish(f"{precision}: {a.score:.6f} {a.text}\n      {b.score:.6f} {b.text}")
     publish(table(rows))
-    assert len(rows) >= 2 * len(VARIANTS)
+    assert len(rows) >= len(VARIANTS)
 
 
 def translate(

@@ -1,8 +1,8 @@
 """Products with packed weights by instruction set: which kernel is chosen, and how fast it is.
 
 A weight of the base model, (2048, 512), by one thread; 4 rows are a step for one line, 256 for a
-batch. oneDNN and torch are limited to an instruction set, FBGEMM and MKL are not. Sets that the
-machine does not have are left out.
+batch. oneDNN and torch are limited to an instruction set, MKL is not. Sets that the machine does
+not have are left out.
 """
 
 from __future__ import annotations

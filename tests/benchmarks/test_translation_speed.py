@@ -137,12 +137,12 @@ def gather(
     shortlist = folder / "shortlist"
     data = corpora.multi30k(folder / "data-of-shortlist", vocabulary=pieces)
     harness.nmt("export", "shortlist", data, shortlist, "--quiet")
-    for precision in ("fp32", *(["bf16"] if has_bf16() else []), "int8"):
-        yield nmt(model, precision, BEAM_SIZE)
-        if precision == "bf16":
-            continue
-        yield nmt(model, precision, GREEDY)
-        yield nmt(model, precision, BEAM_SIZE, shortlist)
+    yield nmt(model, "fp32", BEAM_SIZE)
+    if has_bf16():
+        yield nmt(model, "bf16", BEAM_SIZE)
+    yield nmt(model, "fp32", GREEDY)
+    yield nmt(model, "fp32", BEAM_SIZE, shortlist)
+    for precision in ("fp32", "int8"):
         if python := pythons["ctranslate2"]:
             exported = folder / f"ctranslate2-{precision}"
             quantization = [] if precision == "fp32" else ["--quantization", precision]

@@ -152,7 +152,7 @@ def test_every_command_takes_an_imported_model(
     assert nmt("export", "shortlist", tmp_path / "data", shortlist, *words).status == 0
     source, count = tmp_path / "valid.en", 8
     for more in (
-        ("--precision", "int8"),
+        ("--precision", "bf16"),
         ("--ensemble", last),
         ("--alignment",),
         ("--shortlist", shortlist),

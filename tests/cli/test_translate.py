@@ -319,7 +319,7 @@ SAME = (
 OTHER = (
     *("--beam-size 3", "--length-penalty 0.7", "--length-penalty-form power", "--max-tokens 9"),
     *("--sample", "--n-best 2", "--scores", "--alignment", "--format jsonl", "--split"),
-    *("--prefixes", "--precision fp32", "--precision int8", "--encoding latin-1", "--strict"),
+    *("--prefixes", "--precision fp32", "--precision bf16", "--encoding latin-1", "--strict"),
 )
 
 

@@ -24,7 +24,7 @@ def job(translate: Nmt, tmp_path: Path) -> Callable[[str], Answer]:
     (tmp_path / "in" / "a").write_text(TEXT)
 
     def run(output: str) -> Answer:
-        words = ["--precision", "int8", "--scores", "--pool-lines", "3"]
+        words = ["--precision", "bf16", "--scores", "--pool-lines", "3"]
         return translate(*words, "--input", tmp_path / "in", "--output", tmp_path / output)
 
     return run
@@ -33,8 +33,8 @@ def job(translate: Nmt, tmp_path: Path) -> Callable[[str], Answer]:
 @pytest.fixture
 def faster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Two kernels, whose results differ much: choose which measurements find faster."""
-    rounded, exact = kernels.KERNELS["int8"]["transposed"], kernels.KERNELS["fp32"]["transposed"]
-    monkeypatch.setitem(kernels.KERNELS, "int8", {"own": rounded, "transposed": exact})
+    rounded, exact = kernels.KERNELS["bf16"]["transposed"], kernels.KERNELS["fp32"]["transposed"]
+    monkeypatch.setitem(kernels.KERNELS, "bf16", {"own": rounded, "transposed": exact})
 
     def forget() -> None:
         kernels.is_usable.cache_clear()
@@ -92,15 +92,15 @@ def test_a_job_keeps_its_kernel_or_begins_again_if_it_is_missing(
     faster("transposed")
     (tmp_path / "in" / "b").write_text(TEXT)  # goes by the kernel at work
     if is_lost:
-        rest = {"transposed": kernels.KERNELS["int8"]["transposed"]}
-        monkeypatch.setitem(kernels.KERNELS, "int8", rest)
+        rest = {"transposed": kernels.KERNELS["bf16"]["transposed"]}
+        monkeypatch.setitem(kernels.KERNELS, "bf16", rest)
     resumed = job("out")
     assert resumed.status == 0
     kernel = "transposed" if is_lost else "own"
     for name in ("a", "b"):
         assert kernel_of(tmp_path / "out" / name) == kernel
         assert (tmp_path / "out" / name).read_bytes() == expected[kernel]
-    assert ("has no kernel 'own' for int8 here; starting again" in resumed.stderr) == is_lost
+    assert ("has no kernel 'own' for bf16 here; starting again" in resumed.stderr) == is_lost
     assert ("continuing after line 6" in resumed.stderr) != is_lost
 
 

@@ -120,7 +120,7 @@ def test_an_ensemble_has_the_mean_of_its_members_on_the_list(
     assert_same(search(twice, shortlist=shortlist), search(model, shortlist=shortlist))
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("tie_embeddings", ["all", "none"])
 def test_a_packed_model_has_a_list_as_well(
     model_file: Path, shortlist: Shortlist, precision: str, tie_embeddings: str

@@ -270,7 +270,7 @@ def test_a_translation_may_be_so_much_longer_than_its_source(
     assert max(len(found.tokens) - len(ids) for found, ids in pairs) == extra
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_no_output_holds_a_line_break_or_nul(model_file: Path, precision: str) -> None:
     # Random weights write bytes of all kinds.
     options = SearchOptions(n_best=4, max_extra_tokens=10)

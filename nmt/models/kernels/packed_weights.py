@@ -9,13 +9,8 @@ of the model's weights.
 
 - fp32: torch's library, mostly MKL, with the weight as it is or transposed, or oneDNN with the
   weight in blocks. They differ only in rounding.
-- bf16: weights, inputs and results are rounded to 8 bits of mantissa; sums are fp32.
-- int8: weights are rounded to 8 bits with a scale per output, inputs to 8 or 7 bits with a scale
-  per row, so that a sentence's result does not depend on its batch. Sums are exact. CPUs without
-  VNNI instructions add pairs of products in 16 bits, which 8-bit inputs overflow. The small product
-  detects this.
-
-In bf16 and int8, rounded weights can also be multiplied in fp32, for CPUs without a faster kernel.
+- bf16: weights, inputs and results are rounded to 8 bits of mantissa; sums are fp32. For CPUs
+  without such instructions, rounded weights can also be multiplied in fp32.
 """
 
 from __future__ import annotations
@@ -23,11 +18,9 @@ from __future__ import annotations
 import functools
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +49,7 @@ _MARGIN = 1.1
 _HOPELESS, _HOPELESS_SECONDS = 10, 1e-3
 """A kernel is hopeless if it takes this many times as long as torch, and this many seconds."""
 
-_TOLERANCES = {"fp32": 1e-5, "bf16": 0.01, "int8": 0.03}
+_TOLERANCES = {"fp32": 1e-5, "bf16": 0.01}
 """Largest error of a kernel, as a share of the sum of absolute products."""
 
 
@@ -113,13 +106,8 @@ def _small_factors() -> tuple[Tensor, Tensor]:
 @functools.cache
 def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> Choice:
     usable = [kernel for kernel in KERNELS[precision] if is_usable(kernel, precision)]
-    packers = {
-        kernel: KERNELS[precision][kernel]
-        for kernel in usable
-        if _IN_8_BITS.get(kernel) not in usable
-    }
     with torch.inference_mode(), one_thread():
-        seconds = _race(packers, shapes)
+        seconds = _race({kernel: KERNELS[precision][kernel] for kernel in usable}, shapes)
     # Rounded weights take as long as exact ones.
     fp32 = _clearly_first([kernel for kernel in seconds if kernel in KERNELS["fp32"]], seconds)
     own = [kernel for kernel in seconds if kernel not in KERNELS["fp32"]]
@@ -221,69 +209,8 @@ def _bf16_onednn(weight: Tensor) -> Product:
     return product
 
 
-def _int8_onednn(weight: Tensor, *, levels: int, is_signed: bool = False) -> Product:
-    rounded, scales = _rounded_to_int8(weight)
-    packed = torch.ops.onednn.qlinear_prepack(rounded, None)
-    weight_zeros = torch.zeros(len(weight), dtype=torch.int64)
-    zero = 0 if is_signed else levels + 1
-
-    def product(x: Tensor, bias: Tensor | None) -> Tensor:
-        largest = _largest(x)
-        whole = (x * (levels / largest)).round_().to(torch.int8)
-        if not is_signed:
-            whole = whole.view(torch.uint8).add_(zero)  # modulo 256
-        summed: Tensor = torch.ops.onednn.qlinear_pointwise(
-            *(whole, 1 / levels, zero, packed, scales, weight_zeros),
-            *(None, 1.0, 0, torch.float32, "none", [], ""),
-        )
-        return _scaled(summed, largest, bias)
-
-    return product
-
-
-def _int8_fbgemm(weight: Tensor, *, levels: int) -> Product:
-    rounded, scales = _rounded_to_int8(weight)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # about removal from a future torch
-        quantized = torch._make_per_channel_quantized_tensor(
-            rounded, scales.double(), torch.zeros(len(weight), dtype=torch.int64), 0
-        )
-    packed: Any = torch.ops.quantized.linear_prepack(quantized, None)
-
-    def product(x: Tensor, bias: Tensor | None) -> Tensor:
-        largest = _largest(x)
-        summed: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            x / largest, 1 / levels, levels + 1, packed
-        )
-        return _scaled(summed, largest, bias)
-
-    return product
-
-
-def _rounded_to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weight (o, i) as int8, and the scale (o,) of each output."""
-    scales = _largest(weight) / 127  # (o, 1)
-    return (weight / scales).round_().to(torch.int8), scales[:, 0].contiguous()
-
-
-def _largest(x: Tensor) -> Tensor:
-    """Return the largest absolute value of each row of x (..., i): (..., 1), above 0."""
-    most, least = x.amax(dim=-1, keepdim=True), x.amin(dim=-1, keepdim=True)
-    return torch.maximum(most, least.neg_()).clamp_min_(1e-30)
-
-
-def _scaled(summed: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
-    scaled = summed.mul_(scales)
-    return scaled if bias is None else scaled.add_(bias)  # one addcmul takes longer than both
-
-
-def _after(rounded: Callable[[Tensor], Tensor], packer: Packer) -> Packer:
-    return lambda weight: packer(rounded(weight))
-
-
-def _by_int8(weight: Tensor) -> Tensor:
-    rounded, scales = _rounded_to_int8(weight)
-    return rounded * scales[:, None]
+def _with_rounded_weight(packer: Packer, weight: Tensor) -> Product:
+    return packer(weight.bfloat16().float())
 
 
 _USUAL = "torch"
@@ -295,23 +222,12 @@ KERNELS: dict[str, dict[str, Packer]] = {
     "bf16": {
         "onednn-bf16": _bf16_onednn,
         **{
-            kernel: _after(lambda weight: weight.bfloat16().float(), packer)
+            kernel: functools.partial(_with_rounded_weight, packer)
             for kernel, packer in _FP32.items()
         },
     },
-    "int8": {
-        "onednn-u8": functools.partial(_int8_onednn, levels=127),
-        "fbgemm-u8": functools.partial(_int8_fbgemm, levels=127),
-        "onednn-s8": functools.partial(_int8_onednn, levels=127, is_signed=True),
-        "fbgemm-u7": functools.partial(_int8_fbgemm, levels=63),
-        "onednn-u7": functools.partial(_int8_onednn, levels=63),
-        **{kernel: _after(_by_int8, packer) for kernel, packer in _FP32.items()},
-    },
 }
 """By precision and name. If kernels are about equally fast, the first is preferred."""
-
-_IN_8_BITS = {"fbgemm-u7": "fbgemm-u8", "onednn-u7": "onednn-u8"}
-"""The same code with 8-bit inputs. 7 bits are only for CPUs on which 8 overflow."""
 
 
 _LOOKED_UP = (TokenEmbedding, LearnedPositions, RelativePositions, nn.Embedding)
