@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.data.separator import join_lines, split_lines
-from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.data.vocabulary import Vocabulary, join_lines, learn_vocabulary, split_lines
 from nmt.models.model_file import ModelCard, write_model
 from nmt.search.engine import Engine, Hypothesis, Ids, Source
 from nmt.search.options import SearchOptions

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -77,6 +78,12 @@ MODELS_THAT_SEARCH_MAY_SEE = (
 """What speaks of every architecture alike; everything else in nmt/models/ is one of them."""
 
 VAGUE_NAMES = {"common", "helper", "helpers", "lib", "misc", "stuff", "tools", "util", "utils"}
+
+SHARED_CLASS_NAMES = {
+    *("DecoderLayer", "EncoderLayer", "End", "Layout", "Progress", "Row", "Setup", "Shard"),
+    *("Source", "Stage", "Window"),
+}
+"""Class names that two files have; there shall be none."""
 
 WITHOUT_TORCH = (
     *("nmt.data.folder", "nmt.prepare.prepare", "nmt.models.model_file", "nmt.models.presets"),
@@ -178,6 +185,17 @@ def test_imports_keep_the_rules(is_fault: Callable[[str, str], bool]) -> None:
 )
 def test_the_reader_sees_every_kind_of_use(source: str, names: list[str]) -> None:
     assert [name for _, name in names_used(source, "nmt.search")] == names
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """Private ones count, too. Those of `SHARED_CLASS_NAMES` still have to be renamed."""
+    files = defaultdict[str, list[str]](list)
+    for path in sorted((ROOT / "nmt").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                files[node.name].append(str(path.relative_to(ROOT)))
+    shared = {name: where for name, where in files.items() if len(where) > 1}
+    assert {name: shared[name] for name in shared if name not in SHARED_CLASS_NAMES} == {}
 
 
 def test_names_say_what_a_module_is() -> None:

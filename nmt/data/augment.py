@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from nmt.augment_config import AugmentConfig
 from nmt.data import noise
-from nmt.data.draws import Draws
-from nmt.data.epochs import Indices
+from nmt.data.epochs import Draws, Indices
 from nmt.data.folder import DataFolder, PairDataset
 from nmt.data.noise import Pair
 from nmt.data.shards import TokenRows

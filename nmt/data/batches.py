@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.epochs import Indices, Pairs
+from nmt.data.epochs import EncodedPairs, Indices
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
@@ -40,7 +40,7 @@ H100. Half or twice as much for a group makes them at most 5 % longer."""
 
 
 @dataclass(frozen=True)
-class Group:
+class PaddedGroup:
     """Consecutive sentences of similar length, which models pad to one length."""
 
     sentences: slice
@@ -59,13 +59,15 @@ class Packed:
     starts: Tensor  # (B + 1,) int32: the start of each sentence, and the end of the last one
     longest: int
     """An upper bound on the tokens of a sentence."""
-    groups: tuple[Group, ...]
+    groups: tuple[PaddedGroup, ...]
     """All sentences; the two sides of a batch have the same number of groups and of sentences in
     each."""
 
     def in_one_group(self) -> Packed:
         """Return the same sentences as one group."""
-        whole = Group(slice(0, len(self.starts) - 1), slice(0, len(self.tokens)), self.longest)
+        whole = PaddedGroup(
+            slice(0, len(self.starts) - 1), slice(0, len(self.tokens)), self.longest
+        )
         return replace(self, groups=(whole,))
 
     def to(self, device: torch.device) -> Packed:
@@ -84,8 +86,8 @@ class Links:
     """
 
     sources: Tensor  # (num_tokens,) int64: position in the source sentence, or NO_LINK
-    src: tuple[Group, ...]
-    tgt: tuple[Group, ...]
+    src: tuple[PaddedGroup, ...]
+    tgt: tuple[PaddedGroup, ...]
 
     def to(self, device: torch.device) -> Links:
         """Return the links on another device; a GPU copies them while the CPU goes on."""
@@ -303,7 +305,7 @@ def _packed(
     )
 
 
-def _groups(lengths: Indices, bounds: Sequence[int], longest: int) -> tuple[Group, ...]:
+def _groups(lengths: Indices, bounds: Sequence[int], longest: int) -> tuple[PaddedGroup, ...]:
     """Return consecutive groups of sentences of these lengths, with eos or bos.
 
     Args:
@@ -313,7 +315,7 @@ def _groups(lengths: Indices, bounds: Sequence[int], longest: int) -> tuple[Grou
     """
     starts = np.concatenate(([0], np.cumsum(lengths)))
     return tuple(
-        Group(
+        PaddedGroup(
             slice(a, b),
             slice(int(starts[a]), int(starts[b])),
             max(longest, int(lengths[a:b].max())),
@@ -431,7 +433,7 @@ def _cut(lengths: list[tuple[int, int]], bound: int) -> list[int]:
     return cuts
 
 
-def parts_by_length(pairs: Pairs, micro_batch_tokens: int) -> list[Indices]:
+def parts_by_length(pairs: EncodedPairs, micro_batch_tokens: int) -> list[Indices]:
     """Split all pairs into micro-batches, always in the same way, for validation."""
     src_lengths, tgt_lengths = pairs.lengths(np.arange(len(pairs)))
     order = longest_first(src_lengths, tgt_lengths)

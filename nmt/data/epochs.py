@@ -66,7 +66,29 @@ def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return values ^ values >> np.uint64(31)
 
 
-class Pairs(Protocol):
+@dataclass(frozen=True)
+class Draws:
+    """Random numbers of pairs, each a function of (seed, part, pair, what it is for).
+
+    So a pair draws the same in any process, and after resuming.
+    """
+
+    pairs: Indices
+    seed: int
+    part: int
+    """The epoch of training, or the corpus whose lines the pairs are."""
+
+    def whole(self, *what: int) -> npt.NDArray[np.uint64]:
+        """Return numbers of 64 bits: (pairs,)."""
+        keys = np.random.SeedSequence((self.seed, self.part, *what, 1)).generate_state(2, np.uint64)
+        return mix(mix(self.pairs.astype(np.uint64) ^ keys[0]) ^ keys[1])
+
+    def uniform(self, *what: int) -> npt.NDArray[np.float64]:
+        """Return numbers from 0 to below 1: (pairs,)."""
+        return (self.whole(*what) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+class EncodedPairs(Protocol):
     """Encoded pairs, as data folders provide them."""
 
     @property
@@ -163,7 +185,7 @@ class PoolPlan:
 
 
 def plan_pool(
-    pairs: Pairs, epochs: Epochs, *, batch_tokens: int, epoch: int, pool: int
+    pairs: EncodedPairs, epochs: Epochs, *, batch_tokens: int, epoch: int, pool: int
 ) -> PoolPlan:
     """Cut the shuffled pairs of a pool into updates wherever the budget of either side is full.
 

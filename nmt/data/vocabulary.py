@@ -23,7 +23,6 @@ import sentencepiece
 from nmt.data.composition import NFC, compose, rules_as_tsv
 from nmt.data.moses import Moses
 from nmt.data.protobuf import read_fields, write_field
-from nmt.data.separator import SEPARATOR
 from nmt.data.words import WordEdges
 from nmt.errors import DataError, UsageError
 
@@ -37,6 +36,12 @@ READ_AS_UNK = "<read as unk>"
 """A control piece; those after it are segmented, but stand for unk."""
 
 TAG = re.compile(r">>.*?<<")
+
+SEPARATOR = "<sep>"
+"""Between the lines of a window, which is some neighbouring lines of a document as one source and
+one target (Tiedemann and Scherrer 2017, "Neural Machine Translation with Extended Context";
+Junczys-Dowmunt 2019, "Microsoft Translator at WMT 2019"). It is a control piece, so no text spells
+it, and search never produces it unless it translates a window."""
 
 # A translated line must stay one line, and NUL ends strings in other programs.
 _LINE_BREAKERS = "\n\r\0"
@@ -275,6 +280,20 @@ class Vocabulary:
             return True
         text = chr(int(piece[1:-1], 16)) if processor.is_byte(token_id) else piece
         return any(character in text for character in _LINE_BREAKERS)
+
+
+def join_lines(lines: Sequence[Sequence[int]], separator: int) -> list[int]:
+    """Return the ids of lines as those of a window."""
+    joined = list(lines[0])
+    for line in lines[1:]:
+        joined += (separator, *line)
+    return joined
+
+
+def split_lines(ids: Sequence[int], separator: int) -> list[Sequence[int]]:
+    """Return the ids of each line of a window; [] is one empty line."""
+    ends = [at for at, token in enumerate(ids) if token == separator]
+    return [ids[start + 1 : end] for start, end in pairwise([-1, *ends, len(ids)])]
 
 
 def _last_merge(piece: str, ranks: Mapping[str, tuple[float, int]]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What the formats share: our numbering of a foreign vocabulary, its weights, what is expressible.
+"""What the formats share: our ids for a foreign vocabulary, its weights, what is expressible.
 
 Foreign ids are in another order than ours, and two SentencePiece models may share one numbering.
 Each of ours gets the list of all pieces, specials first. So one matrix serves both sides, and the
@@ -31,7 +31,7 @@ OUTPUT_BIAS = "output_bias"
 
 
 @dataclass(frozen=True)
-class Numbering:
+class VocabularyMapping:
     """Our ids of some SentencePiece models that share foreign ids."""
 
     vocabularies: tuple[Vocabulary, ...]  # one for each model
@@ -50,14 +50,14 @@ def read_pieces(path: Path) -> PieceModel:
         raise DataError(f"{path}: {error}") from None
 
 
-def number(
+def map_vocabulary(
     models: Sequence[PieceModel],
     texts: Mapping[int, str],
     special: Mapping[int, int],
     *,
     controls: Collection[str] = (),
     borrowed: Collection[int] = (),
-) -> Numbering:
+) -> VocabularyMapping:
     """Return our ids for foreign ones.
 
     Args:
@@ -79,7 +79,7 @@ def number(
         missing = [READ_AS_UNK, *dict.fromkeys(missing)]
     rows = [special[id_] for id_ in SPECIAL] + others + [special[UNK_ID]] * len(missing)
     controls = {READ_AS_UNK, *controls, *gaps.values()}
-    return Numbering(
+    return VocabularyMapping(
         tuple(Vocabulary(m.reordered(ordered + missing, controls).write()) for m in models),
         np.array(rows),
         (*borrowed, *range(len(rows) - len(missing), len(rows))),
@@ -104,8 +104,8 @@ def write_imported(
     origin: Path,
     card: ModelCard,
     read: Callable[[str], Tensor],
-    src: Numbering,
-    tgt: Numbering,
+    src: VocabularyMapping,
+    tgt: VocabularyMapping,
 ) -> None:
     """Write the model file.
 
@@ -131,13 +131,13 @@ def write_imported(
         except (RuntimeError, IndexError):  # parts that cannot be stacked or reordered
             raise DataError(f"{origin}: the parts of {names[0]} do not fit its sizes") from None
         if names[0] in EMBEDDINGS or names[0] == OUTPUT_BIAS:
-            numbering = src if names[0].startswith("src_") else tgt
-            if len(weight) <= numbering.rows.max():
+            mapping = src if names[0].startswith("src_") else tgt
+            if len(weight) <= mapping.rows.max():
                 raise DataError(
                     f"{origin}: has embeddings for {len(weight):,} pieces, but the vocabulary has "
-                    f"more ids, such as {numbering.rows.max():,}"
+                    f"more ids, such as {mapping.rows.max():,}"
                 )
-            weight = weight[torch.from_numpy(numbering.rows)]
+            weight = weight[torch.from_numpy(mapping.rows)]
             if names[0] in EMBEDDINGS and config.first_input == "zeros":
                 weight[BOS_ID] = 0.0  # what it is, for other formats
         if names[0] == OUTPUT_BIAS:

@@ -18,7 +18,7 @@ from torch import Tensor
 from nmt.config import model_config_from
 from nmt.data.language_tokens import LanguageTokens
 from nmt.errors import DataError, UsageError
-from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, Numbering, first_input
+from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, VocabularyMapping, first_input
 from nmt.model_config import TransformerConfig
 
 CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
@@ -75,8 +75,8 @@ class ForeignModel:
     """What a folder holds, besides its weights."""
 
     config: TransformerConfig
-    src: Numbering
-    tgt: Numbering
+    src: VocabularyMapping
+    tgt: VocabularyMapping
     languages: LanguageTokens | None
     order: Tensor | None = None
     """The foreign dimension of the residual stream for each of ours; None: the same."""

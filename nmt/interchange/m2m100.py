@@ -17,7 +17,7 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from nmt.errors import DataError
-from nmt.interchange.foreign import number, read_pieces
+from nmt.interchange.foreign import map_vocabulary, read_pieces
 from nmt.interchange.huggingface_files import Config, ForeignModel, Weights, numbered, read_json
 from nmt.model_config import TransformerConfig
 
@@ -69,7 +69,7 @@ def read_m2m100(folder: Path, given: Config, weights: Weights) -> ForeignModel:
     if not languages:
         raise DataError(f"{folder}: has no tokens of languages, such as __en__ or eng_Latn")
     unused = set(texts.values()) - model.own.keys() - {piece.text for piece in SPECIAL.values()}
-    both = number([model], texts, special, controls=unused)
+    both = map_vocabulary([model], texts, special, controls=unused)
     base = TransformerConfig(
         pre_norm=True,
         positions="sinusoidal_halves",

@@ -24,8 +24,8 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.foreign import (
     OUTPUT_BIAS,
-    Numbering,
-    number,
+    VocabularyMapping,
+    map_vocabulary,
     read_pieces,
     tags_of,
     write_imported,
@@ -129,7 +129,7 @@ def import_marian(
     model, pieces = _files(path, vocabularies)
     weights = _Weights(model)
     config = _model_config(model, weights)
-    src, tgt = _numberings(pieces, weights)
+    src, tgt = _mappings(pieces, weights)
     card = ModelCard(
         architecture="transformer",
         config=config,
@@ -274,7 +274,9 @@ def _tie(options: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------------------- vocabulary
 
 
-def _numberings(paths: Sequence[Path], weights: _Weights) -> tuple[Numbering, Numbering]:
+def _mappings(
+    paths: Sequence[Path], weights: _Weights
+) -> tuple[VocabularyMapping, VocabularyMapping]:
     """Return our ids of both sides; they are the same if the sides share their embeddings."""
     src, tgt = (_own_ids(path) for path in paths)
     if weights.has_joint_embeddings and paths[0].read_bytes() != paths[1].read_bytes():
@@ -282,7 +284,7 @@ def _numberings(paths: Sequence[Path], weights: _Weights) -> tuple[Numbering, Nu
     return src, tgt
 
 
-def _own_ids(path: Path) -> Numbering:
+def _own_ids(path: Path) -> VocabularyMapping:
     """Return our ids for those of a SentencePiece model, which are Marian's."""
     model = read_pieces(path)
     texts = [piece.text for piece in model.pieces]
@@ -292,7 +294,7 @@ def _own_ids(path: Path) -> Numbering:
     special = {EOS_ID: texts.index("</s>"), UNK_ID: unknown[0]}
     special |= dict.fromkeys((PAD_ID, BOS_ID), unknown[0])
     controls = {piece.text for piece in model.pieces if piece.kind is Kind.CONTROL}
-    return number(
+    return map_vocabulary(
         [model], dict(enumerate(texts)), special, controls=controls, borrowed=(PAD_ID, BOS_ID)
     )
 

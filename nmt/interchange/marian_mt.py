@@ -13,7 +13,13 @@ from typing import Any
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.foreign import OUTPUT_BIAS, Numbering, number, read_pieces, tags_of
+from nmt.interchange.foreign import (
+    OUTPUT_BIAS,
+    VocabularyMapping,
+    map_vocabulary,
+    read_pieces,
+    tags_of,
+)
 from nmt.interchange.huggingface_files import (
     TOKENIZER,
     Config,
@@ -73,7 +79,7 @@ def read_marian_mt(
     given.check(_ONLY)
     if positions is None:
         positions = "huggingface" if given.values.get(EXPORTED) == "sinusoidal" else "marian"
-    src, tgt = _numberings(folder, given)
+    src, tgt = _mappings(folder, given)
     is_theirs = positions == "huggingface"
     base = TransformerConfig(
         output_bias=bool(tgt.barred) or bool(weights.of(OUTPUT_BIAS, None).any()),
@@ -98,18 +104,18 @@ def _tie(values: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------------------- vocabulary
 
 
-def _numberings(folder: Path, given: Config) -> tuple[Numbering, Numbering]:
+def _mappings(folder: Path, given: Config) -> tuple[VocabularyMapping, VocabularyMapping]:
     """Return our ids of both sides; they are the same if the sides share their embeddings."""
     src, tgt = (read_pieces(folder / name) for name in (SRC_PIECES, TGT_PIECES))
     src_ids = folder / IDS
     if _is_joint(given.values):
-        joint = _number([src, tgt], src_ids, given)
+        joint = _mapping([src, tgt], src_ids, given)
         return joint, joint
     tgt_ids = folder / TGT_IDS
-    return _number([src], src_ids, given), _number([tgt], tgt_ids, given)
+    return _mapping([src], src_ids, given), _mapping([tgt], tgt_ids, given)
 
 
-def _number(models: list[PieceModel], path: Path, given: Config) -> Numbering:
+def _mapping(models: list[PieceModel], path: Path, given: Config) -> VocabularyMapping:
     texts = numbered(path, read_json(path))
     ids = {text: id_ for id_, text in texts.items()}
     special = {PAD_ID: given.number("pad_token_id"), EOS_ID: given.number("eos_token_id")}
@@ -118,7 +124,7 @@ def _number(models: list[PieceModel], path: Path, given: Config) -> Numbering:
         if SPECIAL[id_].text not in ids:
             raise DataError(f"{path}: has no {SPECIAL[id_].text}")
         special[id_] = ids[SPECIAL[id_].text]
-    return number(
+    return map_vocabulary(
         models,
         texts,
         special,

@@ -112,7 +112,7 @@ def learn_words(
     """
     from nmt.lexical.lexicon import learn_from_rows
 
-    src, tgt = (_Side.of([pair[side] for pair in pairs], langs[side]) for side in (0, 1))
+    src, tgt = (_LemmaRows.of([pair[side] for pair in pairs], langs[side]) for side in (0, 1))
     scores: dict[str, dict[str, float]] = {}
     if len(src.rows.ids) and len(tgt.rows.ids):
         sizes = len(src.keys), len(tgt.keys)
@@ -129,7 +129,7 @@ def learn_words(
 
 
 @dataclass(frozen=True)
-class _Side:
+class _LemmaRows:
     """The words of one side of the pairs."""
 
     rows: TokenRows  # indices of keys
@@ -137,7 +137,7 @@ class _Side:
     lemmas: dict[str, str]  # of each word whose key is learnt
 
     @classmethod
-    def of(cls, lines: Sequence[str], lang: str) -> _Side:
+    def of(cls, lines: Sequence[str], lang: str) -> _LemmaRows:
         words = [WORD.findall(line) for line in lines]
         different = sorted({word for line in words for word in line})
         lemmas = {word: lemma(word, lang) for word in different}

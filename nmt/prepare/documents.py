@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nmt.data.separator import SEPARATOR
 from nmt.errors import UsageError
 from nmt.prepare.options import PrepareOptions
 from nmt.values import check, value
@@ -56,6 +55,8 @@ class DocumentOptions:
             )
         if options.terms is not None:
             raise UsageError("--terms does not go with --documents; leave one of them out")
+        from nmt.data.vocabulary import SEPARATOR  # which loads SentencePiece
+
         for option, words in (("--tag", options.tags.values()), ("--symbol", options.symbol)):
             if SEPARATOR in words:
                 raise UsageError(

@@ -21,8 +21,7 @@ import numpy as np
 
 from nmt import console
 from nmt.data.composition import compose
-from nmt.data.draws import Draws
-from nmt.data.epochs import Indices
+from nmt.data.epochs import Draws, Indices
 from nmt.data.manifest import FileRecord
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import Vocabulary
@@ -31,7 +30,7 @@ from nmt.files import sha256_file, write_text
 from nmt.lexical.lemmas import LineForms, has_lemmas, lemmas_version
 from nmt.lexical.term_annotation import Annotation, annotate
 from nmt.lexical.terms import Terms, has_target
-from nmt.lexical.token_spans import token_spans
+from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_lexicon import WordLexicon, learn_words
 from nmt.prepare.judge import Cleaner
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
@@ -127,7 +126,7 @@ class Annotator:
                 uses = [use for use in uses if draw.random() < shares[row]]
             if uses:
                 own = ids[len(first) :]
-                spans = token_spans(text, vocabulary.tokens(own))
+                spans = token_offsets(text, vocabulary.tokens(own))
                 made = annotate(vocabulary, own, spans, uses, most=most - len(first))
                 places.append(row)
                 found.append([*first, *made.ids])

@@ -26,8 +26,7 @@ from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.manifest import VocabularyRecord
 from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
-from nmt.data.separator import SEPARATOR
-from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
+from nmt.data.vocabulary import SEPARATOR, TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
 from nmt.files import atomic_writer
 from nmt.lexical.term_annotation import MARKERS

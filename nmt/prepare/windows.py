@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nmt.data.epochs import mix
-from nmt.data.separator import join_lines
 from nmt.data.shards import TokenRows
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.vocabulary import Vocabulary, join_lines
 from nmt.prepare.duplicates import Hashes
 
 AT_BREAK, TOO_LONG = "break", "max_length"

@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
-from nmt.data.stream import Position
+from nmt.data.updates import Position
 from nmt.distributed import Ranks, Vector
 from nmt.errors import DataError
 from nmt.files import TEMPORARY_SUFFIX, link_or_copy

@@ -65,7 +65,7 @@ class _Document:
 
 
 @dataclass(frozen=True)
-class Side:
+class WmtSide:
     """The lines of one version."""
 
     lines: list[str]
@@ -76,7 +76,7 @@ class Side:
     """Segments of test suites, and those without any reference."""
 
 
-def read_side(path: Path, use: str, chosen: str | None) -> Side:
+def read_side(path: Path, use: str, chosen: str | None) -> WmtSide:
     """Read one side of a file.
 
     Args:
@@ -87,7 +87,7 @@ def read_side(path: Path, use: str, chosen: str | None) -> Side:
     Raises:
         DataError: if it is not such a file, or the choice is not clear.
     """
-    parser = _Parser(path)
+    parser = _WmtParser(path)
     parser.read(read_chunks(path, _BYTES, any_bytes=True))
     version = _choose(list(parser.langs), path, use, chosen)
     has_references = any(kind == "ref" for kind, _ in parser.langs)
@@ -102,7 +102,7 @@ def read_side(path: Path, use: str, chosen: str | None) -> Side:
         segments += [f"{document.name}:{number}" for number in sorted(kept)]
     if not lines:
         raise DataError(f"{path} holds no segments to score")
-    return Side(lines, tuple(segments), parser.langs[version], left_out)
+    return WmtSide(lines, tuple(segments), parser.langs[version], left_out)
 
 
 def _choose(versions: Sequence[Version], path: Path, use: str, chosen: str | None) -> Version:
@@ -123,7 +123,7 @@ def _choose(versions: Sequence[Version], path: Path, use: str, chosen: str | Non
     )
 
 
-class _Parser:
+class _WmtParser:
     """Takes the bytes of a file, and collects its documents."""
 
     def __init__(self, path: Path) -> None:

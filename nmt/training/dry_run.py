@@ -97,7 +97,7 @@ def _rows(setup: Setup, processes: int) -> list[Row]:
         tokens,
         longest,
         min(sizes),
-        trainer.cut.shape,
+        trainer.partition.shape,
         has_links=trainer.linker is not None,
     )
     needs = memory_needs(recipe, sizes, largest, processes)

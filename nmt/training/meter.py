@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.data.batches import LengthSums
-from nmt.data.stream import Update
+from nmt.data.updates import Update
 from nmt.distributed import Ranks, Vector
 from nmt.errors import NMTError
 from nmt.models.device import dtype_of

@@ -25,8 +25,8 @@ from nmt.data.batches import LengthSums
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages
-from nmt.data.stream import Cut, Update, updates_from
 from nmt.data.subword_dropout import SubwordDropout
+from nmt.data.updates import BatchPartition, Update, updates_from
 from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped
 from nmt.models.flops import training_flops
@@ -72,7 +72,7 @@ class Setup:
 class Trainer:
     """One process of a training run."""
 
-    cut: Cut  # how updates are split over ranks and into micro-batches; known from `restore` on
+    partition: BatchPartition  # known from `restore` on
     updates: Iterator[Update]  # those after the present one
     report: Report  # while it trains
 
@@ -260,7 +260,9 @@ class Trainer:
         shape = self.runner.shape(
             data.train, world_size=world_size, micro_batch_tokens=tokens, longest=longest
         )
-        self.cut = Cut(tokens, rank, world_size, shape, on_gpu=self.device.type == "cuda")
+        self.partition = BatchPartition(
+            tokens, rank, world_size, shape, on_gpu=self.device.type == "cuda"
+        )
         dropouts, p = None, config.subword_dropout
         if p:
             dropouts = (
@@ -270,7 +272,7 @@ class Trainer:
         updates = updates_from(
             self.state.position,
             data.train,
-            self.cut,
+            self.partition,
             batch_tokens=config.batch_tokens,
             seed=config.seed,
             augmenter=self.augmenter,

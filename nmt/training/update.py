@@ -19,8 +19,8 @@ from torch import Tensor
 
 from nmt.config import Recipe
 from nmt.data.batches import Batch, FixedShape
-from nmt.data.epochs import Pairs
-from nmt.data.stream import Update, fixed_shape
+from nmt.data.epochs import EncodedPairs
+from nmt.data.updates import Update, fixed_shape
 from nmt.distributed import Ranks
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
@@ -230,7 +230,7 @@ class UpdateRunner:
         return True
 
     def shape(
-        self, pairs: Pairs, *, world_size: int, micro_batch_tokens: int, longest: int
+        self, pairs: EncodedPairs, *, world_size: int, micro_batch_tokens: int, longest: int
     ) -> FixedShape | None:
         """Return the fixed shape of batches (see `FixedShape.of`); None if any will do."""
         if not self._fixed:

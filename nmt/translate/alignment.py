@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.lexical.token_spans import WORD_START
+from nmt.lexical.token_offsets import WORD_START
 
 Floats = NDArray[np.float32]
 

@@ -1,6 +1,6 @@
 """Context: the lines of a document that are translated together with a line.
 
-A window is a line and up to `--context` lines before it, as one source (`nmt.data.separator`). The
+A window is a line and up to `--context` lines before it, as one source (`nmt.data.vocabulary`). The
 model translates all of it, and the line's translation is what comes after the last separator. If
 there are not as many lines as in the source, or if the guard against loops would search again, the
 window's translation is dropped and the line is translated by itself.
@@ -15,8 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nmt.data.separator import join_lines, split_lines
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.vocabulary import Vocabulary, join_lines, split_lines
 from nmt.errors import UsageError
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.guard import Faults

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import chain
 
-from nmt.lexical.token_spans import WORD_START
+from nmt.lexical.token_offsets import WORD_START
 from nmt.search.engine import Source
 from nmt.translate.alignment import Alignment
 from nmt.translate.output import Translation

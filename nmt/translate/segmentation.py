@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from nmt.data.languages import primary_language
 from nmt.data.moses import Abbreviations, abbreviations
 from nmt.data.vocabulary import Vocabulary
-from nmt.lexical.token_spans import WORD_START
+from nmt.lexical.token_offsets import WORD_START
 from nmt.search.engine import Source
 
 STOPS = ".!?…؟۔"

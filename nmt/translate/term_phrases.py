@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.lexical.terms import Term, Terms, capitalised
-from nmt.lexical.token_spans import token_spans
+from nmt.lexical.token_offsets import token_offsets
 from nmt.search.engine import Ids, Source
 from nmt.search.phrases import Phrase
 
@@ -54,7 +54,7 @@ class TermPhrases:
         ends = [len(text)]
         if len(segments) > 1:
             ids = [id_ for segment in segments for id_ in segment.ids]
-            spans = token_spans(text, self._src_vocabulary.tokens(ids))
+            spans = token_offsets(text, self._src_vocabulary.tokens(ids))
             sizes = accumulate(len(segment.ids) for segment in segments)
             ends = [spans[size - 1][1] for size in sizes]
         starts = [one.start for one in found]

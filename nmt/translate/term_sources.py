@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nmt.data.vocabulary import Vocabulary
 from nmt.lexical.term_annotation import Annotation, annotate
 from nmt.lexical.terms import Terms
-from nmt.lexical.token_spans import token_spans
+from nmt.lexical.token_offsets import token_offsets
 from nmt.search.engine import Ids, Source
 from nmt.translate.segmentation import split_ids
 
@@ -57,7 +57,7 @@ class TermSources:
         wanted = [Annotation(one.start, one.end, one.term.targets[0]) for one in found]
         limit, spans = most, list[tuple[int, int]]()
         if found:
-            spans = token_spans(text, vocabulary.tokens(ids))
+            spans = token_offsets(text, vocabulary.tokens(ids))
             if len(ids) > most:
                 whole = annotate(vocabulary, ids, spans, wanted)
                 limit = max(1, most // 2, most * len(ids) // len(whole.ids))

@@ -23,7 +23,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import NMTError, UsageError
 from nmt.lexical.lemmas import is_installed
 from nmt.lexical.terms import Terms
-from nmt.lexical.token_spans import token_spans
+from nmt.lexical.token_offsets import token_offsets
 from nmt.markup.tag_writer import restore
 from nmt.markup.tags import FORMS, Marked, parse
 from nmt.models.model_file import find_model
@@ -261,8 +261,8 @@ class Translator:
             return translation
         links, weaker = [], []
         if translation.alignment is not None:
-            src = token_spans(line.text, translation.alignment.src_tokens)
-            tgt = token_spans(translation.text, translation.tokens)
+            src = token_offsets(line.text, translation.alignment.src_tokens)
+            tgt = token_offsets(translation.text, translation.tokens)
             positions = translation.alignment.positions
             links = [(*src[at], *span) for at, span in zip(positions, tgt, strict=True)]
             pairs = translation.alignment.weaker_links()

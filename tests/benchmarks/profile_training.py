@@ -30,7 +30,7 @@ from torch.profiler import (
 )
 
 from nmt.cli import application
-from nmt.data.stream import Update
+from nmt.data.updates import Update
 from nmt.training import launch
 from nmt.training.trainer import Trainer
 

@@ -11,7 +11,7 @@ import pytest
 from command_line import QUICK, Answer, Nmt
 from context_stub import model_of_documents, telling, use_instead_of_a_model
 
-from nmt.data.separator import split_lines
+from nmt.data.vocabulary import split_lines
 from nmt.jobs.journal import Journal
 from nmt.models.model_file import ModelCard, read_card
 from nmt.search.engine import Source

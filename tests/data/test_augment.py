@@ -14,8 +14,8 @@ from nmt.augment_config import AugmentConfig
 from nmt.data.augment import Augmenter
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
-from nmt.data.stream import Cut, Position, Update, updates_from
 from nmt.data.subword_dropout import SubwordDropout
+from nmt.data.updates import BatchPartition, Position, Update, updates_from
 
 WORDS = ["small", "house", "blue", "forest", "sings", "river", "stone", "old"]
 LINES = [
@@ -151,7 +151,7 @@ def test_subword_dropout_splits_the_changed_text(data: DataFolder) -> None:
         updates_from(
             Position(),
             data.train,
-            Cut(micro_batch_tokens=100_000),
+            BatchPartition(micro_batch_tokens=100_000),
             batch_tokens=100_000,
             seed=1,
             augmenter=Augmenter.of(data, shares),
@@ -174,7 +174,7 @@ def test_a_stream_draws_the_same_for_any_ranks_and_from_anywhere(data: DataFolde
         stream = updates_from(
             position,
             data.train,
-            Cut(micro_batch_tokens=1000, rank=rank, world_size=ranks),
+            BatchPartition(micro_batch_tokens=1000, rank=rank, world_size=ranks),
             batch_tokens=400,
             seed=1,
             augmenter=augmenter,

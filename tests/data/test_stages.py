@@ -16,7 +16,7 @@ from nmt.data import epochs
 from nmt.data.epochs import Epochs
 from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages, corpus_names, stage_seed
-from nmt.data.stream import Cut, Position, Update, updates_from
+from nmt.data.updates import BatchPartition, Position, Update, updates_from
 from nmt.errors import UsageError
 
 PAIRS = like_wmt(500)
@@ -29,7 +29,7 @@ def stream(position: Position, done: int, rank: int = 0, ranks: int = 1) -> list
     updates = updates_from(
         position,
         PAIRS,
-        Cut(micro_batch_tokens=400, rank=rank, world_size=ranks),
+        BatchPartition(micro_batch_tokens=400, rank=rank, world_size=ranks),
         batch_tokens=1500,
         seed=1,
         stages=STAGES,

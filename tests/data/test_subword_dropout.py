@@ -10,8 +10,8 @@ import pytest
 from pairs import TextPairs, sentences
 
 from nmt.data.shards import TokenRows
-from nmt.data.stream import Cut, Position, Update, updates_from
 from nmt.data.subword_dropout import SubwordDropout
+from nmt.data.updates import BatchPartition, Position, Update, updates_from
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 
 LINES = ["the house and the tree", "a mouse in the house", "trees and houses", "the the the"]
@@ -102,7 +102,7 @@ def test_the_stream_draws_anew_in_each_epoch_and_the_same_again(vocabulary: Voca
         found = updates_from(
             position,
             TextPairs([(row, row) for row in ids]),
-            Cut(micro_batch_tokens=1000, rank=rank, world_size=ranks),
+            BatchPartition(micro_batch_tokens=1000, rank=rank, world_size=ranks),
             batch_tokens=1000,
             seed=1,
             dropouts=(dropout, dropout),

@@ -9,7 +9,7 @@ import pytest
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError
 from nmt.lexical.term_annotation import MARKERS, AnnotatedIds, Annotation, annotate
-from nmt.lexical.token_spans import token_spans
+from nmt.lexical.token_offsets import token_offsets
 
 LINE = "Two dogs bark, and a cat sleeps."
 WORDS = ["Hund", "Katze", "und"]
@@ -29,7 +29,7 @@ def annotated(
     uses = [
         Annotation(line.index(word), line.index(word) + len(word), terms[word]) for word in terms
     ]
-    return annotate(vocabulary, ids, token_spans(line, vocabulary.tokens(ids)), uses, most=most)
+    return annotate(vocabulary, ids, token_offsets(line, vocabulary.tokens(ids)), uses, most=most)
 
 
 def spelt(vocabulary: Vocabulary, found: AnnotatedIds) -> str:
@@ -80,7 +80,7 @@ def test_terms_do_not_overlap_and_have_a_translation(vocabulary: Vocabulary) -> 
 
 def test_a_term_of_which_a_part_is_elsewhere_is_left_out(vocabulary: Vocabulary) -> None:
     (ids,) = vocabulary.encode([LINE])
-    spans = token_spans(LINE, vocabulary.tokens(ids))
+    spans = token_offsets(LINE, vocabulary.tokens(ids))
     start = LINE.index("dogs")
     cut = next(at for at, span in enumerate(spans) if span[0] >= start + 5)
     uses = [Annotation(start, start + len("dogs bark"), "Hund")]

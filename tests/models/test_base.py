@@ -27,7 +27,7 @@ from tiny_models import (
 )
 from torch import Tensor
 
-from nmt.data.batches import Batch, FixedShape, Group, Packed
+from nmt.data.batches import Batch, FixedShape, Packed, PaddedGroup
 from nmt.model_config import MODEL_CONFIGS
 from nmt.models.base import TranslationModel
 from nmt.models.convolutional import ConvolutionalModel
@@ -133,7 +133,7 @@ def in_groups(packed: Packed, *bounds: int) -> Packed:
     return replace(
         packed,
         groups=tuple(
-            Group(slice(a, b), slice(starts[a], starts[b]), int(lengths[a:b].max()))
+            PaddedGroup(slice(a, b), slice(starts[a], starts[b]), int(lengths[a:b].max()))
             for a, b in pairwise([0, *bounds])
         ),
     )

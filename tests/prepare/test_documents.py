@@ -13,7 +13,7 @@ import pytest
 from prepare_job import Job, content, pairs, write
 
 from nmt.data.folder import DataFolder
-from nmt.data.separator import join_lines, split_lines
+from nmt.data.vocabulary import join_lines, split_lines
 from nmt.errors import DataError, UsageError
 from nmt.prepare.join import join
 from nmt.prepare.splits import write_shard

@@ -22,7 +22,7 @@ from prepare_job import Job, content, pairs, pairs_in, write
 
 from nmt.data.folder import DataFolder
 from nmt.data.moses import Moses
-from nmt.data.stream import Cut, Position, updates_from
+from nmt.data.updates import BatchPartition, Position, updates_from
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.prepare.cleaning import RULES
@@ -511,7 +511,9 @@ def test_a_folder_may_have_more_shards_than_a_process_may_have_open_files(
         assert len(folder.info.train.shards) == 30
         opened = DataFolder.open(job.out, verify=True)
         assert pairs_in(opened) == pairs(60)
-        updates = updates_from(Position(), opened.train, Cut(100), batch_tokens=100, seed=1)
+        updates = updates_from(
+            Position(), opened.train, BatchPartition(100), batch_tokens=100, seed=1
+        )
         visited: list[int] = []
         while len(visited) < 120:
             visited += next(updates).pairs.tolist()

@@ -21,7 +21,7 @@ import nmt.training.update
 from nmt.config import resolve_recipe
 from nmt.data.batches import LengthSums, collate, longest_first
 from nmt.data.shards import Lengths, TokenRows
-from nmt.data.stream import Position, Update
+from nmt.data.updates import Position, Update
 from nmt.distributed import Ranks
 from nmt.models.device import dtype_of
 from nmt.models.presets import find_preset, preset_values

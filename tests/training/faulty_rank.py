@@ -33,7 +33,7 @@ from toy_training import settings_of
 
 from nmt.cli import main as nmt
 from nmt.data.batches import Batch
-from nmt.data.stream import Update
+from nmt.data.updates import Update
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder

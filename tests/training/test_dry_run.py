@@ -13,7 +13,7 @@ from toy_training import Toy, content, nmt, prepare_toy, recipe, train
 from nmt.cli.train import Shorthands
 from nmt.cli.train import train as train_command
 from nmt.data.folder import DataFolder
-from nmt.data.stream import Update
+from nmt.data.updates import Update
 from nmt.errors import NMTError, UsageError
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module

@@ -14,7 +14,7 @@ from toy_training import ALONE
 
 from nmt.data.batches import FixedShape, LengthSums, collate
 from nmt.data.shards import TokenRows
-from nmt.data.stream import Position, Update
+from nmt.data.updates import Position, Update
 from nmt.training import meter
 from nmt.training.meter import Window, checksum, matrix_product_rate
 from nmt.training.update import Outcome

@@ -46,9 +46,9 @@ from nmt.cli.train import train as train_command
 from nmt.config import resumable_keys
 from nmt.data import batches
 from nmt.data.batches import FixedShape, Packed
-from nmt.data.epochs import Pairs
+from nmt.data.epochs import EncodedPairs
 from nmt.data.folder import DataFolder
-from nmt.data.stream import Cut, Position, fixed_shape, updates_from
+from nmt.data.updates import BatchPartition, Position, fixed_shape, updates_from
 from nmt.errors import Stopped, UsageError
 from nmt.models.kernels.packed_attention import Sentences
 from nmt.models.model_file import ModelReader, load_model, write_model
@@ -169,8 +169,8 @@ def test_several_processes_come_to_the_same_update(toy: Toy) -> None:
 
 
 def test_a_process_without_work_in_an_update_changes_nothing(toy: Toy) -> None:
-    cut, train_split = Cut(micro_batch_tokens=33), DataFolder.open(toy.data).train
-    stream = updates_from(Position(), train_split, cut, batch_tokens=33, seed=5)
+    partition, train_split = BatchPartition(micro_batch_tokens=33), DataFolder.open(toy.data).train
+    stream = updates_from(Position(), train_split, partition, batch_tokens=33, seed=5)
     sizes = [len(update.pairs) for update in itertools.islice(stream, 12)]
     assert min(sizes) == 1 < max(sizes)  # an update of one pair leaves a process without work
     toy.train_with(2, "run", **COMPARABLE)
@@ -206,7 +206,7 @@ def test_a_run_with_shards_goes_on_bit_for_bit(toy: Toy) -> None:
 def fix_shapes(patch: pytest.MonkeyPatch) -> None:
     """Let all micro-batches be of one shape, as on a GPU for a compiled model."""
 
-    def shape(runner: UpdateRunner, pairs: Pairs, **bounds: int) -> FixedShape:
+    def shape(runner: UpdateRunner, pairs: EncodedPairs, **bounds: int) -> FixedShape:
         config = runner.config
         return fixed_shape(pairs, batch_tokens=config.batch_tokens, seed=config.seed, **bounds)
 

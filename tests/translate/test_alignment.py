@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Batch
-from nmt.lexical.token_spans import token_spans
+from nmt.lexical.token_offsets import token_offsets
 from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelCard, load_model, write_model
@@ -87,7 +87,7 @@ def test_a_source_token_without_a_link_has_a_weaker_one() -> None:
     ],
 )
 def test_tokens_are_found_in_their_text(text: str, tokens: list[str], parts: list[str]) -> None:
-    assert [text[start:end] for start, end in token_spans(text, tokens)] == parts
+    assert [text[start:end] for start, end in token_offsets(text, tokens)] == parts
 
 
 def engine_of(model: TranslationModel) -> TorchEngine:

@@ -17,8 +17,7 @@ from context_stub import (
     use_instead_of_a_model,
 )
 
-from nmt.data.separator import split_lines
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.vocabulary import Vocabulary, split_lines
 from nmt.errors import DataError, UsageError
 from nmt.models.model_file import ModelCard, read_card, write_model
 from nmt.search.engine import Source

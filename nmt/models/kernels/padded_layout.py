@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nmt.data.batches import Group, Packed
+from nmt.data.batches import Packed, PaddedGroup
 
 Projected = Sequence[Tensor]
 """Queries, keys and values as products make them: tensors (n, parts, H, width), whose parts are
@@ -38,7 +38,7 @@ class PaddedLayout:
         return cls._of(packed.starts, longest, packed.sentences, packed.positions)
 
     @classmethod
-    def of_group(cls, packed: Packed, group: Group) -> PaddedLayout:
+    def of_group(cls, packed: Packed, group: PaddedGroup) -> PaddedLayout:
         """Lay the sentences of a group out."""
         first, last = group.sentences.start, group.sentences.stop
         return cls._of(

@@ -1,4 +1,4 @@
-"""Where the tokens of a text stand in it."""
+"""Character offsets of the tokens of a text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ WORD_START = "\u2581"
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of one byte
 
 
-def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """Return where each token of a text begins and ends in it.
+def token_offsets(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the character offsets of each token of a text: where it begins and ends.
 
-    Both ascend. A token without text, such as a space, has an empty span.
+    Both ascend. A token without text, such as a space, is empty.
 
     A vocabulary may have changed the text by Unicode normalisation (NFC, NFKC). If a character has
-    become several tokens, the first of them has its span. If a vocabulary has changed the text
-    otherwise, the places between the first and the last change are estimated.
+    become several tokens, the first of them has it. If a vocabulary has changed the text otherwise,
+    the places between the first and the last change are estimated.
     """
     places = [at for at, one in enumerate(text) if not (one.isspace() or one == WORD_START)]
     if not places:
@@ -30,14 +30,14 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     parts = _without_spaces(tokens)
     joined = "".join(part for part, _ in parts)
     ends = _equivalent_places(solid, joined) or _estimated_places(solid, joined)
-    spans = []
+    offsets = []
     at = last = 0
     for part, size in parts:
         first, end = ends[at], ends[at + len(part)]
-        span = (places[first], places[end - 1] + 1) if first < end else (last, last)
-        spans += [span] * size
-        at, last = at + len(part), span[1]
-    return spans
+        begin, last = (places[first], places[end - 1] + 1) if first < end else (last, last)
+        offsets += [(begin, last)] * size
+        at += len(part)
+    return offsets
 
 
 def _equivalent_places(text: str, other: str) -> Sequence[int]:

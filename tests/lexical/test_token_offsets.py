@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
-from nmt.lexical.token_spans import token_spans
+from nmt.lexical.token_offsets import token_offsets
 
 LINES = [
     "die Größe über alles",
@@ -32,9 +32,9 @@ def test_spans_of_decomposed_text_cover_the_same_letters(vocabulary: Vocabulary,
     composed, decomposed = normalize("NFC", line), normalize("NFD", line)
     tokens = vocabulary.tokens(vocabulary.encode([composed])[0])
     assert vocabulary.tokens(vocabulary.encode([decomposed])[0]) == tokens
-    spans = token_spans(decomposed, tokens)
+    spans = token_offsets(decomposed, tokens)
     assert [normalize("NFC", decomposed[first:end]) for first, end in spans] == [
-        composed[first:end] for first, end in token_spans(composed, tokens)
+        composed[first:end] for first, end in token_offsets(composed, tokens)
     ]
 
 
@@ -56,13 +56,13 @@ def test_spans_of_decomposed_text_cover_the_same_letters(vocabulary: Vocabulary,
     ],
 )
 def test_spans_by_hand(text: str, tokens: list[str], spans: list[tuple[int, int]]) -> None:
-    assert token_spans(text, tokens) == spans
+    assert token_offsets(text, tokens) == spans
 
 
 @settings(deadline=None)
 @given(st.text(st.sampled_from("aeou n\u0301\u0302\u0308\u0316\u0323ü한\u1112\u1161\u11ab")))
 def test_spans_of_any_text_ascend_and_leave_nothing_out(vocabulary: Vocabulary, text: str) -> None:
-    spans = token_spans(text, vocabulary.tokens(vocabulary.encode([text])[0]))
+    spans = token_offsets(text, vocabulary.tokens(vocabulary.encode([text])[0]))
     covered = {at for first, end in spans for at in range(first, end)}
     assert covered >= {at for at, one in enumerate(text) if one != " "}
     assert all(one[0] <= other[0] and one[1] <= other[1] for one, other in pairwise(spans))

@@ -11,7 +11,7 @@ from pairs import like_wmt
 
 from nmt.data import epochs
 from nmt.data.batches import FixedShape, split_update
-from nmt.data.stream import Cut, Position, Update, fixed_shape, updates_from
+from nmt.data.updates import BatchPartition, Position, Update, fixed_shape, updates_from
 
 PAIRS = like_wmt(700)
 
@@ -25,7 +25,7 @@ def stream(position: Position | None = None, *, rank: int = 0, ranks: int = 1) -
     return updates_from(
         position or Position(),
         PAIRS,
-        Cut(micro_batch_tokens=400, rank=rank, world_size=ranks),
+        BatchPartition(micro_batch_tokens=400, rank=rank, world_size=ranks),
         batch_tokens=1500,
         seed=1,
     )
@@ -81,8 +81,8 @@ def test_a_fixed_shape_is_that_of_every_micro_batch() -> None:
     shape = fixed_shape(
         PAIRS, batch_tokens=1_000, seed=1, world_size=1, micro_batch_tokens=400, longest=250
     )
-    cut = Cut(micro_batch_tokens=400, shape=shape)
-    updates = updates_from(Position(), PAIRS, cut, batch_tokens=1_000, seed=1)
+    partition = BatchPartition(micro_batch_tokens=400, shape=shape)
+    updates = updates_from(Position(), PAIRS, partition, batch_tokens=1_000, seed=1)
     for update in itertools.islice(updates, 10):
         assert {batch.padded_tokens for batch in update.batches} == {shape.src + shape.tgt}
         assert sum(batch.num_tokens for batch in update.batches) == update.tgt_tokens
@@ -92,11 +92,11 @@ def test_a_fixed_shape_is_that_of_every_micro_batch() -> None:
 def test_an_update_that_does_not_fit_the_shape_takes_more_micro_batches(ranks: int) -> None:
     random = np.random.default_rng(1)
     shape = FixedShape(400, 400, 60, parts=1)
-    cut = Cut(micro_batch_tokens=400, shape=shape)
+    partition = BatchPartition(micro_batch_tokens=400, shape=shape)
     for total in (0, 1, 3, 40, 200):
         src, tgt = random.integers(0, 300, (2, total)).astype(np.int32)
         share = split_update(src, tgt, world_size=ranks)[-1]
-        parts = cut.parts(src[share], tgt[share])
+        parts = partition.parts(src[share], tgt[share])
         assert sorted(np.concatenate([[], *parts]).tolist()) == [*range(len(share))]
         assert all(shape.fits(src[share][part], tgt[share][part]) for part in parts)
         tokens = int((src[share] + 1).sum()), int((tgt[share] + 1).sum())

@@ -15,7 +15,7 @@ import numpy as np
 
 from nmt.data.augment import Augmenter
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
-from nmt.data.epochs import Epochs, Indices, Pairs, PoolPlan, plan_pool
+from nmt.data.epochs import EncodedPairs, Epochs, Indices, PoolPlan, plan_pool
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.stages import Stages, stage_seed
 from nmt.data.subword_dropout import SubwordDropout
@@ -63,7 +63,7 @@ class Update:
 
 
 @dataclass(frozen=True)
-class Cut:
+class BatchPartition:
     """How updates are split: over ranks, into micro-batches, and to which fixed shape if any.
 
     Batches for a GPU have other groups (see `group_bounds`).
@@ -88,7 +88,7 @@ class Cut:
 
 
 def fixed_shape(
-    pairs: Pairs,
+    pairs: EncodedPairs,
     *,
     batch_tokens: int,
     seed: int,
@@ -109,8 +109,8 @@ def fixed_shape(
 
 def updates_from(
     position: Position,
-    pairs: Pairs,
-    cut: Cut,
+    pairs: EncodedPairs,
+    partition: BatchPartition,
     *,
     batch_tokens: int,
     seed: int,
@@ -128,7 +128,7 @@ def updates_from(
     Args:
         position: of the first update.
         pairs: the training pairs.
-        cut: how updates are split.
+        partition: how updates are split.
         batch_tokens: the budget of an update.
         seed: of the order and of all changes.
         augmenter: changes the text of the pairs.
@@ -143,7 +143,7 @@ def updates_from(
         updates = _updates_of_stage(
             position,
             pairs,
-            cut,
+            partition,
             Epochs(stages.shares[stage], seed=stage_seed(seed, stage)),
             batch_tokens=batch_tokens,
             seed=stage_seed(seed, stage),
@@ -163,8 +163,8 @@ def updates_from(
 
 def _updates_of_stage(
     position: Position,
-    pairs: Pairs,
-    cut: Cut,
+    pairs: EncodedPairs,
+    partition: BatchPartition,
     epochs: Epochs,
     *,
     batch_tokens: int,
@@ -184,13 +184,14 @@ def _updates_of_stage(
             if dropouts is not None:
                 random = np.random.default_rng((seed, epoch, pool, index))
                 src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
-            share = split_update(src.lengths, tgt.lengths, world_size=cut.world_size)[cut.rank]
+            shares = split_update(src.lengths, tgt.lengths, world_size=partition.world_size)
+            share = shares[partition.rank]
             own_src, own_tgt = src.take(share), tgt.take(share)
             yield Update(
                 pairs=plan.update(index),
                 batches=[
-                    _batch(own_src.take(part), own_tgt.take(part), cut, find_links)
-                    for part in cut.parts(own_src.lengths, own_tgt.lengths)
+                    _batch(own_src.take(part), own_tgt.take(part), partition, find_links)
+                    for part in partition.parts(own_src.lengths, own_tgt.lengths)
                 ],
                 lengths=LengthSums.of(src.lengths, tgt.lengths),
                 own_tokens=_tokens(own_src) + _tokens(own_tgt),
@@ -203,13 +204,15 @@ def _updates_of_stage(
             )
 
 
-def _batch(src: TokenRows, tgt: TokenRows, cut: Cut, find_links: FindLinks | None) -> Batch:
+def _batch(
+    src: TokenRows, tgt: TokenRows, partition: BatchPartition, find_links: FindLinks | None
+) -> Batch:
     links = None if find_links is None else find_links(src, tgt)
-    return collate(src, tgt, cut.shape, links, on_gpu=cut.on_gpu)
+    return collate(src, tgt, partition.shape, links, on_gpu=partition.on_gpu)
 
 
 def _plans_from(
-    position: Position, pairs: Pairs, epochs: Epochs, *, batch_tokens: int
+    position: Position, pairs: EncodedPairs, epochs: Epochs, *, batch_tokens: int
 ) -> Iterator[tuple[Position, PoolPlan]]:
     """Yield the plans of pools, each with its first position."""
     while True:
