@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import Any
 import pytest
 import torch
 from benchmarks import corpora
+from command_line import Answer, Nmt
 from toy_training import Toy, prepare_toy, python_command, run_command, train
 
 from nmt import console
+from nmt.cli import main
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
 from nmt.lexical.term_annotation import MARKERS
@@ -174,6 +177,29 @@ def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
         return made[key]
 
     return find
+
+
+@pytest.fixture
+def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Nmt]:
+    """The command line inside this process: as `python -m nmt`, less the seconds of its start."""
+    numbers = signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
+    before = [signal.getsignal(number) for number in numbers]
+
+    def run(*words: str | Path, stdin: bytes | None = None) -> Answer:
+        with monkeypatch.context() as patch, pytest.raises(SystemExit) as caught:
+            patch.setattr(sys, "argv", ["nmt", *map(str, words)])
+            if stdin is not None:  # no more than a pipe holds
+                reading, writing = os.pipe()
+                os.write(writing, stdin)
+                os.close(writing)
+                patch.setattr(sys, "stdin", os.fdopen(reading))
+            main()
+        assert isinstance(caught.value.code, int)
+        return Answer(caught.value.code, *capsys.readouterr())
+
+    yield run
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -1,28 +1,117 @@
 """What earlier versions have written is still read as it was meant.
 
-`written_before` holds a model of 49 kB that learnt sentences such as "the old dog sees the red
-bird .", its translation of eight of them, and a data folder of 60 more, all from November 2026.
+`written_before` is all from November 2026, of sentences such as "the old dog sees the red bird .":
+
+- model.safetensors, its translation valid.out.de of the valid text in data, and data: 60 pairs
+- models.tar.xz: SSRU (pre-norm, RMSNorm, SwiGLU, relative positions), LSTMs and convolutions that
+  learnt 900 pairs; they translate held.en to held.de, except the LSTMs (held.lstm.de). And
+  words.shortlist, from `nmt export shortlist data words.shortlist --frequent 10 --best 20`
+- exported.tar.xz: `nmt export ctranslate2 --quantization float32` of such a Transformer
+- table, languages, documents and terms.tar.xz: data folders; the .tsv files are what
+  `nmt data --show` said of some pairs. They were made with, in this order: --train table.tsv:en,de
+  --train extra --train dup --weight extra=2 --tag 'extra=<BT>' --keep-column table.tsv:url --fix
+  entities --keep-text and a test set; two --pair with --temperature 2; --documents --window 3;
+  --terms FILE --separate-vocab
+- run.tar.xz: three updates on `table` from that Transformer, with moving averages, guided
+  alignment, BPE dropout, typos and a second valid text, held
+- job.tar.xz: `nmt translate run --input twice.en` (held.en twice), killed after four lines
 """
 
 from __future__ import annotations
 
+import shutil
+import tarfile
 from pathlib import Path
+
+import pytest
+from command_line import Nmt
+from toy_training import metrics, status
 
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import Vocabulary
-from nmt.translate.translator import Translator
 
 WRITTEN = Path(__file__).parent / "written_before"
+ONE_WORKER = ("--workers", "1", "--threads", "1", "--quiet")
+TINY = [
+    *("d_model=8", "d_ff=16", "num_heads=2", "num_encoder_layers=1", "num_decoder_layers=1"),
+    *("threads=1", "device=cpu", "precision=fp32", "max_updates=1"),
+    *("tie_embeddings=decoder", "sample_translations=0"),
+]
 
 
-def lines(name: str) -> list[str]:
-    return (WRITTEN / name).read_text(encoding="utf-8").splitlines()
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder as that in which these files were written: `unpack` puts them there."""
+    monkeypatch.chdir(tmp_path)
 
 
-def test_a_model_file_written_before_translates_to_the_same_text() -> None:
-    translator = Translator.load(WRITTEN / "model.safetensors")
-    found = [translation.text for translation in translator.translate(lines("data/valid.en"))]
-    assert found == lines("valid.out.de")
+def unpack(name: str) -> Path:
+    """Put what is packed under a name into this folder."""
+    with tarfile.open(WRITTEN / f"{name}.tar.xz") as file:
+        file.extractall(filter="data")
+    return Path(name)
+
+
+def read(name: str) -> str:
+    return (WRITTEN / name).read_text(encoding="utf-8")
+
+
+def translate(nmt: Nmt, *words: str | Path) -> str:
+    answer = nmt("translate", *words, *ONE_WORKER)
+    assert answer.status == 0, answer.stderr
+    return answer.stdout
+
+
+@pytest.mark.parametrize("more", [(), ("--shortlist", "models/words.shortlist")])
+def test_a_model_file_written_before_translates_to_the_same_text(
+    nmt: Nmt, more: tuple[str, ...]
+) -> None:
+    unpack("models")
+    text = WRITTEN / "data" / "valid.en"
+    expected = read("valid.out.de")
+    if more:  # whose lists lack some words of two lines
+        expected = expected.replace("den alte Mann", "den kleine Mann")
+    assert translate(nmt, WRITTEN / "model.safetensors", "--input", text, *more) == expected
+
+
+@pytest.mark.parametrize(
+    ("packed", "model", "expected"),
+    [
+        ("models", "ssru.safetensors", "held.de"),
+        ("models", "lstm.safetensors", "held.lstm.de"),
+        ("models", "convolutional.safetensors", "held.de"),
+        ("run", "", "held.de"),
+        ("exported", "", "held.de"),
+    ],
+)
+def test_models_written_before_translate_to_the_same_text(
+    nmt: Nmt, packed: str, model: str, expected: str
+) -> None:
+    if packed == "exported":
+        pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    written = unpack(packed) / model
+    assert translate(nmt, written, "--input", WRITTEN / "held.en") == read(expected)
+
+
+def test_a_job_stopped_before_goes_on(nmt: Nmt) -> None:
+    run, job = unpack("run"), unpack("job")
+    search = ("--beam-size", "2", "--length-penalty", "0.8")
+    translate(nmt, run, "--input", job / "twice.en", "--output", job / "twice.de", *search)
+    whole = translate(nmt, run, "--input", job / "twice.en", *search)
+    assert (job / "twice.de").read_text(encoding="utf-8") == whole
+
+
+def test_a_run_stopped_before_goes_on(nmt: Nmt) -> None:
+    run, data = unpack("run"), unpack("table")
+    for lang in ("en", "de"):
+        shutil.copy(WRITTEN / f"held.{lang}", ".")
+    before = metrics(run)
+    answer = nmt("train", data, "--out", run, "--max-updates", "4")
+    assert answer.status == 0, answer.stderr
+    assert status(run)["update"] == 4
+    assert metrics(run)[: len(before)] == before
+    assert metrics(run, "valid")[-1]["old_chrf"] == 100
+    assert translate(nmt, run, "--input", "held.en") == read("held.de")
 
 
 def test_a_data_folder_written_before_holds_the_same_text() -> None:
@@ -31,5 +120,19 @@ def test_a_data_folder_written_before_holds_the_same_text() -> None:
     valid = data.valid
     for side, lang in (("src", "en"), ("tgt", "de")):
         ids = [getattr(valid, side)(pair).tolist() for pair in range(len(valid))]
-        assert vocabulary.decode(ids) == lines(f"data/valid.{lang}")
+        assert vocabulary.decode(ids) == read(f"data/valid.{lang}").splitlines()
     assert len(data.train) == 60
+
+
+@pytest.mark.parametrize("name", ["table", "languages", "documents", "terms"])
+def test_data_folders_written_before_are_shown_and_trained_on(nmt: Nmt, name: str) -> None:
+    data = unpack(name)
+    assert nmt("data", data, "--verify", "--quiet").status == 0
+    expected = read(f"{name}.tsv").splitlines()
+    pairs = ",".join(dict.fromkeys(line.partition("\t")[0] for line in expected))
+    shown = nmt("data", data, "--show", pairs)
+    assert (shown.status, shown.stderr) == (0, "")
+    assert [line for line in shown.stdout.splitlines() if " tokens\t" not in line] == expected
+    settings = [f"--set={value}" for value in TINY]
+    trained = nmt("train", data, "--out", "run", "--model", "transformer_tiny", *settings)
+    assert trained.status == 0, trained.stderr
