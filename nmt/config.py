@@ -232,7 +232,7 @@ class TrainingConfig:
 
     @property
     def compiles(self) -> bool:
-        """Whether the model is compiled; never as long as `auto` is not settled."""
+        """Whether the model is compiled; never as long as `auto` is not resolved."""
         return self.compile == "true"
 
     @property

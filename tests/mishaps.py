@@ -19,9 +19,11 @@ import pytest
 from torch import Tensor
 
 from nmt.data.batches import Batch
+from nmt.models.base import TranslationModel
+from nmt.training import update as update_module
+from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
 from nmt.training.saving import Saver
-from nmt.training.update import UpdateRunner
 
 Action = Callable[[Optimizer, int], object]
 
@@ -118,17 +120,17 @@ def fail_at(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, *, tokens: int, times: int = 1
 ) -> None:
     """Let the forward pass fail for micro-batches above so many tokens, or so many times."""
-    forward, left = UpdateRunner._forward, [times]
+    left = [times]
 
-    def fail(self: UpdateRunner, batch: Batch) -> tuple[Tensor, ...]:
-        result = forward(self, batch)
+    def fail(model: TranslationModel, batch: Batch, *more: Any, **options: Any) -> Any:
+        result = losses_of(model, batch, *more, **options)
         if batch.num_tokens > tokens and left[0] > 0:
             left[0] -= 1
             result[0].backward()  # type: ignore[no-untyped-call]  # a part of the gradient is there
             raise error
         return result
 
-    monkeypatch.setattr(UpdateRunner, "_forward", fail)
+    monkeypatch.setattr(update_module, "losses_of", fail)
 
 
 # --- disks

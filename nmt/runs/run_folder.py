@@ -42,7 +42,7 @@ from nmt.plot import Panel, Point, Series, draw_curves
 from nmt.scoring.tokenizers import DEFAULT
 
 FORMAT_VERSION = 2
-_SETTLED = "matmul", "precision", "compile", "validate_tokenizer"  # where they were auto
+_CHOSEN = "matmul", "precision", "compile", "validate_tokenizer"  # where they were auto
 _OWN_FILES = {
     *("config.toml", "metrics.jsonl", "train.log", "curves.svg", "status.json", "lock"),
     *("best.safetensors", "last.safetensors"),
@@ -197,7 +197,7 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
 
-    def settled(self, training: TrainingConfig, ranks: int, cores: int) -> TrainingConfig:
+    def fill_in_choices(self, training: TrainingConfig, ranks: int, cores: int) -> TrainingConfig:
         """Fill in open values as the run in this folder chose them.
 
         Threads stay open if the number of processes has changed, or if each has too few cores.
@@ -210,11 +210,11 @@ class RunFolder:
         return dataclasses.replace(
             training,
             threads=training.threads or (threads if same else 0),
-            **{key: before[key] for key in _SETTLED if getattr(training, key) == "auto"},
+            **{key: before[key] for key in _CHOSEN if getattr(training, key) == "auto"},
         )
 
     def own_values(self) -> OwnValues:
-        """Return what the run resumes with. What `settled` fills in is left open.
+        """Return what the run resumes with. Its choices for open values are left out.
 
         Raises:
             UsageError: if the file was edited. The old values are then unknown.
@@ -231,7 +231,7 @@ class RunFolder:
         if not isinstance(preset, str) or architecture not in MODEL_CONFIGS:
             raise DataError(f"{self.config}: damaged: it names no preset, or no known architecture")
         values = read_toml(self.config)
-        is_open = {"threads", *_SETTLED}
+        is_open = {"threads", *_CHOSEN}
         kept = {key: value for key, value in values.items() if key not in is_open}
         return OwnValues(preset, architecture, kept)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nmt.config import TrainingConfig
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import METRIC_NAMES
-from nmt.training.valid_tokenizers import old_metric
+from nmt.training.validation import old_metric
 
 MOST_EPOCHS = 200
 """A run that sees its data more often is warned of, unless it has patience."""

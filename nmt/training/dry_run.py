@@ -19,6 +19,7 @@ from pathlib import Path
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
 from nmt.data.batches import Batch
+from nmt.data.stream import Update
 from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.files import megabytes
@@ -30,6 +31,7 @@ from nmt.training.launch import set_up
 from nmt.training.memory import PeakMemory, even_batch, longest_pair, memory_needs, share_of_update
 from nmt.training.meter import Window, device_name, rate_of_ranks
 from nmt.training.optimizer import learning_rate
+from nmt.training.recovery import choose_micro_batch, stop_compiling
 from nmt.training.saving import Need
 from nmt.training.stop import StopRequest
 from nmt.training.trainer import Setup, Trainer
@@ -82,7 +84,7 @@ def _rows(setup: Setup, processes: int) -> list[Row]:
     console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
     peak = PeakMemory(device)
     trainer = Trainer(setup, StopRequest())
-    trainer.settle_micro_batch()
+    choose_micro_batch(trainer)
     warnings = warnings_before(config, trainer.updates_an_epoch())
     for warning in warnings + trainer.validator.doubts():
         console.warning(warning)
@@ -210,14 +212,12 @@ def _try(trainer: Trainer, largest: Batch) -> Window:
     """Train for some seconds, at least one update, after trying the largest micro-batch."""
     fits = not trainer.ranks.any(not trainer.runner.fits(largest))
     if fits:  # the first update waits for the plan of the pool
-        trainer.train_update(next(trainer.updates))
-        fits = _has_memory(trainer)
+        fits = _has_memory_for(next(trainer.updates), trainer)
     trainer.window = window = Window.empty(trainer.device)
     while fits and (
         not window.updates or trainer.ranks.any(time.monotonic() - window.started < TRIAL_SECONDS)
     ):
-        trainer.train_update(window.take(trainer.updates))
-        fits = _has_memory(trainer)
+        fits = _has_memory_for(window.take(trainer.updates), trainer)
     if not fits:
         raise NMTError(
             "out of memory: lower micro_batch_tokens from "
@@ -226,9 +226,10 @@ def _try(trainer: Trainer, largest: Batch) -> Window:
     return window
 
 
-def _has_memory(trainer: Trainer) -> bool:
-    """Wait for an update, and return whether it had enough memory."""
-    verdict = trainer.settle(wait=True)
-    if verdict.uncompiled:
-        trainer.stop_compiling(console.warning)
-    return not verdict.out_of_memory
+def _has_memory_for(update: Update, trainer: Trainer) -> bool:
+    """Train an update, and return whether it had enough memory."""
+    trainer.advance(update, trainer.runner.run(update, trainer.state.update + 1))
+    (result,) = trainer.read_results(wait=True)
+    if result.uncompiled:
+        stop_compiling(trainer, console.warning)
+    return not result.out_of_memory

@@ -23,11 +23,13 @@ from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import Changes, InitialModel, RunFolder
 from nmt.training.command_line import CommandLine
+from nmt.training.loop import train
+from nmt.training.open_values import resolve_open_values
+from nmt.training.recovery import resume_or_begin
 from nmt.training.saving import Need
-from nmt.training.settle import settle
 from nmt.training.stop import StopRequest, ignore_signals
 from nmt.training.trainer import Setup, Trainer
-from nmt.training.valid_tokenizers import tokenizers_of
+from nmt.training.validation import tokenizers_of
 from nmt.training.watchdog import watching
 
 
@@ -74,7 +76,7 @@ def launch(
             with stop.listening():
                 try:
                     word.trainer = _trainer(setup, data_path, command, stop)
-                    word.trainer.train()
+                    train(word.trainer)
                 except Exception:
                     # torchrun sends SIGTERM to the ranks that are left; first they find out what to
                     # say, and write what they have to save.
@@ -128,7 +130,7 @@ def _trainer(
     takes_long = recipe.training.compiles or recipe.training.guided_alignment
     with stop.at_once() if takes_long else contextlib.nullcontext():
         trainer = Trainer(setup, stop)
-        trainer.restore()
+        resume_or_begin(trainer)
     # Only now, so that you can correct a recipe that does not fit the data in this folder.
     with ranks.together():
         if ranks.is_first:
@@ -232,7 +234,7 @@ def set_up(
     initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
     if recipe.training.lora_rank and not initial.path:
         raise UsageError("lora_rank is for a model that is tuned; give --init-from")
-    recipe = settle(recipe, data, run, ranks, device)
+    recipe = resolve_open_values(recipe, data, run, ranks, device)
     with ranks.together():
         if ranks.is_first and run.exists:
             found = run.changes(recipe, initial)

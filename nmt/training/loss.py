@@ -9,13 +9,43 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.models.base import BARRED
+from nmt.data.batches import Batch
+from nmt.models.base import BARRED, TranslationModel
 from nmt.models.kernels.linear import matmul
+from nmt.training.guidance import GUIDED_HEAD, alignment_loss
 
 _CHUNK_LOGITS = 1 << 25
 """Logits computed at a time on a CPU, four times as many on a GPU; smaller chunks are slower."""
 
 OfChunk = Callable[[Tensor, Tensor, float, bool], tuple[Tensor, Tensor, Tensor | None]]
+
+
+def losses_of(
+    model: TranslationModel, batch: Batch, label_smoothing: float, *, compiled: bool = False
+) -> tuple[Tensor, ...]:
+    """Run a model forward, and return its losses on a batch, summed over target tokens.
+
+    compiled: whether torch.compile fuses the operations on logits.
+
+    Returns:
+        Scalars: the smoothed loss; the negative log-likelihood, which has no gradient; and the
+        alignment loss, if the batch has links.
+    """
+    alignment: tuple[Tensor, ...] = ()
+    if batch.links is None:
+        states = model(batch)
+    else:
+        states, queries, keys = model.forward_with_head(batch, GUIDED_HEAD)
+        alignment = (alignment_loss(queries, keys, batch),)
+    loss, nll = smoothed_cross_entropy(
+        states,
+        model.output_projection,
+        batch.targets,
+        label_smoothing,
+        bias=model.output_bias,
+        compiled=compiled,
+    )
+    return loss, nll, *alignment
 
 
 def smoothed_cross_entropy(

@@ -1,13 +1,9 @@
-"""The memory of training, computed in advance or measured, and the size of micro-batches.
-
-`fitting_tokens` chooses how many tokens go through the model at once. On a GPU it tries a batch of
-the longest sentences. On a CPU, where the system kills a process that takes too much, it computes
-the memory instead; there, more than 2,048 tokens of fp32 are not faster.
-"""
+"""The memory of training, computed in advance or measured."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import os
 import resource
@@ -28,15 +24,13 @@ from nmt.data.batches import Batch, FixedShape, collate
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
 from nmt.distributed import Ranks
-from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
 from nmt.training.first_weights import choose_trained
 from nmt.training.flat_weights import FlatWeights, sharing
-from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
-from nmt.training.update import UpdateRunner
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -65,16 +59,11 @@ def memory_needs(
         ranks = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=processes)
         weights = FlatWeights(model, dtype_of(config.precision), sharing(config, model, ranks))
         optimizer = Optimizer(weights, config, recipe.model.d_model)
-        batch = batch.to(torch.device("meta"))
+        # Without links: their loss needs content, and next to no memory.
+        batch = dataclasses.replace(batch.to(torch.device("meta")), links=None)
         live = LiveBytes()
         with live:
-            loss, _ = smoothed_cross_entropy(
-                model(batch),
-                model.output_projection,
-                batch.targets,
-                config.label_smoothing,
-                bias=model.output_bias,
-            )
+            loss, *_ = losses_of(model, batch, config.label_smoothing)
             loss.backward()  # type: ignore[no-untyped-call]
     return optimizer.held_bytes() | {"micro-batch": live.most}
 
@@ -163,64 +152,6 @@ def longest_pair(data: DataFolder) -> int:
     """Return the tokens of the longest training sentence of either side, including eos."""
     train = data.info.train
     return max(train.src.longest, train.tgt.longest) + 1
-
-
-def fitting_tokens(
-    recipe: Recipe, data: DataFolder, runner: UpdateRunner, ranks: Ranks, device: torch.device
-) -> int:
-    """Return the tokens of a micro-batch: the recipe's value, or less if memory is too small.
-
-    All ranks take part and get the same number.
-
-    Raises:
-        NMTError: if not even one pair fits.
-    """
-    config, longest = recipe.training, longest_pair(data)
-    cpu = device.type == "cpu"
-    share = (
-        CPU_TOKENS[config.precision]
-        if cpu
-        else share_of_update(config.batch_tokens, ranks.world_size)
-    )
-    tokens = max(longest, config.micro_batch_tokens or share)
-    sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
-
-    def is_too_much(*, eager: bool = False) -> bool:
-        """Return whether memory is too small for `tokens` on any rank."""
-        return ranks.any(not fits(eager=eager))
-
-    def fits(*, eager: bool) -> bool:
-        shape = runner.shape(
-            data.train, world_size=ranks.world_size, micro_batch_tokens=tokens, longest=longest
-        )
-        is_guided = bool(config.guided_alignment)
-        batch = even_batch(tokens, longest, min(sizes), shape, has_links=is_guided)
-        if not cpu:
-            return runner.fits(batch, eager=eager)
-        if config.micro_batch_tokens:  # we trust the user's value
-            return True
-        need = memory_needs(recipe, sizes, batch)["micro-batch"]
-        copy_to_save = sum(vector.nbytes for vector in runner.optimizer.vectors().values())
-        return need + copy_to_save < available_bytes() / ranks.local_world_size
-
-    def halve() -> None:
-        nonlocal tokens
-        if tokens == longest:
-            raise NMTError(
-                f"not enough memory to train this model on one pair of {longest} tokens; train a "
-                "smaller model or prepare with a smaller --max-length"
-            )
-        tokens = max(longest, tokens // 2)
-
-    if not cpu:
-        runner.rehearse_sum()
-    # Compiling for a size takes minutes. So after the first, sizes are tried eager, which takes no
-    # less memory, and only the one that fits is compiled. What we return has been tried as it runs.
-    while is_too_much():
-        halve()
-        while config.compiles_loss and not cpu and is_too_much(eager=True):
-            halve()
-    return tokens
 
 
 def share_of_update(batch_tokens: int, ranks: int) -> int:

@@ -26,7 +26,7 @@ from nmt.distributed import Ranks, Vector
 from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.kernels.linear import onednn_product
-from nmt.training.update import Outcome
+from nmt.training.update import UpdateResult
 
 # Values summed at a time: 32 MB of int64, and a few times that for intermediate results.
 _CHUNK = 1 << 22
@@ -149,12 +149,10 @@ class Window:
     A resumed run starts with an empty window, so its first metrics cover only its own updates.
     """
 
-    loss: Tensor  # summed over target tokens of this rank
-    nll: Tensor
+    losses: Tensor  # loss, nll, perhaps alignment loss; summed over target tokens of this rank
     grad_norm: Tensor  # of the last update with a finite gradient
     loss_tokens: Tensor  # target tokens of all ranks in updates with a finite gradient
     skipped: Tensor  # number of the other updates
-    alignment: Tensor | None = None  # the alignment loss, like `loss`, with guided alignment
     updates: int = 0
     lengths: LengthSums = dataclasses.field(default_factory=LengthSums)  # of all ranks
     own_tokens: int = 0  # both sides, of this rank
@@ -166,7 +164,7 @@ class Window:
     @classmethod
     def empty(cls, device: torch.device) -> Window:
         """Return a window without updates."""
-        return cls(*torch.zeros(5, device=device))
+        return cls(*torch.zeros(4, device=device))
 
     def take(self, updates: Iterator[Update]) -> Update:
         """Return the next update, and count the time that we waited for it."""
@@ -182,15 +180,11 @@ class Window:
         yield
         self.started += time.monotonic() - paused
 
-    def count(self, update: Update, outcome: Outcome) -> None:
+    def count(self, update: Update, result: UpdateResult) -> None:
         """Add an update that is done."""
-        bad = outcome.bad
-        self.loss += outcome.loss
-        self.nll += outcome.nll
-        if outcome.alignment is not None:
-            before = torch.zeros_like(self.nll) if self.alignment is None else self.alignment
-            self.alignment = before + outcome.alignment
-        self.grad_norm = torch.where(bad > 0, self.grad_norm, outcome.norm)
+        bad = result.bad
+        self.losses = self.losses + result.losses
+        self.grad_norm = torch.where(bad > 0, self.grad_norm, result.norm)
         self.loss_tokens += update.tgt_tokens * (1 - bad)
         self.skipped += bad
         self.updates += 1
@@ -213,8 +207,8 @@ class Window:
             flops: returns the FLOPs of training on pairs of these lengths.
             machine_rate: FLOP/s of matrix products, summed over ranks.
         """
-        sums = [self.loss, self.nll, *([] if self.alignment is None else [self.alignment])]
-        loss, nll, *alignment = (float(ranks.sum_(x)) / float(self.loss_tokens) for x in sums)
+        tokens = float(self.loss_tokens)
+        loss, nll, *alignment = (total / tokens for total in ranks.sum_(self.losses).tolist())
         grad_norm = float(self.grad_norm)
         seconds = time.monotonic() - self.started
         return {

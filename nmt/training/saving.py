@@ -137,7 +137,7 @@ class Saver:
         again = self._failed and update % self._config.save_every == 0
         return self._ranks.is_first and (by_clock or again)
 
-    def settled(self, state: RunState) -> RunState:
+    def confirmed(self, state: RunState) -> RunState:
         """Return a state without its newest best model if that could not be written.
 
         All ranks take part.
@@ -154,7 +154,7 @@ class Saver:
         """Let rank 0's thread write a copy of the weights or of everything.
 
         Args:
-            state: settled, and perhaps validated since.
+            state: confirmed, and perhaps validated since.
             card: of the model.
             best: write the model as one of the best of `state`.
             checkpoint: write the model as a checkpoint for averaging.
@@ -178,7 +178,7 @@ class Saver:
         """
         with self.end:
             self.is_at_the_end = True
-        state = self.settled(state)
+        state = self.confirmed(state)
         self._copy(self._optimizer.vectors())
         with self._ranks.together():  # so that no rank leaves before everything is saved
             if self._ranks.is_first:

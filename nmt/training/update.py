@@ -1,4 +1,4 @@
-"""One update: forward and backward over its micro-batches, sum over ranks, step of Adam.
+"""One update: forward, loss and backward over its micro-batches, sum over ranks, Adam's step.
 
 Ranks agree once per update whether any of them was asked to stop or ran out of memory. Their flags
 are summed together with the gradient. If one is set, the step changes nothing, on all ranks, and
@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -27,52 +28,64 @@ from nmt.models.device import memory_errors
 from nmt.models.kernels.compiler import CompilerError, compiler_errors
 from nmt.models.layers import seed_dropout
 from nmt.training.flat_weights import GradientSum
-from nmt.training.guidance import GUIDED_HEAD, alignment_loss
-from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
 from nmt.training.stop import StopRequest
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What became of an update, or of several; the same on all ranks."""
+class UpdateResult:
+    """What an update returns: its losses, on the device, and what became of it.
 
-    stop: bool = False
-    """Whether any rank was asked to stop."""
-    out_of_memory: bool = False
-    """Whether any rank ran out of memory."""
-    uncompiled: bool = False
-    """Whether torch.compile failed on any rank."""
-    save: bool = False
-    """Whether any rank asks to save the training state."""
-    bad_in_a_row: int = 0
-    """How many updates in a row had a gradient that was not finite, up to this one."""
+    The latter is the same on all ranks. Reading it waits for the update.
+    """
+
+    norm: Tensor  # of the gradient, scalar
+    losses: Tensor
+    """(2,) or, with guided alignment, (3,): loss, nll and alignment loss.
+
+    They are summed over this rank's target tokens, and 0 if the gradient was bad.
+    """
+    bad: Tensor  # 1.0 if the gradient was not finite, else 0.0
+    flags: Tensor
+    """(5,) on the host: the values of the properties below, in their order."""
+    written: torch.cuda.Event | None = None  # on a GPU, when the flags are there
+
+    @cached_property
+    def _read(self) -> list[int]:
+        if self.written is not None:
+            self.written.synchronize()
+        return [int(flag) for flag in self.flags.tolist()]
+
+    @property
+    def stop(self) -> bool:
+        """Whether any rank was asked to stop."""
+        return bool(self._read[0])
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether any rank ran out of memory."""
+        return bool(self._read[1])
+
+    @property
+    def uncompiled(self) -> bool:
+        """Whether torch.compile failed on any rank."""
+        return bool(self._read[2])
 
     @property
     def dropped(self) -> bool:
-        """Whether the step was not taken; then nothing has changed."""
-        return self.stop or self.out_of_memory or self.uncompiled
+        """Whether the step was not taken, for one of these; then nothing has changed."""
+        return any(self._read[:3])
 
+    @property
+    def save(self) -> bool:
+        """Whether any rank asks to save the training state."""
+        return bool(self._read[3])
 
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of an update, on the device."""
-
-    norm: Tensor  # of the gradient, scalar
-    loss: Tensor  # scalars: summed over this rank's target tokens, 0 if the gradient was bad
-    nll: Tensor
-    bad: Tensor  # 1.0 if the gradient was not finite, else 0.0
-    said: Tensor  # (5,) on the host: the values of a `Verdict`, in their order
-    written: torch.cuda.Event | None = None  # on a GPU, when they are there
-    alignment: Tensor | None = None  # the alignment loss, like `loss`, with guided alignment
-
-    def verdict(self) -> Verdict:
-        """Wait for the update, and tell what became of it."""
-        if self.written is not None:
-            self.written.synchronize()
-        *flags, bad_in_a_row = map(int, self.said.tolist())
-        stop, out_of_memory, uncompiled, save = map(bool, flags)
-        return Verdict(stop, out_of_memory, uncompiled, save, bad_in_a_row)
+    @property
+    def bad_in_a_row(self) -> int:
+        """How many updates in a row had a gradient that was not finite, up to this one."""
+        return self._read[4]
 
 
 class UpdateRunner:
@@ -108,7 +121,7 @@ class UpdateRunner:
         self.compiler_problem = ""
         """How torch.compile failed on this rank; until `stop_compiling`, updates are dropped."""
 
-    def run(self, update: Update, number: int, *, save: bool = False) -> Outcome:
+    def run(self, update: Update, number: int, *, save: bool = False) -> UpdateResult:
         """Run update number `number`, counted from 1; `save`: ask to save the training state."""
         # of the loss, the nll and, with guided alignment, the alignment loss
         sums = torch.zeros(3 if self.config.guided_alignment else 2, device=self.device)
@@ -121,7 +134,12 @@ class UpdateRunner:
             self._gradient_sum.begin(last=index == len(update.batches) - 1)
             try:
                 with self._errors(), self._compiling():
-                    losses = self._forward(batch.to(self.device))
+                    losses = losses_of(
+                        self.model,
+                        batch.to(self.device),
+                        self.config.label_smoothing,
+                        compiled=self._compiles_loss,
+                    )
                     self._backward(losses, update.tgt_tokens)
             except MemoryError:
                 if self._gradient_sum.is_broken:
@@ -136,21 +154,20 @@ class UpdateRunner:
             del losses, of_batch  # and the graph that they hold
         self._to_compile = False
         flags = torch.zeros(4, device=self.device)
-        uncompiled = bool(self.compiler_problem)
-        for place, is_set in enumerate((stop, out_of_memory, uncompiled, save)):
-            if is_set:
+        for place, is_set in enumerate((stop, out_of_memory, bool(self.compiler_problem), save)):
+            if is_set:  # so that nothing is sent to a GPU in most updates
                 flags[place] = 1.0
         self._gradient_sum.finish(flags)  # over ranks
+        # Once an update is dropped, so are those launched after it, until `go_on`.
         self._dropping = torch.maximum(self._dropping, flags[:3].amax().clamp(max=1.0))
         norm = self.optimizer.step(number, dropped=self._dropping)
         bad = (~norm.isfinite()).float()
-        loss, nll, *alignment = sums.masked_fill(bad > 0, 0.0)
-        said, written = torch.cat((flags, self.optimizer.guard.bad_in_a_row)), None
-        if said.is_cuda:
-            said = torch.empty(5, pin_memory=True).copy_(said, non_blocking=True)
+        flags, written = torch.cat((flags, self.optimizer.guard.bad_in_a_row)), None
+        if flags.is_cuda:  # they travel while the loop goes on
+            flags = torch.empty(5, pin_memory=True).copy_(flags, non_blocking=True)
             written = torch.cuda.Event()  # type: ignore[no-untyped-call]
             written.record()
-        return Outcome(norm, loss, nll, bad, said, written, *alignment)
+        return UpdateResult(norm, sums.masked_fill(bad > 0, 0.0), bad, flags, written)
 
     def go_on(self) -> None:
         """Take steps again, after the loop has gone back to the first dropped update."""
@@ -164,28 +181,6 @@ class UpdateRunner:
         for block in self.model.blocks:
             block._compiled_call_impl = None  # which `compile` has set
         return f"{problem}; training goes on uncompiled, which is slower and takes more memory"
-
-    def _forward(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Return the losses of a micro-batch, summed over target tokens.
-
-        They are the smoothed loss, the nll, which has no gradient, and with links the alignment
-        loss.
-        """
-        alignment: tuple[Tensor, ...] = ()
-        if batch.links is None:
-            states = self.model(batch)
-        else:
-            states, queries, keys = self.model.forward_with_head(batch, GUIDED_HEAD)
-            alignment = (alignment_loss(queries, keys, batch),)
-        loss, nll = smoothed_cross_entropy(
-            states,
-            self.model.output_projection,
-            batch.targets,
-            self.config.label_smoothing,
-            bias=self.model.output_bias,
-            compiled=self._compiles_loss,
-        )
-        return loss, nll, *alignment
 
     def _backward(self, losses: Sequence[Tensor], num_tokens: int) -> None:
         """Add a micro-batch's share of the update's mean gradient.
@@ -220,7 +215,13 @@ class UpdateRunner:
         """
         try:
             with self.eager() if eager else nullcontext(), self._errors():
-                self._backward(self._forward(batch.to(self.device)), batch.num_tokens)
+                losses = losses_of(
+                    self.model,
+                    batch.to(self.device),
+                    self.config.label_smoothing,
+                    compiled=self._compiles_loss,
+                )
+                self._backward(losses, batch.num_tokens)
         except MemoryError:
             return False
         except CompilerError as error:

@@ -1,13 +1,15 @@
 """Validation: loss and perplexity on the valid pairs, and translations of the valid texts.
 
-Every rank does a share, and all of them get the metrics.
+Every rank does a share, and all of them get the metrics. BLEU's tokenizer is chosen when a run
+starts, one for each pair of languages. A recipe's `validate_tokenizer` is one name, or one for each
+pair: `en-de:13a,en-zh:zh`.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,20 +25,26 @@ from nmt.data.folder import DataFolder, HeldOut
 from nmt.data.language_tokens import spell_pair
 from nmt.data.words import has_letters
 from nmt.distributed import Ranks
-from nmt.errors import NMTError, Stopped
+from nmt.errors import NMTError, Stopped, UsageError, did_you_mean
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
 from nmt.runs.report import Sample, TextResult, ValidationResult
-from nmt.scoring.metrics import Score, score
+from nmt.scoring.metrics import Score, make_metrics, score
+from nmt.scoring.options import TOKENIZERS
 from nmt.scoring.pitfalls import unspaced_lines
-from nmt.scoring.tokenizers import splits_at_spaces
+from nmt.scoring.tokenizers import (
+    has_packages,
+    missing_packages,
+    splits_at_spaces,
+    tokenizer_for,
+)
 from nmt.search.options import SearchOptions
-from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.valid_tokenizers import old_metric, tokenizers_of
+from nmt.training.loss import losses_of
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
 _SEARCH = SearchOptions(no_guard=True)  # a young model loops nearly everywhere
+_AUTO = "auto"
 _PARTS_TRIED, _LINES_TRIED = 4, 16  # of valid, to estimate the time of all of it
 
 
@@ -159,13 +167,7 @@ class Validator:
             with memory_errors():
                 rows, on_gpu = self.data.valid.rows(part), self.device.type == "cuda"
                 batch = collate(*rows, on_gpu=on_gpu).to(self.device)
-                loss, nll = smoothed_cross_entropy(
-                    model(batch),
-                    model.output_projection,
-                    batch.targets,
-                    self.config.label_smoothing,
-                    bias=model.output_bias,
-                )
+                loss, nll = losses_of(model, batch, self.config.label_smoothing)
                 return [loss.item(), nll.item(), batch.num_tokens]
         except MemoryError:
             if len(part) == 1:
@@ -296,3 +298,94 @@ def spread(count: int, total: int) -> Sequence[int]:
     """
     count = min(count, total)
     return [(2 * part + 1) * total // (2 * count) for part in range(count)]
+
+
+# --- BLEU's tokenizer
+
+
+def resolve_tokenizers(config: TrainingConfig, named: str, data: DataFolder, ranks: Ranks) -> str:
+    """Return the tokenizer of each pair, as `validate_tokenizer` has them.
+
+    Every rank scores, so what a tokenizer needs must be installed for all of them.
+
+    Args:
+        config: the recipe's values.
+        named: the recipe's `validate_tokenizer`, or that of the run that goes on.
+        data: the data folder.
+        ranks: all of them take part.
+
+    Raises:
+        UsageError: if the run computes BLEU, and the packages of a tokenizer are missing.
+        DataError: if the model of a tokenizer cannot be downloaded.
+    """
+    usable = [name for name in TOKENIZERS if has_packages(name)]
+    usable = [name for name in TOKENIZERS if all(name in one for one in ranks.gather(usable))]
+    tokenizers = tokenizers_of(named, data, is_installed=usable.__contains__)
+    computes_bleu = "bleu" in config.metrics or (config.valid_old and old_metric(config) == "bleu")
+    for pair, tokenizer in tokenizers.items():
+        if computes_bleu and tokenizer not in usable:
+            raise UsageError(
+                f"BLEU of {pair} is computed with {tokenizer} (validate_tokenizer), which "
+                f"{missing_packages(tokenizer)}"
+            )
+    if computes_bleu:
+        with ranks.together():  # a model is downloaded now, and once, not at the first validation
+            if ranks.local_rank == 0:
+                for tokenizer in set(tokenizers.values()):
+                    make_metrics(["bleu"], [["a"]], tokenize=tokenizer)
+    if named == _AUTO:  # with the pairs, so that a recipe for other languages does not keep it
+        return _spelled(tokenizers)
+    if config.validate_tokenizer == _AUTO and ranks.is_first and computes_bleu:
+        chosen_now = tokenizers_of(_AUTO, data, is_installed=usable.__contains__)
+        if chosen_now != tokenizers:
+            console.notice(
+                f"BLEU of validation goes on with the tokenizer that this run began with, "
+                f"{_spelled(tokenizers)}; a new run would take {_spelled(chosen_now)}"
+            )
+    return named
+
+
+def _spelled(tokenizers: Mapping[str, str]) -> str:
+    """Return the tokenizer of each pair as a recipe's `validate_tokenizer` has them."""
+    return ",".join(f"{pair}:{tokenizer}" for pair, tokenizer in tokenizers.items())
+
+
+def tokenizers_of(
+    named: str, data: DataFolder, *, is_installed: Callable[[str], bool] | None = None
+) -> dict[str, str]:
+    """Return the tokenizer of each pair of languages of valid.
+
+    Args:
+        named: a recipe's validate_tokenizer.
+        data: the data folder.
+        is_installed: for auto, tells whether the packages of a tokenizer are there.
+
+    Raises:
+        UsageError: if a name is unknown, or the pairs are not those of the data.
+    """
+    targets = {spell_pair(text.langs): text.langs[1] for text in data.valid_texts}
+    if named == _AUTO:
+        return {
+            pair: tokenizer_for(tgt, is_installed=is_installed) for pair, tgt in targets.items()
+        }
+    if ":" in named:
+        entries = (entry.rpartition(":") for entry in named.split(","))
+        tokenizers = {pair.strip(): name.strip() for pair, _, name in entries}
+        if tokenizers.keys() != targets.keys():
+            raise UsageError(
+                f"validate_tokenizer has {', '.join(tokenizers)}, but {data.path} has "
+                f"{', '.join(targets)}; name a tokenizer for each pair, or set "
+                f"validate_tokenizer={_AUTO}"
+            )
+    else:
+        tokenizers = dict.fromkeys(targets, named)
+    for name in tokenizers.values():
+        if name not in TOKENIZERS:
+            known = did_you_mean(name, [*TOKENIZERS, _AUTO])
+            raise UsageError(f"validate_tokenizer: unknown tokenizer {name!r}{known}")
+    return {pair: tokenizers[pair] for pair in targets}
+
+
+def old_metric(config: TrainingConfig) -> str:
+    """Return the metric of valid_old: bleu or chrf."""
+    return "bleu" if config.validate_metric == "none" else config.validate_metric

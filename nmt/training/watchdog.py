@@ -27,9 +27,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 from nmt import console
 from nmt.distributed import Pulse, Ranks
@@ -57,16 +57,16 @@ class Reporter(Protocol):
         """Wait for files that are being written."""
 
 
-@dataclass(frozen=True)
-class View:
-    """What a watchdog sees; times in seconds."""
+@dataclass
+class Observations:
+    """What a watchdog has seen so far; times in seconds."""
 
     machines: Sequence[str]
     """Of each rank."""
+    silent: dict[int, float] = field(default_factory=dict)
+    """Since the other ranks last showed signs of life, except those that ended."""
     stuck: float = 0.0
     """Since the main thread last moved."""
-    silent: Mapping[int, float] = field(default_factory=dict)
-    """Since the other ranks last showed signs of life, except those that ended."""
     store_silent: float = 0.0
     """Since the store last answered."""
     asked: float | None = None
@@ -74,7 +74,66 @@ class View:
     reason: str = ""
     """Why it was."""
     lost: RankLost | RankStopped | None = None
-    """What there is word of."""
+    """What another rank has published."""
+    _moves: tuple[int, ...] = ()
+    _rounds: int = 0
+    _since_round: float = 0.0
+    _beats: list[str] = field(default_factory=list)
+    _busy: dict[int, float] = field(default_factory=dict)
+    """Since each rank began an operation."""
+
+    @classmethod
+    def of(cls, own_rank: int, machines: Sequence[str]) -> Self:
+        """Begin to observe the other ranks."""
+        return cls(machines, {rank: 0.0 for rank in range(len(machines)) if rank != own_rank})
+
+    def note_request(self, reason: str) -> None:
+        """Take note of a request to stop."""
+        if self.asked is None:
+            self.asked, self.reason = 0.0, reason
+
+    def add(self, seconds: float, *, moves: tuple[int, ...], rounds: int, beats: list[str]) -> None:
+        """Take note of what has changed in so many seconds, and what has not.
+
+        Args:
+            seconds: of which the process was not suspended.
+            moves: what grows while the main thread moves.
+            rounds: how often the others were heard.
+            beats: their last signs of life.
+        """
+        self.stuck = 0.0 if moves != self._moves else self.stuck + seconds
+        self._moves = moves
+        if self.asked is not None:
+            self.asked += seconds
+        self.store_silent += seconds
+        self._since_round += seconds
+        if rounds == self._rounds:
+            return
+        # Nothing could be heard while the store hung.
+        heard = min(self._since_round, 2 * _BEAT)
+        for rank, beat in enumerate(beats):
+            before = self._beats[rank] if self._beats else ""
+            if rank in self.silent:
+                lives = beat == OVER or beat != before
+                self.silent[rank] = 0.0 if lives else self.silent[rank] + heard
+            has_begun = beat.split()[-1:] != before.split()[-1:]
+            self._busy[rank] = 0.0 if has_begun else self._busy.get(rank, 0.0) + heard
+        self._rounds, self._beats = rounds, beats
+        self.store_silent = self._since_round = 0.0
+
+    def describe_busiest(self) -> str:
+        """Say which rank the others wait for."""
+        began = {
+            rank: int(beat.split()[-1])
+            for rank, beat in enumerate(self._beats)
+            if beat not in (OVER, "")
+        }
+        behind = [rank for rank, count in began.items() if count == min(began.values())]
+        if len(behind) == len(began):
+            return "the ranks are busy"
+        names = ", ".join(map(str, behind))
+        seconds = max(self._busy[rank] for rank in behind)
+        return f"rank {names} has been busy for {seconds:.0f} seconds, and the others wait for it"
 
 
 @dataclass(frozen=True)
@@ -87,29 +146,29 @@ class Ending:
     ranks: list[int]  # that are lost
 
 
-def ending(view: View) -> Ending | None:
+def ending(seen: Observations) -> Ending | None:
     """Tell whether the process should end now, and how."""
-    if view.lost is not None:
-        if view.stuck < _STUCK:
+    if seen.lost is not None:
+        if seen.stuck < _STUCK:
             return None
-        if isinstance(view.lost, RankStopped):
-            return Ending(EXIT_STOPPED, str(view.lost), str(view.lost), [])
-        return _failed(view.lost)
-    patience = _SILENT if view.asked is None else _SILENT_IF_ASKED
-    if view.stuck < patience:
+        if isinstance(seen.lost, RankStopped):
+            return Ending(EXIT_STOPPED, str(seen.lost), str(seen.lost), [])
+        return _failed(seen.lost)
+    patience = _SILENT if seen.asked is None else _SILENT_IF_ASKED
+    if seen.stuck < patience:
         return None
-    silent = {rank: seconds for rank, seconds in view.silent.items() if seconds >= patience}
+    silent = {rank: seconds for rank, seconds in seen.silent.items() if seconds >= patience}
     if silent:
         names, seconds = ", ".join(map(str, silent)), min(silent.values())
         found = f"rank {names} has been silent for {seconds:.0f} seconds"
-        heard = {name for rank, name in enumerate(view.machines) if rank not in silent}
+        heard = {name for rank, name in enumerate(seen.machines) if rank not in silent}
         # If no rank of a machine is heard, it was lost, and torchrun stops the others for that.
-        if view.asked is not None and heard == set(view.machines):
-            line = f"stopped ({view.reason}) without saving, because {found}; {AGAIN}"
-            return Ending(EXIT_STOPPED, line, f"{view.reason}; {found}", list(silent))
+        if seen.asked is not None and heard == set(seen.machines):
+            line = f"stopped ({seen.reason}) without saving, because {found}; {AGAIN}"
+            return Ending(EXIT_STOPPED, line, f"{seen.reason}; {found}", list(silent))
         return _failed(RankLost(found, list(silent)))
-    if view.asked is not None and view.store_silent >= max(patience, view.asked):
-        found = f"torchrun on the first machine has been silent for {view.store_silent:.0f} seconds"
+    if seen.asked is not None and seen.store_silent >= max(patience, seen.asked):
+        found = f"torchrun on the first machine has been silent for {seen.store_silent:.0f} seconds"
         return _failed(RankLost(found, [0]))
     return None
 
@@ -169,36 +228,37 @@ class Watchdog:
 
     def _watch(self) -> None:
         """Look at the main thread and at the others, and end the process if need be."""
-        glance, has_warned = _Glance(self._ranks.rank, self._pulse.machines), False
+        seen, has_warned = Observations.of(self._ranks.rank, self._pulse.machines), False
         before = time.monotonic()
         while not self._over.is_set():
             if select.select([self._signals], [], [], _BEAT)[0]:
                 for number in os.read(self._signals, 1000):
                     if number in SIGNALS:
-                        glance.hear(signal.Signals(number).name)
+                        seen.note_request(signal.Signals(number).name)
             if self._stop.is_due():
-                glance.hear(self._stop.reason)
+                seen.note_request(self._stop.reason)
             now = time.monotonic()
             # If this process was suspended, the others may have been, too.
-            glance.add(
+            seen.add(
                 min(now - before, 2 * _BEAT),
                 moves=(self._pulse.operations, self._stop.times_asked),
                 rounds=self._rounds,
                 beats=self._beats,
             )
             before = now
-            if found := ending(glance.view(self._lost)):
+            seen.lost = self._lost
+            if found := ending(seen):
                 self._end(found)
-            if not has_warned and glance.asked is not None and glance.asked >= self._early:
+            if not has_warned and seen.asked is not None and seen.asked >= self._early:
                 has_warned = True
-                self._warn(glance)
+                self._warn(seen)
 
-    def _warn(self, glance: _Glance) -> None:
+    def _warn(self, seen: Observations) -> None:
         """Write in good time what will be true if the process is killed."""
-        busy = glance.busiest()
-        if self._ranks.is_first and self._reporter.write_early(f"{glance.reason}; {busy}"):
+        busy = seen.describe_busiest()
+        if self._ranks.is_first and self._reporter.write_early(f"{seen.reason}; {busy}"):
             console.warning(
-                f"asked to stop ({glance.reason}), but {busy}; if the processes are killed now, "
+                f"asked to stop ({seen.reason}), but {busy}; if the processes are killed now, "
                 "updates after the last save are lost"
             )
 
@@ -217,82 +277,6 @@ class Watchdog:
             self._pulse.end()
             sys.stderr.flush()
             os._exit(found.exit_status)
-
-
-class _Glance:
-    """What a watchdog has seen so far; see `View`."""
-
-    def __init__(self, own_rank: int, machines: Sequence[str]) -> None:
-        self._machines = machines
-        self.asked: float | None = None
-        self.reason = ""
-        self._stuck = self._store_silent = 0.0
-        self._silent = {rank: 0.0 for rank in range(len(machines)) if rank != own_rank}
-        self._moves: tuple[int, ...] = ()
-        self._rounds = 0
-        self._beats: list[str] = []
-        self._since_round = 0.0
-        self._busy: dict[int, float] = {}  # seconds since each rank began an operation
-
-    def hear(self, reason: str) -> None:
-        """Take note of a request to stop."""
-        if self.asked is None:
-            self.asked, self.reason = 0.0, reason
-
-    def add(self, seconds: float, *, moves: tuple[int, ...], rounds: int, beats: list[str]) -> None:
-        """Take note of what has changed in so many seconds, and what has not.
-
-        Args:
-            seconds: of which the process was not suspended.
-            moves: what grows while the main thread moves.
-            rounds: how often the others were heard.
-            beats: what they said last.
-        """
-        self._stuck = 0.0 if moves != self._moves else self._stuck + seconds
-        self._moves = moves
-        if self.asked is not None:
-            self.asked += seconds
-        self._store_silent += seconds
-        self._since_round += seconds
-        if rounds == self._rounds:
-            return
-        # Nothing could be heard while the store hung.
-        heard = min(self._since_round, 2 * _BEAT)
-        for rank, beat in enumerate(beats):
-            before = self._beats[rank] if self._beats else ""
-            if rank in self._silent:
-                lives = beat == OVER or beat != before
-                self._silent[rank] = 0.0 if lives else self._silent[rank] + heard
-            has_begun = beat.split()[-1:] != before.split()[-1:]
-            self._busy[rank] = 0.0 if has_begun else self._busy.get(rank, 0.0) + heard
-        self._rounds, self._beats = rounds, beats
-        self._store_silent = self._since_round = 0.0
-
-    def view(self, lost: RankLost | RankStopped | None) -> View:
-        """Return what to judge by."""
-        return View(
-            self._machines,
-            self._stuck,
-            self._silent,
-            self._store_silent,
-            self.asked,
-            self.reason,
-            lost,
-        )
-
-    def busiest(self) -> str:
-        """Say which rank the others wait for."""
-        began = {
-            rank: int(beat.split()[-1])
-            for rank, beat in enumerate(self._beats)
-            if beat not in (OVER, "")
-        }
-        behind = [rank for rank, count in began.items() if count == min(began.values())]
-        if len(behind) == len(began):
-            return "the ranks are busy"
-        names = ", ".join(map(str, behind))
-        seconds = max(self._busy[rank] for rank in behind)
-        return f"rank {names} has been busy for {seconds:.0f} seconds, and the others wait for it"
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ from nmt.cli import application
 from nmt.data.updates import Update
 from nmt.training import launch
 from nmt.training.trainer import Trainer
+from nmt.training.update import UpdateResult
 
 KINDS = {
     "optimiser": r"optimizer|adam",
@@ -55,11 +56,11 @@ class ProfiledTrainer(Trainer):
 
     profiler: profile
 
-    def train_update(self, update: Update, *, save: bool = False) -> None:
-        super().train_update(update, save=save)
+    def advance(self, update: Update, result: UpdateResult) -> None:
+        super().advance(update, result)
         self.profiler.step()
 
-    def start_stream(self, rank: int, world_size: int) -> None:
+    def start_stream(self, rank: int | None = None, world_size: int | None = None) -> None:
         super().start_stream(rank, world_size)
         self.updates = watched(self.updates)
 

@@ -15,7 +15,7 @@ from nmt.models.layers import seed_dropout
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.models.presets import PRESETS, preset_for, preset_values
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
 
 BATCH = batch_of([[5, 6, 7, 8], [9], [10, 11]], [[12, 13], [14, 15, 16], [17]])
@@ -69,10 +69,7 @@ def test_one_update_lowers_the_loss_of_its_batch(recipe: Recipe, card: ModelCard
     losses = []
     for is_training in (False, True, False):
         seed_dropout(1)
-        states = model.train(is_training)(BATCH)
-        loss, _ = smoothed_cross_entropy(
-            states, model.output_projection, BATCH.targets, recipe.training.label_smoothing
-        )
+        loss, _ = losses_of(model.train(is_training), BATCH, recipe.training.label_smoothing)
         losses.append(loss.item())
         if is_training:
             torch.autograd.backward(loss)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from pretended_gpu.counting import GPU, Counts, Work, counting
 
+import nmt.training.loss
 import nmt.training.update
 from nmt.config import resolve_recipe
 from nmt.data.batches import LengthSums, collate, longest_first
@@ -83,9 +84,9 @@ def count_update(preset: str, settings: Mapping[str, Value], longest: int = 190)
         counts.pairs = lambda queries, keys: by_size[queries, keys]
         with (
             counts.phase("step", optimizer, "step"),
-            counts.phase("forward", runner, "_forward"),
+            counts.phase("forward", nmt.training.update, "losses_of"),
             counts.phase("backward", runner, "_backward"),
-            counts.phase("loss", nmt.training.update, "smoothed_cross_entropy"),
+            counts.phase("loss", nmt.training.loss, "smoothed_cross_entropy"),
         ):
             with torch.no_grad():
                 model(batch.to(GPU))  # makes tables of positions

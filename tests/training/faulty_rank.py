@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from mishaps import save_states_every
@@ -32,13 +32,15 @@ from torch import Tensor
 from toy_training import settings_of
 
 from nmt.cli import main as nmt
-from nmt.data.batches import Batch
 from nmt.data.updates import Update
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
-from nmt.training import settle, stop, trainer, watchdog
-from nmt.training.update import Outcome, UpdateRunner
+from nmt.training import open_values, stop, trainer, watchdog
+from nmt.training import update as update_module
+from nmt.training.loss import losses_of
+from nmt.training.stop import StopRequest
+from nmt.training.update import UpdateResult, UpdateRunner
 
 SILENT = 6.0  # seconds until a silent rank is given up
 
@@ -75,38 +77,39 @@ def happen(fault: str) -> None:
 
 def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
     patch = pytest.MonkeyPatch()
-    run, forward, begun = UpdateRunner.run, UpdateRunner._forward, [0]
-    poisoned, seen = [False], set[int]()
+    run, begun = UpdateRunner.run, [0]
+    poisoned, seen, stops = [False], set[int](), list[StopRequest]()
     fault, _, others = fault.partition("-")
     write_state = checkpoint.write_state
     is_faulty = os.environ["RANK"] == rank
 
-    def poison(self: UpdateRunner, update: Update, number: int, *, save: bool = False) -> Outcome:
+    def poison(self: UpdateRunner, update: Update, number: int, *, save: bool) -> UpdateResult:
         poisoned[0] = number in range(10, 15) and number not in seen
         seen.add(number)
         return run(self, update, number, save=save)
 
-    def lose(self: UpdateRunner, batch: Batch) -> tuple[Tensor, ...]:
-        loss, *rest = forward(self, batch)
+    def lose(*arguments: Any, **options: Any) -> tuple[Tensor, ...]:
+        loss, *rest = losses_of(*arguments, **options)
         # The gradient is no number then, and the sum over ranks spreads that.
         return loss * math.nan if poisoned[0] else loss, *rest
 
-    def count(self: UpdateRunner, update: Update, number: int, *, save: bool = False) -> Outcome:
+    def count(self: UpdateRunner, update: Update, number: int, *, save: bool) -> UpdateResult:
         begun[0] += 1
+        stops.append(self.stop)
         return run(self, update, number, save=save)
 
-    def fail(self: UpdateRunner, batch: Batch) -> tuple[Tensor, ...]:
+    def fail(*arguments: Any, **options: Any) -> tuple[Tensor, ...]:
         if begun[0] == 11:
             begun[0] += 1
             if is_faulty:
                 Path(out).with_name("fault").touch()
                 happen(fault)
             elif others == "compiling":
-                with self.stop.at_once():
+                with stops[-1].at_once():
                     time.sleep(60)
             else:
                 be_stuck()
-        return forward(self, batch)
+        return losses_of(*arguments, **options)
 
     def write_slowly(run: RunFolder, state: RunState, vectors: Mapping[str, Tensor]) -> None:
         if state.update == 10:
@@ -121,16 +124,16 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
     patch.setattr(watchdog, "_STUCK", 1.0)
     patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
     if fault == "late":
-        patch.setitem(trainer._UNKNOWN, "cpu", 1)
+        patch.setitem(trainer._UNREAD, "cpu", 1)
     if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and (is_faulty or others):
         if fault == "early":
-            patch.setattr(settle, "use_library", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+            patch.setattr(open_values, "use_tf32", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         elif fault == "nan":
             patch.setattr(UpdateRunner, "run", poison)
-            patch.setattr(UpdateRunner, "_forward", lose)
+            patch.setattr(update_module, "losses_of", lose)
         else:
             patch.setattr(UpdateRunner, "run", count)
-            patch.setattr(UpdateRunner, "_forward", fail)
+            patch.setattr(update_module, "losses_of", fail)
     ending, leave = Path(out).with_name(f"exit.{os.environ['RANK']}"), os._exit
 
     def leave_at_once(code: int) -> NoReturn:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import pytest
 import torch.distributed as dist
@@ -16,21 +17,20 @@ from torch._inductor.exc import InductorError
 from toy_training import settings_of
 
 from nmt.cli import main as nmt
-from nmt.data.batches import Batch
 from nmt.distributed import Pending, Ranks
-from nmt.training import loss, settle
-from nmt.training.update import UpdateRunner
+from nmt.training import loss, open_values, update
+from nmt.training.loss import losses_of
 
 
 def main(data: str, out: str, lack: str) -> None:
     patch = pytest.MonkeyPatch()
-    forward, start_sum, left = UpdateRunner._forward, Ranks.start_sum, [5]
+    start_sum, left = Ranks.start_sum, [5]
 
-    def fail(self: UpdateRunner, batch: Batch) -> tuple[Tensor, ...]:
+    def fail(*arguments: Any, **options: Any) -> tuple[Tensor, ...]:
         left[0] -= 1
         if left[0] == 0 and lack == "compiler":
             raise InductorError(RuntimeError("Failed to find C compiler"), None)
-        return forward(self, batch)
+        return losses_of(*arguments, **options)
 
     def fail_to_sum(self: Ranks, tensor: Tensor, *, on: int | None = None) -> Pending:
         if left[0] <= 0 and lack == "memory":
@@ -39,11 +39,11 @@ def main(data: str, out: str, lack: str) -> None:
 
     is_second = os.environ["RANK"] == "1"
     problem = "no C compiler; install gcc" if is_second and lack.endswith("start") else ""
-    patch.setattr(settle, "problem_of_compiling", lambda _: problem)
-    patch.setattr(settle, "_worth_compiling", lambda *_: "loss")
+    patch.setattr(open_values, "problem_of_compiling", lambda _: problem)
+    patch.setattr(open_values, "_worth_compiling", lambda *_: "loss")
     patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
     if is_second:
-        patch.setattr(UpdateRunner, "_forward", fail)
+        patch.setattr(update, "losses_of", fail)
         patch.setattr(Ranks, "start_sum", fail_to_sum)
     sys.argv = ["nmt", "train", data, "--out", out, *settings_of(dropout=0.0, max_updates=8)]
     nmt()

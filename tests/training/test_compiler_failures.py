@@ -17,7 +17,7 @@ from torch._inductor import config as inductor_config
 from torch._inductor.exc import InductorError
 from toy_training import Toy, flat, python_command, run_command, status
 
-from nmt.training import loss, settle
+from nmt.training import loss, open_values
 from nmt.training.update import UpdateRunner
 
 
@@ -27,7 +27,7 @@ def assert_same_weights(run: Path, expected: Path) -> None:
 
 def pretend_to_compile(toy: Toy) -> None:
     """Let a run believe that its loss is compiled."""
-    toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
     toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
 
 
@@ -73,7 +73,7 @@ def test_a_compiler_that_fails_while_sizes_are_tried_spoils_no_update(toy: Toy) 
 @pytest.mark.slow  # tracing the layers takes ten seconds
 def test_layers_that_a_real_compiler_refuses_train_without_it(toy: Toy) -> None:
     expected = toy.train("expected", max_updates=2)
-    toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
     torch.compiler.reset()
     with inductor_config.patch({"cpp.cxx": (None, "/nonexistent/g++")}):
         run = toy.train(compile="true", max_updates=2)
@@ -82,7 +82,7 @@ def test_layers_that_a_real_compiler_refuses_train_without_it(toy: Toy) -> None:
 
 
 def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
-    toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
     compiled, ways = loss._of_chunk_for_the_compiler, []
 
     def noted() -> Any:

@@ -19,7 +19,7 @@ from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
 from nmt.training.dry_run import dry_run
 from nmt.training.meter import Window
-from nmt.training.trainer import Trainer
+from nmt.training.update import UpdateResult, UpdateRunner
 from nmt.training.validation import Validator
 from nmt.values import Value
 
@@ -91,7 +91,7 @@ def test_a_lack_of_memory_is_an_answer_too(toy: Toy) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
 
-    toy.patch.setattr(Trainer, "train_update", fail)
+    toy.patch.setattr(UpdateRunner, "run", fail)
     with pytest.raises(MemoryError):  # which the command line answers in one line
         rows(toy.data, toy.folder / "run")
 
@@ -153,13 +153,13 @@ def test_for_processes_that_are_not_there_the_sum_of_gradients_is_a_range(toy: T
 
 def test_a_process_that_stands_for_several_does_its_share(toy: Toy) -> None:
     done: list[Update] = []
-    train_update = Trainer.train_update
+    run = UpdateRunner.run
 
-    def noted(self: Trainer, update: Update) -> None:
+    def noted(self: UpdateRunner, update: Update, number: int) -> UpdateResult:
         done.append(update)
-        train_update(self, update)
+        return run(self, update, number)
 
-    toy.patch.setattr(Trainer, "train_update", noted)
+    toy.patch.setattr(UpdateRunner, "run", noted)
     toy.patch.setenv("WORLD_SIZE", "2")
     rows(toy.data, toy.folder / "run")
     update = done[-1]

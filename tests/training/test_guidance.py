@@ -29,7 +29,7 @@ from nmt.lexical.links import TokenLinker
 from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.model_file import ModelReader, load_model
 from nmt.models.transformer import Transformer
-from nmt.training import loss, settle
+from nmt.training import loss, open_values
 from nmt.training.guidance import GUIDED_HEAD, alignment_loss
 from nmt.values import Value
 
@@ -201,7 +201,7 @@ def test_layers_are_compiled_whole_and_come_to_the_same(toy: Toy) -> None:
     def by_tracing(block: nn.Module, **options: Any) -> None:
         compile_block(block, backend="eager", fullgraph=True, **options)
 
-    toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
     toy.patch.setattr(nn.Module, "compile", by_tracing)
     toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
     torch.compiler.reset()

@@ -16,7 +16,7 @@ from nmt.models.registry import build_model, count_parameters
 from nmt.training import flat_weights
 from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.loss import losses_of
 from nmt.training.memory import memory_needs
 from nmt.training.optimizer import Optimizer
 from nmt.values import Value
@@ -85,7 +85,7 @@ def test_a_micro_batch_takes_what_the_profiler_sees(batch: Batch, precision: str
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     with torch.profiler.profile(profile_memory=True) as profiler:
-        loss, _ = smoothed_cross_entropy(model(batch), model.output_projection, batch.targets, 0.1)
+        loss, _ = losses_of(model, batch, 0.1)
         loss.backward()  # type: ignore[no-untyped-call]
     changes = [
         event.nbytes()

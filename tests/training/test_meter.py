@@ -17,7 +17,7 @@ from nmt.data.shards import TokenRows
 from nmt.data.updates import Position, Update
 from nmt.training import meter
 from nmt.training.meter import Window, checksum, matrix_product_rate
-from nmt.training.update import Outcome
+from nmt.training.update import UpdateResult
 
 CPU = torch.device("cpu")
 
@@ -38,17 +38,12 @@ def update(*pairs: tuple[int, int], epoch: float = 0.5, shape: FixedShape | None
     )
 
 
-def outcome(
+def result(
     *, loss: float = 0.0, nll: float = 0.0, norm: float = 1.0, bad: bool = False
-) -> Outcome:
-    """What became of an update that was done."""
-    return Outcome(
-        norm=torch.tensor(norm),
-        loss=torch.tensor(loss),
-        nll=torch.tensor(nll),
-        bad=torch.tensor(float(bad)),
-        said=torch.zeros(4),
-    )
+) -> UpdateResult:
+    """What an update that was done has returned."""
+    losses, is_bad = torch.tensor([loss, nll]), torch.tensor(float(bad))
+    return UpdateResult(torch.tensor(norm), losses, is_bad, flags=torch.zeros(5))
 
 
 def metrics(window: Window, rate: float = 1.0) -> dict[str, float]:
@@ -67,7 +62,7 @@ def test_speeds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
     window, updates = dataclasses.replace(Window.empty(CPU), started=now), slow()
     for _ in range(2):
-        window.count(window.take(updates), outcome())
+        window.count(window.take(updates), result())
     now += 2.5
     # With their eos, sources of 3, 5, 6 and targets of 4, 2, 6: 14,000 + 3 * 4 + 5 * 2 + 6 * 6
     # operations in 4 seconds, where products alone would do 14,058 a second.
@@ -83,17 +78,17 @@ def test_padding_is_the_share_of_tokens_that_are_not_real() -> None:
     # With their eos, sources of 3 and 5 and targets of 4 and 2: 14 of twice 16 are real.
     for shape, padding in ((None, 0.0), (FixedShape(16, 16, 4, 1), 18 / 32)):
         window = Window.empty(CPU)
-        window.count(update((2, 3), (4, 1), shape=shape), outcome())
+        window.count(update((2, 3), (4, 1), shape=shape), result())
         assert metrics(window)["padding"] == pytest.approx(padding)
 
 
 def test_updates_without_a_finite_gradient_count_for_no_mean_over_tokens() -> None:
     window = Window.empty(CPU)
-    bad = outcome(norm=math.nan, bad=True)
+    bad = result(norm=math.nan, bad=True)
     assert not window.has_metrics()
     window.count(update((9, 9)), bad)
     assert not window.has_metrics()
-    window.count(update((2, 3), (4, 1)), outcome(loss=12.0, nll=9.0, norm=1.25))
+    window.count(update((2, 3), (4, 1)), result(loss=12.0, nll=9.0, norm=1.25))
     window.count(update((9, 9), epoch=0.75), bad)
     assert window.has_metrics()
     found = metrics(window)  # over 6 target tokens

@@ -20,7 +20,7 @@ from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
 from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.loss import losses_of
 from nmt.training.optimizer import Guard, Optimizer, learning_rate
 
 VOCABULARY = 13
@@ -46,8 +46,7 @@ def batch(seed: int) -> Batch:
 
 
 def backward(model: TranslationModel, seed: int, factor: float = 1.0) -> None:
-    made = batch(seed)
-    loss, _ = smoothed_cross_entropy(model(made), model.output_projection, made.targets, 0.1)
+    loss, _ = losses_of(model, batch(seed), 0.1)
     (loss * factor).backward()  # type: ignore[no-untyped-call]
 
 

@@ -34,7 +34,8 @@ from nmt.errors import Stopped, UsageError
 from nmt.models.model_file import ModelReader
 from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
-from nmt.training import loss, settle, stop, trainer, validation
+from nmt.training import loss, open_values, recovery, stop, validation
+from nmt.training import update as update_module
 from nmt.training.launch import launch
 from nmt.training.stop import StopRequest, parse_time_limit
 from nmt.training.update import UpdateRunner
@@ -148,14 +149,14 @@ def test_the_command_stops_at_its_time_limit(toy: Toy) -> None:
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [(trainer, "fitting_tokens"), (UpdateRunner, "_backward")],
+    [(recovery, "fitting_tokens"), (UpdateRunner, "_backward")],
     ids=["trying what fits", "the first update"],
 )
 def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
     toy: Toy, module: object, function: str
 ) -> None:
     # The run only believes that its model is compiled.
-    toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
     toy.patch.setattr(nn.Module, "compile", lambda *_, **__: None)
     toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
     run = toy.folder / "run"
@@ -174,7 +175,7 @@ def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [(validation, "smoothed_cross_entropy"), (UpdateRunner, "run")],
+    [(validation, "losses_of"), (UpdateRunner, "run")],
     ids=["in validation", "after it"],
 )
 def test_ctrl_c_twice_does_not_wait_and_tells_what_is_saved(
@@ -229,9 +230,9 @@ def test_a_stopped_run_goes_on_bit_for_bit(toy: Toy, values: dict[str, Value]) -
 @pytest.mark.parametrize(
     ("module", "function", "update"),
     [
-        (UpdateRunner, "_forward", 4),
+        (update_module, "losses_of", 4),
         # Update 8 is saved and validated, so that the checkpoint is there before its metrics are.
-        (validation, "smoothed_cross_entropy", 8),
+        (validation, "losses_of", 8),
         (beam_search, "top_tokens", 8),
     ],
     ids=["an update", "a batch of validation", "a step of beam search"],

@@ -57,7 +57,7 @@ from nmt.runs.averaging import select_checkpoints
 from nmt.runs.report import TextResult, ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.scoring.metrics import Score
-from nmt.training import loss, saving, settle
+from nmt.training import loss, open_values, saving
 from nmt.training.meter import device_name
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
@@ -247,7 +247,7 @@ def test_layers_of_a_fixed_shape_are_compiled_once_for_each_bound_on_lengths(toy
 
     toy.patch.setattr(Transformer, "is_padding_free", True)
     toy.patch.setattr(Sentences, "of", padded)
-    toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
     toy.patch.setattr(nn.Module, "compile", by_tracing)
     toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
     toy.patch.setattr(batches, "_SHORT", 4)
@@ -435,7 +435,7 @@ def test_what_may_change_may_change(toy: Toy, run: Path) -> None:
         "tensorboard": find_spec("tensorboard") is not None,
     }
     assert other.keys() == resumable_keys()
-    toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
     again = shutil.copytree(run, toy.folder / "run")
     toy.train(**other)  # done already: nothing is lost
     assert status(again)["status"] == "finished"

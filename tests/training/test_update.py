@@ -34,10 +34,11 @@ from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.models.model_file import load_model
-from nmt.training import memory, trainer
+from nmt.training import recovery, trainer
 from nmt.training import update as update_module
 from nmt.training.flat_weights import FlatWeights, GradientSum
-from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.loss import losses_of
+from nmt.training.memory import memory_needs
 from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
 from nmt.values import Value
@@ -157,7 +158,7 @@ class Runner:
 def test_on_a_gpu_the_micro_batch_is_what_goes_through(data: Path, room: int, tokens: int) -> None:
     runner = Runner(room)
     arguments: Any = DataFolder.open(data), runner, ALONE, torch.device("cuda")
-    assert memory.fitting_tokens(recipe(micro_batch_tokens=0), *arguments) == tokens
+    assert recovery.fitting_tokens(recipe(micro_batch_tokens=0), *arguments) == tokens
     assert runner.tried[0] == 186  # of 200 for an update, six of the longest sentences
     assert not any(runner.eager)
 
@@ -177,7 +178,7 @@ def test_only_the_first_size_and_the_one_that_fits_are_compiled(
     runner = Runner(room)
     arguments: Any = DataFolder.open(data), runner, ALONE, torch.device("cuda")
     asked = recipe(micro_batch_tokens=0, batch_tokens=400, compile=compiled)
-    assert memory.fitting_tokens(asked, *arguments) == tokens
+    assert recovery.fitting_tokens(asked, *arguments) == tokens
     assert runner.eager == eager
 
 
@@ -231,21 +232,21 @@ def test_a_sum_that_has_no_memory_is_no_reason_to_halve_the_micro_batch(toy: Toy
 def test_a_gpu_too_small_for_one_pair_is_an_error(data: Path) -> None:
     arguments: Any = DataFolder.open(data), Runner(0), ALONE, torch.device("cuda")
     with pytest.raises(NMTError, match="not enough memory to train this model on one pair of 31"):
-        memory.fitting_tokens(recipe(), *arguments)
+        recovery.fitting_tokens(recipe(), *arguments)
 
 
 @pytest.mark.parametrize(("room", "tries"), [(10**12, 1), (10**7, 2)])
 def test_on_a_cpu_the_micro_batch_is_what_memory_allows(toy: Toy, room: int, tries: int) -> None:
-    toy.patch.setattr(memory, "available_bytes", lambda: room)
+    toy.patch.setattr(recovery, "available_bytes", lambda: room)
     needs: list[int] = []
-    computed = memory.memory_needs
+    computed = memory_needs
 
     def note(*arguments: Any) -> dict[str, int]:
         found = computed(*arguments)
         needs.append(found["micro-batch"])
         return found
 
-    toy.patch.setattr(memory, "memory_needs", note)
+    toy.patch.setattr(recovery, "memory_needs", note)
     run = toy.train(micro_batch_tokens=0, max_updates=1)
     assert needs[-1] < room and all(size >= room for size in needs[:-1])
     assert len(needs) == tries
@@ -279,13 +280,13 @@ def test_the_other_updates_are_as_if_it_had_not_been(toy: Toy) -> None:
 
 
 def test_an_update_of_infinite_loss_is_skipped(toy: Toy) -> None:
-    plain, calls = smoothed_cross_entropy, itertools.count(1)
+    calls = itertools.count(1)
 
     def overflow(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
-        loss, nll = plain(*arguments, **options)
+        loss, nll = losses_of(*arguments, **options)
         return (loss + math.inf, nll) if next(calls) == 3 else (loss, nll)
 
-    toy.patch.setattr(update_module, "smoothed_cross_entropy", overflow)
+    toy.patch.setattr(update_module, "losses_of", overflow)
     (record,) = metrics(toy.train(max_updates=5, batch_tokens=100), "train")
     assert record["skipped_updates"] == 1
     assert math.isfinite(record["loss"])
@@ -398,11 +399,11 @@ def test_divergence_is_seen_wherever_it_would_be_kept(
     assert not list(toy.folder.rglob("*.safetensors"))
 
 
-# --- verdicts that are read an update later, as on a GPU
+# --- results that are read an update later, as on a GPU
 
 
 def read_late(toy: Toy) -> list[int]:
-    """Read verdicts late from now on; return the updates that will be launched."""
+    """Read results late from now on; return the updates that will be launched."""
     run, numbers = UpdateRunner.run, list[int]()
 
     def note(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
@@ -410,7 +411,7 @@ def read_late(toy: Toy) -> list[int]:
         return run(self, update, number, save=save)
 
     toy.patch.setattr(UpdateRunner, "run", note)
-    toy.patch.setitem(trainer._UNKNOWN, "cpu", 1)
+    toy.patch.setitem(trainer._UNREAD, "cpu", 1)
     return numbers
 
 
@@ -443,7 +444,7 @@ def test_a_divergence_that_is_read_late_goes_back_to_the_same_update(toy: Toy) -
     assert event["update"] == 8
     assert "5 updates in a row, up to update 14:" in event["went_back"]  # the last one known
     assert launched[14:16] == [15, 9]
-    toy.patch.setitem(trainer._UNKNOWN, "cpu", 0)
+    toy.patch.setitem(trainer._UNREAD, "cpu", 0)
     spoil_gradients(toy.patch, range(10, 15))
     assert_same_run(run, toy.train("read at once", **values))
 

@@ -20,9 +20,8 @@ from nmt.distributed import Ranks
 from nmt.errors import DataError, UsageError
 from nmt.models.model_file import ModelReader
 from nmt.runs.report import ValidationResult
-from nmt.training import valid_tokenizers
-from nmt.training.valid_tokenizers import settled_tokenizers, tokenizers_of
-from nmt.training.validation import Validator
+from nmt.training import validation
+from nmt.training.validation import Validator, resolve_tokenizers, tokenizers_of
 from nmt.translate.translator import Translator
 from nmt.values import Value
 
@@ -96,7 +95,7 @@ def install(patch: pytest.MonkeyPatch, is_there: bool) -> None:
     def has_packages(tokenizer: str) -> bool:
         return is_there or "mecab" not in tokenizer
 
-    patch.setattr(valid_tokenizers, "has_packages", has_packages)
+    patch.setattr(validation, "has_packages", has_packages)
 
 
 def translate_as(patch: pytest.MonkeyPatch, *shares: float) -> list[list[str]]:
@@ -203,9 +202,9 @@ def test_the_target_language_chooses(
     monkeypatch: pytest.MonkeyPatch, tgt: str, tokenizer: str
 ) -> None:
     install(monkeypatch, True)
-    settled = settled_tokenizers(recipe().training, "auto", folder_of(tgt), ALONE)
-    assert settled == f"en-{tgt}:{tokenizer}"
-    assert tokenizers_of(settled, folder_of(tgt)) == {f"en-{tgt}": tokenizer}
+    resolved = resolve_tokenizers(recipe().training, "auto", folder_of(tgt), ALONE)
+    assert resolved == f"en-{tgt}:{tokenizer}"
+    assert tokenizers_of(resolved, folder_of(tgt)) == {f"en-{tgt}": tokenizer}
 
 
 def test_you_can_name_one_for_all_or_one_for_each() -> None:
@@ -247,14 +246,14 @@ def test_a_bad_name_is_refused_before_there_is_a_folder(toy: Toy) -> None:
 def test_a_tokenizer_must_be_installed_where_bleu_is_computed(
     values: dict[str, Value], refused: bool
 ) -> None:
-    def settle() -> str:
-        return settled_tokenizers(recipe(**values).training, "ko-mecab", folder_of("ko"), ALONE)
+    def resolve() -> str:
+        return resolve_tokenizers(recipe(**values).training, "ko-mecab", folder_of("ko"), ALONE)
 
     if not refused:
-        assert settle() == "ko-mecab"
+        assert resolve() == "ko-mecab"
         return
     with pytest.raises(UsageError, match=re.escape("run `pip install 'nmt[ko]'`")):
-        settle()
+        resolve()
 
 
 # --- a run that goes on
@@ -265,7 +264,7 @@ def japanese(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
     """Train a run to Japanese, whose validations are invented: they need no MeCab."""
     data = prepared(tmp_path, "ja")
     monkeypatch.setattr(Validator, "measure", lambda *_: ValidationResult(1.0, 1.0))
-    monkeypatch.setattr(valid_tokenizers, "make_metrics", lambda *_, **__: None)
+    monkeypatch.setattr(validation, "make_metrics", lambda *_, **__: None)
 
     def go_on(max_updates: int, **values: Value) -> Path:
         values = {"validate_bleu": True, "max_updates": max_updates, **values}
@@ -313,9 +312,9 @@ def test_every_process_must_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, True)
     others = ["13a", "char"]
     monkeypatch.setattr(Ranks, "gather", lambda _, own: [own, others] if own else [None, None])
-    for named, settled in (("auto", "en-ja:char"), ("char", "char")):
+    for named, resolved in (("auto", "en-ja:char"), ("char", "char")):
         config = recipe(validate_bleu=True).training
-        assert settled_tokenizers(config, named, folder_of("ja"), ALONE) == settled
+        assert resolve_tokenizers(config, named, folder_of("ja"), ALONE) == resolved
 
 
 def test_a_model_that_cannot_be_downloaded_is_told_at_the_start(
@@ -324,10 +323,10 @@ def test_a_model_that_cannot_be_downloaded_is_told_at_the_start(
     def offline(*_: object, tokenize: str, **__: object) -> None:
         raise DataError(f"the tokenizer {tokenize} has no model")
 
-    monkeypatch.setattr(valid_tokenizers, "make_metrics", offline)
+    monkeypatch.setattr(validation, "make_metrics", offline)
     config = recipe(validate_bleu=True).training
     with pytest.raises(DataError, match="flores200"):
-        settled_tokenizers(config, "flores200", folder_of("km"), ALONE)
+        resolve_tokenizers(config, "flores200", folder_of("km"), ALONE)
 
 
 def test_mecab_scores_japanese(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,18 +15,17 @@ import pytest
 import sacrebleu
 import torch
 from prepare_job import Job
-from torch import Tensor
 from torch.nn import functional as F
 from toy_training import ALONE, Toy, flat, metrics, pairs, recipe, train, write_text
 
-from nmt.data.batches import collate, parts_by_length
+from nmt.data.batches import Batch, collate, parts_by_length
 from nmt.data.folder import DataFolder
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import load_model
 from nmt.runs.report import Sample, ValidationResult
 from nmt.search.beam_search import decode
 from nmt.training import validation
-from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.loss import losses_of
 from nmt.training.validation import Validator
 from nmt.translate.output import Translation
 from nmt.translate.rescoring import Likelihood, Scorer
@@ -156,14 +155,12 @@ def test_two_processes_find_what_one_finds_and_share_the_work(
 def test_without_memory_it_goes_on_in_smaller_batches(
     measure: Measure, result: ValidationResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    losses, sizes = smoothed_cross_entropy, list[float]()
+    sizes = list[float]()
 
-    def loss_of_few(
-        states: Tensor, projection: Tensor, targets: Tensor, eps: float, **others: Any
-    ) -> Any:
-        if len(targets) > 20:
+    def losses_of_few(model: TranslationModel, batch: Batch, label_smoothing: float) -> Any:
+        if batch.num_tokens > 20:
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
-        return losses(states, projection, targets, eps, **others)
+        return losses_of(model, batch, label_smoothing)
 
     def search_few(*arguments: Any, budget: float, **options: Any) -> Any:
         sizes.append(budget)
@@ -171,7 +168,7 @@ def test_without_memory_it_goes_on_in_smaller_batches(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return decode(*arguments, budget=budget, **options)
 
-    monkeypatch.setattr(validation, "smoothed_cross_entropy", loss_of_few)
+    monkeypatch.setattr(validation, "losses_of", losses_of_few)
     monkeypatch.setattr("nmt.translate.torch_engine.decode", search_few)
     found = measure(validate_bleu=True)
     assert found.metrics() == pytest.approx(result.metrics(), rel=1e-5)

@@ -17,102 +17,102 @@ from toy_training import Toy, assert_same_state, environment, flat, status
 from nmt.rank_store import RankLost, RankStopped
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
-from nmt.training.watchdog import View, _Glance, ending
+from nmt.training.watchdog import Observations, ending
 
 # --- what a watchdog makes of what it sees
 
 LOST = RankLost("rank 1 failed: no such file", [1])
-VIEW = View(machines=["0", "0", "0", "1"])
+SEEN = Observations(machines=["0", "0", "0", "1"])
 
 
 @pytest.mark.parametrize(
-    ("view", "exit_status", "said"),
+    ("seen", "exit_status", "said"),
     [
         # Nothing is wrong, or it is slow: the others of a rank that is busy wait for long.
-        (VIEW, None, ""),
-        (replace(VIEW, stuck=3600.0), None, ""),
-        (replace(VIEW, stuck=3600.0, silent={1: 4.0, 2: 0.0}), None, ""),
+        (SEEN, None, ""),
+        (replace(SEEN, stuck=3600.0), None, ""),
+        (replace(SEEN, stuck=3600.0, silent={1: 4.0, 2: 0.0}), None, ""),
         # A silent rank matters to one that waits for it.
-        (replace(VIEW, stuck=1.0, silent={1: 3600.0}), None, ""),
-        (replace(VIEW, stuck=130.0, silent={1: 60.0}), None, ""),
+        (replace(SEEN, stuck=1.0, silent={1: 3600.0}), None, ""),
+        (replace(SEEN, stuck=130.0, silent={1: 60.0}), None, ""),
         (
-            replace(VIEW, stuck=130.0, silent={1: 125.0, 2: 0.0}),
+            replace(SEEN, stuck=130.0, silent={1: 125.0, 2: 0.0}),
             1,
             "rank 1 has been silent for 125 seconds",
         ),
         (
-            replace(VIEW, stuck=130.0, silent={1: 125.0, 2: 130.0}),
+            replace(SEEN, stuck=130.0, silent={1: 125.0, 2: 130.0}),
             1,
             "rank 1, 2 has been silent for 125",
         ),
         # It is given up soon if the run was asked to stop, as torchrun kills after 30 seconds.
-        (replace(VIEW, stuck=9.0, silent={1: 9.0}, asked=9.0, reason="SIGTERM"), None, ""),
+        (replace(SEEN, stuck=9.0, silent={1: 9.0}, asked=9.0, reason="SIGTERM"), None, ""),
         (
-            replace(VIEW, stuck=11.0, silent={1: 11.0}, asked=2.0, reason="SIGTERM"),
+            replace(SEEN, stuck=11.0, silent={1: 11.0}, asked=2.0, reason="SIGTERM"),
             75,
             "stopped (SIGTERM) without saving, because rank 1 has been silent for 11 seconds",
         ),
         # A machine of which nobody is heard is lost. Then torchrun stops the others.
         (
-            replace(VIEW, stuck=11.0, silent={1: 11.0, 3: 12.0}, asked=2.0, reason="SIGTERM"),
+            replace(SEEN, stuck=11.0, silent={1: 11.0, 3: 12.0}, asked=2.0, reason="SIGTERM"),
             1,
             "rank 1, 3 has been silent for 11 seconds",
         ),
-        (replace(VIEW, stuck=25.0, silent={1: 1.0}, asked=25.0, reason="SIGTERM"), None, ""),
+        (replace(SEEN, stuck=25.0, silent={1: 1.0}, asked=25.0, reason="SIGTERM"), None, ""),
         # A rank that failed counts, also if torchrun has passed on a signal; the main thread comes
         # first.
-        (replace(VIEW, stuck=2.0, lost=LOST), None, ""),
-        (replace(VIEW, stuck=6.0, lost=LOST), 1, "rank 1 failed: no such file"),
+        (replace(SEEN, stuck=2.0, lost=LOST), None, ""),
+        (replace(SEEN, stuck=6.0, lost=LOST), 1, "rank 1 failed: no such file"),
         (
-            replace(VIEW, stuck=6.0, lost=LOST, asked=6.0, reason="SIGTERM"),
+            replace(SEEN, stuck=6.0, lost=LOST, asked=6.0, reason="SIGTERM"),
             1,
             "rank 1 failed: no such file",
         ),
         (
-            replace(VIEW, stuck=6.0, lost=RankStopped("rank 1 was stopped (SIGINT)")),
+            replace(SEEN, stuck=6.0, lost=RankStopped("rank 1 was stopped (SIGINT)")),
             75,
             "rank 1 was stopped",
         ),
         # If the store hangs or is gone, a rank may still go on.
-        (replace(VIEW, stuck=3600.0, store_silent=3600.0), None, ""),
+        (replace(SEEN, stuck=3600.0, store_silent=3600.0), None, ""),
         # torchrun's own end ends the processes; after a request to stop the store goes, too.
         (
-            replace(VIEW, stuck=20.0, store_silent=25.0, asked=12.0),
+            replace(SEEN, stuck=20.0, store_silent=25.0, asked=12.0),
             1,
             "torchrun on the first machine has",
         ),
-        (replace(VIEW, stuck=20.0, store_silent=11.0, asked=12.0), None, ""),
+        (replace(SEEN, stuck=20.0, store_silent=11.0, asked=12.0), None, ""),
     ],
 )
 def test_a_process_ends_only_if_it_waits_in_vain(
-    view: View, exit_status: int | None, said: str
+    seen: Observations, exit_status: int | None, said: str
 ) -> None:
-    found = ending(view)
+    found = ending(seen)
     assert (found and found.exit_status) == exit_status
     if found:
         assert found.line.startswith(said)
 
 
 def test_silence_is_counted_while_others_can_be_heard() -> None:
-    glance = _Glance(own_rank=0, machines=["0", "0"])
+    seen = Observations.of(0, machines=["0", "0"])
 
-    def add(seconds: float, *, rounds: int, beat: str, moves: int = 0) -> View:
-        glance.add(seconds, moves=(moves,), rounds=rounds, beats=["1 5", beat])
-        return glance.view(None)
+    def add(seconds: float, *, rounds: int, beat: str, moves: int = 0) -> Observations:
+        seen.add(seconds, moves=(moves,), rounds=rounds, beats=["1 5", beat])
+        return seen
 
     assert add(1.0, rounds=1, beat="1 4").silent[1] == 0
     assert add(1.0, rounds=2, beat="2 4").silent[1] == 0
     assert add(1.0, rounds=3, beat="2 4").silent[1] == 1
-    assert glance.busiest().startswith("rank 1 has been busy for 2 seconds")
+    assert seen.describe_busiest().startswith("rank 1 has been busy for 2 seconds")
     # The store hangs: that says nothing of the other rank.
     for seconds in range(1, 51):
         assert add(1.0, rounds=3, beat="2 4").silent[1] == 1
-        assert glance.view(None).store_silent == seconds
-    view = add(1.0, rounds=4, beat="2 4")
-    assert (view.silent[1], view.store_silent) == (5, 0)
-    assert view.stuck == 53
+        assert seen.store_silent == seconds
+    add(1.0, rounds=4, beat="2 4")
+    assert (seen.silent[1], seen.store_silent) == (5, 0)
+    assert seen.stuck == 53
     assert add(1.0, rounds=5, beat="over", moves=1).silent[1] == 0
-    assert glance.view(None).stuck == 0
+    assert seen.stuck == 0
     assert add(100.0, rounds=6, beat="over", moves=1).silent[1] == 0  # it ended
 
 

@@ -1,7 +1,7 @@
 """Matrix products of linear layers, by the faster of the CPU's two libraries.
 
 torch uses MKL for fp32 products, which does not use AVX-512 on AMD CPUs. There oneDNN, also part of
-torch, is twice as fast. On other CPUs it is about as fast. So `nmt.training.settle` times both, and
+torch, is twice as fast. On other CPUs it is about as fast. So a run times both as it starts, and
 the recipe's `matmul` records the choice. oneDNN's operator is private to torch. If it is missing or
 gives other results, torch's default stays. Models that only translate may pack their weights
 (`packed_weights`).

@@ -32,10 +32,10 @@ from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
 from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
-from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.loss import losses_of
 from nmt.training.memory import CPU_TOKENS, available_bytes, even_batch, memory_needs
 from nmt.training.meter import device_name
-from nmt.training.valid_tokenizers import settled_tokenizers
+from nmt.training.validation import resolve_tokenizers
 
 _CPU = torch.device("cpu")
 
@@ -58,7 +58,7 @@ _TRIAL_TOKENS = (256, 768)  # fewest and most
 _WINS, _LOSSES = 6, 4  # rounds that decide, whichever number comes first
 
 
-def settle(
+def resolve_open_values(
     recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks, device: torch.device
 ) -> Recipe:
     """Return the recipe with every value chosen, after setting threads and library.
@@ -70,12 +70,12 @@ def settle(
     share = max(1, cores() // ranks.local_world_size)
     with ranks.together():
         if ranks.is_first and run.exists:
-            training = run.settled(training, ranks.world_size, share)
+            training = run.fill_in_choices(training, ranks.world_size, share)
     threads = training.threads or default_threads(ranks.local_world_size)
     open_values = [threads, training.matmul, training.precision, training.compile]
     open_values += [training.validate_tokenizer]
     threads, matmul, precision, compiled, tokenizers = ranks.gather(open_values)[0]
-    tokenizers = settled_tokenizers(recipe.training, tokenizers, data, ranks)
+    tokenizers = resolve_tokenizers(recipe.training, tokenizers, data, ranks)
     # Otherwise each process would start as many compilers as if it were the only one.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
     if device.type == "cuda":
@@ -214,13 +214,7 @@ class _Trial:
         self._train(self.model)
 
     def _train(self, model: TranslationModel) -> None:
-        loss, _ = smoothed_cross_entropy(
-            model(self.batch),
-            model.output_projection,
-            self.batch.targets,
-            self.config.label_smoothing,
-            bias=model.output_bias,
-        )
+        loss, _ = losses_of(model, self.batch, self.config.label_smoothing)
         loss.backward()  # type: ignore[no-untyped-call]
 
 

@@ -20,8 +20,8 @@ from nmt.models.device import default_precision, use_tf32
 from nmt.models.kernels.linear import use_library
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training import loss
-from nmt.training import settle as settle_module
-from nmt.training.settle import is_clearly_faster
+from nmt.training import open_values as open_values
+from nmt.training.open_values import is_clearly_faster
 
 
 def config_of(run: Path) -> dict[str, object]:
@@ -39,8 +39,8 @@ def let_be(toy: Toy, *, bf16: float = 1.0, onednn: float = 1.0) -> None:
             return bf16 >= gain
         return (onednn if way == "onednn" else bf16) >= gain
 
-    toy.patch.setattr(settle_module, "is_clearly_faster", is_faster)
-    toy.patch.setattr(settle_module, "_NARROWEST", 32)
+    toy.patch.setattr(open_values, "is_clearly_faster", is_faster)
+    toy.patch.setattr(open_values, "_NARROWEST", 32)
 
 
 @pytest.mark.parametrize(("speed", "precision"), [(1.31, "bf16"), (1.29, "fp32")])
@@ -53,19 +53,19 @@ def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
 
 def test_a_narrow_model_whose_gain_varies_trains_in_fp32(toy: Toy) -> None:
     let_be(toy, bf16=1.31)
-    toy.patch.setattr(settle_module, "_NARROWEST", 33)
+    toy.patch.setattr(open_values, "_NARROWEST", 33)
     assert config_of(toy.train(precision="auto", max_updates=1))["precision"] == "fp32"
 
 
 def test_without_fast_products_nothing_is_tried(toy: Toy) -> None:
     let_be(toy, bf16=0.1)
-    toy.patch.setattr(settle_module._Trial, "_train", lambda *_: pytest.fail("it may take minutes"))
+    toy.patch.setattr(open_values._Trial, "_train", lambda *_: pytest.fail("it may take minutes"))
     assert config_of(toy.train(precision="auto", max_updates=1))["precision"] == "fp32"
 
 
 def test_no_trial_without_the_memory_for_it(toy: Toy) -> None:
     let_be(toy, bf16=2.0, onednn=2.0)
-    toy.patch.setattr(settle_module, "available_bytes", lambda: 100_000)
+    toy.patch.setattr(open_values, "available_bytes", lambda: 100_000)
     config = config_of(toy.train(precision="auto", matmul="auto", max_updates=1))
     assert (config["precision"], config["matmul"]) == ("fp32", "torch")
 
@@ -156,9 +156,9 @@ def test_the_trial_trains_in_both_precisions_and_with_both_libraries(toy: Toy) -
             ways.append(way.args[0])
         return True
 
-    toy.patch.setattr(settle_module, "is_clearly_faster", noted)
-    toy.patch.setattr(settle_module, "has_onednn", lambda: True)
-    toy.patch.setattr(settle_module, "_NARROWEST", 32)
+    toy.patch.setattr(open_values, "is_clearly_faster", noted)
+    toy.patch.setattr(open_values, "has_onednn", lambda: True)
+    toy.patch.setattr(open_values, "_NARROWEST", 32)
     toy.train(precision="auto", matmul="auto", max_updates=1)
     libraries, products, models = ways[:2], ways[2:4], ways[4:]
     assert libraries == ["torch", "onednn"]
@@ -193,13 +193,13 @@ def test_layers_are_compiled_on_gpus_in_half_precision_and_else_the_loss(
     device: str, precision: str, lora_rank: int, compiled: str
 ) -> None:
     config = recipe(lora_rank=lora_rank).training
-    found = settle_module._worth_compiling(config, torch.device(device), precision)
+    found = open_values._worth_compiling(config, torch.device(device), precision)
     assert found == compiled
 
 
 def break_compiler(toy: Toy, problem: str = "Failed to find C compiler; install gcc") -> None:
     """Let torch.compile not work on this machine, or pretend that it does."""
-    toy.patch.setattr(settle_module, "problem_of_compiling", lambda _: problem)
+    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: problem)
     toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
 
 
@@ -218,10 +218,10 @@ def test_without_a_compiler_on_any_rank_none_compiles_and_one_warning_says_why(
     break_compiler(toy, "")
     ranks = TwoRanks(rank=0, local_rank=0, local_world_size=2, world_size=2)
     given = "true", torch.device("cpu"), ranks
-    assert settle_module._if_it_works(*given, is_asked=False) == "true"
+    assert open_values._if_it_works(*given, is_asked=False) == "true"
     assert not capsys.readouterr().err
     toy.patch.setattr(TwoRanks, "other", "Failed to find C compiler; install gcc")
-    assert settle_module._if_it_works(*given, is_asked=False) == "false"
+    assert open_values._if_it_works(*given, is_asked=False) == "false"
     (said,) = capsys.readouterr().err.splitlines()
     for words in ("the model runs uncompiled", "slower", "rank 1: ", "install gcc"):
         assert words in said
@@ -282,7 +282,7 @@ def test_a_gpu_multiplies_in_tf32_only_if_that_is_the_precision() -> None:
         torch.backends.cudnn.allow_tf32 = before[1]
 
 
-def test_compiling_is_settled_and_toml_has_true_and_false(toy: Toy) -> None:
+def test_compiling_is_resolved_and_toml_has_true_and_false(toy: Toy) -> None:
     assert config_of(toy.train(max_updates=1))["compile"] == "false"
     assert recipe(compile=True).training.compiles
     assert not recipe(compile=False).training.compiles
@@ -326,6 +326,6 @@ def test_threads_stay_what_they_were_where_processes_and_cores_allow(
 ) -> None:
     run = RunFolder(tmp_path)
     run.write_config(recipe(threads=3), "text", InitialModel(), ranks=2, data_path=tmp_path)
-    settled = run.settled(recipe(threads=asked).training, ranks, cores)
-    assert (settled.threads or cores) == threads
+    filled_in = run.fill_in_choices(recipe(threads=asked).training, ranks, cores)
+    assert (filled_in.threads or cores) == threads
     assert not run.changes(recipe(threads=threads), InitialModel()).refused

@@ -1,0 +1,215 @@
+"""The training loop.
+
+For each update: take its batches from the stream. Run forward, loss and backward over this rank's
+micro-batches, sum the gradient over ranks, and step Adam once (`UpdateRunner.run`). Then see to
+what went wrong, and log, validate and save if that is due. A run that is stopped and resumed gives
+the same result as one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from typing import NoReturn
+
+from nmt.errors import Stopped
+from nmt.runs.checkpoint import RunState
+from nmt.runs.report import Report
+from nmt.training.course import ends, has_forgotten, warnings_before
+from nmt.training.meter import Window, checksum_of_all, rate_of_ranks
+from nmt.training.open_values import describe_choices, surroundings
+from nmt.training.recovery import go_back, recover
+from nmt.training.trainer import Trainer
+
+
+def train(trainer: Trainer) -> None:
+    """Train until max_updates or the end of patience, and validate the last update.
+
+    Raises:
+        Stopped: if asked to stop, with everything saved.
+        NMTError: if training diverges for good, or memory is too small for a single pair.
+    """
+    was_finished = trainer.is_finished and trainer.state.validated == trainer.state.update
+    trainer.report = Report(trainer.run, trainer.config, trainer.state.update)
+    with trainer.report:
+        _begin(trainer, was_finished=was_finished)
+        _do_what_is_due(trainer, trainer.state)  # what a stop cut short, before the resume
+        while not trainer.is_finished:
+            before, update = trainer.state, trainer.window.take(trainer.updates)
+            number = before.update + 1
+            save = trainer.saver.is_due(number)
+            # Forward, loss and backward of each micro-batch, the sum over ranks, Adam's step.
+            result = trainer.runner.run(update, number, save=save)
+            trainer.advance(update, result)
+            results = trainer.read_results(wait=_is_something_due(trainer, before))
+            if results and results[-1].stop:
+                _stop(trainer)
+            if recover(trainer, results):
+                continue
+            trainer.report.advance(trainer.state.update - len(trainer.unread))
+            _do_what_is_due(trainer, before, save=any(result.save for result in results))
+        _finish(trainer, was_finished=was_finished)
+
+
+# --- the start
+
+
+def _begin(trainer: Trainer, *, was_finished: bool) -> None:
+    config, run, state, ranks = trainer.config, trainer.run, trainer.state, trainer.ranks
+    trainer.machine_rate, warning = rate_of_ranks(config.precision, trainer.device, ranks)
+    if warning and ranks.is_first:
+        run.warn(warning)
+    trainer.saver.prepare()
+    with ranks.together():
+        if ranks.is_first:
+            run.cut_metrics(state.update, state.validated)
+            run.write_status("running", state.update)
+    if ranks.is_first:
+        pairs, an_epoch = len(trainer.data.train), trainer.updates_an_epoch()
+        about = (
+            f"{trainer.recipe.preset}, {trainer.weights.count:,} parameters, "
+            f"{describe_choices(config, trainer.device, ranks, state)}; {pairs:,} pairs, about "
+            f"{an_epoch:,} updates an epoch; matrix products at "
+            f"{trainer.machine_rate / 1e9:,.0f} GFLOP/s"
+        )
+        trainer.report.started(state, "" if was_finished else about)
+        if not trainer.is_finished:  # a finished run leaves its metrics as they are
+            facts: dict[str, object] = {"kind": "start", "update": state.update}
+            facts |= surroundings(config, trainer.device, ranks, state)
+            run.record(facts | {"matrix_product_flops_per_second": trainer.machine_rate})
+            for warning in warnings_before(config, an_epoch) + trainer.validator.doubts():
+                run.warn(warning)
+            for remark in trainer.remarks:
+                run.log(remark)
+            if trainer.recipe.stages:
+                run.log(trainer.stages.describe(state.position.stage))
+    if trainer.saver.saved is None:  # a run that diverges early goes back to the beginning
+        trainer.save(whole=True)
+    trainer.window = Window.empty(trainer.device)  # whose time begins now
+
+
+# --- what is due
+
+
+def _is_something_due(trainer: Trainer, before: RunState) -> bool:
+    """Whether something is to be done after the present update that needs its result."""
+    config, state = trainer.config, trainer.state
+    cadences = config.log_every, config.validate_every, config.save_every
+    begins_stage = state.position.stage > before.position.stage
+    return (
+        begins_stage or trainer.is_finished or any(state.update % every == 0 for every in cadences)
+    )
+
+
+def _do_what_is_due(trainer: Trainer, before: RunState, *, save: bool = False) -> None:
+    """Log, validate and save what the present update calls for.
+
+    Args:
+        trainer: the run.
+        before: the state before this update.
+        save: the training state is due.
+    """
+    stage, update = trainer.state.position.stage, trainer.state.update
+    config, is_last = trainer.config, trainer.is_finished
+    if stage > before.position.stage and trainer.ranks.is_first:
+        trainer.report.stage_began(trainer.state, trainer.stages.describe(stage))
+    if update and (update % config.log_every == 0 or is_last):
+        _log(trainer)
+    best = False
+    is_due = update > 0 and (update % config.validate_every == 0 or is_last)
+    # Forgetting counts from the first weights, so they are validated, too.
+    is_first = update == 0 and config.valid_old != trainer.state.old_text
+    if is_first or (is_due and trainer.state.validated != update):
+        with trainer.window.paused():
+            is_whole = _validate(trainer)
+        if not is_whole:
+            _stop(trainer)
+        best = update in trainer.state.best_updates
+    # At the end the model is written before the state, so that a run that is killed in between
+    # makes the model again, with its metrics.
+    save = save and not trainer.is_finished
+    is_new = trainer.saver.saved != trainer.state
+    checkpoint = update > 0 and update % config.save_every == 0 and is_new
+    if best or checkpoint or save:
+        with trainer.window.paused():
+            trainer.save(best=best, checkpoint=checkpoint, whole=save or is_first)
+
+
+def _log(trainer: Trainer) -> None:
+    """Report the metrics of the window, and begin another one."""
+    if not trainer.window.has_metrics():
+        return
+    ranks, update = trainer.ranks, trainer.state.update
+    metrics = trainer.window.metrics(ranks, trainer.flops, trainer.machine_rate)
+    seconds = trainer.state.seconds + metrics["seconds"]
+    trainer.state = dataclasses.replace(trainer.state, seconds=seconds)
+    record: dict[str, object] = {"kind": "train", "update": update, **metrics}
+    record |= {
+        "learning_rate": trainer.optimizer.learning_rate(update),
+        "seconds": seconds,
+        "checksum": checksum_of_all(trainer.optimizer.vectors()["weights"], ranks),
+    }
+    if ranks.is_first:
+        trainer.report.trained(trainer.state, record)
+    trainer.window = Window.empty(trainer.device)
+
+
+def _validate(trainer: Trainer) -> bool:
+    """Validate the weights.
+
+    Returns:
+        False if asked to stop before the end; a resumed run validates again.
+    """
+    trainer.state = state = trainer.saver.confirmed(trainer.state)
+    started = time.monotonic()
+    with trainer.weights.replaced_by(trainer.optimizer.kept_weights), trainer.runner.eager():
+        result = trainer.validator.measure(trainer.model, trainer.stop)
+    if result is None:
+        return False
+    if not math.isfinite(result.loss):
+        go_back(trainer, f"valid loss {result.loss} at update {state.update:,}")
+        return True
+    trainer.valid = result.metrics()
+    config = trainer.config
+    state = state.measured_old(config.valid_old, result.old_score)
+    if has_forgotten(config, state):  # so these weights are not the best
+        state = dataclasses.replace(state, validated=state.update)
+    else:
+        state = state.validated_as(
+            result.best_by(config.best_metric),
+            result.loss,
+            keep_best=config.keep_best,
+            is_extra=state.update % config.validate_every > 0,
+        )
+    if trainer.ranks.is_first:
+        trainer.report.validated(state, result, time.monotonic() - started)
+    trainer.state = state
+    return True
+
+
+# --- the end
+
+
+def _stop(trainer: Trainer) -> NoReturn:
+    reason = trainer.ranks.agree_to_stop(trainer.stop.reason)
+    _log(trainer)
+    trainer.save_at_the_end()
+    run, update = trainer.run, trainer.state.update
+    if trainer.ranks.is_first:
+        with run.dispensable(run.path / "status.json"):
+            run.write_status("stopped", update, reason)
+    raise Stopped(
+        f"stopped at update {update:,} ({reason}), everything saved; run the same command again to "
+        "resume"
+    )
+
+
+def _finish(trainer: Trainer, *, was_finished: bool) -> None:
+    _log(trainer)
+    trainer.save_at_the_end()
+    reasons = ends(trainer.config, trainer.state)
+    if trainer.ranks.is_first:
+        trainer.run.write_status("finished", trainer.state.update, reasons[0].reason)
+        longer = " ".join(end.longer for end in reasons) if was_finished else ""
+        trainer.report.finished(trainer.state, reasons[0].reason, longer=longer)
