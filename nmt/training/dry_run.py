@@ -19,7 +19,7 @@ from pathlib import Path
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
 from nmt.data.batches import Batch
-from nmt.data.stream import Update
+from nmt.data.updates import Update
 from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.files import megabytes
