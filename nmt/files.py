@@ -1,4 +1,4 @@
-"""Atomic writing of files, and their checksums.
+"""Atomic writing of files, their checksums, and locks.
 
 Every file is written under a temporary name in the same folder, flushed to disk and renamed; then
 the folder is flushed too. After a crash or a full disk there is the earlier file or none.
@@ -8,17 +8,54 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import select
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt.errors import NMTError
+from nmt import console
+from nmt.errors import HeldOff, NMTError
 
 TEMPORARY_SUFFIX = ".partial"
+
+
+_LOCK_SECONDS = 1.0
+
+
+def lock(descriptor: int, path: Path, busy: str) -> None:
+    """Lock an open file or folder until it is closed, or until this process dies.
+
+    On a file system without locks, the work goes on after a warning.
+
+    Args:
+        descriptor: of the file or folder.
+        path: where it is.
+        busy: says that another process holds the lock.
+
+    Raises:
+        HeldOff: if another process holds the lock.
+    """
+    from filelock import lock_descriptor
+
+    # The workers of a process that was killed hold its lock until they notice: for moments.
+    give_up_at = time.monotonic() + _LOCK_SECONDS
+    try:
+        while not lock_descriptor(descriptor, blocking=False):
+            if time.monotonic() > give_up_at:
+                raise HeldOff(busy)
+            time.sleep(0.02)
+    except OSError:
+        _warn_without_locks(path.parent)
+
+
+@functools.cache  # one warning for all files in a folder
+def _warn_without_locks(folder: Path) -> None:
+    console.warning(f"{folder}: this file system has no locks; do not run two jobs here at a time")
 
 
 def sync_folder(folder: Path) -> None:

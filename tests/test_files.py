@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
+import filelock
 import pytest
 
-from nmt.files import atomic_writer, link_or_copy, sha256_file, write_text
+from nmt.errors import HeldOff
+from nmt.files import atomic_writer, link_or_copy, lock, sha256_file, write_text
+from nmt.jobs.journal import Journal
+from nmt.prepare.resume import building_folder
+from nmt.runs.run_folder import RunFolder
 
 
 def names(folder: Path) -> list[str]:
@@ -55,3 +61,48 @@ def test_a_checksum_is_that_of_the_bytes(tmp_path: Path) -> None:
     assert sha256_file(tmp_path / "file") == (
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )
+
+
+def test_a_file_is_locked_until_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_text(path, "content")
+    with path.open("ab") as first, path.open("ab") as second:
+        lock(first.fileno(), path, "busy")
+        with pytest.raises(HeldOff, match="busy"):
+            lock(second.fileno(), path, "busy")
+        first.close()
+        lock(second.fileno(), path, "busy")
+    assert path.read_text() == "content"
+    assert names(tmp_path) == ["file"]
+
+
+def train_in(folder: Path) -> None:
+    run = RunFolder(folder)
+    run.create()
+    run.lock()
+
+
+def prepare_in(folder: Path) -> None:
+    with building_folder(folder / "data"):
+        pass
+
+
+def translate_in(folder: Path) -> None:
+    for name in ("out", "other"):
+        with Journal(folder / name):
+            pass
+
+
+@pytest.mark.parametrize("work", [train_in, prepare_in, translate_in])
+def test_work_on_a_file_system_without_locks_goes_on_after_a_warning(
+    work: Callable[[Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(_descriptor: int, **_: bool) -> bool:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(filelock, "lock_descriptor", refuse)
+    work(tmp_path)
+    assert capsys.readouterr().err.count("has no locks") == 1

@@ -20,7 +20,7 @@ import pytest
 from catalogue import Archive
 
 from nmt.errors import NMTError, Stopped
-from nmt.jobs.journal import lock
+from nmt.jobs.journal import open_locked
 
 WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
 
@@ -222,10 +222,8 @@ def test_a_checksum_is_recorded_before_the_archive_has_its_name(
 
 def test_two_processes_never_fetch_one_archive(site: Site, tmp_path: Path) -> None:
     partial = tmp_path / f"{NAME}.partial"
-    with partial.open("wb") as file:
-        lock(file, partial)
-        with pytest.raises(Stopped, match=re.escape(str(partial))):
-            fetch(tmp_path, site.address, **PUBLISHED)
+    with open_locked(partial, partial), pytest.raises(Stopped, match=re.escape(str(partial))):
+        fetch(tmp_path, site.address, **PUBLISHED)
 
 
 @pytest.mark.parametrize(

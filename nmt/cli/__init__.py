@@ -115,11 +115,6 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
         raise typer.Exit
 
 
-# What typer raises for a wrong option or value; its module is private and has moved between
-# releases, but BadParameter has always been the grandchild of this one.
-_ClickException: type[Exception] = typer.BadParameter.__mro__[2]
-
-
 def main() -> NoReturn:
     """Run the command line and exit."""
     begin()
@@ -155,8 +150,8 @@ def _run() -> int:
         if not isinstance(leaving.__context__, BrokenPipeError):
             raise
         return EXIT_DONE
-    except _ClickException as error:
-        message = error.format_message() if hasattr(error, "format_message") else str(error)
+    except typer.TyperException as error:  # a wrong option or value
+        message = error.format_message()
         if message:  # without one, typer has printed the help
             context = getattr(error, "ctx", None)
             command = context.command_path if context is not None else "nmt"

@@ -57,7 +57,7 @@ def translate(
     """
     from nmt.jobs.files import find_files
     from nmt.jobs.job import Job, converse, deadline
-    from nmt.jobs.journal import lock
+    from nmt.jobs.journal import open_locked
     from nmt.jobs.parallel import Translators
     from nmt.jobs.remote_files import RemoteOutput, local_inputs
     from nmt.markup.documents import common_form, form_of
@@ -90,7 +90,7 @@ def translate(
     also_read = [*setup.models, *filter(None, lists)]
     with contextlib.ExitStack() as leaving:
         if options.lock is not None:
-            lock(leaving.enter_context(options.lock.open("ab")), options.lock)
+            leaving.enter_context(open_locked(options.lock, options.lock))
         remote, output = None, without_scheme(options.output) if options.output else None
         if output is not None and is_url(output):
             remote = RemoteOutput.of(output, options.inputs)

@@ -13,20 +13,17 @@ translated with the same one, even if another is faster now.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import itertools
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from nmt.data.compressed import compress, is_compressed
-from nmt.errors import HeldOff
-from nmt.files import TEMPORARY_SUFFIX, naming, resolved, sha256_file, sync_folder
+from nmt.files import TEMPORARY_SUFFIX, lock, naming, resolved, sha256_file, sync_folder
 
 _FORMAT_VERSION = 1
 _EMPTY = hashlib.sha256().hexdigest()
@@ -45,29 +42,6 @@ class Progress:
     ends_line: bool = True  # whether the input's last line is complete
     counts: dict[str, Any] = field(default_factory=dict)  # of the job
     file_sha256: str = ""  # of the finished output file; empty before
-
-
-_LOCK_SECONDS = 1.0
-
-
-def lock(file: BinaryIO, path: Path) -> None:
-    """Lock an open file until it is closed or this process dies.
-
-    Raises:
-        HeldOff: if another process holds the lock.
-    """
-    # The workers of a job that was killed hold its lock until they notice, which takes moments.
-    give_up_at = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > give_up_at:
-                raise HeldOff(
-                    f"{path}: another job is working on it; run the same command again later"
-                ) from None
-            time.sleep(0.02)
 
 
 def journal_of(output: Path) -> Path:
@@ -272,7 +246,8 @@ def open_locked(path: Path, output: Path) -> BinaryIO:
         except OSError as error:
             error.filename = str(output)
             raise
-        lock(file, output)
+        busy = f"{output}: another job is working on it; run the same command again later"
+        lock(file.fileno(), path, busy)
         # Another job may have removed the file in between. Then the lock would be useless.
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return file

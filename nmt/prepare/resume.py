@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -42,6 +41,7 @@ from nmt.errors import DataError, NMTError, Stopped, UsageError
 from nmt.files import (
     TEMPORARY_SUFFIX,
     atomic_writer,
+    lock,
     megabytes,
     sha256_file,
     sync_folder,
@@ -214,7 +214,8 @@ def building_folder(out: Path) -> Iterator[Path]:
     other failure, such as a full disk or a worker that died, keeps the progress for the next run.
 
     Raises:
-        Stopped: another process is building the same folder, or this one was interrupted.
+        HeldOff: another process is building the same folder.
+        Stopped: this process was interrupted.
         NMTError: the disk is full.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -267,23 +268,18 @@ def _locked(partial: Path) -> Iterator[None]:
         any(mark.exists() for mark in marks) or not any(partial.iterdir())
     ):
         raise UsageError(f"{partial} is in the way and not from `nmt prepare`; move it away")
-    lock = os.open(partial, os.O_RDONLY)
+    folder = os.open(partial, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Stopped(
-                f"another process is building {partial}; wait for it, then run the same command "
-                "again"
-            ) from None
-        except OSError:
-            pass  # this file system has no locks
+        busy = (
+            f"another process is building {partial}; wait for it, then run the same command again"
+        )
+        lock(folder, partial, busy)
         (partial / PROGRESS_FOLDER).mkdir(exist_ok=True)
         for half_written in partial.rglob(f"*{TEMPORARY_SUFFIX}"):  # by a process that was killed
             half_written.unlink()
         yield
     finally:
-        os.close(lock)
+        os.close(folder)
 
 
 def _move(partial: Path, out: Path) -> None:

@@ -16,7 +16,6 @@ import contextlib
 import dataclasses
 import datetime
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -35,8 +34,8 @@ from nmt.config import (
     read_toml,
     resumable_keys,
 )
-from nmt.errors import DataError, Stopped, UsageError
-from nmt.files import TEMPORARY_SUFFIX, atomic_writer, write_text
+from nmt.errors import DataError, UsageError
+from nmt.files import TEMPORARY_SUFFIX, atomic_writer, lock, write_text
 from nmt.model_config import MODEL_CONFIGS
 from nmt.plot import Panel, Point, Series, draw_curves
 from nmt.scoring.tokenizers import DEFAULT
@@ -177,20 +176,14 @@ class RunFolder:
         """Lock the folder until `unlock`, or until this process ends.
 
         Raises:
-            Stopped: if another process is training in it.
+            HeldOff: if another process is training in it.
         """
         self._lock = (self.path / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Stopped(
-                f"{self.path}: another process is training here; wait for it or choose another "
-                "--out"
-            ) from None
-        except OSError:
-            console.warning(
-                f"{self.path}: this file system has no locks; do not train here twice at a time"
-            )
+        lock(
+            self._lock.fileno(),
+            self.path / "lock",
+            f"{self.path}: another process is training here; wait for it or choose another --out",
+        )
 
     def unlock(self) -> None:
         """Unlock the folder."""
