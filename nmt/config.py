@@ -8,13 +8,14 @@ are reported at once, each with the name of its layer. This module does not impo
 from __future__ import annotations
 
 import dataclasses
-import re
+import functools
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nmt import console
 from nmt.augment_config import AugmentConfig
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.model_config import MODEL_CONFIGS, ModelConfig
@@ -31,7 +32,6 @@ _REMOVED = {
     "guided_links": ("learnt", "links are always learnt from the data; train anew without it"),
 }
 """Keys of earlier recipes: the one value that is still kept, and what to do about others."""
-_MATMUL = re.compile(r"auto|torch|onednn(:(forward|input|weight)(,(forward|input|weight))*)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +105,9 @@ class TrainingConfig:
     )
     matmul: str = value(
         "auto",
-        "Library for fp32 matrix products on CPUs: torch or onednn. auto: torch, unless a trial is "
-        "at least 1.1 times as fast with onednn. A resumed run keeps its choice. For example, "
-        "onednn:forward,weight uses torch for the third kind of product, input.",
+        "Library for fp32 matrix products on CPUs. auto: torch, unless a trial is at least 1.1 "
+        "times as fast with onednn. A resumed run keeps its choice.",
+        choices=("auto", "torch", "onednn"),
     )
     label_smoothing: float = value(
         0.1, "Share of probability spread evenly over the vocabulary.", minimum=0.0, below=1.0
@@ -249,8 +249,6 @@ class TrainingConfig:
     def problems(self) -> list[str]:
         """Return the problems of the combination of values."""
         found = []
-        if not _MATMUL.fullmatch(self.matmul):
-            found.append(f"matmul cannot be {self.matmul!r}; give auto, torch or onednn")
         if self.best_metric not in ("loss", *self.metrics):
             needed = {"bleu": "validate_bleu = true", "chrf": "validate_metric = chrf"}
             found.append(f"best_metric {self.best_metric!r} needs {needed[self.best_metric]}")
@@ -355,6 +353,8 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
             if key not in fields:
                 problems.append(f"{origin}: unknown key {key!r}{did_you_mean(key, fields)}")
                 continue
+            if key == "matmul":
+                raw = product_library(origin, str(raw))
             try:
                 values[key] = checked(fields[key], raw)
             except ValueError as error:
@@ -365,6 +365,21 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
     if problems:
         raise UsageError("; ".join(problems))
     return Recipe(preset, architecture, model, training, augment, stages)
+
+
+@functools.cache  # warns once
+def product_library(origin: str, matmul: str) -> str:
+    """Return the library that a value of `matmul` names.
+
+    In earlier recipes, `onednn:forward,weight` chose it apart for each kind of product.
+    """
+    library, _, kinds = matmul.partition(":")
+    if kinds:
+        console.warning(
+            f"{origin}: matmul = {matmul}: kinds of products are no longer chosen apart; all are "
+            f"by {library} now, which may round differently"
+        )
+    return library
 
 
 def model_config_from(architecture: str, values: Mapping[str, object], origin: str) -> ModelConfig:

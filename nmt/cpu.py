@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
-import threading
-import time
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
@@ -21,10 +18,6 @@ Waking a thread takes 50 microseconds on a virtual machine, and training waits s
 a second. So on an idle machine, threads that sleep at once cost up to a quarter of the speed.
 """
 
-_LOOK_SECONDS = 0.5
-_CROWDED = 0.15  # mean threads of this process that wait for a core; 0.02 if it is alone
-_CALM_LOOKS = 10  # looks without a crowd, after which threads spin again
-
 RAY = "ray"
 """Stands for a Ray cluster instead of a number of workers on this machine."""
 
@@ -37,77 +30,12 @@ def let_waiting_threads_sleep(environment: MutableMapping[str, str] = os.environ
 
     By default, waiting threads spin: for some milliseconds in libgomp, which torch and CTranslate2
     use, and for 200 in the libraries of Intel and LLVM. If the thread that they wait for has lost
-    its core to another process, all of them lose that time. See also `give_way`.
+    its core to another process, all of them lose that time.
 
     The libraries read the environment when they are loaded, so call this before importing torch.
     """
     if not WAITING.keys() & environment.keys():
         environment.update(WAITING)
-
-
-@functools.cache
-def give_way() -> None:
-    """From now on, let torch's threads hardly spin while other processes want the cores.
-
-    Call it after setting torch's number of threads. It does nothing if the user has chosen how
-    threads wait.
-    """
-    if not WAITING.items() <= os.environ.items():
-        return
-    threading.Thread(target=_give_way, name="give way", daemon=True).start()
-
-
-def _give_way() -> None:
-    crowd, waited, at = Crowd(), _seconds_waited(), time.monotonic()
-    while True:
-        time.sleep(_LOOK_SECONDS)
-        before, since = waited, at
-        waited, at = _seconds_waited(), time.monotonic()
-        crowd.look((waited - before) / (at - since))
-
-
-class Crowd:
-    """Lets libgomp's threads sleep at once while threads of this process wait for cores.
-
-    libgomp spins only a hundred times if a process has more OpenMP threads than cores. So during a
-    crowd we hold more teams of threads, which only sleep.
-    """
-
-    def __init__(self) -> None:
-        self._calm_looks = 0
-        self._over: threading.Event | None = None  # of a crowd
-
-    def look(self, waiting: float) -> None:
-        """Note the mean number of threads that waited for a core since the last look."""
-        self._calm_looks = 0 if waiting > _CROWDED else self._calm_looks + 1
-        if self._over is None and not self._calm_looks:
-            self._over = self._hold_threads()
-        elif self._over is not None and self._calm_looks >= _CALM_LOOKS:
-            self._over.set()
-            self._over = None
-
-    def _hold_threads(self) -> threading.Event:
-        import torch
-
-        over = threading.Event()
-        threads = torch.get_num_threads()
-
-        def hold() -> None:
-            torch.zeros(threads << 16).add_(1)  # large enough for all threads of a team
-            over.wait()
-
-        # A team adds all its threads except the one that holds it, which is Python's.
-        missing = len(os.sched_getaffinity(0)) - threads
-        for _ in range(missing // (threads - 1) + 1 if threads > 1 else 0):
-            threading.Thread(target=hold, name="team of a crowd", daemon=True).start()
-        return over
-
-
-def _seconds_waited() -> float:
-    """Return how long threads of this process were ready to run but had no core."""
-    # Nanoseconds of running and of waiting, if the system counts them.
-    accounts = [_read(task / "schedstat").split() for task in Path("/proc/self/task").iterdir()]
-    return sum(int(account[1]) for account in accounts if len(account) > 1) / 1e9
 
 
 def cores(system: Path = Path("/")) -> int:

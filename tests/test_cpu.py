@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-import torch
 
-from nmt.cpu import Crowd, cores, default_threads, let_waiting_threads_sleep, most_workers
+from nmt.cpu import cores, default_threads, let_waiting_threads_sleep, most_workers
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -46,33 +44,6 @@ def test_what_the_user_says_of_waiting_stays(name: str) -> None:
     environment = {name: "the user's", "HOME": "/"}
     let_waiting_threads_sleep(environment)
     assert environment == {name: "the user's", "HOME": "/"}
-
-
-def own_threads() -> int:
-    return len(list(Path("/proc/self/task").iterdir()))
-
-
-def threads_come_to(expected: int) -> bool:
-    deadline = time.monotonic() + 60
-    while own_threads() != expected and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return own_threads() == expected
-
-
-def test_while_others_want_the_cores_there_are_more_threads_than_cores() -> None:
-    torch.set_num_threads(2)
-    torch.zeros(1 << 17).add_(1)  # from now on this thread has its team
-    before, crowd = own_threads(), Crowd()
-    crowd.look(0.01)
-    assert own_threads() == before
-    crowd.look(0.3)
-    crowd.look(0.3)
-    # Each holder has a team of two, so that there is one more OpenMP thread for each.
-    assert threads_come_to(before + 2 * max(0, CORES - 1))
-    for _ in range(10):
-        crowd.look(0.0)
-    assert threads_come_to(before)
-    torch.set_num_threads(1)
 
 
 V1 = "5:cpuset:/\n4:cpu,cpuacct:/docker/1\n"

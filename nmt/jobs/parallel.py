@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt import console
-from nmt.cpu import RAY, cores, default_threads, give_way, most_workers
+from nmt.cpu import RAY, cores, default_threads, most_workers
 from nmt.errors import MissingKernel, UsageError
 from nmt.jobs.lines import Line
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory
@@ -245,8 +245,6 @@ class _OnCpu:
         import torch
 
         torch.set_num_threads(self.threads)
-        if self.threads > 1:
-            give_way()
 
     def halve_batch(self) -> None:
         """Halve the batch of future forks after one has died."""

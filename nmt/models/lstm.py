@@ -97,7 +97,7 @@ class _WithGradientOf(torch.autograd.Function):
 
 def _for_weight(products: Tensor, inputs: list[Tensor]) -> Tensor:
     """Return the gradient of a weight (O, I) for that of its products (r, O) with some inputs."""
-    return matmul(products.t(), torch.cat(inputs), "weight")
+    return matmul(products.t(), torch.cat(inputs))
 
 
 def _for_values(sums: Tensor, weights: list[Tensor]) -> Tensor:

@@ -31,6 +31,7 @@ from nmt.config import (
     Recipe,
     TrainingConfig,
     format_toml,
+    product_library,
     read_toml,
     resumable_keys,
 )
@@ -293,6 +294,8 @@ class RunFolder:
             )
         # Before runs recorded BLEU's tokenizer, all had this one.
         document["training"].setdefault("validate_tokenizer", DEFAULT)
+        matmul = str(document["training"]["matmul"])
+        document["training"]["matmul"] = product_library(str(self.config), matmul)
         return document
 
     def write_config(

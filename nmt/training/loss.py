@@ -131,8 +131,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 mean_logits = chunk.float() @ mean_row + mean_bias  # (rows,)
                 loss += label_smoothing * (normaliser - mean_logits.sum())
             if gradient is not None:
-                states_gradient[part] = matmul(gradient, projection, "input")
-                projection_gradient += matmul(gradient.t(), chunk, "weight")
+                states_gradient[part] = matmul(gradient, projection)
+                projection_gradient += matmul(gradient.t(), chunk)
                 if bias is not None:
                     bias_gradient += gradient.sum(0, dtype=torch.float32)
         if with_gradient:
@@ -161,7 +161,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
 
 def _logits(chunk: Tensor, projection: Tensor, bias: Tensor | None) -> Tensor:
-    logits = matmul(chunk, projection.t(), "forward")  # (rows, V)
+    logits = matmul(chunk, projection.t())  # (rows, V)
     return logits if bias is None else logits.add_(bias)
 
 

@@ -18,7 +18,7 @@ import torch
 
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
-from nmt.cpu import cores, default_threads, give_way
+from nmt.cpu import cores, default_threads
 from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
@@ -90,8 +90,6 @@ def resolve_open_values(
             matmul, precision = ranks.gather(fastest)[0]
     use_library(matmul)
     torch.set_num_threads(threads)
-    if threads > 1 and device.type == "cpu":
-        give_way()
     use_tf32(device, precision)
     if precision == "tf32" and not is_since_ampere(device):
         console.warning(

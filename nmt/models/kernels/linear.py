@@ -11,25 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-
-Kind = Literal["forward", "input", "weight"]
-"""A product of a linear layer: its output, or the gradient of its input or of its weight."""
-
-_KINDS: tuple[Kind, ...] = ("forward", "input", "weight")
 
 
 @dataclass
 class _Choice:
     """Flags, because torch.compile handles them better than a dictionary or set."""
 
-    forward: bool = False  # whether oneDNN computes the product
-    input: bool = False
-    weight: bool = False
+    onednn: bool = False  # whether oneDNN computes fp32 products on CPUs
     any_packed: bool = False
     any_changed: bool = False
 
@@ -44,13 +37,8 @@ _PACKED, _CHANGE = "packed_product", "change"
 
 
 def use_library(name: str) -> None:
-    """Compute this process's fp32 products on CPUs by `torch` or by `onednn`.
-
-    `onednn:forward,weight`, for example, leaves the gradients of inputs to torch.
-    """
-    library, _, kinds = name.partition(":")
-    for kind in _KINDS:
-        setattr(_choice, kind, library == "onednn" and (not kinds or kind in kinds.split(",")))
+    """Compute this process's fp32 products on CPUs by `torch` or by `onednn`."""
+    _choice.onednn = name == "onednn"
 
 
 def use_packed(weight: Tensor, product: Product) -> None:
@@ -65,8 +53,8 @@ def use_change(weight: Tensor, down: Tensor, up: Tensor) -> None:
     _choice.any_changed = True
 
 
-def _is_fp32_on_cpu(x: Tensor) -> bool:
-    return x.dtype == torch.float32 and x.device.type == "cpu"
+def _is_by_onednn(x: Tensor) -> bool:
+    return _choice.onednn and x.dtype == torch.float32 and x.device.type == "cpu"
 
 
 def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -80,10 +68,9 @@ def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     return product
 
 
-def matmul(a: Tensor, b: Tensor, kind: Kind) -> Tensor:
-    """Return a (n, m) b (m, k), a product of this kind, without a gradient."""
-    by_onednn = getattr(_choice, kind) and _is_fp32_on_cpu(a)
-    return onednn_product(a, b.t()) if by_onednn else a @ b
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """Return a (n, m) b (m, k), without a gradient."""
+    return onednn_product(a, b.t()) if _is_by_onednn(a) else a @ b
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -131,8 +118,7 @@ class _LinearReLU(torch.autograd.Function):
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    some = _choice.forward or _choice.input or _choice.weight
-    if not (some and _is_fp32_on_cpu(x)):
+    if not _is_by_onednn(x):
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])  # (n, i)
     product: Tensor = _OneDNNLinear.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
@@ -140,12 +126,12 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class _OneDNNLinear(torch.autograd.Function):
-    """F.linear on two dimensions, with some or all of its three products by oneDNN."""
+    """F.linear on two dimensions, with its three products by oneDNN."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return (onednn_product if _choice.forward else F.linear)(x, weight, bias)
+        return onednn_product(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -153,8 +139,8 @@ class _OneDNNLinear(torch.autograd.Function):
         gradient = gradients[0].contiguous()  # (n, o)
         wanted = ctx.needs_input_grad
         return (
-            matmul(gradient, weight, "input") if wanted[0] else None,
-            matmul(gradient.t(), x, "weight") if wanted[1] else None,
+            onednn_product(gradient, weight.t()) if wanted[0] else None,
+            onednn_product(gradient.t(), x.t()) if wanted[1] else None,
             gradient.sum(0) if wanted[2] else None,
         )
 
