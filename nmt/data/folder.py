@@ -73,16 +73,6 @@ class PairDataset:
         src, tgt = (_in_order([part[side] for part in parts], places) for side in (0, 1))
         return src, tgt
 
-    def provenances(self, indices: Indices) -> TokenRows:
-        """Return the kept column of some pairs as bytes; empty rows where there is none."""
-        parts, places = [], []
-        for at, chosen, within in self._by_shard(indices):
-            shard = self._provenance[at]
-            none = TokenRows(np.empty(0, np.uint8), np.zeros(len(within), np.int32))
-            parts.append(none if shard is None else shard.rows(within)[0])
-            places.append(chosen)
-        return _in_order(parts, places)
-
     def length_counts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return how many sources and targets have 0, 1, 2 ... tokens."""
         src, tgt = np.zeros(1, np.int64), np.zeros(1, np.int64)

@@ -40,6 +40,18 @@ class VocabularyMapping:
     """Ids without a row of their own, which must have no share in the softmax."""
 
 
+@dataclass(frozen=True)
+class ForeignModel:
+    """What files hold, besides the weights."""
+
+    config: TransformerConfig
+    src: VocabularyMapping
+    tgt: VocabularyMapping
+    languages: LanguageTokens | None
+    order: Tensor | None = None
+    """The foreign dimension of the residual stream for each of ours; None: the same."""
+
+
 def read_pieces(path: Path) -> PieceModel:
     """Read a SentencePiece model."""
     try:
@@ -102,30 +114,43 @@ def first_input(embeddings: Tensor, start: int, eos: int) -> str:
 def write_imported(
     path: Path,
     origin: Path,
-    card: ModelCard,
+    model: ForeignModel,
     read: Callable[[str], Tensor],
-    src: VocabularyMapping,
-    tgt: VocabularyMapping,
-) -> None:
-    """Write the model file.
+    *,
+    langs: tuple[str, str],
+    max_src_tokens: int,
+) -> ModelCard:
+    """Write the model file, and return its card.
 
     Args:
         path: of the model file.
         origin: what is imported, for messages.
-        card: of the model.
+        model: what is imported.
         read: returns a foreign weight by our name for it, with foreign ids as rows.
-        src: our ids of sources.
-        tgt: our ids of targets.
+        langs: source and target, "" if there are several.
+        max_src_tokens: the longest source, without eos.
 
     Raises:
-        DataError: if a weight has another shape than the card says.
+        DataError: if a weight has another shape than the configuration says.
     """
-    config = card.config
-    assert isinstance(config, TransformerConfig)
+    config, src, tgt = model.config, model.src, model.tgt
+    card = ModelCard(
+        architecture="transformer",
+        config=config,
+        src_lang=langs[0],
+        tgt_lang=langs[1],
+        src_vocabulary=src.vocabularies[0],
+        tgt_vocabulary=tgt.vocabularies[-1],
+        max_src_tokens=max_src_tokens,
+        data="",
+        update=0,
+        valid={},
+        languages=model.languages,
+    )
     with shapes_only():
-        model = card.build()
+        built = card.build()
     weights = dict[str, Tensor]()
-    for names, parameter in parameters_by_names(model):
+    for names, parameter in parameters_by_names(built):
         try:
             weight = read(names[0]).float()
         except (RuntimeError, IndexError):  # parts that cannot be stacked or reordered
@@ -147,6 +172,7 @@ def write_imported(
             raise DataError(f"{origin}: {names[0]} is {found}, but its sizes say {wanted}")
         weights[names[0]] = weight.contiguous()
     write_model(path, card, weights)
+    return card
 
 
 def not_expressed(

@@ -53,23 +53,14 @@ def import_huggingface(
                     f"{given.path}: model_type is {model_type!r}; nmt imports 'marian' and "
                     "'m2m_100'"
                 )
-        card = ModelCard(
-            architecture="transformer",
-            config=found.config,
-            src_lang=langs[0],
-            tgt_lang=langs[1],
-            src_vocabulary=found.src.vocabularies[0],
-            tgt_vocabulary=found.tgt.vocabularies[-1],
+        return write_imported(
+            out,
+            folder,
+            found,
+            lambda name: weights.of(name, found.order),
+            langs=langs,
             max_src_tokens=_max_src_tokens(folder, given),
-            data="",
-            update=0,
-            valid={},
-            languages=found.languages,
         )
-        write_imported(
-            out, folder, card, lambda name: weights.of(name, found.order), found.src, found.tgt
-        )
-    return card
 
 
 def _max_src_tokens(folder: Path, given: Config) -> int:

@@ -16,9 +16,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from nmt.config import model_config_from
-from nmt.data.language_tokens import LanguageTokens
 from nmt.errors import DataError, UsageError
-from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, VocabularyMapping, first_input
+from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, first_input
 from nmt.model_config import TransformerConfig
 
 CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
@@ -68,18 +67,6 @@ _READS = (
 _ADDS = tuple(kind for kind in _LAYER if "output" in kind or "norm" in kind or "outer" in kind)
 
 _MOST_IDS = 1 << 24
-
-
-@dataclass(frozen=True)
-class ForeignModel:
-    """What a folder holds, besides its weights."""
-
-    config: TransformerConfig
-    src: VocabularyMapping
-    tgt: VocabularyMapping
-    languages: LanguageTokens | None
-    order: Tensor | None = None
-    """The foreign dimension of the residual stream for each of ours; None: the same."""
 
 
 @dataclass(frozen=True)

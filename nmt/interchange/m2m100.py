@@ -17,8 +17,8 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from nmt.errors import DataError
-from nmt.interchange.foreign import map_vocabulary, read_pieces
-from nmt.interchange.huggingface_files import Config, ForeignModel, Weights, numbered, read_json
+from nmt.interchange.foreign import ForeignModel, map_vocabulary, read_pieces
+from nmt.interchange.huggingface_files import Config, Weights, numbered, read_json
 from nmt.model_config import TransformerConfig
 
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"

@@ -24,6 +24,7 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.foreign import (
     OUTPUT_BIAS,
+    ForeignModel,
     VocabularyMapping,
     map_vocabulary,
     read_pieces,
@@ -130,21 +131,15 @@ def import_marian(
     weights = _Weights(model)
     config = _model_config(model, weights)
     src, tgt = _mappings(pieces, weights)
-    card = ModelCard(
-        architecture="transformer",
-        config=config,
-        src_lang=src_lang,
-        tgt_lang=tgt_lang,
-        src_vocabulary=src.vocabularies[0],
-        tgt_vocabulary=tgt.vocabularies[-1],
+    found = ForeignModel(config, src, tgt, tags_of(src.vocabularies[0]))
+    return write_imported(
+        out,
+        model,
+        found,
+        lambda name: weights.of(name, config),
+        langs=(src_lang, tgt_lang),
         max_src_tokens=_MAX_SRC_TOKENS,
-        data="",
-        update=0,
-        valid={},
-        languages=tags_of(src.vocabularies[0]),
     )
-    write_imported(out, model, card, lambda name: weights.of(name, config), src, tgt)
-    return card
 
 
 def _files(path: Path, given: Sequence[Path]) -> tuple[Path, list[Path]]:

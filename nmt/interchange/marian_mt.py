@@ -15,6 +15,7 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.foreign import (
     OUTPUT_BIAS,
+    ForeignModel,
     VocabularyMapping,
     map_vocabulary,
     read_pieces,
@@ -23,7 +24,6 @@ from nmt.interchange.foreign import (
 from nmt.interchange.huggingface_files import (
     TOKENIZER,
     Config,
-    ForeignModel,
     Weights,
     interleaved,
     numbered,

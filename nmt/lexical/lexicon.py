@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from nmt.data.folder import PairDataset
 from nmt.data.shards import TokenRows
+
+if TYPE_CHECKING:
+    from nmt.data.folder import PairDataset  # which loads SentencePiece
 
 Integers = NDArray[np.int64]
 
@@ -84,35 +85,34 @@ def learn_from_rows(
 ) -> Lexicon:
     """Learn from these rows, whose ids may be of tokens or of words; see `learn_lexicon`."""
     tell = on_progress or (lambda _: None)
-    # For each chunk: the keys of its entries, the entry of each link, and the first link of each
+    # Some links at a time: the keys of their entries, the entry of each, and the first link of each
     # target token.
-    found: list[tuple[Integers, NDArray[np.int32], Integers]] = []
+    chunks: list[tuple[Integers, NDArray[np.int32], Integers]] = []
     for sources, targets, begins in _facing(src, tgt, src_vocab_size):
-        own, entries = np.unique(sources * tgt_vocab_size + targets, return_inverse=True)
-        found.append((own, entries.astype(np.int32), begins))
+        keys, entries = np.unique(sources * tgt_vocab_size + targets, return_inverse=True)
+        chunks.append((keys, entries.astype(np.int32), begins))
     tell(1)
-    keys = np.unique(np.concatenate([own for own, _, _ in found]))  # (entries,)
-    chunks = [
-        (torch.from_numpy(np.searchsorted(keys, own)[entries].astype(np.int32)), begins)
-        for own, entries, begins in found
+    all_keys = np.unique(np.concatenate([keys for keys, _, _ in chunks]))  # (entries,)
+    links = [
+        (np.searchsorted(all_keys, keys)[entries].astype(np.int32), begins)
+        for keys, entries, begins in chunks
     ]
-    del found  # as large as the chunks
-    of_source = torch.from_numpy(keys // tgt_vocab_size)  # (entries,)
-    probs = torch.ones(len(keys), dtype=torch.float64)  # uniform at first
+    del chunks  # as large as the links
+    of_source = all_keys // tgt_vocab_size  # (entries,)
+    probs = np.ones(len(all_keys))  # uniform at first
     tell(1)
     for _ in range(_ITERATIONS):
-        expected = torch.zeros_like(probs)
-        for entries, begins in chunks:
-            expected.index_add_(0, entries, _shares(probs[entries], begins))
-        sums = torch.zeros(src_vocab_size + 1, dtype=torch.float64)
-        sums.index_add_(0, of_source, expected)
+        expected = np.zeros_like(probs)
+        for entries, begins in links:
+            np.add.at(expected, entries, _shares(probs[entries], begins))
+        sums = np.bincount(of_source, expected, src_vocab_size + 1)
         probs = expected / sums[of_source]
         tell(1)
-    real = of_source.numpy() < src_vocab_size
+    real = of_source < src_vocab_size
     return Lexicon(
-        of_source.numpy()[real],
-        keys[real] % tgt_vocab_size,
-        probs.numpy()[real],
+        of_source[real],
+        all_keys[real] % tgt_vocab_size,
+        probs[real],
         np.bincount(tgt.ids, minlength=tgt_vocab_size),
     )
 
@@ -152,8 +152,8 @@ def _facing(
         yield sources[places], np.repeat(ours.ids.astype(np.int64), counts), begins
 
 
-def _shares(weights: Tensor, begins: Integers) -> Tensor:
+def _shares(weights: NDArray[np.float64], begins: Integers) -> NDArray[np.float64]:
     """Divide the weights (links,) of each target token by their sum."""
-    sums = np.add.reduceat(weights.numpy(), begins)
     counts = np.diff(np.append(begins, len(weights)))
-    return weights / torch.from_numpy(np.repeat(sums, counts))
+    shares: NDArray[np.float64] = weights / np.repeat(np.add.reduceat(weights, begins), counts)
+    return shares

@@ -12,15 +12,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.data.shards import TokenRows
 from nmt.lexical.lemmas import WORD, lemma
-
-if TYPE_CHECKING:
-    from nmt.lexical.lexicon import Lexicon  # which loads torch
+from nmt.lexical.lexicon import Lexicon, learn_from_rows
 
 _LEAST_PROBABILITY = 0.1
 """In either direction; Model 1 spreads less than that over words that merely come together."""
@@ -110,8 +107,6 @@ def learn_words(
     Raises:
         UsageError: if simplemma is missing.
     """
-    from nmt.lexical.lexicon import learn_from_rows
-
     src, tgt = (_LemmaRows.of([pair[side] for pair in pairs], langs[side]) for side in (0, 1))
     scores: dict[str, dict[str, float]] = {}
     if len(src.rows.ids) and len(tgt.rows.ids):

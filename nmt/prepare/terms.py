@@ -28,6 +28,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.files import sha256_file, write_text
 from nmt.lexical.lemmas import LineForms, has_lemmas, lemmas_version
+from nmt.lexical.lexicon import LEXICON_STEPS
 from nmt.lexical.term_annotation import Annotation, annotate
 from nmt.lexical.terms import Terms, has_target
 from nmt.lexical.token_offsets import token_offsets
@@ -166,8 +167,6 @@ def learn_lexicon(
     """
     if annotator is None or annotator.terms is not None:
         return ()
-    from nmt.lexical.lexicon import LEXICON_STEPS  # which loads torch
-
     blocks = sample_blocks(
         train, size=_LEARNT_FROM, seed=options.seed, weights=[text.weight for text in train]
     )
