@@ -453,7 +453,7 @@ def read_toml(path: Path) -> dict[str, object]:
     return values
 
 
-def noted_preset(path: Path) -> str:
+def recorded_preset(path: Path) -> str:
     """Return the preset recorded in a file if it is a run's config.toml; else empty."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -25,7 +25,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import DataError, NMTError, Stopped, UsageError
-from nmt.rank_store import ASKED, BEAT, OVER, WORD, RankLost, RankStopped, RankStore, gone
+from nmt.rank_store import ASKED, BEAT, EXIT_REASON, OVER, RankLost, RankStopped, RankStore, gone
 
 _SENT_AT_ONCE = 1 << 24  # values of a vector: 64 MB in fp32
 
@@ -101,12 +101,12 @@ class Ranks:
             group = RankStore(lasting, store)
             _groups[:] = [group]
             # Without torchrun, processes of one machine may not see each other, as in containers.
-            found = self.gather([os.environ.get("GROUP_RANK", f"of {rank}"), os.getpid()])
-            group.machines = [machine for machine, _ in found]
+            processes = self.gather([os.environ.get("GROUP_RANK", f"of {rank}"), os.getpid()])
+            group.machines = [machine for machine, _ in processes]
             group.siblings = {
                 other: process
-                for other, (machine, process) in enumerate(found)
-                if machine == found[rank][0] and other != rank
+                for other, (machine, process) in enumerate(processes)
+                if machine == processes[rank][0] and other != rank
             }
 
     def leave(self) -> None:
@@ -146,7 +146,7 @@ class Ranks:
         return bool(self.sum_(torch.tensor(int(flag))))
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def raise_on_all_ranks(self) -> Iterator[None]:
         """Let an expected error of any rank in this block be raised on all of them.
 
         Without it the others would wait for a rank that has gone. No rank may use another
@@ -157,10 +157,11 @@ class Ranks:
             yield
         except (NMTError, OSError) as error:
             problem = from_system(error)
-        found = self.gather(None if problem is None else [type(problem).__name__, str(problem)])
+        report = None if problem is None else [type(problem).__name__, str(problem)]
+        reports = self.gather(report)
         if problem is not None:
             raise problem
-        for rank, report in enumerate(found):
+        for rank, report in enumerate(reports):
             if report is not None:
                 kinds = {kind.__name__: kind for kind in (UsageError, DataError, Stopped)}
                 raise kinds.get(report[0], NMTError)(f"rank {rank}: {report[1]}")
@@ -196,25 +197,25 @@ class Ranks:
             with contextlib.suppress(dist.DistError):
                 group.ask_to_stop(reason)
 
-    def stopped_at_once(self, reason: str) -> None:
+    def publish_stop(self, reason: str) -> None:
         """Tell the other ranks, if possible, that this one stops without waiting for them."""
         self._asked_to_stop(reason)
         for group in _groups:
             with contextlib.suppress(dist.DistError):
-                group.leave_word([self.rank], "stopped", reason)
+                group.publish_exit_reason([self.rank], "stopped", reason)
 
-    def word(self) -> RankLost | RankStopped | None:
+    def exit_reason(self) -> RankLost | RankStopped | None:
         """Return what has become of another rank: torchrun may have stopped this one for it."""
         for group in _groups:
             with contextlib.suppress(dist.DistError):
                 group.beats(self.world_size)
-                return group.word()
+                return group.exit_reason()
         return None
 
-    def lost_by(self, error: Exception) -> RankLost | RankStopped | None:
+    def cause_elsewhere(self, error: Exception) -> RankLost | RankStopped | None:
         """Return which rank was lost, if that caused an error; else None.
 
-        A rank that fails for its own reason leaves word of it in the store. The others read it. If
+        A rank that fails for its own reason publishes it in the store. The others read it. If
         there is none, they report themselves there, so that a silent rank can be named.
         """
         if self.world_size == 1:
@@ -223,21 +224,23 @@ class Ranks:
         if not _is_of_the_group(error):
             kind = "" if isinstance(error, NMTError) else f"{type(error).__name__}: "
             with contextlib.suppress(dist.DistError):
-                group.leave_word([self.rank], "lost", f"rank {self.rank} failed: {kind}{error}")
+                group.publish_exit_reason(
+                    [self.rank], "lost", f"rank {self.rank} failed: {kind}{error}"
+                )
             return None
         try:
-            return self._lost_from(group, error)
+            return self._find_lost(group, error)
         except dist.DistError:  # the machine with torchrun's store is gone, and that of rank 0
             return RankLost(f"the ranks have lost touch, and torchrun is gone: {error}", [0])
 
-    def _lost_from(self, group: RankStore, error: Exception) -> RankLost | RankStopped | None:
+    def _find_lost(self, group: RankStore, error: Exception) -> RankLost | RankStopped | None:
         """Find out which rank was lost."""
         store = group.store
         store.set(f"left/{self.rank}", "")
         before = group.beats(self.world_size)
         with contextlib.suppress(dist.DistStoreError):
-            store.wait([WORD], timedelta(seconds=2))
-            return group.word()
+            store.wait([EXIT_REASON], timedelta(seconds=2))
+            return group.exit_reason()
         silent: list[int] = []
         for rank in range(self.world_size):
             try:
@@ -252,7 +255,7 @@ class Ranks:
         return RankLost(f"the ranks have lost touch: {error}", [])
 
 
-class Pulse:
+class Heartbeat:
     """Signs of life of this process, for a thread that goes on while the main thread is stuck.
 
     It has a connection to the store of its own: one that waits for a key holds up its connection.
@@ -280,7 +283,7 @@ class Pulse:
         return self._of_main.operations
 
     def beat(self) -> tuple[list[str], RankLost | RankStopped | None] | None:
-        """Show that this process lives; return each rank's last sign of life, and word of a rank.
+        """Show that this process lives; return each rank's last sign of life, and why one left.
 
         Signs differ from each other, and end in the number of operations begun.
 
@@ -293,19 +296,19 @@ class Pulse:
         self._count += 1
         try:
             self._say(f"{self._count} {self.operations}")
-            return self._group.beats(self._ranks.world_size), self._group.word()
+            return self._group.beats(self._ranks.world_size), self._group.exit_reason()
         except dist.DistStoreError:
             self._connect()
             return None
 
-    def leave_word(self, status: str, reason: str, lost: list[int]) -> None:
+    def publish_exit_reason(self, status: str, reason: str, lost: list[int]) -> None:
         """Tell the others why this rank ends: stopped, or failed as others are lost."""
         with contextlib.suppress(RuntimeError):
             if status == "stopped":
                 self._group.ask_to_stop(reason)
-                self._group.leave_word([self._ranks.rank], status, reason)
+                self._group.publish_exit_reason([self._ranks.rank], status, reason)
             else:
-                self._group.leave_word(lost, "lost", reason)
+                self._group.publish_exit_reason(lost, "lost", reason)
 
     def end(self) -> None:
         """Tell the others that this process may be silent from now on."""
@@ -406,5 +409,5 @@ def _is_of_the_group(error: Exception) -> bool:
     if any(words in str(error) for words in ("out of memory", "CUDA calloc")):
         return False
     return isinstance(error, dist.DistError) or any(
-        word in str(error) for word in ("gloo", "Connection", "NCCL")
+        name in str(error) for name in ("gloo", "Connection", "NCCL")
     )

@@ -14,7 +14,7 @@ from nmt.errors import NMTError, Stopped
 
 OVER = "over"
 """The last sign of life of a process that ends in an orderly way."""
-WORD = "word"  # of a rank that leaves
+EXIT_REASON = "exit reason"  # of the first rank that leaves
 BEAT = "beat/"  # signs of life, by rank
 ASKED = "nmt was asked to stop"
 AGAIN = "run the same command again to go on from the last save"
@@ -50,30 +50,30 @@ class RankStore:
     """How many operations between ranks this one has begun."""
 
     def beats(self, world_size: int) -> list[str]:
-        """Return each rank's last sign of life; leave word of siblings that are gone."""
+        """Return each rank's last sign of life; publish siblings that are gone."""
         # Whoever ends in an orderly way says so before its process ends.
         ended = [rank for rank, process in self.siblings.items() if not _exists(process)]
         keys = [f"{BEAT}{rank}" for rank in range(world_size)]
         beats = [beat.decode() for beat in self.store.multi_get(keys)]
         for rank in ended:
             if beats[rank] != OVER:
-                self.leave_word([rank], "lost", gone([rank]))
+                self.publish_exit_reason([rank], "lost", gone([rank]))
         return beats
 
     def ask_to_stop(self, reason: str) -> None:
         """Let all later starts of this launch end at once."""
         self.lasting.set(ASKED, reason)
 
-    def leave_word(self, ranks: list[int], what: str, reason: str) -> None:
-        """Tell the others that ranks are stopped or lost; the first word stands."""
-        self.store.compare_set(WORD, "", json.dumps([ranks, what, reason]))
+    def publish_exit_reason(self, ranks: list[int], status: str, reason: str) -> None:
+        """Tell the others that ranks are stopped or lost; the first to be published stands."""
+        self.store.compare_set(EXIT_REASON, "", json.dumps([ranks, status, reason]))
 
-    def word(self) -> RankLost | RankStopped | None:
-        """Return what has become of another rank, if there is word of it."""
-        if not self.store.check([WORD]):
+    def exit_reason(self) -> RankLost | RankStopped | None:
+        """Return what has become of another rank, if that is published."""
+        if not self.store.check([EXIT_REASON]):
             return None
-        ranks, what, reason = json.loads(self.store.get(WORD).decode())
-        if what == "stopped":
+        ranks, status, reason = json.loads(self.store.get(EXIT_REASON).decode())
+        if status == "stopped":
             return RankStopped(f"rank {ranks[0]} was stopped ({reason}); {AGAIN}")
         return RankLost(reason, ranks)
 

@@ -203,11 +203,11 @@ def _choose_preset(data: Path, config: Path | None, init_from: Path | None, *, d
     Raises:
         DataError: if `data` is not a data folder.
     """
-    from nmt.config import noted_preset
+    from nmt.config import recorded_preset
     from nmt.data.manifest import read_info
     from nmt.models.presets import FEW_PAIRS, FINE_TUNING, preset_for
 
-    if config and (noted := noted_preset(config)):
+    if config and (noted := recorded_preset(config)):
         return noted
     if init_from is not None:
         return FINE_TUNING

@@ -166,7 +166,7 @@ def restore(
         DataError: if all states are damaged, or if there are models but no states.
     """
     found: _Stored | None = None
-    with ranks.together():
+    with ranks.raise_on_all_ranks():
         if ranks.is_first:
             _remove_half_written(run)
             found = _read_newest(run, vectors, before)

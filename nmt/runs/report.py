@@ -257,7 +257,7 @@ class Report:
         """Count one more update, number `update`."""
         self._view.update()
         if self._marks:
-            self._tell_pace(update)
+            self._report_pace(update)
 
     def started(self, state: RunState, description: str) -> None:
         """Report that the run starts or resumes; `description` is empty if it is finished."""
@@ -369,7 +369,7 @@ class Report:
         metrics = f", {_metrics(card.valid, _VALID)}" if card.valid else ""
         return f"{path.stem} model: update {card.update:,}{metrics}: {path}"
 
-    def _tell_pace(self, update: int) -> None:
+    def _report_pace(self, update: int) -> None:
         """Log once, early, how long the run will take.
 
         The first update also waits for its data, so it counts only if there is no other.
@@ -392,7 +392,7 @@ class Report:
     def _record(self, record: Record) -> None:
         self.run.record(record)
         if self._tensorboard is not None:
-            with self.run.dispensable(self._events):
+            with self.run.best_effort(self._events):
                 for key, value in record.items():
                     if isinstance(value, int | float) and key != "update":
                         tag = f"{record['kind']}/{key}"
@@ -404,12 +404,12 @@ class Report:
         if self.config.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            with self.run.dispensable(self._events):
+            with self.run.best_effort(self._events):
                 self._tensorboard = SummaryWriter(str(self._events), purge_step=update + 1)
 
     def _close_tensorboard(self) -> None:
         if self._tensorboard is not None:
-            with self.run.dispensable(self._events):
+            with self.run.best_effort(self._events):
                 self._tensorboard.close()
             self._tensorboard = None
 

@@ -363,14 +363,14 @@ class RunFolder:
     def _append(self, path: Path, line: str) -> None:
         """Append a whole line or nothing."""
         data = line.encode()
-        with self.dispensable(path), path.open("ab", buffering=0) as file:
+        with self.best_effort(path), path.open("ab", buffering=0) as file:
             end = file.tell()
             if file.write(data) < len(data):  # the disk has room for only a part of it
                 file.truncate(end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     @contextlib.contextmanager
-    def dispensable(self, path: Path) -> Iterator[None]:
+    def best_effort(self, path: Path) -> Iterator[None]:
         """Let training continue if a line or a picture cannot be written; warn once per file."""
         try:
             yield
@@ -403,7 +403,7 @@ class RunFolder:
     def draw_curves(self) -> None:
         """Draw metrics.jsonl as curves.svg."""
         path = self.path / "curves.svg"
-        with self.dispensable(path):
+        with self.best_effort(path):
             write_text(path, curves_from_metrics(self.metrics()))
 
 

@@ -15,7 +15,7 @@ MOST_EPOCHS = 200
 
 
 @dataclass(frozen=True)
-class End:
+class EndReason:
     """A reason why a run is finished."""
 
     reason: str
@@ -23,19 +23,19 @@ class End:
     """The option that takes the reason away."""
 
 
-def ends(config: TrainingConfig, state: RunState) -> list[End]:
+def ends(config: TrainingConfig, state: RunState) -> list[EndReason]:
     """Return the reasons why a run is finished; none if it is not."""
     found = []
     if has_forgotten(config, state):
         metric = METRIC_NAMES[old_metric(config)]
         reason = f"{metric} of {config.valid_old} has fallen by {state.lost_score:.2f}"
-        found.append(End(reason, f"--set stop_if_worse={math.floor(state.lost_score) + 1}"))
+        found.append(EndReason(reason, f"--set stop_if_worse={math.floor(state.lost_score) + 1}"))
     if state.update >= config.max_updates:
-        found.append(End("max_updates", f"--max-updates {2 * state.update}"))
+        found.append(EndReason("max_updates", f"--max-updates {2 * state.update}"))
     if 0 < config.patience <= state.bad_validations:
         reason = f"no better result in {config.patience} validations"
         more = state.bad_validations + config.patience
-        found.append(End(reason, f"--set patience={more}"))
+        found.append(EndReason(reason, f"--set patience={more}"))
     return found
 
 

@@ -29,12 +29,12 @@ from nmt.training.command_line import CommandLine
 from nmt.training.course import warnings_before
 from nmt.training.launch import set_up
 from nmt.training.memory import PeakMemory, even_batch, longest_pair, memory_needs, share_of_update
-from nmt.training.meter import Window, device_name, rate_of_ranks
+from nmt.training.meter import MetricsWindow, device_name, rate_of_ranks
 from nmt.training.optimizer import learning_rate
 from nmt.training.recovery import choose_micro_batch, stop_compiling
-from nmt.training.saving import Need
+from nmt.training.saving import DiskBudget
 from nmt.training.stop import StopRequest
-from nmt.training.trainer import Setup, Trainer
+from nmt.training.trainer import Trainer, TrainingSetup
 
 TRIAL_SECONDS = 5.0
 
@@ -75,7 +75,7 @@ def dry_run(
     return rows if ranks.is_first else []
 
 
-def _rows(setup: Setup, processes: int) -> list[Row]:
+def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     """Return the estimates for a run of `processes`; others than those may measure."""
     recipe, data, device, ranks = setup.recipe, setup.data, setup.device, setup.ranks
     config = recipe.training
@@ -103,7 +103,7 @@ def _rows(setup: Setup, processes: int) -> list[Row]:
         has_links=trainer.linker is not None,
     )
     needs = memory_needs(recipe, sizes, largest, processes)
-    disk = Need.of(config, trainer.optimizer, trainer.card)
+    disk = DiskBudget.of(config, trainer.optimizer, trainer.card)
     window = _try(trainer, largest)
     rate = rate_of_ranks(config.precision, device, ranks)[0] * processes / ranks.world_size
     metrics = window.metrics(ranks, trainer.flops, rate)
@@ -208,12 +208,12 @@ def _range(ends: Iterable[str]) -> str:
     return " to ".join(dict.fromkeys(ends))  # one value if both are equal
 
 
-def _try(trainer: Trainer, largest: Batch) -> Window:
+def _try(trainer: Trainer, largest: Batch) -> MetricsWindow:
     """Train for some seconds, at least one update, after trying the largest micro-batch."""
     fits = not trainer.ranks.any(not trainer.runner.fits(largest))
     if fits:  # the first update waits for the plan of the pool
         fits = _has_memory_for(next(trainer.updates), trainer)
-    trainer.window = window = Window.empty(trainer.device)
+    trainer.window = window = MetricsWindow.empty(trainer.device)
     while fits and (
         not window.updates or trainer.ranks.any(time.monotonic() - window.started < TRIAL_SECONDS)
     ):

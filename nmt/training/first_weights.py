@@ -255,12 +255,12 @@ def first_weights(
     torch.manual_seed(config.seed)
     model = card.build()  # on the CPU, so that a GPU never holds it twice
     remarks, random = list[str](), set[nn.Parameter]()
-    with ranks.together():
+    with ranks.raise_on_all_ranks():
         if ranks.is_first and warm_from is not None:
             lines, random = warm_start(model, card, warm_from)
             remarks += lines
     chosen = choose_trained(model, config)
-    with ranks.together():
+    with ranks.raise_on_all_ranks():
         for name, parameter in model.named_parameters():
             if parameter in random and not parameter.requires_grad:
                 raise UsageError(

@@ -57,7 +57,8 @@ class FlatWeights:
         device: where the vectors are; None: where the model is. A GPU holds them once if the model
             is on the CPU.
         """
-        # named_parameters yields tied parameters once.
+        # named_parameters yields tied parameters once. The sort is stable: those that are trained
+        # come first, else in the model's order.
         named = sorted(model.named_parameters(), key=lambda item: not item[1].requires_grad)
         whole = torch.cat([p.detach().flatten() for _, p in named])  # (n,) fp32
         self.count = len(whole)
@@ -94,6 +95,7 @@ class FlatWeights:
         for name, parameter in named:
             end = offset + parameter.numel()
             self._shapes[name] = (offset, parameter.shape)
+            # From here on the model computes with a view of the vector.
             parameter.data = self._compute[offset:end].view(parameter.shape)
             if parameter.requires_grad:
                 self.trained.append((parameter, slice(offset, end)))
@@ -136,6 +138,7 @@ class FlatWeights:
     def norm(self) -> Tensor:
         """Return the norm of the whole gradient, a scalar; if ranks have slices, all take part."""
         norm: Tensor = self.own_gradient.norm()
+        # Squares of slices add up to the square of the whole.
         return self._ranks.sum_(norm.square()).sqrt() if self._ranks else norm
 
     def refresh(self) -> None:
@@ -183,7 +186,7 @@ def _collector(own: Tensor, reached: set[int]) -> Callable[[Tensor], None]:
         if id(parameter) in reached:
             own.add_(parameter.grad)
         else:
-            own.copy_(parameter.grad)
+            own.copy_(parameter.grad)  # saves clearing the vector before each update
             reached.add(id(parameter))
         parameter.grad = None
 
@@ -249,6 +252,7 @@ class GradientSum:
         if not self._watching:
             return
         self._missing[bucket] -= 1
+        # In the order of buckets, the same on all ranks, also if a later one is full first.
         while self._next < len(self._buckets) and not self._missing[self._next]:
             self._start_next()
 

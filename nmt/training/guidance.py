@@ -72,7 +72,7 @@ def learn_links(config: TrainingConfig, data: DataFolder, ranks: Ranks) -> Token
         return None
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
     parts: list[Tensor] = []
-    with ranks.together():
+    with ranks.raise_on_all_ranks():
         if ranks.is_first:
             with console.Progress("linking", total=2 * LEXICON_STEPS, unit="steps") as bar:
                 linker = TokenLinker.learn(data.train, *sizes, bar.update)

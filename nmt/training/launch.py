@@ -26,9 +26,9 @@ from nmt.training.command_line import CommandLine
 from nmt.training.loop import train
 from nmt.training.open_values import resolve_open_values
 from nmt.training.recovery import resume_or_begin
-from nmt.training.saving import Need
+from nmt.training.saving import DiskBudget
 from nmt.training.stop import StopRequest, ignore_signals
-from nmt.training.trainer import Setup, Trainer
+from nmt.training.trainer import Trainer, TrainingSetup
 from nmt.training.validation import tokenizers_of
 from nmt.training.watchdog import watching
 
@@ -60,7 +60,7 @@ def launch(
         NMTError: for example, if another process of the run has failed.
     """
     ranks, run, stop = Ranks.from_environment(), RunFolder(run_path), StopRequest(deadline)
-    word = _LastWord(run, ranks)
+    exit_report = _ExitReport(run, ranks)
 
     def claim() -> None:
         if recipe.training.tensorboard:
@@ -70,13 +70,13 @@ def launch(
 
     ranks.join()
     try:
-        with watching(ranks, stop, word):
+        with watching(ranks, stop, exit_report):
             setup = set_up(recipe, data_path, run, init_from, ranks, command=command, claim=claim)
-            word.training = True
+            exit_report.training = True
             with stop.listening():
                 try:
-                    word.trainer = _trainer(setup, data_path, command, stop)
-                    train(word.trainer)
+                    exit_report.trainer = _trainer(setup, data_path, command, stop)
+                    train(exit_report.trainer)
                 except Exception:
                     # torchrun sends SIGTERM to the ranks that are left; first they find out what to
                     # say, and write what they have to save.
@@ -91,38 +91,38 @@ def launch(
             ignore_signals()
         with StopRequest().listening():  # or the next signal would interrupt this
             # torchrun interrupts the ranks that are left when one has failed.
-            found = ranks.word()
-            if isinstance(found, RankLost):
-                word.write("failed", str(found), found.ranks)
-                raise found from None
-            reason = stop.reason or str(found or "by a signal")
-            ranks.stopped_at_once(reason)
-            word.wait()
-            word.write("stopped", reason)
+            other = ranks.exit_reason()
+            if isinstance(other, RankLost):
+                exit_report.write("failed", str(other), other.ranks)
+                raise other from None
+            reason = stop.reason or str(other or "by a signal")
+            ranks.publish_stop(reason)
+            exit_report.wait()
+            exit_report.write("stopped", reason)
         raise
     except Exception as error:
         if ranks.in_group:
             ignore_signals()
         with StopRequest().listening():
-            found = ranks.lost_by(error)
-            if isinstance(found, RankStopped):
-                word.wait()
-                word.write("stopped", str(found))
+            other = ranks.cause_elsewhere(error)
+            if isinstance(other, RankStopped):
+                exit_report.wait()
+                exit_report.write("stopped", str(other))
             else:
-                word.write("failed", str(found or error), found.ranks if found else [])
-        if found is not None:
-            raise found from error
+                exit_report.write("failed", str(other or error), other.ranks if other else [])
+        if other is not None:
+            raise other from error
         if isinstance(error, NMTError):
             ranks.leave()  # all ranks raise it together; after any other error, nobody may wait
         raise
     finally:
-        word.wait()  # before another process may write there
+        exit_report.wait()  # before another process may write there
         run.unlock()
     ranks.leave()
 
 
 def _trainer(
-    setup: Setup, data_path: Path, command: CommandLine | None, stop: StopRequest
+    setup: TrainingSetup, data_path: Path, command: CommandLine | None, stop: StopRequest
 ) -> Trainer:
     """Return the trainer in the state of the run folder, with enough disk for all that it saves."""
     recipe, run, ranks = setup.recipe, setup.run, setup.ranks
@@ -132,9 +132,9 @@ def _trainer(
         trainer = Trainer(setup, stop)
         resume_or_begin(trainer)
     # Only now, so that you can correct a recipe that does not fit the data in this folder.
-    with ranks.together():
+    with ranks.raise_on_all_ranks():
         if ranks.is_first:
-            Need.of(recipe.training, trainer.optimizer, trainer.card).check(run)
+            DiskBudget.of(recipe.training, trainer.optimizer, trainer.card).check(run)
             if setup.changes:
                 run.log(setup.changes)
             run.write_config(
@@ -148,7 +148,7 @@ def _trainer(
     return trainer
 
 
-class _LastWord:
+class _ExitReport:
     """Writes to the run folder how a run has ended that could not end in an orderly way."""
 
     def __init__(self, run: RunFolder, ranks: Ranks) -> None:
@@ -202,7 +202,7 @@ def set_up(
     *,
     command: CommandLine | None,
     claim: Callable[[], None],
-) -> Setup:
+) -> TrainingSetup:
     """Open the data, choose the device, and fill in the values that the recipe leaves open.
 
     Args:
@@ -219,7 +219,7 @@ def set_up(
     """
     initial, changes = InitialModel(), ""
     recipe = _of_first(recipe, ranks)
-    with ranks.together():
+    with ranks.raise_on_all_ranks():
         device = choose_device(recipe.training.device, ranks.local_rank)
         if device.type == "cpu":
             keep_freed_memory()
@@ -235,13 +235,13 @@ def set_up(
     if recipe.training.lora_rank and not initial.path:
         raise UsageError("lora_rank is for a model that is tuned; give --init-from")
     recipe = resolve_open_values(recipe, data, run, ranks, device)
-    with ranks.together():
+    with ranks.raise_on_all_ranks():
         if ranks.is_first and run.exists:
-            found = run.changes(recipe, initial)
-            _refuse(found, run, recipe, data, command)
-            if found.allowed:
-                changes = f"{run.path}: {'; '.join(found.allowed)}"
-    return Setup(recipe, data, run, initial, ranks, device, changes)
+            compared = run.changes(recipe, initial)
+            _refuse(compared, run, recipe, data, command)
+            if compared.allowed:
+                changes = f"{run.path}: {'; '.join(compared.allowed)}"
+    return TrainingSetup(recipe, data, run, initial, ranks, device, changes)
 
 
 def _refuse(

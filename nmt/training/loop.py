@@ -17,7 +17,7 @@ from nmt.errors import Stopped
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report
 from nmt.training.course import ends, has_forgotten, warnings_before
-from nmt.training.meter import Window, checksum_of_all, rate_of_ranks
+from nmt.training.meter import MetricsWindow, checksum_of_all, rate_of_ranks
 from nmt.training.open_values import describe_choices, surroundings
 from nmt.training.recovery import go_back, recover
 from nmt.training.trainer import Trainer
@@ -61,7 +61,7 @@ def _begin(trainer: Trainer, *, was_finished: bool) -> None:
     if warning and ranks.is_first:
         run.warn(warning)
     trainer.saver.prepare()
-    with ranks.together():
+    with ranks.raise_on_all_ranks():
         if ranks.is_first:
             run.cut_metrics(state.update, state.validated)
             run.write_status("running", state.update)
@@ -86,7 +86,7 @@ def _begin(trainer: Trainer, *, was_finished: bool) -> None:
                 run.log(trainer.stages.describe(state.position.stage))
     if trainer.saver.saved is None:  # a run that diverges early goes back to the beginning
         trainer.save(whole=True)
-    trainer.window = Window.empty(trainer.device)  # whose time begins now
+    trainer.window = MetricsWindow.empty(trainer.device)  # whose time begins now
 
 
 # --- what is due
@@ -152,7 +152,7 @@ def _log(trainer: Trainer) -> None:
     }
     if ranks.is_first:
         trainer.report.trained(trainer.state, record)
-    trainer.window = Window.empty(trainer.device)
+    trainer.window = MetricsWindow.empty(trainer.device)
 
 
 def _validate(trainer: Trainer) -> bool:
@@ -163,7 +163,7 @@ def _validate(trainer: Trainer) -> bool:
     """
     trainer.state = state = trainer.saver.confirmed(trainer.state)
     started = time.monotonic()
-    with trainer.weights.replaced_by(trainer.optimizer.kept_weights), trainer.runner.eager():
+    with trainer.weights.replaced_by(trainer.optimizer.eval_weights), trainer.runner.eager():
         result = trainer.validator.measure(trainer.model, trainer.stop)
     if result is None:
         return False
@@ -197,7 +197,7 @@ def _stop(trainer: Trainer) -> NoReturn:
     trainer.save_at_the_end()
     run, update = trainer.run, trainer.state.update
     if trainer.ranks.is_first:
-        with run.dispensable(run.path / "status.json"):
+        with run.best_effort(run.path / "status.json"):
             run.write_status("stopped", update, reason)
     raise Stopped(
         f"stopped at update {update:,} ({reason}), everything saved; run the same command again to "

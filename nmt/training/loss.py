@@ -103,16 +103,18 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         types, tokens = len(projection), len(targets)
         loss, nll, mean_bias = torch.zeros(3, dtype=torch.float32, device=states.device)
+        # The mean of all logits of a token is its state times the mean row of the projection.
         if bias is None:
             mean_row = projection.sum(0, dtype=torch.float32) / types  # (D,)
         else:
-            shares = (bias > BARRED / 2).float()
+            shares = (bias > BARRED / 2).float()  # no smoothing towards types that are barred
             shares /= shares.sum()  # (V,)
             mean_row, mean_bias = shares @ projection.float(), shares @ bias.float()
         with_gradient = any(ctx.needs_input_grad[:3])
         if with_gradient:
             states_gradient = torch.empty_like(states)
-            projection_gradient = torch.zeros(projection.shape, device=states.device)  # fp32
+            # In fp32, since it sums over chunks.
+            projection_gradient = torch.zeros(projection.shape, device=states.device)  # (V, D)
             bias_gradient = projection_gradient.new_zeros(types)
         rows = max(256, _CHUNK_LOGITS * (4 if states.is_cuda else 1) // types)
         rows = -(-tokens // max(1, -(-tokens // rows)))  # as few chunks, but of equal size
@@ -126,6 +128,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 with_gradient,
             )
             nll += chunk_nll
+            # (1 - eps) * nll + eps * (log normaliser - mean logit)
             loss += (1 - label_smoothing) * chunk_nll
             if label_smoothing:
                 mean_logits = chunk.float() @ mean_row + mean_bias  # (rows,)
@@ -136,8 +139,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 if bias is not None:
                     bias_gradient += gradient.sum(0, dtype=torch.float32)
         if with_gradient:
-            states_gradient[tokens:] = 0.0
-            if label_smoothing:
+            states_gradient[tokens:] = 0.0  # of padding
+            if label_smoothing:  # what - eps / V at each logit comes to, for all tokens at once
                 states_gradient[:tokens] -= (label_smoothing * mean_row).to(states.dtype)
                 summed = states[:tokens].sum(0, dtype=torch.float32)  # (D,)
                 if bias is None:
@@ -153,7 +156,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         states_gradient, projection_gradient, bias_gradient = ctx.saved_tensors
-        scale = gradients[0]
+        scale = gradients[0]  # of the loss; that of nll is none
         states_gradient *= scale.to(states_gradient.dtype)
         projection_gradient *= scale
         bias_gradient = (bias_gradient * scale).to(ctx.dtype) if ctx.needs_input_grad[2] else None
@@ -189,6 +192,7 @@ def _of_chunk(
     if not with_gradient:
         return nll, normaliser.sum(), None
     del logits
+    # In place: p is needed no more.
     at_target = probabilities.new_full(column.shape, label_smoothing - 1)
     gradient = probabilities.scatter_add_(1, column, at_target).to(dtype)
     return nll, normaliser.sum(), gradient

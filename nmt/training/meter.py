@@ -1,8 +1,8 @@
 """The training metrics of a run: loss, speed, model-FLOPs utilisation, and a checksum of weights.
 
-A `Window` counts from one line of the log to the next. `matrix_product_rate` measures the FLOP/s of
-plain matrix products, to which model-FLOPs utilisation refers. `checksum` is computed on the device
-of the weights and is the same on every kind of device.
+A `MetricsWindow` counts from one line of the log to the next. `matrix_product_rate` measures the
+FLOP/s of plain matrix products, to which model-FLOPs utilisation refers. `checksum` is computed on
+the device of the weights and is the same on every kind of device.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _wait(device: torch.device) -> None:
 
 
 @dataclass
-class Window:
+class MetricsWindow:
     """Sums over the updates between two lines of the log; tensors stay on the device until then.
 
     A resumed run starts with an empty window, so its first metrics cover only its own updates.
@@ -162,7 +162,7 @@ class Window:
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     @classmethod
-    def empty(cls, device: torch.device) -> Window:
+    def empty(cls, device: torch.device) -> MetricsWindow:
         """Return a window without updates."""
         return cls(*torch.zeros(4, device=device))
 

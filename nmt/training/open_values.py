@@ -68,7 +68,7 @@ def resolve_open_values(
     """
     training = recipe.training
     share = max(1, cores() // ranks.local_world_size)
-    with ranks.together():
+    with ranks.raise_on_all_ranks():
         if ranks.is_first and run.exists:
             training = run.fill_in_choices(training, ranks.world_size, share)
     threads = training.threads or default_threads(ranks.local_world_size)

@@ -1,8 +1,8 @@
 """The optimiser: the paper's Adam over the flat weights, with the learning rate's schedules.
 
 It also clips the gradient, keeps a moving average of the weights and the fp16 loss scale. An update
-whose gradient is not finite changes only the guard. Everything happens on the device, so an update
-never waits for the GPU.
+whose gradient is not finite changes only the loss scaler. Everything happens on the device, so an
+update never waits for the GPU.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def learning_rate(config: TrainingConfig, d_model: int, update: int) -> float:
     return peak * left if config.schedule == "linear" else peak * (1 - math.cos(math.pi * left)) / 2
 
 
-class Guard:
+class LossScaler:
     """The fp16 loss scale, and the number of updates in a row whose gradient was not finite.
 
     The scale keeps fp16 gradients in range, as in Micikevicius et al. (2018): it is halved after an
@@ -71,7 +71,7 @@ class Guard:
             dropped: a scalar, 1.0 if the update does not count, else 0.0.
         """
         scale, good, in_a_row = self.state
-        good = (good + 1) * (1 - bad)
+        good = (good + 1) * (1 - bad)  # a bad update begins the count anew
         if self.fp16:
             doubled = good >= _DOUBLED_AFTER
             scale = torch.where(doubled, scale * 2, scale) * (1 - bad / 2)
@@ -79,7 +79,7 @@ class Guard:
         counted = torch.stack((scale, good, (in_a_row + 1) * bad))
         self.state.copy_(torch.where(dropped > 0, self.state, counted))
 
-    def are_too_many(self, bad_in_a_row: int, *, last: bool = False) -> bool:
+    def has_diverged(self, bad_in_a_row: int, *, last: bool = False) -> bool:
         """Return whether so many bad updates in a row mean that training diverges.
 
         Five are too many, or 30 in fp16, which needs some to find its scale. At the end of a run
@@ -95,7 +95,7 @@ class Optimizer:
         self.weights = weights
         self.config = config
         self.d_model = d_model
-        self.guard = Guard(config.precision == "fp16", weights.master.device)
+        self.loss_scaler = LossScaler(config.precision == "fp16", weights.master.device)
         self.learning_rate_factor = 1.0  # less after the run has diverged
         self.ema = weights.master.clone() if config.ema_decay else None
         self._mean = torch.zeros_like(weights.trainable)
@@ -103,12 +103,12 @@ class Optimizer:
         self._updates = torch.zeros((), device=weights.master.device)  # without the bad ones
 
     @property
-    def kept_weights(self) -> Tensor:
+    def eval_weights(self) -> Tensor:
         """The weights to validate and write, as in `FlatWeights.master`: perhaps an average."""
         return self.weights.master if self.ema is None else self.ema
 
     @property
-    def kept_name(self) -> str:
+    def eval_name(self) -> str:
         """Their name among `vectors`."""
         return "weights" if self.ema is None else "ema"
 
@@ -128,15 +128,17 @@ class Optimizer:
 
         Returns:
             The gradient's norm before clipping, a scalar tensor. If it is not finite, nothing
-            except the guard has changed.
+            except the loss scaler has changed.
         """
-        gradient = self.weights.own_gradient
-        norm = self.weights.norm() / self.guard.scale
+        gradient = self.weights.own_gradient  # (s,)
+        norm = self.weights.norm() / self.loss_scaler.scale  # of the gradient without the scale
+        # Flags are tensors: an `if` would make the host wait for the device.
         bad = (~norm.isfinite()).float()
         skipped = torch.maximum(bad, dropped)
-        if self.guard.fp16:
-            gradient /= self.guard.scale
+        if self.loss_scaler.fp16:
+            gradient /= self.loss_scaler.scale
         if self.config.clip_norm:
+            # The epsilon keeps a gradient of zeros from becoming 0 / 0.
             gradient *= (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
         # The function instead of torch.optim.Adam, which takes two seconds to import the compiler.
         adam(
@@ -146,7 +148,7 @@ class Optimizer:
             [self._mean_square],
             [],
             [self._updates],
-            fused=True,
+            fused=True,  # one pass over all vectors
             amsgrad=False,
             maximize=False,
             weight_decay=0.0,
@@ -161,8 +163,9 @@ class Optimizer:
         if self.ema is not None:
             # In the first updates the average would mostly be the random start.
             decay = min(self.config.ema_decay, update / (update + 10))
+            # By 0 after a skipped update, so the average stays.
             self.ema.lerp_(self.weights.master, (1 - decay) * (1 - skipped))
-        self.guard.note(bad, dropped)
+        self.loss_scaler.note(bad, dropped)
         return norm
 
     def held_bytes(self) -> dict[str, int]:
@@ -181,6 +184,6 @@ class Optimizer:
             "adam_mean": Vector(self._mean, trained_places),
             "adam_mean_square": Vector(self._mean_square, trained_places),
             "adam_updates": Vector(self._updates),
-            "guard": Vector(self.guard.state),
+            "guard": Vector(self.loss_scaler.state),
         }
         return vectors if self.ema is None else vectors | {"ema": Vector(self.ema, places)}

@@ -29,7 +29,7 @@ from nmt.training.memory import (
     memory_needs,
     share_of_update,
 )
-from nmt.training.meter import Window
+from nmt.training.meter import MetricsWindow
 from nmt.training.trainer import Trainer
 from nmt.training.update import UpdateResult, UpdateRunner
 
@@ -49,7 +49,7 @@ def _go_on_from(trainer: Trainer, state: RunState) -> None:
     trainer.optimizer.loaded(learning_rate_factor=state.learning_rate_factor)
     trainer.valid = {}
     trainer.unread.clear()
-    trainer.window = Window.empty(trainer.device)
+    trainer.window = MetricsWindow.empty(trainer.device)
     choose_micro_batch(trainer)
 
 
@@ -66,7 +66,7 @@ def recover(trainer: Trainer, results: Sequence[UpdateResult]) -> bool:
         _halve_micro_batch(trainer)
     elif newest.uncompiled:
         stop_compiling(trainer, trainer.run.warn)
-    elif trainer.optimizer.guard.are_too_many(newest.bad_in_a_row, last=trainer.is_finished):
+    elif trainer.optimizer.loss_scaler.has_diverged(newest.bad_in_a_row, last=trainer.is_finished):
         bad = newest.bad_in_a_row
         go_back(trainer, f"no finite gradient in {bad} updates in a row, up to update {update:,}")
     else:
@@ -136,7 +136,7 @@ def go_back(trainer: Trainer, symptom: str) -> None:
     saver.resume_from(sound)
     trainer.save(whole=True)  # or a run that is killed now would forget the factor
     if trainer.ranks.is_first:
-        with run.dispensable(run.path / "metrics.jsonl"):
+        with run.best_effort(run.path / "metrics.jsonl"):
             run.cut_metrics(sound.update, sound.validated)
         back = f"back at update {sound.update:,}, with {factor:g} times the learning rate"
         trainer.report.went_back(trainer.state, f"{symptom}: {back}")

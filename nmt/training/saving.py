@@ -39,7 +39,7 @@ from nmt.training.optimizer import Optimizer
 
 
 @dataclass(frozen=True)
-class Need:
+class DiskBudget:
     """The largest disk space that a run's checkpoints take at any time."""
 
     states: int
@@ -48,7 +48,7 @@ class Need:
     model_bytes: int  # of one model file
 
     @classmethod
-    def of(cls, config: TrainingConfig, optimizer: Optimizer, card: ModelCard) -> Need:
+    def of(cls, config: TrainingConfig, optimizer: Optimizer, card: ModelCard) -> DiskBudget:
         """Return the need of a run with these settings, vectors and vocabularies."""
         # A new file is written before an old one is removed. Until the next state is written, the
         # best models of the last one stay too. last.safetensors and best.safetensors are links, or
@@ -161,7 +161,7 @@ class Saver:
             whole: write the training state.
         """
         self.wait()  # for the write before, which uses the same copies
-        self._copy(self._optimizer.vectors() if whole else [self._optimizer.kept_name])
+        self._copy(self._optimizer.vectors() if whole else [self._optimizer.eval_name])
         if self._ranks.is_first:
             self._writing = self._thread.submit(
                 self._write, state, card, best=best, checkpoint=checkpoint, whole=whole
@@ -180,7 +180,7 @@ class Saver:
             self.is_at_the_end = True
         state = self.confirmed(state)
         self._copy(self._optimizer.vectors())
-        with self._ranks.together():  # so that no rank leaves before everything is saved
+        with self._ranks.raise_on_all_ranks():  # so that no rank leaves before everything is saved
             if self._ranks.is_first:
                 self._write_at_the_end(state, card)
         self.saved = state
@@ -228,10 +228,12 @@ class Saver:
                 if whole:
                     self._write_state(state)
         except (NMTError, OSError) as error:
-            self._tell(state, f"not saved at update {state.update:,}: {from_system(error)}")
+            self._report_problem(
+                state, f"not saved at update {state.update:,}: {from_system(error)}"
+            )
             return
         if whole and self._failed:
-            self._tell(state, "")
+            self._report_problem(state, "")
 
     def _write_at_the_end(self, state: RunState, card: ModelCard) -> None:
         with self._at_work:
@@ -264,7 +266,7 @@ class Saver:
         checkpoint.keep_only(self._run, CHECKPOINT, newest)
 
     def _write_model(self, path: Path, card: ModelCard) -> None:
-        kept = self._copies[self._optimizer.kept_name]
+        kept = self._copies[self._optimizer.eval_name]
         write_model(path, card, merged(self._optimizer.weights.named(kept)))
 
     def _write_state(self, state: RunState) -> None:
@@ -276,7 +278,7 @@ class Saver:
             checkpoint.keep_only(self._run, STATE, newest)
             checkpoint.keep_only(self._run, BEST, state.best_updates)
 
-    def _tell(self, state: RunState, problem: str) -> None:
+    def _report_problem(self, state: RunState, problem: str) -> None:
         self._failed = bool(problem)
         if problem:
             self._run.warn(f"{problem}; training continues, and the next checkpoint tries again")

@@ -33,7 +33,7 @@ from nmt.training.course import ends
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.guidance import learn_links
 from nmt.training.memory import longest_pair
-from nmt.training.meter import Window
+from nmt.training.meter import MetricsWindow
 from nmt.training.optimizer import Optimizer
 from nmt.training.saving import Saver
 from nmt.training.stop import StopRequest
@@ -47,7 +47,7 @@ _UNREAD = {"cpu": 0, "cuda": 1}
 
 
 @dataclass(frozen=True)
-class Setup:
+class TrainingSetup:
     """What a run is made of; `launch.set_up` makes it."""
 
     recipe: Recipe
@@ -67,7 +67,7 @@ class Trainer:
     updates: Iterator[Update]  # those after the present one; since `start_stream`
     report: Report  # while it trains
 
-    def __init__(self, setup: Setup, stop: StopRequest) -> None:
+    def __init__(self, setup: TrainingSetup, stop: StopRequest) -> None:
         """Build the model with its initial weights; `resume_or_begin` loads a state."""
         self.recipe = recipe = setup.recipe
         self.config = recipe.training
@@ -96,7 +96,7 @@ class Trainer:
         self.machine_rate = math.inf  # FLOP/s of matrix products over all ranks, once measured
         self.state = RunState()
         self.valid: dict[str, float] = {}  # validation metrics of the present weights
-        self.window = Window.empty(device)
+        self.window = MetricsWindow.empty(device)
         # updates whose result is not read yet, and the state before each
         self.unread: deque[tuple[RunState, Update, UpdateResult]] = deque()
 

@@ -162,7 +162,7 @@ class UpdateRunner:
         self._dropping = torch.maximum(self._dropping, flags[:3].amax().clamp(max=1.0))
         norm = self.optimizer.step(number, dropped=self._dropping)
         bad = (~norm.isfinite()).float()
-        flags, written = torch.cat((flags, self.optimizer.guard.bad_in_a_row)), None
+        flags, written = torch.cat((flags, self.optimizer.loss_scaler.bad_in_a_row)), None
         if flags.is_cuda:  # they travel while the loop goes on
             flags = torch.empty(5, pin_memory=True).copy_(flags, non_blocking=True)
             written = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -192,7 +192,9 @@ class UpdateRunner:
             loss = loss + self.config.guided_alignment * more
         # If the loss is not finite, make the gradient NaN on all ranks, so that the update is
         # skipped.
-        share = torch.where(loss.isfinite(), self.optimizer.guard.scale / num_tokens, math.nan)
+        share = torch.where(
+            loss.isfinite(), self.optimizer.loss_scaler.scale / num_tokens, math.nan
+        )
         scaled: Tensor = loss * share
         scaled.backward()  # type: ignore[no-untyped-call]
 

@@ -49,7 +49,7 @@ _PARTS_TRIED, _LINES_TRIED = 4, 16  # of valid, to estimate the time of all of i
 
 
 @dataclass
-class _Text:
+class _ValidText:
     """The lines of a text of valid."""
 
     langs: tuple[str, str]
@@ -58,7 +58,7 @@ class _Text:
     shown: Sequence[int] = ()  # lines of samples
 
     @classmethod
-    def read(cls, text: HeldOut) -> _Text:
+    def read(cls, text: HeldOut) -> _ValidText:
         """Read the lines. Those that end a document are blank on both sides, and left out."""
         pairs = [pair for pair in zip(*text.lines(), strict=True) if any(map(str.strip, pair))]
         return cls(text.langs, [src for src, _ in pairs], [tgt for _, tgt in pairs])
@@ -85,7 +85,7 @@ class Validator:
         self.device = device
         self.config = config
         self.micro_batch_tokens = config.micro_batch_tokens
-        self._texts = [_Text.read(text) for text in data.valid_texts]
+        self._texts = [_ValidText.read(text) for text in data.valid_texts]
         self.old_metric = old_metric(config)
         self._tokenizers = tokenizers_of(config.validate_tokenizer, data)
         self._old = read_pairs(config.valid_old, *data.info.langs) if config.valid_old else None
@@ -143,7 +143,7 @@ class Validator:
         """Return loss and nll over all texts, and the nll of each."""
         sums = torch.zeros(len(self._texts), 3, dtype=torch.float64)  # loss, nll, tokens
         parts = self._parts()
-        with self.ranks.together():  # a stop on one rank ends it on all
+        with self.ranks.raise_on_all_ranks():  # a stop on one rank ends it on all
             for text, part in parts[self.ranks.rank :: self.ranks.world_size]:
                 check_stop()
                 sums[text] += torch.tensor(self._sums(model, part), dtype=torch.float64)
@@ -206,7 +206,9 @@ class Validator:
             return {}
         sources, references = self._old
         langs = self.data.info.langs
-        outputs = self._translate(model, sources, _Text(langs, sources, references), check_stop)
+        outputs = self._translate(
+            model, sources, _ValidText(langs, sources, references), check_stop
+        )
         return self._scores(outputs, references, spell_pair(langs), [self.old_metric])
 
     def _scores(
@@ -225,7 +227,7 @@ class Validator:
         self,
         model: TranslationModel,
         sources: list[str],
-        text: _Text,
+        text: _ValidText,
         check_stop: Callable[[], None],
     ) -> list[str]:
         """Translate lines of a text by beam search, in the precision of training.
@@ -238,7 +240,7 @@ class Validator:
         mine = sources[self.ranks.rank :: size]
         texts: list[str] = []
         translator = self._translator(model, text.langs, text.search)
-        with self.ranks.together():  # a stop or failure on one rank ends it on all
+        with self.ranks.raise_on_all_ranks():  # a stop or failure on one rank ends it on all
             for found in translator.translate(mine, on_step=check_stop):
                 if found.error:
                     raise NMTError(f"a valid line was not translated: {found.error}")
@@ -329,7 +331,8 @@ def resolve_tokenizers(config: TrainingConfig, named: str, data: DataFolder, ran
                 f"{missing_packages(tokenizer)}"
             )
     if computes_bleu:
-        with ranks.together():  # a model is downloaded now, and once, not at the first validation
+        # A model is downloaded now, and once, not at the first validation.
+        with ranks.raise_on_all_ranks():
             if ranks.local_rank == 0:
                 for tokenizer in set(tokenizers.values()):
                     make_metrics(["bleu"], [["a"]], tokenize=tokenizer)

@@ -6,8 +6,8 @@ in the main thread, and NCCL raises no error there. So each process has two thre
 others by the store that this process lives, and hears the same of them. The other one wakes up by
 the descriptor that Python writes signals to. It compares both with what the main thread does:
 
-- There is word that a rank failed, or its process is gone, and the main thread does not move: say
-  so, and end with 1, also if torchrun has sent SIGTERM since.
+- A rank has published that it failed, or its process is gone, and the main thread does not move:
+  say so, and end with 1, also if torchrun has sent SIGTERM since.
 - A rank shows no sign of life, and the main thread does not move: end with 1 after `_SILENT`
   seconds. If the run was asked to stop, end after a few: with 75, or with 1 if no rank of a machine
   is heard, because torchrun also ends the others when a machine is lost.
@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from nmt import console
-from nmt.distributed import Pulse, Ranks
+from nmt.distributed import Heartbeat, Ranks
 from nmt.errors import EXIT_FAILED, EXIT_STOPPED
 from nmt.rank_store import AGAIN, OVER, RankLost, RankStopped
 from nmt.training.stop import SIGNALS, StopRequest
@@ -185,7 +185,7 @@ class Watchdog:
         self._ranks = ranks
         self._stop = stop
         self._reporter = reporter
-        self._pulse = Pulse(ranks)
+        self._heartbeat = Heartbeat(ranks)
         self._over = threading.Event()
         self._ending = threading.Lock()  # held while it ends the process
         # What one thread hears, and the other one looks at.
@@ -220,15 +220,15 @@ class Watchdog:
         """Show signs of life, and hear those of the others."""
         with contextlib.suppress(RuntimeError):  # the store is gone
             while not self._over.is_set():
-                if (heard := self._pulse.beat()) is not None:
+                if (heard := self._heartbeat.beat()) is not None:
                     self._beats, self._lost = heard
                     self._rounds += 1
                 self._over.wait(_BEAT)
-        self._pulse.end()
+        self._heartbeat.end()
 
     def _watch(self) -> None:
         """Look at the main thread and at the others, and end the process if need be."""
-        seen, has_warned = Observations.of(self._ranks.rank, self._pulse.machines), False
+        seen, has_warned = Observations.of(self._ranks.rank, self._heartbeat.machines), False
         before = time.monotonic()
         while not self._over.is_set():
             if select.select([self._signals], [], [], _BEAT)[0]:
@@ -241,7 +241,7 @@ class Watchdog:
             # If this process was suspended, the others may have been, too.
             seen.add(
                 min(now - before, 2 * _BEAT),
-                moves=(self._pulse.operations, self._stop.times_asked),
+                moves=(self._heartbeat.operations, self._stop.times_asked),
                 rounds=self._rounds,
                 beats=self._beats,
             )
@@ -271,10 +271,10 @@ class Watchdog:
             self._reporter.write(status, in_full, found.ranks)
             say = console.error if found.ranks else console.warning  # of a rank that was stopped
             say(found.line)
-            self._pulse.leave_word(status, found.reason, found.ranks)
+            self._heartbeat.publish_exit_reason(status, found.reason, found.ranks)
             self._reporter.finish()
             self._reporter.write(status, in_full, found.ranks)  # with what was saved since
-            self._pulse.end()
+            self._heartbeat.end()
             sys.stderr.flush()
             os._exit(found.exit_status)
 

@@ -18,7 +18,7 @@ from nmt.errors import NMTError, UsageError
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
 from nmt.training.dry_run import dry_run
-from nmt.training.meter import Window
+from nmt.training.meter import MetricsWindow
 from nmt.training.update import UpdateResult, UpdateRunner
 from nmt.training.validation import Validator
 from nmt.values import Value
@@ -44,7 +44,7 @@ def rows(data: Path, out: Path, **values: Value) -> dict[str, str]:
 def measure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the trial find 2.5 seconds an update."""
     metrics = {"updates_per_second": 0.4, "tokens_per_second": 1_234.5, "mfu": 0.625}
-    monkeypatch.setattr(Window, "metrics", lambda *_: metrics)
+    monkeypatch.setattr(MetricsWindow, "metrics", lambda *_: metrics)
 
 
 def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:

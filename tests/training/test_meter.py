@@ -16,7 +16,7 @@ from nmt.data.batches import FixedShape, LengthSums, collate
 from nmt.data.shards import TokenRows
 from nmt.data.updates import Position, Update
 from nmt.training import meter
-from nmt.training.meter import Window, checksum, matrix_product_rate
+from nmt.training.meter import MetricsWindow, checksum, matrix_product_rate
 from nmt.training.update import UpdateResult
 
 CPU = torch.device("cpu")
@@ -46,7 +46,7 @@ def result(
     return UpdateResult(torch.tensor(norm), losses, is_bad, flags=torch.zeros(5))
 
 
-def metrics(window: Window, rate: float = 1.0) -> dict[str, float]:
+def metrics(window: MetricsWindow, rate: float = 1.0) -> dict[str, float]:
     return window.metrics(ALONE, lambda sums: 1000.0 * sums.src + sums.src_tgt, rate)
 
 
@@ -60,7 +60,7 @@ def test_speeds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
             now += 0.75
             yield one
 
-    window, updates = dataclasses.replace(Window.empty(CPU), started=now), slow()
+    window, updates = dataclasses.replace(MetricsWindow.empty(CPU), started=now), slow()
     for _ in range(2):
         window.count(window.take(updates), result())
     now += 2.5
@@ -77,13 +77,13 @@ def test_speeds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_padding_is_the_share_of_tokens_that_are_not_real() -> None:
     # With their eos, sources of 3 and 5 and targets of 4 and 2: 14 of twice 16 are real.
     for shape, padding in ((None, 0.0), (FixedShape(16, 16, 4, 1), 18 / 32)):
-        window = Window.empty(CPU)
+        window = MetricsWindow.empty(CPU)
         window.count(update((2, 3), (4, 1), shape=shape), result())
         assert metrics(window)["padding"] == pytest.approx(padding)
 
 
 def test_updates_without_a_finite_gradient_count_for_no_mean_over_tokens() -> None:
-    window = Window.empty(CPU)
+    window = MetricsWindow.empty(CPU)
     bad = result(norm=math.nan, bad=True)
     assert not window.has_metrics()
     window.count(update((9, 9)), bad)

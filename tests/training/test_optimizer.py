@@ -21,7 +21,7 @@ from nmt.models.registry import build_model
 from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import losses_of
-from nmt.training.optimizer import Guard, Optimizer, learning_rate
+from nmt.training.optimizer import LossScaler, Optimizer, learning_rate
 
 VOCABULARY = 13
 GOOD, BAD = torch.tensor(0.0), torch.tensor(1.0)
@@ -259,29 +259,29 @@ def test_the_moving_average_by_hand() -> None:
         optimizer.step(update, dropped=NO)
         decay = min(0.6, update / (update + 10))  # 1/11, 2/12, ... until it reaches 0.6 at 15
         average = decay * average + (1 - decay) * optimizer.weights.master.double()
-        torch.testing.assert_close(optimizer.kept_weights, average.float())
-    assert not torch.allclose(optimizer.kept_weights, optimizer.weights.master)
+        torch.testing.assert_close(optimizer.eval_weights, average.float())
+    assert not torch.allclose(optimizer.eval_weights, optimizer.weights.master)
 
 
 # --- the loss scale of fp16
 
 
 def test_the_scale_halves_at_once_and_doubles_after_2000_good_updates() -> None:
-    guard = Guard(fp16=True, device=torch.device("cpu"))
-    start = float(guard.scale)
-    guard.note(BAD, NO)
-    assert guard.scale == start / 2
+    scaler = LossScaler(fp16=True, device=torch.device("cpu"))
+    start = float(scaler.scale)
+    scaler.note(BAD, NO)
+    assert scaler.scale == start / 2
     for _ in range(1_999):
-        guard.note(GOOD, NO)
-    assert guard.scale == start / 2
-    guard.note(GOOD, NO)
-    assert guard.scale == start
+        scaler.note(GOOD, NO)
+    assert scaler.scale == start / 2
+    scaler.note(GOOD, NO)
+    assert scaler.scale == start
     for _ in range(1_999):
-        guard.note(GOOD, NO)
-    guard.note(BAD, NO)  # and the counting begins anew
+        scaler.note(GOOD, NO)
+    scaler.note(BAD, NO)  # and the counting begins anew
     for _ in range(1_999):
-        guard.note(GOOD, NO)
-    assert guard.scale == start / 2
+        scaler.note(GOOD, NO)
+    assert scaler.scale == start / 2
 
 
 @pytest.mark.parametrize(("fp16", "many", "many_at_the_end"), [(False, 5, 2), (True, 30, 30)])
@@ -289,26 +289,26 @@ def test_bad_updates_in_a_row_are_counted_once_they_are_too_many(
     fp16: bool, many: int, many_at_the_end: int
 ) -> None:
     for last, limit in ((False, many), (True, many_at_the_end)):
-        guard = Guard(fp16, torch.device("cpu"))
+        scaler = LossScaler(fp16, torch.device("cpu"))
         for bad in (*[BAD] * (limit - 1), GOOD, *[BAD] * (limit - 1)):
-            guard.note(bad, NO)
-            assert not guard.are_too_many(int(guard.bad_in_a_row), last=last)
-        guard.note(BAD, NO)
-        assert guard.bad_in_a_row == limit
-        assert guard.are_too_many(limit, last=last)
+            scaler.note(bad, NO)
+            assert not scaler.has_diverged(int(scaler.bad_in_a_row), last=last)
+        scaler.note(BAD, NO)
+        assert scaler.bad_in_a_row == limit
+        assert scaler.has_diverged(limit, last=last)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("bad", [math.inf, math.nan])
-def test_a_gradient_that_is_not_finite_leaves_everything_but_the_guard(
+def test_a_gradient_that_is_not_finite_leaves_everything_but_the_scaler(
     bad: float, precision: str
 ) -> None:
     optimizer = optimizer_of(TrainingConfig(precision=precision, ema_decay=0.5, clip_norm=1.0))
     before = {name: vector.held.clone() for name, vector in optimizer.vectors().items()}
     optimizer.weights.gradient.copy_(torch.tensor([1.0, bad, 1.0, 1.0]))
     assert not optimizer.step(1, dropped=NO).isfinite()
-    assert optimizer.guard.scale == (2.0**14 if precision == "fp16" else 1.0)
-    assert optimizer.guard.state[2] == 1
+    assert optimizer.loss_scaler.scale == (2.0**14 if precision == "fp16" else 1.0)
+    assert optimizer.loss_scaler.state[2] == 1
     for name, vector in optimizer.vectors().items():
         assert name == "guard" or torch.equal(vector.held, before[name]), name
 
@@ -317,7 +317,7 @@ def test_a_gradient_that_is_not_finite_leaves_everything_but_the_guard(
 @pytest.mark.parametrize("value", [1.0, math.nan])
 def test_a_dropped_update_changes_nothing_at_all(value: float, precision: str) -> None:
     optimizer = optimizer_of(TrainingConfig(precision=precision, ema_decay=0.5))
-    optimizer.guard.note(BAD, NO)
+    optimizer.loss_scaler.note(BAD, NO)
     before = {name: vector.held.clone() for name, vector in optimizer.vectors().items()}
     optimizer.weights.gradient.fill_(value)
     optimizer.step(1, dropped=torch.tensor(1.0))

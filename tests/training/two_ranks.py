@@ -49,7 +49,7 @@ def step_an_optimizer() -> None:
 def meet(ranks: Ranks, failing: int | None) -> list[str]:
     """Return what a rank hears when one of them fails."""
     try:
-        with ranks.together():
+        with ranks.raise_on_all_ranks():
             if ranks.rank == failing:
                 raise UsageError("no such folder")
     except NMTError as error:
@@ -107,10 +107,10 @@ def steps(
                 parameter, _ = weights.trained[-1]
                 overflow = parameter.register_hook(lambda x: torch.full_like(x, math.inf))  # type: ignore[no-untyped-call]
                 hooks.enter_context(overflow)
-            (loss * optimizer.guard.scale).backward()
+            (loss * optimizer.loss_scaler.scale).backward()
         total.finish(torch.zeros(3))
         norms.append(optimizer.step(update, dropped=torch.tensor(0.0)))
-    with weights.replaced_by(optimizer.kept_weights):
+    with weights.replaced_by(optimizer.eval_weights):
         validated = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     found = {"norms": torch.stack(norms), "validated": validated.float()}
     for name, vector in optimizer.vectors().items():
