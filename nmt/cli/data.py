@@ -41,7 +41,7 @@ def data(
         typer.Option(
             metavar="N[,M]",
             help="Show only these training pairs, counted from 0: text, tokens, token ids, corpus, "
-            "row, and the column that `prepare --keep-column` kept. 7-9 means 7, 8 and 9.",
+            "row, and side columns, such as that of `prepare --keep-column`. 7-9 means 7, 8 and 9.",
         ),
     ] = None,
     rejects: Annotated[
@@ -251,8 +251,7 @@ def _fields(folder: DataFolder, index: int) -> Iterator[tuple[str, str]]:
     corpus = folder.info.train.corpora[number]
     yield "corpus", corpus.prefix
     yield "row", str(row)
-    if corpus.kept_column:
-        yield "provenance", train.provenance(index)
+    yield from train.side_values(index).items()
     src, tgt = folder.info.langs_of(corpus)
     for lang, ids, vocabulary, raw in (
         (src, train.src(index), folder.src_vocabulary, text.src(index) if text else None),

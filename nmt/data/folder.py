@@ -17,12 +17,14 @@ import numpy.typing as npt
 from nmt.data import manifest
 from nmt.data.epochs import Indices, mixed_shares
 from nmt.data.language_tokens import tagged
-from nmt.data.manifest import DatasetInfo, ShardRecord, SplitRecord
+from nmt.data.manifest import DatasetInfo, SplitRecord
 from nmt.data.shards import TEXT_BYTES, Ids, Lengths, Shard, TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.files import sha256_file
 
+TEXT = "text"
+"""The side column of the raw lines of source and target."""
 _AGAIN = "run `nmt prepare` again into a new folder"
 
 
@@ -31,17 +33,17 @@ class PairDataset:
 
     shares: runs of pairs with the same weight, as (number of pairs, weight); by default all pairs
     have weight 1.
-    provenance: of each shard, the shard of its kept column, if it has one.
+    side_columns: by name; for each shard, the shard of its values, if it has some.
     """
 
     def __init__(
         self,
         shards: Sequence[Shard],
         shares: Sequence[tuple[int, float]] | None = None,
-        provenance: Sequence[Shard | None] = (),
+        side_columns: Mapping[str, Sequence[Shard | None]] = {},
     ) -> None:
         self._shards = tuple(shards)
-        self._provenance = tuple(provenance) or (None,) * len(shards)
+        self._side_columns = side_columns
         # Pairs [3, 2, 4] start at [0, 3, 5]: pair 4 is pair 4 - 3 of shard 1.
         ends = list(accumulate(len(shard) for shard in shards))
         self._starts = np.array([0, *ends[:-1]])
@@ -117,11 +119,15 @@ class PairDataset:
         shard, within = self._locate(index)
         return shard.corpus, shard.line(within)
 
-    def provenance(self, index: int) -> str:
-        """Return the column of a pair that `prepare --keep-column` kept; empty without one."""
+    def side_values(self, index: int) -> dict[str, str]:
+        """Return the values beside the text of a pair, by the names of their side columns."""
         at, within = self._place(index)
-        shard = self._provenance[at]
-        return "" if shard is None else shard.src(within).tobytes().decode()
+        shards = ((name, shards[at]) for name, shards in self._side_columns.items())
+        return {
+            name: shard.src(within).tobytes().decode()
+            for name, shard in shards
+            if shard is not None
+        }
 
     def corpora(self, indices: Indices) -> list[int]:
         """Return the corpus of each of some pairs, numbered as in `origin`."""
@@ -198,6 +204,10 @@ class DataFolder:
         shares = weighted_shares(info, [corpus.weight for corpus in info.train.corpora])
         are_weighted = any(weight != 1 for _, weight in shares)
         train = _open_shards(path, info.train, info, verify)
+        side_columns = _open_side_columns(path, info.train)
+        text = side_columns.pop(TEXT, ())
+        if None in text:
+            raise DataError(f"{path}: dataset.json is damaged: each shard of train needs its text")
         tests = [shard for split in info.tests for shard in _open_shards(path, split, info, verify)]
         return cls(
             path=path,
@@ -205,12 +215,10 @@ class DataFolder:
             fingerprint=sha256_file(path / manifest.FILE_NAME),
             src_vocabulary=vocabularies[0],
             tgt_vocabulary=vocabularies[-1],
-            train=PairDataset(
-                train, shares if are_weighted else None, _open_provenance(path, info.train)
-            ),
+            train=PairDataset(train, shares if are_weighted else None, side_columns),
             valid=PairDataset(_open_shards(path, info.valid, info, verify)),
             test=PairDataset(tests) if tests else None,
-            train_text=_open_text(path, info.train) if info.train.text else None,
+            train_text=PairDataset([shard for shard in text if shard]) if text else None,
         )
 
     @property
@@ -345,30 +353,17 @@ def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo, verify: bool
     return shards
 
 
-def _open_text(path: Path, train: SplitRecord) -> PairDataset:
-    """Return the raw lines of train, pair by pair."""
-    if len(train.text) != len(train.shards):
-        raise DataError(f"{path}: dataset.json is damaged: each shard of train needs its text")
-    pairs = zip(train.text, train.shards, strict=True)
-    return PairDataset([_open_beside(path / file.name, record, "text") for file, record in pairs])
-
-
-def _open_provenance(path: Path, train: SplitRecord) -> list[Shard | None]:
-    """Return the kept column of each shard of train, None for those without."""
-    files = {Path(file.name).stem: path / file.name for file in train.provenance}
-    if not files.keys() <= {Path(record.name).stem for record in train.shards}:
-        raise DataError(f"{path}: dataset.json is damaged: provenance of no shard of train")
-    return [
-        _open_beside(files[stem], record, "provenance") if stem in files else None
-        for record in train.shards
-        for stem in (Path(record.name).stem,)
-    ]
-
-
-def _open_beside(path: Path, record: ShardRecord, what: str) -> Shard:
-    """Open a shard of bytes that belongs to a shard of train."""
-    shard = Shard.open(path)
-    found = (shard.corpus, len(shard), shard.token_bytes)
-    if found != (record.corpus, record.pairs, TEXT_BYTES):
-        raise DataError(f"{path} is not the {what} of {record.name}; {_AGAIN}")
-    return shard
+def _open_side_columns(path: Path, train: SplitRecord) -> dict[str, list[Shard | None]]:
+    """Return the side columns of train by name: a shard for each shard of train that has it."""
+    places = {Path(record.name).stem: at for at, record in enumerate(train.shards)}
+    columns: dict[str, list[Shard | None]] = {}
+    for file in train.side_columns:
+        stem, _, name = file.name.partition(".")
+        if stem not in places:
+            raise DataError(f"{path}: dataset.json is damaged: {name} of no shard of train")
+        record, shard = train.shards[places[stem]], Shard.open(path / file.name)
+        found = (shard.corpus, len(shard), shard.token_bytes)
+        if found != (record.corpus, record.pairs, TEXT_BYTES):
+            raise DataError(f"{shard.path} is not the {name} of {record.name}; {_AGAIN}")
+        columns.setdefault(name, [None] * len(train.shards))[places[stem]] = shard
+    return columns

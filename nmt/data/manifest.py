@@ -143,10 +143,10 @@ class SplitRecord:
     tgt: LengthRecord
     corpora: tuple[CorpusRecord, ...]
     shards: tuple[ShardRecord, ...]
-    text: tuple[FileRecord, ...]
-    """The raw text: source and target of each corpus; of train, if kept, one for each shard."""
-    provenance: tuple[FileRecord, ...] = ()
-    """Of train: the kept columns, one for each shard of a corpus that has one, named like it."""
+    text: tuple[FileRecord, ...] = ()
+    """Of valid and test: the raw text, source and target of each corpus."""
+    side_columns: tuple[FileRecord, ...] = ()
+    """Of train: shards of bytes. `train-00003.url` is the column `url` of `train-00003.bin`."""
     windows: tuple[int, ...] = ()
     """Of train, if it is documents: how many pairs are windows of 1 line, of 2 and so on."""
 
@@ -249,7 +249,7 @@ class DatasetInfo:
             self.rejects_text,
         ]
         for split in self.splits:
-            files += [*split.shards, *split.text, *split.provenance]
+            files += [*split.shards, *split.text, *split.side_columns]
         return tuple(files)
 
 
@@ -276,7 +276,7 @@ def read_info(folder: Path) -> DatasetInfo:
             "run `nmt prepare` again into a new folder"
         )
     try:
-        info = build_value(DatasetInfo, content, "")
+        info = build_value(DatasetInfo, _with_side_columns(content), "")
         for name, kind in _NEEDED.items():
             _typed(kind, info.settings.get(name), f"settings.{name}")
         build_value(float, info.settings.get(TEMPERATURE, 1.0), f"settings.{TEMPERATURE}")
@@ -286,6 +286,20 @@ def read_info(folder: Path) -> DatasetInfo:
     except ValueError as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
     return info
+
+
+def _with_side_columns(content: dict[str, Any]) -> dict[str, Any]:
+    """Return `dataset.json` as it is written now: older ones have a field for each side column."""
+    train, valid, tests = (content.get(name) for name in ("train", "valid", "tests"))
+    splits = [train, valid, *(tests if isinstance(tests, list) else [])]
+    if isinstance(train, dict) and "side_columns" not in train:
+        older = [train.get(name, []) for name in ("text", "provenance")]
+        if all(isinstance(files, list) for files in older):
+            train |= {"text": [], "side_columns": [file for files in older for file in files]}
+    for split in splits:
+        if isinstance(split, dict):
+            split.pop("provenance", None)
+    return content
 
 
 _Built = TypeVar("_Built")

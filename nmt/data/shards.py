@@ -7,8 +7,8 @@
     src token ids   uint16 if the vocabulary fits, else uint32; without bos and eos
     tgt token ids   the same
 
-A shard of text is the same file with the bytes of the raw lines, in UTF-8, in place of token ids.
-One of provenance has the bytes of a kept column as sources, and targets that are empty.
+A shard of a side column is the same file with bytes of UTF-8 in place of token ids. `text` has the
+raw lines. A column with one value for a pair has them as sources, and targets that are empty.
 
 All pairs of a shard come from one corpus, whose index is in the header. Shards are written once and
 opened with mmap, so ranks share their pages and access is random and without copies. The CRC covers
@@ -55,7 +55,7 @@ _IDS: dict[int, np.dtype[Any]] = {
     4: np.dtype("<u4"),
 }
 TEXT_BYTES = 1
-"""What takes the place of the bytes of a token id in a shard of text."""
+"""What takes the place of the bytes of a token id in a shard of a side column."""
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
 Lengths = npt.NDArray[np.int32]

@@ -10,6 +10,7 @@ from itertools import compress
 
 import numpy as np
 
+from nmt.data.folder import TEXT
 from nmt.data.language_tokens import LanguageTokens, spell_pair, tagged
 from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
@@ -20,11 +21,8 @@ from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs, normalized
 from nmt.prepare.faults import line_shift
 from nmt.prepare.judge import KEPT, Cleaner, Verdicts
 from nmt.prepare.terms import Annotator
-from nmt.prepare.text import Block, decode_provenance
+from nmt.prepare.text import Block
 from nmt.prepare.windows import Side, Windows, draw_context
-
-TEXT_SUFFIX, PROVENANCE_SUFFIX = ".text", ".provenance"
-"""Of shards of bytes, such as train-00000.text beside train-00000.bin."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,8 @@ class EncodedBlock:
     hashes: dict[str, Hashes]  # (kept,) for each rule of duplicates that applies
     src: TokenRows  # (kept,)
     tgt: TokenRows  # (kept,)
-    beside: dict[str, tuple[TokenRows, TokenRows]]
-    """Bytes that are kept beside the shards, by the suffix of their file: (kept,) each side."""
+    side_columns: dict[str, tuple[TokenRows, TokenRows]]
+    """The values that are kept, by the name of their column: (kept,) each side."""
     seconds: tuple[float, float]
     """CPU seconds for decoding and judging, and for SentencePiece."""
     shortened: Mapping[str, int]
@@ -95,9 +93,9 @@ class BlockEncoder:
                 most=self.cleaner.cleaning.max_length,
             )
             rows = src_rows, rows[1]
-        beside = {}
+        side_columns = {}
         if self.keep_text:
-            beside[TEXT_SUFFIX] = TokenRows.of_text(src_lines), TokenRows.of_text(tgt_lines)
+            side_columns[TEXT] = TokenRows.of_text(src_lines), TokenRows.of_text(tgt_lines)
         if self.window > 1:
             lines = src_lines, tgt_lines
             numbers = [block.line_number(at) for at in kept[chosen].tolist()]
@@ -108,12 +106,13 @@ class BlockEncoder:
             rule: self._hash(rule, src_lines, tgt_lines, block.langs)
             for rule in self.cleaner.cleaning.duplicate_rules
         }
-        if block.provenance:
-            column = decode_provenance(block)
-            kept_column = TokenRows.of_text([column[at] for at in kept[chosen]])
-            beside[PROVENANCE_SUFFIX] = kept_column, TokenRows.of_text([""] * len(kept_column))
+        for column in block.side_columns:
+            if column.kept_as:
+                values = block.side_values(column)
+                rows_of = TokenRows.of_text([values[at] for at in kept[chosen]])
+                side_columns[column.kept_as] = rows_of, TokenRows.of_text([""] * len(rows_of))
         seconds = (judged - began + time.process_time() - encoded, encoded - judged)
-        return EncodedBlock(verdicts, hashes, *rows, beside, seconds, shortened, shift, flaws)
+        return EncodedBlock(verdicts, hashes, *rows, side_columns, seconds, shortened, shift, flaws)
 
     def _windows(
         self,

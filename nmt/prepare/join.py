@@ -30,7 +30,6 @@ from nmt.errors import DataError, UsageError
 from nmt.files import link_or_copy, resolved, write_text
 from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs
-from nmt.prepare.encode import PROVENANCE_SUFFIX, TEXT_SUFFIX
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import (
     EXAMPLES_PER_RULE,
@@ -48,7 +47,7 @@ from nmt.prepare.resume import (
     empty_folder,
     find_folder,
 )
-from nmt.prepare.splits import shard_record, split_record, with_suffix
+from nmt.prepare.splits import shard_record, split_record
 from nmt.prepare.text import Mask
 
 JOINED = "joined"
@@ -136,8 +135,8 @@ class _Place:
 
     folder: DataFolder
     record: ShardRecord
-    beside: tuple[FileRecord, ...]
-    """The text and the provenance of its pairs, if they are kept."""
+    side_columns: tuple[FileRecord, ...]
+    """The side columns of its pairs."""
     corpus: int
     """Its number in the new folder."""
     langs: tuple[str, str]
@@ -176,19 +175,18 @@ class _Joiner:
         rejects = [one for folder in self.folders for one in _report(folder)]
         keep = self.info.settings.get("keep", [])
         repeats = np.zeros(self.pairs, np.bool_) if _RULE in keep else self._repeats(places)
-        shards, beside = self._write_shards(places, repeats, rejects)
+        shards, side_columns = self._write_shards(places, repeats, rejects)
         corpora = [corpus for folder in self.folders for corpus in folder.info.train.corpora]
         train = split_record(
             self.path,
             "train",
             shards,
             [_recorded(*one) for one in zip(corpora, rejects, strict=True)],
-            with_suffix(beside, TEXT_SUFFIX),
-            with_suffix(beside, PROVENANCE_SUFFIX),
+            side_columns=side_columns,
             separator=self.folders[0].src_vocabulary.separator if self.info.window > 1 else None,
         )
         info = self.info
-        of_train = (*info.train.shards, *info.train.text, *info.train.provenance)
+        of_train = (*info.train.shards, *info.train.side_columns)
         for file in info.files:
             if file not in (*of_train, info.rejects, info.rejects_text):
                 link_or_copy(self.folders[0].path / file.name, self.path / file.name)
@@ -217,13 +215,9 @@ class _Joiner:
             train = folder.info.train
             for record in train.shards:
                 stem = Path(record.name).stem
-                beside = tuple(
-                    file
-                    for file in (*train.text, *train.provenance)
-                    if Path(file.name).stem == stem
-                )
+                columns = tuple(file for file in train.side_columns if Path(file.name).stem == stem)
                 langs = folder.info.langs_of(train.corpora[record.corpus])
-                yield _Place(folder, record, beside, corpora + record.corpus, langs, first)
+                yield _Place(folder, record, columns, corpora + record.corpus, langs, first)
                 first += record.pairs
             corpora += len(train.corpora)
 
@@ -265,7 +259,7 @@ class _Joiner:
         self, places: Sequence[_Place], repeats: Mask, rejects: Sequence[CorpusRejects]
     ) -> tuple[list[ShardRecord], list[FileRecord]]:
         """Write what is left of each shard, and count the rest in `rejects`."""
-        shards, beside = list[ShardRecord](), list[FileRecord]()
+        shards, side_columns = list[ShardRecord](), list[FileRecord]()
         with console.Progress("Writing", total=self.pairs, unit="pairs") as bar:
             for place in places:
                 count = place.record.pairs
@@ -277,13 +271,13 @@ class _Joiner:
                     path = self.path / f"train-{len(shards):05d}.bin"
                     shard.copy(path, rows, corpus=place.corpus)
                     shards.append(shard_record(path, self._marker))
-                    for file in place.beside:
+                    for file in place.side_columns:
                         copy = path.with_suffix(Path(file.name).suffix)
-                        kept = Shard.open(place.folder.path / file.name)
-                        kept.copy(copy, rows, corpus=place.corpus)
-                        beside.append(record_file(copy))
+                        values = Shard.open(place.folder.path / file.name)
+                        values.copy(copy, rows, corpus=place.corpus)
+                        side_columns.append(record_file(copy))
                 bar.update(count)
-        return shards, beside
+        return shards, side_columns
 
 
 def _report(folder: DataFolder) -> list[CorpusRejects]:

@@ -16,6 +16,7 @@ from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
 from nmt.prepare.repairs import examine
 from nmt.prepare.text import Block, Counts, Mask, Pairs, Rows
+from nmt.prepare.text_names import number_of
 
 Verdicts = npt.NDArray[np.uint8]
 """One code for each pair: `KEPT`, or the code of the rule that dropped it."""
@@ -48,8 +49,6 @@ class Cleaner:
     cleaning: Cleaning
     held_out: tuple[OverlapKeys, OverlapKeys]
     """Source and target lines of valid and test, which train must not repeat."""
-    min_scores: tuple[tuple[float, ...], ...]
-    """For each training text, the least score of each column of scores."""
     identifier: LanguageIdentifier | None = None
     """Of --langid."""
     drawn: tuple[Rows, ...] = ()
@@ -112,10 +111,12 @@ def _empty(pairs: Pairs, _: Cleaner) -> Mask:
     return np.equal(pairs.shorter, 0)
 
 
-def _score(pairs: Pairs, by: Cleaner) -> Mask:
+def _score(pairs: Pairs, _: Cleaner) -> Mask:
     is_low = pairs.none
-    for column, least in zip(pairs.block.scores, by.min_scores[pairs.block.corpus], strict=True):
-        is_low = is_low | ~(np.array(column) >= least)  # NaN is dropped, too
+    for column in pairs.block.side_columns:
+        if column.least is not None:
+            scores = np.array(list(map(number_of, pairs.block.side_values(column))))
+            is_low |= ~(scores >= column.least)  # NaN is dropped, too
     return is_low
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +19,12 @@ from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.text_names import (
     QUOTINGS,
     STDIN,
-    column_parts,
+    SideColumn,
+    file_and_column,
     file_and_columns,
     name_and_value,
     number_of,
     problems_of_values,
-    score_parts,
 )
 from nmt.values import check, option_name, value
 
@@ -36,6 +36,8 @@ _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
 
 _LANGS_ARE = "use letters, digits and _ @ . - as in PREFIX.en, but not bin"
 
+KEPT_COLUMN = "provenance"
+"""What a data folder calls the side column of --keep-column."""
 AUTO_TERMS = "auto"
 """Stands for terms that are found in the text."""
 
@@ -260,26 +262,7 @@ class PrepareOptions:
             for text in self.quoting
             if name_and_value(text)[1] not in QUOTINGS
         ]
-        scored = [score_parts(text)[:2] for text in self.min_score]
-        for text in self.min_score:
-            file, column, least = score_parts(text)
-            if not column or not math.isfinite(number_of(least, default=math.nan)):
-                problems.append(f"--min-score {text}: must be FILE:COLUMN:NUMBER")
-            elif file not in files:
-                guess = did_you_mean(file, files)
-                problems.append(f"--min-score {text}: {file} is no training text{guess}")
-            elif scored.count((file, column)) > 1:
-                problems.append(f"--min-score {text}: {file}:{column} has more than one; give one")
-        kept = [file for file, _ in map(column_parts, self.keep_column)]
-        for text in self.keep_column:
-            file, column = column_parts(text)
-            if not (file and column):
-                problems.append(f"--keep-column {text}: must be FILE:COLUMN")
-            elif file not in files:
-                guess = did_you_mean(file, files)
-                problems.append(f"--keep-column {text}: {file} is no training text{guess}")
-            elif kept.count(file) > 1:
-                problems.append(f"--keep-column {text}: {file} has more than one; give only one")
+        problems += self._problems_of_side_columns(files)
         problems += [
             f"--weight {text}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
             for text in self.weight
@@ -302,6 +285,31 @@ class PrepareOptions:
                 if spec.name in LEARNING and getattr(self, spec.name) != spec.default
             ]
         return problems
+
+    def _problems_of_side_columns(self, files: Sequence[str]) -> Iterator[str]:
+        """Yield which side columns are not named well, or are of none of the training files."""
+        columns = list(self._side_columns())
+        # A file has one column that is kept, and any number of scores.
+        uses = [(file, "" if one.kept_as else one.column) for _, file, one in columns]
+        for use, (text, file, column) in zip(uses, columns, strict=True):
+            option = "--keep-column" if column.kept_as else "--min-score"
+            if not (file and column.column) or not math.isfinite(column.least or 0):
+                form = "FILE:COLUMN" if column.kept_as else "FILE:COLUMN:NUMBER"
+                yield f"{option} {text}: must be {form}"
+            elif file not in files:
+                yield f"{option} {text}: {file} is no training text{did_you_mean(file, files)}"
+            elif uses.count(use) > 1:
+                yield f"{option} {text}: {file} has more than one; give only one"
+
+    def _side_columns(self) -> Iterator[tuple[str, str, SideColumn]]:
+        """Yield each side column, with the option's text and the file."""
+        for text in self.min_score:
+            rest, _, least = text.rpartition(":")
+            file, column = file_and_column(rest)
+            yield text, file, SideColumn(column, least=number_of(least))
+        for text in self.keep_column:
+            file, column = file_and_column(text)
+            yield text, file, SideColumn(column, kept_as=KEPT_COLUMN)
 
     def _problems_of_one_pair(self) -> Iterator[str]:
         missing = [
@@ -415,21 +423,15 @@ class PrepareOptions:
         """The tag put before each source line, by prefix or file."""
         return dict(map(name_and_value, self.tag))
 
-    def min_scores(self, file: str) -> dict[str, float]:
-        """Return the least score by column of a file, whatever the order they were given in."""
-        parts = map(score_parts, self.min_score)
-        found = {column: float(least) for name, column, least in parts if name == file}
-        return dict(sorted(found.items()))
+    def side_columns(self, file: str) -> tuple[SideColumn, ...]:
+        """Return the side columns of a file, whatever the order they were given in."""
+        columns = (column for _, name, column in self._side_columns() if name == file)
+        return tuple(sorted(columns, key=lambda column: (column.kept_as, column.column)))
 
     @property
     def quotings(self) -> dict[str, str]:
         """Whether cells are quoted, by file, if an option says so."""
         return dict(map(name_and_value, self.quoting))
-
-    @property
-    def kept_columns(self) -> dict[str, str]:
-        """The column that is kept of each file, for those that have one."""
-        return dict(map(column_parts, self.keep_column))
 
 
 def _is_lang(lang: str) -> bool:

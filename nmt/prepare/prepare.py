@@ -66,7 +66,7 @@ from nmt.prepare.resume import (
     write_progress,
 )
 from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_blocks
-from nmt.prepare.sources import Sources, SourceText
+from nmt.prepare.sources import Sources
 from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
 from nmt.prepare.terms import Annotator, learn_lexicon
 from nmt.prepare.text import Block, Rows
@@ -288,7 +288,6 @@ class _Inputs:
                 cleaning=self.cleaning,
                 held_out=self.joined(held_out),
                 held_out_pairs=self.whole_pairs(held_out),
-                min_scores=_min_scores(texts),
                 identifier=self.identifier,
                 documents=self.documents.documents,
             )
@@ -331,7 +330,6 @@ class _Inputs:
             held_out_pairs=self.whole_pairs(held_out),
             drawn=self.drawn,
             drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
-            min_scores=_min_scores(self.sources.train),
             identifier=self.identifier,
             documents=self.documents.documents,
         )
@@ -368,11 +366,6 @@ class _Inputs:
             seed=self.options.seed,
             annotator=self.annotator,
         )
-
-
-def _min_scores(texts: Sequence[SourceText]) -> tuple[tuple[float, ...], ...]:
-    """Return the least score of each column of scores, for each text."""
-    return tuple(tuple(text.min_scores.values()) for text in texts)
 
 
 @dataclass(frozen=True)

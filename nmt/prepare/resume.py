@@ -154,7 +154,8 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
     ]
     for split, texts in splits:
         old = [(corpus.src.sha256, corpus.tgt.sha256) for corpus in split.corpora]
-        new = [tuple(file.sha256 for file in text.records) for text in texts]
+        records = [text.record(lines=0, rejected={}) for text in texts]
+        new = [(record.src.sha256, record.tgt.sha256) for record in records]
         if old != new:
             was = _spell([corpus.prefix for corpus in split.corpora])
             now = _spell([text.prefix for text in texts])
@@ -166,15 +167,15 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
             continue
         differences += [
             f"the {what} of {corpus.prefix} was {_spell(was)} and is {_spell(now)}"
-            for corpus, text in zip(split.corpora, texts, strict=True)
+            for corpus, record in zip(split.corpora, records, strict=True)
             for what, was, now in (
-                ("languages", "-".join(info.langs_of(corpus)), "-".join(text.langs)),
-                ("weight", corpus.weight, text.weight),
-                ("tag", corpus.tag, text.tag),
-                ("columns", list(corpus.columns), list(text.reader.columns)),
-                ("--min-score", _listed(corpus.min_scores), _listed(text.min_scores)),
-                ("--keep-column", corpus.kept_column, text.kept_column),
-                ("--quoting", _QUOTING[corpus.quoted], _QUOTING[text.reader.quoted]),
+                ("languages", "-".join(info.langs_of(corpus)), "-".join(record.langs)),
+                ("weight", corpus.weight, record.weight),
+                ("tag", corpus.tag, record.tag),
+                ("columns", list(corpus.columns), list(record.columns)),
+                ("--min-score", _listed(corpus.min_scores), _listed(record.min_scores)),
+                ("--keep-column", corpus.kept_column, record.kept_column),
+                ("--quoting", _QUOTING[corpus.quoted], _QUOTING[record.quoted]),
             )
             if was != now
         ]
@@ -319,8 +320,8 @@ class Progress:
     """The training text to read next."""
     line: int
     """The next line in it."""
-    beside: tuple[FileRecord, ...] = ()
-    """The shards of text and of provenance, if they are kept."""
+    side_columns: tuple[FileRecord, ...] = ()
+    """The shards of side columns that are kept."""
     lexicon: tuple[FileRecord, ...] = ()
     """The lexicon of --terms auto, if it is asked for."""
 
@@ -332,7 +333,7 @@ def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[
         "format": manifest.FORMAT_VERSION,
         "settings": settings,
         "hashes": "of NFC",  # older ones do not find the same duplicates
-        "train": [[text.prefix, *_source(text)] for text in sources.train],
+        "train": [[text.prefix, _source(text)] for text in sources.train],
         "valid": [_source(text) for text in sources.valids],
         "tests": {name: _source(text) for name, text in sources.tests.items()},
         "vocab": [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in given],
@@ -351,7 +352,7 @@ def read_progress(folder: Path) -> Progress | None:
         checksums = {
             **{folder / file.name: file.sha256 for file in progress.vocabulary.files},
             **{folder / shard.name: shard.sha256 for shard in progress.shards},
-            **{folder / file.name: file.sha256 for file in progress.beside},
+            **{folder / file.name: file.sha256 for file in progress.side_columns},
             **{
                 folder / PROGRESS_FOLDER / file.name: file.sha256
                 for file in (*progress.hashes, *progress.lexicon)
@@ -389,7 +390,5 @@ def read_hashes(folder: Path, file: FileRecord) -> Hashes:
     return np.fromfile(folder / PROGRESS_FOLDER / file.name, "<u8").astype(np.uint64)
 
 
-def _source(text: SourceText) -> list[object]:
-    files = [[file.name, file.sha256] for file in text.records]
-    chosen = text.reader.columns, text.min_scores, text.kept_column, text.reader.quoted
-    return [files, text.langs, text.weight, text.tag, *chosen]
+def _source(text: SourceText) -> dict[str, Any]:
+    return dataclasses.asdict(text.record(lines=text.lines, rejected={})) | {"prefix": ""}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.reader import Reader, Survey, stamps
 from nmt.prepare.text import Block
-from nmt.prepare.text_names import file_and_columns
+from nmt.prepare.text_names import SideColumn, file_and_columns
 
 _BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
@@ -46,10 +46,8 @@ class SourceText:
     """How often an epoch visits each of its pairs."""
     tag: str = ""
     """The tag put before each of its source lines."""
-    min_scores: Mapping[str, float] = field(default_factory=dict)
-    """The least score by column; pairs with a smaller one are dropped."""
-    kept_column: str = ""
-    """The column that is kept of each pair, as provenance."""
+    side_columns: tuple[SideColumn, ...] = ()
+    """The columns that are read beside its text."""
 
     @property
     def lines(self) -> int:
@@ -60,8 +58,10 @@ class SourceText:
         return sum(survey.text_bytes for survey in self.surveys)
 
     @property
-    def provenance_bytes(self) -> int:
-        return sum(survey.provenance_bytes for survey in self.surveys)
+    def kept_bytes(self) -> int:
+        """Size of the side columns that are kept, and of what finds their values in a shard."""
+        sizes = zip(self.side_columns, self.surveys[0].side_bytes, strict=True)
+        return sum(size + _TEXT_BYTES_A_PAIR * self.lines for one, size in sizes if one.kept_as)
 
     @property
     def records(self) -> tuple[FileRecord, FileRecord]:
@@ -73,6 +73,7 @@ class SourceText:
     ) -> CorpusRecord:
         """Return the record of the text, of which so many lines were read."""
         src, tgt = self.records
+        columns = self.side_columns
         return CorpusRecord(
             prefix=self.prefix,
             src=src,
@@ -84,8 +85,8 @@ class SourceText:
             tag=self.tag,
             langs=self.langs,
             columns=self.reader.columns,
-            min_scores=self.min_scores,
-            kept_column=self.kept_column,
+            min_scores={one.column: one.least for one in columns if one.least is not None},
+            kept_column="".join(one.column for one in columns if one.kept_as),
             quoted=self.reader.quoted,
             flaws=tuple(flaws),
         )
@@ -128,11 +129,7 @@ class Sources:
         pairs = sum(text.lines for text in self.train)
         held_out_bytes = sum(text.text_bytes for text in self.held_out)
         kept = train_bytes + _TEXT_BYTES_A_PAIR * pairs if keep_text else 0
-        kept += sum(
-            text.provenance_bytes + _TEXT_BYTES_A_PAIR * text.lines
-            for text in self.train
-            if text.kept_column
-        )
+        kept += sum(text.kept_bytes for text in self.train)
         visits = (1 + window) / 2  # of each line, on average
         ids = int(_BYTES_A_BYTE * visits * train_bytes + _BYTES_A_PAIR * pairs)
         return ids + kept + 2 * held_out_bytes + (1 << 22)
@@ -163,16 +160,13 @@ class Sources:
         n, texts = len(train), [*train, *options.valid, *names.values()]
         prefixes = [options.prefix_of(text) for text in texts]
         files = [file_and_columns(prefix)[0] for prefix in prefixes[:n]]  # of train
-        held_out = len(texts) - n
-        min_scores = [*map(options.min_scores, files), *([{}] * held_out)]
-        kept = [*(options.kept_columns.get(file, "") for file in files), *([""] * held_out)]
+        side_columns = [*map(options.side_columns, files), *([()] * (len(texts) - n))]
         readers = [
             find_reader(
                 prefix,
                 options.langs_of(texts[at]),
                 encoding,
-                scores=tuple(min_scores[at]),
-                kept=kept[at],
+                side_columns=side_columns[at],
                 quoting=options.quotings.get(file_and_columns(prefix)[0], ""),
                 copies=copies,
             )
@@ -191,8 +185,7 @@ class Sources:
                 stamps(reader.files),
                 weight=weights.get(name, 1.0) if at < n else 1.0,
                 tag=tags.get(name, ""),
-                min_scores=min_scores[at],
-                kept_column=kept[at],
+                side_columns=side_columns[at],
             )
             _check(source)
             sources.append(source)

@@ -27,7 +27,7 @@ from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.errors import DataError
 from nmt.files import atomic_writer
 from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes, pair_keys
-from nmt.prepare.encode import PROVENANCE_SUFFIX, TEXT_SUFFIX, BlockEncoder, EncodedBlock
+from nmt.prepare.encode import BlockEncoder, EncodedBlock
 from nmt.prepare.faults import told_shift
 from nmt.prepare.judge import CODES, KEPT, blank_pairs
 from nmt.prepare.readers.reader import record_file
@@ -72,8 +72,9 @@ def split_record(
     name: str,
     shards: Sequence[ShardRecord],
     corpora: Sequence[CorpusRecord],
+    *,
     text: Sequence[FileRecord] = (),
-    provenance: Sequence[FileRecord] = (),
+    side_columns: Sequence[FileRecord] = (),
     separator: int | None = None,
 ) -> SplitRecord:
     """Return the record of a split whose files are all written.
@@ -90,24 +91,9 @@ def split_record(
         corpora=tuple(corpora),
         shards=tuple(shards),
         text=tuple(text),
-        provenance=tuple(provenance),
+        side_columns=tuple(side_columns),
         windows=() if separator is None else tuple(pairs.window_counts(separator)),
     )
-
-
-def write_beside(
-    path: Path, builders: Mapping[str, ShardBuilder], *, corpus: int
-) -> list[FileRecord]:
-    """Write what is kept beside the shard at `path`: a shard of bytes for each suffix."""
-    files = {path.with_suffix(suffix): builder for suffix, builder in builders.items()}
-    for file, builder in files.items():
-        builder.write(file, corpus=corpus)
-    return [record_file(file) for file in files]
-
-
-def with_suffix(files: Sequence[FileRecord], suffix: str) -> list[FileRecord]:
-    """Return the files whose names end so."""
-    return [file for file in files if file.name.endswith(suffix)]
 
 
 def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
@@ -216,7 +202,7 @@ def write_held_out(
     ]
     corpora = [text.record() for text in texts.values()]
     files = [path for stem, text in texts.items() for path in text.text_files(folder, stem)]
-    return split_record(folder, name, shards, corpora, list(map(record_file, files)))
+    return split_record(folder, name, shards, corpora, text=list(map(record_file, files)))
 
 
 def _places(source: SourceText) -> tuple[str, str]:
@@ -251,7 +237,7 @@ class TrainSplit:
         self._encoder = encoder
         self._progress = progress
         self._shard_pairs = shard_pairs
-        self._builder, self._beside = self._new_builders()
+        self._builder, self._side_builders = self._new_builders()
         rules = encoder.cleaner.cleaning.duplicate_rules
         self._seen = {rule: SeenHashes(self._lines) for rule in rules}
         # Those that came after the last complete shard.
@@ -295,20 +281,17 @@ class TrainSplit:
             text.record(lines=rejects.lines, rejected=rejects.counts, flaws=rejects.flaws)
             for text, rejects in zip(self._texts, self.rejects, strict=True)
         ]
-        progress = self._progress
-        beside = [with_suffix(progress.beside, one) for one in (TEXT_SUFFIX, PROVENANCE_SUFFIX)]
         return split_record(
             self._folder,
             "train",
-            progress.shards,
+            self._progress.shards,
             corpora,
-            text=beside[0],
-            provenance=beside[1],
+            side_columns=self._progress.side_columns,
             separator=self._encoder.separator,
         )
 
     def _new_builders(self) -> tuple[ShardBuilder, defaultdict[str, ShardBuilder]]:
-        """Return empty builders: of token ids, and by suffix of what is kept beside them."""
+        """Return empty builders: of token ids, and of each side column by its name."""
         ids = ShardBuilder(token_bytes=self._encoder.token_bytes)
         return ids, defaultdict(partial(ShardBuilder, token_bytes=TEXT_BYTES))
 
@@ -319,8 +302,9 @@ class TrainSplit:
                 yield from text.read(corpus=corpus, start=start)
 
     def _add(self, block: Block, result: EncodedBlock) -> None:
+        side_rows = result.side_columns
         added = [(self._builder, (result.src, result.tgt))]
-        added += [(self._beside[one], result.beside[one]) for one in self._beside]
+        added += [(builder, side_rows[name]) for name, builder in self._side_builders.items()]
         if not all(builder.has_room_for(*rows) for builder, rows in added):
             self._flush(block.corpus, next_corpus=block.corpus, next_line=block.number)
         self._warn_of_shift(block, result.shift)
@@ -340,10 +324,10 @@ class TrainSplit:
         rejects.add(block, verdicts, result.flaws, result.shortened)
         warn_of_flaws(rejects, self._texts[block.corpus].lines, self._flawed[block.corpus])
         self._builder.extend(src, tgt, block.number + rows)
-        for suffix, kept in result.beside.items():
+        for name, values in side_rows.items():
             if len(rows):  # else the next corpus, which may keep nothing, would begin with it
-                one, other = (side.select(is_left) for side in kept)
-                self._beside[suffix].extend(one, other, block.number + rows)
+                one, other = (side.select(is_left) for side in values)
+                self._side_builders[name].extend(one, other, block.number + rows)
         self._seconds += result.seconds
         if len(self._builder) >= self._shard_pairs:
             self._flush(
@@ -369,15 +353,17 @@ class TrainSplit:
         ]
         path = self._folder / f"train-{number:05d}.bin"
         shard = write_shard(path, self._builder, corpus=corpus, marker=self._encoder.marker)
-        beside = write_beside(path, self._beside, corpus=corpus)
-        self._builder, self._beside = self._new_builders()
+        side_files = [path.with_suffix(f".{name}") for name in self._side_builders]
+        for file, builder in zip(side_files, self._side_builders.values(), strict=True):
+            builder.write(file, corpus=corpus)
+        self._builder, self._side_builders = self._new_builders()
         for hashes in self._new_hashes.values():
             hashes.clear()
         self._progress = replace(
             self._progress,
             shards=(*self._progress.shards, shard),
             hashes=(*self._progress.hashes, *files),
-            beside=(*self._progress.beside, *beside),
+            side_columns=(*self._progress.side_columns, *map(record_file, side_files)),
             corpus=next_corpus,
             line=next_line,
         )

@@ -6,7 +6,8 @@ A `Block` is a worker's unit of work: the same few thousand lines of both sides,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from nmt.data.corpus import Encoding
 from nmt.prepare.characters import CONTROL, FOREIGN, SIGN, SPACE, Classes, classes_for
+from nmt.prepare.text_names import SideColumn
 
 LINE_FEED = ord("\n")
 
@@ -42,14 +44,12 @@ class Block:
     """Line numbers of pairs that lack a side. Their source says what is there instead."""
     variants: frozenset[int] = frozenset()
     """Those of `missing` that have the side in another script or region than was asked for."""
-    scores: tuple[tuple[float, ...], ...] = ()
-    """Of each pair, by column that scores are read from. NaN if it is not a number."""
+    side_columns: Mapping[SideColumn, bytes] = field(default_factory=dict)
+    """The values of each column beside the text, a line for each pair."""
     tags: tuple[str, ...] = ()
     """Of each source line, if they differ in a text."""
     langs: tuple[str, str] = ("", "")
     """Languages of source and target, by which characters are judged."""
-    provenance: bytes = b""
-    """The column that is kept of each pair, a line each; empty if none is."""
 
     def line_number(self, row: int) -> int:
         """Return the line number in the text (from 1) of a row of the block (from 0)."""
@@ -61,9 +61,8 @@ class Block:
         A row may occur several times.
         """
         src, tgt = (_select(raw, rows) for raw in (self.src, self.tgt))
-        provenance = _select(self.provenance, rows) if self.provenance else b""
         numbers = tuple(self.line_number(row) for row in rows.tolist())
-        scores = tuple(tuple(column[row] for row in rows.tolist()) for column in self.scores)
+        columns = {column: _select(raw, rows) for column, raw in self.side_columns.items()}
         return replace(
             self,
             number=numbers[0],
@@ -71,9 +70,15 @@ class Block:
             src=src,
             tgt=tgt,
             numbers=numbers,
-            scores=scores,
-            provenance=provenance,
+            side_columns=columns,
         )
+
+    def side_values(self, column: SideColumn) -> list[str]:
+        """Return the values of a side column; what is not valid in them becomes U+FFFD."""
+        codec = self.encoding.line_codec
+        lines = (line.decode(codec, "replace") for line in self.side_columns[column].split(b"\n"))
+        # A few codecs decode to lone surrogates, which are not text.
+        return [line.encode(errors="replace").decode() for line in lines][: self.lines]
 
 
 def _select(raw: bytes, rows: Rows) -> bytes:
@@ -233,14 +238,6 @@ def decode_side(
     if number == 1:
         found[0] = found[0].removeprefix("\ufeff")
     return TextSide(found, is_bad, classes)
-
-
-def decode_provenance(block: Block) -> list[str]:
-    """Return the column that is kept of each pair; what is not valid in it becomes U+FFFD."""
-    codec = block.encoding.line_codec
-    lines = (line.decode(codec, "replace") for line in block.provenance.split(b"\n")[:-1])
-    # A few codecs decode to lone surrogates, which are not text.
-    return [line.encode(errors="replace").decode() for line in lines]
 
 
 def show_line(raw: bytes, at: int, encoding: Encoding) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.compressed import SUFFIXES
@@ -18,6 +20,18 @@ TABLES = (".tsv", ".csv", ".jsonl", *TABLE_FOLDERS)
 QUOTINGS = ("csv", "none")
 
 _TABLE = re.compile(r"-|.*\.((tsv|csv|jsonl)(\.\w+)?|parquet|arrow)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class SideColumn:
+    """A column of a table that is read, and travels beside the text of its pairs."""
+
+    column: str
+    """Its name or number, as the user gave it."""
+    least: float | None = None
+    """Of scores: cleaning drops pairs with a smaller number, or with none."""
+    kept_as: str = ""
+    """The name under which the data folder keeps it; empty if it does not."""
 
 
 def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
@@ -49,23 +63,18 @@ def name_and_value(text: str) -> tuple[str, str]:
     return file_and_columns(prefix)[0], value
 
 
-def score_parts(text: str) -> tuple[str, str, str]:
-    """Split FILE:COLUMN:NUMBER."""
-    rest, _, least = text.rpartition(":")
-    return *column_parts(rest), least
-
-
-def column_parts(text: str) -> tuple[str, str]:
+def file_and_column(text: str) -> tuple[str, str]:
     """Split FILE:COLUMN; a file is named without the columns of its text."""
     file, _, column = text.rpartition(":")
     return file_and_columns(file)[0], column
 
 
-def number_of(text: str, *, default: float = 0.0) -> float:
+def number_of(text: str) -> float:
+    """Return the number that a text holds, NaN if it holds none."""
     try:
         return float(text)
     except ValueError:
-        return default
+        return math.nan
 
 
 def problems_of_values(option: str, given: Sequence[str], prefixes: Sequence[str]) -> Iterator[str]:

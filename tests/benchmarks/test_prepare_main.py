@@ -109,7 +109,7 @@ def test_main_process(tmp_path: Path) -> None:
     del sides
     nothing = OverlapKeys.join([])
     encoder = BlockEncoder(
-        cleaner=Cleaner(cleaning=Cleaning(), held_out=(nothing, nothing), min_scores=((),)),
+        cleaner=Cleaner(cleaning=Cleaning(), held_out=(nothing, nothing)),
         models=(vocabulary.model,),
         moses=(None, None),
         languages=None,

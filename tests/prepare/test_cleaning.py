@@ -34,7 +34,7 @@ def cleaner(**values: object) -> Cleaner:
     cleaning = Cleaning(max_length=4, **values)  # type: ignore[arg-type]
     src = keys_of(HELD_OUT, "Short one.", LONG, SHORT, WIDE, NARROW)
     held_out = (src, keys_of(HELD_OUT_TGT, "Kurz."))
-    return Cleaner(cleaning=cleaning, held_out=held_out, min_scores=((),))
+    return Cleaner(cleaning=cleaning, held_out=held_out)
 
 
 def names(verdicts: Verdicts) -> list[str | None]:

@@ -11,6 +11,7 @@ from nmt.cpu import cores, most_workers
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import UsageError
 from nmt.prepare.options import PrepareOptions
+from nmt.prepare.text_names import SideColumn
 
 OPTIONS = PrepareOptions(src_lang="en", tgt_lang="de", train=("train",), valid=("valid",))
 MOST = f"must be ray, or from 1 to {most_workers()} (this process may use {cores()} cores)"
@@ -123,4 +124,4 @@ def test_every_special_piece_is_refused_as_a_symbol() -> None:
 def test_the_least_scores_of_a_file_have_one_order() -> None:
     given = ("x.tsv:b:0.5", "y.tsv:c:1", "x.tsv:a:2")
     options = dataclasses.replace(OPTIONS, train=("x.tsv", "y.tsv"), min_score=given)
-    assert list(options.min_scores("x.tsv").items()) == [("a", 2.0), ("b", 0.5)]
+    assert options.side_columns("x.tsv") == (SideColumn("a", 2.0), SideColumn("b", 0.5))

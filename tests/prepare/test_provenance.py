@@ -73,7 +73,8 @@ def job(folder: Path, file: str, **values: Any) -> Job:
 
 
 def provenance(folder: DataFolder) -> list[str]:
-    return [folder.train.provenance(index) for index in range(len(folder.train))]
+    pairs = map(folder.train.side_values, range(len(folder.train)))
+    return [values.get("provenance", "") for values in pairs]
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -93,7 +94,7 @@ def test_each_pair_keeps_its_own(
     assert rows == [(1, row) for row in range(1, 41) if row != 4]
     assert [corpus.kept_column for corpus in folder.info.train.corpora] == ["", "url"]
     names = [shard.name.replace(".bin", ".provenance") for shard in folder.info.train.shards[1:]]
-    assert [file.name for file in folder.info.train.provenance] == names
+    assert [file.name for file in folder.info.train.side_columns] == names
     assert len(names) == 4
     DataFolder.open(folder.path, verify=True)
 
@@ -105,7 +106,7 @@ def test_a_text_of_which_nothing_is_left_leaves_nothing_to_the_next(tmp_path: Pa
     before = write(tmp_path, "before", pairs(5))
     folder = job(tmp_path, file, train=(before, file, plain)).prepare()
     assert provenance(folder) == [""] * 25
-    assert not folder.info.train.provenance
+    assert not folder.info.train.side_columns
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -244,7 +245,7 @@ def test_another_column_is_another_folder(tmp_path: Path) -> None:
 
 def test_a_shard_of_another_corpus_is_refused(tmp_path: Path) -> None:
     folder = job(tmp_path, write_tsv(tmp_path, URLS)).prepare()
-    (file,) = folder.info.train.provenance
+    (file,) = folder.info.train.side_columns
     dataset = folder.path / "dataset.json"
     text = dataset.read_text()
     dataset.write_text(text.replace(file.name, "train-00009.provenance"))

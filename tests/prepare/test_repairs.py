@@ -244,7 +244,9 @@ def test_columns_that_are_kept_beside_the_text_are_not_changed(fixed: Job, tmp_p
     crawl.write_text(f"en\tde\turl\n{rows.replace(chr(39), '&#39;')}", encoding="utf-8")
     folder = fixed.but(train=(str(crawl),), keep_column=(f"{crawl}:url",)).prepare()
     assert pairs_in(folder) == CLEAN[:9]
-    assert [folder.train.provenance(n) for n in range(9)] == [f"x&amp;y{n}" for n in range(9)]
+    assert [folder.train.side_values(n) for n in range(9)] == [
+        {"provenance": f"x&amp;y{n}"} for n in range(9)
+    ]
 
 
 def test_a_folder_records_its_repairs_and_is_not_another(fixed: Job) -> None:

@@ -82,7 +82,7 @@ def test_what_the_rules_reject_is_not_learnt_from() -> None:
     # A piece has at most 16 characters: 161 characters are more than 10 tokens.
     for keep, lengths in (((), [4, 160]), (("too_long",), [4, 161, 160])):
         cleaning = Cleaning(max_length=10, keep=keep)
-        cleaner = Cleaner(cleaning=cleaning, held_out=(NO_KEYS, NO_KEYS), min_scores=((),))
+        cleaner = Cleaner(cleaning=cleaning, held_out=(NO_KEYS, NO_KEYS))
         clean = SampleCleaner(cleaner, moses=(None, None))
         sample = clean(Block(0, 1, 5, src, tgt, UTF8))
         assert sample.verdicts.astype(bool).tolist() == [False, True, True, not keep, False]

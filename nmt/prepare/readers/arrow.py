@@ -9,19 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from nmt.data.corpus import Encoding
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError, UsageError
+from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.columns import lacks_column, language_columns, nested_columns
-from nmt.prepare.readers.reader import Advance, record_file, record_files
-from nmt.prepare.readers.table import Row, Table, score_of
+from nmt.prepare.readers.reader import Advance, record_files
+from nmt.prepare.readers.table import Row, Table, TableRequest, side_cell
 from nmt.prepare.text_names import TABLE_FOLDERS
 
 _BATCH_ROWS = 1024
-_LINE_END = re.compile(rb"[\r\n]+")
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 _BYTES_OF = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}
 _STRINGS = tuple(_BYTES_OF)
@@ -32,37 +33,19 @@ _WHOLE_NUMBER = re.compile(r"u?int\d+")
 class ArrowFiles(Table):
     """One file, or all of a folder in the order of their names."""
 
-    prefix: str
-    path: Path
+    request: TableRequest
     shards: tuple[Path, ...]
     columns: tuple[str, ...]
     """Source and target."""
-    scores: tuple[str, ...]
-    """Columns of scores."""
-    kept: str
     encoding = Encoding.find("utf-8")
 
     @classmethod
-    def find(
-        cls,
-        prefix: str,
-        path: Path,
-        columns: Sequence[str],
-        scores: Sequence[str],
-        kept: str,
-        langs: tuple[str, str],
-    ) -> ArrowFiles:
+    def find(cls, request: TableRequest) -> ArrowFiles:
         """Find the columns; DataError if a file is damaged or lacks one.
 
-        Args:
-            prefix: the text as the user names it.
-            path: a file, or a folder of files of one format.
-            columns: source and target; if there are none, those named like the languages, also
-                inside the column `translation`.
-            scores: columns of scores.
-            kept: the column that is kept, of strings or whole numbers; may be empty.
-            langs: source and target language.
+        Without columns, those named like the languages are taken, also inside of `translation`.
         """
+        path, columns = request.path, request.columns
         shards: tuple[Path, ...] = (path,)
         if path.is_dir():
             shards = tuple(
@@ -76,14 +59,14 @@ class ArrowFiles(Table):
         names = [_names(shard) for shard in shards]
         if not columns:
             is_text = names[0].get("translation") in _STRINGS
-            if is_text and not language_columns(str(path), list(names[0]), langs):
+            if is_text and not language_columns(str(path), list(names[0]), request.langs):
                 raise DataError(
                     f"{path}: its column translation is text, perhaps JSON, not a field for each "
                     "language; write a column for each language, or the JSON as .jsonl"
                 )
-            columns = nested_columns(str(shards[0]), list(names[0]), langs)
+            columns = nested_columns(str(shards[0]), list(names[0]), request.langs)
         for shard, there in zip(shards, names, strict=True):
-            for column in (*columns, *scores, *([kept] if kept else [])):
+            for column in (*columns, *request.others):
                 if column not in there:
                     raise lacks_column(str(shard), column, list(there))
             for column in columns:
@@ -91,51 +74,39 @@ class ArrowFiles(Table):
                     raise DataError(
                         f"{shard}: the column {column} is of type {there[column]}, not a string"
                     )
-            if kept and not (there[kept] in _STRINGS or _WHOLE_NUMBER.fullmatch(there[kept])):
-                raise DataError(
-                    f"--keep-column {shard}: the column {kept} is of type {there[kept]}; it must "
-                    "hold strings or whole numbers"
-                )
-        return cls(prefix, path, shards, tuple(columns), tuple(scores), kept)
-
-    @property
-    def sides(self) -> tuple[str, str]:
-        src, tgt = self.columns
-        return f"{self.path} column {src}", f"{self.path} column {tgt}"
+            for kept in (one.column for one in request.side_columns if one.kept_as):
+                if not (there[kept] in _STRINGS or _WHOLE_NUMBER.fullmatch(there[kept])):
+                    raise DataError(
+                        f"--keep-column {shard}: the column {kept} is of type {there[kept]}; it "
+                        "must hold strings or whole numbers"
+                    )
+        return cls(request, shards, columns)
 
     @property
     def files(self) -> tuple[Path, ...]:
         return self.shards
 
     def record(self) -> FileRecord:
-        if self.path.is_dir():
-            return record_files(self.path.name, self.shards)
-        return record_file(self.path)
+        path = self.request.path
+        return record_files(path.name, self.shards) if path.is_dir() else super().record()
 
     def rows(self, advance: Advance) -> Iterator[Row]:
-        wanted = dict.fromkeys((*self.columns, *self.scores, *([self.kept] if self.kept else [])))
+        side_columns = self.request.side_columns
+        wanted = list(dict.fromkeys((*self.columns, *self.request.others)))
         for shard in self.shards:
             with _Opened(shard) as file:
-                for cells_of in file.batches(list(wanted)):
+                for cells_of in file.batches(wanted):
                     src, tgt = (cells_of[column] for column in self.columns)
-                    cells = [cells_of[column] for column in self.scores]
-                    provenance = cells_of[self.kept] if self.kept else [None] * len(src)
-                    for at, (one, other) in enumerate(zip(src, tgt, strict=True)):
-                        yield Row(
-                            _line(one),
-                            _line(other),
-                            one is None or other is None,
-                            tuple(score_of(column[at]) for column in cells),
-                            _line(provenance[at]),
-                        )
+                    others = [
+                        [side_cell(cell, column) for cell in cells_of[column.column]]
+                        for column in side_columns
+                    ]
+                    cells = zip(*others, strict=True) if others else repeat(())
+                    for one, other, side_cells in zip(src, tgt, cells, strict=False):
+                        sides = one_line(one or b""), one_line(other or b"")
+                        yield Row(*sides, one is None or other is None, side_cells)
                     advance(0)
             advance(shard.stat().st_size)
-
-
-def _line(cell: bytes | int | None) -> bytes:
-    if cell is None:
-        return b""
-    return _LINE_END.sub(b" ", cell if isinstance(cell, bytes) else str(cell).encode())
 
 
 def _names(path: Path) -> dict[str, str]:

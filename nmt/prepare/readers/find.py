@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from nmt.data.compressed import SUFFIXES
@@ -12,12 +12,14 @@ from nmt.prepare.readers.arrow import ArrowFiles
 from nmt.prepare.readers.jsonl import JsonLines
 from nmt.prepare.readers.line_files import MosesFiles, ZipFiles
 from nmt.prepare.readers.reader import Reader
+from nmt.prepare.readers.table import TableRequest
 from nmt.prepare.readers.tmx import TmxFile
 from nmt.prepare.readers.tsv import TsvFile
 from nmt.prepare.text_names import (
     STDIN,
     TABLE_FOLDERS,
     TABLES,
+    SideColumn,
     file_and_columns,
     suffix_of,
     two_files,
@@ -31,8 +33,7 @@ def find_reader(
     langs: tuple[str, str],
     encoding: Encoding,
     *,
-    scores: Sequence[str] = (),
-    kept: str = "",
+    side_columns: tuple[SideColumn, ...] = (),
     quoting: str = "",
     copies: Mapping[str, Path] = {},
 ) -> Reader:
@@ -42,8 +43,7 @@ def find_reader(
         prefix: of two files, their names, or the name of one file, with its columns if it has some.
         langs: source and target language.
         encoding: of text files; Parquet, Arrow and TMX have their own.
-        scores: columns of scores that are read, too.
-        kept: the column that is kept as provenance, if any.
+        side_columns: columns of a table that are read, too.
         quoting: whether the cells of a table of text are quoted, csv or none; empty to find out.
         copies: of stdin and of URLs, by name.
 
@@ -63,22 +63,20 @@ def find_reader(
         raise UsageError(f"--quoting {name}: only TSV and CSV have quoted cells; leave it out")
     if is_one_file(name) and not path.exists():
         raise DataError(f"{name}: no such file")
+    request = TableRequest(prefix, path, columns, side_columns, langs, encoding, quoting)
     if name == STDIN or suffix in (".tsv", ".csv"):
-        return TsvFile.find(
-            prefix, path, columns, scores, kept, langs, encoding,
-            quoting=quoting, is_csv=suffix == ".csv",
-        )  # fmt: skip
+        return TsvFile.find(request, is_csv=suffix == ".csv")
     if suffix == ".jsonl":
-        return JsonLines.find(prefix, path, columns, scores, kept, langs, encoding)
+        return JsonLines.find(request)
     if suffix in TABLE_FOLDERS or (path.is_dir() and not _is_prefix(here, langs)):
-        return ArrowFiles.find(prefix, path, columns, scores, kept, langs)
-    if scores:
+        return ArrowFiles.find(request)
+    if not all(column.kept_as for column in side_columns):
         raise UsageError(f"--min-score {name}: only {_WITH_COLUMNS} have columns of scores")
     if columns:
         raise UsageError(f"{prefix}: only {_WITH_COLUMNS} have columns; name no others")
     if suffix == ".tmx":
-        return TmxFile(prefix, path, langs, kept)
-    if kept:
+        return TmxFile(request)
+    if side_columns:
         raise UsageError(f"--keep-column {name}: only {_WITH_COLUMNS} and TMX have columns to keep")
     if suffix == ".zip":
         return ZipFiles.find(path, langs, encoding)

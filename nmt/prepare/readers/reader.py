@@ -33,8 +33,8 @@ class Survey:
     """Size of the text, uncompressed."""
     warnings: tuple[str, ...]
     """What is odd about it."""
-    provenance_bytes: int = 0
-    """Size of the column that is kept."""
+    side_bytes: tuple[int, ...] = ()
+    """Size of each side column."""
 
 
 class Reader(Protocol):

@@ -6,9 +6,9 @@ without being counted. Rows are counted from 1, without a header.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,9 +16,45 @@ from nmt.data.corpus import Encoding
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.readers import reader
+from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.line_files import PASS_ENCODING, Validity
-from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey
+from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
 from nmt.prepare.text import Block
+from nmt.prepare.text_names import STDIN, SideColumn, file_and_columns
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """What is to be read of a file whose pairs are rows."""
+
+    prefix: str
+    """The text as the user names it."""
+    path: Path
+    """Of the file, which may be a copy of stdin or of a URL; or of a folder of files."""
+    columns: tuple[str, ...]
+    """Source and target, by their names or numbers; empty to find them."""
+    side_columns: tuple[SideColumn, ...]
+    langs: tuple[str, str]
+    """Source and target language."""
+    encoding: Encoding
+    """Of text; Parquet, Arrow and TMX have their own."""
+    quoting: str = ""
+    """Whether cells of text are quoted: csv or none; empty to find out."""
+
+    @property
+    def file(self) -> str:
+        """The file as the user names it, without columns."""
+        return file_and_columns(self.prefix)[0]
+
+    @property
+    def name(self) -> str:
+        """What messages call the file."""
+        return "stdin" if self.file == STDIN else self.file
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The names of the side columns."""
+        return tuple(column.column for column in self.side_columns)
 
 
 class Row(NamedTuple):
@@ -28,10 +64,8 @@ class Row(NamedTuple):
     """If a side is missing, what the report shows of the row."""
     tgt: bytes
     is_missing: bool = False
-    scores: tuple[float, ...] = ()
-    """NaN where there is none."""
-    provenance: bytes = b""
-    """The column that is kept; empty if the row has nothing there."""
+    side_cells: tuple[bytes, ...] = ()
+    """Of each side column; empty if the row has nothing there."""
     is_of_others: bool = False
     """Whether it lacks a side because it is a pair of other languages."""
     variants: tuple[str, ...] = ()
@@ -43,12 +77,9 @@ class Row(NamedTuple):
 class Table(ABC):
     """Pairs in rows."""
 
-    prefix: str
-    path: Path
+    request: TableRequest
     encoding: Encoding
     columns: tuple[str, ...]
-    kept: str
-    """The column that is kept as provenance; empty if none is."""
     unit = "row"
     named = "columns"
     """What the user chooses the two sides by."""
@@ -62,17 +93,22 @@ class Table(ABC):
     """What is odd about the start of the text."""
 
     @property
-    @abstractmethod
+    def prefix(self) -> str:
+        return self.request.prefix
+
+    @property
     def sides(self) -> tuple[str, str]:
         """What messages call the source and the target."""
+        src, tgt = (f"{self.request.name} column {column}" for column in self.columns)
+        return src, tgt
 
     @property
     def files(self) -> tuple[Path, ...]:
-        return (self.path,)
+        return (self.request.path,)
 
-    @abstractmethod
     def record(self) -> FileRecord:
         """Return name, size and checksum of the file or folder."""
+        return replace(record_file(self.request.path), name=Path(self.request.name).name)
 
     @abstractmethod
     def rows(self, advance: Advance) -> Iterator[Row]:
@@ -86,12 +122,14 @@ class Table(ABC):
 
     def _survey_rows(self, found: Iterable[Row]) -> Survey:
         validity = Validity(self.encoding)
-        rows = text_bytes = provenance_bytes = missing = of_others = 0
+        rows = text_bytes = missing = of_others = 0
+        side_bytes = [0] * len(self.request.side_columns)
         first: Row | None = None
         first_row = 0
         for row in found:
             rows += 1
-            provenance_bytes += len(row.provenance)
+            for at, cell in enumerate(row.side_cells):
+                side_bytes[at] += len(cell)
             if row.is_variant:
                 continue
             if row.is_missing:
@@ -107,7 +145,7 @@ class Table(ABC):
                     is_bad = is_bad or self.encoding.decode(side, number=rows) is None
             if is_bad:
                 validity.count_bad(rows)
-        odd = validity.warnings(str(self.path), rows, "row", self.if_invalid)
+        odd = validity.warnings(str(self.request.path), rows, "row", self.if_invalid)
         warnings = (*self.warnings, *odd)
         if first is not None:
             shown = first.src.decode(errors="replace")[:60]
@@ -118,12 +156,13 @@ class Table(ABC):
             if missing == rows or missing - of_others > MAX_BAD_SHARE * rows:
                 raise DataError(f"{told}; check the file and its {self.named}")
             warnings = (*warnings, told)
-        if self.kept and rows and not provenance_bytes:
-            raise DataError(
-                f"--keep-column {self.prefix}: no {self.unit} has anything in {self.kept!r}; check "
-                "the name"
-            )
-        return Survey(self.record(), rows, text_bytes, warnings, provenance_bytes)
+        for column, size in zip(self.request.side_columns, side_bytes, strict=True):
+            if column.kept_as and rows and not size:
+                raise DataError(
+                    f"--keep-column {self.prefix}: no {self.unit} has anything in "
+                    f"{column.column!r}; check the name"
+                )
+        return Survey(self.record(), rows, text_bytes, warnings, tuple(side_bytes))
 
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the rows from `start` on."""
@@ -132,7 +171,7 @@ class Table(ABC):
         for at, row in enumerate(self.rows(_ignore), start=1):
             if at < start:
                 continue
-            size = len(row.src) + len(row.tgt) + len(row.provenance)
+            size = len(row.src) + len(row.tgt) + sum(map(len, row.side_cells))
             if held and (len(held) == reader.BLOCK_LINES or held_bytes + size > reader.BLOCK_BYTES):
                 yield self._block(corpus, number, held)
                 number += len(held)
@@ -152,8 +191,10 @@ class Table(ABC):
             self.encoding,
             missing=frozenset(at for at, row in enumerate(rows, start=number) if row.is_missing),
             variants=frozenset(at for at, row in enumerate(rows, start=number) if row.is_variant),
-            scores=tuple(zip(*(row.scores for row in rows), strict=True)),
-            provenance=b"".join([row.provenance + b"\n" for row in rows]) if self.kept else b"",
+            side_columns={
+                column: b"".join([row.side_cells[at] + b"\n" for row in rows])
+                for at, column in enumerate(self.request.side_columns)
+            },
         )
 
 
@@ -161,9 +202,12 @@ def _ignore(_: int) -> None:
     pass
 
 
-def score_of(text: object) -> float:
-    """Return the number that a cell holds, NaN if it holds none."""
-    try:
-        return float(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return math.nan
+def side_cell(value: object, column: SideColumn) -> bytes:
+    """Return a cell of a side column as a line of text; empty if it holds nothing."""
+    if value is None:
+        return b""
+    if isinstance(value, bool) and column.least is not None:
+        value = int(value)
+    if not isinstance(value, bytes):
+        value = str(value).encode(errors="surrogatepass")
+    return one_line(value)

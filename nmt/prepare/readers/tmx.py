@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,11 +19,10 @@ from xml.parsers import expat
 
 from nmt.data.corpus import Encoding
 from nmt.data.languages import OTHER_VARIANT, variant_name, variant_rank
-from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.readers.line_files import LONGEST_LINE
-from nmt.prepare.readers.reader import Advance, Survey, record_file
-from nmt.prepare.readers.table import Row, Table
+from nmt.prepare.readers.reader import Advance, Survey
+from nmt.prepare.readers.table import Row, Table, TableRequest
 from nmt.prepare.readers.xml_text import read_xml, restore
 
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
@@ -53,11 +52,8 @@ _TUV_BYTES = 100  # that a text of a unit takes, however short
 class TmxFile(Table):
     """A translation memory. A row is a translation unit, and is missing if it lacks a language."""
 
-    prefix: str
-    path: Path
-    langs: tuple[str, str]
-    kept: str = ""
-    """An attribute of `<tu>`, such as tuid, or the type of a `<prop>` in the unit."""
+    request: TableRequest
+    """A side column is an attribute of `<tu>`, such as tuid, or the type of a `<prop>` in it."""
     encoding = Encoding.find("utf-8")
     columns = ()
     named = "languages"
@@ -65,36 +61,30 @@ class TmxFile(Table):
 
     @property
     def sides(self) -> tuple[str, str]:
-        return f"{self.path} ({self.langs[0]})", f"{self.path} ({self.langs[1]})"
-
-    def record(self) -> FileRecord:
-        return record_file(self.path)
+        src, tgt = (f"{self.request.path} ({lang})" for lang in self.request.langs)
+        return src, tgt
 
     def rows(self, advance: Advance) -> Iterator[Row]:
-        units = _Units(self.path, self.kept)
-        for chunk in read_xml(self.path, watch=lambda content: advance(len(content))):
+        units = _Units(self.request.path, self.request.others)
+        for chunk in read_xml(self.request.path, watch=lambda content: advance(len(content))):
             for unit in units.feed(chunk):
                 yield self._row(unit)
         units.finish()
 
     def _row(self, unit: _Unit) -> Row:
         texts = unit.texts
-        codes, is_other = _choose(tuple(texts), self.langs)
+        cells = tuple(restore(unit.values.get(name, "")) for name in self.request.others)
+        codes, is_other = _choose(tuple(texts), self.request.langs)
         if codes is None:
             # A memory may have many languages, and not all of them in each unit.
-            return Row(_listed(unit), b"", True, is_of_others=len(texts) > 1)
+            return Row(_listed(unit), b"", True, cells, is_of_others=len(texts) > 1)
         if is_other:
-            return Row(_listed(unit), b"", True, variants=tuple(texts), is_variant=True)
+            return Row(_listed(unit), b"", True, cells, variants=tuple(texts), is_variant=True)
         src, tgt = codes
-        return Row(
-            restore(texts[src]),
-            restore(texts[tgt]),
-            provenance=restore(unit.provenance) if unit.provenance else b"",
-            variants=codes,
-        )
+        return Row(restore(texts[src]), restore(texts[tgt]), False, cells, variants=codes)
 
     def _survey(self, advance: Advance) -> Survey:
-        variants = _Variants(self.prefix, self.langs)
+        variants = _Variants(self.prefix, self.request.langs)
         survey = self._survey_rows(variants.count(self.rows(advance)))
         return replace(survey, warnings=(*survey.warnings, *variants.describe()))
 
@@ -193,7 +183,8 @@ def _ask_for(option: str, counts: Counter[str]) -> str:
 class _Unit:
     """A translation unit."""
 
-    provenance: str = ""
+    values: dict[str, str] = field(default_factory=dict)
+    """By the name of the side column."""
     texts: dict[str, str] = field(default_factory=dict)
     """By language."""
 
@@ -207,11 +198,13 @@ class _Units:
     """Takes the bytes of a file, and gives the units that are complete."""
 
     path: Path
-    kept: str
+    names: Sequence[str]
+    """Of side columns."""
     _found: list[_Unit] = field(default_factory=list)
     _unit: _Unit = field(default_factory=_Unit)
     _lang: str = ""
-    _text: list[str] | None = None  # inside of a segment, or of a prop that is kept
+    _text: list[str] | None = None  # inside of a segment, or of a prop of a side column
+    _prop: str = ""  # the type of the last such prop
     _codes: int = 0  # elements of formatting that are open
     _code: list[str] = field(default_factory=list)  # the content of the outermost one
     _size: int = 0  # characters of the unit
@@ -251,13 +244,14 @@ class _Units:
                 raise DataError(f"{self.path}: not TMX: its first element is <{name}>")
             self._is_tmx = True
         if name == "tu":
-            self._unit, self._size = _Unit(_one_line(attributes.get(self.kept, ""))), 0
+            values = {name: _one_line(attributes.get(name, "")) for name in self.names}
+            self._unit, self._size = _Unit(values), 0
         elif name == "tuv":
             lang = attributes.get("xml:lang") or attributes.get("lang") or ""
             self._lang = lang.replace("_", "-")
             self._count(len(lang) + _TUV_BYTES)
-        elif name == "seg" or (name == "prop" and attributes.get("type") == self.kept):
-            self._text, self._codes = [], 0
+        elif name == "seg" or (name == "prop" and attributes.get("type") in self.names):
+            self._text, self._codes, self._prop = [], 0, attributes.get("type", "")
         elif self._text is not None and self._codes:
             self._codes += 1
         elif self._text is not None:
@@ -287,7 +281,7 @@ class _Units:
             if name == "seg":
                 self._unit.texts.setdefault(self._lang, text)
             else:
-                self._unit.provenance = self._unit.provenance or text
+                self._unit.values[self._prop] = self._unit.values[self._prop] or text
             self._text = None
         elif self._text is not None and self._codes:
             self._codes -= 1

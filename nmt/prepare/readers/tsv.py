@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from nmt.data.corpus import Encoding, read_chunks
-from nmt.data.manifest import FileRecord
 from nmt.pipeline import prefetched
 from nmt.prepare.readers.cells import Quotes, quoted_rows
 from nmt.prepare.readers.layout import Layout, find_layout, unclear_quotes
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
-from nmt.prepare.readers.reader import Advance, Survey, record_file
-from nmt.prepare.readers.table import Row, Table, score_of
-from nmt.prepare.text_names import STDIN, file_and_columns
+from nmt.prepare.readers.reader import Advance, Survey
+from nmt.prepare.readers.table import Row, Table, TableRequest
 
 _WITH_STATES = ("iso2022", "hz", "utf-7")
 """Encodings in which the byte of a quote or a comma may be part of a letter."""
@@ -28,14 +25,10 @@ _NULL = b"\\N"
 class TsvFile(Table):
     """A file of rows."""
 
-    prefix: str
-    path: Path
-    name: str
-    """As the user knows it: `path` may be a copy of stdin or of a URL."""
+    request: TableRequest
     encoding: Encoding
     columns: tuple[str, ...]
     """Source and target: names of the header, or numbers from 1."""
-    kept: str
     layout: Layout
     quoted: bool
     warnings: tuple[str, ...]
@@ -44,59 +37,30 @@ class TsvFile(Table):
     fault = "lack a side or have more cells than the first row"
 
     @classmethod
-    def find(
-        cls,
-        prefix: str,
-        path: Path,
-        columns: Sequence[str],
-        scores: Sequence[str],
-        kept: str,
-        langs: tuple[str, str],
-        encoding: Encoding,
-        *,
-        quoting: str = "",
-        is_csv: bool = False,
-    ) -> TsvFile:
+    def find(cls, request: TableRequest, *, is_csv: bool = False) -> TsvFile:
         """Find the columns; DataError if the file does not show how to read it.
 
-        Args:
-            prefix: the text as the user names it.
-            path: of the file.
-            columns: source and target; if there are none, those that the header names like the
-                languages, or else the only two.
-            scores: columns of scores.
-            kept: the column that is kept; may be empty.
-            langs: source and target language.
-            encoding: of the text.
-            quoting: whether cells are quoted: csv or none; empty to find out.
-            is_csv: whether it is CSV, and its separator is to be found.
+        Without columns, those that the header names like the languages are taken, or else the only
+        two.
+
+        is_csv: whether it is CSV, and its separator is to be found.
         """
-        given, _ = file_and_columns(prefix)
+        encoding = request.encoding
         if encoding.name.startswith(_WITH_STATES):
             encoding = replace(encoding, by_line=False)
         layout = find_layout(
-            given,
-            Lines(given, read_chunks(path, encoding)),
+            request.file,
+            Lines(request.file, read_chunks(request.path, encoding)),
             encoding,
-            langs,
-            columns=columns,
-            others=(*scores, *([kept] if kept else [])),
-            quoting=quoting,
+            request.langs,
+            columns=request.columns,
+            others=request.others,
+            quoting=request.quoting,
             is_csv=is_csv,
         )
-        name = "stdin" if given == STDIN else given
         found = layout.columns
         warnings = (found.warning,) if found.warning else ()
-        return cls(prefix, path, name, encoding, found.names, kept, layout, layout.quoted, warnings)
-
-    @property
-    def sides(self) -> tuple[str, str]:
-        src, tgt = self.columns
-        return f"{self.name} column {src}", f"{self.name} column {tgt}"
-
-    def record(self) -> FileRecord:
-        found = record_file(self.path)
-        return FileRecord(Path(self.name).name, found.size, found.sha256)
+        return cls(request, encoding, found.names, layout, layout.quoted, warnings)
 
     def _survey(self, advance: Advance) -> Survey:
         if not self.layout.is_guessed:
@@ -104,32 +68,30 @@ class TsvFile(Table):
         quotes = Quotes(self.layout.columns.cells)
         survey = Table._survey(replace(self, quotes=quotes), advance)
         if quotes.is_quoted() is not False:
-            raise unclear_quotes(file_and_columns(self.prefix)[0], quotes)
+            raise unclear_quotes(self.request.file, quotes)
         return survey
 
     def rows(self, advance: Advance) -> Iterator[Row]:
-        src, tgt, *scores = self.layout.columns.places
-        kept = scores.pop() if self.kept else None
+        src, tgt, *others = self.layout.columns.places
         most = sys.maxsize if self.layout.columns.is_wide else self.layout.columns.cells
         for cells in self._cells(advance):
             size = len(cells)
-            provenance = cells[kept] if kept is not None and kept < size else b""
-            numbers = tuple(score_of(cells[at] if at < size else None) for at in scores)
+            side_cells = tuple([cells[at] if at < size else b"" for at in others])
             is_whole = src < size > tgt and (size <= most or not any(cells[most:]))
             if is_whole and _NULL not in (cells[src], cells[tgt]):
-                yield Row(cells[src], cells[tgt], False, numbers, provenance)
+                yield Row(cells[src], cells[tgt], False, side_cells)
             else:
-                yield Row(self.layout.separator.join(cells), b"", True, numbers)
+                yield Row(self.layout.separator.join(cells), b"", True, side_cells)
 
     def _cells(self, advance: Advance) -> Iterator[list[bytes]]:
         """Yield the cells of each row, without the header."""
         layout = self.layout
-        chunks = read_chunks(self.path, self.encoding, watch=lambda raw: advance(len(raw)))
+        chunks = read_chunks(self.request.path, self.encoding, watch=lambda raw: advance(len(raw)))
         lines = self._lines(chunks)
         if layout.names_separator:
             next(lines)
         if self.quoted:
-            name, number = file_and_columns(self.prefix)[0], 1 + layout.names_separator
+            name, number = self.request.file, 1 + layout.names_separator
             rows = quoted_rows(lines, layout.separator, name, number=number)
         else:
             rows = (line.split(layout.separator) for line in lines)
@@ -138,7 +100,7 @@ class TsvFile(Table):
         return rows
 
     def _lines(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        lines = Lines(self.name, prefetched(chunks, ahead=CHUNKS_AHEAD))
+        lines = Lines(self.request.name, prefetched(chunks, ahead=CHUNKS_AHEAD))
         mark = codecs.BOM_UTF8  # before the first row
         while ready := lines.ready():
             block = lines.take(ready)

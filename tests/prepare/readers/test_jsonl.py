@@ -101,4 +101,4 @@ def test_scores_kept_columns_and_bytes_that_are_no_text(tmp_path: Path) -> None:
     folder = job.prepare()
     assert pairs_in(folder) == [pairs(40)[n] for n in range(5, 40) if n not in (8, 9, 11)]
     assert folder.info.train.corpora[0].rejected == {"score": 6, "encoding": 2}
-    assert folder.train.provenance(0) == "5"
+    assert folder.train.side_values(0) == {"provenance": "5"}

@@ -13,17 +13,23 @@ from prepare_job import Job, pairs, pairs_in, write
 from text_formats import tmx
 
 from nmt.data import corpus
+from nmt.data.corpus import Encoding
 from nmt.errors import DataError
 from nmt.prepare.readers import tmx as tmx_reader
+from nmt.prepare.readers.table import TableRequest
 from nmt.prepare.readers.tmx import TmxFile
 
 HEAD = '<?xml version="1.0"?><tmx version="1.4"><header/><body>'
 
 
+def reader(path: Path, langs: tuple[str, str]) -> TmxFile:
+    return TmxFile(TableRequest("m", path, (), (), langs, Encoding.find("utf-8")))
+
+
 def rows(folder: Path, content: bytes, langs: tuple[str, str] = ("en", "de")) -> list[list[str]]:
     path = folder / "memory.tmx"
     path.write_bytes(content)
-    return [[row.src.decode(), row.tgt.decode()] for row in TmxFile("m", path, langs).rows(int)]
+    return [[row.src.decode(), row.tgt.decode()] for row in reader(path, langs).rows(int)]
 
 
 def unit(**texts: str) -> str:
@@ -99,7 +105,7 @@ def test_the_variant_that_was_asked_for_is_read(
 def survey(folder: Path, units: list[str], langs: tuple[str, str]) -> tuple[str, ...]:
     """Return the warnings about a file of these units."""
     (folder / "memory.tmx").write_text(HEAD + "\n".join(units) + "</body></tmx>")
-    (look_at,) = TmxFile("m", folder / "memory.tmx", langs).surveys()
+    (look_at,) = reader(folder / "memory.tmx", langs).surveys()
     return look_at(int).warnings
 
 
@@ -255,7 +261,7 @@ def test_a_file_in_another_encoding_than_it_declares_is_refused(tmp_path: Path) 
     (tmp_path / "memory.tmx").write_bytes(
         f"{HEAD}{unit(en='a', de='Häuser') * 9}</body></tmx>".encode("iso-8859-1")
     )
-    (look_at,) = TmxFile("m", tmp_path / "memory.tmx", ("en", "de")).surveys()
+    (look_at,) = reader(tmp_path / "memory.tmx", ("en", "de")).surveys()
     with pytest.raises(DataError, match=r"memory\.tmx row 1 is not valid utf-8 .*its first line"):
         look_at(int)
 
@@ -371,13 +377,13 @@ def test_a_memory_may_have_other_languages_but_no_tenth_of_single_texts(
 ) -> None:
     units = [unit(en=src, de=tgt) for src, tgt in pairs(8)] + [other] * 2
     (tmp_path / "memory.tmx").write_text(HEAD + "\n".join(units) + "</body></tmx>")
-    (survey,) = TmxFile("m", tmp_path / "memory.tmx", ("en", "de")).surveys()
+    (survey,) = reader(tmp_path / "memory.tmx", ("en", "de")).surveys()
     if is_refused:
         with pytest.raises(DataError, match=r"2 of 10 rows lack a side, .* and its languages"):
             survey(int)
     else:
         assert survey(int).lines == 10
-    (survey,) = TmxFile("m", tmp_path / "memory.tmx", ("en", "es")).surveys()
+    (survey,) = reader(tmp_path / "memory.tmx", ("en", "es")).surveys()
     with pytest.raises(DataError, match="10 of 10 rows lack a side"):
         survey(int)
 
@@ -400,7 +406,7 @@ def test_a_large_file_takes_little_memory(tmp_path: Path) -> None:
     path.write_bytes(tmx([("a" * 500, "b" * 500)] * 20_000))  # 22 MB
     tracemalloc.start()
     try:
-        assert sum(1 for _ in TmxFile("m", path, ("en", "de")).rows(int)) == 20_000
+        assert sum(1 for _ in reader(path, ("en", "de")).rows(int)) == 20_000
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()

@@ -16,6 +16,7 @@ from nmt.errors import DataError, UsageError
 from nmt.prepare.prepare import dry_run
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.tsv import TsvFile
+from nmt.prepare.text_names import SideColumn
 
 UTF8 = Encoding.find("utf-8")
 
@@ -173,7 +174,8 @@ def test_a_first_row_of_text_is_no_header(tmp_path: Path, first: str) -> None:
 def test_the_only_two_columns_are_those_that_no_option_reads(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("0.5\ta b\tx y\tlink\n")
-    found = find_reader(str(path), ("en", "de"), UTF8, scores=("1",), kept="4")
+    side_columns = SideColumn("1", least=0.5), SideColumn("4", kept_as="provenance")
+    found = find_reader(str(path), ("en", "de"), UTF8, side_columns=side_columns)
     assert found.columns == ("2", "3")
 
 
