@@ -13,9 +13,8 @@ import pytest
 from reference import Ids, NextLogits, TableModel, TableState
 
 from nmt.models.base import TranslationModel
-from nmt.search.beam_search import decode
+from nmt.search.beam_search import Group, decode
 from nmt.search.engine import Hypothesis, Source
-from nmt.search.hypotheses import Group
 from nmt.search.options import SearchOptions
 
 PAD, UNK, BOS, EOS = range(4)

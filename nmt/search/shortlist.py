@@ -9,15 +9,13 @@ depend on its batch.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch import device as Device
 
@@ -29,9 +27,7 @@ from nmt.models.base import Decoder
 from nmt.models.device import to_device
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.search.engine import Source
-from nmt.search.top_k import Fields, NextTokens, StepQuery
-
-Integers = NDArray[np.int64]
+from nmt.search.top_k import Fields, Integers, NextTokens, Pick, StepQuery, next_tokens
 
 _KIND, _VERSION = "a shortlist", 1
 _SPECIAL = np.arange(EOS_ID + 1)  # first on each list, so that eos is at EOS_ID everywhere
@@ -128,14 +124,6 @@ def _checksums(*vocabularies: Vocabulary) -> list[str]:
     return [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in vocabularies]
 
 
-class PickTokens(Protocol):
-    """`top_tokens` or `draw_tokens` with their own options bound."""
-
-    def __call__(
-        self, logits: Iterable[Tensor], query: StepQuery, *, barred_ids: Sequence[int]
-    ) -> Fields: ...
-
-
 class BatchShortlist:
     """The union of B sentences' shortlists, with a mask for each sentence."""
 
@@ -151,13 +139,14 @@ class BatchShortlist:
             others[row, np.searchsorted(self._tokens, tokens)] = False
         self._others = torch.from_numpy(others).to(device)  # (B, U) only on other sentences' lists
 
-    def pick(self, pick: PickTokens, features: Tensor, query: StepQuery) -> Fields:
+    def pick(self, pick: Pick, features: Tensor, query: StepQuery) -> Fields:
         """Pick each hypothesis's next tokens from its sentence's shortlist, for `with_ids`.
 
         features: (B * W, F) sentence by sentence; see `Decoder.step`.
         """
         logits = self._project(features, self._others)  # (B * W, U)
-        return pick([logits], query.onto(self._tokens), barred_ids=self._barred)
+        query = query.onto(self._tokens)
+        return next_tokens([logits], query, pick=pick, barred_ids=self._barred)
 
     def with_ids(self, found: NextTokens) -> NextTokens:
         """Return what was picked, with ids instead of places on the list."""

@@ -1,14 +1,18 @@
 """The top-k next tokens of each hypothesis, without sorting the whole vocabulary.
 
-`StepQuery` and `NextTokens` are what search wants to know of a step, and the result.
+`StepQuery` is what search wants to know of a step, and `NextTokens` is the answer.
+
+Legend: N hypotheses of all groups, n of a block, k next tokens of each, M wanted tokens of each,
+V vocabulary.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -19,26 +23,32 @@ from torch.nn import functional as F
 
 from nmt.data.vocabulary import EOS_ID
 from nmt.models.device import joined, to_device
-from nmt.search.repetition import NO_PAIRS, Pairs
+
+Integers = NDArray[np.int64]
+
+Pairs = Integers
+"""(K, 2): the number of a hypothesis, and a token."""
+
+FREE = -1  # any token may follow
 
 
 @dataclass(frozen=True)
 class NextTokens:
-    """The `count` best next tokens of N hypotheses, best first. Ties: the lowest id first.
+    """The k best next tokens of N hypotheses, best first. Ties: the lowest id first.
 
     Log-probabilities are NaN if the logits are.
     """
 
-    log_probs: NDArray[np.float32]  # (N, count)
-    tokens: NDArray[np.int64]  # (N, count)
-    scored_log_probs: NDArray[np.float32]  # (N,) of `StepQuery.scored_tokens`
+    log_probs: NDArray[np.float32]  # (N, k)
+    tokens: Integers  # (N, k)
+    scored_log_probs: NDArray[np.float32]  # (N,) of `StepQuery.scored`
     wanted_log_probs: NDArray[np.float32]  # (N, M) of `StepQuery.wanted`
 
     @classmethod
     def read(cls, groups: Sequence[Fields]) -> list[NextTokens]:
         """Read those of some groups of hypotheses, from a GPU in one transfer."""
         if groups[0][0].device.type == "cpu":
-            found = [cls(*(field.numpy() for field in fields)) for fields in groups]
+            found = [cls(*(values.numpy() for values in fields)) for fields in groups]
         else:
             bits = [to_bits(*fields) for fields in groups]
             flat = joined([part.flatten() for part in bits]).cpu().numpy()
@@ -55,94 +65,92 @@ class NextTokens:
 
     @classmethod
     def from_bits(cls, bits: NDArray[np.int32], count: int) -> NextTokens:
-        """Undo `to_bits`."""
-        log_probs, tokens, scored, wanted = np.split(
-            bits, [count, 2 * count, 2 * count + 1], axis=1
-        )
-        floats = [
-            np.ascontiguousarray(part).view(np.float32) for part in (log_probs, scored, wanted)
-        ]
-        return cls(floats[0], tokens.astype(np.int64), floats[1][:, 0], floats[2])
+        """Undo `to_bits`, given k."""
+        floats = np.ascontiguousarray(bits[:, :-count]).view(np.float32)  # (N, k + 1 + M)
+        tokens = bits[:, -count:].astype(np.int64)  # (N, k)
+        return cls(floats[:, :count], tokens, floats[:, count], floats[:, count + 1 :])
 
     def split(self, rows: Sequence[int]) -> list[NextTokens]:
         """Split into parts of so many hypotheses."""
-        parts, first = [], 0
-        for count in rows:
-            own = slice(first, first + count)
-            parts.append(
-                NextTokens(
-                    self.log_probs[own],
-                    self.tokens[own],
-                    self.scored_log_probs[own],
-                    self.wanted_log_probs[own],
-                )
+        ends = accumulate(rows)
+        return [
+            NextTokens(
+                self.log_probs[end - count : end],
+                self.tokens[end - count : end],
+                self.scored_log_probs[end - count : end],
+                self.wanted_log_probs[end - count : end],
             )
-            first = own.stop
-        return parts
+            for count, end in zip(rows, ends, strict=True)
+        ]
 
 
 Fields = tuple[Tensor, ...]
 """The four fields of `NextTokens` as tensors."""
 
 
-def joined_fields(blocks: Sequence[Fields]) -> Fields:
-    """Join the fields of blocks of hypotheses."""
-    return tuple(joined(fields) for fields in zip(*blocks, strict=True))
-
-
 def to_bits(
     log_probs: Tensor, tokens: Tensor, scored_log_probs: Tensor, wanted_log_probs: Tensor
 ) -> Tensor:
     """Join the fields of `NextTokens` in one tensor (N, 2k + 1 + M), floats as their bits."""
-    floats = [
-        values.view(torch.int32)
-        for values in (log_probs, scored_log_probs[:, None], wanted_log_probs)
-    ]
-    return torch.cat((floats[0], tokens.int(), *floats[1:]), dim=1)
+    floats = (log_probs, scored_log_probs[:, None], wanted_log_probs)
+    return torch.cat((*(values.view(torch.int32) for values in floats), tokens.int()), dim=1)
 
 
-@dataclass(frozen=True)
+@dataclass
 class StepQuery:
-    """What search wants to know of N hypotheses at a step."""
+    """What search wants to know of N hypotheses at a step. Constraints write into it."""
 
-    scored_tokens: NDArray[np.int64]  # (N,) always scored, even if barred or not among the best
-    may_end: NDArray[np.bool_]  # (N,) whether eos may be taken
-    uniforms: NDArray[np.float64]  # (N,) random numbers from [0, 1) for samples; (0,) for beams
-    # (K, 2) hypotheses, and tokens that they may not take, or that get the repetition penalty
-    barred: Pairs = field(default_factory=lambda: NO_PAIRS)
-    penalised: Pairs = field(default_factory=lambda: NO_PAIRS)
+    forced: Integers  # (N,) the only token that may follow, or `FREE`
+    barred: list[Pairs] = field(default_factory=list)  # tokens that may not follow
+    penalised: list[Pairs] = field(default_factory=list)  # they get the repetition penalty
     repetition_penalty: float = 1.0  # at least 1
-    # (N, M) other tokens that are always scored, filled up with eos
-    wanted: NDArray[np.int64] | None = None
+    wanted: Integers | None = None  # (N, M) tokens that are scored, too; filled up with eos
+    uniforms: NDArray[np.float64] | None = None  # (N,) random numbers from [0, 1), for samples
+
+    @property
+    def scored(self) -> Integers:
+        """The tokens (N,) that are scored even if barred: those that are forced, else eos."""
+        return np.where(self.forced == FREE, EOS_ID, self.forced)
+
+    def bar_end(self, rows: Integers) -> None:
+        """Do not let these hypotheses end."""
+        self.barred.append(np.stack((rows, np.full_like(rows, EOS_ID)), axis=1))
 
     @classmethod
     def joined(cls, queries: Sequence[StepQuery]) -> StepQuery:
         """Join queries of the same search."""
-        starts = np.cumsum([0, *(len(query.may_end) for query in queries[:-1])])
-        moves = [(start, 0) for start in starts]  # hypotheses are numbered through
+        if len(queries) == 1:
+            return queries[0]
+        starts = accumulate((len(query.forced) for query in queries), initial=0)
+        moved = [  # hypotheses are numbered through
+            (query, np.array([start, 0])) for query, start in zip(queries, starts, strict=False)
+        ]
+        uniforms = [query.uniforms for query in queries if query.uniforms is not None]
         return cls(
-            np.concatenate([query.scored_tokens for query in queries]),
-            np.concatenate([query.may_end for query in queries]),
-            np.concatenate([query.uniforms for query in queries]),
-            np.concatenate([q.barred + move for q, move in zip(queries, moves, strict=True)]),
-            np.concatenate([q.penalised + move for q, move in zip(queries, moves, strict=True)]),
-            queries[0].repetition_penalty,
+            np.concatenate([query.forced for query in queries]),
+            [pairs + move for query, move in moved for pairs in query.barred],
+            [pairs + move for query, move in moved for pairs in query.penalised],
+            max(query.repetition_penalty for query in queries),
             _joined_wanted(queries),
+            np.concatenate(uniforms) if uniforms else None,
         )
 
-    def onto(self, shortlist: NDArray[np.int64]) -> StepQuery:
+    def onto(self, shortlist: Integers) -> StepQuery:
         """Return the query with places on an ascending list of tokens instead of ids."""
-        listed = self.barred[np.isin(self.barred[:, 1], shortlist)]  # others are not taken anyway
-        barred, penalised = (
-            np.stack((pairs[:, 0], np.searchsorted(shortlist, pairs[:, 1])), axis=1)
-            for pairs in (listed, self.penalised)
-        )
+
+        def places(ids: Integers) -> Integers:
+            return np.searchsorted(shortlist, ids)
+
+        def listed(pairs: Pairs) -> Pairs:  # others are not taken anyway
+            pairs = pairs[np.isin(pairs[:, 1], shortlist)]
+            return np.stack((pairs[:, 0], places(pairs[:, 1])), axis=1)
+
         return replace(
             self,
-            scored_tokens=np.searchsorted(shortlist, self.scored_tokens),
-            barred=barred,
-            penalised=penalised,
-            wanted=None if self.wanted is None else np.searchsorted(shortlist, self.wanted),
+            forced=np.where(self.forced == FREE, FREE, places(self.forced)),
+            barred=list(map(listed, self.barred)),
+            penalised=list(map(listed, self.penalised)),
+            wanted=None if self.wanted is None else places(self.wanted),
         )
 
     def of_rows(
@@ -152,18 +160,19 @@ class StepQuery:
 
         barred_ids: tokens that none of the V = vocab_size may be.
         """
-        scored = self.scored_tokens[rows]
-        no_end = np.flatnonzero(~self.may_end[rows])
-        barred = [_places(self.barred, rows, vocab_size), no_end * vocab_size + EOS_ID]
-        penalised = _places(self.penalised, rows, vocab_size)
-        wanted = np.zeros((len(scored), 0), np.int64) if self.wanted is None else self.wanted[rows]
+        scored = self.scored[rows]
         reads_eos = bool((scored == EOS_ID).all())
-        arrays = [scored[: 0 if reads_eos else None], np.concatenate(barred), penalised, wanted]
-        return BlockQuery(
-            tuple(barred_ids),
-            self.repetition_penalty,
-            *to_device([*arrays, self.uniforms[rows].view(np.int64)], device),
-        )
+        wanted = np.zeros((len(scored), 0), np.int64) if self.wanted is None else self.wanted[rows]
+        uniforms = np.zeros(0) if self.uniforms is None else self.uniforms[rows]
+        arrays = [
+            scored[: 0 if reads_eos else None],
+            _places(self.barred, rows, vocab_size),
+            _places(self.penalised, rows, vocab_size),
+            wanted,
+            uniforms.view(np.int64),
+        ]
+        tensors = to_device(arrays, device)
+        return BlockQuery(tuple(barred_ids), self.repetition_penalty, *tensors)
 
 
 @dataclass(frozen=True)
@@ -222,49 +231,65 @@ def _stretches(ids: tuple[int, ...]) -> list[slice]:
     return [slice(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
 
 
-def _joined_wanted(queries: Sequence[StepQuery]) -> NDArray[np.int64] | None:
-    most = max(0 if query.wanted is None else query.wanted.shape[1] for query in queries)
+def _joined_wanted(queries: Sequence[StepQuery]) -> Integers | None:
+    given = [query.wanted for query in queries]
+    most = max((0 if wanted is None else wanted.shape[1] for wanted in given), default=0)
     if not most:
         return None
-    rows = []
+    filled = np.full((sum(len(query.forced) for query in queries), most), EOS_ID)
+    start = 0
     for query in queries:
-        filled = np.full((len(query.may_end), most), EOS_ID)
         if query.wanted is not None:
-            filled[:, : query.wanted.shape[1]] = query.wanted
-        rows.append(filled)
-    return np.concatenate(rows)
+            filled[start : start + len(query.forced), : query.wanted.shape[1]] = query.wanted
+        start += len(query.forced)
+    return filled
 
 
-def _places(pairs: Pairs, rows: slice, vocab_size: int) -> NDArray[np.int64]:
-    """Return where the pairs of some hypotheses are in the flattened logits of these (n, V)."""
-    own = pairs[(pairs[:, 0] >= rows.start) & (pairs[:, 0] < rows.stop)]
-    return (own[:, 0] - rows.start) * vocab_size + own[:, 1]  # type: ignore[no-any-return]
+def _places(pairs: Sequence[Pairs], rows: slice, vocab_size: int) -> Integers:
+    """Return where the pairs of some hypotheses are in the flattened logits of these (n, V).
+
+    For example, token 5 of hypothesis 12 is at 2 * V + 5 in those of hypotheses 10 to 19.
+    """
+    if not pairs:
+        return np.zeros(0, np.int64)
+    numbers, tokens = np.concatenate(pairs).T
+    is_own = (numbers >= rows.start) & (numbers < rows.stop)
+    places: Integers = ((numbers - rows.start) * vocab_size + tokens)[is_own]
+    return places
 
 
-def top_tokens(
-    logits: Iterable[Tensor], query: StepQuery, *, count: int, barred_ids: Sequence[int]
+Pick = Callable[[Tensor, BlockQuery], tuple[Tensor, Tensor]]
+"""`top_tokens` or `draw_tokens` with their own options bound: from log-probabilities (n, V), which
+it may overwrite, to those of the tokens that it picks (n, k), and the tokens."""
+
+
+def next_tokens(
+    logits: Iterable[Tensor], query: StepQuery, *, pick: Pick, barred_ids: Sequence[int]
 ) -> Fields:
-    """Find the `count` most probable next tokens of each hypothesis, for `NextTokens.read`.
+    """Pick the next tokens of each hypothesis, for `NextTokens.read`.
 
     Args:
         logits: blocks (n, V) of the hypotheses in order, of any floating type. Overwritten.
         query: of all hypotheses.
-        count: tokens for each hypothesis, at most V.
+        pick: chooses among the log-probabilities.
         barred_ids: tokens that are never taken. The others are not renormalised.
     """
     parts, start = [], 0
     for block in logits:
-        rows, vocab_size = slice(start, start + len(block)), block.shape[1]
-        own = query.of_rows(rows, block.device, barred_ids, vocab_size)
+        rows = slice(start, start + len(block))
+        start = rows.stop
+        own = query.of_rows(rows, block.device, barred_ids, block.shape[1])
         own.penalise(block)
         log_probs = torch.log_softmax(block.float(), dim=-1)  # (n, V)
-        scored_log_probs = own.scored_log_probs(log_probs)  # (n,)
-        wanted_log_probs = own.wanted_log_probs(log_probs)  # (n, M)
-        own.bar(log_probs)
-        values, tokens = top_k(log_probs, min(count, vocab_size))
-        parts.append((values, tokens, scored_log_probs, wanted_log_probs))
-        start = rows.stop
-    return joined_fields(parts)
+        scored = own.scored_log_probs(log_probs), own.wanted_log_probs(log_probs)  # (n,), (n, M)
+        parts.append((*pick(log_probs, own), *scored))
+    return tuple(map(joined, zip(*parts, strict=True)))
+
+
+def top_tokens(log_probs: Tensor, query: BlockQuery, *, count: int) -> tuple[Tensor, Tensor]:
+    """Find the `count` most probable next tokens (n, count), or all V if there are fewer."""
+    query.bar(log_probs)
+    return top_k(log_probs, min(count, log_probs.shape[1]))
 
 
 def top_k(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

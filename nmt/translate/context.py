@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from nmt.data.vocabulary import Vocabulary, join_lines, split_lines
 from nmt.errors import UsageError
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
-from nmt.search.guard import Faults
+from nmt.search.retry import Faults
 
 
 class Before:

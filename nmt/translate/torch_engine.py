@@ -41,11 +41,10 @@ from nmt.models.device import (
 from nmt.models.ensemble import Ensemble, check_members
 from nmt.models.kernels.packed_weights import choose_kernel, is_usable, pack
 from nmt.models.model_file import load_model
-from nmt.search.beam_search import decode, logits_in_blocks
-from nmt.search.constrained_beams import beam_size
+from nmt.search.beam_search import Group, decode, logits_in_blocks
 from nmt.search.engine import Engine, Hypothesis, Ids, Pair, Source, source_cost
-from nmt.search.hypotheses import Group
 from nmt.search.options import SearchOptions
+from nmt.search.phrase_banks import beam_size
 from nmt.search.shortlist import BatchShortlist, Shortlist
 from nmt.translate.forbidden_words import ForbiddenWords
 from nmt.translate.setup import Setup
@@ -215,7 +214,7 @@ class TorchEngine(Engine):
         """
         by_width: dict[int, list[int]] = {}
         for number in order:
-            by_width.setdefault(beam_size(sources[number], self.options), []).append(number)
+            by_width.setdefault(beam_size(sources[number].phrases, self.options), []).append(number)
         for width, own in by_width.items():
             start = 0
             while start < len(own):

@@ -28,8 +28,8 @@ from nmt.markup.tag_writer import restore
 from nmt.markup.tags import FORMS, Marked, parse
 from nmt.models.model_file import find_model
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
-from nmt.search.guard import search_guarded
 from nmt.search.options import SearchOptions
+from nmt.search.retry import search_guarded
 from nmt.translate.alignment import Alignment
 from nmt.translate.attention_picture import draw_attention
 from nmt.translate.context import Before, contexts_of, find_windows, search_windows

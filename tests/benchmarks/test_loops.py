@@ -20,7 +20,7 @@ from benchmarks.translation import model_of
 
 from nmt.scoring.metrics import score
 from nmt.search.options import SearchOptions
-from nmt.search.repetition import count_loops
+from nmt.search.retry import count_loops
 from nmt.translate.output import Translation
 from nmt.translate.translator import Translator
 

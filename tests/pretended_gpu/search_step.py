@@ -32,9 +32,8 @@ from nmt.models.base import TranslationModel
 from nmt.models.ensemble import Ensemble
 from nmt.models.presets import find_preset, preset_values
 from nmt.models.registry import build_model
-from nmt.search.beam_search import decode
+from nmt.search.beam_search import Group, decode
 from nmt.search.engine import Source
-from nmt.search.hypotheses import Group
 from nmt.search.options import SearchOptions
 from nmt.search.top_k import Fields, NextTokens
 

@@ -30,9 +30,8 @@ from tables import (
 from tiny_models import SOURCES, begin, tiny
 
 from nmt.models.base import TranslationModel
-from nmt.search.beam_search import decode
+from nmt.search.beam_search import Group, decode
 from nmt.search.engine import Source
-from nmt.search.hypotheses import Group
 from nmt.search.options import SearchOptions
 
 

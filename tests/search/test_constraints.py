@@ -1,25 +1,44 @@
-"""Constraints on prefixes and lengths, against all translations that there are."""
+"""Constraints on prefixes, lengths, repetition and forbidden tokens, against all translations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from reference import NextLogits, TableState, all_translations, log_softmax
-from tables import SPECIAL, TABLES, UNK, VOCAB, A, B, C, decoded, ids_of, random_table
+from tables import (
+    SPECIAL,
+    TABLES,
+    UNK,
+    VOCAB,
+    A,
+    B,
+    C,
+    decoded,
+    ids_of,
+    in_order,
+    random_table,
+    search,
+    sources,
+)
 
-from nmt.search.beam_search import decode
+from nmt.search.beam_search import Group, decode
+from nmt.search.constraints import repeating_tokens
 from nmt.search.engine import Ids, Source
-from nmt.search.hypotheses import Constraints, Group
-from nmt.search.options import SearchOptions
+from nmt.search.options import Sampling, SearchOptions
+from nmt.search.phrases import Phrase
+from nmt.search.top_k import FREE, StepQuery
 
 PREFIXES: list[Ids] = [(), (A,), (B, C), (C, C, A), (UNK, A, B, C, A)]
 """The last one is longer than the limits, and has a token that is barred elsewhere."""
 
 
 def test_what_is_from_within_a_very_long_word_has_few_tokens_more() -> None:
-    of_text, in_word = Source((A,) * 64), Source((A,) * 64, is_in_word=True)
-    assert Constraints([of_text, in_word], SearchOptions()).longest.tolist() == [114, 74]
-    few = SearchOptions(max_extra_tokens=3)
-    assert Constraints([of_text, in_word], few).longest.tolist() == [67, 67]
+    for extra, longest in ((50, [114, 74]), (3, [67, 67])):
+        options = SearchOptions(max_extra_tokens=extra)
+        assert [options.longest(64, is_in_word=one) for one in (False, True)] == longest
 
 
 @pytest.mark.parametrize("width", [1, 2, 40])
@@ -85,3 +104,172 @@ def test_what_follows_no_hypothesis_is_of_no_concern() -> None:
     found, _ = decoded(tables, prepared, options)
     assert [found] == decoded(tables[:1], prepared[:1], options)
     assert found[0].ids[:2] == (C, B)
+
+
+# ------------------------------------------------------------------------- repetition
+
+PLAIN = SearchOptions(length_penalty=0.0, barred_ids=SPECIAL)
+
+
+def has_repeat(ids: Ids, size: int) -> bool:
+    ngrams = [ids[start : start + size] for start in range(len(ids) - size + 1)]
+    return len(set(ngrams)) < len(ngrams)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_a_token_repeats_an_ngram_exactly_if_it_stands_there_twice_then(size: int) -> None:
+    ids = np.random.default_rng(1).integers(4, 7, (50, 7))
+    found = set(map(tuple, repeating_tokens(ids, size).tolist()))
+    expected = set()
+    for row, own in enumerate(ids.tolist()):
+        ngrams = {tuple(own[start : start + size]) for start in range(7 - size + 1)}
+        last = tuple(own[len(own) - size + 1 :]) if size > 1 else ()
+        expected |= {(row, token) for token in range(9) if (*last, token) in ngrams}
+    assert found == expected
+    assert bool(found) == (size < 8)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_wide_beam_finds_the_best_without_a_repeated_ngram(size: int) -> None:
+    limit = 4
+    for seed in range(3):
+        table = random_table(seed)
+        everything = all_translations(table, limit, SPECIAL)
+        allowed = {ids: log_prob for ids, log_prob in everything if not has_repeat(ids, size)}
+        assert len(allowed) < len(everything)
+        options = replace(PLAIN, beam_size=130, n_best=130, no_repeat_ngram=size)
+        (found,) = search([table], [limit], options)
+        assert ids_of(found) == sorted(allowed, key=lambda ids: -allowed[ids])
+        # The others keep their log-probabilities.
+        assert [h.log_prob for h in found] == pytest.approx([allowed[h.ids] for h in found])
+
+
+def penalised(table: NextLogits, penalty: float) -> NextLogits:
+    def next_logits(prefix: Ids) -> Sequence[float]:
+        logits = list(table(prefix))
+        for token in set(prefix):
+            logits[token] *= 1 / penalty if logits[token] > 0 else penalty
+        return logits
+
+    return next_logits
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling(top_k=3, seed=2)])
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_penalty_is_search_with_other_logits(width: int, sampling: Sampling | None) -> None:
+    plain = replace(PLAIN, beam_size=width, n_best=width, sampling=sampling)
+    tables = [random_table(seed) for seed in range(6)]
+    found = search(tables, [6] * 6, replace(plain, repetition_penalty=1.7))
+    expected = search([penalised(table, 1.7) for table in tables], [6] * 6, plain)
+    assert found != search(tables, [6] * 6, plain)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ids_of(ours) == ids_of(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-5)
+
+
+def test_samples_repeat_no_ngram() -> None:
+    tables, limits = [random_table(seed) for seed in range(5)], [3, 9, 8, 5, 9]
+    options = replace(PLAIN, n_best=9, sampling=Sampling(seed=3), no_repeat_ngram=2)
+    found = search(tables, limits, options)
+    drawn = [h.ids for best in found for h in best]
+    assert len(drawn) == 45
+    assert not [ids for ids in drawn if has_repeat(ids, 2)]
+    free = search(tables, limits, replace(options, no_repeat_ngram=0))
+    assert [ids for best in free for ids in ids_of(best) if has_repeat(ids, 2)]
+
+
+def test_a_prefix_may_repeat_itself_and_the_rest_may_not_repeat_it() -> None:
+    prefix = (A, B, A, B, C)
+    options = replace(PLAIN, beam_size=9, n_best=9, no_repeat_ngram=2)
+    (found,) = decoded([random_table(1)], [Source((A,) * 8, prefix)], options)
+    for one in found:
+        assert one.ids[:5] == prefix
+        assert not has_repeat(one.ids[2:], 2)
+        assert (B, A) not in {*zip(one.ids[4:], one.ids[5:], strict=False)}
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling(seed=2)])
+@pytest.mark.parametrize(("size", "penalty"), [(2, 1.0), (1, 1.0), (0, 1.5), (2, 1.5)])
+def test_what_stands_beside_a_sentence_changes_nothing(
+    size: int, penalty: float, sampling: Sampling | None
+) -> None:
+    # Groups join at different times, so their hypotheses have different lengths.
+    options = replace(
+        PLAIN,
+        beam_size=2,
+        n_best=2,
+        sampling=sampling,
+        max_extra_tokens=0,
+        no_repeat_ngram=size,
+        repetition_penalty=penalty,
+    )
+    tables, limits = [random_table(seed) for seed in range(8)], [2, 9, 5, 7, 3, 8, 6, 4]
+    groups = (Group([n], [sources(limits)[n]], TableState([tables[n]]), cost=1) for n in range(8))
+    together = in_order(decode(TABLES, groups, options, budget=3))
+    assert together == [
+        search([table], [limit], options)[0] for table, limit in zip(tables, limits, strict=True)
+    ]
+
+
+# -------------------------------------------------------------------------- forbidden
+
+FORBIDDING = SearchOptions(
+    beam_size=130,
+    n_best=130,
+    length_penalty=0.0,
+    barred_ids=SPECIAL,
+    max_extra_tokens=0,
+    forbidden=((A, B), (C, C, A)),
+)
+LIMIT = 4
+
+
+def contains(ids: Ids, sequence: Ids) -> bool:
+    return any(ids[at : at + len(sequence)] == sequence for at in range(len(ids)))
+
+
+def barring() -> list[Source]:
+    barred: list[tuple[Ids, ...]] = [(), ((B,),), ((A, C), (B, B, B))]
+    return [Source((A,) * LIMIT, barred=own) for own in barred]
+
+
+def test_a_wide_beam_finds_all_translations_without_the_sequences() -> None:
+    tables: list[NextLogits] = [random_table(seed) for seed in range(3)]
+    for table, source, found in zip(
+        tables, barring(), decoded(tables, barring(), FORBIDDING), strict=True
+    ):
+        expected = {
+            ids: log_prob
+            for ids, log_prob in all_translations(table, LIMIT, SPECIAL)
+            if not any(contains(ids, one) for one in (*FORBIDDING.forbidden, *source.barred))
+        }
+        assert len(expected) < 121
+        assert ids_of(found) == sorted(expected, key=lambda ids: -expected[ids])
+        assert [one.log_prob for one in found] == pytest.approx([expected[h.ids] for h in found])
+
+
+def test_what_is_on_no_shortlist_need_not_be_barred() -> None:
+    query = StepQuery(np.full(2, FREE), barred=[np.array([[0, 7], [1, 8], [1, 99]])])
+    (barred,) = query.onto(np.array([0, 1, 2, 3, 5, 8])).barred
+    assert barred.tolist() == [[1, 5]]
+
+
+def test_samples_do_not_have_them_either() -> None:
+    options = replace(FORBIDDING, beam_size=4, n_best=50, sampling=Sampling(seed=3))
+    (found,) = decoded([random_table(4)], barring()[:1], options)
+    assert len({*ids_of(found)}) > 5
+    assert not any(contains(one.ids, own) for one in found for own in FORBIDDING.forbidden)
+
+
+def test_a_phrase_is_not_placed_where_it_would_complete_one() -> None:
+    # B is wanted, but never after A.
+    source = Source((A,) * LIMIT, phrases=(Phrase(((B,),)),))
+    table = random_table(1)
+    expected = {
+        ids
+        for ids, _ in all_translations(table, LIMIT, SPECIAL)
+        if B in ids and not any(contains(ids, one) for one in FORBIDDING.forbidden)
+    }
+    (found,) = decoded([table], [source], FORBIDDING)
+    assert set(ids_of(found)) == expected

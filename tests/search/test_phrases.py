@@ -15,11 +15,11 @@ from tables import EOS, SPECIAL, VOCAB, A, B, C, decoded, ids_of, random_table
 
 from nmt.data.words import WordEdges
 from nmt.models.model_file import load_model
-from nmt.search.constrained_beams import beam_size, in_turns
 from nmt.search.engine import SearchResult, Source
 from nmt.search.options import SearchOptions
+from nmt.search.phrase_banks import beam_size, in_turns
 from nmt.search.phrases import Phrase, SentencePhrases
-from nmt.search.placement import search_placed
+from nmt.search.retry import search_placed
 from nmt.search.shortlist import Shortlist
 from nmt.translate.torch_engine import TorchEngine
 
@@ -181,7 +181,7 @@ def test_banks_take_turns_from_the_last_one_on() -> None:
 )
 def test_the_beam_has_a_place_for_each_bank(width: int, tokens: int, expected: int) -> None:
     phrases = (Phrase(((A,) * tokens,)),) if tokens else ()
-    size = beam_size(source(*phrases), SearchOptions(beam_size=width))
+    size = beam_size(phrases, SearchOptions(beam_size=width))
     assert size == expected
     assert size >= tokens + 1
 

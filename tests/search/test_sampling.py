@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from tables import EOS, SPECIAL, A, B, C, decoded, random_table
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.sampling import draw_tokens
-from nmt.search.top_k import NextTokens, StepQuery
+from nmt.search.top_k import FREE, NextTokens, StepQuery, next_tokens
 
 LOGITS = [0.0, 9.0, 0.0, 1.0, 2.0, 0.5, -1.0]  # as many as there are tokens; <unk> is the top one
 ALLOWED = [EOS, A, B, C]
@@ -34,15 +35,14 @@ def options(sampling: Sampling, **others: int) -> SearchOptions:
 def drawn(
     logits: list[torch.Tensor], query: StepQuery, *, sampling: Sampling, barred_ids: Sequence[int]
 ) -> NextTokens:
-    fields = draw_tokens(logits, query, sampling=sampling, barred_ids=barred_ids)
+    pick = partial(draw_tokens, sampling=sampling)
+    fields = next_tokens(logits, query, pick=pick, barred_ids=barred_ids)
     return NextTokens.read([fields])[0]
 
 
 def frequencies(sampling: Sampling, draws: int = 20_000) -> NDArray[np.float64]:
     """Return how often each token is drawn by equidistant numbers, which stand for random ones."""
-    query = StepQuery(
-        np.full(draws, EOS), np.ones(draws, np.bool_), (np.arange(draws) + 0.5) / draws
-    )
+    query = StepQuery(np.full(draws, FREE), uniforms=(np.arange(draws) + 0.5) / draws)
     found = drawn(
         [torch.tensor([LOGITS]).expand(draws, -1)], query, sampling=sampling, barred_ids=SPECIAL
     )
@@ -164,7 +164,8 @@ def test_what_follows_a_closed_sample_is_of_no_concern() -> None:
 
 
 def test_where_nothing_may_be_drawn_there_is_no_log_probability() -> None:
-    query = StepQuery(np.full(2, EOS), np.array([True, False]), np.zeros(2))
+    query = StepQuery(np.full(2, FREE), uniforms=np.zeros(2))
+    query.bar_end(np.array([1]))
     everything = [token for token in range(len(LOGITS)) if token != EOS]
     found = drawn(
         [torch.tensor([LOGITS, LOGITS])], query, sampling=Sampling(), barred_ids=everything
@@ -177,13 +178,14 @@ def test_where_nothing_may_be_drawn_there_is_no_log_probability() -> None:
 def test_few_candidates_stand_for_all(top_p: float) -> None:
     # Of 2,000 tokens, so flat that hundreds have that probability together, or so steep that few.
     random = torch.Generator().manual_seed(1)
-    query = StepQuery(np.full(40, EOS), np.ones(40, np.bool_), np.linspace(0, 0.999, 40))
+    uniforms = np.linspace(0, 0.999, 40)
+    query = StepQuery(np.full(40, FREE), uniforms=uniforms)
     for scale in (0.1, 3.0):
         logits = scale * torch.randn(1, 2_000, generator=random).expand(40, -1)
         found = drawn([logits], query, sampling=Sampling(top_p=top_p), barred_ids=())
         probs, order = logits[0].double().softmax(0).sort(descending=True)
         kept = int((probs.cumsum(0) < top_p).sum()) + 1
         sums = probs[:kept].cumsum(0)
-        for chance, token in zip(query.uniforms, found.tokens[:, 0], strict=True):
+        for chance, token in zip(uniforms, found.tokens[:, 0], strict=True):
             place = int((sums <= chance * sums[-1]).sum())
             assert token == order[place]

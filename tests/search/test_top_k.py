@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from nmt.data.vocabulary import EOS_ID
-from nmt.search.top_k import NextTokens, StepQuery, to_bits, top_k, top_tokens
+from nmt.search.top_k import FREE, NextTokens, StepQuery, next_tokens, to_bits, top_k, top_tokens
 
 
 @pytest.mark.parametrize("size", [1, 7, 128, 200, 1_009, 8_000])
@@ -29,16 +30,17 @@ def test_the_largest_are_those_of_a_stable_sort(size: int, count: int, distinct:
     assert torch.equal(indices, order[:, :count])
 
 
-def query(rows: int, token: int = EOS_ID, no_end: Sequence[int] = ()) -> StepQuery:
-    may_end = np.ones(rows, np.bool_)
-    may_end[list(no_end)] = False
-    return StepQuery(np.full(rows, token), may_end, np.zeros(rows))
+def query(rows: int, token: int = FREE, no_end: Sequence[int] = ()) -> StepQuery:
+    found = StepQuery(np.full(rows, token))
+    found.bar_end(np.array(no_end, np.int64))
+    return found
 
 
 def best(
     logits: list[torch.Tensor], query: StepQuery, *, count: int, barred_ids: Sequence[int]
 ) -> NextTokens:
-    return NextTokens.read([top_tokens(logits, query, count=count, barred_ids=barred_ids)])[0]
+    pick = partial(top_tokens, count=count)
+    return NextTokens.read([next_tokens(logits, query, pick=pick, barred_ids=barred_ids)])[0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -18,9 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.data.batches import pack_sources
 from nmt.models.registry import build_model
-from nmt.search.beam_search import decode
+from nmt.search.beam_search import Group, decode
 from nmt.search.engine import Source
-from nmt.search.hypotheses import Group
 from nmt.search.options import SearchOptions
 
 DEVICE = torch.device("meta")  # stands in for a GPU

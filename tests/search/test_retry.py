@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from tables import A, B, C
 
 from nmt.search.engine import (
     NOTHING_FOUND,
@@ -15,8 +17,8 @@ from nmt.search.engine import (
     SearchResult,
     Source,
 )
-from nmt.search.guard import search_guarded
 from nmt.search.options import Sampling, SearchOptions
+from nmt.search.retry import count_loops, search_guarded
 
 TEXT = (5, 6, 7, 8, 9)
 OTHER = (5, 6, 8)
@@ -163,3 +165,43 @@ def test_only_what_is_suspicious_is_searched_again_and_progress_counts_once() ->
     assert engine.searches == [(0, 1.0, {SHORT, PLAIN, LONG}), (4, 1.2, {PLAIN})]
     assert sum(done) == 4
     assert len(steps) == 3 + 1
+
+
+# ----------------------------------------------------------------------------------- loops
+
+
+@pytest.mark.parametrize(
+    ("ids", "places"),
+    [
+        ([], 0),
+        ([4] * 11, 0),
+        ([4] * 12, 1),  # three times four
+        ([4] * 15, 5),  # three times four at four places, and three times five
+        ([4, 5] * 6, 1),
+        ([A, B, C] * 4, 0),  # four tokens three times in a row: A B C A is not
+        ([A, B, C] * 6, 1),  # A B C A B C is
+        ([A, B, C, 9] * 3, 1),
+        ([A, B, C, 9] * 2, 0),
+        ([7, 8, 9, *[A, B, C, 9, 10] * 3, 11], 1),
+        ([A, B, C, 9, 10, A, B, C, 9, 11, A, B, C, 9], 0),  # not in a row
+        (list(range(30)) * 3, 1),
+    ],
+)
+def test_loops_are_counted_by_hand(ids: list[int], places: int) -> None:
+    assert count_loops(ids) == places
+
+
+def test_loops_are_counted_as_by_their_definition() -> None:
+    random = np.random.default_rng(1)
+    seen = set()
+    for _ in range(300):
+        block = random.integers(4, 7, random.integers(1, 7)).tolist()
+        ids = [*random.integers(4, 7, 3).tolist(), *block * int(random.integers(1, 9)), 3]
+        expected = sum(
+            ids[start : start + size] * 3 == ids[start : start + 3 * size]
+            for size in range(4, len(ids) // 3 + 1)
+            for start in range(len(ids) - 3 * size + 1)
+        )
+        assert count_loops(ids) == expected
+        seen.add(expected)
+    assert len(seen) > 5

@@ -1,0 +1,126 @@
+"""Constraints: what a translation must or must not contain, as beam search and sampling call them.
+
+A `Constraint` writes into the query of a step. Search calls those that `constraints_of` returns,
+which are only those that are asked for. The length limit is no constraint, since it is always on.
+
+Legend: G sentences of a group, B of them still active, W hypotheses of each, N = B * W, t tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from nmt.search.engine import Ids, Source
+from nmt.search.options import SearchOptions
+from nmt.search.phrase_banks import PhraseBanks
+from nmt.search.top_k import FREE, Integers, Pairs, StepQuery
+
+Constraint = Callable[[StepQuery, Integers, Integers], None]
+"""Restricts the next tokens of N hypotheses in their query. It also gets the active sentences (B,)
+as places in their group, and the tokens (B, W, t) of the hypotheses."""
+
+
+def constraints_of(
+    sources: Sequence[Source], options: SearchOptions, phrases: PhraseBanks | None
+) -> list[Constraint]:
+    """Return the constraints on the translations of a group, in the order that they are called."""
+    constraints: list[Constraint] = []
+    if any(source.prefix for source in sources):
+        constraints.append(partial(_force_prefix, _padded([source.prefix for source in sources])))
+    if options.forbidden or any(source.barred for source in sources):
+        of_all = ForbiddenSequences(options.forbidden)
+        each = [
+            ForbiddenSequences((*options.forbidden, *source.barred)) if source.barred else of_all
+            for source in sources
+        ]
+        constraints.append(partial(_bar_forbidden, each))
+    if phrases is not None:  # their tokens may be forbidden, but they may repeat something
+        constraints.append(phrases.restrict)
+    if options.min_tokens:
+        constraints.append(partial(_bar_end, options.min_tokens))
+    if options.no_repeat_ngram:
+        constraints.append(partial(_bar_repetition, options.no_repeat_ngram))
+    if options.repetition_penalty > 1:
+        constraints.append(partial(_penalise_repetition, options.repetition_penalty))
+    return constraints
+
+
+def _padded(prefixes: Sequence[Ids]) -> Integers:
+    """Return prefixes as rows (G, P), filled up with `FREE`."""
+    rows = np.full((len(prefixes), max(map(len, prefixes))), FREE)
+    for row, prefix in zip(rows, prefixes, strict=True):
+        row[: len(prefix)] = prefix
+    return rows
+
+
+def _force_prefix(prefixes: Integers, query: StepQuery, sentences: Integers, ids: Integers) -> None:
+    width, length = ids.shape[1:]
+    if length < prefixes.shape[1]:
+        given = prefixes[sentences, length].repeat(width)  # (N,)
+        query.forced = np.where(given == FREE, query.forced, given)
+
+
+def _bar_end(min_tokens: int, query: StepQuery, _: Integers, ids: Integers) -> None:
+    if ids.shape[2] < min_tokens:
+        query.bar_end(np.arange(len(query.forced)))
+
+
+def _bar_forbidden(
+    each: Sequence[ForbiddenSequences], query: StepQuery, sentences: Integers, ids: Integers
+) -> None:
+    pairs = [
+        (row * ids.shape[1] + column, token)
+        for row, sentence in enumerate(sentences)
+        for column, own in enumerate(ids[row].tolist())
+        for token in each[sentence].completing(own)
+    ]
+    if pairs:
+        query.barred.append(np.array(pairs))
+
+
+def _bar_repetition(size: int, query: StepQuery, _: Integers, ids: Integers) -> None:
+    query.barred.append(repeating_tokens(ids.reshape(len(query.forced), -1), size))
+
+
+def _penalise_repetition(penalty: float, query: StepQuery, _: Integers, ids: Integers) -> None:
+    query.repetition_penalty = penalty
+    rows = np.arange(len(query.forced)).repeat(ids.shape[2])
+    query.penalised.append(np.stack((rows, ids.reshape(-1)), axis=1))  # all tokens so far
+
+
+class ForbiddenSequences:
+    """Token sequences that a translation may not contain."""
+
+    def __init__(self, sequences: Iterable[Ids]) -> None:
+        """Index sequences of one token or more by all tokens but the last."""
+        self._last: dict[Ids, list[int]] = {}
+        for sequence in sequences:
+            self._last.setdefault(sequence[:-1], []).append(sequence[-1])
+        self._sizes = sorted({len(beginning) for beginning in self._last})
+
+    def completing(self, ids: Sequence[int]) -> list[int]:
+        """Return the tokens that would complete a sequence after these."""
+        tokens: list[int] = []
+        for size in self._sizes:
+            if size <= len(ids):
+                tokens += self._last.get(tuple(ids[len(ids) - size :]), ())
+        return tokens
+
+
+def repeating_tokens(ids: Integers, size: int) -> Pairs:
+    """Return the tokens that would make the last `size` tokens an n-gram that is already there.
+
+    For example, after 7 8 9 7, the pair 7 8 would be there twice if 8 followed.
+
+    ids: (N, t) the hypotheses so far.
+    """
+    if ids.shape[1] < size:
+        return np.zeros((0, 2), np.int64)
+    ngrams = sliding_window_view(ids, size, axis=1)  # (N, t - size + 1, size)
+    begun = ids[:, None, ids.shape[1] - size + 1 :]  # (N, 1, size - 1)
+    rows, places = np.nonzero((ngrams[:, :, :-1] == begun).all(axis=2))
+    return np.stack((rows, ngrams[rows, places, -1]), axis=1)  # (K, 2)

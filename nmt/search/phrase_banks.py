@@ -1,0 +1,199 @@
+"""Beams of sentences with phrases: dynamic beam allocation (Post and Vilar 2018, section 3).
+
+Besides the best next tokens of each hypothesis, search looks at those that begin or continue a
+phrase. Hypotheses are in banks, by how many tokens of phrases they have. The banks share the beam,
+so hypotheses without a phrase do not push out those that paid for one. A hypothesis may only end in
+the last bank.
+
+The banks take turns, the last one first, with their next best hypothesis each, until the beam is
+full. So a bank without hypotheses leaves its share to the others. The last bank has at least half
+of `--beam-size`. The beam is half as large again as that, or larger if there are many banks.
+
+Legend: B active sentences, W hypotheses of each, N = B * W, k next tokens of each, M wanted tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.data.vocabulary import EOS_ID
+from nmt.search.options import SearchOptions
+from nmt.search.phrases import Phrase, SentencePhrases, Stage
+from nmt.search.top_k import Integers, StepQuery
+
+Floats = NDArray[np.float64]
+
+NO_TOKEN = -1
+
+Stages = NDArray[Any]
+"""Array of `Stage`s."""
+
+
+@dataclass(frozen=True)
+class _View:
+    """What stages say of themselves, as arrays."""
+
+    may_end: NDArray[np.bool_]  # (B, W)
+    wanted: Integers  # (B, W, M), `NO_TOKEN` at the end
+    wanted_banks: Integers  # (B, W, M)
+    other_banks: Integers  # (B, W, 2)
+
+    @classmethod
+    def of(cls, stages: Stages) -> _View:
+        """Look at stages (B, W)."""
+        rows: list[Stage] = stages.reshape(-1).tolist()
+        shape = (len(rows), max((len(stage.wanted) for stage in rows), default=0))
+        wanted, banks = np.full(shape, NO_TOKEN), np.full(shape, NO_TOKEN)
+        for row, stage in enumerate(rows):
+            count = len(stage.wanted)
+            wanted[row, :count], banks[row, :count] = stage.wanted, stage.wanted_banks
+        return cls(
+            np.array([stage.may_end for stage in rows], np.bool_).reshape(stages.shape),
+            wanted.reshape(*stages.shape, shape[1]),
+            banks.reshape(*stages.shape, shape[1]),
+            np.array([stage.other_banks for stage in rows], np.int64).reshape(*stages.shape, 2),
+        )
+
+
+class PhraseBanks:
+    """How far the active hypotheses of a group are with their phrases."""
+
+    def __init__(self, phrases: Sequence[Sequence[Phrase]], options: SearchOptions) -> None:
+        """Take the phrases of each sentence; it has one hypothesis yet."""
+        sentences = [SentencePhrases(own, options.word_edges) for own in phrases]
+        self._options = options
+        self._stages: Stages = np.array([[one.first()] for one in sentences])  # (B, W)
+        self._view = _View.of(self._stages)
+        self._last_banks: Integers = np.array([one.all_tokens for one in sentences])  # (B,)
+        # (B,) active hypotheses of each sentence
+        self._slots: Integers = np.array([beam_size(own, options) for own in phrases])
+        self.width = int(self._slots.max())  # the largest W
+
+    def restrict(self, query: StepQuery, _sentences: Integers, _ids: Integers) -> None:
+        """Let only hypotheses with all phrases end, and ask for what begins or continues one.
+
+        What is barred already, such as forbidden sequences, is not asked for.
+        """
+        wanted = self._view.wanted.reshape(len(query.forced), -1)  # (N, M), the same memory
+        for pairs in query.barred:
+            for row, token in pairs.tolist():
+                wanted[row, wanted[row] == token] = NO_TOKEN
+        query.wanted = _filled(wanted)
+        query.bar_end(np.flatnonzero(~self._view.may_end))
+
+    def with_wanted(
+        self,
+        log_probs: NDArray[np.float32],
+        tokens: Integers,
+        wanted_log_probs: NDArray[np.float32],
+    ) -> tuple[NDArray[np.float32], Integers]:
+        """Add the wanted tokens (B, W, M) to the best next tokens (B, W, k): (B, W, k + M) each."""
+        wanted = self._view.wanted  # (B, W, M)
+        is_there = (log_probs > -math.inf)[:, :, :, None]  # (B, W, k, 1)
+        is_known = ((tokens[:, :, :, None] == wanted[:, :, None, :]) & is_there).any(axis=2)
+        added = wanted_log_probs[:, :, : wanted.shape[2]].copy()  # another group may want more
+        added[is_known | (wanted == NO_TOKEN)] = -math.inf
+        return (
+            np.concatenate((log_probs, added), axis=2),
+            np.concatenate((tokens, _filled(wanted)), axis=2),
+        )
+
+    def rank(self, log_probs: Floats, tokens: Integers) -> Integers:
+        """Return the extensions that get a place in the beam, in their order.
+
+        Args:
+            log_probs: (B, W, k) of all extensions. Those that have no place get -inf.
+            tokens: (B, W, k) their last tokens.
+
+        Returns:
+            (B, 2W) places among the W * k of a sentence.
+        """
+        log_probs[(tokens == EOS_ID) & ~self._view.may_end[:, :, None]] = -math.inf
+        flat = log_probs.reshape(len(log_probs), -1)  # (B, W * k), the same memory
+        banks = self._banks(tokens).reshape(flat.shape)
+        is_last = banks == self._last_banks[:, None]
+        best = in_turns(flat, banks, is_last, _head(self._options))[:, : 2 * self.width]  # (B, 2W)
+        # Some sentences have a narrower beam than others.
+        is_eos = np.take_along_axis(tokens.reshape(flat.shape), best, 1) == EOS_ID
+        place = np.where(is_eos, np.arange(is_eos.shape[1]), (~is_eos).cumsum(axis=1) - 1)
+        kept = np.take_along_axis(flat, best, 1)  # (B, 2W)
+        kept[place >= self._slots[:, None]] = -math.inf
+        np.put_along_axis(flat, best, kept, 1)
+        return best
+
+    def _banks(self, tokens: Integers) -> Integers:
+        """Return the bank of each extension (B, W, k)."""
+        others = self._view.other_banks  # (B, W, 2)
+        edges = self._options.word_edges
+        banks = others[:, :, :1]  # (B, W, 1)
+        if edges is not None:
+            banks = np.where(edges.begin_inside[tokens], others[:, :, 1:], banks)
+        is_wanted = tokens[:, :, :, None] == self._view.wanted[:, :, None, :]  # (B, W, k, M)
+        after_wanted = self._view.wanted_banks[:, :, None, :]
+        wanted_banks = np.where(is_wanted, after_wanted, NO_TOKEN).max(axis=3, initial=NO_TOKEN)
+        return np.where(wanted_banks == NO_TOKEN, banks, wanted_banks)
+
+    def follow(self, rows: Integers, parents: Integers, tokens: Integers) -> None:
+        """Go on with these sentences (B',), whose hypotheses have new tokens (B', W').
+
+        parents: (B', W') of each sentence's W.
+        """
+        stages = np.take_along_axis(self._stages[rows], parents, 1)  # (B', W')
+        pairs = zip(stages.reshape(-1), tokens.reshape(-1).tolist(), strict=True)
+        after: list[Stage] = [stage.after(token) for stage, token in pairs]
+        self._stages = np.array(after, object).reshape(stages.shape)
+        self._view = _View.of(self._stages)
+        self._slots, self._last_banks = self._slots[rows], self._last_banks[rows]
+
+    def furthest(self, row: int, log_probs: Floats) -> int:
+        """Return which hypothesis (W,) of a sentence has most tokens of phrases."""
+        banks = [stage.bank for stage in self._stages[row]]
+        return max(range(len(banks)), key=lambda column: (banks[column], log_probs[column]))
+
+
+def _filled(wanted: Integers) -> Integers:
+    return np.where(wanted == NO_TOKEN, EOS_ID, wanted)
+
+
+def beam_size(phrases: Sequence[Phrase], options: SearchOptions) -> int:
+    """Return how many active hypotheses a sentence with these phrases gets.
+
+    These are half as many more than usual, or enough for the last bank and one for each other.
+    There are few sizes, so that sentences of equal size fill groups.
+    """
+    tokens = sum(phrase.most_tokens for phrase in phrases)
+    if not tokens:
+        return options.width
+    size, fewest = options.beam_size, tokens + _head(options)
+    usual = size + -(-size // 2)
+    return usual if fewest <= usual else size * -(-fewest // size)
+
+
+def _head(options: SearchOptions) -> int:
+    """Return how many hypotheses of the last bank have a place before all others."""
+    return max(-(-options.beam_size // 2), options.n_best)
+
+
+def in_turns(log_probs: Floats, banks: Integers, is_last: NDArray[np.bool_], head: int) -> Integers:
+    """Order extensions (B, n) so that their banks take turns, after the `head` best of the last.
+
+    For example, with head 2, bank 1: -3 -5 -6, and bank 0: -1 -2 -4, the order is -3 -5, -1, -2,
+    -6 -4. Ties keep their order. Those of -inf come last.
+    """
+    size = log_probs.shape[1]
+    by_bank = np.lexsort((-log_probs, banks))
+    sorted_banks = np.take_along_axis(banks, by_bank, 1)
+    begins = np.ones_like(banks, np.bool_)
+    begins[:, 1:] = sorted_banks[:, 1:] != sorted_banks[:, :-1]
+    first = np.maximum.accumulate(np.where(begins, np.arange(size), 0), axis=1)
+    turns = np.empty_like(banks)
+    np.put_along_axis(turns, by_bank, np.arange(size) - first, 1)
+    turns[is_last & (turns < head)] = -1
+    turns[log_probs == -math.inf] = size
+    return np.lexsort((-log_probs, -banks, turns))
