@@ -13,6 +13,7 @@ from nmt.models.device import let_gpu_memory_grow
 if TYPE_CHECKING:
     from nmt.search.options import Sampling, SearchOptions
     from nmt.translate.alignment import Alignment
+    from nmt.translate.options import TranslationConfig
     from nmt.translate.output import Translation
     from nmt.translate.translator import Translator
 
@@ -23,13 +24,22 @@ __version__ = "0.1.0"
 let_waiting_threads_sleep()
 let_gpu_memory_grow()
 
-__all__ = ["Alignment", "Sampling", "SearchOptions", "Translation", "Translator", "__version__"]
+__all__ = [
+    "Alignment",
+    "Sampling",
+    "SearchOptions",
+    "Translation",
+    "TranslationConfig",
+    "Translator",
+    "__version__",
+]
 
 _MODULES = {
     "Alignment": "nmt.translate.alignment",
     "Sampling": "nmt.search.options",
     "SearchOptions": "nmt.search.options",
     "Translation": "nmt.translate.output",
+    "TranslationConfig": "nmt.translate.options",
     "Translator": "nmt.translate.translator",
 }
 

@@ -70,6 +70,11 @@ def value(
     return dataclasses.field(default=default, metadata=rules)
 
 
+def part(kind: Any) -> Any:
+    """Declare a field that holds another dataclass of options, which a command has as well."""
+    return dataclasses.field(default_factory=kind, metadata={"part": kind})
+
+
 def like(kind: Any, name: str, default: object = None, **rules: object) -> Any:
     """Declare a field as another dataclass does, but with another default and some other rules."""
     spec = kind.__dataclass_fields__[name]
@@ -79,6 +84,18 @@ def like(kind: Any, name: str, default: object = None, **rules: object) -> Any:
 def declared(kind: Any) -> list[dataclasses.Field[Any]]:
     """Return the fields of a dataclass that `value` declares."""
     return [spec for spec in dataclasses.fields(kind) if "help" in spec.metadata]
+
+
+def parts(kind: Any) -> dict[str, Any]:
+    """Return the dataclasses that `part` declares, by field."""
+    specs = dataclasses.fields(kind)
+    return {spec.name: spec.metadata["part"] for spec in specs if "part" in spec.metadata}
+
+
+def all_declared(kind: Any) -> list[dataclasses.Field[Any]]:
+    """Return the fields that `value` declares in a dataclass and in its parts."""
+    inner = (spec for one in parts(kind).values() for spec in all_declared(one))
+    return [*declared(kind), *inner]
 
 
 def option_name(spec: dataclasses.Field[Any]) -> str:

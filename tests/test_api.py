@@ -98,7 +98,7 @@ def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
         lambda: nmt.Translator.load([]),
         lambda: nmt.Translator.load(None),  # type: ignore[arg-type]
         lambda: nmt.Translator.load(model_file, {"beam_size": 4}),  # type: ignore[arg-type]
-        lambda: nmt.Translator.load(model_file, terms=[("cat", "Katze")]),  # type: ignore[arg-type]
+        lambda: nmt.Translator.load(model_file, terms=[("cat", "Katze")]),
         lambda: nmt.Translator.load(model_file, device="tpu"),
         lambda: nmt.Translator.load(model_file, device="cuda:99"),
         lambda: nmt.Translator.load(model_file, batch_tokens=0),

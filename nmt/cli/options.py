@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import GenericAlias
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -15,7 +15,7 @@ from typer.models import OptionInfo
 
 from nmt import console
 from nmt.errors import UsageError
-from nmt.values import declared, option_name
+from nmt.values import all_declared, declared, option_name, parts
 
 # What help calls the values of options that have no name of their own.
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
@@ -25,8 +25,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command as typer takes it, with an option for each value of its dataclasses.
 
     A parameter that is annotated with a dataclass becomes one option for each field that
-    `nmt.values.value` declares. The command gets the dataclass. If several cannot be built, their
-    problems are reported together. `--help` leaves out the options that have a panel.
+    `nmt.values.value` declares, there or in a part. The command gets the dataclass. If several
+    cannot be built, their problems are reported together. `--help` leaves out the options that
+    have a panel.
     """
     hints = get_type_hints(command, include_extras=True)
     kinds: dict[str, Any] = {
@@ -44,18 +45,13 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        problems = []
-        for name, kind in kinds.items():
-            values = {spec.name: given.pop(spec.name) for spec in declared(kind)}
-            try:
-                given[name] = kind(**{key: _as_tuple(value) for key, value in values.items()})
-            except UsageError as error:
-                problems.append(str(error))
+        problems: list[str] = []
+        given |= {name: _built(kind, given, problems) for name, kind in kinds.items()}
         if problems:
             raise UsageError("; ".join(problems))
         command(**{name: given[name] for name in hints if name in given})
 
-    specs = [spec for kind in kinds.values() for spec in declared(kind)]
+    specs = [spec for kind in kinds.values() for spec in all_declared(kind)]
     rare = {spec.name for spec in specs if spec.metadata["panel"] is not None}
     parameters += _help_options(rare)
     for parameter in parameters:
@@ -65,10 +61,27 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def _built(kind: Any, given: Mapping[str, Any], problems: list[str]) -> Any:
+    """Build a dataclass of the values that are given; None, and its problems, if that fails."""
+    known = len(problems)
+    values = {spec.name: _as_tuple(given[spec.name]) for spec in declared(kind)}
+    values |= {name: _built(one, given, problems) for name, one in parts(kind).items()}
+    if len(problems) == known:
+        try:
+            return kind(**values)
+        except UsageError as error:
+            problems.append(str(error))
+    return None
+
+
 def _options(kind: Any) -> Iterator[inspect.Parameter]:
-    """Yield the options of a dataclass."""
+    """Yield the options of a dataclass and its parts."""
     hints = get_type_hints(kind)
-    for spec in declared(kind):
+    for spec in dataclasses.fields(kind):
+        if spec.name in parts(kind):
+            yield from _options(parts(kind)[spec.name])
+        if "help" not in spec.metadata:
+            continue
         hint, default, rules = hints[spec.name], spec.default, spec.metadata
         if get_origin(hint) is tuple:  # which typer takes for a value of several words
             hint = GenericAlias(list, get_args(hint)[:1])

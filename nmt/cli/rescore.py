@@ -16,16 +16,17 @@ from nmt import console
 from nmt.cli.options import Quiet
 from nmt.data.composition import DECOMPOSED_REMEDY
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.jobs.options import JobOptions
 from nmt.models.device import PRECISIONS
 from nmt.scoring.options import ScoringOptions
 from nmt.search.options import SearchOptions
-from nmt.translate.options import TranslateOptions
+from nmt.translate.options import TranslationConfig
 from nmt.values import check, like, value
 
 if TYPE_CHECKING:
+    from nmt.translate.language_pair import LanguagePair
     from nmt.translate.output import Translation
     from nmt.translate.rescoring import Likelihood
-    from nmt.translate.translator import Translator
 
 EXAMPLES = (
     "nmt rescore run output.de --source test.en",
@@ -51,7 +52,7 @@ class RescoreOptions:
         metavar="FILE",
     )
     encoding: str = like(ScoringOptions, "encoding", "utf-8")
-    ensemble: tuple[Path, ...] = like(TranslateOptions, "ensemble", (), panel=None)
+    ensemble: tuple[Path, ...] = like(TranslationConfig, "ensemble", (), panel=None)
     scores: bool = value(
         False,
         "Print `SCORE<TAB>TEXT` for each line instead, as `nmt translate --scores` does.",
@@ -75,11 +76,11 @@ class RescoreOptions:
     length_penalty_form: str | None = like(
         SearchOptions, "length_penalty_form", panel="Scores", shown="wu"
     )
-    src_lang: str | None = like(TranslateOptions, "src_lang")
-    tgt_lang: str | None = like(TranslateOptions, "tgt_lang")
-    device: str = like(TranslateOptions, "device", "auto")
+    src_lang: str | None = like(TranslationConfig, "src_lang")
+    tgt_lang: str | None = like(TranslationConfig, "tgt_lang")
+    device: str = like(JobOptions, "device", "auto")
     precision: str = like(
-        TranslateOptions, "precision", "fp32", choices=("auto", *PRECISIONS["cuda"])
+        TranslationConfig, "precision", "fp32", choices=("auto", *PRECISIONS["cuda"])
     )
 
     def __post_init__(self) -> None:
@@ -182,11 +183,11 @@ def rescore(
         rows = (row for n, one in scored for row in ([] if options.in_total else render(n, one)))
     for row in rows:
         sys.stdout.buffer.write(f"{row}\n".encode())
-    _check(likelihood, name, translator.max_src_tokens)
+    _check(likelihood, name, translator.pair.max_src_tokens)
     if options.in_total:
         if not likelihood.tokens:
             raise DataError(f"{name} has no line with text; there is nothing to score")
-        signature = _signature(models, translator, options.precision)
+        signature = _signature(models, translator.pair, options.precision)
         _print_perplexity(likelihood, signature, as_json=options.json)
 
 
@@ -249,17 +250,17 @@ def _print_perplexity(likelihood: Likelihood, signature: str, *, as_json: bool) 
     console.print_table(columns, [cells])
 
 
-def _signature(models: Sequence[Path], translator: Translator, precision: str) -> str:
+def _signature(models: Sequence[Path], pair: LanguagePair, precision: str) -> str:
     from nmt import __version__
     from nmt.models.model_file import model_checksum
 
     choices = {
         "model": "+".join(model_checksum(model)[:12] for model in models),
-        "subwords": len(translator.tgt_vocabulary),
+        "subwords": len(pair.tgt_vocabulary),
         "eos": "yes",
         "precision": precision,
         "version": f"nmt-{__version__}",
     }
-    if translator.tgt_vocabulary.first or translator.src_vocabulary.first:
-        choices["languages"] = "-".join(translator.languages)
+    if pair.tgt_vocabulary.first or pair.src_vocabulary.first:
+        choices["languages"] = "-".join(pair.languages)
     return "|".join(f"{key}:{value}" for key, value in choices.items())

@@ -14,8 +14,8 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet, check_picture
 from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
-from nmt.search.options import Sampling, SearchOptions
-from nmt.translate.options import TranslateOptions, check_for_documents
+from nmt.jobs.options import JobOptions
+from nmt.translate.options import TranslationConfig
 
 if TYPE_CHECKING:
     from nmt.jobs.stream import Counts
@@ -38,9 +38,8 @@ def translate(
         ),
     ],
     *,
-    search: SearchOptions,
-    options: TranslateOptions,
-    sampling: Sampling,
+    job: JobOptions,
+    config: TranslationConfig,
     quiet: Quiet = False,
 ) -> None:
     """Translate text. You get one line out for each line in, in the same order.
@@ -56,81 +55,59 @@ def translate(
     the exit status is 1. It is 75 if other jobs hold some of the files.
     """
     from nmt.jobs.files import find_files
-    from nmt.jobs.job import Job, converse, deadline
+    from nmt.jobs.job import Job, check_for_documents, converse, deadline
     from nmt.jobs.journal import open_locked
     from nmt.jobs.parallel import Translators
     from nmt.jobs.remote_files import RemoteOutput, local_inputs
     from nmt.markup.documents import common_form, form_of
     from nmt.remote import is_url, without_scheme
-    from nmt.translate.setup import Setup
 
-    if sampling != Sampling() and not options.sample:
-        raise UsageError("--temperature, --top-k, --top-p and --seed are for --sample; add it")
-    search = replace(
-        search,
-        n_best=options.n_best or 1,
-        mbr=options.mbr_metric if options.mbr else None,
-        sampling=sampling if options.sample else None,
-    )
-    setup = Setup(
-        models=(model, *options.ensemble),
-        options=search,
-        src_lang=options.src_lang,
-        tgt_lang=options.tgt_lang,
-        precision=options.precision,
-        shortlist=options.shortlist,
-        terms=options.terms,
-        forbid=options.forbid,
-        alignment=options.alignment,
-        split=options.split,
-        markup=options.markup,
-        context=options.context,
-    )
-    lists = (options.shortlist, options.terms, options.forbid, options.lock)
-    also_read = [*setup.models, *filter(None, lists)]
+    config = replace(config, models=(model, *config.ensemble), ensemble=())
+    lists = (config.shortlist, config.terms, config.forbid, job.lock)
+    also_read = [*config.models, *filter(None, lists)]
     with contextlib.ExitStack() as leaving:
-        if options.lock is not None:
-            leaving.enter_context(open_locked(options.lock, options.lock))
-        remote, output = None, without_scheme(options.output) if options.output else None
+        if job.lock is not None:
+            leaving.enter_context(open_locked(job.lock, job.lock))
+        remote, output = None, without_scheme(job.output) if job.output else None
         if output is not None and is_url(output):
-            remote = RemoteOutput.of(output, options.inputs)
+            remote = RemoteOutput.of(output, job.inputs)
             output = str(remote.path)
-        inputs = leaving.enter_context(local_inputs(options.inputs))
-        options = replace(options, inputs=inputs, output=output)
-        files = find_files(options.inputs, options.output, also_read)
-        sources = [source for source, _ in files] or [Path(one) for one in options.inputs]
+        inputs = leaving.enter_context(local_inputs(job.inputs))
+        job = replace(job, inputs=inputs, output=output)
+        files = find_files(job.inputs, job.output, also_read)
+        sources = [source for source, _ in files] or [Path(one) for one in job.inputs]
         if any(map(form_of, sources)):
-            check_for_documents(options)
-            setup = replace(setup, markup=common_form(sources, options.markup))
-        if options.deadline is not None and not files:
+            check_for_documents(config, job)
+            config = replace(config, markup=common_form(sources, config.markup))
+        if job.deadline is not None and not files:
             raise UsageError(
                 "--deadline needs --input and --output with files: what comes through a pipe "
                 "cannot go on later"
             )
         is_terminal = all(one is not None and one.isatty() for one in (sys.stdin, sys.stdout))
-        talks = is_terminal and not options.inputs and options.output is None
-        if options.attention is not None:
-            if files or options.output or talks:
+        talks = is_terminal and not job.inputs and job.output is None
+        if job.attention is not None:
+            if files or job.output or talks:
                 raise UsageError("--attention goes with one input, or a pipe, and output to stdout")
-            check_picture(options.attention)
+            check_picture(job.attention)
         if talks:
-            options = replace(options, workers="1")
-        leaving.enter_context(deadline(options.deadline))
-        job = Job(
-            setup,
-            options,
-            lambda kernel: leaving.enter_context(Translators.start(setup, options, kernel)),
+            job = replace(job, workers="1")
+        leaving.enter_context(deadline(job.deadline))
+        work = Job(
+            config,
+            job,
+            lambda kernel: leaving.enter_context(Translators.start(config, job, kernel)),
             remote.synced if remote is not None else contextlib.nullcontext,
         )
         status = EXIT_DONE
         if talks:
-            done = [converse(job)]
+            done = [converse(work)]
         elif files:
-            done, status = job.translate_files(files)
+            done, status = work.translate_files(files)
         else:
-            source = Path(options.inputs[0]) if options.inputs else None
-            target = Path(options.output) if options.output is not None else None
-            done = [job.translate_pipe(source, target)]
+            source = Path(job.inputs[0]) if job.inputs else None
+            target = Path(job.output) if job.output is not None else None
+            done = [work.translate_pipe(source, target)]
             if remote is not None:
                 remote.move(remote.path)
     _summarize(done)

@@ -43,22 +43,22 @@ from nmt.files import atomic_writer, naming, write_text
 from nmt.jobs.files import Shard, count_lines, cut_lines
 from nmt.jobs.journal import Journal
 from nmt.jobs.lines import Line, LineReader, pipe_chunks
+from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Pool, Translators
 from nmt.jobs.stream import Counts, translate_stream
 from nmt.markup.documents import Document, form_of
 from nmt.pipeline import Pause
 from nmt.translate.context import Before
-from nmt.translate.options import TranslateOptions
+from nmt.translate.options import TranslationConfig
 from nmt.translate.output import RENDERS, Translation
-from nmt.translate.setup import Setup
 
 
 @dataclass
 class Job:
     """How text is read, translated and written."""
 
-    setup: Setup
-    options: TranslateOptions
+    config: TranslationConfig
+    options: JobOptions
     start: Callable[[str | None], Translators]  # with a kernel; None: the fastest
     around: Callable[[Path], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     """Entered around the work on each output file."""
@@ -66,14 +66,10 @@ class Job:
     _started: dict[str | None, Translators] = field(default_factory=dict, init=False)  # by kernel
 
     def __post_init__(self) -> None:
-        self.encoding = Encoding.find(self.options.encoding)
+        self.encoding = Encoding.find(self.config.encoding)
         self.shard = Shard.parse(self.options.shard)
-        if self.options.prefixes:
-            self.setup.refuse_export("cannot score translations with --prefixes")
         if self.options.attention:
-            self.setup.refuse_export("has no --attention")
-        if self.options.form == "jsonl":
-            self.setup.refuse_export("has no log-probabilities of tokens, as --format jsonl has")
+            self.config.refuse_export("has no --attention")
 
     def translators(self, kernel: str | None = None) -> Translators:
         """Return the translators with a kernel, or with any. Start them if needed.
@@ -254,7 +250,7 @@ class Job:
         with console.Progress("translating", total=len(lines), unit="units") as bar:
             for translated in self.translators().translate(pools, bar.update):
                 found += translated
-        composes = self.translators().translator.src_vocabulary.composes
+        composes = self.translators().translator.pair.src_vocabulary.composes
         for line, translation in zip(lines, found, strict=True):
             counts.add(line, translation, composes=composes)
         counts.lines_out = counts.lines
@@ -280,14 +276,7 @@ class Job:
     @cached_property
     def _identity(self) -> dict[str, Any]:
         """Return everything that the output depends on besides the source, as JSON."""
-        identity = self.setup.identity() | {
-            "encoding": self.encoding.name,
-            "strict": self.options.strict,
-            "prefixes": self.options.prefixes,
-            "form": self.options.form,
-            "version": __version__,
-            "shard": str(self.shard),
-        }
+        identity = self.config.identity() | {"version": __version__, "shard": str(self.shard)}
         return dict(json.loads(json.dumps(identity)))
 
     def _lines(self, source: Path) -> tuple[int, int]:
@@ -308,7 +297,7 @@ class Job:
 
     def _before(self, source: Path, line: int) -> list[str]:
         """Return the lines of a file before this one, from 0, as far as they may be context."""
-        first = max(0, line - self.setup.context)
+        first = max(0, line - self.config.context)
         chunks = iter(()) if first == line else self._chunks(source, first, line)
         reader = LineReader(chunks, name=str(source), encoding=self.encoding, lines_read=first)
         pools = reader.pools(max(1, line - first))
@@ -330,10 +319,10 @@ class Job:
             chunks,
             name=name,
             encoding=self.encoding,
-            strict=self.options.strict,
-            prefixes=self.options.prefixes,
+            strict=self.config.strict,
+            prefixes=self.config.prefixes,
             lines_read=counts.skipped + counts.lines,
-            before=Before(self.setup.context, before),
+            before=Before(self.config.context, before),
         )
         first: list[Line] = []
         translators = self.translators(kernel)
@@ -345,9 +334,9 @@ class Job:
                 reader,
                 write,
                 counts,
-                render=RENDERS[self.options.form],
+                render=RENDERS[self.config.form],
                 pool_lines=self.options.pool_lines,
-                composes=translators.translator.src_vocabulary.composes,
+                composes=translators.translator.pair.src_vocabulary.composes,
             )
         if counts.invalid_lines:
             console.warning(
@@ -356,8 +345,8 @@ class Job:
                 "became U+FFFD"
             )
         if counts.cut_lines:
-            limit = translators.translator.max_src_tokens
-            what = " sentences of" if self.setup.split else ""
+            limit = translators.translator.pair.max_src_tokens
+            what = " sentences of" if self.config.split else ""
             console.warning(
                 f"{name}: {counted(counts.cut_lines, 'line has', 'lines have')}{what} more than "
                 f"{limit} tokens, the first is line {counts.first_cut_line:,}; long ones were "
@@ -415,6 +404,27 @@ def _check_shard(output: Path, before: dict[str, Any], now: dict[str, Any]) -> N
         )
 
 
+def check_for_documents(config: TranslationConfig, job: JobOptions) -> None:
+    """Refuse options that a document has no place for.
+
+    Raises:
+        UsageError: naming one.
+    """
+    needing_text = {
+        "--format jsonl": config.format == "jsonl",
+        "--n-best": config.writes_list,
+        "--scores": config.scores,
+        "--alignment": config.alignment,
+        "--attention": job.attention is not None,
+        "--prefixes": config.prefixes,
+        "--context": config.context > 0,
+        "--shard": job.shard != "1/1",
+    }
+    for option, is_given in needing_text.items():
+        if is_given:
+            raise UsageError(f"{option} is for lines of text; a document has no place for it")
+
+
 def converse(job: Job) -> Counts:
     """Translate lines typed on the terminal until Ctrl-D or Ctrl-C."""
     if job.shard.count > 1:
@@ -423,7 +433,8 @@ def converse(job: Job) -> Counts:
         import readline  # noqa: F401 - with it, `input` has a history and keys to edit by
 
     translator = job.translators().translator
-    counts, before = Counts(), Before(job.setup.context)
+    composes = translator.pair.src_vocabulary.composes
+    counts, before = Counts(), Before(job.config.context)
     while True:
         try:
             typed = input("> ")
@@ -431,17 +442,17 @@ def converse(job: Job) -> Counts:
             print()
             counts.warn_of_decomposed("the input")
             return counts
-        source, _, prefix = typed.partition("\t") if job.options.prefixes else (typed, "", "")
+        source, _, prefix = typed.partition("\t") if job.config.prefixes else (typed, "", "")
         started = time.monotonic()
         context = before.take(source)
         (translation,) = translator.translate([source], [prefix], contexts=[context])
         counts.seconds += time.monotonic() - started
-        answer = RENDERS[job.options.form](counts.lines, translation)
+        answer = RENDERS[job.config.form](counts.lines, translation)
         print(*answer, sep="\n", flush=True)
         if translation.error:
             console.warning(translation.error)
         counts.lines_out += len(answer)
-        counts.add(Line(source, prefix), translation, composes=translator.src_vocabulary.composes)
+        counts.add(Line(source, prefix), translation, composes=composes)
 
 
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")

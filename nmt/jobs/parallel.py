@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +26,19 @@ from nmt import console
 from nmt.cpu import RAY, cores, default_threads, most_workers
 from nmt.errors import MissingKernel, UsageError
 from nmt.jobs.lines import Line
+from nmt.jobs.options import JobOptions
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory
 from nmt.pipeline import Pause
 from nmt.ray_workers import RayWorkers, connect, has_gpu
 from nmt.translate.ctranslate2_engine import count_gpus
 from nmt.translate.ctranslate2_engine import load as load_export
-from nmt.translate.options import TranslateOptions
+from nmt.translate.options import TranslationConfig
 from nmt.translate.output import BLANK, Translation
-from nmt.translate.setup import Setup
 from nmt.translate.translator import Translator
 from nmt.workers import Workers
+
+if TYPE_CHECKING:
+    import torch
 
 Pool = Sequence[Line]
 Translations = list[Translation]
@@ -67,14 +70,15 @@ class Translators:
     @classmethod
     def start(
         cls,
-        setup: Setup,
-        options: TranslateOptions,
+        config: TranslationConfig,
+        job: JobOptions,
         kernel: str | None = None,
     ) -> Translators:
         """Load the model and start the processes.
 
         Args:
-            options: device, workers, threads and batch_tokens count.
+            config: of the translations.
+            job: device, workers, threads and batch_tokens count.
             kernel: the `kernel` of earlier translators; the fastest if None.
 
         Raises:
@@ -82,15 +86,15 @@ class Translators:
             UsageError: if `workers` is not a number or too large.
             NMTError: if the Ray cluster cannot be reached.
         """
-        if options.workers == RAY:
-            return cls._on_ray(setup, options, kernel)
-        device, threads, batch_tokens = options.device, options.threads, options.batch_tokens
-        _check_workers(options)
-        if setup.is_export:
+        if job.workers == RAY:
+            return cls._on_ray(config, job, kernel)
+        device, threads, batch_tokens = job.device, job.threads, job.batch_tokens
+        _check_workers(job)
+        if config.is_export:
             gpus = gpus_of(device, count_gpus)
-            count = _number_of(options, gpus)
-            translator = load_export(
-                setup,
+            count = _number_of(job, gpus)
+            translator = _load_export(
+                config,
                 device="cuda" if gpus else "cpu",
                 workers=count,
                 threads=threads or default_threads(count),
@@ -100,58 +104,55 @@ class Translators:
         chosen = choose_device(device)
         import torch  # takes seconds, and an export needs none
 
-        from nmt.translate.torch_engine import load
-
         gpus = torch.cuda.device_count() if chosen.type == "cuda" else 0
-        count = _number_of(options, gpus)
+        count = _number_of(job, gpus)
         if chosen.type == "cuda":
             if kernel not in (None, _GPU_KERNEL):
                 raise MissingKernel(f"a GPU has no kernel {kernel!r}")
-            load_on_gpu = partial(load, setup, batch_tokens=batch_tokens)
+            load_on_gpu = partial(_load, config, batch_tokens=batch_tokens)
             if count == 1:
                 return cls(load_on_gpu(device=chosen), 1, kernel=_GPU_KERNEL)
             taken: Synchronized[int] = multiprocessing.get_context("spawn").Value("i", 0)
             on_gpu = _OnGpu(load_on_gpu, taken)
             processes = Workers(on_gpu, count, on_death=on_gpu.halve_batch)
             # This process needs one only for pictures of attention and the like: then on the CPU.
-            load_here = partial(load, replace(setup, precision="fp32"))
+            load_here = partial(_load, replace(config, precision="fp32"))
             return cls(load_here, count, processes, _GPU_KERNEL)
         keep_freed_memory()
         # Threads started in this process would be missing in its forks.
         torch.set_num_threads(1)
-        translator = load(setup, batch_tokens=batch_tokens, kernel=kernel)
+        translator = _load(config, batch_tokens=batch_tokens, kernel=kernel)
         on_cpu = _OnCpu(translator, threads or default_threads(count))
         if count == 1:
             on_cpu.set_threads()
-            return cls(translator, 1, kernel=translator.kernel)
+            return cls(translator, 1, kernel=translator.engine.kernel)
         copies = Workers(on_cpu, count, method="fork", on_death=on_cpu.halve_batch)
-        return cls(translator, count, copies, translator.kernel)
+        return cls(translator, count, copies, translator.engine.kernel)
 
     @classmethod
-    def _on_ray(cls, setup: Setup, options: TranslateOptions, kernel: str | None) -> Translators:
+    def _on_ray(cls, config: TranslationConfig, job: JobOptions, kernel: str | None) -> Translators:
         """Load the model here, and send it to the processes of a Ray cluster."""
         connect()  # before the model is loaded, which takes seconds
-        if options.device == "cuda":
-            setup.refuse_export("runs only on the CPUs of a Ray cluster")
+        if job.device == "cuda":
+            config.refuse_export("runs only on the CPUs of a Ray cluster")
             if not has_gpu():
                 raise UsageError("device cuda: no node of the Ray cluster has a GPU")
-        batch_tokens, threads = options.batch_tokens, options.threads or 1
-        is_on_gpu = options.device != "cpu" and not setup.is_export and has_gpu()
+        batch_tokens, threads = job.batch_tokens, job.threads or 1
+        is_on_gpu = job.device != "cpu" and not config.is_export and has_gpu()
         here: Translator | Callable[[], Translator]
-        if setup.is_export:
-            here = load_export(setup, device="cpu", workers=1, threads=1, batch_tokens=batch_tokens)
+        if config.is_export:
+            here = _load_export(
+                config, device="cpu", workers=1, threads=1, batch_tokens=batch_tokens
+            )
+        elif is_on_gpu:
+            if kernel not in (None, _GPU_KERNEL):
+                raise MissingKernel(f"a GPU has no kernel {kernel!r}")
+            kernel, here = _GPU_KERNEL, partial(_load, replace(config, precision="fp32"))
         else:
-            from nmt.translate.torch_engine import load
-
-            if is_on_gpu:
-                if kernel not in (None, _GPU_KERNEL):
-                    raise MissingKernel(f"a GPU has no kernel {kernel!r}")
-                kernel, here = _GPU_KERNEL, partial(load, replace(setup, precision="fp32"))
-            else:
-                here = load(setup, batch_tokens=batch_tokens, kernel=kernel)
-                kernel = here.kernel
+            here = _load(config, batch_tokens=batch_tokens, kernel=kernel)
+            kernel = here.engine.kernel
         on_ray = _OnRay.of(
-            setup,
+            config,
             partial(
                 _loaded,
                 device="cuda" if is_on_gpu else "cpu",
@@ -285,20 +286,24 @@ class _OnGpu:
 class _OnRay:
     """Translates lines in a process of a Ray cluster, whose node may lack the model's files."""
 
-    setup: Setup  # with the paths of the machine where the job was started
+    config: TranslationConfig  # with the paths of the machine where the job was started
     content: dict[Path, dict[Path, NDArray[np.uint8]]]
     """Of the files at each of these paths, by name in that folder; `.` is the path itself."""
-    load: Callable[[Setup], Callable[[Pool], Translations]]
+    load: Callable[[TranslationConfig], Callable[[Pool], Translations]]
     translate: Callable[[Pool], Translations] | None = None  # of this process, once loaded
 
     @classmethod
-    def of(cls, setup: Setup, load: Callable[[Setup], Callable[[Pool], Translations]]) -> Self:
+    def of(
+        cls,
+        config: TranslationConfig,
+        load: Callable[[TranslationConfig], Callable[[Pool], Translations]],
+    ) -> Self:
         """Read the model's files."""
         content = {
             path: {file.relative_to(path): np.fromfile(file, np.uint8) for file in files}
-            for path, files in setup.files().items()
+            for path, files in config.files().items()
         }
-        return cls(setup, content, load)
+        return cls(config, content, load)
 
     def __call__(self, lines: Pool) -> Translations:
         if self.translate is None:
@@ -313,30 +318,60 @@ class _OnRay:
             self.content.clear()
         return self.translate(lines)
 
-    def _copied(self, folder: Path) -> Setup:
-        """Write the files to a folder, and return the setup with their new paths."""
+    def _copied(self, folder: Path) -> TranslationConfig:
+        """Write the files to a folder, and return the configuration with their new paths."""
         copies = {path: folder / f"{at}-{path.name}" for at, path in enumerate(self.content)}
         for path, files in self.content.items():
             for name, content in files.items():
                 (copies[path] / name).parent.mkdir(exist_ok=True)
                 content.tofile(copies[path] / name)
-        return self.setup.moved(copies)
+        return self.config.moved(copies)
 
 
 def _loaded(
-    setup: Setup, *, device: str, threads: int, batch_tokens: int | None, kernel: str | None
+    config: TranslationConfig,
+    *,
+    device: str,
+    threads: int,
+    batch_tokens: int | None,
+    kernel: str | None,
 ) -> Callable[[Pool], Translations]:
     """Load a model or an export for this process only, and return what translates lines."""
-    if setup.is_export:
-        export = load_export(
-            setup, device=device, workers=1, threads=threads, batch_tokens=batch_tokens
+    if config.is_export:
+        export = _load_export(
+            config, device=device, workers=1, threads=threads, batch_tokens=batch_tokens
         )
         return partial(_translate, export)
+    keep_freed_memory()
+    translator = _load(config, device=device, batch_tokens=batch_tokens, kernel=kernel)
+    return _OnCpu(translator, threads)
+
+
+def _load(
+    config: TranslationConfig,
+    *,
+    device: torch.device | str = "cpu",
+    batch_tokens: int | None = None,
+    kernel: str | None = None,
+) -> Translator:
     from nmt.translate.torch_engine import load
 
-    keep_freed_memory()
-    translator = load(setup, device=device, batch_tokens=batch_tokens, kernel=kernel)
-    return _OnCpu(translator, threads)
+    loaded = load(config, device=device, batch_tokens=batch_tokens, kernel=kernel)
+    return Translator(*loaded, config)
+
+
+def _load_export(
+    config: TranslationConfig,
+    *,
+    device: str,
+    workers: int,
+    threads: int,
+    batch_tokens: int | None,
+) -> Translator:
+    loaded = load_export(
+        config, device=device, workers=workers, threads=threads, batch_tokens=batch_tokens
+    )
+    return Translator(*loaded, config)
 
 
 def _halve(translator: Translator) -> None:
@@ -362,26 +397,26 @@ def _length(line: Line) -> int:
     return len(line.text) + sum(map(len, line.context))
 
 
-def _check_workers(options: TranslateOptions) -> None:
+def _check_workers(job: JobOptions) -> None:
     """Check `workers` as far as possible before torch is loaded, which takes seconds."""
-    workers = options.workers
+    workers = job.workers
     if workers == "auto":
         return
     if not (workers.isdecimal() and int(workers) >= 1):
         raise UsageError(f"--workers {workers!r} must be auto, ray or a number from 1")
-    if options.device == "cpu":
-        _number_of(options, 0)
+    if job.device == "cpu":
+        _number_of(job, 0)
     elif int(workers) > max(_MOST_GPUS, most_workers()):
         raise UsageError(
             f"--workers {workers}: must be at most {most_workers()}, or as many as GPUs"
         )
 
 
-def _number_of(options: TranslateOptions, gpus: int) -> int:
+def _number_of(job: JobOptions, gpus: int) -> int:
     """Return the number of workers with so many GPUs, or with 0 on CPUs."""
-    if options.workers == "auto":
-        return gpus or max(1, cores() // (options.threads or 1))
-    workers, most = int(options.workers), gpus or most_workers()
+    if job.workers == "auto":
+        return gpus or max(1, cores() // (job.threads or 1))
+    workers, most = int(job.workers), gpus or most_workers()
     if workers > most:
         has = f"{gpus} GPUs, and each has one" if gpus else f"{cores()} cores for this process"
         raise UsageError(f"--workers {workers}: must be at most {most}; this machine has {has}")

@@ -82,6 +82,9 @@ OUT_OF_MEMORY = "not enough memory for this line by itself"
 class Engine(ABC):
     """Finds translations with fixed search options."""
 
+    kernel: str | None = None
+    """For matrix products on a CPU, if there is a choice."""
+
     def __init__(self, options: SearchOptions, batch_tokens: int) -> None:
         """Set the options and the batch size.
 

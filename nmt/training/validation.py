@@ -40,6 +40,8 @@ from nmt.scoring.tokenizers import (
 )
 from nmt.search.options import SearchOptions
 from nmt.training.loss import losses_of
+from nmt.translate.language_pair import LanguagePair
+from nmt.translate.options import TranslationConfig
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
@@ -256,10 +258,8 @@ class Validator:
         src, tgt = self.data.vocabularies(langs)
         return Translator(
             TorchEngine(model, options.into(tgt), device=self.device),
-            src,
-            tgt,
-            languages=langs,
-            max_src_tokens=self.data.info.max_length,
+            LanguagePair(langs, src, tgt, self.data.info.max_length),
+            TranslationConfig(search=options),
         )
 
     def estimated_seconds(self, model: TranslationModel) -> float:

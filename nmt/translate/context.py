@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nmt.data.vocabulary import Vocabulary, join_lines, split_lines
+from nmt.data.vocabulary import join_lines, split_lines
 from nmt.errors import UsageError
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.retry import Faults
+from nmt.translate.language_pair import LanguagePair
 
 
 class Before:
@@ -74,8 +75,7 @@ def find_windows(
     lines: Sequence[str],
     contexts: Sequence[Sequence[str]],
     segments: Sequence[Sequence[Source]],
-    vocabulary: Vocabulary,
-    max_tokens: int,
+    pair: LanguagePair,
 ) -> dict[int, Window]:
     """Return the windows of the lines that have one, by their number.
 
@@ -86,9 +86,9 @@ def find_windows(
         lines: text.
         contexts: the lines before each of them.
         segments: of each of them.
-        vocabulary: of sources.
-        max_tokens: of a window.
+        pair: says how many tokens a window may have.
     """
+    vocabulary = pair.src_vocabulary
     separator, first = vocabulary.separator, vocabulary.first
     assert separator is not None  # `check_context` has seen to it
     texts = list(dict.fromkeys(line for context in contexts for line in context))
@@ -98,7 +98,7 @@ def find_windows(
     for number, (line, context, own) in enumerate(zip(lines, contexts, segments, strict=True)):
         if len(own) != 1 or own[0].is_cut or own[0].copy or vocabulary.split_tag(line)[0] != first:
             continue
-        room = max_tokens - len(own[0].ids)
+        room = pair.max_src_tokens - len(own[0].ids)
         before: list[list[int]] = []
         for text in reversed(context):
             room -= len(ids[text]) + 1

@@ -19,12 +19,11 @@ from typing import Any
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange.ctranslate2_manifest import CARD, Export
-from nmt.lexical.terms import Terms
 from nmt.models.model_file import read_card
 from nmt.search.engine import Engine, Hypothesis, Source, source_cost
 from nmt.search.options import SearchOptions
-from nmt.translate.setup import Setup
-from nmt.translate.translator import Translator
+from nmt.translate.language_pair import LanguagePair
+from nmt.translate.options import TranslationConfig
 
 _BATCH_TOKENS = 1_024
 _SMALLEST_BATCH = 256  # source tokens: CTranslate2 is slower with fewer
@@ -214,13 +213,13 @@ def _ctranslate2() -> Any:
 
 
 def load(
-    setup: Setup,
+    config: TranslationConfig,
     *,
     device: str,
     workers: int,
     threads: int,
     batch_tokens: int | None = None,
-) -> Translator:
+) -> tuple[CTranslate2Engine, LanguagePair]:
     """Load an export.
 
     Args:
@@ -233,10 +232,10 @@ def load(
         DataError: if the export is damaged.
     """
     ctranslate2 = _ctranslate2()
-    (folder,) = setup.models
+    (folder,) = config.models
     export, card = Export.open(folder), read_card(folder / CARD)
-    card = card.for_pair(setup.src_lang, setup.tgt_lang)
-    longest = setup.options.longest(card.max_src_tokens) + len(card.tgt_vocabulary.first)
+    pair = LanguagePair.of(card, config.src_lang, config.tgt_lang)
+    longest = config.search.longest(pair.max_src_tokens) + len(pair.tgt_vocabulary.first)
     if longest >= export.positions:
         raise UsageError(
             f"{folder}: has positions for {export.positions} tokens, but a translation may have "
@@ -256,21 +255,13 @@ def load(
         raise UsageError(f"{folder}: {error}; export it with another --quantization") from None
     except RuntimeError as error:
         raise DataError(f"{folder}: CTranslate2 cannot load it: {error}") from None
-    vocabularies = card.src_vocabulary, card.tgt_vocabulary
-    form = setup.options.length_penalty_form or "power"
-    options = replace(setup.options, length_penalty_form=form).into(card.tgt_vocabulary)
+    form = config.search.length_penalty_form or "power"
+    options = replace(config.search, length_penalty_form=form).into(pair.tgt_vocabulary)
+    vocabularies = pair.src_vocabulary, pair.tgt_vocabulary
     engine = CTranslate2Engine(
         model, options, vocabularies, workers=workers, batch_tokens=batch_tokens
     )
-    return Translator(
-        engine,
-        *vocabularies,
-        languages=(card.src_lang, card.tgt_lang),
-        max_src_tokens=card.max_src_tokens,
-        split=setup.split,
-        terms=None if setup.terms is None else Terms.read(setup.terms),
-        reads_terms=card.reads_terms,
-    )
+    return engine, pair
 
 
 def _check(options: SearchOptions, vocabulary: Vocabulary) -> None:

@@ -1,37 +1,34 @@
-"""The options of `nmt translate`, besides those of search."""
+"""The configuration of a translation: all that decides it besides the text.
+
+The command line, Python and the journal take it whole. How a job runs is in `nmt.jobs.options`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
-from nmt.errors import UsageError
+from nmt.errors import DataError, UsageError
+from nmt.files import sha256_file
+from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
 from nmt.markup.tags import FORMS
-from nmt.models.device import DEVICES, PRECISIONS
-from nmt.search.options import MBR_METRICS
-from nmt.values import check, value
+from nmt.models.device import PRECISIONS
+from nmt.search.options import MBR_METRICS, Sampling, SearchOptions
+from nmt.values import check, part, value
+
+_LISTS = ("shortlist", "terms", "forbid")
+"""The fields that name files besides the models."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslateOptions:
-    """What is read and written, how, and on which machine."""
+class TranslationConfig:
+    """What decides a translation. It is checked before torch is loaded, which takes seconds."""
 
-    inputs: tuple[str, ...] = value(
-        (),
-        "Text to translate: a file, folder, glob or URL such as s3://bucket/file, plain or "
-        "compressed (.gz, .xz, .bz2, .zst). You can repeat it.",
-        option="--input",
-        metavar="PATH|URL",
-        shown="stdin",
-    )
-    output: str | None = value(
-        None,
-        "Where to write. A file appears when it is complete, compressed if its name ends in .gz, "
-        ".xz, .bz2 or .zst. If --input is a folder, a glob or several files, name a folder.",
-        metavar="PATH|URL",
-        shown="stdout",
-    )
+    models: tuple[Path, ...] = ()
+    """Model files or run folders (several: an ensemble), or an export; none if not yet known."""
     src_lang: str | None = value(
         None,
         "Language of the input, for a model that knows several.",
@@ -46,6 +43,7 @@ class TranslateOptions:
         metavar="LANG",
         shown="the model's",
     )
+    search: SearchOptions = part(SearchOptions)
     n_best: int | None = value(
         None,
         "Write N translations of each line, best first, as `LINE ||| TEXT ||| SCORE` (the Moses "
@@ -73,7 +71,6 @@ class TranslateOptions:
         choices=FORMS,
         shown="text, unless --input is .html or .xlf",
     )
-    device: str = value("auto", "Where to compute.", choices=DEVICES)
     context: int = value(
         0,
         "Translate each line together with up to N lines before it, by a model of `nmt prepare "
@@ -92,17 +89,11 @@ class TranslateOptions:
         "Sample instead of searching for the best translation. With --n-best N, sample N for each "
         "line.",
     )
+    sampling: Sampling = part(Sampling)
     forbid: Path | None = value(
         None,
         "Words and phrases that no translation may contain, one on each line.",
         metavar="FILE",
-    )
-    workers: str = value(
-        "auto",
-        "Number of processes. auto is one for each available core, or for each GPU. ray takes the "
-        "cluster that RAY_ADDRESS names.",
-        metavar="auto|N|ray",
-        panel="Machine",
     )
     ensemble: tuple[Path, ...] = value(
         (),
@@ -135,12 +126,6 @@ class TranslateOptions:
         "attention, and words count from 0. jsonl adds the attention.",
         panel="Text",
     )
-    attention: str | None = value(
-        None,
-        "Draw the attention of the first line with letters. Only for output to stdout.",
-        metavar="FILE.svg",
-        panel="Text",
-    )
     prefixes: bool = value(
         False, "Read `SOURCE<TAB>PREFIX`. The translation begins with PREFIX.", panel="Text"
     )
@@ -150,25 +135,6 @@ class TranslateOptions:
         panel="Text",
     )
     strict: bool = value(False, "Fail at the first line that is not in the encoding.", panel="Text")
-    lock: Path | None = value(
-        None,
-        "Lock this file while running. If it is locked already, stop with status 75.",
-        metavar="FILE",
-        panel="Unattended",
-    )
-    deadline: str | None = value(
-        None,
-        "Stop at this time of day with status 75. Needs --input and --output.",
-        metavar="HH:MM",
-        panel="Unattended",
-    )
-    shard: str = value(
-        "1/1",
-        "Translate part I of N of a file's lines, for job arrays. Concatenate the outputs in "
-        "order. Needs --input FILE, because the lines of a pipe cannot be counted first.",
-        metavar="I/N",
-        panel="Unattended",
-    )
     precision: str = value(
         "auto",
         "Precision of matrix products. fp16 needs a GPU. auto takes bf16 on GPUs since Ampere and "
@@ -177,33 +143,49 @@ class TranslateOptions:
         metavar="|".join(("auto", *PRECISIONS["cuda"])),
         panel="Machine",
     )
-    threads: int | None = value(
-        None,
-        "CPU threads of each process.",
-        minimum=1,
-        maximum=1_024,
-        shown="the cores, shared out; at most OMP_NUM_THREADS; 1 on Ray",
-        panel="Machine",
-    )
-    batch_tokens: int | None = value(
-        None,
-        "Source tokens in a batch, padding included. Fewer are taken if there are more than 4 "
-        "hypotheses for a line, or if memory is short.",
-        minimum=1,
-        maximum=1_000_000_000,
-        shown="4096 on a CPU, 16384 on a GPU; 1024 for each worker of an export",
-        panel="Machine",
-    )
-    pool_lines: int = value(
-        4_096,
-        "Read and sort at most this many lines at a time. Fewer are taken if they would take some "
-        "seconds, or if a pipe pauses.",
-        minimum=1,
-        panel="Machine",
-    )
 
     def __post_init__(self) -> None:
         check(self)
+        # The command line names these apart from `search`.
+        metric = self.mbr_metric if self.mbr else self.search.mbr
+        n_best = self.search.n_best if self.n_best is None else self.n_best
+        sampling = self.sampling if self.sample else self.search.sampling
+        search = replace(self.search, n_best=n_best, mbr=metric, sampling=sampling)
+        object.__setattr__(self, "search", search)
+        if self.models:
+            self._check_models()
+
+    @classmethod
+    def of(
+        cls, path: Any, options: SearchOptions | TranslationConfig | None, **values: Any
+    ) -> Self:
+        """Return the configuration that Python's caller means.
+
+        Args:
+            path: of the model, or several.
+            options: of search, or the whole configuration.
+            values: of other fields.
+
+        Raises:
+            UsageError: if something is not what it should be.
+        """
+        from nmt.models.model_file import find_model
+
+        paths = [path] if isinstance(path, Path | str) or not isinstance(path, Sequence) else path
+        if not paths:
+            raise UsageError("no model given; give at least one")
+        if isinstance(options, SearchOptions):
+            values["search"] = options
+        elif not isinstance(options, TranslationConfig | None):
+            raise UsageError(f"options must be SearchOptions, not {called(options)}")
+        for name, file in (*(("a model", one) for one in paths), *values.items()):
+            is_path = name == "a model" or name in _LISTS
+            if is_path and not isinstance(file, str | Path) and (file or name == "a model"):
+                raise UsageError(f"{name} must be a path, not {called(file)}")
+        values |= {name: Path(values[name]) for name in _LISTS if values.get(name) is not None}
+        values["models"] = tuple(find_model(Path(one)) for one in paths)
+        base = options if isinstance(options, cls) else cls()
+        return replace(base, **values)
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the combination of options."""
@@ -213,6 +195,8 @@ class TranslateOptions:
             yield "--prefixes does not go with --context; leave one of them out"
         if self.mbr_metric != "chrf" and not self.mbr:
             yield "--mbr-metric is for --mbr; add it"
+        if self.sampling != Sampling() and not self.sample:
+            yield "--temperature, --top-k, --top-p and --seed are for --sample; add it"
         if self.format == "jsonl":
             if self.scores:
                 yield "--scores is for text; jsonl has them"
@@ -235,23 +219,156 @@ class TranslateOptions:
         chosen = {"n-best": self.writes_list, "scores": self.scores, "alignment": self.alignment}
         return next((form for form, given in chosen.items() if given), "text")
 
+    def _check_models(self) -> None:
+        from nmt.models.model_file import check_context, check_languages, find_model
 
-def check_for_documents(options: TranslateOptions) -> None:
-    """Refuse options that a document has no place for.
+        if len(self.models) > 1:
+            self.refuse_export("cannot join an ensemble")
+        if self.precision != "auto":
+            self.refuse_export("has the precision it was exported with; leave out --precision", "")
+        if self.shortlist is not None:
+            self.refuse_export("takes no shortlist")
+        if self.terms is not None and not self.reads_terms:
+            self.refuse_export("takes no terms")
+            if self.search.sampling is not None:
+                raise UsageError("--terms needs beam search; leave out --sample")
+        if self.forbid is not None:
+            self.refuse_export("cannot forbid words")
+        if self.alignment:
+            self.refuse_export("has no alignments")
+        if self.markup is not None:
+            self.refuse_export("has no alignments, which --markup needs")
+        if self.prefixes:
+            self.refuse_export("cannot score translations with --prefixes")
+        if self.form == "jsonl":
+            self.refuse_export("has no log-probabilities of tokens, as --format jsonl has")
+        for model in self.models:
+            _checksum(model)
+            card = model / CARD if is_export(model) else find_model(model)
+            if card.is_file():  # else loading says what is missing
+                check_languages(card, self.src_lang, self.tgt_lang)
+                if not self.is_export:
+                    check_context(card, self.context)
+        if self.precision == "int8":
+            self._refuse_int8()
+        if self.context:
+            self._check_for_context()
+        for path in self._lists.values():
+            if not path.exists():
+                raise DataError(f"{path}: no such file")
+            if path.is_dir():
+                raise DataError(f"{path}: is a folder; name a file")
+            if not path.is_file():
+                raise DataError(f"{path}: not a regular file; it must be readable more than once")
+
+    @cached_property
+    def reads_terms(self) -> bool:
+        """Whether the models were trained to read terms, so that search need not force them."""
+        from nmt.models.model_file import find_model, reads_terms
+
+        cards = [path / CARD if is_export(path) else find_model(path) for path in self.models]
+        return all(card.is_file() and reads_terms(card) for card in cards)
+
+    @property
+    def _lists(self) -> dict[str, Path]:
+        """The files besides the models, by field."""
+        return {field: path for field in _LISTS if (path := getattr(self, field)) is not None}
+
+    def _check_for_context(self) -> None:
+        """Refuse what does not go with context: what would count the lines before, too."""
+        self.refuse_export("translates line by line, without --context")
+        search = self.search
+        conflicts = {
+            "--split": self.split,
+            "--shortlist": self.shortlist is not None,
+            "--terms": self.terms is not None,
+            "--forbid": self.forbid is not None,
+            "--n-best": search.n_best > 1,
+            "--max-tokens": search.max_tokens is not None,
+            "--min-tokens": search.min_tokens > 0,
+            "--no-repeat-ngram": search.no_repeat_ngram > 0,
+            "--repetition-penalty": search.repetition_penalty > 1,
+        }
+        for option, is_given in conflicts.items():
+            if is_given:
+                raise UsageError(f"{option} does not go with --context; leave one of them out")
+
+    @cached_property
+    def is_export(self) -> bool:
+        """Whether a model is a CTranslate2 export."""
+        return any(map(is_export, self.models))
+
+    def refuse_export(self, why: str, instead: str = "; give the model file instead") -> None:
+        """Refuse an option that an export does not support.
+
+        Raises:
+            UsageError: if one of the models is an export.
+        """
+        if self.is_export:
+            model = next(filter(is_export, self.models))
+            raise UsageError(f"{model} is a CTranslate2 export, which {why}{instead}")
+
+    def _refuse_int8(self) -> None:
+        """Say how to get int8, which only CTranslate2 computes.
+
+        Raises:
+            UsageError: always.
+        """
+        from nmt.interchange.ctranslate2 import unsupported  # loads torch, which takes seconds
+        from nmt.models.model_file import find_model, read_card
+
+        model = self.models[0]
+        is_ensemble = len(self.models) > 1
+        problem = "ensembles" if is_ensemble else unsupported(read_card(find_model(model)))
+        if problem is not None:
+            raise UsageError(f"{model}: int8 is by CTranslate2, which does not support {problem}")
+        raise UsageError(
+            f"int8 is by CTranslate2: nmt export ctranslate2 {model} OUT --quantization int8, "
+            "then nmt translate OUT"
+        )
+
+    def files(self) -> dict[Path, list[Path]]:
+        """Return the files that are read of each path, which is a file or the folder of some."""
+        from nmt.models.model_file import find_model
+
+        files = {
+            path: [one for one in sorted(path.iterdir()) if one.is_file()]
+            if is_export(path)
+            else [find_model(path)]
+            for path in self.models
+        }
+        return files | {path: [path] for path in self._lists.values()}
+
+    def moved(self, copies: Mapping[Path, Path]) -> TranslationConfig:
+        """Return the configuration with copies of its files."""
+        lists: dict[str, Any] = {field: copies[path] for field, path in self._lists.items()}
+        return replace(self, models=tuple(copies[path] for path in self.models), **lists)
+
+    def identity(self) -> dict[str, Any]:
+        """Return, as JSON, what identifies translations with this configuration."""
+        from nmt.data.corpus import Encoding
+
+        models = [_checksum(model) for model in self.models]
+        lists = {field: sha256_file(path) for field, path in self._lists.items()}
+        encoding = Encoding.find(self.encoding).name
+        return asdict(self) | lists | {"models": models, "encoding": encoding}
+
+
+def _checksum(model: Path) -> str:
+    """Return a model's recorded checksum.
 
     Raises:
-        UsageError: naming one.
+        NMTError: if the model is missing.
     """
-    needing_text = {
-        "--format jsonl": options.format == "jsonl",
-        "--n-best": options.n_best is not None and not options.mbr,
-        "--scores": options.scores,
-        "--alignment": options.alignment,
-        "--attention": options.attention is not None,
-        "--prefixes": options.prefixes,
-        "--context": options.context > 0,
-        "--shard": options.shard != "1/1",
-    }
-    for option, is_given in needing_text.items():
-        if is_given:
-            raise UsageError(f"{option} is for lines of text; a document has no place for it")
+    if not is_export(model):
+        from nmt.models.model_file import model_checksum
+
+        return model_checksum(model)
+    if not (model / MANIFEST).is_file():
+        raise DataError(f"{model}: has no {MANIFEST}; copy the whole folder, or export again")
+    return sha256_file(model / MANIFEST)
+
+
+def called(value: object) -> str:
+    """Return what to call a value of the wrong type in an error."""
+    return f"{type(value).__name__}: {value!r:.80}"

@@ -68,9 +68,9 @@ class Scorer:
         """Take a translator of the torch engine. Of its options, only the length penalty counts."""
         assert isinstance(translator.engine, TorchEngine)
         self.engine = translator.engine
-        self.max_tokens = translator.max_src_tokens  # of either side in training
-        self._src_vocabulary = translator.src_vocabulary
-        self._tgt_vocabulary = translator.tgt_vocabulary
+        self.max_tokens = translator.pair.max_src_tokens  # of either side in training
+        self._src_vocabulary = translator.pair.src_vocabulary
+        self._tgt_vocabulary = translator.pair.tgt_vocabulary
         self._composes = self._src_vocabulary.composes and self._tgt_vocabulary.composes
 
     def stream(

@@ -14,9 +14,10 @@ from itertools import repeat
 from typing import NamedTuple
 
 from nmt.data.pieces import Kind, PieceModel
-from nmt.data.vocabulary import Vocabulary
 from nmt.search.engine import Copy, Ids, Source
 from nmt.translate.copied_text import copying, has_words
+from nmt.translate.language_pair import LanguagePair
+from nmt.translate.options import TranslationConfig
 from nmt.translate.segmentation import split_ids, split_sentences, translated_separator
 from nmt.translate.term_phrases import TermPhrases
 from nmt.translate.term_sources import TermSources, with_tag
@@ -41,36 +42,28 @@ class LineSources:
 
     def __init__(
         self,
-        src_vocabulary: Vocabulary,
-        tgt_vocabulary: Vocabulary,
+        pair: LanguagePair,
+        config: TranslationConfig,
         *,
-        languages: tuple[str, str],
-        max_tokens: int,
-        split: bool = False,
         annotations: TermSources | None = None,
         phrases: TermPhrases | None = None,
-        copies: bool = True,
     ) -> None:
         """Set how lines are cut.
 
         Args:
-            src_vocabulary: of lines.
-            tgt_vocabulary: of prefixes.
-            languages: codes of source and target.
-            max_tokens: longer sentences are cut into segments.
-            split: whether lines are split into sentences.
+            pair: of the lines and their translations.
+            config: says how lines are split, and whether text without letters is copied.
             annotations: terms that the model reads, or
             phrases: those that search forces.
-            copies: whether text without letters is copied.
         """
-        self._src_vocabulary = src_vocabulary
-        self._tgt_vocabulary = tgt_vocabulary
-        self._languages = languages
-        self._max_tokens = max_tokens
-        self._split = split
+        self._src_vocabulary = pair.src_vocabulary
+        self._tgt_vocabulary = pair.tgt_vocabulary
+        self._languages = pair.languages
+        self._max_tokens = pair.max_src_tokens
+        self._split = config.split
         self._annotations = annotations
         self._phrases = phrases
-        self._copies = copies
+        self._copies = not config.search.no_copy
 
     def of(
         self, lines: Sequence[str], prefixes: Sequence[str] = (), kept: Sequence[Spans] = ()

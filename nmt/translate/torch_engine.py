@@ -27,7 +27,6 @@ from nmt.data.batches import Batch, collate, longest_first, micro_batches, pack_
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import MissingKernel, UsageError, did_you_mean
-from nmt.lexical.terms import Terms
 from nmt.model_config import AttentionHead
 from nmt.models.base import AttentionWeights, Decoder, TranslationModel
 from nmt.models.device import (
@@ -46,24 +45,23 @@ from nmt.search.engine import Engine, Hypothesis, Ids, Pair, Source, source_cost
 from nmt.search.options import SearchOptions
 from nmt.search.phrase_banks import beam_size
 from nmt.search.shortlist import BatchShortlist, Shortlist
-from nmt.translate.forbidden_words import ForbiddenWords
-from nmt.translate.setup import Setup
-from nmt.translate.translator import Translator
+from nmt.translate.language_pair import LanguagePair
+from nmt.translate.options import TranslationConfig
 
 T = TypeVar("T")
 
 
 def load(
-    setup: Setup,
+    config: TranslationConfig,
     *,
     device: torch.device | str = "cpu",
     batch_tokens: int | None = None,
     kernel: str | None = None,
-) -> Translator:
+) -> tuple[TorchEngine, LanguagePair]:
     """Load a model or an ensemble.
 
     Args:
-        setup: model files and options.
+        config: names the model files.
         device: cpu, cuda, cuda:1 or auto.
         batch_tokens: see `Engine`; if None, a default for the device.
         kernel: one of `KERNELS`, for CPUs; the fastest if None.
@@ -75,7 +73,7 @@ def load(
             be joined.
     """
     device = _device(device)
-    precision = default_precision(device) if setup.precision == "auto" else setup.precision
+    precision = default_precision(device) if config.precision == "auto" else config.precision
     known = PRECISIONS["cuda" if device.type == "cuda" else "cpu"]
     if precision not in known:
         raise UsageError(
@@ -83,8 +81,8 @@ def load(
         )
     if kernel is not None and not (device.type == "cpu" and is_usable(kernel, precision)):
         raise MissingKernel(f"{device.type} has no kernel {kernel!r} for {precision} here")
-    models, cards = zip(*map(load_model, setup.models), strict=True)
-    check_members(setup.models, cards)
+    models, cards = zip(*map(load_model, config.models), strict=True)
+    check_members(config.models, cards)
     for model in models:
         model.eval()
     if device.type == "cuda":
@@ -98,38 +96,21 @@ def load(
             kernel = _fastest_kernel(models, precision)
         for model in models:
             pack(model, precision, kernel)
-    card = cards[0].for_pair(setup.src_lang, setup.tgt_lang)
-    src_vocabulary, tgt_vocabulary = card.src_vocabulary, card.tgt_vocabulary
+    pair = LanguagePair.of(cards[0], config.src_lang, config.tgt_lang)
+    pair = replace(pair, max_src_tokens=min(card.max_src_tokens for card in cards))
     shortlist = None
-    if setup.shortlist is not None:
-        shortlist = Shortlist.open(setup.shortlist, src_vocabulary, tgt_vocabulary)
-    options, forbidden = setup.options.into(tgt_vocabulary), None
-    if setup.forbid is not None:
-        forbidden = ForbiddenWords(Terms.read_words(setup.forbid), tgt_vocabulary)
-        options = replace(options, forbidden=forbidden.sequences)
+    if config.shortlist is not None:
+        shortlist = Shortlist.open(config.shortlist, pair.src_vocabulary, pair.tgt_vocabulary)
     engine = TorchEngine(
         models[0] if len(models) == 1 else Ensemble(models),
-        options,
+        config.search.into(pair.tgt_vocabulary),
         device=device,
         batch_tokens=batch_tokens,
         shortlist=shortlist,
-        alignment_head=card.alignment_head,
-    )
-    return Translator(
-        engine,
-        src_vocabulary,
-        tgt_vocabulary,
-        languages=(card.src_lang, card.tgt_lang),
-        max_src_tokens=min(one.max_src_tokens for one in cards),
-        alignment=setup.alignment,
-        split=setup.split,
-        markup=setup.markup,
-        terms=None if setup.terms is None else Terms.read(setup.terms),
-        forbidden=forbidden,
-        context=setup.context,
-        reads_terms=card.reads_terms,
+        alignment_head=cards[0].alignment_head,
         kernel=kernel,
     )
+    return engine, pair
 
 
 def _device(given: torch.device | str) -> torch.device:
@@ -180,11 +161,13 @@ class TorchEngine(Engine):
         batch_tokens: int | None = None,
         shortlist: Shortlist | None = None,
         alignment_head: AttentionHead | None = None,
+        kernel: str | None = None,
     ) -> None:
         """Take a model on `device`, in evaluation mode.
 
         All but search needs a `TranslationModel` or an `Ensemble`. A shortlist limits the tokens of
-        each translation. The head is one that was trained to show alignments.
+        each translation. The head is one that was trained to show alignments. The kernel is that of
+        the model's weights on a CPU.
         """
         default = _GPU_BATCH_TOKENS if device.type == "cuda" else _CPU_BATCH_TOKENS
         super().__init__(options, default if batch_tokens is None else batch_tokens)
@@ -192,6 +175,7 @@ class TorchEngine(Engine):
         self.device = device
         self.shortlist = shortlist
         self.alignment_head = alignment_head
+        self.kernel = kernel
 
     @torch.inference_mode()
     def find(

@@ -17,16 +17,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nmt.data.vocabulary import Vocabulary
 from nmt.errors import NMTError, UsageError
 from nmt.lexical.lemmas import is_installed
 from nmt.lexical.terms import Terms
 from nmt.lexical.token_offsets import token_offsets
 from nmt.markup.tag_writer import restore
-from nmt.markup.tags import FORMS, Marked, parse
-from nmt.models.model_file import find_model
+from nmt.markup.tags import Marked, parse
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.options import SearchOptions
 from nmt.search.retry import search_guarded
@@ -36,9 +34,10 @@ from nmt.translate.context import Before, contexts_of, find_windows, search_wind
 from nmt.translate.copied_text import copy_translation
 from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
 from nmt.translate.joined_segments import best_sums, failed, join_parts
+from nmt.translate.language_pair import LanguagePair
 from nmt.translate.minimum_risk import by_utility
+from nmt.translate.options import TranslationConfig, called
 from nmt.translate.output import BLANK, TermUse, Translation
-from nmt.translate.setup import Setup
 from nmt.translate.sources import LineSources, Spans, only_text
 from nmt.translate.term_phrases import TermPhrases
 from nmt.translate.term_sources import TermSources, attention_to_plain
@@ -52,104 +51,53 @@ POOL_LINES = 4_096
 class Translator:
     """An engine with its vocabularies: text to text."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        src_vocabulary: Vocabulary,
-        tgt_vocabulary: Vocabulary,
-        *,
-        languages: tuple[str, str],
-        max_src_tokens: int,
-        alignment: bool = False,
-        split: bool = False,
-        markup: str | None = None,
-        terms: Terms | None = None,
-        forbidden: ForbiddenWords | None = None,
-        context: int = 0,
-        reads_terms: bool = False,
-        kernel: str | None = None,
-    ) -> None:
+    def __init__(self, engine: Engine, pair: LanguagePair, config: TranslationConfig) -> None:
         """Set up the translator. From Python, use `load`.
 
-        Args:
-            engine: its options bar the tokens that are never text (`Vocabulary.barred_ids`).
-            languages: codes of source and target. They decide how sentences are split and joined.
-            max_src_tokens: longer sources are translated in segments.
-            alignment, split, markup, context: see `Setup`.
-            terms: how words of the source must be translated; `reads_terms`: by the model itself.
-            forbidden: words that no translation may contain.
-            kernel: of the model on a CPU, if known.
+        engine: its options are those of `config.search`, made for the pair.
         """
-        assert set(tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
+        assert set(pair.tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
+        self.pair = pair
+        self.config = config
+        self.forbidden: ForbiddenWords | None = None
+        if config.forbid is not None:
+            words = Terms.read_words(config.forbid)
+            self.forbidden = ForbiddenWords(words, pair.tgt_vocabulary)
+            sequences = self.forbidden.sequences
+            engine = engine.with_options(replace(engine.options, forbidden=sequences))
         self.engine = engine
-        self.src_vocabulary = src_vocabulary
-        self.tgt_vocabulary = tgt_vocabulary
-        self.languages = languages
-        self.max_src_tokens = max_src_tokens
-        self.alignment = alignment
-        self.markup = markup
         annotations = phrases = None
         self._inflected: str | None = None  # the language of which any form of a term will do
-        if terms is not None and reads_terms:
-            annotations = TermSources(terms, src_vocabulary)
-            self._inflected = languages[1] if is_installed() else None
-        elif terms is not None:
-            barred_ids = engine.options.barred_ids
-            vocabularies = src_vocabulary, tgt_vocabulary
-            is_forbidden = None if forbidden is None else forbidden.are_in
-            phrases = TermPhrases(terms, *vocabularies, barred_ids, is_forbidden)
-        self.sources = LineSources(
-            src_vocabulary,
-            tgt_vocabulary,
-            languages=languages,
-            max_tokens=max_src_tokens,
-            split=split,
-            annotations=annotations,
-            phrases=phrases,
-            copies=not engine.options.no_copy,
-        )
-        self.forbidden = forbidden
-        self.context = context
-        self.kernel = kernel
+        if config.terms is not None:
+            terms = Terms.read(config.terms)
+            if pair.reads_terms:
+                annotations = TermSources(terms, pair.src_vocabulary)
+                self._inflected = pair.languages[1] if is_installed() else None
+            else:
+                vocabularies = pair.src_vocabulary, pair.tgt_vocabulary
+                barred_ids = engine.options.barred_ids
+                is_forbidden = None if self.forbidden is None else self.forbidden.are_in
+                phrases = TermPhrases(terms, *vocabularies, barred_ids, is_forbidden)
+        self.sources = LineSources(pair, config, annotations=annotations, phrases=phrases)
 
     @classmethod
     def load(
         cls,
         path: Path | str | Sequence[Path | str],
-        options: SearchOptions | None = None,
+        options: SearchOptions | TranslationConfig | None = None,
         *,
-        src_lang: str | None = None,
-        tgt_lang: str | None = None,
         device: torch.device | str = "cpu",
-        precision: str = "auto",
         batch_tokens: int | None = None,
-        shortlist: Path | str | None = None,
-        terms: Path | str | None = None,
-        forbid: Path | str | None = None,
-        alignment: bool = False,
-        split: bool = False,
-        markup: str | None = None,
-        context: int = 0,
+        **values: Any,
     ) -> Translator:
         """Load a model file, or the best model of a run folder; or several as an ensemble.
 
         Args:
             path: the file or folder, or several with the same vocabularies.
-            options: of the search.
-            src_lang: of a model that knows several languages; None: the model's own.
-            tgt_lang: likewise.
+            options: of the search, or the whole configuration.
             device: cpu, cuda, cuda:1 or auto.
-            precision: fp32 or bf16, and fp16 on GPUs; auto is bf16 on GPUs since Ampere, and fp32
-                elsewhere.
             batch_tokens: see `Engine`; if None, a default for the device.
-            shortlist: a file written by `nmt export shortlist`. Translations use only its tokens,
-                which is faster.
-            terms: a file of terms and how they must be translated; see `nmt.lexical.terms`.
-            forbid: a file of words and phrases that no translation may contain.
-            alignment: whether to add alignments. An ensemble uses its first model's.
-            split: whether to split lines into sentences and translate these one by one.
-            markup: html or xml: lines have tags, which come back at the aligned places.
-            context: how many lines before each line the model reads with it, if it was trained to.
+            values: of fields of `TranslationConfig`, such as `alignment=True`.
 
         Raises:
             DataError: if a file is missing, damaged or of another version.
@@ -158,30 +106,8 @@ class Translator:
         """
         from nmt.translate.torch_engine import load
 
-        if markup not in (None, *FORMS):
-            raise UsageError(f"markup is {markup!r}; it must be html, xml or None")
-        if not isinstance(options, SearchOptions | None):
-            raise UsageError(f"options must be SearchOptions, not {_called(options)}")
-        paths = [path] if isinstance(path, Path | str) or not isinstance(path, Sequence) else path
-        files = {"terms": terms, "forbid": forbid, "shortlist": shortlist}
-        for name, file in (*(("a model", one) for one in paths), *files.items()):
-            if not isinstance(file, str | Path) and (file is not None or name not in files):
-                raise UsageError(f"{name} must be a path, not {_called(file)}")
-        setup = Setup(
-            models=tuple(find_model(Path(one)) for one in paths),
-            options=options or SearchOptions(),
-            src_lang=src_lang,
-            tgt_lang=tgt_lang,
-            precision=precision,
-            shortlist=None if shortlist is None else Path(shortlist),
-            terms=None if terms is None else Path(terms),
-            forbid=None if forbid is None else Path(forbid),
-            alignment=alignment,
-            split=split,
-            markup=markup,
-            context=context,
-        )
-        return load(setup, device=device, batch_tokens=batch_tokens)
+        config = TranslationConfig.of(path, options, **values)
+        return cls(*load(config, device=device, batch_tokens=batch_tokens), config)
 
     def stream(
         self, lines: Iterable[str], *, pool_lines: int = POOL_LINES
@@ -200,10 +126,10 @@ class Translator:
             UsageError: if `lines` is a string, or `pool_lines` less than 1.
         """
         if isinstance(lines, str) or not isinstance(lines, Iterable):
-            raise UsageError(f"give lines, not {_called(lines)}")
+            raise UsageError(f"give lines, not {called(lines)}")
         if not isinstance(pool_lines, int) or pool_lines < 1:
             raise UsageError(f"pool_lines is {pool_lines!r}; it must be a whole number from 1")
-        waiting, before = iter(lines), Before(self.context)
+        waiting, before = iter(lines), Before(self.config.context)
         while pool := _as_lines(islice(waiting, pool_lines)):
             yield from self.translate(pool, contexts=list(map(before.take, pool)))
 
@@ -240,17 +166,18 @@ class Translator:
             raise UsageError(
                 f"{len(lines)} lines but {len(prefixes)} prefixes; give one for each line"
             )
-        if self.context and any(prefixes):
+        if self.config.context and any(prefixes):
             raise UsageError("prefixes do not go with context; leave one of them out")
-        contexts = contexts_of(lines, contexts, self.context)
+        contexts = contexts_of(lines, contexts, self.config.context)
         contexts = [list(map(only_text, _as_lines(context))) for context in contexts]
-        if self.markup is None:
+        markup = self.config.markup
+        if markup is None:
             return self._translate(lines, prefixes, contexts, on_progress, on_step)
         if any(prefixes):
             raise UsageError("prefixes do not go with markup; leave one of them out")
-        marked = [parse(only_text(line), self.markup) for line in lines]
+        marked = [parse(only_text(line), markup) for line in lines]
         texts = [line.text for line in marked]
-        contexts = [[parse(line, self.markup).text for line in context] for context in contexts]
+        contexts = [[parse(line, markup).text for line in context] for context in contexts]
         kept = [line.kept for line in marked]
         found = self._translate(texts, (), contexts, on_progress, on_step, kept)
         return [self._with_tags(*pair) for pair in zip(marked, found, strict=True)]
@@ -269,14 +196,14 @@ class Translator:
             weaker = [(*src[one], *tgt[other]) for one, other in pairs]
         text = restore(line, translation.text, links, weaker)
         terms = translation.terms
-        if line.kept and self.markup is not None:  # pieces may have replaced some
-            without = parse(text, self.markup).text
+        if line.kept and self.config.markup is not None:  # pieces may have replaced some
+            without = parse(text, self.config.markup).text
             terms = tuple(TermUse.of(use.term, without, self._inflected) for use in terms)
         return replace(
             translation,
             text=text,
             terms=terms,
-            alignment=translation.alignment if self.alignment else None,
+            alignment=translation.alignment if self.config.alignment else None,
             others=tuple(self._with_tags(line, other) for other in translation.others),
         )
 
@@ -326,10 +253,10 @@ class Translator:
             The translations by the number of the line, and the numbers of all lines that were
             tried.
         """
-        separator = self.tgt_vocabulary.separator
-        if not self.context or separator is None:
+        separator = self.pair.tgt_vocabulary.separator
+        if not self.config.context or separator is None:
             return {}, ()
-        windows = find_windows(lines, contexts, segments, self.src_vocabulary, self.max_src_tokens)
+        windows = find_windows(lines, contexts, segments, self.pair)
         found = search_windows(self.engine, windows, separator, on_step=on_step)
         sources = [windows[number].source for number in found]
         translated = self._translations(sources, [[one] for one in found.values()], ())
@@ -341,8 +268,8 @@ class Translator:
 
     def _copies(self, source: Source) -> list[Translation]:
         """Return the copy of a source, once, or as often as there are samples of others."""
-        is_aligned = self.alignment or self.markup is not None
-        copied = copy_translation(source, self.src_vocabulary, alignment=is_aligned)
+        is_aligned = self.config.alignment or self.config.markup is not None
+        copied = copy_translation(source, self.pair.src_vocabulary, alignment=is_aligned)
         options = self.engine.options
         return [copied] * (1 if options.sampling is None else options.n_best)
 
@@ -354,17 +281,17 @@ class Translator:
         Raises:
             NMTError: if the line has no letters or could not be translated.
         """
-        text = line if self.markup is None else parse(line, self.markup).text
+        text = line if self.config.markup is None else parse(line, self.config.markup).text
         (segments,) = self.sources.of([text], [prefix])
         segments = [one for one in segments if one.copy is None]
         found = search_guarded(self.engine, segments[:1])[0] or ["the line has no letters"]
         if isinstance(best := found[0], str):
             raise NMTError(f"cannot draw attention: {best}")
-        source, target = segments[0].ids, (*self.tgt_vocabulary.first, *best[0].ids)
+        source, target = segments[0].ids, (*self.pair.tgt_vocabulary.first, *best[0].ids)
         return draw_attention(
             self.engine.attention_weights(source, target),
-            self.src_vocabulary.tokens(source),
-            self.tgt_vocabulary.tokens(target),
+            self.pair.src_vocabulary.tokens(source),
+            self.pair.tgt_vocabulary.tokens(target),
         )
 
     def _translations(
@@ -381,14 +308,14 @@ class Translator:
             for hypothesis in best
         ]
         # In one call: each call costs as much as decoding hundreds.
-        texts = self.tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
+        texts = self.pair.tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
         terms = (
             tuple(TermUse.of(term, text, self._inflected) for term in source.terms)
             for (source, _), text in zip(pairs, texts, strict=True)
         )
         each_text = iter(texts)
         alignments: Iterator[Alignment | None] = iter([None] * len(pairs))
-        if self.alignment or self.markup is not None:
+        if self.config.alignment or self.config.markup is not None:
             alignments = self._alignments(pairs)
         return [
             best
@@ -398,7 +325,7 @@ class Translator:
                     next(each_text),
                     hypothesis.score,
                     hypothesis.log_prob,
-                    tuple(self.tgt_vocabulary.tokens(hypothesis.ids)),
+                    tuple(self.pair.tgt_vocabulary.tokens(hypothesis.ids)),
                     hypothesis.token_log_probs[:-1],
                     1,
                     is_cut=source.is_cut,
@@ -413,15 +340,17 @@ class Translator:
 
     def _alignments(self, found: Sequence[tuple[Source, Hypothesis]]) -> Iterator[Alignment | None]:
         """Return the alignment of each source's own tokens to those of its translation."""
-        first = self.tgt_vocabulary.first
+        first = self.pair.tgt_vocabulary.first
         pairs = [(source.ids, (*first, *one.before, *one.ids)) for source, one in found]
         for (source, one), weights in zip(found, self.engine.attention(pairs), strict=True):
             if weights is None:
                 yield None
                 continue
             begin = len(first) + len(one.before)
-            src_tokens = self.src_vocabulary.tokens((source.plain or source.ids)[source.added :])
-            tgt_tokens = self.tgt_vocabulary.tokens(one.ids)
+            src_tokens = self.pair.src_vocabulary.tokens(
+                (source.plain or source.ids)[source.added :]
+            )
+            tgt_tokens = self.pair.tgt_vocabulary.tokens(one.ids)
             own = attention_to_plain(weights[begin:], source)[:, source.added :]
             yield Alignment.of([own], src_tokens, tgt_tokens)
 
@@ -461,17 +390,13 @@ class Translator:
 def _as_lines(lines: Iterable[str]) -> list[str]:
     """Return lines without their ends; UsageError if there are none."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
-        raise UsageError(f"give a list of lines, not {_called(lines)}")
+        raise UsageError(f"give a list of lines, not {called(lines)}")
     found = list(lines)
     for line in found:
         if not isinstance(line, str):
-            raise UsageError(f"a line must be a string, not {_called(line)}")
+            raise UsageError(f"a line must be a string, not {called(line)}")
     ended = (line.removesuffix("\n") for line in found)
     return [
         text.removesuffix("\r") if text != line else text
         for text, line in zip(ended, found, strict=True)
     ]
-
-
-def _called(value: object) -> str:
-    return f"{type(value).__name__}: {value!r:.80}"

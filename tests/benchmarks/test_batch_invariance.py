@@ -18,11 +18,11 @@ from benchmarks.machine import describe, has_bf16
 from benchmarks.translation import model_of
 
 from nmt.jobs.lines import Line
+from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators
 from nmt.search.options import SearchOptions
-from nmt.translate.options import TranslateOptions
+from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
-from nmt.translate.setup import Setup
 
 pytestmark = pytest.mark.benchmark
 
@@ -66,8 +66,8 @@ def test_batch_invariance(tmp_path: Path) -> None:
 def translate(
     model: Path, precision: str, lines: Sequence[str], changes: Mapping[str, str | int]
 ) -> list[Translation]:
-    setup = Setup(models=(model,), options=SearchOptions(), precision=precision)
-    options = TranslateOptions(device="cpu", **changes)  # type: ignore[arg-type]
-    with Translators.start(setup, options) as translators:
+    config = TranslationConfig(models=(model,), search=SearchOptions(), precision=precision)
+    options = JobOptions(device="cpu", **changes)  # type: ignore[arg-type]
+    with Translators.start(config, options) as translators:
         (found,) = translators.translate([[Line(line) for line in lines]], lambda _: None)
     return found

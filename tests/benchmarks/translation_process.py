@@ -31,20 +31,20 @@ def nmt(
 ) -> Translate:
     """Load `nmt translate` without its command line."""
     from nmt.jobs.lines import Line
+    from nmt.jobs.options import JobOptions
     from nmt.jobs.parallel import Translators
     from nmt.search.options import SearchOptions
-    from nmt.translate.options import TranslateOptions
-    from nmt.translate.setup import Setup
+    from nmt.translate.options import TranslationConfig
 
-    setup = Setup(
+    config = TranslationConfig(
         models=(Path(model),),
-        options=SearchOptions(
+        search=SearchOptions(
             beam_size=beam_size, length_penalty=alpha, length_penalty_form="power"
         ),
         shortlist=Path(shortlist) if shortlist else None,
         precision=precision,
     )
-    translators = Translators.start(setup, TranslateOptions(device=device))
+    translators = Translators.start(config, JobOptions(device=device))
 
     def translate(lines: list[str]) -> list[str]:
         (pool,) = translators.translate([[Line(line) for line in lines]], lambda _: None)

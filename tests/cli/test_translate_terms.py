@@ -17,8 +17,8 @@ from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.lexical.terms import Term, Terms, has_target
 from nmt.search.engine import Source
 from nmt.search.options import SearchOptions
+from nmt.translate.options import TranslationConfig
 from nmt.translate.output import TermUse, Translation
-from nmt.translate.setup import Setup
 from nmt.translate.term_phrases import TermPhrases
 
 TERMS = "# animals\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
@@ -131,12 +131,12 @@ def test_python_takes_terms_and_copies_of_the_file(
         (found,) = translator.translate(["the house"])
         assert has_target(found.text, "Haus")
         assert [(one.source, one.is_placed) for one in found.terms] == [("house", True)]
-    setup = Setup(models=(model_file,), options=options, terms=terms)
-    assert setup.files()[terms] == [terms]
-    copies = {path: tmp_path / f"copy-{path.name}" for path in setup.files()}
+    config = TranslationConfig(models=(model_file,), search=options, terms=terms)
+    assert config.files()[terms] == [terms]
+    copies = {path: tmp_path / f"copy-{path.name}" for path in config.files()}
     for path, copy in copies.items():
         shutil.copy(path, copy)
-    assert setup.moved(copies).terms == copies[terms]
+    assert config.moved(copies).terms == copies[terms]
 
 
 def test_words_have_spaces_before_them_and_signs_need_not() -> None:

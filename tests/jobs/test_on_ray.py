@@ -23,22 +23,23 @@ from nmt.errors import MissingKernel, NMTError, Stopped, UsageError, WorkerDied
 from nmt.interchange.ctranslate2 import export_ctranslate2
 from nmt.jobs.job import deadline
 from nmt.jobs.lines import Line
+from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators, _loaded, _OnCpu, _OnRay
 from nmt.models.kernels.packed_weights import KERNELS
 from nmt.pipeline import PAUSE, Pause
 from nmt.ray_workers import RayWorkers, has_gpu
 from nmt.search.options import SearchOptions
-from nmt.translate.options import TranslateOptions
-from nmt.translate.setup import Setup
+from nmt.translate.options import TranslationConfig
 from nmt.translate.torch_engine import load
+from nmt.translate.translator import Translator
 
 LINES = [f"the cat sees a dog {number}" for number in range(8)]
 
 
-def elsewhere(setup: Setup, kernel: str, tmp_path: Path) -> _OnRay:
+def elsewhere(config: TranslationConfig, kernel: str, tmp_path: Path) -> _OnRay:
     """What a process on another node gets, after all files here are gone."""
     loaded = partial(_loaded, device="cpu", threads=1, batch_tokens=None, kernel=kernel)
-    sent = pickle.dumps(_OnRay.of(setup, loaded))
+    sent = pickle.dumps(_OnRay.of(config, loaded))
     for path in tmp_path.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     found = pickle.loads(sent)
@@ -55,11 +56,13 @@ def test_a_node_without_the_files_translates_alike(
     shutil.copy(other_model, tmp_path / "run" / "last.safetensors")
     shutil.copy(other_model, tmp_path / "other")
     model = tmp_path / "run" if is_run else tmp_path / "run" / "best.safetensors"
-    setup = Setup(models=(model, tmp_path / "other"), options=SearchOptions(beam_size=2))
-    here = load(setup)
-    expected = here.translate(LINES)
-    assert here.kernel is not None
-    function = elsewhere(setup, here.kernel, tmp_path)
+    config = TranslationConfig(
+        models=(model, tmp_path / "other"), search=SearchOptions(beam_size=2)
+    )
+    engine, pair = load(config)
+    expected = Translator(engine, pair, config).translate(LINES)
+    assert engine.kernel is not None
+    function = elsewhere(config, engine.kernel, tmp_path)
     for _ in range(2):
         assert function([Line(line) for line in LINES]) == expected
     assert not function.content  # which takes memory
@@ -67,14 +70,14 @@ def test_a_node_without_the_files_translates_alike(
 
 def test_a_node_without_the_kernel_says_so(model_file: Path, tmp_path: Path) -> None:
     shutil.copy(model_file, tmp_path / "model")
-    setup = Setup(models=(tmp_path / "model",), options=SearchOptions())
+    config = TranslationConfig(models=(tmp_path / "model",), search=SearchOptions())
     with pytest.raises(MissingKernel, match=r"^node .* of the Ray cluster: cpu has no kernel 'new"):
-        elsewhere(setup, "new", tmp_path)([Line("a cat")])
+        elsewhere(config, "new", tmp_path)([Line("a cat")])
 
 
 def start(model_file: Path, kernel: str | None = None, **options: Any) -> Translators:
-    setup = Setup(models=(model_file,), options=SearchOptions(beam_size=2))
-    return Translators.start(setup, TranslateOptions(workers="ray", **options), kernel)
+    config = TranslationConfig(models=(model_file,), search=SearchOptions(beam_size=2))
+    return Translators.start(config, JobOptions(workers="ray", **options), kernel)
 
 
 class Elsewhere:
@@ -115,7 +118,7 @@ def test_all_nodes_use_the_kernel_that_the_journal_names(
     assert workers.takes == (2, 0)
     on_cpu = workers.function.translate
     assert isinstance(on_cpu, _OnCpu)
-    assert (on_cpu.translator.kernel, on_cpu.threads) == (kernel, 2)
+    assert (on_cpu.translator.engine.kernel, on_cpu.threads) == (kernel, 2)
 
 
 def test_a_worker_of_a_cluster_with_gpus_takes_one(
@@ -138,13 +141,13 @@ def test_an_export_goes_to_nodes_too(
 ) -> None:
     pytest.importorskip("ctranslate2")
     export_ctranslate2(model_file, tmp_path / "fast", "float32")
-    setup = Setup(models=(tmp_path / "fast",), options=SearchOptions(beam_size=1))
-    translators = Translators.start(setup, TranslateOptions(workers="ray"))
+    config = TranslationConfig(models=(tmp_path / "fast",), search=SearchOptions(beam_size=1))
+    translators = Translators.start(config, JobOptions(workers="ray"))
     (found,) = translators.translate([[Line(line) for line in LINES]], int)
     assert found == translators.translator.translate(LINES)
     assert no_cluster[0].takes == (1, 0)
     with pytest.raises(UsageError, match="which runs only on the CPUs of a Ray cluster"):
-        Translators.start(setup, TranslateOptions(workers="ray", device="cuda"))
+        Translators.start(config, JobOptions(workers="ray", device="cuda"))
 
 
 def test_the_cluster_must_be_named_and_be_there(

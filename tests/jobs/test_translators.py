@@ -14,12 +14,13 @@ import torch
 
 from nmt.errors import WorkerDied
 from nmt.jobs.lines import Line
+from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators
 from nmt.search.options import SearchOptions
-from nmt.translate.options import TranslateOptions
+from nmt.translate.language_pair import LanguagePair
+from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
-from nmt.translate.setup import Setup
-from nmt.translate.torch_engine import load
+from nmt.translate.torch_engine import TorchEngine, load
 from nmt.translate.translator import Translator
 
 WORDS = ["the", "cat", "sees", "a", "dog", "and", "then", "a", "bird", "finds", "a", "house"]
@@ -30,10 +31,10 @@ VICTIM = LINES[45]
 def translate(model_file: Path) -> list[Translation]:
     """Translate the lines by two workers, in pools of two shares."""
     search = SearchOptions(beam_size=2, max_extra_tokens=2)
-    setup = Setup(models=(model_file,), options=search)
-    options = TranslateOptions(device="cpu", workers="2", threads=1)
+    config = TranslationConfig(models=(model_file,), search=search)
+    options = JobOptions(device="cpu", workers="2", threads=1)
     pools = [[Line(line) for line in LINES[first : first + 40]] for first in range(0, 80, 40)]
-    with Translators.start(setup, options) as translators:
+    with Translators.start(config, options) as translators:
         return [one for found in translators.translate(pools, lambda _: None) for one in found]
 
 
@@ -87,8 +88,8 @@ def test_one_worker_has_the_threads_of_omp_num_threads(
     monkeypatch.setattr("torch.set_num_threads", chosen.append)
     monkeypatch.setattr("nmt.cpu.cores", lambda: 3)
     monkeypatch.setenv("OMP_NUM_THREADS", limit)
-    setup = Setup(models=(model_file,), options=SearchOptions())
-    Translators.start(setup, TranslateOptions(device="cpu", workers="1", threads=threads))
+    config = TranslationConfig(models=(model_file,), search=SearchOptions())
+    Translators.start(config, JobOptions(device="cpu", workers="1", threads=threads))
     assert chosen[-1] == expected
 
 
@@ -97,17 +98,19 @@ def test_the_parent_of_gpu_workers_loads_a_model_only_for_itself(
 ) -> None:
     loaded: list[str] = []
 
-    def load_and_note(setup: Setup, **options: Any) -> Translator:
-        loaded.append(setup.precision)
-        return load(setup, **options)
+    def load_and_note(
+        config: TranslationConfig, **options: Any
+    ) -> tuple[TorchEngine, LanguagePair]:
+        loaded.append(config.precision)
+        return load(config, **options)
 
     monkeypatch.setattr("nmt.jobs.parallel.choose_device", lambda _: torch.device("cuda"))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("nmt.jobs.parallel.Workers", lambda *_, **__: nullcontext())
     monkeypatch.setattr("nmt.translate.torch_engine.load", load_and_note)
-    setup = Setup(models=(model_file,), options=SearchOptions(), precision="bf16")
-    with Translators.start(setup, TranslateOptions()) as translators:
+    config = TranslationConfig(models=(model_file,), search=SearchOptions(), precision="bf16")
+    with Translators.start(config, JobOptions()) as translators:
         assert (translators.count, loaded) == (2, [])
         assert translators.translator.translate(["a cat"])[0].text
-        assert translators.translator.max_src_tokens == 20
+        assert translators.translator.pair.max_src_tokens == 20
     assert loaded == ["fp32"]  # once, on the CPU

@@ -122,7 +122,7 @@ def test_a_precision_that_is_not_faster_is_used_with_one_warning(
     pretend(monkeypatch, times)
     loading._warn_of_slowness.cache_clear()  # another test's warning was another process's
     for _ in range(2):
-        assert Translator.load(model_file, precision="bf16").kernel == next(
+        assert Translator.load(model_file, precision="bf16").engine.kernel == next(
             kernel for kernel in KERNELS["bf16"] if is_usable(kernel, "bf16")
         )
     warning = capsys.readouterr().err

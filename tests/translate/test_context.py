@@ -23,6 +23,8 @@ from nmt.models.model_file import ModelCard, read_card, write_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.translate.context import Before
+from nmt.translate.language_pair import LanguagePair
+from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
 from nmt.translate.translator import Translator
 
@@ -45,14 +47,8 @@ def translator_of(
     pieces: Vocabulary, copy: Copy, *, limit: int = 60, context: int = 3, **options: Any
 ) -> tuple[Translator, Stub]:
     engine = Stub(pieces, copy, **options)
-    return Translator(
-        engine,
-        pieces,
-        pieces,
-        languages=("en", "de"),
-        max_src_tokens=limit,
-        context=context,
-    ), engine
+    pair = LanguagePair(("en", "de"), pieces, pieces, limit)
+    return Translator(engine, pair, TranslationConfig(context=context)), engine
 
 
 def texts(found: Sequence[Translation]) -> list[str]:
@@ -141,7 +137,7 @@ def test_contexts_can_be_given(pieces: Vocabulary, separator: int) -> None:
     ):
         with pytest.raises(UsageError, match=message):
             translator.translate(LINES[6:], contexts=contexts)
-    translator.context = 0
+    translator.config = TranslationConfig()
     with pytest.raises(UsageError, match="contexts need a translator with context"):
         translator.translate(LINES[6:], contexts=[LINES[3:6]])
 
@@ -256,7 +252,7 @@ def model(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_model_file_says_how_many_lines_it_reads(model: Path, model_file: Path) -> None:
     assert read_card(model).window == 4
     assert read_card(model_file).window == 1
-    assert Translator.load(model, context=3).context == 3
+    assert Translator.load(model, context=3).config.context == 3
     with pytest.raises(UsageError, match=r"at most 3 lines before a line; give --context 3 or"):
         Translator.load(model, context=4)
     with pytest.raises(UsageError, match=r"was trained on single lines; .*--documents"):
@@ -293,8 +289,8 @@ def test_samples_and_alignments_and_markup_work_in_windows(
         if line:
             alignment = one.alignment
             assert alignment is not None
-            own = sampled.src_vocabulary.encode([line])[0]
-            assert list(alignment.src_tokens) == sampled.src_vocabulary.tokens(own)
+            own = sampled.pair.src_vocabulary.encode([line])[0]
+            assert list(alignment.src_tokens) == sampled.pair.src_vocabulary.tokens(own)
             (attention,) = alignment.attention
             assert attention.shape == (len(one.tokens), len(own))
     tags = ["<b>the cat</b> sees", "a <i>dog</i>", "", *LINES[3:6], "the <u>old</u> dog"]

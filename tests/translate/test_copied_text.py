@@ -13,11 +13,11 @@ import pytest
 import nmt
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.data.words import has_letters
-from nmt.lexical.terms import Terms
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.translate.copied_text import has_words
-from nmt.translate.forbidden_words import ForbiddenWords
+from nmt.translate.language_pair import LanguagePair
+from nmt.translate.options import TranslationConfig
 from nmt.translate.output import BLANK, RENDERS, Translation
 from nmt.translate.translator import Translator
 
@@ -88,10 +88,9 @@ def inventing(
     vocabulary: Vocabulary, values: dict[str, Any] | None = None, **options: Any
 ) -> tuple[Translator, Inventing]:
     engine = Inventing(vocabulary, **options)
-    translator = Translator(
-        engine, vocabulary, vocabulary, languages=("en", "de"), max_src_tokens=20, **(values or {})
-    )
-    return translator, engine
+    pair = LanguagePair(("en", "de"), vocabulary, vocabulary, 20)
+    config = TranslationConfig(search=SearchOptions(**options), **(values or {}))
+    return Translator(engine, pair, config), engine
 
 
 def test_letters_are_those_of_unicode() -> None:
@@ -172,9 +171,8 @@ def test_sentences_and_segments_without_letters_are_copied(vocabulary: Vocabular
 
 def test_a_letterless_line_keeps_its_spaces_with_split(vocabulary: Vocabulary) -> None:
     engine = Inventing(vocabulary)
-    translator = Translator(
-        engine, vocabulary, vocabulary, languages=("en", "zh"), max_src_tokens=20, split=True
-    )
+    pair = LanguagePair(("en", "zh"), vocabulary, vocabulary, 20)
+    translator = Translator(engine, pair, TranslationConfig(split=True))
     assert translator.translate(["1! 2. 3? 4. "])[0].text == "1! 2. 3? 4. "
 
 
@@ -187,7 +185,7 @@ def test_a_prefix_is_searched_for(vocabulary: Vocabulary) -> None:
 
 def test_a_line_with_a_term_is_translated(vocabulary: Vocabulary, tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("24/7\ta dog\n😀\tcat\n")
-    translator, _ = inventing(vocabulary, {"terms": Terms.read(tmp_path / "terms.tsv")})
+    translator, _ = inventing(vocabulary, {"terms": tmp_path / "terms.tsv"})
     lines = ["24/7", "24/8", "😀"]
     found = translator.translate(lines)
     assert [one.copied for one in found] == [False, True, False]
@@ -196,8 +194,7 @@ def test_a_line_with_a_term_is_translated(vocabulary: Vocabulary, tmp_path: Path
 
 def test_a_forbidden_copy_is_a_failure(vocabulary: Vocabulary, tmp_path: Path) -> None:
     (tmp_path / "words").write_text("2024\n")
-    forbidden = ForbiddenWords(Terms.read_words(tmp_path / "words"), vocabulary)
-    translator, _ = inventing(vocabulary, {"forbidden": forbidden})
+    translator, _ = inventing(vocabulary, {"forbid": tmp_path / "words"})
     found = translator.translate(["2024", "2025"])
     assert [(one.text, bool(one.error)) for one in found] == [("", True), ("2025", False)]
 

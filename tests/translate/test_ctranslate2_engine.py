@@ -24,7 +24,7 @@ from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.search.engine import Hypothesis, SearchResult, Source
 from nmt.search.options import SearchOptions
 from nmt.translate.ctranslate2_engine import CTranslate2Engine, load
-from nmt.translate.setup import Setup
+from nmt.translate.options import TranslationConfig
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
@@ -71,8 +71,8 @@ def sources(vocabulary: Vocabulary) -> list[Source]:
 
 
 def start(folder: Path, options: SearchOptions) -> Translator:
-    setup = Setup(models=(folder,), options=options)
-    return load(setup, device="cpu", workers=1, threads=1)
+    config = TranslationConfig(models=(folder,), search=options)
+    return Translator(*load(config, device="cpu", workers=1, threads=1), config)
 
 
 def lending(model_file: Path) -> Lending:
@@ -275,7 +275,7 @@ def counted(folder: Path, *, workers: int, most: int = 1_000) -> tuple[CTranslat
     translator = start(folder, POWER)
     assert isinstance(translator.engine, CTranslate2Engine)
     counting = Counting(translator.engine._model, most=most)
-    vocabularies = translator.src_vocabulary, translator.tgt_vocabulary
+    vocabularies = translator.pair.src_vocabulary, translator.pair.tgt_vocabulary
     engine = CTranslate2Engine(counting, POWER, vocabularies, workers=workers, batch_tokens=40)
     return engine, counting
 

@@ -24,6 +24,8 @@ from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.pipeline import Pause
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
+from nmt.translate.language_pair import LanguagePair
+from nmt.translate.options import TranslationConfig
 from nmt.translate.output import (
     BLANK,
     Render,
@@ -105,11 +107,10 @@ def copier(
 ) -> tuple[Translator, Copying]:
     model = Copying(len(vocabulary))
     search = SearchOptions(barred_ids=vocabulary.barred_ids, **options)
+    config = TranslationConfig(search=search)
     engine = TorchEngine(model, search, device=torch.device("cpu"), batch_tokens=batch_tokens)
-    languages = ("en", "de")
-    return Translator(
-        engine, vocabulary, vocabulary, languages=languages, max_src_tokens=LIMIT
-    ), model
+    pair = LanguagePair(("en", "de"), vocabulary, vocabulary, LIMIT)
+    return Translator(engine, pair, config), model
 
 
 def best(translations: Sequence[Translation]) -> list[str]:
@@ -306,7 +307,7 @@ def stream(
         counts,
         render=render,
         pool_lines=pool_lines,
-        composes=translator.src_vocabulary.composes,
+        composes=translator.pair.src_vocabulary.composes,
     )
     assert read == data
     return bytes(written), counts

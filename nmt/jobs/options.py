@@ -1,0 +1,90 @@
+"""The options of how a translation job runs: what it reads and writes, when, and on what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.models.device import DEVICES
+from nmt.values import check, value
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """How a job runs. None of this decides how a line is translated."""
+
+    inputs: tuple[str, ...] = value(
+        (),
+        "Text to translate: a file, folder, glob or URL such as s3://bucket/file, plain or "
+        "compressed (.gz, .xz, .bz2, .zst). You can repeat it.",
+        option="--input",
+        metavar="PATH|URL",
+        shown="stdin",
+    )
+    output: str | None = value(
+        None,
+        "Where to write. A file appears when it is complete, compressed if its name ends in .gz, "
+        ".xz, .bz2 or .zst. If --input is a folder, a glob or several files, name a folder.",
+        metavar="PATH|URL",
+        shown="stdout",
+    )
+    device: str = value("auto", "Where to compute.", choices=DEVICES)
+    attention: str | None = value(
+        None,
+        "Draw the attention of the first line with letters. Only for output to stdout.",
+        metavar="FILE.svg",
+        panel="Text",
+    )
+    lock: Path | None = value(
+        None,
+        "Lock this file while running. If it is locked already, stop with status 75.",
+        metavar="FILE",
+        panel="Unattended",
+    )
+    deadline: str | None = value(
+        None,
+        "Stop at this time of day with status 75. Needs --input and --output.",
+        metavar="HH:MM",
+        panel="Unattended",
+    )
+    shard: str = value(
+        "1/1",
+        "Translate part I of N of a file's lines, for job arrays. Concatenate the outputs in "
+        "order. Needs --input FILE, because the lines of a pipe cannot be counted first.",
+        metavar="I/N",
+        panel="Unattended",
+    )
+    workers: str = value(
+        "auto",
+        "Number of processes. auto is one for each available core, or for each GPU. ray takes the "
+        "cluster that RAY_ADDRESS names.",
+        metavar="auto|N|ray",
+        panel="Machine",
+    )
+    threads: int | None = value(
+        None,
+        "CPU threads of each process.",
+        minimum=1,
+        maximum=1_024,
+        shown="the cores, shared out; at most OMP_NUM_THREADS; 1 on Ray",
+        panel="Machine",
+    )
+    batch_tokens: int | None = value(
+        None,
+        "Source tokens in a batch, padding included. Fewer are taken if there are more than 4 "
+        "hypotheses for a line, or if memory is short.",
+        minimum=1,
+        maximum=1_000_000_000,
+        shown="4096 on a CPU, 16384 on a GPU; 1024 for each worker of an export",
+        panel="Machine",
+    )
+    pool_lines: int = value(
+        4_096,
+        "Read and sort at most this many lines at a time. Fewer are taken if they would take some "
+        "seconds, or if a pipe pauses.",
+        minimum=1,
+        panel="Machine",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)

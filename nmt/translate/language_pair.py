@@ -1,0 +1,32 @@
+"""What a translation needs to know of a model's text: languages, vocabularies, lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from nmt.data.vocabulary import Vocabulary
+from nmt.models.model_file import ModelCard
+
+
+@dataclass(frozen=True)
+class LanguagePair:
+    """A pair of languages that a model translates."""
+
+    languages: tuple[str, str]  # codes; they decide how sentences are split and joined
+    src_vocabulary: Vocabulary
+    tgt_vocabulary: Vocabulary
+    max_src_tokens: int  # longer sources are translated in segments
+    reads_terms: bool = False  # in its sources; other models get terms by search
+
+    @classmethod
+    def of(cls, card: ModelCard, src_lang: str | None, tgt_lang: str | None) -> Self:
+        """Return the pair of a model, given the languages if it knows several."""
+        card = card.for_pair(src_lang, tgt_lang)
+        return cls(
+            (card.src_lang, card.tgt_lang),
+            card.src_vocabulary,
+            card.tgt_vocabulary,
+            card.max_src_tokens,
+            card.reads_terms,
+        )
