@@ -1,4 +1,4 @@
-"""Progress, tables and notices: the only module that uses rich.
+"""Progress, tables and notices: the only module that uses rich and tqdm.
 
 stdout is for data; everything else goes to stderr. Progress appears only if stderr is a terminal.
 Under torchrun only rank 0 prints notices. Errors and warnings always appear.
@@ -14,11 +14,11 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -92,19 +92,65 @@ def error(message: str) -> None:
     _say(prefix + message)
 
 
-class Progress:
-    """A progress bar with rate and time left, and rows of text below it; for `with`.
+class Bar(Protocol):
+    """A progress bar."""
+
+    def update(self, n: int = 1) -> object:
+        """Count on."""
+
+
+class _NoBar:
+    def update(self, n: int = 1) -> None: ...
+
+
+@contextlib.contextmanager
+def progress(description: str, *, total: int | None, unit: str, initial: int = 0) -> Iterator[Bar]:
+    """Show a progress bar with rate and time left during the block, if stderr is a terminal.
+
+    Lines on stderr appear above it, and it leaves nothing behind. There is no thread, so you can
+    fork inside the block.
+
+    Args:
+        description: what is done.
+        total: how much there is to do, if that is known.
+        unit: what is counted; B for bytes.
+        initial: what was done before.
+    """
+    if not _voice.shows:
+        yield _NoBar()
+        return
+    from tqdm import tqdm
+    from tqdm.contrib import DummyTqdmFile
+
+    tqdm.monitor_interval = 0  # which would start a thread
+    is_of_bytes = unit == "B"
+    bar = tqdm(
+        desc=description,
+        total=total,
+        unit=unit if is_of_bytes else f" {unit}",
+        unit_scale=is_of_bytes,
+        initial=initial,
+        file=sys.stderr,
+        leave=False,
+        dynamic_ncols=True,
+        mininterval=_FRAME_SECONDS,
+    )
+    with bar, contextlib.redirect_stderr(DummyTqdmFile(sys.stderr)):
+        yield bar
+
+
+class LiveView:
+    """The progress of training with rate and time left, and rows of text below; for `with`.
 
     It stands at the foot of the terminal, notices appear above it, and it leaves nothing behind.
-    Short work shows no bar, so that it need not load rich. If stderr is not a terminal, nothing
+    Short work does not show it, so that it need not load rich. If stderr is not a terminal, nothing
     appears. There is no thread, so you can fork inside the block.
     """
 
-    def __init__(self, description: str, *, total: int | None, unit: str, initial: int = 0) -> None:
+    def __init__(self, *, total: int, initial: int) -> None:
         self.rows: Sequence[tuple[str, str]] = ()
         """Shown below the bar: label and text, cut to a line each."""
-        self._description, self._total, self._unit = description, total, unit
-        self._done = initial
+        self._total, self._done = total, initial
         self._marks: deque[tuple[float, int]] = deque()
         """(time, done) at the last drawings, to measure the rate."""
         self._draw_at = math.inf
@@ -181,20 +227,17 @@ class Progress:
 
         (start, first), (end, last) = self._marks[0], self._marks[-1]
         rate = (last - first) / (end - start) if end > start else 0.0
-        total, left = "", ""
-        if self._total is not None:
-            total = f"/{self._amount(self._total)}"
-            if rate and self._done < self._total:
-                left = f"{timedelta(seconds=int((self._total - self._done) / rate))} left"
-        unit = "" if self._unit == "B" else f" {self._unit}"
+        left = ""
+        if rate and self._done < self._total:
+            left = f"{timedelta(seconds=int((self._total - self._done) / rate))} left"
         bar = Table.grid(padding=(0, 1), expand=True)
         for ratio in (None, 1, None, None, None):
             bar.add_column(ratio=ratio, no_wrap=True)
         bar.add_row(
-            Text(self._description),
+            "training",
             ProgressBar(self._total, self._done),
-            f"{self._amount(self._done)}{total}{unit}",
-            f"{self._amount(rate)}{unit}/s" if rate else "",
+            f"{self._done:,}/{self._total:,} updates",
+            f"{rate:.3g} updates/s" if rate else "",
             left,
         )
         rows = Table.grid(padding=(0, 1), expand=True)
@@ -205,14 +248,6 @@ class Progress:
         for label, text in self.rows[: max(0, self._console.height - 2)]:
             rows.add_row(label, Text(printable(text)))
         return Group(bar, rows)
-
-    def _amount(self, number: float) -> str:
-        """Write a number in few characters: 3.21, 12,000; bytes as 1.2 GB."""
-        if self._unit == "B":
-            from rich.filesize import decimal
-
-            return decimal(int(number))
-        return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def counted(number: int, one: str, many: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -9,14 +10,16 @@ import pytest
 from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
 
 WORK = """
-import sys, time, warnings
+import sys, threading, time, warnings
 from nmt import console
 from nmt.cli.command import run
 
 def work():
     console.set_quiet("quiet" in sys.argv)
     console.notice("before")
-    with console.Progress("working", total=10, unit="steps", initial=2) as progress:
+    view = console.LiveView(total=10, initial=2)
+    bar = console.progress("training", total=10, unit="updates", initial=2)
+    with bar if "bar" in sys.argv else view as progress:
         for number in range(1, 4):
             progress.rows = [("loss", str(number)), ("text", "a[b]\\x1b[31mc" + "d" * 300)] * 30
             progress.update()
@@ -34,6 +37,7 @@ def work():
     console.notice("after")
     if "short" in sys.argv:
         assert "rich" not in sys.modules
+    assert threading.active_count() == 1
 
 run(work)
 """
@@ -43,64 +47,79 @@ def on_terminal(*arguments: str, lines: int = 100) -> OnTerminal:
     return OnTerminal([sys.executable, "-c", WORK, *arguments], lines=lines)
 
 
+@pytest.fixture(params=["bar", "view"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """A bar of tqdm, or training's view of rich."""
+    return str(request.param)
+
+
 @pytest.mark.parametrize("lines", [3, 12, 100])
-def test_notices_stand_above_and_nothing_else_remains(lines: int) -> None:
-    terminal = on_terminal(lines=lines)
+def test_notices_stand_above_and_nothing_else_remains(kind: str, lines: int) -> None:
+    terminal = on_terminal(kind, lines=lines)
     assert terminal.finish() == 0
     said = [f"nmt: notice {number} " + "long " * 30 + "[end]" for number in (1, 2, 3)]
     wrapped = [part for line in said for part in (line[:100].rstrip(), line[100:])]
     assert terminal.screen == ["nmt: before", *wrapped, "nmt: after"]
-    assert terminal.written.rindex(SHOW_CURSOR) > terminal.written.rindex(HIDE_CURSOR)
+    assert terminal.written.rfind(SHOW_CURSOR) >= terminal.written.rfind(HIDE_CURSOR)
 
 
-def test_it_shows_bar_rate_time_left_and_rows() -> None:
-    terminal = on_terminal()
+def test_a_bar_shows_rate_and_time_left() -> None:
+    terminal = on_terminal("bar")
     terminal.finish()
-    for shown in ("working", "5/10 steps", "steps/s", "left", "loss"):
+    assert re.search(
+        r"training: +50%.* 5/10 \[00:0\d<00:0\d, +[\d.]+ updates/s\]", terminal.written
+    )
+
+
+def test_a_view_shows_bar_rate_time_left_and_rows() -> None:
+    terminal = on_terminal("view")
+    terminal.finish()
+    for shown in ("training", "5/10 updates", "updates/s", "left", "loss"):
         assert shown in terminal.written
     assert r"a[b]\x1b[31mcddd" in terminal.written  # neither markup nor escape codes get through
 
 
 def test_it_counts_from_an_earlier_step_after_going_back() -> None:
-    terminal = on_terminal("back")
+    terminal = on_terminal("view", "back")
     terminal.finish()
     assert terminal.written.rindex("1/10") > terminal.written.rindex("5/10")
 
 
-def test_it_disappears_after_an_error_too() -> None:
-    terminal = on_terminal("fail")
+def test_it_disappears_after_an_error_too(kind: str) -> None:
+    terminal = on_terminal(kind, "fail")
     assert terminal.finish() == 3
-    assert "working" not in "".join(terminal.screen)
-    assert terminal.written.rindex(SHOW_CURSOR) > terminal.written.rindex(HIDE_CURSOR)
+    assert "training" not in "".join(terminal.screen)
+    assert terminal.written.rfind(SHOW_CURSOR) >= terminal.written.rfind(HIDE_CURSOR)
 
 
-def test_warnings_of_libraries_stand_above_too() -> None:
-    terminal = on_terminal("warn")
+def test_warnings_of_libraries_stand_above_too(kind: str) -> None:
+    terminal = on_terminal(kind, "warn")
     terminal.finish()
     assert any("UserWarning: of a library" in line for line in terminal.screen)
-    assert "working" not in "".join(terminal.screen)
+    assert "training" not in "".join(terminal.screen)
 
 
-def test_short_work_shows_no_bar_and_does_not_load_rich() -> None:
-    terminal = on_terminal("short")
+def test_a_short_run_shows_no_view_and_does_not_load_rich() -> None:
+    terminal = on_terminal("view", "short")
     assert terminal.finish() == 0
-    assert "working" not in terminal.written
+    assert "training" not in terminal.written
 
 
-def test_a_terminal_that_is_closed_is_not_a_failure() -> None:
-    terminal = on_terminal()
+def test_a_terminal_that_is_closed_is_not_a_failure(kind: str) -> None:
+    terminal = on_terminal(kind)
     terminal.read_until("notice 1")
     assert terminal.hang_up() == 0
 
 
-def test_quiet_shows_nothing() -> None:
-    terminal = on_terminal("quiet")
+def test_quiet_shows_nothing(kind: str) -> None:
+    terminal = on_terminal(kind, "quiet")
     assert terminal.finish() == 0
     assert terminal.written == ""
 
 
-def test_a_pipe_gets_only_the_notices() -> None:
-    done = subprocess.run([sys.executable, "-c", WORK], capture_output=True, text=True, check=True)
+def test_a_pipe_gets_only_the_notices(kind: str) -> None:
+    command = [sys.executable, "-c", WORK, kind]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert [line.split(" long")[0] for line in lines] == [

@@ -49,6 +49,7 @@ DOORS = {
     "typer": "nmt/cli/",
     "click": "",
     "rich": "nmt/console.py",
+    "tqdm": "nmt/console.py",
     "sentencepiece": "nmt/data/vocabulary.py",
     "sacrebleu": "nmt/scoring/",
     "sacremoses": "nmt/data/moses.py",

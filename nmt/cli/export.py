@@ -134,7 +134,7 @@ def _export_shortlist(data: Path, out: Path, frequent: int, best: int) -> None:
     check_replaceable(out)
     folder = DataFolder.open(data)
     best = min(best, len(folder.tgt_vocabulary))
-    with console.Progress("Learning", total=LEXICON_STEPS, unit="steps") as bar:
+    with console.progress("Learning", total=LEXICON_STEPS, unit="steps") as bar:
         shortlist = learn_shortlist(folder, frequent=frequent, best=best, on_progress=bar.update)
     shortlist.write(out, folder.src_vocabulary, folder.tgt_vocabulary)
     length, covered = shortlist.coverage(folder.valid)

@@ -169,7 +169,7 @@ def rescore(
     likelihood = Likelihood()
 
     def score(pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
-        with console.Progress("scoring", total=None, unit="lines") as bar:
+        with console.progress("scoring", total=None, unit="lines") as bar:
             yield from scorer.stream(pairs, likelihood, on_progress=bar.update)
 
     rows: Iterable[str]

@@ -247,7 +247,7 @@ class Job:
         counts = Counts()
         started = time.monotonic()
         found: list[Translation] = []
-        with console.Progress("translating", total=len(lines), unit="units") as bar:
+        with console.progress("translating", total=len(lines), unit="units") as bar:
             for translated in self.translators().translate(pools, bar.update):
                 found += translated
         composes = self.translators().translator.pair.src_vocabulary.composes
@@ -326,7 +326,7 @@ class Job:
         )
         first: list[Line] = []
         translators = self.translators(kernel)
-        with console.Progress(
+        with console.progress(
             "translating", total=total, unit="lines", initial=counts.lines
         ) as bar:
             translate_stream(

@@ -226,7 +226,7 @@ class _Joiner:
         file = self.path / "hashes"
         hashes = np.memmap(file, np.uint64, "w+", shape=(max(1, self.pairs),))
         by_source = self.info.settings.get("duplicates_by") == "source"
-        with console.Progress("Hashing", total=self.pairs, unit="pairs") as bar:
+        with console.progress("Hashing", total=self.pairs, unit="pairs") as bar:
             for place in places:
                 shard = place.open()
                 languages = hash_lines([spell_pair(place.langs)])
@@ -238,7 +238,7 @@ class _Joiner:
                     bar.update(len(rows))
         repeats = np.zeros(self.pairs, np.bool_)
         ranges = -(-self.pairs * _BYTES_A_PAIR // self.memory) or 1
-        with console.Progress("Comparing", total=ranges, unit="ranges of hashes") as bar:
+        with console.progress("Comparing", total=ranges, unit="ranges of hashes") as bar:
             for number in range(ranges):
                 bounds = [number * 2**64 // ranges, (number + 1) * 2**64 // ranges - 1]
                 low, high = (np.uint64(bound) for bound in bounds)
@@ -260,7 +260,7 @@ class _Joiner:
     ) -> tuple[list[ShardRecord], list[FileRecord]]:
         """Write what is left of each shard, and count the rest in `rejects`."""
         shards, side_columns = list[ShardRecord](), list[FileRecord]()
-        with console.Progress("Writing", total=self.pairs, unit="pairs") as bar:
+        with console.progress("Writing", total=self.pairs, unit="pairs") as bar:
             for place in places:
                 count = place.record.pairs
                 is_left = ~repeats[place.first : place.first + count]

@@ -198,7 +198,7 @@ def _survey_all(readers: Sequence[Reader], *, threads: int) -> list[tuple[Survey
     total = sum(path.stat().st_size for reader in readers for path in reader.files)
     interrupted = threading.Event()
     with (
-        console.Progress("Reading", total=total, unit="B") as bar,
+        console.progress("Reading", total=total, unit="B") as bar,
         ThreadPoolExecutor(threads) as pool,
     ):
 

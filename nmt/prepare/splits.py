@@ -257,7 +257,7 @@ class TrainSplit:
         done = sum(corpus.lines for corpus in self.rejects)
         corpus = self._progress.corpus
         began = time.process_time()
-        with console.Progress(
+        with console.progress(
             "Encoding train", total=self._lines, unit="pairs", initial=done
         ) as bar:
             for block, result in map_in_order(self._encoder, self._blocks(), workers=workers):

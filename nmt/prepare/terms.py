@@ -173,7 +173,7 @@ def learn_lexicon(
     clean = SampleCleaner(cleaner, moses=(None, None))
     found = map_in_order(clean, blocks, workers=options.processes)
     pairs = [(compose(src), compose(tgt)) for _, sample in found for src, tgt in sample.pairs]
-    with console.Progress("Aligning words", total=2 * LEXICON_STEPS, unit="steps") as bar:
+    with console.progress("Aligning words", total=2 * LEXICON_STEPS, unit="steps") as bar:
         lexicon = learn_words(pairs, options.langs, on_progress=bar.update)
     console.notice(
         f"--terms auto: {lexicon.entries:,} pairs of words learnt from {len(pairs):,} pairs"

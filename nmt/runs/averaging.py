@@ -38,7 +38,7 @@ def average_models(paths: Sequence[Path], out: Path) -> None:
                 f"{first.path} and {reader.path} cannot be averaged: {'; '.join(found)}"
             )
     weights = {}
-    with console.Progress("averaging", total=len(first.weight_names), unit="weights") as bar:
+    with console.progress("averaging", total=len(first.weight_names), unit="weights") as bar:
         for name in first.weight_names:
             weights[name] = _mean(name, readers)
             bar.update(1)

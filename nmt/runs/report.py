@@ -229,9 +229,7 @@ class Report:
         """Write to a run folder; `update`: the updates done before."""
         self.run = run
         self.config = config
-        self._view = console.Progress(
-            "training", total=config.max_updates, unit="updates", initial=update
-        )
+        self._view = console.LiveView(total=config.max_updates, initial=update)
         self._events = run.path / "tensorboard"
         self._tensorboard: SummaryWriter | None = None
         self._train: Record = {}

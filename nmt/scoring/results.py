@@ -78,7 +78,7 @@ def evaluate(
 
 
 def _count(name: str, metric: LineMetric, outputs: Sequence[Sequence[str]]) -> list[LineCounts]:
-    with console.Progress(name, total=sum(map(len, outputs)), unit="lines") as bar:
+    with console.progress(name, total=sum(map(len, outputs)), unit="lines") as bar:
 
         def watched(lines: Sequence[str]) -> Iterator[str]:
             for line in lines:

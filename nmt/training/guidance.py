@@ -74,7 +74,7 @@ def learn_links(config: TrainingConfig, data: DataFolder, ranks: Ranks) -> Token
     parts: list[Tensor] = []
     with ranks.raise_on_all_ranks():
         if ranks.is_first:
-            with console.Progress("linking", total=2 * LEXICON_STEPS, unit="steps") as bar:
+            with console.progress("linking", total=2 * LEXICON_STEPS, unit="steps") as bar:
                 linker = TokenLinker.learn(data.train, *sizes, bar.update)
             parts = [torch.from_numpy(x) for x in (linker.keys, linker.forward, linker.backward)]
     count = ranks.gather(len(parts[0]) if parts else 0)[0]

@@ -21,7 +21,7 @@ def test_progress_counts_each_line_of_each_output(monkeypatch: pytest.MonkeyPatc
         return count(self, hypotheses)
 
     monkeypatch.setattr(Metric, "count", counting)
-    monkeypatch.setattr(console.Progress, "update", lambda _: done.append("line"))
+    monkeypatch.setattr(console._NoBar, "update", lambda _: done.append("line"))
     result = evaluate("ter", metric, [["ein Haus", "kein Baum"], ["", ""]])
     assert done == ["start", "line", "line"] * 2
     assert result.score.score == 25
