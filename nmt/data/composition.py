@@ -117,12 +117,12 @@ def _equivalents(decomposed: str, spellings: Mapping[str, list[str]]) -> set[str
     `ậ` has the decomposition `a`, dot below, circumflex. The marks may be swapped, since their
     combining classes differ, and `ạ` or `â` may stand for two of the three characters.
     """
-    found, new = {decomposed}, [decomposed]
+    texts, new = {decomposed}, [decomposed]
     while new:
-        fresh = set(_steps(new.pop(), spellings)) - found
-        found |= fresh
+        fresh = set(_steps(new.pop(), spellings)) - texts
+        texts |= fresh
         new += fresh
-    return found
+    return texts
 
 
 def _steps(text: str, spellings: Mapping[str, list[str]]) -> Iterator[str]:

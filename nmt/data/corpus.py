@@ -46,21 +46,21 @@ class Encoding:
     def find(cls, name: str) -> Encoding:
         """Return the encoding of a name; UsageError if it is unknown."""
         try:
-            found = codecs.lookup(name).name
-            if found in _NOT_OF_TEXT:
+            codec = codecs.lookup(name).name
+            if codec in _NOT_OF_TEXT:
                 raise LookupError(name)
-            line_feed = "\n".encode(found)
+            line_feed = "\n".encode(codec)
             b"\xff".decode(
-                found, "backslashreplace"
+                codec, "backslashreplace"
             )  # fails for idna, which is not a text encoding
         except (LookupError, ValueError):
             raise UsageError(
                 f"--encoding {name}: unknown; use for example utf-8, windows-1252, iso-8859-1, "
                 "utf-16, gb18030, shift_jis or koi8-r"
             ) from None
-        if found == "utf-8-sig":  # it would look for a BOM on every line
+        if codec == "utf-8-sig":  # it would look for a BOM on every line
             return cls("utf-8", by_line=True)
-        return cls(found, by_line=line_feed == b"\n")
+        return cls(codec, by_line=line_feed == b"\n")
 
     @property
     def line_codec(self) -> str:
@@ -134,21 +134,29 @@ def read_pairs(prefix: str, src_lang: str, tgt_lang: str) -> tuple[list[str], li
         DataError: if a file is missing or invalid, or the numbers of lines differ.
     """
     text, encoding = ParallelText.find(prefix, src_lang, tgt_lang), Encoding.find("utf-8")
-    sides: list[list[str]] = []
-    for path in (text.src, text.tgt):
-        sides.append([])
-        for number, line in enumerate(read_lines(path, encoding), start=1):
-            decoded = encoding.decode(line, number=number)
-            if decoded is None:
-                raise DataError(f"{path}: line {number:,} is not valid UTF-8; convert it")
-            sides[-1].append(decoded)
-    src, tgt = sides
+    src, tgt = (
+        list(
+            decode_lines(read_lines(path, encoding), encoding, name=str(path), remedy="convert it")
+        )
+        for path in (text.src, text.tgt)
+    )
     if len(src) != len(tgt) or not src:
         raise DataError(
             f"{text.src} has {len(src):,} lines and {text.tgt} {len(tgt):,}; there must be as many "
             "of both, at least one"
         )
     return src, tgt
+
+
+def decode_lines(
+    lines: Iterable[bytes], encoding: Encoding, *, name: str, remedy: str
+) -> Iterator[str]:
+    """Yield the text of lines; raise DataError with the number of one that is not valid."""
+    for number, line in enumerate(lines, start=1):
+        text = encoding.decode(line, number=number)
+        if text is None:
+            raise DataError(f"{name}: line {number:,} is not valid {encoding.name}; {remedy}")
+        yield text
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -170,20 +178,20 @@ def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 def _find_side(prefix: str, lang: str) -> Path:
     plain = Path(f"{prefix}.{lang}")
     candidates = [plain, *(plain.with_name(plain.name + suffix) for suffix in SUFFIXES)]
-    found = [candidate for candidate in candidates if candidate.exists()]
-    if len(found) > 1:
-        names = " and ".join(map(str, found))
+    files = [candidate for candidate in candidates if candidate.exists()]
+    if len(files) > 1:
+        names = " and ".join(map(str, files))
         raise DataError(f"{names} both exist; remove or rename one of them")
-    if not found:
+    if not files:
         suffixes = " ".join(SUFFIXES)
         if Path(prefix).is_file():
             raise DataError(
                 f"{plain}: no such file; {prefix} exists: give the prefix without the language"
             )
         raise DataError(f"{plain}: no such file, plain or compressed ({suffixes}){_near(plain)}")
-    if not found[0].is_file():
-        raise DataError(f"{found[0]}: not a regular file; it must be readable more than once")
-    return found[0]
+    if not files[0].is_file():
+        raise DataError(f"{files[0]}: not a regular file; it must be readable more than once")
+    return files[0]
 
 
 def _near(path: Path) -> str:
@@ -211,8 +219,8 @@ class _Start:
         size = len(self._held)
         if not final and any(mark[:size] == self._held != mark for mark in self._marks):
             return b""
-        found = (kind for mark, kind in self._marks.items() if self._held.startswith(mark))
-        self.kind = next(found, "")
+        kinds = (kind for mark, kind in self._marks.items() if self._held.startswith(mark))
+        self.kind = next(kinds, "")
         return self._held
 
 
@@ -310,11 +318,11 @@ def refuse_binary(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> It
     """
     first = next(chunks, b"")
     start = first[:_START_BYTES]
-    found = next((kind for magic, kind in _NOT_TEXT.items() if start.startswith(magic)), None)
+    kind = next((what for magic, what in _NOT_TEXT.items() if start.startswith(magic)), None)
     if start[8:10] == b'{"' and start[4:8] == bytes(4):  # JSON after its length
-        found = "safetensors, for example a model"
-    if found:
-        raise DataError(f"{path}: not text but {found}; give a text file")
+        kind = "safetensors, for example a model"
+    if kind:
+        raise DataError(f"{path}: not text but {kind}; give a text file")
     if encoding.by_line and start.startswith(_UTF16_BOMS):
         raise DataError(f"{path}: not {encoding.name} text but UTF-16; pass --encoding utf-16")
     # We refuse a file if more than 30 % (and more than 64) of its first 65,536 bytes are invalid or

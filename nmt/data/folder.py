@@ -88,8 +88,8 @@ class PairDataset:
         counts = np.zeros(1, np.int64)
         for shard in self._shards:
             counts = _add_counts(counts, np.bincount(shard.count_in_sources(separator)))
-        found: list[int] = counts.tolist()
-        return found
+        listed: list[int] = counts.tolist()
+        return listed
 
     def _by_shard(self, indices: Indices) -> Iterator[tuple[int, Indices, Indices]]:
         """Yield each shard with some of the pairs, which ones, and their indices in the shard."""
@@ -249,14 +249,14 @@ class DataFolder:
             [tagged(line, record.tag) for (line, _), record in zip(lines, records, strict=True)],
             [line for _, line in lines],
         )
-        found: tuple[list[list[int]], list[list[int]]] = ([[]] * len(lines), [[]] * len(lines))
+        encoded: tuple[list[list[int]], list[list[int]]] = ([[]] * len(lines), [[]] * len(lines))
         for pair in dict.fromkeys(langs):
-            rows = [row for row, one in enumerate(langs) if one == pair]
+            rows = [row for row, langs_of_row in enumerate(langs) if langs_of_row == pair]
             for side, vocabulary in enumerate(self.vocabularies(pair)):
                 ids = vocabulary.encode([texts[side][row] for row in rows])
-                for row, one in zip(rows, ids, strict=True):
-                    found[side][row] = one
-        return found
+                for row, row_ids in zip(rows, ids, strict=True):
+                    encoded[side][row] = row_ids
+        return encoded
 
     @property
     def valid_texts(self) -> list[HeldOut]:
@@ -276,7 +276,7 @@ class DataFolder:
     def _texts(self, split: SplitRecord) -> list[HeldOut]:
         src, tgt = ([self.path / file.name for file in split.text[side::2]] for side in (0, 1))
         langs = map(self.info.langs_of, split.corpora)
-        return [HeldOut(*one) for one in zip(langs, src, tgt, strict=True)]
+        return [HeldOut(*text) for text in zip(langs, src, tgt, strict=True)]
 
 
 def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:

@@ -45,11 +45,11 @@ def _codes(lang: str, known: Iterable[str]) -> list[str]:
     if lang in known or not lang:
         return [lang] * (lang in known)
     primary, script = primary_language(lang), _SCRIPT.search(lang)
-    alike = [one for one in known if primary_language(one) == primary]
+    alike = [code for code in known if primary_language(code) == primary]
     if script is None:
         return alike
-    scripts = {one: _SCRIPT.search(one) for one in alike}
-    return [one for one, own in scripts.items() if own is None or own[1] == script[1]]
+    scripts = {code: _SCRIPT.search(code) for code in alike}
+    return [code for code, own in scripts.items() if own is None or own[1] == script[1]]
 
 
 def tagged(line: str, tag: str) -> str:
@@ -115,7 +115,7 @@ class LanguageTokens:
             return
         if codes:
             raise UsageError(f"{option} {lang}: the model has {' and '.join(codes)}; choose one")
-        alike = sorted(one for one in self.pieces if one[:1] == lang[:1])
+        alike = sorted(code for code in self.pieces if code[:1] == lang[:1])
         names = alike or sorted(self.pieces)[:_SHOWN]
         others = len(self.pieces) - len(names)
         known = f"the model knows {', '.join(names)}" + f" and {others} more" * (others > 0)
@@ -135,11 +135,11 @@ class LanguageTokens:
         if self.pairs:
             return self._choose_pair(own, given)
         chosen = []
-        for side, one, lang, option in zip(SIDES, own, given, OPTIONS, strict=True):
+        for side, default, lang, option in zip(SIDES, own, given, OPTIONS, strict=True):
             if not self.has_choice(side):
-                check_only(one, lang, option)
-            self.check(side, lang or one, option, is_given=lang is not None)
-            chosen.append(lang or one)
+                check_only(default, lang, option)
+            self.check(side, lang or default, option, is_given=lang is not None)
+            chosen.append(lang or default)
         return chosen[0], chosen[1]
 
     def _choose_pair(
@@ -151,7 +151,7 @@ class LanguageTokens:
         with target tokens is then told only what to write.
         """
         known = [(src, tgt) for src, _, tgt in (pair.partition("-") for pair in self.pairs)]
-        src, tgt = (lang or one for lang, one in zip(given, own, strict=True))
+        src, tgt = (lang or default for lang, default in zip(given, own, strict=True))
         into = [pair for pair in known if not tgt or _codes(tgt, pair[1:])]
         fitting = [pair for pair in into if not src or _codes(src, pair[:1])]
         trained = f"the model was trained for {', '.join(self.pairs)}"
@@ -176,8 +176,8 @@ class LanguageTokens:
             DataError: if a vocabulary lacks the token.
         """
         codes = {"src": self.codes(langs[0]), "tgt": self.codes(langs[1])}
-        found = list(vocabularies)
+        begun = list(vocabularies)
         for place, whose in enumerate((self.src, self.tgt)):
             if len(known := codes.get(whose, [])) == 1:
-                found[place] = found[place].beginning_with(self.pieces[known[0]])
-        return found[0], found[1]
+                begun[place] = begun[place].beginning_with(self.pieces[known[0]])
+        return begun[0], begun[1]

@@ -216,15 +216,15 @@ def names_language(name: str, code: str) -> bool:
     that of the code is another language here.
     """
     name = name.strip()
-    found = _NAME.fullmatch(name)
-    if not found or len(name) > _LONGEST_NAME:  # most text, for which nothing need be loaded
+    match = _NAME.fullmatch(name)
+    if not match or len(name) > _LONGEST_NAME:  # most text, for which nothing need be loaded
         return False
     if _WHOLE_CODE.fullmatch(name) and primary_language(name) == primary_language(code):
         return _variants_agree(name, code)
     codes = {primary_language(code), _tag(code).split("-")[0].lower()}
     names = [_english_names().get(one, frozenset()) for one in codes]
-    is_name = _folded(found["name"]) in frozenset().union(*names)
-    return is_name and not (found["variant"] and "-" in _tag(code))
+    is_name = _folded(match["name"]) in frozenset().union(*names)
+    return is_name and not (match["variant"] and "-" in _tag(code))
 
 
 def is_code(name: str) -> bool:
@@ -236,10 +236,10 @@ def is_language(name: str) -> bool:
     """Return whether a name is a code of a language that has two letters, or its English name."""
     if is_code(name) and len(primary_language(name)) == 2:
         return True
-    found = _NAME.fullmatch(name.strip())
-    if not found or len(name) > _LONGEST_NAME:
+    match = _NAME.fullmatch(name.strip())
+    if not match or len(name) > _LONGEST_NAME:
         return False
-    return _folded(found["name"]) in _common_names()
+    return _folded(match["name"]) in _common_names()
 
 
 def _variants_agree(one: str, other: str) -> bool:
@@ -275,5 +275,5 @@ def _folded(name: str) -> str:
 
 
 def _tag(code: str) -> str:
-    found = _CODE.match(code)
-    return found[0].replace("_", "-").strip("-") if found else ""
+    match = _CODE.match(code)
+    return match[0].replace("_", "-").strip("-") if match else ""

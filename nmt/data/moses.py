@@ -122,9 +122,9 @@ def abbreviations(lang: str) -> Abbreviations:
     """
     from sacremoses import NonbreakingPrefixes
 
-    found: dict[bool, set[str]] = {False: set(), True: set()}
+    words: dict[bool, set[str]] = {False: set(), True: set()}
     for language in {primary_language(lang), "en"}:
         for line in NonbreakingPrefixes().words(language):
             word, mark, _ = line.partition("#NUMERIC_ONLY#")
-            found[bool(mark)].add(word.strip())
-    return Abbreviations(always=frozenset(found[False]), before_digit=frozenset(found[True]))
+            words[bool(mark)].add(word.strip())
+    return Abbreviations(always=frozenset(words[False]), before_digit=frozenset(words[True]))

@@ -103,7 +103,7 @@ def placeholders(pair: Pair, draw: random.Random) -> Pair:
 
 
 def _replaced(line: str, number: str, symbol: str) -> str:
-    return _NUMBER.sub(lambda found: symbol if found[0] == number else found[0], line)
+    return _NUMBER.sub(lambda match: symbol if match[0] == number else match[0], line)
 
 
 def _symbol(draw: random.Random) -> str:

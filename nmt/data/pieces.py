@@ -106,8 +106,8 @@ class PieceModel:
     @property
     def is_bpe(self) -> bool:
         """Whether lines are segmented by byte-pair encoding."""
-        found = [raw for number, _, raw in read_fields(self.trainer) if number == _MODEL_TYPE]
-        return bool(found) and found[-1] == _number(_MODEL_TYPE, _BPE)
+        types = [raw for number, _, raw in read_fields(self.trainer) if number == _MODEL_TYPE]
+        return bool(types) and types[-1] == _number(_MODEL_TYPE, _BPE)
 
     @property
     def charsmap(self) -> bytes:
@@ -123,8 +123,8 @@ class PieceModel:
         """Return a field of the rules; empty if there is none."""
         for number, content, _ in read_fields(self.rest):
             if number == _NORMALIZER:
-                found = [value for kind, value, _ in read_fields(content) if kind == field]
-                return found[-1] if found else b""
+                values = [value for kind, value, _ in read_fields(content) if kind == field]
+                return values[-1] if values else b""
         return b""
 
     @property

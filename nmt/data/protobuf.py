@@ -56,11 +56,11 @@ def _read_varint(message: bytes, place: int) -> tuple[int, int]:
 
 def write_varint(value: int) -> bytes:
     """Return a number of 7 bits a byte."""
-    found = bytearray()
+    written = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        written.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*written, value])
 
 
 def write_key(number: int, kind: int) -> bytes:

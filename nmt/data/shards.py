@@ -316,8 +316,8 @@ class Shard:
 
     def count_in_sources(self, token: int) -> npt.NDArray[np.int64]:
         """Return how often each source has a token: (pairs,)."""
-        found = np.flatnonzero(self._src == token)
-        return np.diff(np.searchsorted(found, self._src_offsets))
+        places = np.flatnonzero(self._src == token)
+        return np.diff(np.searchsorted(places, self._src_offsets))
 
     def rows(self, indices: npt.NDArray[np.int64]) -> tuple[TokenRows, TokenRows]:
         """Return copies of the source and target ids of some pairs, in the order of `indices`."""

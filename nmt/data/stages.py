@@ -55,10 +55,10 @@ class Stages:
                     weight if one == name else other
                     for one, other in zip(names, weights, strict=True)
                 ]
-            found = weighted_shares(data.info, weights)
-            if not any(round(count * weight) for count, weight in found):
+            shares_of_stage = weighted_shares(data.info, weights)
+            if not any(round(count * weight) for count, weight in shares_of_stage):
                 raise UsageError(f"stage {number} visits no pair: raise one of its weights")
-            shares.append(found)
+            shares.append(shares_of_stage)
         ends = accumulate(stage.updates for stage in stages[:-1])
         return cls(tuple(ends), tuple(shares), tuple(stages))
 

@@ -70,8 +70,8 @@ class SubwordDropout:
         merged = np.flatnonzero(self._left >= 0)
         merges = np.zeros(len(self._left), np.int64)
         while True:
-            found = merges.copy()
-            found[merged] = 1 + merges[self._left[merged]] + merges[self._right[merged]]
-            if np.array_equal(found, merges):
+            counted = merges.copy()
+            counted[merged] = 1 + merges[self._left[merged]] + merges[self._right[merged]]
+            if np.array_equal(counted, merges):
                 return merges
-            merges = found
+            merges = counted

@@ -92,11 +92,11 @@ class Vocabulary:
             loaded = False
         if not loaded or processor.get_piece_size() == 0:
             raise DataError("not a SentencePiece model")
-        found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-        if found != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+        ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
             raise DataError(
                 "the special ids pad, unk, bos, eos of this SentencePiece model are "
-                f"{', '.join(map(str, found))}, but nmt needs {PAD_ID}, {UNK_ID}, {BOS_ID}, "
+                f"{', '.join(map(str, ids))}, but nmt needs {PAD_ID}, {UNK_ID}, {BOS_ID}, "
                 f"{EOS_ID}; learn it again with --pad_id={PAD_ID} --unk_id={UNK_ID} "
                 f"--bos_id={BOS_ID} --eos_id={EOS_ID}"
             )
@@ -162,9 +162,9 @@ class Vocabulary:
         Raises:
             DataError: if it has no such control piece.
         """
-        found = copy.copy(self)
-        found.first = self.control_ids([piece])
-        return found
+        vocabulary = copy.copy(self)
+        vocabulary.first = self.control_ids([piece])
+        return vocabulary
 
     def control_ids(self, pieces: Sequence[str]) -> tuple[int, ...]:
         """Return the ids of control pieces, which no text has.
@@ -205,10 +205,10 @@ class Vocabulary:
 
     def split_tag(self, line: str) -> tuple[tuple[int, ...], str]:
         """Return the id of a line's tag, or else the language token, and the line's text."""
-        found = TAG.match(line) if self._tags else None
-        if found is None:
+        tag = TAG.match(line) if self._tags else None
+        if tag is None:
             return self.first, line
-        return (self._tags.get(found[0], UNK_ID),), line[found.end() :]
+        return (self._tags.get(tag[0], UNK_ID),), line[tag.end() :]
 
     def _with_others(self, line: str) -> list[int]:
         """Return a line's ids, where unknown characters may be a piece of the other side."""
@@ -408,18 +408,18 @@ class _Source:
 
 
 def _explain(message: str, vocab_size: int) -> Exception:
-    if found := _TOO_LARGE.search(message):
+    if sizes := _TOO_LARGE.search(message):
         return UnfitSize(
             f"a vocabulary of {vocab_size} is too large for this text; pass --vocab-size "
-            f"{found[2]} or less",
-            int(found[2]),
+            f"{sizes[2]} or less",
+            int(sizes[2]),
         )
-    if found := _TOO_SMALL.search(message):
+    if sizes := _TOO_SMALL.search(message):
         return UnfitSize(
             f"a vocabulary of {vocab_size} is too small for the characters of this text, 256 bytes "
-            f"and 4 special tokens; pass --vocab-size {found[2]} or more, or lower "
+            f"and 4 special tokens; pass --vocab-size {sizes[2]} or more, or lower "
             "--character-coverage",
-            int(found[2]),
+            int(sizes[2]),
         )
     if "!sentences_.empty()" in message:
         return DataError("there is no text to learn a vocabulary from")

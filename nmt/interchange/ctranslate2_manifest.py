@@ -37,9 +37,11 @@ class Export:
         path = folder / MANIFEST
         try:
             content = json.loads(path.read_bytes())
-            found = content.pop("format") if isinstance(content, dict) else None
-            if found != FORMAT_VERSION:
-                raise DataError(f"{path}: has format {found}, and this nmt reads {FORMAT_VERSION}")
+            version = content.pop("format") if isinstance(content, dict) else None
+            if version != FORMAT_VERSION:
+                raise DataError(
+                    f"{path}: has format {version}, and this nmt reads {FORMAT_VERSION}"
+                )
             export = cls(**content)
             types = {name: type(value) for name, value in content.items()}
             if types != {"model": str, "quantization": str, "positions": int, "files": dict}:

@@ -38,16 +38,16 @@ def import_huggingface(
     with open_weights(folder) as weights:
         match model_type:
             case "marian":
-                found = read_marian_mt(folder, given, weights, positions)
+                model = read_marian_mt(folder, given, weights, positions)
                 langs = languages_of(folder, src_lang, tgt_lang)
             case "m2m_100":
                 if positions is not None:
                     raise UsageError("--positions is for MarianMT; leave it out")
-                found = read_m2m100(folder, given, weights)
+                model = read_m2m100(folder, given, weights)
                 langs = src_lang or "", tgt_lang or ""
                 for side, lang in zip(("src", "tgt"), langs, strict=True):
-                    if found.languages is not None and lang:
-                        found.languages.check(side, lang, f"--{side}", is_given=True)
+                    if model.languages is not None and lang:
+                        model.languages.check(side, lang, f"--{side}", is_given=True)
             case _:
                 raise UsageError(
                     f"{given.path}: model_type is {model_type!r}; nmt imports 'marian' and "
@@ -56,8 +56,8 @@ def import_huggingface(
         return write_imported(
             out,
             folder,
-            found,
-            lambda name: weights.of(name, found.order),
+            model,
+            lambda name: weights.of(name, model.order),
             langs=langs,
             max_src_tokens=_max_src_tokens(folder, given),
         )

@@ -70,8 +70,8 @@ def export_huggingface(path: Path, out: Path) -> None:
     kind = "M2M100ForConditionalGeneration" if is_m2m100 else "MarianMTModel"
     if not isinstance(model, Transformer):
         raise UsageError(f"{path}: {kind} cannot be of architecture {card.architecture}")
-    if found := (not_m2m100 if is_m2m100 else _not_expressed)(model, card):
-        raise UsageError(f"{path}: {kind} cannot have {found}")
+    if fault := (not_m2m100 if is_m2m100 else _not_expressed)(model, card):
+        raise UsageError(f"{path}: {kind} cannot have {fault}")
     if model.config.norm_epsilon == _MARIAN_S_EPSILON:
         console.warning(
             f"{out}: transformers computes norms with 1e-5 instead of Marian's 1e-6; expect "
@@ -121,8 +121,8 @@ def _check_replaceable(out: Path) -> None:
 
 def _not_expressed(model: Transformer, card: ModelCard) -> str | None:
     """Return what a `MarianMTModel` cannot express, if anything."""
-    if found := not_expressed(model.config, _EXPRESSED):
-        return found
+    if fault := not_expressed(model.config, _EXPRESSED):
+        return fault
     if card.src_vocabulary.moses is not None:
         return "the Moses preprocessing of its vocabulary"
     if model.config.first_input == "zeros" and model.tgt_embedding.weight[BOS_ID].any():

@@ -133,7 +133,7 @@ class Config:
                 f"{self.path}: has special ids above the last one, {len(embeddings) - 1}"
             )
         dropout = self.values.get("dropout", 0.1)
-        found = replace(
+        config = replace(
             base,
             num_encoder_layers=self.number("encoder_layers"),
             num_decoder_layers=self.number("decoder_layers"),
@@ -145,8 +145,8 @@ class Config:
             first_input=first_input(embeddings, start, eos),
             dropout=dropout if isinstance(dropout, float) else 0.1,
         )
-        model_config_from("transformer", asdict(found), str(self.path))  # checks all values
-        return found
+        model_config_from("transformer", asdict(config), str(self.path))  # checks all values
+        return config
 
 
 def sizes_of(config: TransformerConfig) -> dict[str, Any]:

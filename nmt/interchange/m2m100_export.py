@@ -45,8 +45,8 @@ _EXPRESSED: dict[str, tuple[object, ...] | None] = {
 
 def not_m2m100(model: Transformer, card: ModelCard) -> str | None:
     """Return what an `M2M100ForConditionalGeneration` cannot express, if anything."""
-    if found := not_expressed(model.config, _EXPRESSED):
-        return found
+    if fault := not_expressed(model.config, _EXPRESSED):
+        return fault
     pieces = PieceModel.read(card.src_vocabulary.model)
     if not pieces.is_bpe or card.src_vocabulary.model != card.tgt_vocabulary.model:
         return "a vocabulary other than one of byte-pair encoding for both sides"

@@ -159,10 +159,10 @@ def _files(path: Path, given: Sequence[Path]) -> tuple[Path, list[Path]]:
 
 
 def _listed(listing: Path, values: Mapping[str, Any], name: str, count: int) -> list[str]:
-    found = values.get(name)
-    if not isinstance(found, list) or len(found) != count:
-        raise DataError(f"{listing}: {name} is {found!r}; nmt imports models with {count} of them")
-    return [str(one) for one in found]
+    names = values.get(name)
+    if not isinstance(names, list) or len(names) != count:
+        raise DataError(f"{listing}: {name} is {names!r}; nmt imports models with {count} of them")
+    return [str(one) for one in names]
 
 
 def _beside(path: Path, listing: Path) -> Path:
@@ -230,7 +230,7 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
         raise UsageError(
             f"{path}: transformer-ffn-activation is {activation!r}; nmt imports relu, swish, gelu"
         )
-    found = TransformerConfig(
+    config = TransformerConfig(
         num_encoder_layers=_number(path, options, "enc-depth"),
         num_decoder_layers=_number(path, options, "dec-depth"),
         d_model=_number(path, options, "dim-emb"),
@@ -247,8 +247,8 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
         tie_embeddings=_tie(options),
         dropout=0.1,
     )
-    model_config_from("transformer", asdict(found), str(path))  # checks all values
-    return found
+    model_config_from("transformer", asdict(config), str(path))  # checks all values
+    return config
 
 
 def _number(path: Path, options: Mapping[str, Any], name: str) -> int:

@@ -59,8 +59,8 @@ def export_marian(path: Path, out: Path) -> None:
     model, card = load_model(path)
     if not isinstance(model, Transformer):
         raise UsageError(f"{path}: Marian cannot be of architecture {card.architecture}")
-    if found := _not_expressed(model.config, card):
-        raise UsageError(f"{path}: Marian cannot have {found}")
+    if fault := _not_expressed(model.config, card):
+        raise UsageError(f"{path}: Marian cannot have {fault}")
     arrays: dict[str, Any] = {name: weight.numpy() for name, weight in _weights(model).items()}
     options = yaml.safe_dump(_options(model.config, card)).encode() + b"\0"
     arrays[OPTIONS] = np.frombuffer(options, np.int8)
@@ -78,8 +78,8 @@ def export_marian(path: Path, out: Path) -> None:
 
 def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
     """Return what Marian cannot express, if anything."""
-    if found := not_expressed(config, _EXPRESSED):
-        return found
+    if fault := not_expressed(config, _EXPRESSED):
+        return fault
     if card.src_vocabulary.moses is not None:
         return "the Moses preprocessing of its vocabulary"
     if config.tie_embeddings == "all" and card.src_vocabulary.model != card.tgt_vocabulary.model:

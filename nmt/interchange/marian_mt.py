@@ -56,15 +56,15 @@ def languages_of(folder: Path, src: str | None, tgt: str | None) -> tuple[str, s
     """
     path = folder / TOKENIZER
     values = read_json(path) if path.exists() else {}
-    found = []
+    langs = []
     for side, given in (("source", src), ("target", tgt)):
         lang = given or values.get(f"{side}_lang")
         if not isinstance(lang, str) or not lang:
             raise UsageError(
                 f"{folder}: {TOKENIZER} names no {side} language; give --src and --tgt"
             )
-        found.append(lang)
-    return found[0], found[1]
+        langs.append(lang)
+    return langs[0], langs[1]
 
 
 def read_marian_mt(

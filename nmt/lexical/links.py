@@ -48,14 +48,14 @@ class TokenLinker:
 
         on_progress: called with 1 after each of 2 * `LEXICON_STEPS` steps.
         """
-        found, sizes = [], (src_vocab_size, tgt_vocab_size)
+        directions, sizes = [], (src_vocab_size, tgt_vocab_size)
         for backward in (False, True):
             lexicon = learn_lexicon(pairs, *sizes, backward=backward, on_progress=on_progress)
             kept = lexicon.probs >= _LEAST
             sides = lexicon.sources[kept], lexicon.targets[kept]
             src, tgt = sides[::-1] if backward else sides
-            found.append((src * tgt_vocab_size + tgt, lexicon.probs[kept]))
-        (ours, forward), (theirs, backward_probs) = found
+            directions.append((src * tgt_vocab_size + tgt, lexicon.probs[kept]))
+        (ours, forward), (theirs, backward_probs) = directions
         keys, mine, yours = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
         return cls(keys, forward[mine], backward_probs[yours], tgt_vocab_size)
 
@@ -68,10 +68,10 @@ class TokenLinker:
         Returns:
             (target tokens,) of all pairs, one pair after the other.
         """
-        found = self._entries(src, tgt)
-        known = found >= 0
-        of_targets = _candidates(tgt, src, np.where(known, self.forward[found], 0.0), 0)
-        of_sources = _candidates(src, tgt, np.where(known, self.backward[found], 0.0), 1)
+        entries = self._entries(src, tgt)
+        known = entries >= 0
+        of_targets = _candidates(tgt, src, np.where(known, self.forward[entries], 0.0), 0)
+        of_sources = _candidates(src, tgt, np.where(known, self.backward[entries], 0.0), 1)
         rows, positions = _places(tgt)
         has = of_targets != NO_LINK
         starts = (np.cumsum(src.lengths) - src.lengths)[rows]  # of each target token's source
@@ -127,8 +127,8 @@ def _candidates(
     distances[scores < best[each]] = np.iinfo(np.int64).max
     nearest = np.minimum.reduceat(distances, begins)
     places[distances > nearest[each]] = len(each)
-    found = np.minimum.reduceat(places, begins)  # of two as near, the first
-    return np.where(best > 0, found, NO_LINK)
+    nearest_places = np.minimum.reduceat(places, begins)  # of two as near, the first
+    return np.where(best > 0, nearest_places, NO_LINK)
 
 
 def _grown(links: Integers, candidates: Integers, rows: Integers) -> Integers:

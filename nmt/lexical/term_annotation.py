@@ -75,7 +75,7 @@ def annotate(
     from nmt.data.vocabulary import UNK_ID  # which loads SentencePiece
 
     begin, become, end = vocabulary.control_ids(MARKERS)
-    parts = [[one] for one in ids]
+    parts = [[id_] for id_ in ids]
     size, taken, used = len(ids), set[int](), list[int]()
     starts, ends = [span[0] for span in spans], [span[1] for span in spans]
     targets = vocabulary.encode_text([term.target for term in terms])

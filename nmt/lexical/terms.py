@@ -115,7 +115,7 @@ class Terms:
         kept_ends = [end for _, end in kept]
         units, spans = _units(line)
         folded = [unit.casefold() for unit in units]
-        found = []
+        terms = []
         at = 0
         while at < len(units):
             term, size = self._longest(units, folded, spans, at)
@@ -126,9 +126,9 @@ class Terms:
                     first >= end or (start <= first and last <= end and last - first < end - start)
                     for first, last in touched
                 ):
-                    found.append(FoundTerm(start, end, term))
+                    terms.append(FoundTerm(start, end, term))
             at += size
-        return found
+        return terms
 
     def _longest(
         self,
@@ -173,8 +173,8 @@ def has_target(text: str, target: str) -> bool:
     size = len(_units(target)[0])
     key, first_key = (_key(*_units(form)) for form in (target, capitalised(target)))
     for at in range(len(units) - size + 1):
-        found = _key(units[at : at + size], spans[at : at + size])
-        if found == key or (not at and found == first_key):
+        part = _key(units[at : at + size], spans[at : at + size])
+        if part == key or (not at and part == first_key):
             first, end = spans[at][0], spans[at + size - 1][1]
             is_joined = _joins(text, first - 1, first) or _joins(text, end, end - 1)
             if not (is_joined and any(map(str.isalnum, target))):

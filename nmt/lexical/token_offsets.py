@@ -23,7 +23,11 @@ def token_offsets(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     become several tokens, the first of them has it. If a vocabulary has changed the text otherwise,
     the places between the first and the last change are estimated.
     """
-    places = [at for at, one in enumerate(text) if not (one.isspace() or one == WORD_START)]
+    places = [
+        at
+        for at, character in enumerate(text)
+        if not (character.isspace() or character == WORD_START)
+    ]
     if not places:
         return [(0, 0)] * len(tokens)
     solid = "".join(text[at] for at in places)
@@ -62,14 +66,14 @@ def _decomposed(text: str) -> list[tuple[str, int]]:
     """Return the characters of a text in NFKD, each with the place in the text that it is from."""
     parts = [
         (part, at)
-        for at, one in enumerate(text)
-        for part in unicodedata.normalize("NFKD", one)
+        for at, character in enumerate(text)
+        for part in unicodedata.normalize("NFKD", character)
         if not part.isspace()
     ]
-    found = []
+    ordered = []
     for _, run in groupby(parts, key=lambda part: unicodedata.combining(part[0]) > 0):
-        found += sorted(run, key=lambda part: unicodedata.combining(part[0]))
-    return found
+        ordered += sorted(run, key=lambda part: unicodedata.combining(part[0]))
+    return ordered
 
 
 def _estimated_places(text: str, other: str) -> list[int]:
@@ -101,11 +105,11 @@ def _without_spaces(tokens: Sequence[str]) -> list[tuple[str, int]]:
 
     Tokens of bytes in a row are one text.
     """
-    found = []
+    texts = []
     for is_bytes, group in groupby(tokens, key=lambda token: bool(_BYTE.fullmatch(token))):
         if is_bytes:
             content = bytes(int(token[3:5], 16) for token in group)
-            found.append((content.decode("utf-8", "replace"), len(content)))
+            texts.append((content.decode("utf-8", "replace"), len(content)))
         else:
-            found += [("".join(token.replace(WORD_START, " ").split()), 1) for token in group]
-    return found
+            texts += [("".join(token.replace(WORD_START, " ").split()), 1) for token in group]
+    return texts

@@ -67,28 +67,34 @@ class WordLexicon:
         Each is the other's best translation in the line, and occurs once in it. The source has a
         letter.
         """
-        theirs, ours = _occurrences(src, self.src_keys.get), _occurrences(tgt, self._tgt_key)
+        src_places = _occurrences(src, self.src_keys.get)
+        tgt_places = _occurrences(tgt, self._tgt_key)
         best: dict[str, tuple[float, str]] = {}  # of each target: its score and source
         chosen: dict[str, str] = {}
-        for key in theirs:
-            known = self.scores.get(key, {})
-            score, other = max(
-                ((known[other], other) for other in ours if other in known), default=(0.0, "")
+        for src_key in src_places:
+            known = self.scores.get(src_key, {})
+            score, tgt_key = max(
+                ((known[tgt_key], tgt_key) for tgt_key in tgt_places if tgt_key in known),
+                default=(0.0, ""),
             )
-            if score > best.get(other, (0.0, ""))[0]:
-                best[other] = score, key
-                chosen[key] = other
+            if score > best.get(tgt_key, (0.0, ""))[0]:
+                best[tgt_key] = score, src_key
+                chosen[src_key] = tgt_key
         return [
-            WordLink(theirs[key][0], ours[other][0], self.tgt_lemmas[_cut(tgt, ours[other][0])])
-            for key, other in chosen.items()
-            if best[other][1] == key
-            and len(theirs[key]) == len(ours[other]) == 1
-            and any(map(str.isalpha, key))
+            WordLink(
+                src_places[src_key][0],
+                tgt_places[tgt_key][0],
+                self.tgt_lemmas[_cut(tgt, tgt_places[tgt_key][0])],
+            )
+            for src_key, tgt_key in chosen.items()
+            if best[tgt_key][1] == src_key
+            and len(src_places[src_key]) == len(tgt_places[tgt_key]) == 1
+            and any(map(str.isalpha, src_key))
         ]
 
     def _tgt_key(self, word: str) -> str | None:
-        found = self.tgt_lemmas.get(word)
-        return None if found is None else found.lower()
+        known = self.tgt_lemmas.get(word)
+        return None if known is None else known.lower()
 
 
 def learn_words(
@@ -113,13 +119,13 @@ def learn_words(
         sizes = len(src.keys), len(tgt.keys)
         forth = learn_from_rows(src.rows, tgt.rows, *sizes, on_progress=on_progress)
         back = learn_from_rows(tgt.rows, src.rows, *sizes[::-1], on_progress=on_progress)
-        returned = {(one, two): prob for two, one, prob in _likely(back)}
-        for one, two, prob in _likely(forth):
-            if (one, two) in returned:
-                found = scores.setdefault(src.keys[one], {})
-                found[tgt.keys[two]] = prob * returned[one, two]
+        backward = {(src_id, tgt_id): prob for tgt_id, src_id, prob in _likely(back)}
+        for src_id, tgt_id, prob in _likely(forth):
+            if (src_id, tgt_id) in backward:
+                of_source = scores.setdefault(src.keys[src_id], {})
+                of_source[tgt.keys[tgt_id]] = prob * backward[src_id, tgt_id]
     return WordLexicon(
-        {word: found.lower() for word, found in src.lemmas.items()}, tgt.lemmas, scores
+        {word: base.lower() for word, base in src.lemmas.items()}, tgt.lemmas, scores
     )
 
 
@@ -140,9 +146,9 @@ class _LemmaRows:
         known = (key for key, count in counts.items() if count >= _LEAST_COUNT)
         keys = sorted(known, key=lambda key: (-counts[key], key))[_FREQUENT:]
         numbers = {key: number for number, key in enumerate(keys)}
-        of_word = {word: numbers.get(found.lower()) for word, found in lemmas.items()}
+        of_word = {word: numbers.get(base.lower()) for word, base in lemmas.items()}
         rows = [[at for word in line if (at := of_word[word]) is not None] for line in words]
-        learnt = {word: found for word, found in lemmas.items() if of_word[word] is not None}
+        learnt = {word: base for word, base in lemmas.items() if of_word[word] is not None}
         return cls(TokenRows.of(rows, token_bytes=4), keys, learnt)
 
 
@@ -161,11 +167,11 @@ def _occurrences(
     line: str, key_of: Callable[[str], str | None]
 ) -> dict[str, list[tuple[int, int]]]:
     """Return where each known word of a line stands, by its key."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    places: dict[str, list[tuple[int, int]]] = {}
     for match in WORD.finditer(line):
         if (key := key_of(match[0])) is not None:
-            found.setdefault(key, []).append(match.span())
-    return found
+            places.setdefault(key, []).append(match.span())
+    return places
 
 
 def _cut(line: str, span: tuple[int, int]) -> str:

@@ -47,8 +47,10 @@ class Comet:
             DataError: if it fails, or does not print a score for each line.
         """
         self._model = model
-        found = _run(command, model, source, reference, outputs)
-        self._scores = {tuple(lines): scores for lines, scores in zip(outputs, found, strict=True)}
+        by_output = _run(command, model, source, reference, outputs)
+        self._scores = {
+            tuple(lines): scores for lines, scores in zip(outputs, by_output, strict=True)
+        }
 
     def count(self, hypotheses: Iterable[str]) -> LineCounts:
         """Return the score of each line, and 1."""
@@ -115,18 +117,18 @@ def _run(
 
 def _scores(command: str, printed: str, name: str, lines: int) -> list[float]:
     """Return the scores of a file's lines, given all that the program has printed."""
-    found: dict[int, float] = {}
+    scores: dict[int, float] = {}
     for match in map(_SEGMENT.match, printed.splitlines()):
         if match is not None and Path(match[1]).name == name:
             try:
-                found[int(match[2])] = float(match[3])
+                scores[int(match[2])] = float(match[3])
             except ValueError:
                 continue
-    if not all(map(math.isfinite, found.values())):
+    if not all(map(math.isfinite, scores.values())):
         raise DataError(f"{command} printed a score that is not a finite number")
-    if sorted(found) != list(range(lines)):
+    if sorted(scores) != list(range(lines)):
         raise DataError(
-            f"{command} printed scores of {len(found):,} of {lines:,} lines; each is expected as "
+            f"{command} printed scores of {len(scores):,} of {lines:,} lines; each is expected as "
             "`FILE<TAB>Segment N<TAB>score: X`, as comet-score prints it without --quiet"
         )
-    return [found[line] for line in range(lines)]
+    return [scores[line] for line in range(lines)]

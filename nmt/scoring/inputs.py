@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from nmt import console
-from nmt.data.corpus import Encoding, TextStream, read_lines, split_lines
+from nmt.data.corpus import Encoding, TextStream, decode_lines, read_lines, split_lines
 from nmt.data.languages import is_pair
 from nmt.errors import DataError, UsageError
 from nmt.files import read_when_ready
@@ -163,18 +163,12 @@ def check_plain(texts: Sequence[Text]) -> None:
 def _stream(path: Path, encoding: Encoding) -> Iterator[str]:
     """Yield the lines of a file, or of stdin for -, which is UTF-8 whatever the encoding."""
     if path == Path("-"):
-        encoding, hint = Encoding.find("utf-8"), "expected UTF-8"
+        encoding, remedy = Encoding.find("utf-8"), "expected UTF-8"
         lines = split_lines(_stdin_chunks(encoding))
     else:
-        hint = "save it as UTF-8, or pass --encoding"
+        remedy = "save it as UTF-8, or pass --encoding"
         lines = read_lines(path, encoding)
-    for number, line in enumerate(lines, start=1):
-        text = encoding.decode(line, number=number)
-        if text is None:
-            raise DataError(
-                f"{name_of(path)}: line {number:,} is not valid {encoding.name}; {hint}"
-            )
-        yield text
+    yield from decode_lines(lines, encoding, name=name_of(path), remedy=remedy)
 
 
 def _stdin_chunks(encoding: Encoding) -> Iterator[bytes]:

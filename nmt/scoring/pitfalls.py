@@ -98,37 +98,37 @@ def pitfalls(
 
 
 def _marked(text: Text, mark: _Mark) -> Iterator[str]:
-    found = {
+    examples = {
         number: match[0]
         for number, line in enumerate(text.lines, start=1)
         if (match := mark.pattern.search(line))
     }
-    if found:
-        example = next(iter(found.values()))
-        yield _described(text, f"hold {mark.what} ({example})", list(found), mark.remedy)
+    if examples:
+        example = next(iter(examples.values()))
+        yield _described(text, f"hold {mark.what} ({example})", list(examples), mark.remedy)
 
 
 def _full_stops(text: Text) -> Iterator[str]:
-    found = [number for number, line in enumerate(text.lines, start=1) if line.endswith(" .")]
-    if len(found) >= _FULL_STOPS:
+    numbers = [number for number, line in enumerate(text.lines, start=1) if line.endswith(" .")]
+    if len(numbers) >= _FULL_STOPS:
         remedy = (
             "BLEU is defined on detokenised text: undo the tokenisation, or pass --tokenize none"
         )
-        yield _described(text, "end in ' .' and look tokenised", found, remedy)
+        yield _described(text, "end in ' .' and look tokenised", numbers, remedy)
 
 
 def unspaced_lines(lines: Sequence[str]) -> list[int]:
     """Return the numbers of the lines without spaces between words, if most lines are such."""
-    found = [number for number, line in enumerate(lines, start=1) if _is_unspaced(line)]
-    return found if len(found) >= _MOST * _with_text(lines) else []
+    numbers = [number for number, line in enumerate(lines, start=1) if _is_unspaced(line)]
+    return numbers if len(numbers) >= _MOST * _with_text(lines) else []
 
 
 def _unspaced(text: Text, metrics: Sequence[str]) -> Iterator[str]:
-    if found := unspaced_lines(text.lines):
+    if numbers := unspaced_lines(text.lines):
         what = f"have no spaces, at which {' and '.join(metrics)} would split them into words"
         remedy = "pass --tokenize char, or --lang without --tokenize"
         remedy = remedy if "BLEU" in metrics else "take another metric"
-        yield _described(text, what, found, remedy)
+        yield _described(text, what, numbers, remedy)
 
 
 def _is_unspaced(line: str) -> bool:
@@ -137,40 +137,40 @@ def _is_unspaced(line: str) -> bool:
 
 
 def _blank(text: Text, *, beside: Sequence[Text]) -> Iterator[str]:
-    found = [
+    numbers = [
         number
         for number, (line, *others) in enumerate(
             zip(text.lines, *(other.lines for other in beside), strict=True), start=1
         )
         if not line.strip() and any(other.strip() for other in others)
     ]
-    if found:
+    if numbers:
         names = " or ".join(other.name for other in beside)
         remedy = "find out what became of them"
-        yield _described(text, f"are blank where {names} has text", found, remedy)
+        yield _described(text, f"are blank where {names} has text", numbers, remedy)
 
 
 def _decomposed(text: Text, other: Text) -> Iterator[str]:
     pairs = zip(text.lines, other.lines, strict=True)
-    found = [
+    numbers = [
         number
         for number, (line, its) in enumerate(pairs, start=1)
         if is_decomposed(line) and has_composed(its)
     ]
-    if found:
+    if numbers:
         what = f"have letters apart from their marks (NFD), but {other.name} does not (NFC)"
-        yield _described(text, what, found, "compose them: uconv -x nfc")
+        yield _described(text, what, numbers, "compose them: uconv -x nfc")
 
 
 def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str]:
-    found = [
+    numbers = [
         number
         for number, (line, its) in enumerate(zip(text.lines, other.lines, strict=True), start=1)
         if line.strip() == its.strip() != ""
     ]
     # Blank lines are equal in good translations, too.
-    if found and len(found) >= share * _with_text(text.lines):
-        yield _described(text, f"equal those of {other.name}", found, question)
+    if numbers and len(numbers) >= share * _with_text(text.lines):
+        yield _described(text, f"equal those of {other.name}", numbers, question)
 
 
 def _with_text(lines: Sequence[str]) -> int:

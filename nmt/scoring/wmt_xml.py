@@ -106,15 +106,17 @@ def read_side(path: Path, use: str, chosen: str | None) -> WmtSide:
 
 
 def _choose(versions: Sequence[Version], path: Path, use: str, chosen: str | None) -> Version:
-    found = [version for kind in KINDS[use] for version in versions if version.kind == kind]
+    versions_of_use = [
+        version for kind in KINDS[use] for version in versions if version.kind == kind
+    ]
     if chosen is None:
-        suited = [version for version in found if version.kind == KINDS[use][0]]
+        suited = [version for version in versions_of_use if version.kind == KINDS[use][0]]
     else:
-        suited = [version for version in found if version.name == chosen][:1]
+        suited = [version for version in versions_of_use if version.name == chosen][:1]
     if len(suited) == 1:
         return suited[0]
     what = f"{'more than one' if suited else 'no'} {use}{f' by {chosen}' if chosen else ''}"
-    names = list(dict.fromkeys(version.name for version in found if version.name))
+    names = list(dict.fromkeys(version.name for version in versions_of_use if version.name))
     if not names:
         raise DataError(f"{path} has {what}")
     raise DataError(

@@ -58,12 +58,8 @@ def augmented(
     return augmenter(pairs, *data.train.rows(pairs), seed=1, epoch=epoch)
 
 
-def ids(rows: TokenRows) -> list[list[int]]:
-    return [row.tolist() for row in np.split(rows.ids, np.cumsum(rows.lengths)[:-1])]
-
-
 def lines(data: DataFolder, rows: TokenRows) -> list[str]:
-    return data.src_vocabulary.decode(ids(rows))
+    return data.src_vocabulary.decode(rows.lists())
 
 
 def test_lines_are_cut_as_prepare_has_cut_them(data: DataFolder) -> None:
@@ -73,7 +69,7 @@ def test_lines_are_cut_as_prepare_has_cut_them(data: DataFolder) -> None:
     assert corpora == [0] * 32 + [1] * 32
     encoded = data.encode(corpora, list(zip(src, tgt, strict=True)))
     for found, stored in zip(encoded, data.train.rows(EVERYTHING), strict=True):
-        assert found == ids(stored)
+        assert found == stored.lists()
 
 
 def test_changed_pairs_keep_tag_and_moses_rules(data: DataFolder) -> None:
@@ -85,10 +81,10 @@ def test_changed_pairs_keep_tag_and_moses_rules(data: DataFolder) -> None:
 
 
 def test_only_the_share_of_pairs_changes_and_other_ones_in_each_epoch(data: DataFolder) -> None:
-    stored = ids(data.train.rows(EVERYTHING)[0])
+    stored = data.train.rows(EVERYTHING)[0].lists()
 
     def changed(epoch: int) -> set[int]:
-        found = ids(augmented(data, AugmentConfig(title_case=0.5), epoch=epoch)[0])
+        found = augmented(data, AugmentConfig(title_case=0.5), epoch=epoch)[0].lists()
         return {n for n in EVERYTHING.tolist() if found[n] != stored[n]}
 
     first, second = changed(0), changed(1)
@@ -126,7 +122,7 @@ def test_a_pair_that_becomes_too_long_stays_as_it_is(
     monkeypatch.setattr(type(data.info), "max_length", longest)
     found = augmented(data, AugmentConfig(merged=1.0))
     for side, stored in zip(found, data.train.rows(EVERYTHING), strict=True):
-        assert ids(side) == ids(stored)
+        assert side.lists() == stored.lists()
 
 
 def test_a_source_that_becomes_blank_stays_as_it_is(tmp_path: Path) -> None:

@@ -22,10 +22,6 @@ def vocabulary() -> Vocabulary:
     return learn_vocabulary(LINES, vocab_size=300, symbols=["<2de>"])
 
 
-def listed(rows: TokenRows) -> list[list[int]]:
-    return [part.tolist() for part in np.split(rows.ids, np.cumsum(rows.lengths)[:-1])]
-
-
 def test_merges_spell_the_tokens_that_they_make(vocabulary: Vocabulary) -> None:
     merges = vocabulary.merges()
     pieces = vocabulary.tokens(range(len(vocabulary)))
@@ -52,7 +48,7 @@ def test_the_text_stays_what_it_was_and_empty_lines_empty(vocabulary: Vocabulary
     dropped = SubwordDropout(vocabulary, p)(rows, np.random.default_rng(1))
     assert len(dropped.ids) > len(rows.ids)
     assert dropped.ids.dtype == rows.ids.dtype
-    assert vocabulary.decode(listed(dropped)) == lines
+    assert vocabulary.decode(dropped.lists()) == lines
     assert dropped.lengths[[0, -1]].tolist() == [0, 0]
 
 
@@ -86,7 +82,7 @@ def test_segmentations_are_as_likely_as_independent_merges_make_them(
         expected[tuple(parts(token, undone))] += chance
     rows = TokenRows.of([[token]] * draws, token_bytes=2)
     found = Counter(
-        map(tuple, listed(SubwordDropout(vocabulary, p)(rows, np.random.default_rng(2))))
+        map(tuple, SubwordDropout(vocabulary, p)(rows, np.random.default_rng(2)).lists())
     )
     assert found.keys() <= expected.keys()
     for segmentation, chance in expected.items():
