@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -30,7 +30,7 @@ from nmt.training.saving import DiskBudget
 from nmt.training.stop import StopRequest, ignore_signals
 from nmt.training.trainer import Trainer, TrainingSetup
 from nmt.training.validation import tokenizers_of
-from nmt.training.watchdog import watching
+from nmt.training.watchdog import ExitReport, watching
 
 
 @memory_errors()
@@ -60,7 +60,7 @@ def launch(
         NMTError: for example, if another process of the run has failed.
     """
     ranks, run, stop = Ranks.from_environment(), RunFolder(run_path), StopRequest(deadline)
-    exit_report = _ExitReport(run, ranks)
+    exit_report = ExitReport(run, ranks)
 
     def claim() -> None:
         if recipe.training.tensorboard:
@@ -146,51 +146,6 @@ def _trainer(
                 command=str(command or ""),
             )
     return trainer
-
-
-class _ExitReport:
-    """Writes to the run folder how a run has ended that could not end in an orderly way."""
-
-    def __init__(self, run: RunFolder, ranks: Ranks) -> None:
-        self.training = False
-        """Whether the run has begun; else the folder stays as it was."""
-        self.trainer: Trainer | None = None
-        self._run = run
-        self._ranks = ranks
-
-    def wait(self) -> None:
-        """Wait until what was given to be saved is written."""
-        if self.trainer is not None:
-            self.trainer.saver.wait()
-
-    def finish(self) -> None:
-        """Wait for files that are being written; then this process writes no more."""
-        if self.trainer is not None:
-            self.trainer.saver.finish_writing()
-
-    def write(self, status: str, reason: str, lost: Sequence[int] = ()) -> None:
-        """Write how the run has ended, as the first rank or if that is among the lost ones."""
-        if not self.training or not (self._ranks.is_first or 0 in lost):
-            return
-        saved = max(updates_of(self._run, STATE), default=0)
-        update = self.trainer.state.update if self.trainer else saved
-        if status == "stopped":
-            reason = f"interrupted ({reason})"
-            reason += ": updates after the last save are lost" if update > saved else ""
-            update = saved
-        if self._run.path.is_dir():
-            with contextlib.suppress(OSError):  # the failure may be a full disk
-                self._run.write_status(status, update, reason)
-
-    def write_early(self, reason: str) -> bool:
-        """Write how the run will have ended if it is killed; False: it ends in an orderly way."""
-        if self.trainer is None:
-            self.write("stopped", reason)
-            return True
-        with self.trainer.saver.end:
-            if not self.trainer.saver.is_at_the_end:
-                self.write("stopped", reason)
-            return not self.trainer.saver.is_at_the_end
 
 
 def set_up(

@@ -29,13 +29,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Self
 
 from nmt import console
 from nmt.distributed import Heartbeat, Ranks
 from nmt.errors import EXIT_FAILED, EXIT_STOPPED
 from nmt.rank_store import AGAIN, OVER, RankLost, RankStopped
+from nmt.runs.checkpoint import STATE, updates_of
+from nmt.runs.run_folder import RunFolder
 from nmt.training.stop import SIGNALS, StopRequest
+from nmt.training.trainer import Trainer
 
 _BEAT = 2.0  # seconds between two signs of life
 _SILENT = 120.0  # seconds: a machine may be busy, and a call of Python may hold up all threads
@@ -44,17 +47,49 @@ _STUCK = 5.0  # seconds in which the main thread may find out for itself that a 
 _LAST_MOMENT = 10.0  # seconds before torchrun kills a process
 
 
-class Reporter(Protocol):
-    """Writes to the run folder for a process whose main thread is stuck."""
+class ExitReport:
+    """Writes to the run folder how a run has ended that could not end in an orderly way."""
 
-    def write(self, status: str, reason: str, lost: Sequence[int] = ()) -> None:
-        """Write how the run has ended; `lost`: ranks that cannot."""
+    def __init__(self, run: RunFolder, ranks: Ranks) -> None:
+        self.training = False
+        """Whether the run has begun; else the folder stays as it was."""
+        self.trainer: Trainer | None = None
+        self._run = run
+        self._ranks = ranks
 
-    def write_early(self, reason: str) -> bool:
-        """Write how it will have ended if it is stopped now; False: it ends in an orderly way."""
+    def wait(self) -> None:
+        """Wait until what was given to be saved is written."""
+        if self.trainer is not None:
+            self.trainer.saver.wait()
 
     def finish(self) -> None:
-        """Wait for files that are being written."""
+        """Wait for files that are being written; then this process writes no more."""
+        if self.trainer is not None:
+            self.trainer.saver.finish_writing()
+
+    def write(self, status: str, reason: str, lost: Sequence[int] = ()) -> None:
+        """Write how the run has ended, as the first rank or if that is among the lost ones."""
+        if not self.training or not (self._ranks.is_first or 0 in lost):
+            return
+        saved = max(updates_of(self._run, STATE), default=0)
+        update = self.trainer.state.update if self.trainer else saved
+        if status == "stopped":
+            reason = f"interrupted ({reason})"
+            reason += ": updates after the last save are lost" if update > saved else ""
+            update = saved
+        if self._run.path.is_dir():
+            with contextlib.suppress(OSError):  # the failure may be a full disk
+                self._run.write_status(status, update, reason)
+
+    def write_early(self, reason: str) -> bool:
+        """Write how the run will have ended if it is killed; False: it ends in an orderly way."""
+        if self.trainer is None:
+            self.write("stopped", reason)
+            return True
+        with self.trainer.saver.end:
+            if not self.trainer.saver.is_at_the_end:
+                self.write("stopped", reason)
+            return not self.trainer.saver.is_at_the_end
 
 
 @dataclass
@@ -180,11 +215,11 @@ def _failed(lost: RankLost) -> Ending:
 class Watchdog:
     """The two threads of one process, and what they know."""
 
-    def __init__(self, ranks: Ranks, stop: StopRequest, reporter: Reporter) -> None:
+    def __init__(self, ranks: Ranks, stop: StopRequest, exit_report: ExitReport) -> None:
         """Start to watch; in the main thread, and after the ranks have met."""
         self._ranks = ranks
         self._stop = stop
-        self._reporter = reporter
+        self._exit_report = exit_report
         self._heartbeat = Heartbeat(ranks)
         self._over = threading.Event()
         self._ending = threading.Lock()  # held while it ends the process
@@ -256,7 +291,7 @@ class Watchdog:
     def _warn(self, seen: Observations) -> None:
         """Write in good time what will be true if the process is killed."""
         busy = seen.describe_busiest()
-        if self._ranks.is_first and self._reporter.write_early(f"{seen.reason}; {busy}"):
+        if self._ranks.is_first and self._exit_report.write_early(f"{seen.reason}; {busy}"):
             console.warning(
                 f"asked to stop ({seen.reason}), but {busy}; if the processes are killed now, "
                 "updates after the last save are lost"
@@ -268,24 +303,24 @@ class Watchdog:
                 return
             status = "stopped" if found.exit_status == EXIT_STOPPED else "failed"
             in_full = found.reason if status == "stopped" else found.line
-            self._reporter.write(status, in_full, found.ranks)
+            self._exit_report.write(status, in_full, found.ranks)
             say = console.error if found.ranks else console.warning  # of a rank that was stopped
             say(found.line)
             self._heartbeat.publish_exit_reason(status, found.reason, found.ranks)
-            self._reporter.finish()
-            self._reporter.write(status, in_full, found.ranks)  # with what was saved since
+            self._exit_report.finish()
+            self._exit_report.write(status, in_full, found.ranks)  # with what was saved since
             self._heartbeat.end()
             sys.stderr.flush()
             os._exit(found.exit_status)
 
 
 @contextlib.contextmanager
-def watching(ranks: Ranks, stop: StopRequest, reporter: Reporter) -> Iterator[None]:
+def watching(ranks: Ranks, stop: StopRequest, exit_report: ExitReport) -> Iterator[None]:
     """Watch over a block, if there are other processes to wait for."""
     if ranks.world_size == 1:
         yield
         return
-    watchdog = Watchdog(ranks, stop, reporter)
+    watchdog = Watchdog(ranks, stop, exit_report)
     try:
         yield
     finally:
