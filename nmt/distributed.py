@@ -14,7 +14,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -25,7 +25,14 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import DataError, NMTError, Stopped, UsageError
-from nmt.rank_store import ASKED, BEAT, EXIT_REASON, OVER, RankLost, RankStopped, RankStore, gone
+
+AGAIN = "run the same command again to go on from the last save"
+OVER = "over"
+"""The last sign of life of a process that ends in an orderly way."""
+# Keys of torchrun's store.
+_EXIT_REASON = "exit reason"  # of the first rank that leaves
+_BEAT = "beat/"  # signs of life, by rank
+_ASKED = "nmt was asked to stop"
 
 _SENT_AT_ONCE = 1 << 24  # values of a vector: 64 MB in fp32
 
@@ -88,22 +95,22 @@ class Ranks:
             importlib.import_module("torch.distributed.nn.functional")
             gpu = ",cuda:nccl" if torch.cuda.is_available() else ""
             lasting, rank, size = next(rendezvous("env://"))
-            if lasting.check([ASKED]):
+            if lasting.check([_ASKED]):
                 raise Stopped(
                     f"torchrun has started this run again, but it was asked to stop "
-                    f"({lasting.get(ASKED).decode()}); run the same command again to resume"
+                    f"({lasting.get(_ASKED).decode()}); run the same command again to resume"
                 )
             # Or what was written before a restart (--max-restarts) would be read again.
             start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} with {size}"
             store = PrefixStore(start, lasting)
-            store.set(f"{BEAT}{rank}", "")
+            store.set(f"{_BEAT}{rank}", "")
             dist.init_process_group(f"cpu:gloo{gpu}", store=store, rank=rank, world_size=size)
-            group = RankStore(lasting, store)
-            _groups[:] = [group]
+            ranks = RankStore(lasting, store, rank, size)
+            _store[:] = [ranks]
             # Without torchrun, processes of one machine may not see each other, as in containers.
             processes = self.gather([os.environ.get("GROUP_RANK", f"of {rank}"), os.getpid()])
-            group.machines = [machine for machine, _ in processes]
-            group.siblings = {
+            ranks.machines = [machine for machine, _ in processes]
+            ranks.siblings = {
                 other: process
                 for other, (machine, process) in enumerate(processes)
                 if machine == processes[rank][0] and other != rank
@@ -189,27 +196,23 @@ class Ranks:
         reason: of this rank; empty: it was not asked.
         """
         reason = next(filter(None, self.gather(reason)))
-        self._asked_to_stop(reason)
-        return reason
-
-    def _asked_to_stop(self, reason: str) -> None:
-        for group in _groups:
+        for store in _store:
             with contextlib.suppress(dist.DistError):
-                group.ask_to_stop(reason)
+                store.ask_to_stop(reason)
+        return reason
 
     def publish_stop(self, reason: str) -> None:
         """Tell the other ranks, if possible, that this one stops without waiting for them."""
-        self._asked_to_stop(reason)
-        for group in _groups:
+        for store in _store:
             with contextlib.suppress(dist.DistError):
-                group.publish_exit_reason([self.rank], "stopped", reason)
+                store.publish_stop(reason)
 
     def exit_reason(self) -> RankLost | RankStopped | None:
         """Return what has become of another rank: torchrun may have stopped this one for it."""
-        for group in _groups:
+        for store in _store:
             with contextlib.suppress(dist.DistError):
-                group.beats(self.world_size)
-                return group.exit_reason()
+                store.beats()
+                return store.exit_reason()
         return None
 
     def cause_elsewhere(self, error: Exception) -> RankLost | RankStopped | None:
@@ -220,39 +223,110 @@ class Ranks:
         """
         if self.world_size == 1:
             return None
-        (group,) = _groups
+        (store,) = _store
         if not _is_of_the_group(error):
             kind = "" if isinstance(error, NMTError) else f"{type(error).__name__}: "
             with contextlib.suppress(dist.DistError):
-                group.publish_exit_reason(
-                    [self.rank], "lost", f"rank {self.rank} failed: {kind}{error}"
-                )
+                store.publish_lost([self.rank], f"rank {self.rank} failed: {kind}{error}")
             return None
         try:
-            return self._find_lost(group, error)
+            return store.find_lost(error)
         except dist.DistError:  # the machine with torchrun's store is gone, and that of rank 0
             return RankLost(f"the ranks have lost touch, and torchrun is gone: {error}", [0])
 
-    def _find_lost(self, group: RankStore, error: Exception) -> RankLost | RankStopped | None:
-        """Find out which rank was lost."""
-        store = group.store
-        store.set(f"left/{self.rank}", "")
-        before = group.beats(self.world_size)
+
+class RankStopped(Stopped):
+    """Another process of the run has been stopped at once."""
+
+
+class RankLost(NMTError):
+    """Another process of the run has failed."""
+
+    def __init__(self, what: str, ranks: list[int]) -> None:
+        """Say what has become of which ranks."""
+        self.what = what
+        self.ranks = ranks
+        super().__init__(f"{what}; {AGAIN}")
+
+
+@dataclass
+class RankStore:
+    """What the ranks leave for each other in torchrun's store: signs of life, and why they end.
+
+    The store outlives the processes if torchrun starts them again.
+    """
+
+    lasting: Any
+    """torchrun's store, where all starts of one launch meet."""
+    store: Any
+    """The part of it that is of this start."""
+    rank: int
+    world_size: int
+    machines: list[str] = field(default_factory=list)
+    """Of each rank, which torchrun has started it."""
+    siblings: dict[int, int] = field(default_factory=dict)
+    """The other ranks of the same torchrun, and their processes."""
+    operations: int = 0
+    """How many operations between ranks this one has begun."""
+
+    def beats(self) -> list[str]:
+        """Return each rank's last sign of life; publish siblings that are gone."""
+        # Whoever ends in an orderly way says so before its process ends.
+        ended = [rank for rank, process in self.siblings.items() if not _exists(process)]
+        keys = [f"{_BEAT}{rank}" for rank in range(self.world_size)]
+        beats = [beat.decode() for beat in self.store.multi_get(keys)]
+        for rank in ended:
+            if beats[rank] != OVER:
+                self.publish_lost([rank], _gone([rank]))
+        return beats
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Let all later starts of this launch end at once."""
+        self.lasting.set(_ASKED, reason)
+
+    def publish_stop(self, reason: str) -> None:
+        """Tell the others, also those of later starts, that this rank is stopped."""
+        self.ask_to_stop(reason)
+        self._publish_exit_reason([self.rank], "stopped", reason)
+
+    def publish_lost(self, ranks: list[int], reason: str) -> None:
+        """Tell the others that ranks are lost."""
+        self._publish_exit_reason(ranks, "lost", reason)
+
+    def _publish_exit_reason(self, *reason: object) -> None:
+        self.store.compare_set(_EXIT_REASON, "", json.dumps(reason))  # the first one stands
+
+    def exit_reason(self) -> RankLost | RankStopped | None:
+        """Return what has become of another rank, if that is published."""
+        if not self.store.check([_EXIT_REASON]):
+            return None
+        ranks, status, reason = json.loads(self.store.get(_EXIT_REASON).decode())
+        if status == "stopped":
+            return RankStopped(f"rank {ranks[0]} was stopped ({reason}); {AGAIN}")
+        return RankLost(reason, ranks)
+
+    def find_lost(self, error: Exception) -> RankLost | RankStopped | None:
+        """Find out which rank was lost, after an error of an operation between ranks."""
+        self.store.set(f"left/{self.rank}", "")
+        before = self.beats()
         with contextlib.suppress(dist.DistStoreError):
-            store.wait([EXIT_REASON], timedelta(seconds=2))
-            return group.exit_reason()
+            self.store.wait([_EXIT_REASON], timedelta(seconds=2))
+            return self.exit_reason()
         silent: list[int] = []
         for rank in range(self.world_size):
             try:
-                store.wait([f"left/{rank}"], timedelta(seconds=1))
+                self.store.wait([f"left/{rank}"], timedelta(seconds=1))
             except dist.DistStoreError:
                 silent.append(rank)
         # One whose main thread is stuck, as in an operation of NCCL, still shows signs of life.
-        after = group.beats(self.world_size)
+        after = self.beats()
         silent = [rank for rank in silent if after[rank] == before[rank]]
         if silent:
-            return RankLost(gone(silent), silent)
+            return RankLost(_gone(silent), silent)
         return RankLost(f"the ranks have lost touch: {error}", [])
+
+
+_store: list[RankStore] = []  # one, once the ranks have met
 
 
 class Heartbeat:
@@ -261,26 +335,16 @@ class Heartbeat:
     It has a connection to the store of its own: one that waits for a key holds up its connection.
     """
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self) -> None:
         """Connect; the ranks must have met."""
-        (self._of_main,) = _groups
-        self._ranks = ranks
+        (self.of_main,) = _store
+        """What the main thread knows of the ranks, and does with them."""
         self._count = 0
         self._connect()
 
-    @property
-    def machines(self) -> list[str]:
-        """The machine of each rank."""
-        return self._of_main.machines
-
     def _connect(self) -> None:
-        lasting, store = self._of_main.lasting.clone(), self._of_main.store.clone()
-        self._group = dataclasses.replace(self._of_main, lasting=lasting, store=store)
-
-    @property
-    def operations(self) -> int:
-        """How many operations between ranks the main thread has begun."""
-        return self._of_main.operations
+        lasting, store = self.of_main.lasting.clone(), self.of_main.store.clone()
+        self._own = dataclasses.replace(self.of_main, lasting=lasting, store=store)
 
     def beat(self) -> tuple[list[str], RankLost | RankStopped | None] | None:
         """Show that this process lives; return each rank's last sign of life, and why one left.
@@ -295,8 +359,8 @@ class Heartbeat:
         """
         self._count += 1
         try:
-            self._say(f"{self._count} {self.operations}")
-            return self._group.beats(self._ranks.world_size), self._group.exit_reason()
+            self._show(f"{self._count} {self.of_main.operations}")
+            return self._own.beats(), self._own.exit_reason()
         except dist.DistStoreError:
             self._connect()
             return None
@@ -305,23 +369,35 @@ class Heartbeat:
         """Tell the others why this rank ends: stopped, or failed as others are lost."""
         with contextlib.suppress(RuntimeError):
             if status == "stopped":
-                self._group.ask_to_stop(reason)
-                self._group.publish_exit_reason([self._ranks.rank], status, reason)
+                self._own.publish_stop(reason)
             else:
-                self._group.publish_exit_reason(lost, "lost", reason)
+                self._own.publish_lost(lost, reason)
 
     def end(self) -> None:
         """Tell the others that this process may be silent from now on."""
         with contextlib.suppress(RuntimeError):
-            self._say(OVER)
+            self._show(OVER)
 
-    def _say(self, beat: str) -> None:
-        self._group.store.set(f"{BEAT}{self._ranks.rank}", beat)
+    def _show(self, beat: str) -> None:
+        self._own.store.set(f"{_BEAT}{self._own.rank}", beat)
+
+
+def _exists(process: int) -> bool:
+    """Tell whether there is such a process."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _gone(ranks: list[int]) -> str:
+    return f"rank {', '.join(map(str, ranks))} is gone without a word"
 
 
 def _count_an_operation() -> None:
-    for group in _groups:
-        group.operations += 1
+    for store in _store:
+        store.operations += 1
 
 
 def places_of(length: int, first: int, ranks: int) -> tuple[slice, ...]:
@@ -396,9 +472,6 @@ class Vector:
             for start in range(place.start, place.stop, _SENT_AT_ONCE):
                 end = min(start + _SENT_AT_ONCE, place.stop)
                 yield rank, slice(start, end), slice(start - place.start, end - place.start)
-
-
-_groups: list[RankStore] = []  # one, once the ranks have met
 
 
 def _is_of_the_group(error: Exception) -> bool:

@@ -39,7 +39,6 @@ GROUND_FLOOR = {
         "model_config",
         "pipeline",
         "plot",
-        "rank_store",
     ),
     *("ray_workers", "remote", "values", "workers"),
 }

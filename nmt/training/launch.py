@@ -14,11 +14,10 @@ from nmt.config import STAGES, Recipe, resolve_recipe
 from nmt.data.corpus import read_pairs
 from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages
-from nmt.distributed import Ranks
+from nmt.distributed import RankLost, Ranks, RankStopped
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.device import choose_device, keep_freed_memory, memory_errors
 from nmt.models.model_file import model_checksum
-from nmt.rank_store import RankLost, RankStopped
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import Changes, InitialModel, RunFolder

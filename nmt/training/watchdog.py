@@ -32,9 +32,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from nmt import console
-from nmt.distributed import Heartbeat, Ranks
+from nmt.distributed import AGAIN, OVER, Heartbeat, RankLost, Ranks, RankStopped
 from nmt.errors import EXIT_FAILED, EXIT_STOPPED
-from nmt.rank_store import AGAIN, OVER, RankLost, RankStopped
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 from nmt.training.stop import SIGNALS, StopRequest
@@ -220,7 +219,7 @@ class Watchdog:
         self._ranks = ranks
         self._stop = stop
         self._exit_report = exit_report
-        self._heartbeat = Heartbeat(ranks)
+        self._heartbeat = Heartbeat()
         self._over = threading.Event()
         self._ending = threading.Lock()  # held while it ends the process
         # What one thread hears, and the other one looks at.
@@ -263,7 +262,10 @@ class Watchdog:
 
     def _watch(self) -> None:
         """Look at the main thread and at the others, and end the process if need be."""
-        seen, has_warned = Observations.of(self._ranks.rank, self._heartbeat.machines), False
+        seen, has_warned = (
+            Observations.of(self._ranks.rank, self._heartbeat.of_main.machines),
+            False,
+        )
         before = time.monotonic()
         while not self._over.is_set():
             if select.select([self._signals], [], [], _BEAT)[0]:
@@ -276,7 +278,7 @@ class Watchdog:
             # If this process was suspended, the others may have been, too.
             seen.add(
                 min(now - before, 2 * _BEAT),
-                moves=(self._heartbeat.operations, self._stop.times_asked),
+                moves=(self._heartbeat.of_main.operations, self._stop.times_asked),
                 rounds=self._rounds,
                 beats=self._beats,
             )

@@ -14,7 +14,7 @@ import pytest
 import torch
 from toy_training import Toy, assert_same_state, environment, flat, status
 
-from nmt.rank_store import RankLost, RankStopped
+from nmt.distributed import RankLost, RankStopped
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 from nmt.training.watchdog import Observations, ending
