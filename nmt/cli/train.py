@@ -241,12 +241,12 @@ def _preset_layers(
     from nmt.models.model_file import find_model, read_card
 
     card, folder = read_card(find_model(init_from)), DataFolder.open(data)
-    for one, other in (
+    for own, new in (
         (card.src_vocabulary, folder.src_vocabulary),
         (card.tgt_vocabulary, folder.tgt_vocabulary),
     ):
-        models = [PieceModel.read(vocabulary.model) for vocabulary in (one, other)]
-        if one.moses != other.moses or not models[1].extends(models[0]):
+        models = [PieceModel.read(vocabulary.model) for vocabulary in (own, new)]
+        if own.moses != new.moses or not models[1].extends(models[0]):
             raise UsageError(
                 f"{data} has another vocabulary than {init_from}: prepare it with --vocab "
                 f"{init_from}{_moses_options(card)}, or give --model"

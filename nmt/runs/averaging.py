@@ -30,12 +30,12 @@ def average_models(paths: Sequence[Path], out: Path) -> None:
     readers = [ModelReader(path) for path in paths]
     first = readers[0]
     for reader in readers[1:]:
-        found = first.card.differences(reader.card)
+        differences = first.card.differences(reader.card)
         if reader.weight_names != first.weight_names:
-            found.append("different weights")
-        if found:
+            differences.append("different weights")
+        if differences:
             raise DataError(
-                f"{first.path} and {reader.path} cannot be averaged: {'; '.join(found)}"
+                f"{first.path} and {reader.path} cannot be averaged: {'; '.join(differences)}"
             )
     weights = {}
     with console.progress("averaging", total=len(first.weight_names), unit="weights") as bar:
@@ -84,14 +84,14 @@ def select_checkpoints(path: Path, count: int, *, best: bool) -> list[Path]:
     """
     run = RunFolder(path)
     name = BEST if best else CHECKPOINT
-    found = [path_of(run, name, update) for update in updates_of(run, name)]
-    if len(found) < count:
+    checkpoints = [path_of(run, name, update) for update in updates_of(run, name)]
+    if len(checkpoints) < count:
         raise UsageError(
-            f"{path} has only {len(found)} of the {count} checkpoints; ask for fewer, or train "
-            f"with a larger {'keep_best' if best else 'keep_last'}"
+            f"{path} has only {len(checkpoints)} of the {count} checkpoints; ask for fewer, or "
+            f"train with a larger {'keep_best' if best else 'keep_last'}"
         )
     if not best:
-        return found[-count:]
+        return checkpoints[-count:]
     metric = run.best_metric()
     sign = 1 if metric == "loss" else -1
-    return sorted(found, key=lambda one: sign * ModelReader(one).card.valid[metric])[:count]
+    return sorted(checkpoints, key=lambda path: sign * ModelReader(path).card.valid[metric])[:count]

@@ -42,8 +42,9 @@ def path_of(run: RunFolder, name: str, update: int) -> Path:
 def updates_of(run: RunFolder, name: str) -> list[int]:
     """Return the updates that have such a file, oldest first."""
     start, end = name.split("*")
-    found = (path.name.removeprefix(start).removesuffix(end) for path in run.checkpoints.glob(name))
-    return sorted(int(update) for update in found if update.isdecimal())
+    paths = run.checkpoints.glob(name)
+    updates = (path.name.removeprefix(start).removesuffix(end) for path in paths)
+    return sorted(int(update) for update in updates if update.isdecimal())
 
 
 def keep_only(run: RunFolder, name: str, updates: Container[int]) -> None:
@@ -165,12 +166,12 @@ def restore(
     Raises:
         DataError: if all states are damaged, or if there are models but no states.
     """
-    found: _Stored | None = None
+    newest: _Stored | None = None
     with ranks.raise_on_all_ranks():
         if ranks.is_first:
             _remove_half_written(run)
-            found = _read_newest(run, vectors, before)
-    state, stored = found or (None, {})
+            newest = _read_newest(run, vectors, before)
+    state, stored = newest or (None, {})
     values = ranks.gather(None if state is None else asdict(state))[0]
     if values is None:
         return None
@@ -203,7 +204,7 @@ def _read_newest(
         for problem in problems:
             run.warn(f"{problem}; resuming from {file.path.name} instead")
         # A newer state that is damaged now may have caused pruning.
-        best = tuple(one for one in state.best if path_of(run, BEST, one[-1]).is_file())
+        best = tuple(model for model in state.best if path_of(run, BEST, model[-1]).is_file())
         state = replace(state, best=best)
         _remove_beyond(run, state)
         return state, stored

@@ -84,25 +84,25 @@ def rows(train: Record, valid: Sequence[Record], best: int | None) -> list[tuple
         valid: all validation records, in order.
         best: the update with the best validation.
     """
-    found = []
+    rows = []
     if train:
-        found += [("training", _metrics(train, _TRAINING)), ("speed", _metrics(train, _SPEED))]
+        rows += [("training", _metrics(train, _TRAINING)), ("speed", _metrics(train, _SPEED))]
     shown = [("last valid", record) for record in valid[-1:]]
     shown += [("best valid", record) for record in valid if record["update"] == best]
-    found += [(label, f"update {r['update']:,}: {_metrics(r, _VALID)}") for label, r in shown]
+    rows += [(label, f"update {r['update']:,}: {_metrics(r, _VALID)}") for label, r in shown]
     for key, label in _HISTORY.items():
         values = [record[key] for record in valid if key in record][-_NEWEST:]
         if len(values) > 1:
-            found.append((label, f"{sparkline(values)} {values[0]:.4g} to {values[-1]:.4g}"))
+            rows.append((label, f"{sparkline(values)} {values[0]:.4g} to {values[-1]:.4g}"))
     for sample in valid[-1].get("samples", ()) if valid else ():
-        found += [(label, sample[label]) for label in _SAMPLE]
-    return found
+        rows += [(label, sample[label]) for label in _SAMPLE]
+    return rows
 
 
 def _is_doubtful(validations: Sequence[Record], end: str) -> bool:
     """Tell whether BLEU is near 0 in all of these, although the loss falls from first to last."""
     learns = bool(validations[-1][f"nll{end}"] < validations[0][f"nll{end}"])
-    return learns and all(one[f"bleu{end}"] < _LOW_BLEU for one in validations)
+    return learns and all(record[f"bleu{end}"] < _LOW_BLEU for record in validations)
 
 
 def _metrics(record: Record, formats: Mapping[str, str]) -> str:
@@ -201,21 +201,21 @@ class ValidationResult:
     @property
     def signatures(self) -> dict[str, str]:
         """sacreBLEU's signatures as `bleu_signature`, or `bleu_signature/en-de` if pairs differ."""
-        found = dict[str, str]()
+        signatures = dict[str, str]()
         for name in self.scores:
             of_pairs = {
                 f"{name}_signature/{spell_pair(text.langs)}": text.scores[name].signature
                 for text in self.texts
             }
             shared = set(of_pairs.values())
-            found |= {f"{name}_signature": shared.pop()} if len(shared) == 1 else of_pairs
-        old = {f"old_{name}_signature": one.signature for name, one in self.old_scores.items()}
-        return found | old
+            signatures |= {f"{name}_signature": shared.pop()} if len(shared) == 1 else of_pairs
+        old = {f"old_{name}_signature": score.signature for name, score in self.old_scores.items()}
+        return signatures | old
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics by name; without the scores that were not computed."""
         metrics = {"loss": self.loss, "nll": self.nll, "perplexity": self.perplexity}
-        old = {f"old_{name}": one.score for name, one in self.old_scores.items()}
+        old = {f"old_{name}": score.score for name, score in self.old_scores.items()}
         return metrics | self.scores | old | self.by_pair
 
 
@@ -289,7 +289,7 @@ class Report:
             record["samples"] = [dataclasses.asdict(sample) for sample in result.samples]
         self._record(record)
         signatures = result.signatures
-        shared = dict.fromkeys(one for key, one in signatures.items() if "/" not in key)
+        shared = dict.fromkeys(sign for key, sign in signatures.items() if "/" not in key)
         listed = f" ({'; '.join(shared)})" if shared else ""
         best = f", the best so far by {METRIC_NAMES[self.config.best_metric]}"
         best = best if state.best_updates[:1] == [update] else ""
@@ -307,20 +307,20 @@ class Report:
                 text = console.printable(getattr(sample, label))
                 self.run.log(f"valid line {sample.line:,} {label}: {text}", aloud=False)
         self._valid.append(record)
-        for one in result.texts:
-            self._doubt_bleu(one, f"/{spell_pair(one.langs)}" if result.by_pair else "")
+        for of_pair in result.texts:
+            self._doubt_bleu(of_pair, f"/{spell_pair(of_pair.langs)}" if result.by_pair else "")
         self._show(state)
         self._draw_curves()
 
     def _doubt_bleu(self, text: TextResult, end: str) -> None:
         """Warn once a run if BLEU stays near 0 as the model learns; `end`: of the text's keys."""
-        scored = [one for one in self._valid if f"bleu{end}" in one]
+        scored = [record for record in self._valid if f"bleu{end}" in record]
         lasts = range(_LOW_VALIDATIONS, len(scored) + 1)
         doubts = [_is_doubtful(scored[last - _LOW_VALIDATIONS : last], end) for last in lasts]
         if not doubts or not doubts[-1] or any(doubts[:-1]):
             return
         tgt = text.langs[1]
-        suited = [one for one in (tokenizer_for(tgt), "char") if one != text.tokenizer]
+        suited = [name for name in (tokenizer_for(tgt), "char") if name != text.tokenizer]
         other = f"validate_tokenizer={suited[0]}, or with " if suited else ""
         self.run.warn(
             f"BLEU of {spell_pair(text.langs)} stays below {_LOW_BLEU} while the loss falls; its "
@@ -338,7 +338,7 @@ class Report:
         """Report that the run has gone back to an earlier update."""
         self.run.warn(why)
         self.run.record({"kind": "event", "update": state.update, "went_back": why})
-        self._valid = [one for one in self._valid if one["update"] <= state.update]
+        self._valid = [record for record in self._valid if record["update"] <= state.update]
         self._view.go_back(state.update)
         self._marks.clear()
         self._close_tensorboard()

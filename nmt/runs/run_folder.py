@@ -90,13 +90,13 @@ def _of_pairs(
     records: Sequence[Mapping[str, object]], shown: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str]]:
     """Return the keys of single pairs of languages, such as `bleu/en-de` besides `bleu`."""
-    newest = next((one for one in reversed(records) if one.get("kind") == "valid"), {})
+    newest = next((record for record in reversed(records) if record.get("kind") == "valid"), {})
     return [
-        (kind, found)
+        (kind, name)
         for kind, key in shown
         if kind == "valid"
-        for found in newest
-        if found.startswith(f"{key}/")
+        for name in newest
+        if name.startswith(f"{key}/")
     ]
 
 
@@ -235,10 +235,10 @@ class RunFolder:
         if run.get("data") == fingerprint:
             return Changes()
         was = run.get("data_path", "another folder")
-        found = f"DATA was {was} and is now {now}, with other content"
+        change = f"DATA was {was} and is now {now}, with other content"
         if was == now:
-            found = f"DATA {now} has other content than when the run began; was it prepared again?"
-        return Changes(refused=(found,))
+            change = f"DATA {now} has other content than when the run began; was it prepared again?"
+        return Changes(refused=(change,))
 
     def changes(self, recipe: Recipe, initial: InitialModel) -> Changes:
         """Compare a recipe that has all values chosen, and the model that it starts from."""
@@ -254,8 +254,8 @@ class RunFolder:
             old = dataclasses.asdict(type(values)()) | before.get(section, {})
             for key, value in dataclasses.asdict(values).items():
                 if old[key] != value:
-                    found = allowed if key in resumable_keys() else refused
-                    found.append(f"{key} was {old[key]!r} and is now {value!r}")
+                    named = allowed if key in resumable_keys() else refused
+                    named.append(f"{key} was {old[key]!r} and is now {value!r}")
         stages = tomllib.loads(format_toml({}, recipe.stages))
         has_stages = before.get(STAGES) == stages.get(STAGES)
         if not has_stages:

@@ -25,18 +25,18 @@ class EndReason:
 
 def ends(config: TrainingConfig, state: RunState) -> list[EndReason]:
     """Return the reasons why a run is finished; none if it is not."""
-    found = []
+    reasons = []
     if has_forgotten(config, state):
         metric = METRIC_NAMES[old_metric(config)]
         reason = f"{metric} of {config.valid_old} has fallen by {state.lost_score:.2f}"
-        found.append(EndReason(reason, f"--set stop_if_worse={math.floor(state.lost_score) + 1}"))
+        reasons.append(EndReason(reason, f"--set stop_if_worse={math.floor(state.lost_score) + 1}"))
     if state.update >= config.max_updates:
-        found.append(EndReason("max_updates", f"--max-updates {2 * state.update}"))
+        reasons.append(EndReason("max_updates", f"--max-updates {2 * state.update}"))
     if 0 < config.patience <= state.bad_validations:
         reason = f"no better result in {config.patience} validations"
         more = state.bad_validations + config.patience
-        found.append(EndReason(reason, f"--set patience={more}"))
-    return found
+        reasons.append(EndReason(reason, f"--set patience={more}"))
+    return reasons
 
 
 def has_forgotten(config: TrainingConfig, state: RunState) -> bool:
@@ -46,18 +46,18 @@ def has_forgotten(config: TrainingConfig, state: RunState) -> bool:
 
 def warnings_before(config: TrainingConfig, updates_an_epoch: int) -> list[str]:
     """Return what is probably wrong with the length of a run, and what to do."""
-    found, updates, warmup = [], config.max_updates, config.warmup_updates
+    warnings, updates, warmup = [], config.max_updates, config.warmup_updates
     if warmup >= updates and warmup > 1:
-        found.append(
+        warnings.append(
             f"warmup_updates is {warmup:,} and max_updates {updates:,}, so the learning rate "
             f"rises to the end; give --set warmup_updates={max(1, updates // 10)}, or more updates "
             f"than {warmup:,}"
         )
     epochs = updates / updates_an_epoch
     if epochs > MOST_EPOCHS and not config.patience:
-        found.append(
+        warnings.append(
             f"{updates:,} updates see the training data {epochs:,.0f} times; give "
             f"--max-updates {MOST_EPOCHS * updates_an_epoch} or fewer, or --set patience=5 to stop "
             "when validation gets no better"
         )
-    return found
+    return warnings

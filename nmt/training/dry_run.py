@@ -158,13 +158,13 @@ def _how_sure(measured: int, processes: int, updates: int, device: str) -> str:
     """Describe how the times were found."""
     if processes == measured:
         who = "one process" if measured == 1 else f"all {measured:,} processes together"
-        found = f"measured on {who}, {updates:,} updates"
+        how = f"measured on {who}, {updates:,} updates"
     else:
-        found = (
+        how = (
             f"estimate: one process did 1/{processes} of {updates:,} updates; sum of gradients at "
             f"{_SUM_RATE[device] / 1e9:g} GB/s (assumed), hidden by the backward pass or not at all"
         )
-    return f"{found}; validation by a part of it; disk at {_DISK_RATE / 1e6:g} MB/s (assumed)"
+    return f"{how}; validation by a part of it; disk at {_DISK_RATE / 1e6:g} MB/s (assumed)"
 
 
 @dataclass(frozen=True)

@@ -132,10 +132,10 @@ def warm_start(
             (reshaped if known else missing).append(names[0])
             random.add(parameter)
         elif _side(names[0]):
-            found = _copy_rows(fitting, given, other_card, parameter, card)
-            if found < len(parameter):
+            copied = _copy_rows(fitting, given, other_card, parameter, card)
+            if copied < len(parameter):
                 random.add(parameter)
-            share = f"{found:,} of {len(parameter):,} pieces found ({found / len(parameter):.1%})"
+            share = f"{copied:,} of {len(parameter):,} pieces found ({copied / len(parameter):.1%})"
             pieces.append(f"{names[0]}: {share}")
         else:
             parameter.copy_(given[names[0]])
@@ -147,7 +147,7 @@ def warm_start(
             f"{'; '.join(other_card.differences(card))}; use the same model sizes, or leave out "
             "--init-from"
         )
-    languages, wanted = (f"{one.src_lang}-{one.tgt_lang}" for one in (other_card, card))
+    languages, wanted = (f"{each.src_lang}-{each.tgt_lang}" for each in (other_card, card))
     if languages != wanted and other_card.languages is None:
         console.warning(f"{source} translates {languages}, but the data is {wanted}")
     left = {

@@ -57,9 +57,9 @@ def alignment_loss(queries: Tensor, keys: Tensor, batch: Batch) -> Tensor:
         scores = torch.bmm(query * query.shape[-1] ** -0.5, key.transpose(1, 2))  # (B, T, S)
         log_probs = scores.masked_fill(~others.mask[:, None], -math.inf).log_softmax(dim=-1)
         linked = links.sources[own.tokens]  # (B, T)
-        found = log_probs.gather(2, linked.clamp(min=0)[..., None])[..., 0]  # (B, T)
+        at_link = log_probs.gather(2, linked.clamp(min=0)[..., None])[..., 0]  # (B, T)
         # Not by an index of booleans, for which the host would wait.
-        total = total - found.masked_fill(~own.mask | (linked == NO_LINK), 0.0).sum()
+        total = total - at_link.masked_fill(~own.mask | (linked == NO_LINK), 0.0).sum()
     return total
 
 

@@ -60,10 +60,10 @@ def adapt(model: TranslationModel, rank: int) -> list[str]:
 
 def merged(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return weights by their names, with the changes added to their matrices."""
-    found = {n: weight for n, weight in weights.items() if not n.startswith(f"{_MODULE}.")}
+    matrices = {n: weight for n, weight in weights.items() if not n.startswith(f"{_MODULE}.")}
     for name, up in weights.items():
         if name.startswith(f"{_MODULE}.") and name.endswith(".up"):
             change = name.removesuffix(".up")
             matrix = change.removeprefix(f"{_MODULE}.").replace(_DOT, ".")
-            found[matrix] = found[matrix].addmm(up, weights[f"{change}.down"])
-    return found
+            matrices[matrix] = matrices[matrix].addmm(up, weights[f"{change}.down"])
+    return matrices

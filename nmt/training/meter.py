@@ -66,12 +66,12 @@ def checksum_of_all(weights: Vector, ranks: Ranks) -> str:
         NMTError: if they differ.
     """
     first = weights.places[ranks.rank].start if weights.places else 0
-    found: list[int] = ranks.gather(checksum(weights.held, first))
+    checksums: list[int] = ranks.gather(checksum(weights.held, first))
     if weights.places:
-        found = [sum(found) % 2**64]
-    if len(set(found)) > 1:
-        raise NMTError(f"the ranks have different weights: {found}; use machines of one kind")
-    return f"{found[0]:016x}"
+        checksums = [sum(checksums) % 2**64]
+    if len(set(checksums)) > 1:
+        raise NMTError(f"the ranks have different weights: {checksums}; use machines of one kind")
+    return f"{checksums[0]:016x}"
 
 
 def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
@@ -97,12 +97,12 @@ def _fastest_product(size: int, device: torch.device, dtype: torch.dtype) -> flo
     if device.type == "cpu":
         # F.linear uses another library for fp32; which one is faster depends on the processor.
         products.append(functools.partial(onednn_product, x, weight))
-    found = [math.inf]
+    seconds = [math.inf]
     for product in products:
         # fails if this processor does not support the type, or without oneDNN
         with contextlib.suppress(AttributeError, RuntimeError):
-            found.append(_shortest(product, device))
-    return min(found)
+            seconds.append(_shortest(product, device))
+    return min(seconds)
 
 
 def rate_of_ranks(precision: str, device: torch.device, ranks: Ranks) -> tuple[float, str]:

@@ -200,7 +200,7 @@ class _Trial:
         """Return whether bf16 makes training clearly faster."""
         # Without instructions for bf16, a batch may take minutes. So try a product first.
         factors = torch.ones(_PRODUCT_SIZE, _PRODUCT_SIZE)
-        products = (partial(linear, one, one) for one in (factors, factors.bfloat16()))
+        products = (partial(linear, factor, factor) for factor in (factors, factors.bfloat16()))
         if not is_clearly_faster(*products, gain=_GAINS["bf16"]):
             return False
         in_bf16 = copy.deepcopy(self.model).to(torch.bfloat16)
@@ -267,11 +267,11 @@ def _if_it_works(compiled: str, device: torch.device, ranks: Ranks, *, is_asked:
     Raises:
         UsageError: if it does not work and is asked for.
     """
-    found: list[str] = ranks.gather(problem_of_compiling(device))
-    problems = [f"rank {rank}: {problem}" for rank, problem in enumerate(found) if problem]
+    answers: list[str] = ranks.gather(problem_of_compiling(device))
+    problems = [f"rank {rank}: {problem}" for rank, problem in enumerate(answers) if problem]
     if not problems:
         return compiled
-    problem = problems[0] if ranks.world_size > 1 else found[0]
+    problem = problems[0] if ranks.world_size > 1 else answers[0]
     if is_asked:
         raise UsageError(
             f"compile={compiled}, but torch.compile does not work here: {problem}, or give --set "

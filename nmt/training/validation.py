@@ -103,13 +103,13 @@ class Validator:
     def doubts(self) -> list[str]:
         """Return why BLEU may not tell a good model from a bad one, and what to do."""
         return [
-            f"valid of {text.pair}: {len(found):,} of {len(text.references):,} {text.langs[1]} "
+            f"valid of {text.pair}: {len(unspaced):,} of {len(text.references):,} {text.langs[1]} "
             f"lines have no spaces between words, at which BLEU's tokenizer {tokenizer} splits; "
             "check that code, or begin a new run with --set validate_tokenizer=char"
             for text in self._texts
             if "bleu" in self.config.metrics
             and splits_at_spaces(tokenizer := self._tokenizers[text.pair])
-            and (found := unspaced_lines(text.references))
+            and (unspaced := unspaced_lines(text.references))
         ]
 
     def measure(
@@ -158,8 +158,8 @@ class Validator:
         """Return all pairs of valid in parts, each with the number of its text."""
         parts, first = [], 0
         for number, text in enumerate(self.data.valid.by_shard()):
-            found = parts_by_length(text, self.micro_batch_tokens)
-            parts += [(number, first + part) for part in found]
+            parts_of_text = parts_by_length(text, self.micro_batch_tokens)
+            parts += [(number, first + part) for part in parts_of_text]
             first += len(text)
         return parts
 
@@ -190,9 +190,9 @@ class Validator:
             lines = range(len(text.sources)) if metrics else text.shown
             sources = [text.sources[line] for line in lines]
             outputs = self._translate(model, sources, text, check_stop)
-            found = dict(zip(lines, outputs, strict=True))
+            translations = dict(zip(lines, outputs, strict=True))
             samples += [
-                Sample(line + 1, text.sources[line], text.references[line], found[line])
+                Sample(line + 1, text.sources[line], text.references[line], translations[line])
                 for line in text.shown
             ]
             scores.append(
@@ -243,10 +243,10 @@ class Validator:
         texts: list[str] = []
         translator = self._translator(model, text.langs, text.search)
         with self.ranks.raise_on_all_ranks():  # a stop or failure on one rank ends it on all
-            for found in translator.translate(mine, on_step=check_stop):
-                if found.error:
-                    raise NMTError(f"a valid line was not translated: {found.error}")
-                texts.append(found.text)
+            for translation in translator.translate(mine, on_step=check_stop):
+                if translation.error:
+                    raise NMTError(f"a valid line was not translated: {translation.error}")
+                texts.append(translation.text)
         translations = [""] * len(sources)
         for rank, part in enumerate(self.ranks.gather(texts)):
             translations[rank::size] = part
@@ -321,7 +321,7 @@ def resolve_tokenizers(config: TrainingConfig, named: str, data: DataFolder, ran
         DataError: if the model of a tokenizer cannot be downloaded.
     """
     usable = [name for name in TOKENIZERS if has_packages(name)]
-    usable = [name for name in TOKENIZERS if all(name in one for one in ranks.gather(usable))]
+    usable = [name for name in TOKENIZERS if all(name in names for names in ranks.gather(usable))]
     tokenizers = tokenizers_of(named, data, is_installed=usable.__contains__)
     computes_bleu = "bleu" in config.metrics or (config.valid_old and old_metric(config) == "bleu")
     for pair, tokenizer in tokenizers.items():

@@ -194,16 +194,18 @@ def ending(seen: Observations) -> Ending | None:
     silent = {rank: seconds for rank, seconds in seen.silent.items() if seconds >= patience}
     if silent:
         names, seconds = ", ".join(map(str, silent)), min(silent.values())
-        found = f"rank {names} has been silent for {seconds:.0f} seconds"
+        silence = f"rank {names} has been silent for {seconds:.0f} seconds"
         heard = {name for rank, name in enumerate(seen.machines) if rank not in silent}
         # If no rank of a machine is heard, it was lost, and torchrun stops the others for that.
         if seen.asked is not None and heard == set(seen.machines):
-            line = f"stopped ({seen.reason}) without saving, because {found}; {AGAIN}"
-            return Ending(EXIT_STOPPED, line, f"{seen.reason}; {found}", list(silent))
-        return _failed(RankLost(found, list(silent)))
+            line = f"stopped ({seen.reason}) without saving, because {silence}; {AGAIN}"
+            return Ending(EXIT_STOPPED, line, f"{seen.reason}; {silence}", list(silent))
+        return _failed(RankLost(silence, list(silent)))
     if seen.asked is not None and seen.store_silent >= max(patience, seen.asked):
-        found = f"torchrun on the first machine has been silent for {seen.store_silent:.0f} seconds"
-        return _failed(RankLost(found, [0]))
+        silence = (
+            f"torchrun on the first machine has been silent for {seen.store_silent:.0f} seconds"
+        )
+        return _failed(RankLost(silence, [0]))
     return None
 
 
@@ -284,8 +286,8 @@ class Watchdog:
             )
             before = now
             seen.lost = self._lost
-            if found := ending(seen):
-                self._end(found)
+            if end := ending(seen):
+                self._end(end)
             if not has_warned and seen.asked is not None and seen.asked >= self._early:
                 has_warned = True
                 self._warn(seen)
@@ -299,21 +301,21 @@ class Watchdog:
                 "updates after the last save are lost"
             )
 
-    def _end(self, found: Ending) -> None:
+    def _end(self, end: Ending) -> None:
         with self._ending:
             if self._over.is_set():  # the main thread has found out by itself
                 return
-            status = "stopped" if found.exit_status == EXIT_STOPPED else "failed"
-            in_full = found.reason if status == "stopped" else found.line
-            self._exit_report.write(status, in_full, found.ranks)
-            say = console.error if found.ranks else console.warning  # of a rank that was stopped
-            say(found.line)
-            self._heartbeat.publish_exit_reason(status, found.reason, found.ranks)
+            status = "stopped" if end.exit_status == EXIT_STOPPED else "failed"
+            in_full = end.reason if status == "stopped" else end.line
+            self._exit_report.write(status, in_full, end.ranks)
+            say = console.error if end.ranks else console.warning  # of a rank that was stopped
+            say(end.line)
+            self._heartbeat.publish_exit_reason(status, end.reason, end.ranks)
             self._exit_report.finish()
-            self._exit_report.write(status, in_full, found.ranks)  # with what was saved since
+            self._exit_report.write(status, in_full, end.ranks)  # with what was saved since
             self._heartbeat.end()
             sys.stderr.flush()
-            os._exit(found.exit_status)
+            os._exit(end.exit_status)
 
 
 @contextlib.contextmanager
