@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -237,6 +238,11 @@ def metrics(run: Path, kind: str = "") -> list[dict[str, Any]]:
         for line in lines
     ]
     return [record for record in records if kind in ("", record["kind"])]
+
+
+def config_of(run: Path) -> dict[str, Any]:
+    """Read config.toml."""
+    return tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
 
 
 def status(run: Path) -> dict[str, Any]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import Nmt
@@ -15,6 +13,7 @@ from prepare_job import Job
 from toy_training import (
     Toy,
     assert_same_state,
+    config_of,
     content,
     metrics,
     pairs,
@@ -41,10 +40,6 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(finished: Path, tmp_path: Path) -> Path:
     """A copy of it."""
     return shutil.copytree(finished, tmp_path / "run")
-
-
-def config_of(run: Path) -> dict[str, Any]:
-    return tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
 
 
 def command_in(line: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ from typing import Any, cast
 import pytest
 import sacrebleu
 from prepare_job import Job
-from toy_training import ALONE, GERMAN, Toy, metrics, recipe, train
+from toy_training import ALONE, GERMAN, Toy, config_of, metrics, recipe, train
 from toy_training import pairs as german_pairs
 
 from nmt.data.folder import DataFolder, HeldOut
@@ -22,7 +21,6 @@ from nmt.models.model_file import ModelReader
 from nmt.runs.report import ValidationResult
 from nmt.training import validation
 from nmt.training.validation import Validator, resolve_tokenizers, tokenizers_of
-from nmt.translate.translator import Translator
 from nmt.values import Value
 
 WORDS = {
@@ -64,12 +62,6 @@ def prepared(folder: Path, *langs: str) -> Path:
         options = {"vocab_size": 400, "src_lang": "", "tgt_lang": ""}
         options |= {"pair": named["train"], "valid": named["valid"]}
     return Job.of(folder / "data", **options).prepare().path
-
-
-def config_of(run: Path) -> dict[str, object]:
-    """Return the [training] values of a run folder."""
-    found: dict[str, object] = tomllib.loads((run / "config.toml").read_text())["training"]
-    return found
 
 
 def oracle(lang: str, outputs: Sequence[str], tokenizer: str = "") -> float:
@@ -146,22 +138,6 @@ def test_before_it_trains_a_run_doubts_a_tokenizer_that_sees_no_words(
     assert log.find(doubt) < log.find("update 2 valid")
 
 
-def test_a_real_run_to_chinese_keeps_its_best_model(tmp_path: Path) -> None:
-    values: dict[str, Value] = {"d_model": 64, "d_ff": 128, "learning_rate": 5e-3, "dropout": 0.0}
-    values |= {"max_updates": 120, "validate_every": 30, "save_every": 30}
-    run = train(prepared(tmp_path, "zh"), tmp_path / "run", **BEST, **values)
-    sources = [src for src, _ in pairs_in("zh", 20, seed=2)]
-    expected = {}
-    for path in run.glob("checkpoints/update-*.safetensors"):
-        outputs = Translator.load(path).translate(sources)
-        expected[ModelReader(path).card.update] = oracle("zh", [one.text for one in outputs])
-    found = {one["update"]: one["bleu"] for one in metrics(run, "valid")}
-    assert found == pytest.approx(expected, abs=0.01)
-    assert len(found) == 4 and max(found.values()) > 5
-    best = ModelReader(run / "best.safetensors").card.update
-    assert expected[best] == max(expected.values())
-
-
 def test_each_pair_of_languages_has_its_tokenizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +153,7 @@ def test_each_pair_of_languages_has_its_tokenizer(
         assert f"|tok:{tokenizer}|" in found[f"bleu_signature/en-{lang}"]
         assert f"{found[f'bleu_signature/en-{lang}']})" in (run / "train.log").read_text()
     assert "bleu_signature" not in found
-    named = str(config_of(run)["validate_tokenizer"])
+    named = str(config_of(run)["training"]["validate_tokenizer"])
     assert set(named.split(",")) == {"en-zh:zh", "en-de:13a"}
 
 
@@ -281,7 +257,7 @@ def test_a_run_keeps_its_tokenizer_when_another_is_installed(
     japanese(2)
     assert "a new run would take" not in capsys.readouterr().err
     install(monkeypatch, True)
-    assert config_of(japanese(4))["validate_tokenizer"] == "en-ja:char"
+    assert config_of(japanese(4))["training"]["validate_tokenizer"] == "en-ja:char"
     assert "en-ja:char; a new run would take en-ja:ja-mecab" in capsys.readouterr().err
     with pytest.raises(UsageError, match="validate_tokenizer was 'en-ja:char' and is now"):
         japanese(6, validate_tokenizer="ja-mecab")
@@ -291,7 +267,7 @@ def test_a_run_does_not_go_on_without_its_tokenizer(
     japanese: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, True)
-    assert config_of(japanese(2))["validate_tokenizer"] == "en-ja:ja-mecab"
+    assert config_of(japanese(2))["training"]["validate_tokenizer"] == "en-ja:ja-mecab"
     install(monkeypatch, False)
     with pytest.raises(UsageError, match=re.escape("ja-mecab (validate_tokenizer), which needs")):
         japanese(4)
@@ -304,7 +280,7 @@ def test_a_run_from_before_tokenizers_were_recorded_keeps_13a(
     config = run / "config.toml"
     new = re.compile(r"^validate_(tokenizer|metric) = .*\n", re.MULTILINE)
     config.write_text(new.sub("", config.read_text()))
-    assert config_of(japanese(4))["validate_tokenizer"] == "13a"
+    assert config_of(japanese(4))["training"]["validate_tokenizer"] == "13a"
     assert "en-ja:13a; a new run would take en-ja:char" in capsys.readouterr().err
 
 
