@@ -24,6 +24,8 @@ BUNDLED_LANGID = "auto"
 WIDE_LETTER = 3
 """A Chinese, Japanese or Korean letter says about as much as this many letters of an alphabet."""
 
+EXACT, NEAR = "duplicate", "near_duplicate"
+"""The rules of duplicates."""
 ENTITIES, ENCODING = "entities", "encoding"
 FLAWS = {ENTITIES: "HTML entities", ENCODING: "a broken encoding"}
 """What lines may have that --fix repairs."""
@@ -85,9 +87,9 @@ _RULES = (
     Rule("too_short", "a side has fewer than --min-length tokens"),
     Rule("too_long", "a side has more than --max-length tokens"),
     # The last two are found when the blocks are back in their order, see `TrainSplit`.
-    Rule("duplicate", "the pair, or its source (--duplicates-by), came earlier in the text"),
+    Rule(EXACT, "the pair, or its source (--duplicates-by), came earlier in the text"),
     Rule(
-        "near_duplicate",
+        NEAR,
         "with --duplicates near: it came earlier but for case, digits, punctuation and spaces",
     ),
 )
@@ -183,10 +185,10 @@ class Cleaning:
 
     def applies(self, rule: str) -> bool:
         """Whether a rule is not switched off."""
-        needed = {"near_duplicate": self.duplicates == "near", "language": bool(self.langid)}
+        needed = {NEAR: self.duplicates == "near", "language": bool(self.langid)}
         return needed.get(rule, True) and rule not in self.keep
 
     @property
     def duplicate_rules(self) -> list[str]:
         """The rules of duplicates that apply, in their order."""
-        return [rule for rule in ("duplicate", "near_duplicate") if self.applies(rule)]
+        return [rule for rule in (EXACT, NEAR) if self.applies(rule)]

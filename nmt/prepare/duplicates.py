@@ -27,11 +27,11 @@ import numpy.typing as npt
 
 from nmt.data.composition import compose_lines
 from nmt.data.epochs import mix
+from nmt.data.language_tokens import spell_pair, tagged
 from nmt.prepare.characters import LETTERS_END, NUMBER, SIGN, SPACE, letters_of, plain_classes
-from nmt.prepare.cleaning import OVERLAP_FREE_LETTERS, WIDE_LETTER
-from nmt.prepare.text import Mask, TextSide
+from nmt.prepare.cleaning import NEAR, OVERLAP_FREE_LETTERS, WIDE_LETTER
+from nmt.prepare.text import Hashes, Mask, TextSide, Work
 
-Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.uint32]
 
 _EMPTY = np.uint64(0)
@@ -70,6 +70,25 @@ def normalized(lines: Sequence[str]) -> list[str]:
 def hash_pairs(src: Hashes, tgt: Hashes) -> Hashes:
     """Return a 64-bit hash of each pair from the hashes of its sides; never 0: (pairs,)."""
     return np.maximum(src * _SRC_FACTOR + tgt * _TGT_FACTOR, np.uint64(1))
+
+
+@dataclass(frozen=True)
+class Hash:
+    """The step that hashes pairs, to find those that a rule of duplicates drops."""
+
+    rule: str
+    by_source: bool
+    """Whether pairs with the same source are duplicates."""
+    has_languages: bool
+    """Whether texts are in several pairs of languages; in another one it is another pair."""
+
+    def __call__(self, work: Work) -> None:
+        src, tgt = map(normalized, work.lines) if self.rule == NEAR else work.lines
+        if self.has_languages:
+            src = [tagged(line, spell_pair(work.block.langs)) for line in src]
+        hashes = hash_lines(src)
+        is_pair = not self.by_source
+        work.hashes[self.rule] = hash_pairs(hashes, hash_lines(tgt)) if is_pair else hashes
 
 
 class SeenHashes:

@@ -1,179 +1,133 @@
-"""The work of a worker: decode, clean and encode one block of training text."""
+"""The work on a block of training text, by a list of steps: what a worker is called with.
+
+`nmt.prepare.prepare` builds the list from its options: repair, judge, encode, annotate, join
+windows, hash and so on. A step that is not asked for is not in the list.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
-
-import numpy as np
 
 from nmt.data.folder import TEXT
-from nmt.data.language_tokens import LanguageTokens, spell_pair, tagged
+from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
 from nmt.lexical.term_annotation import MARKERS
-from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs, normalized
-from nmt.prepare.faults import line_shift
-from nmt.prepare.judge import KEPT, Cleaner, Verdicts
-from nmt.prepare.terms import Annotator
-from nmt.prepare.text import Block
-from nmt.prepare.windows import Side, Windows, draw_context
+from nmt.prepare.text import Block, Hashes, Step, Verdicts, Work
+
+
+@dataclass(frozen=True)
+class Subwords:
+    """The vocabularies of both sides, in a form that is sent to workers."""
+
+    models: tuple[bytes, ...]
+    """Serialised SentencePiece models: one for both languages, or source and target."""
+    moses: tuple[Moses | None, Moses | None]
+    languages: LanguageTokens | None
+
+    def encode(
+        self, src: Sequence[str], tgt: Sequence[str], langs: tuple[str, str]
+    ) -> tuple[TokenRows, TokenRows]:
+        """Return the token ids of source and target lines in these languages."""
+        one, other = self.vocabularies(langs)
+        return self.rows(one.encode(src)), self.rows(other.encode(tgt))
+
+    def rows(self, ids: Sequence[Sequence[int]]) -> TokenRows:
+        """Return lists of ids as shards have them."""
+        return TokenRows.of(ids, token_bytes=self.token_bytes)
+
+    def vocabularies(self, langs: tuple[str, str]) -> tuple[Vocabulary, Vocabulary]:
+        """Return the vocabularies of a pair of languages."""
+        return self._plain if self.languages is None else self.languages.begin(self._plain, langs)
+
+    @property
+    def separator(self) -> int | None:
+        """The token between the lines of a window, if there is one."""
+        return self._plain[0].separator
+
+    @property
+    def marker(self) -> int:
+        """The id that begins an annotation of a source, if there may be some."""
+        return self._plain[0].control_ids(MARKERS)[0]
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of a token id in the shards."""
+        return token_bytes_for(max(map(len, self._plain)))
+
+    @cached_property
+    def _plain(self) -> tuple[Vocabulary, Vocabulary]:
+        src, tgt = self.moses
+        return Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
+
+
+@dataclass(frozen=True)
+class Encode:
+    """The step that cuts lines into subwords."""
+
+    subwords: Subwords
+
+    def __call__(self, work: Work) -> None:
+        work.ids = self.subwords.encode(work.tagged, work.lines[1], work.block.langs)
+
+
+def keep_text(work: Work) -> None:
+    """Keep the raw lines as a side column: the step of --keep-text."""
+    src, tgt = map(TokenRows.of_text, work.lines)
+    work.side_columns[TEXT] = src, tgt
+
+
+def keep_columns(work: Work) -> None:
+    """Keep the columns of the table that are asked for: the step of --keep-column."""
+    for column in work.block.side_columns:
+        if column.kept_as:
+            values = work.block.side_values(column)
+            kept = TokenRows.of_text([values[row] for row in work.rows])
+            work.side_columns[column.kept_as] = kept, TokenRows.of_text([""] * len(kept))
 
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """The result for one block, without the text that is not kept."""
+    """The result for one block, without the text that is not kept; see `Work`."""
 
-    verdicts: Verdicts  # (lines,)
+    verdicts: Verdicts  # (pairs,)
     hashes: dict[str, Hashes]  # (kept,) for each rule of duplicates that applies
     src: TokenRows  # (kept,)
     tgt: TokenRows  # (kept,)
-    side_columns: dict[str, tuple[TokenRows, TokenRows]]
-    """The values that are kept, by the name of their column: (kept,) each side."""
+    side_columns: dict[str, tuple[TokenRows, TokenRows]]  # (kept,) each side
     seconds: tuple[float, float]
-    """CPU seconds for decoding and judging, and for SentencePiece."""
+    """CPU seconds for SentencePiece, and for all else."""
     shortened: Mapping[str, int]
-    """How many windows have fewer lines than were drawn, by the reason."""
     shift: int
-    """By how many lines the targets seem to lag their sources."""
     flaws: tuple[FlawRecord, ...]
-    """Lines that had entities or a broken encoding."""
 
 
 @dataclass(frozen=True)
 class BlockEncoder:
     """The function that workers call, with everything that it needs; sent to each worker once."""
 
-    cleaner: Cleaner
-    models: tuple[bytes, ...]
-    """Serialised SentencePiece models: one for both languages, or source and target."""
-    moses: tuple[Moses | None, Moses | None]
-    languages: LanguageTokens | None
-    tags: tuple[str, ...]
-    """The tag put before the source lines of each corpus; may be empty."""
-    has_pairs: bool
-    """Whether corpora are in several pairs of languages."""
-    keep_text: bool = False
-    window: int = 1
-    """The most lines of a pair, in documents."""
-    seed: int = 0
-    """Of the draw of windows."""
-    annotator: Annotator | None = None
-    """Of --terms."""
+    steps: tuple[Step, ...]
 
     def __call__(self, block: Block) -> EncodedBlock:
-        began = time.process_time()
-        pairs, flaws = self.cleaner.read(block)
-        verdicts = self.cleaner.judge_text(pairs)
-        shift = line_shift(pairs)
-        kept = np.flatnonzero(verdicts == KEPT)
-        src_lines, tgt_lines = ([side.lines[at] for at in kept] for side in pairs.sides)
-        judged = time.process_time()
-        tagged_lines = [tagged(line, self.tags[block.corpus]) for line in src_lines]
-        src_rows, tgt_rows = self.encode(tagged_lines, tgt_lines, block.langs)
-        encoded = time.process_time()
-        by_length = self.cleaner.judge_tokens(src_rows.lengths, tgt_rows.lengths)
-        verdicts[kept] = by_length
-        chosen = by_length == KEPT
-        src_lines, tgt_lines = (list(compress(side, chosen)) for side in (src_lines, tgt_lines))
-        rows = src_rows.select(chosen), tgt_rows.select(chosen)
-        shortened: Mapping[str, int] = {}
-        if self.annotator is not None:
-            src_rows = self.annotator(
-                self._vocabularies_of(block.langs)[0],
-                list(zip(compress(tagged_lines, chosen), tgt_lines, strict=True)),
-                rows[0],
-                corpus=block.corpus,
-                numbers=np.array([block.line_number(at) for at in kept[chosen].tolist()], np.int64),
-                most=self.cleaner.cleaning.max_length,
-            )
-            rows = src_rows, rows[1]
-        side_columns = {}
-        if self.keep_text:
-            side_columns[TEXT] = TokenRows.of_text(src_lines), TokenRows.of_text(tgt_lines)
-        if self.window > 1:
-            lines = src_lines, tgt_lines
-            numbers = [block.line_number(at) for at in kept[chosen].tolist()]
-            windows, rows = self._windows(block, numbers, lines, rows)
-            src_lines, tgt_lines = windows.texts(src_lines), windows.texts(tgt_lines)
-            shortened = windows.shortened
-        hashes = {
-            rule: self._hash(rule, src_lines, tgt_lines, block.langs)
-            for rule in self.cleaner.cleaning.duplicate_rules
-        }
-        for column in block.side_columns:
-            if column.kept_as:
-                values = block.side_values(column)
-                rows_of = TokenRows.of_text([values[at] for at in kept[chosen]])
-                side_columns[column.kept_as] = rows_of, TokenRows.of_text([""] * len(rows_of))
-        seconds = (judged - began + time.process_time() - encoded, encoded - judged)
-        return EncodedBlock(verdicts, hashes, *rows, side_columns, seconds, shortened, shift, flaws)
-
-    def _windows(
-        self,
-        block: Block,
-        numbers: list[int],
-        lines: tuple[list[str], list[str]],
-        rows: tuple[TokenRows, TokenRows],
-    ) -> tuple[Windows, tuple[TokenRows, TokenRows]]:
-        """Return the windows that end with the lines of these numbers, and their ids."""
-        src, tgt = lines
-        tagged_src = [tagged(line, self.tags[block.corpus]) for line in src]
-        sides = tuple(map(Side.of, self._vocabularies_of(block.langs), (tagged_src, tgt), rows))
-        hashes = hash_pairs(hash_lines(src), hash_lines(tgt))
-        wanted = draw_context(hashes, window=self.window, seed=self.seed)
-        longest = self.cleaner.cleaning.max_length
-        windows = Windows.choose(numbers, wanted, sides[0], sides[1], longest=longest)
-        src_rows, tgt_rows = (
-            TokenRows.of(side.joined(windows.starts), token_bytes=self.token_bytes)
-            for side in sides
+        began, encoding = time.process_time(), 0.0
+        work = Work.decode(block)
+        for step in self.steps:
+            start = time.process_time()
+            step(work)
+            encoding += time.process_time() - start if isinstance(step, Encode) else 0
+        assert work.ids is not None
+        return EncodedBlock(
+            work.verdicts,
+            work.hashes,
+            *work.ids,
+            work.side_columns,
+            (encoding, time.process_time() - began - encoding),
+            work.shortened,
+            work.shift,
+            work.flaws,
         )
-        return windows, (src_rows, tgt_rows)
-
-    def encode(
-        self, src: list[str], tgt: list[str], langs: tuple[str, str]
-    ) -> tuple[TokenRows, TokenRows]:
-        """Return the token ids of source and target lines in these languages."""
-        src_rows, tgt_rows = (
-            TokenRows.of(vocabulary.encode(lines), token_bytes=self.token_bytes)
-            for vocabulary, lines in zip(self._vocabularies_of(langs), (src, tgt), strict=True)
-        )
-        return src_rows, tgt_rows
-
-    def _vocabularies_of(self, langs: tuple[str, str]) -> tuple[Vocabulary, Vocabulary]:
-        vocabularies = self._vocabularies
-        return vocabularies if self.languages is None else self.languages.begin(vocabularies, langs)
-
-    @property
-    def separator(self) -> int | None:
-        """The token between the lines of a window; None if pairs are single lines."""
-        return self._vocabularies[0].separator if self.window > 1 else None
-
-    @property
-    def marker(self) -> int | None:
-        """The id that begins an annotation of a source, if there may be some."""
-        return None if self.annotator is None else self._vocabularies[0].control_ids(MARKERS)[0]
-
-    @property
-    def token_bytes(self) -> int:
-        """Bytes of a token id in the shards."""
-        return token_bytes_for(max(map(len, self._vocabularies)))
-
-    @cached_property
-    def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
-        src, tgt = self.moses
-        return Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
-
-    def _hash(self, rule: str, src: list[str], tgt: list[str], langs: tuple[str, str]) -> Hashes:
-        if rule == "near_duplicate":
-            src, tgt = normalized(src), normalized(tgt)
-        if self.has_pairs:  # in other languages it is another pair
-            src = [tagged(line, spell_pair(langs)) for line in src]
-        hashes = hash_lines(src)
-        by_source = self.cleaner.cleaning.duplicates_by == "source"
-        return hashes if by_source else hash_pairs(hashes, hash_lines(tgt))

@@ -20,7 +20,7 @@ from nmt.data.languages import primary_language
 from nmt.data.vocabulary import Vocabulary
 from nmt.prepare.repairs import describe_flaw, examine, is_frequent
 from nmt.prepare.sources import Sources, SourceText
-from nmt.prepare.text import Block, Pairs, TextSide
+from nmt.prepare.text import Block, Pairs, TextSide, Work
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _LARGEST_SHIFT = 3
@@ -140,6 +140,11 @@ def _warn_of_flaws(text: SourceText, pairs: Pairs) -> None:
             unit = text.reader.unit
             what = describe_flaw(flaw, name, unit, lines=pairs.block.lines, total=text.lines)
             console.warning(f"{what}; valid and test stay as they are, so repair the file")
+
+
+def measure_shift(work: Work) -> None:
+    """Note by how many lines the targets of a block lag their sources: a step of the work."""
+    work.shift = line_shift(work.pairs)
 
 
 def line_shift(pairs: Pairs) -> int:

@@ -29,7 +29,7 @@ from nmt.data.shards import Shard, TokenRows
 from nmt.errors import DataError, UsageError
 from nmt.files import link_or_copy, resolved, write_text
 from nmt.lexical.term_annotation import MARKERS
-from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs
+from nmt.prepare.duplicates import hash_lines, hash_pairs
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import (
     EXAMPLES_PER_RULE,
@@ -48,7 +48,7 @@ from nmt.prepare.resume import (
     find_folder,
 )
 from nmt.prepare.splits import shard_record, split_record
-from nmt.prepare.text import Mask
+from nmt.prepare.text import Hashes, Mask
 
 JOINED = "joined"
 """The setting that names the folders of a joined one, by their fingerprints."""

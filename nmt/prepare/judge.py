@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from nmt.data.composition import compose
-from nmt.data.manifest import FlawRecord
 from nmt.data.shards import Lengths
 from nmt.prepare.cleaning import RATIO_FREE_CHARACTERS, RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
-from nmt.prepare.repairs import examine
-from nmt.prepare.text import Block, Counts, Mask, Pairs, Rows
+from nmt.prepare.text import KEPT, Counts, Mask, Pairs, Rows, Verdicts, Work
 from nmt.prepare.text_names import number_of
 
-Verdicts = npt.NDArray[np.uint8]
-"""One code for each pair: `KEPT`, or the code of the rule that dropped it."""
-
-KEPT = 0
 CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
 RULE_OF = {code: rule for rule, code in CODES.items()}
 
@@ -61,27 +54,16 @@ class Cleaner:
     documents: bool = False
     """Whether lines that are blank on both sides end documents."""
 
-    def read(self, block: Block) -> tuple[Pairs, tuple[FlawRecord, ...]]:
-        """Return the pairs of a block, repaired by --fix, and the flaws that they had."""
-        return examine(Pairs.decode(block), self.cleaning.fix)
+    def __call__(self, work: Work) -> None:
+        """Drop pairs by the rules that need no tokens."""
+        work.lines = work.pairs.src.lines, work.pairs.tgt.lines
+        work.judge(self.judge_text(work.pairs))
 
     def judge_text(self, pairs: Pairs) -> Verdicts:
         """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""
-        masks = ((name, judge(pairs, self)) for name, judge in OF_TEXT.items() if self._has(name))
+        applies = self.cleaning.applies
+        masks = ((name, judge(pairs, self)) for name, judge in OF_TEXT.items() if applies(name))
         return _verdicts(pairs.block.lines, masks)
-
-    def judge_tokens(self, src: Lengths, tgt: Lengths) -> Verdicts:
-        """Judge pairs by their number of tokens, not counting the end token: (pairs,)."""
-        counts = TokenCounts(src, tgt)
-        masks = (
-            (name, judge(counts, self.cleaning))
-            for name, judge in OF_TOKENS.items()
-            if self._has(name)
-        )
-        return _verdicts(len(src), masks)
-
-    def _has(self, rule: str) -> bool:
-        return self.cleaning.applies(rule)
 
 
 def _valid(pairs: Pairs, by: Cleaner) -> Mask:
@@ -190,6 +172,26 @@ OF_TOKENS: Mapping[str, Callable[[TokenCounts, Cleaning], Mask]] = {
     "too_long": lambda counts, cleaning: np.greater(counts.longer, cleaning.max_length),
 }
 """Likewise, by the number of tokens."""
+
+
+@dataclass(frozen=True)
+class JudgeTokens:
+    """The step that drops pairs by their number of tokens, not counting the end token."""
+
+    cleaning: Cleaning
+
+    def __call__(self, work: Work) -> None:
+        assert work.ids is not None
+        work.judge(self.judge(TokenCounts(*(side.lengths for side in work.ids))))
+
+    def judge(self, counts: TokenCounts, rules: Sequence[str] = tuple(OF_TOKENS)) -> Verdicts:
+        """Judge pairs by some rules: (pairs,)."""
+        masks = (
+            (rule, OF_TOKENS[rule](counts, self.cleaning))
+            for rule in rules
+            if self.cleaning.applies(rule)
+        )
+        return _verdicts(len(counts.src), masks)
 
 
 def blank_pairs(pairs: Pairs) -> Mask:

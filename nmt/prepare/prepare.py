@@ -34,10 +34,17 @@ from nmt.files import resolved, write_text
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.documents import DocumentOptions
-from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.encode import BlockEncoder, EncodedBlock
-from nmt.prepare.faults import warn_of_faults
-from nmt.prepare.judge import Cleaner
+from nmt.prepare.duplicates import Hash, OverlapKeys
+from nmt.prepare.encode import (
+    BlockEncoder,
+    Encode,
+    EncodedBlock,
+    Subwords,
+    keep_columns,
+    keep_text,
+)
+from nmt.prepare.faults import measure_shift, warn_of_faults
+from nmt.prepare.judge import Cleaner, JudgeTokens
 from nmt.prepare.language_id import LanguageIdentifier
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.copies import copies_kept
@@ -50,7 +57,7 @@ from nmt.prepare.rejects import (
     warn_of_flaws,
     warn_of_many,
 )
-from nmt.prepare.repairs import recorded_fixes
+from nmt.prepare.repairs import Repair, recorded_fixes
 from nmt.prepare.resume import (
     LEXICON_NAME,
     PROGRESS_FOLDER,
@@ -68,8 +75,8 @@ from nmt.prepare.resume import (
 from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_blocks
 from nmt.prepare.sources import Sources
 from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
-from nmt.prepare.terms import Annotator, learn_lexicon
-from nmt.prepare.text import Block, Rows
+from nmt.prepare.terms import AnnotateTerms, Annotator, learn_lexicon
+from nmt.prepare.text import Block, Rows, Step
 from nmt.prepare.vocabularies import (
     check_languages,
     check_tests,
@@ -79,6 +86,7 @@ from nmt.prepare.vocabularies import (
     with_new_pieces,
     write_vocabularies,
 )
+from nmt.prepare.windows import JoinWindows
 from nmt.ray_workers import connect
 from nmt.workers import map_in_order
 
@@ -153,7 +161,8 @@ def dry_run(
         cleaner = inputs.cleaner(inputs.check_held_out())
         judge: Callable[[Block], EncodedBlock | CleanSample]
         if inputs.given:
-            judge = inputs.encoder([vocabulary.model for vocabulary in inputs.given], cleaner)
+            subwords = inputs.subwords([vocabulary.model for vocabulary in inputs.given])
+            judge = BlockEncoder(inputs.steps(subwords, cleaner, annotator=None))
         else:
             judge = SampleCleaner(cleaner, moses=(None, None))
             tell_what_is_not_learnt(options, inputs.sources.train)
@@ -352,20 +361,28 @@ class _Inputs:
             return frozenset()
         return frozenset().union(*(text.pairs for text in held_out))
 
-    def encoder(self, models: Sequence[bytes], cleaner: Cleaner) -> BlockEncoder:
-        """Return the function that workers apply to training text, for these vocabularies."""
-        return BlockEncoder(
-            cleaner=cleaner,
-            models=tuple(models),
-            moses=self.moses,
-            languages=self.languages,
-            tags=tuple(text.tag for text in self.sources.train),
-            has_pairs=bool(self.options.pair),
-            keep_text=self.options.keep_text,
-            window=self.window,
-            seed=self.options.seed,
-            annotator=self.annotator,
-        )
+    def subwords(self, models: Sequence[bytes]) -> Subwords:
+        """Return the vocabularies in the form that is sent to workers."""
+        return Subwords(tuple(models), self.moses, self.languages)
+
+    def steps(
+        self, subwords: Subwords, cleaner: Cleaner, annotator: Annotator | None
+    ) -> tuple[Step, ...]:
+        """Return the steps of the work on a block of training text."""
+        options, cleaning = self.options, self.cleaning
+        steps: list[Step] = [Repair(cleaning.fix), measure_shift, cleaner]
+        steps += [Encode(subwords), JudgeTokens(cleaning)]
+        if annotator is not None:
+            steps.append(AnnotateTerms(annotator, subwords, cleaning.max_length))
+        if options.keep_text:
+            steps.append(keep_text)
+        if options.keep_column:
+            steps.append(keep_columns)
+        if self.window > 1:
+            steps.append(JoinWindows(subwords, self.window, options.seed, cleaning.max_length))
+        by_source = cleaning.duplicates_by == "source"
+        steps += [Hash(rule, by_source, bool(options.pair)) for rule in cleaning.duplicate_rules]
+        return tuple(steps)
 
 
 @dataclass(frozen=True)
@@ -425,16 +442,20 @@ class _Builder:
     def build(self, progress: Progress, held_out: Sequence[HeldOutText]) -> None:
         """Write everything that is missing."""
         models = [(self.folder / file.name).read_bytes() for file in progress.vocabulary.files]
-        encoder = self.inputs.encoder(models, self.cleaner)
-        if encoder.annotator is not None and progress.lexicon:
-            lexicon = self.folder / PROGRESS_FOLDER / LEXICON_NAME
-            encoder = replace(encoder, annotator=encoder.annotator.with_lexicon(lexicon))
+        inputs, subwords = self.inputs, self.inputs.subwords(models)
+        annotator = inputs.annotator
+        if annotator is not None and progress.lexicon:
+            annotator = annotator.with_lexicon(self.folder / PROGRESS_FOLDER / LEXICON_NAME)
         split = TrainSplit(
             self.folder,
-            self.inputs.sources.train,
-            encoder,
+            inputs.sources.train,
+            BlockEncoder(inputs.steps(subwords, self.cleaner, annotator)),
             progress,
-            shard_pairs=self.inputs.options.shard_pairs,
+            token_bytes=subwords.token_bytes,
+            separator=subwords.separator if inputs.window > 1 else None,
+            marker=None if annotator is None else subwords.marker,
+            duplicate_rules=inputs.cleaning.duplicate_rules,
+            shard_pairs=inputs.options.shard_pairs,
         )
         split.write(workers=self.inputs.options.processes)
         check_any_left(split.rejects)
@@ -445,9 +466,9 @@ class _Builder:
             f"valid.{spell_pair(text.langs)}" if has_pairs else "valid" for text in sources.valids
         ]
         valids = dict(zip(stems, held_out[:count], strict=True))
-        valid = write_held_out(self.folder, "valid", valids, encoder)
+        valid = write_held_out(self.folder, "valid", valids, subwords)
         tests = [
-            write_held_out(self.folder, name, {name: text}, encoder)
+            write_held_out(self.folder, name, {name: text}, subwords)
             for name, text in zip(sources.tests, held_out[count:], strict=True)
         ]
         info = DatasetInfo(

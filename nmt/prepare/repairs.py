@@ -29,7 +29,7 @@ from nmt.prepare.mojibake import (
     fixed_encoding,
     ftfy_version,
 )
-from nmt.prepare.text import Block, Pairs, Rows, TextSide
+from nmt.prepare.text import Block, Pairs, Rows, TextSide, Work
 
 _WORTH_A_WARNING = 0.001
 """Share of lines. Clean text has up to 0.06 % with entities, as in "Q&amp;A"."""
@@ -98,6 +98,16 @@ def recorded_fixes(fix: Sequence[str]) -> list[str]:
     """Return what `dataset.json` records of --fix; UsageError if ftfy is missing."""
     versions = {ENCODING: f" by ftfy {ftfy_version()}"} if ENCODING in fix else {}
     return [kind + versions.get(kind, "") for kind in sorted(set(fix))]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """The step that counts flaws, and repairs those of some kinds."""
+
+    fix: Sequence[str]
+
+    def __call__(self, work: Work) -> None:
+        work.pairs, work.flaws = examine(work.pairs, self.fix)
 
 
 def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, ...]]:

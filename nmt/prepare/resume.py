@@ -48,11 +48,11 @@ from nmt.files import (
     write_text,
 )
 from nmt.prepare.cleaning import Cleaning
-from nmt.prepare.duplicates import Hashes
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import CorpusRejects
 from nmt.prepare.sources import Sources, SourceText
+from nmt.prepare.text import Hashes
 
 PROGRESS_FOLDER = "progress"
 """Marks our unfinished folders, so that no other folder of that name is touched."""

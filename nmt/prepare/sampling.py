@@ -19,10 +19,11 @@ from nmt.data.epochs import Epochs, Permutation
 from nmt.data.manifest import FileRecord, FlawRecord
 from nmt.data.moses import Moses
 from nmt.errors import DataError
-from nmt.prepare.judge import CODES, KEPT, OF_TOKENS, Cleaner, TokenCounts, Verdicts
+from nmt.prepare.judge import Cleaner, JudgeTokens, TokenCounts
 from nmt.prepare.readers.reader import Advance, Survey
+from nmt.prepare.repairs import Repair
 from nmt.prepare.sources import SourceText
-from nmt.prepare.text import Block, Rows
+from nmt.prepare.text import KEPT, Block, Rows, Verdicts, Work
 from nmt.workers import map_in_order
 
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
@@ -75,7 +76,7 @@ class CleanSample:
 
 @dataclass(frozen=True)
 class SampleCleaner:
-    """Judges the pairs of a block by their text, and by a lower bound on their tokens."""
+    """Judges the pairs of a block by their text, and by the fewest tokens that they can have."""
 
     cleaner: Cleaner
     moses: tuple[Moses | None, Moses | None]
@@ -83,18 +84,14 @@ class SampleCleaner:
     """Whether the vocabulary is to compose text, before Moses' rules split letters and marks."""
 
     def __call__(self, block: Block) -> CleanSample:
-        pairs, flaws = self.cleaner.read(block)
-        verdicts = self.cleaner.judge_text(pairs)
-        cleaning, rule = self.cleaner.cleaning, "too_long"
-        if cleaning.applies(rule):
-            fewest = TokenCounts(*(-(-side.lengths // _PIECE_CHARACTERS) for side in pairs.sides))
-            verdicts[OF_TOKENS[rule](fewest, cleaning) & (verdicts == KEPT)] = CODES[rule]
-        kept = np.flatnonzero(verdicts == KEPT)
-        sides = [
-            self._prepared([side.lines[at] for at in kept], rules)
-            for side, rules in zip(pairs.sides, self.moses, strict=True)
-        ]
-        return CleanSample(list(zip(*sides, strict=True)), verdicts, flaws)
+        work, cleaning = Work.decode(block), self.cleaner.cleaning
+        Repair(cleaning.fix)(work)
+        self.cleaner(work)
+        lengths = (side.lengths[work.rows] for side in work.pairs.sides)
+        fewest = TokenCounts(*(-(-lengths_of // _PIECE_CHARACTERS) for lengths_of in lengths))
+        work.judge(JudgeTokens(cleaning).judge(fewest, ["too_long"]))
+        src, tgt = map(self._prepared, work.lines, self.moses)
+        return CleanSample(list(zip(src, tgt, strict=True)), work.verdicts, work.flaws)
 
     def _prepared(self, lines: Sequence[str], rules: Moses | None) -> Sequence[str]:
         if rules is None:

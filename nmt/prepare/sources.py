@@ -100,7 +100,7 @@ class SourceText:
         lines = start - 1
         for block in self.reader.blocks(corpus=corpus, start=start):
             lines += block.lines
-            yield replace(block, langs=self.langs)
+            yield replace(block, langs=self.langs, tag=self.tag)
         if lines != self.lines or stamps(self.reader.files) != self.stamps:
             src, tgt = self.reader.sides
             raise DataError(f"{src} or {tgt} changed while it was read; run again")

@@ -26,16 +26,16 @@ from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecor
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.errors import DataError
 from nmt.files import atomic_writer
-from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes, pair_keys
-from nmt.prepare.encode import BlockEncoder, EncodedBlock
+from nmt.prepare.duplicates import OverlapKeys, SeenHashes, pair_keys
+from nmt.prepare.encode import BlockEncoder, EncodedBlock, Subwords
 from nmt.prepare.faults import told_shift
-from nmt.prepare.judge import CODES, KEPT, blank_pairs
+from nmt.prepare.judge import CODES, blank_pairs
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import warn_of_flaws
 from nmt.prepare.repairs import examine
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
 from nmt.prepare.sources import SourceText
-from nmt.prepare.text import Block, Mask, Pairs
+from nmt.prepare.text import KEPT, Block, Hashes, Mask, Pairs
 from nmt.workers import map_in_order
 
 
@@ -160,9 +160,9 @@ class HeldOutText:
         joined = OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])
         return cls(source, joined, frozenset(pairs), breaks)
 
-    def write(self, folder: Path, stem: str, encoder: BlockEncoder, corpus: int) -> ShardRecord:
+    def write(self, folder: Path, stem: str, subwords: Subwords, corpus: int) -> ShardRecord:
         """Write STEM.bin, the shard of the text, and its raw lines."""
-        builder = ShardBuilder(token_bytes=encoder.token_bytes)
+        builder = ShardBuilder(token_bytes=subwords.token_bytes)
         langs = self.source.langs
         with contextlib.ExitStack() as stack:
             files = [
@@ -171,7 +171,7 @@ class HeldOutText:
             for pairs in map(Pairs.decode, self.source.read()):
                 block, tgt_lines = pairs.block, pairs.tgt.lines
                 src_lines = list(map(tagged, pairs.src.lines, self.source.tags(block)))
-                rows = encoder.encode(src_lines, tgt_lines, langs)
+                rows = subwords.encode(src_lines, tgt_lines, langs)
                 are_pairs = ~blank_pairs(pairs)
                 for where, side in zip(_places(self.source), rows, strict=True):
                     has_none = are_pairs & (side.lengths == 0)
@@ -193,11 +193,11 @@ class HeldOutText:
 
 
 def write_held_out(
-    folder: Path, name: str, texts: Mapping[str, HeldOutText], encoder: BlockEncoder
+    folder: Path, name: str, texts: Mapping[str, HeldOutText], subwords: Subwords
 ) -> SplitRecord:
     """Write a split for valid or test: a shard and raw lines of each text, named by their stem."""
     shards = [
-        text.write(folder, stem, encoder, corpus)
+        text.write(folder, stem, subwords, corpus)
         for corpus, (stem, text) in enumerate(texts.items())
     ]
     corpora = [text.record() for text in texts.values()]
@@ -229,19 +229,36 @@ class TrainSplit:
         encoder: BlockEncoder,
         progress: Progress,
         *,
+        token_bytes: int,
+        separator: int | None,
+        marker: int | None,
+        duplicate_rules: Sequence[str],
         shard_pairs: int,
     ) -> None:
+        """Take up the split where `progress` has left it.
+
+        Args:
+            folder: the data folder.
+            texts: the training texts.
+            encoder: the work on a block.
+            progress: what is complete.
+            token_bytes: of an id in the shards.
+            separator: the token between the lines of a window, if pairs are windows.
+            marker: the id that begins an annotation of a source, if there may be some.
+            duplicate_rules: those that apply.
+            shard_pairs: of a shard.
+        """
         self.rejects = progress.rejects
         self._folder = folder
         self._texts = texts
         self._encoder = encoder
         self._progress = progress
+        self._token_bytes, self._separator, self._marker = token_bytes, separator, marker
         self._shard_pairs = shard_pairs
         self._builder, self._side_builders = self._new_builders()
-        rules = encoder.cleaner.cleaning.duplicate_rules
-        self._seen = {rule: SeenHashes(self._lines) for rule in rules}
+        self._seen = {rule: SeenHashes(self._lines) for rule in duplicate_rules}
         # Those that came after the last complete shard.
-        self._new_hashes: dict[str, list[Hashes]] = {rule: [] for rule in rules}
+        self._new_hashes: dict[str, list[Hashes]] = {rule: [] for rule in duplicate_rules}
         for file in progress.hashes:
             self._seen[hashed_rule(file)].add(read_hashes(folder, file))
         self._seconds = np.zeros(2)
@@ -268,7 +285,7 @@ class TrainSplit:
                 bar.update(block.lines)
             if len(self._builder):
                 self._flush(corpus, next_corpus=corpus + 1, next_line=1)
-        judging, encoding = self._seconds
+        encoding, judging = self._seconds
         reading = time.process_time() - began - (judging + encoding if workers == 1 else 0)
         console.notice(
             f"CPU seconds: {judging:.1f} cleaning, {encoding:.1f} SentencePiece, {reading:.1f} "
@@ -287,12 +304,12 @@ class TrainSplit:
             self._progress.shards,
             corpora,
             side_columns=self._progress.side_columns,
-            separator=self._encoder.separator,
+            separator=self._separator,
         )
 
     def _new_builders(self) -> tuple[ShardBuilder, defaultdict[str, ShardBuilder]]:
         """Return empty builders: of token ids, and of each side column by its name."""
-        ids = ShardBuilder(token_bytes=self._encoder.token_bytes)
+        ids = ShardBuilder(token_bytes=self._token_bytes)
         return ids, defaultdict(partial(ShardBuilder, token_bytes=TEXT_BYTES))
 
     def _blocks(self) -> Iterator[Block]:
@@ -352,7 +369,7 @@ class TrainSplit:
             for rule, hashes in self._new_hashes.items()
         ]
         path = self._folder / f"train-{number:05d}.bin"
-        shard = write_shard(path, self._builder, corpus=corpus, marker=self._encoder.marker)
+        shard = write_shard(path, self._builder, corpus=corpus, marker=self._marker)
         side_files = [path.with_suffix(f".{name}") for name in self._side_builders]
         for file, builder in zip(side_files, self._side_builders.values(), strict=True):
             builder.write(file, corpus=corpus)

@@ -21,7 +21,7 @@ import numpy as np
 
 from nmt import console
 from nmt.data.composition import compose
-from nmt.data.epochs import Draws, Indices
+from nmt.data.epochs import Draws
 from nmt.data.manifest import FileRecord
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import Vocabulary
@@ -33,11 +33,13 @@ from nmt.lexical.term_annotation import Annotation, annotate
 from nmt.lexical.terms import Terms, has_target
 from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_lexicon import WordLexicon, learn_words
+from nmt.prepare.encode import Subwords
 from nmt.prepare.judge import Cleaner
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.sampling import SampleCleaner, sample_blocks
 from nmt.prepare.sources import SourceText
+from nmt.prepare.text import Work
 from nmt.workers import map_in_order
 
 _LINES_OF_FILE = 0.5
@@ -92,31 +94,21 @@ class Annotator:
         """Return the annotator with the lexicon that `learn_lexicon` has written."""
         return replace(self, lexicon=WordLexicon.read(path.read_text("utf-8")))
 
-    def __call__(
-        self,
-        vocabulary: Vocabulary,
-        lines: Sequence[tuple[str, str]],
-        rows: TokenRows,
-        *,
-        corpus: int,
-        numbers: Indices,
-        most: int,
-    ) -> TokenRows:
-        """Return the sources of some pairs with annotations.
+    def annotate(self, work: Work, vocabulary: Vocabulary, *, most: int) -> TokenRows:
+        """Return the ids of the sources with annotations.
 
         Args:
+            work: the pairs, encoded.
             vocabulary: of the source.
-            lines: of source and target.
-            rows: the ids of the sources.
-            corpus: that the lines come from.
-            numbers: of the lines in it.
             most: how many ids a source may have. An annotation that does not fit is left out.
         """
-        draws = Draws(numbers, self.seed, corpus)
+        assert work.ids is not None
+        rows, lines = work.ids[0], list(zip(work.tagged, work.lines[1], strict=True))
+        draws = Draws(work.numbers, self.seed, work.block.corpus)
         shares, seeds = draws.uniform(_SHARE), draws.whole(_WORDS)
         is_chosen = (self.lexicon is not None) | (draws.uniform(_LINE) < _LINES_OF_FILE)
         places, found = [], []
-        for row, ids in enumerate(_lists(rows)):
+        for row, ids in enumerate(rows.lists()):
             if not is_chosen[row]:
                 continue
             src, tgt = map(compose, lines[row])
@@ -153,6 +145,21 @@ class Annotator:
         return uses
 
 
+@dataclass(frozen=True)
+class AnnotateTerms:
+    """The step that writes into sources how some of their words are translated."""
+
+    annotator: Annotator
+    subwords: Subwords
+    longest: int
+    """The most tokens of a source."""
+
+    def __call__(self, work: Work) -> None:
+        assert work.ids is not None
+        src, _ = self.subwords.vocabularies(work.block.langs)
+        work.ids = self.annotator.annotate(work, src, most=self.longest), work.ids[1]
+
+
 def learn_lexicon(
     path: Path,
     annotator: Annotator | None,
@@ -180,8 +187,3 @@ def learn_lexicon(
     )
     write_text(path, lexicon.write())
     return (record_file(path),)
-
-
-def _lists(rows: TokenRows) -> list[list[int]]:
-    ids, ends = rows.ids.tolist(), np.cumsum(rows.lengths).tolist()
-    return [ids[end - size : end] for end, size in zip(ends, rows.lengths.tolist(), strict=True)]

@@ -1,7 +1,9 @@
-"""Parallel text in blocks: read as bytes, decoded to lines in the workers.
+"""The forms of a pair on its way through a worker.
 
-A `Block` is a worker's unit of work: the same few thousand lines of both sides, as bytes. A
-`TextSide` is one side of a decoded block. It classifies all of its characters in one lookup.
+- A `Block` is a worker's unit of work: the same few thousand lines of both sides, as bytes.
+- `Pairs` are the lines of a decoded block. A `TextSide` classifies all characters of a side in one
+  lookup.
+- `Work` is what the steps of a worker have made of a block. Each `Step` adds to it, or drops pairs.
 """
 
 from __future__ import annotations
@@ -9,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from itertools import compress
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from nmt.data.corpus import Encoding
+from nmt.data.language_tokens import tagged
+from nmt.data.manifest import FlawRecord
+from nmt.data.shards import TokenRows
 from nmt.prepare.characters import CONTROL, FOREIGN, SIGN, SPACE, Classes, classes_for
 from nmt.prepare.text_names import SideColumn
 
@@ -23,6 +29,11 @@ LINE_FEED = ord("\n")
 Rows = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
+Verdicts = npt.NDArray[np.uint8]
+"""One code for each pair: `KEPT`, or the code of the rule that dropped it."""
+
+KEPT = 0
 
 
 @dataclass(frozen=True)
@@ -46,8 +57,10 @@ class Block:
     """Those of `missing` that have the side in another script or region than was asked for."""
     side_columns: Mapping[SideColumn, bytes] = field(default_factory=dict)
     """The values of each column beside the text, a line for each pair."""
+    tag: str = ""
+    """The tag put before each source line; may be empty."""
     tags: tuple[str, ...] = ()
-    """Of each source line, if they differ in a text."""
+    """That of each source line, if they differ in a text."""
     langs: tuple[str, str] = ("", "")
     """Languages of source and target, by which characters are judged."""
 
@@ -211,6 +224,60 @@ class Pairs:
     def longer(self) -> Counts:
         """Characters of the longer side, without spaces: (pairs,)."""
         return np.maximum(self.src.visible, self.tgt.visible)
+
+
+@dataclass
+class Work:
+    """A block in the hands of a worker."""
+
+    block: Block
+    pairs: Pairs
+    verdicts: Verdicts  # (pairs,)
+    rows: Rows  # (left,) the pairs that no rule has dropped so far
+    lines: tuple[list[str], list[str]] = ([], [])  # (left,) source and target
+    ids: tuple[TokenRows, TokenRows] | None = None  # (left,) source and target, once encoded
+    side_columns: dict[str, tuple[TokenRows, TokenRows]] = field(default_factory=dict)  # (left,)
+    """The values that are kept, by the name of their column; targets may be empty."""
+    hashes: dict[str, Hashes] = field(default_factory=dict)  # (left,) for each rule of duplicates
+    flaws: tuple[FlawRecord, ...] = ()
+    """Lines that have entities or a broken encoding."""
+    shift: int = 0
+    """By how many lines the targets seem to lag their sources."""
+    shortened: Mapping[str, int] = field(default_factory=dict)
+    """How many windows have fewer lines than were drawn, by the reason."""
+
+    @classmethod
+    def decode(cls, block: Block) -> Work:
+        """Return a block without any verdict."""
+        rows = np.arange(block.lines)
+        return cls(block, Pairs.decode(block), np.full(block.lines, KEPT, np.uint8), rows)
+
+    def judge(self, verdicts: Verdicts) -> None:
+        """Give verdicts on the pairs that are left: (left,)."""
+        self.verdicts[self.rows] = verdicts
+        are_left = verdicts == KEPT
+        self.rows = self.rows[are_left]
+        src, tgt = (list(compress(lines, are_left)) for lines in self.lines)
+        self.lines = src, tgt
+        if self.ids is not None:
+            self.ids = self.ids[0].select(are_left), self.ids[1].select(are_left)
+
+    @property
+    def tagged(self) -> list[str]:
+        """The source lines with their tag: (left,)."""
+        return [tagged(line, self.block.tag) for line in self.lines[0]]
+
+    @property
+    def numbers(self) -> Rows:
+        """The line numbers of the pairs that are left: (left,)."""
+        return self.pairs.numbers[self.rows]
+
+
+class Step(Protocol):
+    """A step of the work on a block."""
+
+    def __call__(self, work: Work) -> None:
+        """Add to the work, or drop pairs."""
 
 
 def decode_side(

@@ -31,12 +31,13 @@ from nmt.errors import UsageError
 from nmt.files import atomic_writer
 from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.cleaning import RULES
-from nmt.prepare.judge import CODES, KEPT, Cleaner
+from nmt.prepare.judge import CODES, Cleaner
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import nothing_left
 from nmt.prepare.sampling import SampleCleaner, sample_blocks
 from nmt.prepare.sources import SourceText
+from nmt.prepare.text import KEPT
 from nmt.workers import map_in_order
 
 _SIZES = {10_000: 2_000, 50_000: 4_000, 250_000: 8_000, 1_000_000: 16_000}

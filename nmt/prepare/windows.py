@@ -21,7 +21,9 @@ import numpy as np
 from nmt.data.epochs import mix
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import Vocabulary, join_lines
-from nmt.prepare.duplicates import Hashes
+from nmt.prepare.duplicates import hash_lines, hash_pairs
+from nmt.prepare.encode import Subwords
+from nmt.prepare.text import Hashes, Work
 
 AT_BREAK, TOO_LONG = "break", "max_length"
 SHORTENED = {
@@ -104,6 +106,30 @@ class Windows:
     def texts(self, lines: Sequence[str]) -> list[str]:
         """Return the text of each window on a side, in one string."""
         return [_BETWEEN.join(lines[start : last + 1]) for last, start in enumerate(self.starts)]
+
+
+@dataclass(frozen=True)
+class JoinWindows:
+    """The step that makes a window of each pair and some that come before it."""
+
+    subwords: Subwords
+    window: int
+    """The most lines of a pair."""
+    seed: int
+    longest: int
+    """The most tokens of a side."""
+
+    def __call__(self, work: Work) -> None:
+        assert work.ids is not None
+        vocabularies = self.subwords.vocabularies(work.block.langs)
+        src, tgt = map(Side.of, vocabularies, (work.tagged, work.lines[1]), work.ids)
+        hashes = hash_pairs(*map(hash_lines, work.lines))
+        wanted = draw_context(hashes, window=self.window, seed=self.seed)
+        windows = Windows.choose(work.numbers.tolist(), wanted, src, tgt, longest=self.longest)
+        src_ids, tgt_ids = (self.subwords.rows(side.joined(windows.starts)) for side in (src, tgt))
+        work.ids = src_ids, tgt_ids
+        work.lines = windows.texts(work.lines[0]), windows.texts(work.lines[1])
+        work.shortened = windows.shortened
 
 
 def draw_context(hashes: Hashes, *, window: int, seed: int) -> list[int]:

@@ -27,9 +27,9 @@ from nmt.data.corpus import Encoding
 from nmt.data.manifest import VocabularyRecord
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.prepare.cleaning import Cleaning
-from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.encode import BlockEncoder, EncodedBlock
-from nmt.prepare.judge import Cleaner
+from nmt.prepare.duplicates import Hash, OverlapKeys
+from nmt.prepare.encode import BlockEncoder, Encode, EncodedBlock, Subwords
+from nmt.prepare.judge import Cleaner, JudgeTokens
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.rejects import CorpusRejects
 from nmt.prepare.resume import Progress, empty_folder
@@ -40,6 +40,7 @@ from nmt.prepare.text import Block
 pytestmark = pytest.mark.benchmark
 
 ROUNDS = rounds(3)
+RULES_OF_DUPLICATES = Cleaning().duplicate_rules
 PREFIXES = {"plain": "plain", ".gz": "text.gz", ".xz": "text.xz", ".zst": "text.zst"}
 
 
@@ -49,14 +50,6 @@ class Stored:
 
     encoder: BlockEncoder
     folder: Path
-
-    @property
-    def cleaner(self) -> Cleaner:
-        return self.encoder.cleaner
-
-    @property
-    def token_bytes(self) -> int:
-        return self.encoder.token_bytes
 
     def __call__(self, block: Block) -> EncodedBlock:
         path = self.folder / str(block.number)
@@ -85,7 +78,17 @@ def measure(prefix: Path, folder: Path, encoder: Any) -> Seconds:
     vocabulary = VocabularyRecord((), (), given=True)
     rejects = tuple(map(CorpusRejects.of, texts))
     progress = Progress("", vocabulary, (), (), rejects, corpus=0, line=1)
-    split = TrainSplit(folder, texts, encoder, progress, shard_pairs=500_000)
+    split = TrainSplit(
+        folder,
+        texts,
+        encoder,
+        progress,
+        token_bytes=2,
+        separator=None,
+        marker=None,
+        duplicate_rules=RULES_OF_DUPLICATES,
+        shard_pairs=500_000,
+    )
     split.write(workers=2)
     shutil.rmtree(folder)
     ended = time.process_time()
@@ -108,14 +111,10 @@ def test_main_process(tmp_path: Path) -> None:
     vocabulary = learn_vocabulary(sample, vocab_size=32_000)
     del sides
     nothing = OverlapKeys.join([])
-    encoder = BlockEncoder(
-        cleaner=Cleaner(cleaning=Cleaning(), held_out=(nothing, nothing)),
-        models=(vocabulary.model,),
-        moses=(None, None),
-        languages=None,
-        tags=("",),
-        has_pairs=False,
-    )
+    cleaner = Cleaner(cleaning=Cleaning(), held_out=(nothing, nothing))
+    encode = Encode(Subwords((vocabulary.model,), (None, None), None))
+    hash_pairs = [Hash(rule, by_source=False, has_languages=False) for rule in RULES_OF_DUPLICATES]
+    encoder = BlockEncoder((cleaner, encode, JudgeTokens(Cleaning()), *hash_pairs))
     (tmp_path / "stored").mkdir()
     stored = Stored(encoder, tmp_path / "stored")
     measure(tmp_path / "plain", tmp_path / "data", stored)

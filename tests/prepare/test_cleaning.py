@@ -14,8 +14,8 @@ from nmt.errors import UsageError
 from nmt.prepare.characters import plain_classes
 from nmt.prepare.cleaning import OVERLAP_FREE_LETTERS, RATIO_FREE_CHARACTERS, RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.judge import KEPT, OF_TEXT, OF_TOKENS, RULE_OF, Cleaner, Verdicts
-from nmt.prepare.text import Block, Pairs, decode_side
+from nmt.prepare.judge import OF_TEXT, OF_TOKENS, RULE_OF, Cleaner, JudgeTokens, TokenCounts
+from nmt.prepare.text import KEPT, Block, Pairs, Verdicts, decode_side
 
 UTF8 = Encoding.find("utf-8")
 UTF8 = Encoding.find("utf-8")
@@ -168,9 +168,10 @@ def test_lengths_are_judged_with_the_limits_included() -> None:
     ]
     src, tgt, rules = zip(*table, strict=True)
     lengths = np.array(src, np.int32), np.array(tgt, np.int32)
-    assert names(cleaner(min_length=2).judge_tokens(*lengths)) == list(rules)
-    by = cleaner(min_length=2, keep=("too_long", "too_short"))
-    assert set(names(by.judge_tokens(*lengths))) == {None, "empty"}
+    by = JudgeTokens(Cleaning(max_length=4, min_length=2))
+    assert names(by.judge(TokenCounts(*lengths))) == list(rules)
+    by = JudgeTokens(Cleaning(max_length=4, min_length=2, keep=("too_long", "too_short")))
+    assert set(names(by.judge(TokenCounts(*lengths)))) == {None, "empty"}
 
 
 def test_bounds_are_what_was_asked_for() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from nmt.data.corpus import Encoding
 from nmt.prepare.cleaning import RULES
-from nmt.prepare.judge import CODES, KEPT
+from nmt.prepare.judge import CODES
 from nmt.prepare.rejects import EXAMPLES_PER_RULE, CorpusRejects, report_json, report_text
-from nmt.prepare.text import Block
+from nmt.prepare.text import KEPT, Block
 
 UTF8 = Encoding.find("utf-8")
 
