@@ -41,7 +41,7 @@ from nmt.search.options import SearchOptions
 from nmt.search.phrase_banks import PhraseBanks
 from nmt.search.sampling import draw_tokens, generators_of
 from nmt.search.shortlist import BatchShortlist
-from nmt.search.top_k import FREE, Integers, NextTokens, Pick, StepQuery, next_tokens, top_tokens
+from nmt.search.top_k import FREE, Integers, NextTokens, Pick, StepQuery, pick_tokens, top_tokens
 
 Floats = NDArray[np.float64]
 
@@ -106,8 +106,8 @@ def decode(
         queries = [beams.query() for beams in active]
         picked = _next_tokens(model, features, active, queries, pick, options.barred_ids)
         # Finish and reorder.
-        for beams, query, found in zip(active, queries, picked, strict=True):
-            yield from beams.extend(query, found)
+        for beams, query, next_tokens in zip(active, queries, picked, strict=True):
+            yield from beams.extend(query, next_tokens)
         active = [beams for beams in active if len(beams.sentences)]
 
 
@@ -124,11 +124,11 @@ def _next_tokens(
     lists = [beams.group.shortlist for beams in active if beams.group.shortlist is not None]
     if not lists:
         logits, query = logits_in_blocks(model, features), StepQuery.joined(queries)
-        fields = next_tokens(logits, query, pick=pick, barred_ids=barred_ids)
+        fields = pick_tokens(logits, query, pick=pick, barred_ids=barred_ids)
         return NextTokens.read([fields])[0].split(rows)
     parts = zip(lists, torch.split(features, rows), queries, strict=True)
-    found = NextTokens.read([own.pick(pick, part, query) for own, part, query in parts])
-    return [own.with_ids(tokens) for own, tokens in zip(lists, found, strict=True)]
+    read = NextTokens.read([listed.pick(pick, part, query) for listed, part, query in parts])
+    return [listed.with_ids(tokens) for listed, tokens in zip(lists, read, strict=True)]
 
 
 def logits_in_blocks(model: Decoder, features: Tensor) -> Iterator[Tensor]:
@@ -173,7 +173,9 @@ class Beams:
             group.state.select(rows.repeat_interleave(width), rows)
         elif any(source.phrases for source in sources):
             phrases = PhraseBanks([source.phrases for source in sources], options)
-        limits = [options.longest(len(one.ids), is_in_word=one.is_in_word) for one in sources]
+        limits = [
+            options.longest(len(source.ids), is_in_word=source.is_in_word) for source in sources
+        ]
         # A prefix that is longer than the limit is still taken whole.
         longest = np.maximum(limits, [len(source.prefix) for source in sources])
         (first,) = options.first_ids[-1:] or (BOS_ID,)
@@ -207,11 +209,13 @@ class Beams:
         for constraint in self.constraints:
             constraint(query, self.sentences, self.ids)
         if self.generators:
-            draws = [one.random() for row in self.sentences for one in self.generators[row]]
-            query.uniforms = np.array(draws)  # (N,)
+            generators = [each for row in self.sentences for each in self.generators[row]]
+            query.uniforms = np.array([generator.random() for generator in generators])  # (N,)
         return query
 
-    def extend(self, query: StepQuery, found: NextTokens) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def extend(
+        self, query: StepQuery, next_tokens: NextTokens
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Extend the hypotheses by a token, and yield the sentences that are done.
 
         For example, with W = 2 and k = 4, a sentence's hypotheses `a` (-1.0) and `b` (-1.2) have
@@ -225,12 +229,12 @@ class Beams:
         finished. `b eos` is not, and is dropped. The first W others are active: `b d` with parent
         1, and `a c` with parent 0.
 
-        `found` is overwritten.
+        `next_tokens` is overwritten.
         """
-        count, width = self.log_probs.shape  # B, W
-        log_probs, tokens = self._extensions(query, found)  # (B, W, k)
-        per_parent = tokens.shape[2]
-        if self.options.sampling is not None:  # each hypothesis has one
+        # The best extensions of each sentence.
+        log_probs, tokens = self._extensions(query, next_tokens)  # (B, W, k)
+        count, width, per_parent = tokens.shape
+        if self.options.sampling is not None:  # each hypothesis has only one
             best = np.broadcast_to(np.arange(width), (count, width))  # (B, W)
         elif self.phrases is None:
             flat = -log_probs.reshape(count, -1)  # (B, W * k)
@@ -241,8 +245,11 @@ class Beams:
         log_probs = np.take_along_axis(log_probs.reshape(count, -1), best, 1)  # (B, 2W)
         tokens = np.take_along_axis(tokens.reshape(count, -1), best, 1)  # (B, 2W)
 
+        # Those that end.
         is_eos = tokens == EOS_ID
         self._finish(is_eos[:, : self.width], log_probs, parents)
+
+        # Those that are active in the next step.
         log_probs = np.where(is_eos, -math.inf, log_probs)
         if self.options.sampling is None:
             # No more rows than hypotheses: a forced prefix takes one. W never shrinks.
@@ -253,6 +260,7 @@ class Beams:
             parents = np.take_along_axis(parents, keep, 1)  # (B, W)
             tokens = np.take_along_axis(tokens, keep, 1)  # (B, W)
 
+        # Sentences that are done leave, and the others go on.
         num_finished = np.array([len(self.finished[sentence]) for sentence in self.sentences])
         # The best score still possible: log-probabilities only fall, and penalties only rise.
         bounds = log_probs.max(axis=1) / self.last_penalties[self.sentences]  # (B,)
@@ -263,29 +271,29 @@ class Beams:
         rows = closed_up(is_done)  # (B',)
         self._reorder(rows, log_probs[rows], parents[rows], tokens[rows])
 
-    def _extensions(self, query: StepQuery, found: NextTokens) -> tuple[Floats, Integers]:
+    def _extensions(self, query: StepQuery, next_tokens: NextTokens) -> tuple[Floats, Integers]:
         """Return the log-probabilities and last tokens of all extensions, each (B, W, k)."""
         shape = self.log_probs.shape  # B, W
-        next_log_probs = found.log_probs.reshape(*shape, -1)  # (B, W, k)
-        tokens = found.tokens.reshape(*shape, -1)  # (B, W, k)
+        log_probs = next_tokens.log_probs.reshape(*shape, -1)  # (B, W, k)
+        tokens = next_tokens.tokens.reshape(*shape, -1)  # (B, W, k)
+        scored = next_tokens.scored_log_probs.reshape(*shape, -1)  # (B, W, 1 + M)
         if self.phrases is not None:
-            wanted = found.wanted_log_probs.reshape(*shape, -1)  # (B, W, M)
-            next_log_probs, tokens = self.phrases.with_wanted(next_log_probs, tokens, wanted)
+            log_probs, tokens = self.phrases.with_wanted(log_probs, tokens, scored[:, :, 1:])
         forced = query.forced.reshape(shape)  # (B, W)
         is_forced = forced != FREE
         if is_forced.any():  # these have only one extension
-            next_log_probs[is_forced] = -math.inf
-            next_log_probs[is_forced, 0] = found.scored_log_probs.reshape(shape)[is_forced]
+            log_probs[is_forced] = -math.inf
+            log_probs[is_forced, 0] = scored[is_forced, 0]
             tokens[is_forced, 0] = forced[is_forced]
-        is_nan = np.isnan(next_log_probs)
+        is_nan = np.isnan(log_probs)
         if is_nan.any():
-            next_log_probs[is_nan] = -math.inf
+            log_probs[is_nan] = -math.inf
             is_bad = is_nan & (self.log_probs[:, :, None] > -math.inf)  # (B, W, k)
             for row in np.flatnonzero(is_bad.any(axis=(1, 2))):
-                next_log_probs[row] = -math.inf  # the sentence ends without any hypothesis
+                log_probs[row] = -math.inf  # the sentence ends without any hypothesis
                 sentence = self.sentences[row]
                 self.finished[sentence], self.worst_scores[sentence] = {}, -math.inf
-        return self.log_probs[:, :, None] + next_log_probs, tokens
+        return self.log_probs[:, :, None] + log_probs, tokens
 
     def _finish(self, is_eos: NDArray[np.bool_], log_probs: Floats, parents: Integers) -> None:
         """Finish the extensions (B, W) that end with eos."""

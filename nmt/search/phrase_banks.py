@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from nmt.data.vocabulary import EOS_ID
 from nmt.search.options import SearchOptions
-from nmt.search.phrases import Phrase, SentencePhrases, Stage
+from nmt.search.phrases import Phrase, PhraseStage, SentencePhrases, StageKey
 from nmt.search.top_k import Integers, StepQuery
 
 Floats = NDArray[np.float64]
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 NO_TOKEN = -1
 
 Stages = NDArray[Any]
-"""Array of `Stage`s."""
+"""Array of `PhraseStage`s."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _View:
     @classmethod
     def of(cls, stages: Stages) -> _View:
         """Look at stages (B, W)."""
-        rows: list[Stage] = stages.reshape(-1).tolist()
+        rows: list[PhraseStage] = stages.reshape(-1).tolist()
         shape = (len(rows), max((len(stage.wanted) for stage in rows), default=0))
         wanted, banks = np.full(shape, NO_TOKEN), np.full(shape, NO_TOKEN)
         for row, stage in enumerate(rows):
@@ -66,13 +66,13 @@ class PhraseBanks:
 
     def __init__(self, phrases: Sequence[Sequence[Phrase]], options: SearchOptions) -> None:
         """Take the phrases of each sentence; it has one hypothesis yet."""
-        sentences = [SentencePhrases(own, options.word_edges) for own in phrases]
+        sentences = [SentencePhrases(each, options.word_edges) for each in phrases]
         self._options = options
-        self._stages: Stages = np.array([[one.first()] for one in sentences])  # (B, W)
+        self._stages: Stages = np.array([[each.stage(StageKey())] for each in sentences])  # (B, W)
         self._view = _View.of(self._stages)
-        self._last_banks: Integers = np.array([one.all_tokens for one in sentences])  # (B,)
+        self._last_banks: Integers = np.array([each.all_tokens for each in sentences])  # (B,)
         # (B,) active hypotheses of each sentence
-        self._slots: Integers = np.array([beam_size(own, options) for own in phrases])
+        self._slots: Integers = np.array([beam_size(each, options) for each in phrases])
         self.width = int(self._slots.max())  # the largest W
 
     def restrict(self, query: StepQuery, _sentences: Integers, _ids: Integers) -> None:
@@ -97,7 +97,7 @@ class PhraseBanks:
         wanted = self._view.wanted  # (B, W, M)
         is_there = (log_probs > -math.inf)[:, :, :, None]  # (B, W, k, 1)
         is_known = ((tokens[:, :, :, None] == wanted[:, :, None, :]) & is_there).any(axis=2)
-        added = wanted_log_probs[:, :, : wanted.shape[2]].copy()  # another group may want more
+        added = wanted_log_probs[:, :, : wanted.shape[2]]  # another group may want more
         added[is_known | (wanted == NO_TOKEN)] = -math.inf
         return (
             np.concatenate((log_probs, added), axis=2),
@@ -146,7 +146,7 @@ class PhraseBanks:
         """
         stages = np.take_along_axis(self._stages[rows], parents, 1)  # (B', W')
         pairs = zip(stages.reshape(-1), tokens.reshape(-1).tolist(), strict=True)
-        after: list[Stage] = [stage.after(token) for stage, token in pairs]
+        after: list[PhraseStage] = [stage.after(token) for stage, token in pairs]
         self._stages = np.array(after, object).reshape(stages.shape)
         self._view = _View.of(self._stages)
         self._slots, self._last_banks = self._slots[rows], self._last_banks[rows]

@@ -5,7 +5,8 @@ in a row, and it ends where a word ends: `▁Hund` counts once a token follows t
 part of the word. So a form whose tokens are all there still depends on the next token. A form
 without a space before it begins only where a word may, such as after a bracket.
 
-Each hypothesis is at a `Stage`. Those of a sentence form a graph, built as search reaches them.
+Each hypothesis is at a `PhraseStage`. Those of a sentence form a graph, built as search reaches
+them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Phrase:
         return self.forms + self.first_forms + self.inner_forms
 
 
-class End(NamedTuple):
+class WordEnd(NamedTuple):
     """How a hypothesis ends; see `WordEdges`. It begins as if after a space."""
 
     inside: bool = False
@@ -66,42 +67,32 @@ class Begun(NamedTuple):
     size: int  # tokens of it so far; if all are there, the next token decides
 
 
-class Stage:
+class StageKey(NamedTuple):
+    """What a stage is known by."""
+
+    met: frozenset[int] = frozenset()  # numbers of the phrases that are there
+    begun: tuple[Begun, ...] = ()  # forms of others that are begun
+    end: WordEnd = WordEnd()  # of the last token
+    is_first: bool = True  # whether there is no token yet
+
+
+class PhraseStage:
     """How far hypotheses of a sentence are with its phrases."""
 
-    def __init__(
-        self,
-        sentence: SentencePhrases,
-        met: frozenset[int],
-        begun: tuple[Begun, ...],
-        *,
-        is_first: bool,
-        end: End,
-    ) -> None:
-        """Describe a stage; see `SentencePhrases.stage`.
-
-        met: numbers of the phrases that are there.
-        begun: forms of others that are begun.
-        is_first: whether there is no token yet.
-        end: how the last token ends.
-        """
+    def __init__(self, sentence: SentencePhrases, key: StageKey) -> None:
+        """Describe a stage; see `SentencePhrases.stage`."""
         self._sentence = sentence
-        self._met = met
-        self._begun = begun
-        self._is_first = is_first
-        self._end = end
-        self._next: dict[tuple[int, bool, End], Stage] = {}
+        self._met, self._begun, self._end, self._is_first = key
+        self._next: dict[tuple[int, bool, WordEnd], PhraseStage] = {}
 
     @cached_property
     def bank(self) -> int:
         """The number of tokens of phrases that are there. It has its maximum if all are."""
         most_tokens = self._sentence.most_tokens
-        counts = dict.fromkeys(self._met, 0) | {begun.phrase: 0 for begun in self._begun}
-        for phrase in self._met:
-            counts[phrase] = most_tokens[phrase]
+        counts = {phrase: most_tokens[phrase] for phrase in self._met}
         for phrase, form, size in self._begun:
-            own = most_tokens[phrase] if size == len(form) else size
-            counts[phrase] = max(counts[phrase], own)
+            tokens = most_tokens[phrase] if size == len(form) else size
+            counts[phrase] = max(counts.get(phrase, 0), tokens)
         return sum(counts.values())
 
     @cached_property
@@ -112,7 +103,7 @@ class Stage:
     @cached_property
     def met(self) -> frozenset[int]:
         """The numbers of the phrases that are there if the translation ends here."""
-        return self._met | {one.phrase for one in self._begun if one.size == len(one.form)}
+        return self._met | {phrase for phrase, form, size in self._begun if size == len(form)}
 
     @cached_property
     def _met_before_letters(self) -> frozenset[int]:
@@ -138,25 +129,24 @@ class Stage:
     @cached_property
     def other_banks(self) -> tuple[int, int]:
         """The bank after any other token, if it begins a word, and if it begins inside one."""
-        return (self._after(-1, False, End()).bank, self._after(-1, True, End()).bank)
+        return (self._after(-1, False, WordEnd()).bank, self._after(-1, True, WordEnd()).bank)
 
-    def after(self, token: int) -> Stage:
+    def after(self, token: int) -> PhraseStage:
         """Return the stage after a token."""
         edges = self._sentence.edges
         if edges is None:
-            return self._after(token, False, End())
+            return self._after(token, False, WordEnd())
         ends = edges.end_inside, edges.end_wide, edges.words_follow
-        end = End(*(bool(array[token]) for array in ends))
+        end = WordEnd(*(bool(array[token]) for array in ends))
         return self._after(token, bool(edges.begin_inside[token]), end)
 
-    def _after(self, token: int, begins_inside: bool, end: End) -> Stage:
+    def _after(self, token: int, begins_inside: bool, end: WordEnd) -> PhraseStage:
         key = (token if token in self.wanted else -1, begins_inside, end)
-        known = self._next.get(key)
-        if known is None:
-            known = self._next[key] = self._make(*key)
-        return known
+        if key not in self._next:
+            self._next[key] = self._make(*key)
+        return self._next[key]
 
-    def _make(self, token: int, begins_inside: bool, end: End) -> Stage:
+    def _make(self, token: int, begins_inside: bool, end: WordEnd) -> PhraseStage:
         goes_on = self._end.inside and begins_inside  # with a word
         met = self.met if not begins_inside else self._met_before_letters
         begun = [
@@ -168,8 +158,8 @@ class Stage:
             begun += [
                 Begun(phrase, form, 1) for phrase, form in self._may_begin() if form[0] == token
             ]
-        left = {one for one in begun if one.phrase not in met}
-        return self._sentence.stage(met, tuple(sorted(left)), is_first=False, end=end)
+        left = tuple(sorted({form for form in begun if form.phrase not in met}))
+        return self._sentence.stage(StageKey(met, left, end, is_first=False))
 
     def _may_begin(self) -> Iterable[tuple[int, Ids]]:
         """Yield the phrases that are not there, each with the forms that may begin here."""
@@ -193,29 +183,17 @@ class SentencePhrases:
         self.edges = edges
         self.most_tokens = [phrase.most_tokens for phrase in phrases]
         self.all_tokens = sum(self.most_tokens)
-        self._stages: dict[tuple[object, ...], Stage] = {}
+        self._stages: dict[StageKey, PhraseStage] = {}
 
-    def first(self) -> Stage:
-        """Return the stage of a translation without tokens."""
-        return self.stage(frozenset(), (), is_first=True, end=End())
-
-    def stage(
-        self,
-        met: frozenset[int],
-        begun: tuple[Begun, ...],
-        *,
-        is_first: bool,
-        end: End,
-    ) -> Stage:
-        """Return the only stage with these properties."""
-        key = (met, begun, is_first, end)
+    def stage(self, key: StageKey) -> PhraseStage:
+        """Return the only stage with this key."""
         if key not in self._stages:
-            self._stages[key] = Stage(self, met, begun, is_first=is_first, end=end)
+            self._stages[key] = PhraseStage(self, key)
         return self._stages[key]
 
     def met(self, ids: Sequence[int]) -> frozenset[int]:
         """Return the numbers of the phrases that a translation contains."""
-        stage = self.first()
+        stage = self.stage(StageKey())
         for token in ids:
             stage = stage.after(token)
         return stage.met

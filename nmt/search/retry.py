@@ -97,14 +97,14 @@ class Faults:
     runs_on: bool = False  # to the length limit
 
     @classmethod
-    def of(cls, source: Source, found: SearchResult, options: SearchOptions) -> Faults:
+    def of(cls, source: Source, result: SearchResult, options: SearchOptions) -> Faults:
         """Return the faults of the best hypothesis; a source without any has all.
 
         A limit that the user sets by `max_tokens`, `min_tokens` or a prefix is no fault.
         """
-        if isinstance(found, str):
+        if isinstance(result, str):
             return cls(True, True, True)
-        ids = found[0].ids
+        ids = result[0].ids
         longest = options.longest(len(source.ids), is_in_word=source.is_in_word)
         least = max(options.min_tokens, len(source.prefix))
         loops = count_loops(ids)
@@ -148,7 +148,7 @@ def search_placed(
             if not isinstance(hypotheses, str) and hypotheses[0].score == -math.inf:
                 phrases = tried[number].phrases
                 placed = SentencePhrases(phrases, options.word_edges).met(hypotheses[0].ids)
-                kept = tuple(phrases[one] for one in sorted(placed)) if keeps_placed else ()
+                kept = tuple(phrases[phrase] for phrase in sorted(placed)) if keeps_placed else ()
                 tried[number] = replace(tried[number], phrases=kept)
                 again.append(number)
         if not again:

@@ -27,7 +27,7 @@ from nmt.models.base import Decoder
 from nmt.models.device import to_device
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.search.engine import Source
-from nmt.search.top_k import Fields, Integers, NextTokens, Pick, StepQuery, next_tokens
+from nmt.search.top_k import Fields, Integers, NextTokens, Pick, StepQuery, pick_tokens
 
 _KIND, _VERSION = "a shortlist", 1
 _SPECIAL = np.arange(EOS_ID + 1)  # first on each list, so that eos is at EOS_ID everywhere
@@ -43,7 +43,7 @@ class Shortlist:
     def of(self, source: Source) -> Integers:
         """Return a sentence's list, ascending, with the tokens of its prefix and its phrases."""
         own = self.best[np.array(source.ids)].ravel()
-        given = (*source.prefix, *chain.from_iterable(one.tokens for one in source.phrases))
+        given = (*source.prefix, *chain.from_iterable(phrase.tokens for phrase in source.phrases))
         parts = (_SPECIAL, self.frequent, own[own >= 0], np.array(given, np.int64))
         return np.unique(np.concatenate(parts))
 
@@ -146,11 +146,11 @@ class BatchShortlist:
         """
         logits = self._project(features, self._others)  # (B * W, U)
         query = query.onto(self._tokens)
-        return next_tokens([logits], query, pick=pick, barred_ids=self._barred)
+        return pick_tokens([logits], query, pick=pick, barred_ids=self._barred)
 
-    def with_ids(self, found: NextTokens) -> NextTokens:
+    def with_ids(self, picked: NextTokens) -> NextTokens:
         """Return what was picked, with ids instead of places on the list."""
-        return replace(found, tokens=self._tokens[found.tokens])
+        return replace(picked, tokens=self._tokens[picked.tokens])
 
     def select(self, sentences: Integers) -> None:
         """Keep these sentences, in this order."""

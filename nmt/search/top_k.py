@@ -41,59 +41,50 @@ class NextTokens:
 
     log_probs: NDArray[np.float32]  # (N, k)
     tokens: Integers  # (N, k)
-    scored_log_probs: NDArray[np.float32]  # (N,) of `StepQuery.scored`
-    wanted_log_probs: NDArray[np.float32]  # (N, M) of `StepQuery.wanted`
+    scored_log_probs: NDArray[np.float32]  # (N, 1 + M) of `StepQuery.scored`
 
     @classmethod
     def read(cls, groups: Sequence[Fields]) -> list[NextTokens]:
         """Read those of some groups of hypotheses, from a GPU in one transfer."""
         if groups[0][0].device.type == "cpu":
-            found = [cls(*(values.numpy() for values in fields)) for fields in groups]
+            read = [cls(*(values.numpy() for values in fields)) for fields in groups]
         else:
             bits = [to_bits(*fields) for fields in groups]
             flat = joined([part.flatten() for part in bits]).cpu().numpy()
             ends = np.cumsum([part.numel() for part in bits])[:-1]
-            found = [
+            read = [
                 cls.from_bits(own.reshape(part.shape), fields[0].shape[1])
                 for own, part, fields in zip(np.split(flat, ends), bits, groups, strict=True)
             ]
-        for own in found:
+        for own in read:
             # NaN cannot be ordered. One makes the whole row NaN, through the sum of the softmax.
-            is_bad = np.isnan(own.scored_log_probs)
+            is_bad = np.isnan(own.scored_log_probs[:, 0])
             own.log_probs[is_bad], own.tokens[is_bad] = math.nan, EOS_ID
-        return found
+        return read
 
     @classmethod
     def from_bits(cls, bits: NDArray[np.int32], count: int) -> NextTokens:
         """Undo `to_bits`, given k."""
-        floats = np.ascontiguousarray(bits[:, :-count]).view(np.float32)  # (N, k + 1 + M)
-        tokens = bits[:, -count:].astype(np.int64)  # (N, k)
-        return cls(floats[:, :count], tokens, floats[:, count], floats[:, count + 1 :])
+        floats = np.ascontiguousarray(bits[:, count:]).view(np.float32)  # (N, k + 1 + M)
+        return cls(floats[:, :count], bits[:, :count].astype(np.int64), floats[:, count:])
 
     def split(self, rows: Sequence[int]) -> list[NextTokens]:
         """Split into parts of so many hypotheses."""
-        ends = accumulate(rows)
+        parts = [slice(end - count, end) for count, end in zip(rows, accumulate(rows), strict=True)]
         return [
-            NextTokens(
-                self.log_probs[end - count : end],
-                self.tokens[end - count : end],
-                self.scored_log_probs[end - count : end],
-                self.wanted_log_probs[end - count : end],
-            )
-            for count, end in zip(rows, ends, strict=True)
+            NextTokens(self.log_probs[part], self.tokens[part], self.scored_log_probs[part])
+            for part in parts
         ]
 
 
 Fields = tuple[Tensor, ...]
-"""The four fields of `NextTokens` as tensors."""
+"""The fields of `NextTokens` as tensors."""
 
 
-def to_bits(
-    log_probs: Tensor, tokens: Tensor, scored_log_probs: Tensor, wanted_log_probs: Tensor
-) -> Tensor:
+def to_bits(log_probs: Tensor, tokens: Tensor, scored_log_probs: Tensor) -> Tensor:
     """Join the fields of `NextTokens` in one tensor (N, 2k + 1 + M), floats as their bits."""
-    floats = (log_probs, scored_log_probs[:, None], wanted_log_probs)
-    return torch.cat((*(values.view(torch.int32) for values in floats), tokens.int()), dim=1)
+    floats = (values.view(torch.int32) for values in (log_probs, scored_log_probs))
+    return torch.cat((tokens.int(), *floats), dim=1)
 
 
 @dataclass
@@ -109,8 +100,9 @@ class StepQuery:
 
     @property
     def scored(self) -> Integers:
-        """The tokens (N,) that are scored even if barred: those that are forced, else eos."""
-        return np.where(self.forced == FREE, EOS_ID, self.forced)
+        """The tokens (N, 1 + M) that are scored even if barred: forced ones or eos, and wanted."""
+        first = np.where(self.forced == FREE, EOS_ID, self.forced)[:, None]
+        return first if self.wanted is None else np.concatenate((first, self.wanted), axis=1)
 
     def bar_end(self, rows: Integers) -> None:
         """Do not let these hypotheses end."""
@@ -161,17 +153,13 @@ class StepQuery:
         barred_ids: tokens that none of the V = vocab_size may be.
         """
         scored = self.scored[rows]
-        reads_eos = bool((scored == EOS_ID).all())
-        wanted = np.zeros((len(scored), 0), np.int64) if self.wanted is None else self.wanted[rows]
+        if scored.shape[1] == 1 and (scored == EOS_ID).all():  # nearly always
+            scored = scored[:0]
         uniforms = np.zeros(0) if self.uniforms is None else self.uniforms[rows]
-        arrays = [
-            scored[: 0 if reads_eos else None],
-            _places(self.barred, rows, vocab_size),
-            _places(self.penalised, rows, vocab_size),
-            wanted,
-            uniforms.view(np.int64),
-        ]
-        tensors = to_device(arrays, device)
+        barred, penalised = (
+            _places(pairs, rows, vocab_size) for pairs in (self.barred, self.penalised)
+        )
+        tensors = to_device([scored, barred, penalised, uniforms.view(np.int64)], device)
         return BlockQuery(tuple(barred_ids), self.repetition_penalty, *tensors)
 
 
@@ -181,10 +169,9 @@ class BlockQuery:
 
     barred_ids: tuple[int, ...]
     repetition_penalty: float
-    scored: Tensor  # (n,), or (0,) if all are eos
+    scored: Tensor  # (n, 1 + M), or (0, 1) if all are eos
     barred: Tensor  # (b,) places in the flattened logits
     penalised: Tensor  # (p,) likewise
-    wanted: Tensor  # (n, M)
     uniform_bits: Tensor  # (n,)
 
     @property
@@ -193,14 +180,10 @@ class BlockQuery:
         return self.uniform_bits.view(torch.float64)
 
     def scored_log_probs(self, log_probs: Tensor) -> Tensor:
-        """Return the log-probabilities (n,) of `scored_tokens`, given all (n, V)."""
+        """Return the log-probabilities (n, 1 + M) of `scored`, given all (n, V)."""
         if len(self.scored):
-            return log_probs.gather(1, self.scored[:, None])[:, 0]
-        return log_probs[:, EOS_ID].clone()
-
-    def wanted_log_probs(self, log_probs: Tensor) -> Tensor:
-        """Return the log-probabilities (n, M) of `wanted`, given all (n, V)."""
-        return log_probs.gather(1, self.wanted) if self.wanted.shape[1] else log_probs[:, :0]
+            return log_probs.gather(1, self.scored)
+        return log_probs[:, EOS_ID : EOS_ID + 1].clone()
 
     def penalise(self, logits: Tensor) -> None:
         """Apply the repetition penalty to logits (n, V) in place.
@@ -232,17 +215,12 @@ def _stretches(ids: tuple[int, ...]) -> list[slice]:
 
 
 def _joined_wanted(queries: Sequence[StepQuery]) -> Integers | None:
-    given = [query.wanted for query in queries]
-    most = max((0 if wanted is None else wanted.shape[1] for wanted in given), default=0)
-    if not most:
+    if all(query.wanted is None for query in queries):
         return None
-    filled = np.full((sum(len(query.forced) for query in queries), most), EOS_ID)
-    start = 0
-    for query in queries:
-        if query.wanted is not None:
-            filled[start : start + len(query.forced), : query.wanted.shape[1]] = query.wanted
-        start += len(query.forced)
-    return filled
+    each = [query.scored[:, 1:] for query in queries]
+    most = max(wanted.shape[1] for wanted in each)
+    fill = ((0, 0), (0, most))
+    return np.concatenate([np.pad(own, fill, constant_values=EOS_ID)[:, :most] for own in each])
 
 
 def _places(pairs: Sequence[Pairs], rows: slice, vocab_size: int) -> Integers:
@@ -263,7 +241,7 @@ Pick = Callable[[Tensor, BlockQuery], tuple[Tensor, Tensor]]
 it may overwrite, to those of the tokens that it picks (n, k), and the tokens."""
 
 
-def next_tokens(
+def pick_tokens(
     logits: Iterable[Tensor], query: StepQuery, *, pick: Pick, barred_ids: Sequence[int]
 ) -> Fields:
     """Pick the next tokens of each hypothesis, for `NextTokens.read`.
@@ -281,8 +259,8 @@ def next_tokens(
         own = query.of_rows(rows, block.device, barred_ids, block.shape[1])
         own.penalise(block)
         log_probs = torch.log_softmax(block.float(), dim=-1)  # (n, V)
-        scored = own.scored_log_probs(log_probs), own.wanted_log_probs(log_probs)  # (n,), (n, M)
-        parts.append((*pick(log_probs, own), *scored))
+        scored = own.scored_log_probs(log_probs)  # (n, 1 + M), before any is barred
+        parts.append((*pick(log_probs, own), scored))
     return tuple(map(joined, zip(*parts, strict=True)))
 
 

@@ -43,45 +43,45 @@ class ForbiddenWords:
         return bool(self._words.find(text))
 
     def avoided(
-        self, search: Search, sources: Sequence[Source], found: list[SearchResult]
+        self, search: Search, sources: Sequence[Source], results: list[SearchResult]
     ) -> tuple[list[SearchResult], set[int]]:
         """Search again as long as a translation has a forbidden word.
 
         Args:
             search: returns results, and the numbers of those that the guard searched again.
             sources: all of them.
-            found: the results of a first search.
+            results: those of a first search.
 
         Returns:
             Results without forbidden words, or `NOT_AVOIDED`, and the numbers of the sources that
             the guard searched again.
         """
-        tried, found, guarded = list(sources), list(found), set[int]()
-        waiting = list(range(len(found)))
+        tried, results, guarded = list(sources), list(results), set[int]()
+        waiting = list(range(len(results)))
         for _ in range(_ROUNDS):
-            barred = {number: self._written_in(found[number]) for number in waiting}
+            barred = {number: self._written_in(results[number]) for number in waiting}
             waiting = [number for number in waiting if barred[number]]
             if not waiting:
-                return found, guarded
+                return results, guarded
             for number in waiting:
                 known = tried[number].barred
                 tried[number] = replace(tried[number], barred=(*known, *barred[number]))
             again, looped = search([tried[number] for number in waiting])
             guarded |= {waiting[place] for place in looped}
-            for number, results in zip(waiting, again, strict=True):
-                found[number] = results
+            for number, result in zip(waiting, again, strict=True):
+                results[number] = result
         for number in waiting:
-            if self._written_in(found[number]):
-                found[number] = NOT_AVOIDED
-        return found, guarded
+            if self._written_in(results[number]):
+                results[number] = NOT_AVOIDED
+        return results, guarded
 
-    def _written_in(self, found: SearchResult) -> set[Ids]:
+    def _written_in(self, result: SearchResult) -> set[Ids]:
         """Return the tokens that write a forbidden word in each translation that has one."""
-        if isinstance(found, str):
+        if isinstance(result, str):
             return set()
-        texts = self._vocabulary.decode([one.ids for one in found])
-        pairs = zip(found, texts, strict=True)
-        return {self._tokens(one.ids) for one, text in pairs if self.are_in(text)}
+        texts = self._vocabulary.decode([hypothesis.ids for hypothesis in result])
+        pairs = zip(result, texts, strict=True)
+        return {self._tokens(hypothesis.ids) for hypothesis, text in pairs if self.are_in(text)}
 
     def _tokens(self, ids: Ids) -> Ids:
         """Return the fewest tokens of a translation, the first such, that write a word."""

@@ -48,8 +48,8 @@ class TermPhrases:
 
         kept: parts of the text that stay as they are; see `Terms.find`.
         """
-        found = self._terms.find(text, kept)
-        if not found:
+        places = self._terms.find(text, kept)
+        if not places:
             return segments
         ends = [len(text)]
         if len(segments) > 1:
@@ -57,11 +57,11 @@ class TermPhrases:
             spans = token_offsets(text, self._src_vocabulary.tokens(ids))
             sizes = accumulate(len(segment.ids) for segment in segments)
             ends = [spans[size - 1][1] for size in sizes]
-        starts = [one.start for one in found]
+        starts = [place.start for place in places]
         added = []
         for segment, (first, end) in zip(segments, pairwise([0, *ends]), strict=True):
-            own = found[bisect_left(starts, first) : bisect_left(starts, end)]
-            terms = tuple(dict.fromkeys(one.term for one in own))
+            begun = places[bisect_left(starts, first) : bisect_left(starts, end)]
+            terms = tuple(dict.fromkeys(place.term for place in begun))
             added.append(replace(segment, terms=terms, phrases=self._phrases_of(terms)))
         return added
 
@@ -70,8 +70,8 @@ class TermPhrases:
         for term in terms:
             if term not in self._phrases:
                 self._phrases[term] = self._phrase(term)
-        found = (self._phrases[term] for term in terms)
-        return tuple(phrase for phrase in found if phrase is not None)
+        phrases = (self._phrases[term] for term in terms)
+        return tuple(phrase for phrase in phrases if phrase is not None)
 
     def _phrase(self, term: Term) -> Phrase | None:
         targets = [

@@ -53,25 +53,25 @@ class TermSources:
             most: how many ids a segment may have.
             languages, separator: see `split_ids`.
         """
-        vocabulary, found = self.vocabulary, self.terms.find(text, kept)
-        wanted = [Annotation(one.start, one.end, one.term.targets[0]) for one in found]
+        vocabulary, places = self.vocabulary, self.terms.find(text, kept)
+        wanted = [Annotation(place.start, place.end, place.term.targets[0]) for place in places]
         limit, spans = most, list[tuple[int, int]]()
-        if found:
+        if places:
             spans = token_offsets(text, vocabulary.tokens(ids))
             if len(ids) > most:
                 whole = annotate(vocabulary, ids, spans, wanted)
                 limit = max(1, most // 2, most * len(ids) // len(whole.ids))
         segments = split_ids(vocabulary, ids, limit, languages=languages, separator=separator)
-        if not found:
+        if not places:
             return segments
-        starts = [one.start for one in found]
+        starts = [place.start for place in places]
         annotated, at = [], 0
         for segment in segments:
             own = spans[at : at + len(segment.ids)]
             at += len(segment.ids)
-            first, end = (bisect_left(starts, place) for place in (own[0][0], own[-1][1]))
+            first, end = (bisect_left(starts, offset) for offset in (own[0][0], own[-1][1]))
             made = annotate(vocabulary, segment.ids, own, wanted[first:end], most=most)
-            begun = [one.term for one in found[first:end]]
+            begun = [place.term for place in places[first:end]]
             annotated.append(
                 replace(
                     segment,
@@ -99,6 +99,6 @@ def attention_to_plain(weights: Floats, source: Source) -> Floats:
     """
     if not source.plain:
         return weights
-    found = np.zeros((len(weights), len(source.plain)), np.float32)
-    np.add.at(found.T, np.array(source.owners), weights.T)
-    return found
+    to_plain = np.zeros((len(weights), len(source.plain)), np.float32)  # (T, P)
+    np.add.at(to_plain.T, np.array(source.owners), weights.T)
+    return to_plain

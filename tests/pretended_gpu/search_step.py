@@ -126,7 +126,7 @@ def made_up(rows: int, count: int, *, one_ends: bool) -> NextTokens:
     if one_ends:
         tokens[:BEAM_SIZE, 0] = EOS_ID
         log_probs[:BEAM_SIZE, 1:] -= 100
-    return NextTokens(log_probs, tokens, log_probs[:, -1], log_probs[:, :0])
+    return NextTokens(log_probs, tokens, log_probs[:, -1:])
 
 
 def fused_attention(

@@ -190,7 +190,7 @@ def test_a_prefix_may_repeat_itself_and_the_rest_may_not_repeat_it() -> None:
 
 
 @pytest.mark.parametrize("sampling", [None, Sampling(seed=2)])
-@pytest.mark.parametrize(("size", "penalty"), [(2, 1.0), (1, 1.0), (0, 1.5), (2, 1.5)])
+@pytest.mark.parametrize(("size", "penalty"), [(0, 1.0), (2, 1.0), (1, 1.0), (0, 1.5), (2, 1.5)])
 def test_what_stands_beside_a_sentence_changes_nothing(
     size: int, penalty: float, sampling: Sampling | None
 ) -> None:

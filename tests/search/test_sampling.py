@@ -17,7 +17,7 @@ from tables import EOS, SPECIAL, A, B, C, decoded, random_table
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.sampling import draw_tokens
-from nmt.search.top_k import FREE, NextTokens, StepQuery, next_tokens
+from nmt.search.top_k import FREE, NextTokens, StepQuery, pick_tokens
 
 LOGITS = [0.0, 9.0, 0.0, 1.0, 2.0, 0.5, -1.0]  # as many as there are tokens; <unk> is the top one
 ALLOWED = [EOS, A, B, C]
@@ -36,7 +36,7 @@ def drawn(
     logits: list[torch.Tensor], query: StepQuery, *, sampling: Sampling, barred_ids: Sequence[int]
 ) -> NextTokens:
     pick = partial(draw_tokens, sampling=sampling)
-    fields = next_tokens(logits, query, pick=pick, barred_ids=barred_ids)
+    fields = pick_tokens(logits, query, pick=pick, barred_ids=barred_ids)
     return NextTokens.read([fields])[0]
 
 
@@ -113,16 +113,6 @@ def test_scores_are_the_model_s_own() -> None:
         assert hypothesis.score == pytest.approx(
             hypothesis.log_prob / ((5 + len(hypothesis.ids) + 1) / 6) ** 0.6
         )
-
-
-def test_what_stands_beside_a_sentence_changes_nothing() -> None:
-    tables = [random_table(seed) for seed in range(6)]
-    sources = [Source((A,) * (1 + seed)) for seed in range(6)]
-    wanted = options(Sampling(), n_best=3)
-    together = decoded(tables, sources, wanted)
-    alone = [decoded([t], [s], wanted)[0] for t, s in zip(tables, sources, strict=True)]
-    assert together == alone
-    assert decoded(tables[::-1], sources[::-1], wanted) == together[::-1]
 
 
 def test_samples_depend_on_the_seed_the_source_and_their_number() -> None:

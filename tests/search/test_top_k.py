@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmt.data.vocabulary import EOS_ID
-from nmt.search.top_k import FREE, NextTokens, StepQuery, next_tokens, to_bits, top_k, top_tokens
+from nmt.search.top_k import FREE, NextTokens, StepQuery, pick_tokens, to_bits, top_k, top_tokens
 
 
 @pytest.mark.parametrize("size", [1, 7, 128, 200, 1_009, 8_000])
@@ -40,7 +40,7 @@ def best(
     logits: list[torch.Tensor], query: StepQuery, *, count: int, barred_ids: Sequence[int]
 ) -> NextTokens:
     pick = partial(top_tokens, count=count)
-    return NextTokens.read([next_tokens(logits, query, pick=pick, barred_ids=barred_ids)])[0]
+    return NextTokens.read([pick_tokens(logits, query, pick=pick, barred_ids=barred_ids)])[0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -53,7 +53,9 @@ def test_log_probs_are_those_of_softmax_without_barred_tokens(dtype: torch.dtype
     order = np.argsort(-possible, axis=1, kind="stable")[:, :5]
     for token in (EOS_ID, 7, 500):  # told even if it is barred
         found = best([logits[:20], logits[20:]], query(700, token), count=5, barred_ids=(7, EOS_ID))
-        np.testing.assert_allclose(found.scored_log_probs, log_probs[:, token], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(
+            found.scored_log_probs[:, 0], log_probs[:, token], rtol=0, atol=1e-5
+        )
         np.testing.assert_array_equal(found.tokens, order)
         expected = np.take_along_axis(possible, order, 1)
         np.testing.assert_allclose(found.log_probs, expected, rtol=0, atol=1e-5)
@@ -82,10 +84,9 @@ def test_a_row_without_numbers_is_told_by_its_first(bad: float, token: int, coun
 
 def test_a_gpu_s_answer_survives_its_transfer() -> None:
     log_probs = torch.tensor([[-0.1, -math.inf], [math.nan, -1e-30]])
-    tokens, scored = torch.tensor([[0, 2**31 - 1], [7, 8]]), torch.tensor([-2.5, math.nan])
-    wanted = torch.tensor([[-1.5, math.nan, -math.inf]] * 2)
-    found = NextTokens.from_bits(to_bits(log_probs, tokens, scored, wanted).numpy(), 2)
+    tokens = torch.tensor([[0, 2**31 - 1], [7, 8]])
+    scored = torch.tensor([[-2.5, -1.5, -math.inf], [math.nan, 0.0, -3.0]])
+    found = NextTokens.from_bits(to_bits(log_probs, tokens, scored).numpy(), 2)
     np.testing.assert_array_equal(found.log_probs, log_probs.numpy())
     np.testing.assert_array_equal(found.tokens, tokens.numpy())
     np.testing.assert_array_equal(found.scored_log_probs, scored.numpy())
-    np.testing.assert_array_equal(found.wanted_log_probs, wanted.numpy())
