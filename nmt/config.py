@@ -248,15 +248,15 @@ class TrainingConfig:
 
     def problems(self) -> list[str]:
         """Return the problems of the combination of values."""
-        found = []
+        problems = []
         if self.best_metric not in ("loss", *self.metrics):
             needed = {"bleu": "validate_bleu = true", "chrf": "validate_metric = chrf"}
-            found.append(f"best_metric {self.best_metric!r} needs {needed[self.best_metric]}")
+            problems.append(f"best_metric {self.best_metric!r} needs {needed[self.best_metric]}")
         if self.lora_rank and (self.freeze or self.compile == "true"):
-            found.append("lora_rank cannot be combined with freeze or compile; leave them out")
+            problems.append("lora_rank cannot be combined with freeze or compile; leave them out")
         if self.stop_if_worse and not self.valid_old:
-            found.append("stop_if_worse needs valid_old")
-        return found
+            problems.append("stop_if_worse needs valid_old")
+        return problems
 
 
 @dataclass(frozen=True)

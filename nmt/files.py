@@ -73,10 +73,10 @@ def resolved(path: Path) -> Path:
     Raises:
         OSError: if a link leads to itself, for which `Path.resolve` would raise RuntimeError.
     """
-    found = Path(os.path.realpath(path))
-    if found.is_symlink():
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    return found
+    return target
 
 
 @contextlib.contextmanager

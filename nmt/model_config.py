@@ -152,17 +152,19 @@ class TransformerConfig(ModelConfig):
 
     def problems(self) -> list[str]:
         """Return what is wrong with the combination of values."""
-        found = []
+        problems = []
         if self.num_heads > 0 and self.d_model % self.num_heads and not (self.d_k and self.d_v):
-            found.append(f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}")
+            problems.append(
+                f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}"
+            )
         elif self.num_heads > 0 and self.positions == "rotary" and self.head_widths[0] % 2:
-            found.append(
+            problems.append(
                 f"a head's queries are {self.head_widths[0]} wide, which is odd; rotary positions "
                 "turn pairs: set d_k"
             )
         if self.positions.startswith("sinusoidal") and self.d_model % 2:
-            found.append(f"d_model {self.d_model} is odd; sinusoidal positions come in pairs")
-        return found
+            problems.append(f"d_model {self.d_model} is odd; sinusoidal positions come in pairs")
+        return problems
 
     @property
     def longest_sentence(self) -> int | None:

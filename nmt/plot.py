@@ -132,7 +132,7 @@ def draw_curves(
     marks: places on the x axis with a name, such as where a stage of training begins.
     """
     drawable = [
-        [one for one in (_drawable(s, panel.log_scale) for s in panel.series) if one.points]
+        [line for line in (_drawable(s, panel.log_scale) for s in panel.series) if line.points]
         for panel in panels
     ]
     places = [x for panel in drawable for series in panel for x, _ in series.points]
@@ -177,9 +177,9 @@ def _legend_lines(series: Sequence[Series], *, values: bool) -> list[list[str]]:
     """
     lines: list[list[str]] = [[]]
     left = float(PLOT_WIDTH)
-    for index, one in enumerate(series):
-        last = short_number(one.points[-1][1]) if values else ""
-        width = _ENTRY + _CHARACTER * (len(one.label) + len(last))
+    for index, line in enumerate(series):
+        last = short_number(line.points[-1][1]) if values else ""
+        width = _ENTRY + _CHARACTER * (len(line.label) + len(last))
         if lines[-1] and width > left:
             lines.append([])
             left = float(PLOT_WIDTH)
@@ -188,7 +188,7 @@ def _legend_lines(series: Sequence[Series], *, values: bool) -> list[list[str]]:
         value = f'<tspan font-weight="bold" dx="4">{last}</tspan>' if last else ""
         lines[-1].append(
             f'<tspan fill="{PALETTE[index % len(PALETTE)]}"{gap}>●</tspan>'
-            f'<tspan dx="4">{escape(one.label)}</tspan>{value}'
+            f'<tspan dx="4">{escape(line.label)}</tspan>{value}'
         )
     return lines
 
@@ -213,13 +213,13 @@ def _draw_panel(
             text(PLOT_WIDTH // 2, middle, "no data yet", anchor="middle", colour=FAINT, size=13)
         )
         return parts
-    values = [y for one in series for _, y in one.points]
+    values = [y for line in series for _, y in line.points]
     y_axis = _vertical_axis(min(values), max(values), panel.log_scale)
     parts += _draw_axes(x_axis, y_axis, x_label)
-    for index, one in enumerate(series):
-        parts += _draw_line(one.points, x_axis, y_axis, PALETTE[index % len(PALETTE)])
-    for above, line in enumerate(reversed(legend)):
-        parts.append(text(0, -11 - _LEGEND_LINE * above, "", more="".join(line)))
+    for index, line in enumerate(series):
+        parts += _draw_line(line.points, x_axis, y_axis, PALETTE[index % len(PALETTE)])
+    for above, entries in enumerate(reversed(legend)):
+        parts.append(text(0, -11 - _LEGEND_LINE * above, "", more="".join(entries)))
     return parts
 
 

@@ -58,9 +58,9 @@ def files_at(url: str) -> list[str]:
         return [url]
     with _storage(f"{folder}/") as (storage, path):
         entries = storage.ls(path, detail=True)
-    names = {one["name"].rpartition("/")[2] for one in entries if one["type"] == "file"}
-    found = [name for name in names if fnmatchcase(name, pattern or "*")]
-    return sorted(f"{folder}/{name}" for name in found if name and not name.startswith("."))
+    names = {entry["name"].rpartition("/")[2] for entry in entries if entry["type"] == "file"}
+    matching = [name for name in names if fnmatchcase(name, pattern or "*")]
+    return sorted(f"{folder}/{name}" for name in matching if name and not name.startswith("."))
 
 
 def exists(url: str) -> bool:

@@ -94,8 +94,8 @@ def parts(kind: Any) -> dict[str, Any]:
 
 def all_declared(kind: Any) -> list[dataclasses.Field[Any]]:
     """Return the fields that `value` declares in a dataclass and in its parts."""
-    inner = (spec for one in parts(kind).values() for spec in all_declared(one))
-    return [*declared(kind), *inner]
+    of_parts = (spec for inner in parts(kind).values() for spec in all_declared(inner))
+    return [*declared(kind), *of_parts]
 
 
 def option_name(spec: dataclasses.Field[Any]) -> str:

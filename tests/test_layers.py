@@ -27,21 +27,7 @@ STAGES = (
 ONLY_FROM = {"scoring": {"data", "scoring"}}
 """Stages that are held closer than their place in the order."""
 
-GROUND_FLOOR = {
-    *(
-        "augment_config",
-        "errors",
-        "files",
-        "console",
-        "config",
-        "cpu",
-        "distributed",
-        "model_config",
-        "pipeline",
-        "plot",
-    ),
-    *("ray_workers", "remote", "values", "workers"),
-}
+GROUND_FLOOR = {path.stem for path in (ROOT / "nmt").glob("[!_]*.py")}
 """Modules that every stage stands on, and that therefore know none."""
 
 DOORS = {

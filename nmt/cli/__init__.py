@@ -98,9 +98,11 @@ def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in commands:
-        own = f"{name}_" if keyword.iskeyword(name) else name
-        module = importlib.import_module(f"nmt.cli.{own}")  # which holds a function of its name
-        function = with_options(getattr(module, own))
+        python_name = f"{name}_" if keyword.iskeyword(name) else name
+        module = importlib.import_module(
+            f"nmt.cli.{python_name}"
+        )  # which holds a function of its name
+        function = with_options(getattr(module, python_name))
         describe = app.command(name, help=_help(function.__doc__, module.EXAMPLES))
         describe(_guarded(name, function))
     app.callback(invoke_without_command=True)(_top)
@@ -181,5 +183,5 @@ def _hint(message: str) -> str:
     if unknown and (instead := _INSTEAD.get(f"{sys.argv[1]} {unknown[1]}")):
         return f"; {instead}"
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
-    found = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", " ".join(sys.argv))
-    return f"; write {found[1]}000" if found else ""
+    thousands = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", " ".join(sys.argv))
+    return f"; write {thousands[1]}000" if thousands else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -76,13 +76,15 @@ def data(
     if show is not None:
         _show_pairs(opened, _numbers(show, len(opened.train)))
     else:
-        _show_splits(opened)
-        _show_corpora(opened)
-        _show_windows(opened)
-        _show_vocabulary(opened)
-        _show_lengths(opened)
+        for title, columns, rows in _tables(opened):
+            console.print_table(columns, rows, title=title)
+            print()
+        for title, columns, rows in _tables_of_lengths(opened):
+            console.print_table(columns, rows, title=title)
     if batch_tokens is not None:
-        _show_batches(opened, batch_tokens)
+        print()
+        title, columns, rows = _table_of_updates(opened, batch_tokens)
+        console.print_table(columns, rows, title=title)
     if examples and show is None:
         _show_examples(opened, min(examples, len(opened.train)))
     if rejects:
@@ -95,25 +97,34 @@ def data(
         console.notice(f"{picture} shows the lengths of train")
 
 
-def _show_splits(folder: DataFolder) -> None:
+_Table = tuple[str, Sequence[str], list[list[str]]]
+"""A title, the names of the columns, and the rows."""
+
+
+def _tables(folder: DataFolder) -> Iterator[_Table]:
+    """Yield what `nmt data` shows of a folder."""
+    info = folder.info
+    columns = ["split", "pairs", "side", "tokens", "mean", "median", "longest"]
     rows = [
         [
-            split.name,
-            f"{split.pairs:,}",
-            lang,
-            f"{side.tokens:,}",
-            f"{side.mean:.1f}",
-            str(side.median),
-            str(side.longest),
+            *(split.name, f"{split.pairs:,}", lang),
+            *(f"{side.tokens:,}", f"{side.mean:.1f}", str(side.median), str(side.longest)),
         ]
-        for split in folder.info.splits
-        for lang, side in zip(folder.info.sides, (split.src, split.tgt), strict=True)
+        for split in info.splits
+        for lang, side in zip(info.sides, (split.src, split.tgt), strict=True)
     ]
-    columns = ["split", "pairs", "side", "tokens", "mean", "median", "longest"]
-    console.print_table(columns, rows, title="Splits, lengths in tokens")
+    yield "Splits, lengths in tokens", columns, rows
+    yield from _tables_of_corpora(folder)
+    if info.reads_terms:
+        row = [str(info.settings["terms"]), f"{info.train.terms:,}", f"{info.train.annotated:,}"]
+        yield "Terms", ["terms", "annotations", "pairs with some"], [row]
+    if info.train.windows:
+        rows = [[str(n), f"{count:,}"] for n, count in enumerate(info.train.windows, start=1)]
+        yield "Windows of train", ["lines", "pairs"], rows
+    yield _table_of_vocabularies(folder)
 
 
-def _show_corpora(folder: DataFolder) -> None:
+def _tables_of_corpora(folder: DataFolder) -> Iterator[_Table]:
     corpora = folder.info.train.corpora
     shares = folder.train.shares
     weights = [weight for _, weight in shares] if len(shares) > 1 else [1.0] * len(corpora)
@@ -123,57 +134,31 @@ def _show_corpora(folder: DataFolder) -> None:
         + [f"{corpus.rejected.get(rule, 0):,}" for rule in rules]
         for corpus, weight in zip(corpora, weights, strict=True)
     ]
-    print()
-    console.print_table(
-        ["train", "lines", "kept", "weight", "tag", *rules], rows, title="Training text"
-    )
-    if flaws := [(corpus.prefix, flaw) for corpus in corpora for flaw in corpus.flaws]:
-        rows = [
-            [prefix, flaw.side, flaw.kind, f"{flaw.lines:,}", f"{flaw.repaired:,}", flaw.example]
-            for prefix, flaw in flaws
-        ]
-        print()
+    yield "Training text", ["train", "lines", "kept", "weight", "tag", *rules], rows
+    rows = [
+        [corpus.prefix, flaw.side, flaw.kind, f"{flaw.lines:,}", f"{flaw.repaired:,}", flaw.example]
+        for corpus in corpora
+        for flaw in corpus.flaws
+    ]
+    if rows:
         columns = ["train", "side", "what", "lines", "repaired", "example"]
-        console.print_table(columns, rows, title="Entities and broken encodings")
-    if folder.info.reads_terms:
-        _show_terms(folder)
+        yield "Entities and broken encodings", columns, rows
 
 
-def _show_terms(folder: DataFolder) -> None:
-    train = folder.info.train
-    row = [str(folder.info.settings["terms"]), f"{train.terms:,}", f"{train.annotated:,}"]
-    print()
-    console.print_table(["terms", "annotations", "pairs with some"], [row], title="Terms")
-
-
-def _show_windows(folder: DataFolder) -> None:
-    """Show how many lines of a document the training pairs have, if they are windows."""
-    if counts := folder.info.train.windows:
-        rows = [[str(lines), f"{count:,}"] for lines, count in enumerate(counts, start=1)]
-        print()
-        console.print_table(["lines", "pairs"], rows, title="Windows of train")
-
-
-def _show_vocabulary(folder: DataFolder) -> None:
+def _table_of_vocabularies(folder: DataFolder) -> _Table:
     from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
     origin = "given" if folder.info.vocabulary.given else "learnt"
-    special = ", ".join(
-        f"{name} {i}"
-        for name, i in (("pad", PAD_ID), ("unk", UNK_ID), ("bos", BOS_ID), ("eos", EOS_ID))
-    )
+    special = f"pad {PAD_ID}, unk {UNK_ID}, bos {BOS_ID}, eos {EOS_ID}"
     vocabularies = (folder.src_vocabulary, folder.tgt_vocabulary)
+    sides = list(zip(folder.info.sides, vocabularies, strict=True))
     if folder.joint:
         sides = [("+".join(folder.info.sides), folder.src_vocabulary)]
-    else:
-        sides = list(zip(folder.info.sides, vocabularies, strict=True))
     rows = [[name, f"{len(vocabulary):,}", origin, special] for name, vocabulary in sides]
-    print()
-    console.print_table(["vocabulary", "size", "origin", "special ids"], rows, title="Vocabulary")
+    return "Vocabulary", ["vocabulary", "size", "origin", "special ids"], rows
 
 
-def _show_lengths(folder: DataFolder) -> None:
-    print()
+def _tables_of_lengths(folder: DataFolder) -> Iterator[_Table]:
     for lang, pairs_of in zip(folder.info.sides, folder.train.length_counts(), strict=True):
         # Bins are whole tokens wide: if the longest has 100, 15 bins of 7 reach to 104.
         longest = len(pairs_of) - 1
@@ -181,34 +166,24 @@ def _show_lengths(folder: DataFolder) -> None:
         counts = [0] * (longest // width + 1)
         for length, count in enumerate(pairs_of.tolist()):
             counts[length // width] += count
-        most = max(counts)
-        rows = []
-        for at, count in enumerate(counts):
-            lengths_of_bin = f"{at * width}-{(at + 1) * width - 1}"
-            bar = "#" * -(-count * _BAR_WIDTH // most)
-            rows.append([lengths_of_bin, f"{count:,}", bar])
-        console.print_table([f"{lang} tokens", "pairs", ""], rows, title=f"Lengths, train, {lang}")
+        bars = ["#" * -(-count * _BAR_WIDTH // max(counts)) for count in counts]
+        rows = [
+            [f"{place * width}-{(place + 1) * width - 1}", f"{count:,}", bar]
+            for place, (count, bar) in enumerate(zip(counts, bars, strict=True))
+        ]
+        yield f"Lengths, train, {lang}", [f"{lang} tokens", "pairs", ""], rows
 
 
-def _show_batches(folder: DataFolder, batch_tokens: int) -> None:
-    """Show updates of this size, planned for the first pool of pairs."""
+def _table_of_updates(folder: DataFolder, batch_tokens: int) -> _Table:
+    """Return how many updates of this size there are, planned for the first pool of pairs."""
     from nmt.data.epochs import Epochs, plan_pool
 
     train = folder.train
     epochs = Epochs(train.shares, seed=1)
     plan = plan_pool(train, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
-    print()
-    console.print_table(
-        ["tokens", "pairs an update", "updates an epoch"],
-        [
-            [
-                f"{batch_tokens:,}",
-                f"{len(plan.order) / len(plan):,.0f}",
-                f"{len(plan) * epochs.pools:,}",
-            ]
-        ],
-        title="Updates",
-    )
+    pairs, updates = len(plan.order) / len(plan), len(plan) * epochs.pools
+    row = [f"{batch_tokens:,}", f"{pairs:,.0f}", f"{updates:,}"]
+    return "Updates", ["tokens", "pairs an update", "updates an epoch"], [row]
 
 
 def _draw_lengths(folder: DataFolder) -> str:
@@ -226,10 +201,10 @@ def _numbers(text: str, pairs: int) -> list[range]:
     """Return the numbers in a list such as 7,9-12; UsageError if there are no such pairs."""
     ranges = []
     for part in text.split(","):
-        found = _NUMBERS.fullmatch(part.strip())
-        if found is None:
+        match = _NUMBERS.fullmatch(part.strip())
+        if match is None:
             raise UsageError(f"--show {text}: give numbers of pairs, such as 7 or 7,12 or 7-12")
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < pairs:
             raise UsageError(
                 f"--show {text}: there is no pair {part}; train has {pairs:,} pairs, counted from 0"

@@ -90,40 +90,28 @@ def export(
     if not resolved(target).parent.is_dir():
         raise UsageError(f"{target.parent}: no such folder; make it, or choose another")
     given = {"--quantization": quantization, "--frequent": frequent, "--best": best}
-    own = {_CTRANSLATE2: ("--quantization",), _SHORTLIST: ("--frequent", "--best")}
+    options_of = {_CTRANSLATE2: ("--quantization",), _SHORTLIST: ("--frequent", "--best")}
     for option, value in given.items():
-        if value is not None and option not in own.get(form, ()):
+        if value is not None and option not in options_of.get(form, ()):
             raise UsageError(f"{option} has no meaning for {form}; leave it out")
-    if form == _CTRANSLATE2:
-        _export_ctranslate2(source, target, quantization or "float32")
-    elif form == _HUGGINGFACE:
-        _export_huggingface(source, target)
-    elif form == _MARIAN:
-        _export_marian(source, target)
-    else:
+    if form == _SHORTLIST:
         sizes = (100 if frequent is None else frequent, 200 if best is None else best)
         _export_shortlist(source, target, *sizes)
+    elif form == _CTRANSLATE2:
+        from nmt.interchange.ctranslate2 import export_ctranslate2
 
+        export_ctranslate2(source, target, quantization or "float32")
+        console.notice(f"{out}: {source} for CTranslate2, in {quantization or 'float32'}")
+    elif form == _HUGGINGFACE:
+        from nmt.interchange.huggingface_export import export_huggingface
 
-def _export_ctranslate2(model: Path, out: Path, quantization: str) -> None:
-    from nmt.interchange.ctranslate2 import export_ctranslate2
+        export_huggingface(source, target)
+        console.notice(f"{out}: {source} for transformers")
+    else:
+        from nmt.interchange.marian_export import export_marian
 
-    export_ctranslate2(model, out, quantization)
-    console.notice(f"{out}: {model} for CTranslate2, in {quantization}")
-
-
-def _export_huggingface(model: Path, out: Path) -> None:
-    from nmt.interchange.huggingface_export import export_huggingface
-
-    export_huggingface(model, out)
-    console.notice(f"{out}: {model} for transformers")
-
-
-def _export_marian(model: Path, out: Path) -> None:
-    from nmt.interchange.marian_export import export_marian
-
-    export_marian(model, out)
-    console.notice(f"{out}: {model} for Marian, with decoder.yml")
+        export_marian(source, target)
+        console.notice(f"{out}: {source} for Marian, with decoder.yml")
 
 
 def _export_shortlist(data: Path, out: Path, frequent: int, best: int) -> None:

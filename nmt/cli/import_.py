@@ -10,7 +10,6 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet, check_new_file
 from nmt.errors import UsageError, did_you_mean
-from nmt.files import resolved
 
 EXAMPLES = (
     "nmt import huggingface opus-mt-en-de en-de.safetensors",
@@ -76,8 +75,6 @@ def import_(
     if positions is not None and positions not in _POSITIONS:
         raise UsageError(f"--positions {positions}: choose marian or huggingface")
     target = check_new_file(out)
-    if not resolved(target).parent.is_dir():
-        raise UsageError(f"{target.parent}: no such folder; make it, or choose another")
     if form == _HUGGINGFACE:
         from nmt.interchange.huggingface import import_huggingface
 

@@ -15,6 +15,7 @@ from typer.models import OptionInfo
 
 from nmt import console
 from nmt.errors import UsageError
+from nmt.files import resolved
 from nmt.values import all_declared, declared, option_name, parts
 
 # What help calls the values of options that have no name of their own.
@@ -65,7 +66,7 @@ def _built(kind: Any, given: Mapping[str, Any], problems: list[str]) -> Any:
     """Build a dataclass of the values that are given; None, and its problems, if that fails."""
     known = len(problems)
     values = {spec.name: _as_tuple(given[spec.name]) for spec in declared(kind)}
-    values |= {name: _built(one, given, problems) for name, one in parts(kind).items()}
+    values |= {name: _built(part, given, problems) for name, part in parts(kind).items()}
     if len(problems) == known:
         try:
             return kind(**values)
@@ -138,10 +139,10 @@ def _name_value(hint: Any) -> None:
     """Give an option a short name of its value: typer's leave no room in narrow terminals."""
     kind, *infos = get_args(hint) or (hint,)
     kinds = [kind, *get_args(kind)]  # list[Path] | None
-    kinds += [inner for one in get_args(kind) for inner in get_args(one)]
+    kinds += [inner for outer in get_args(kind) for inner in get_args(outer)]
     for info in infos:
         if isinstance(info, OptionInfo) and info.metavar is None:
-            info.metavar = next((name for one, name in _METAVARS.items() if one in kinds), None)
+            info.metavar = next((name for kind, name in _METAVARS.items() if kind in kinds), None)
 
 
 def _set_quiet(quiet: bool) -> bool:
@@ -175,8 +176,8 @@ def check_new_file(name: str) -> Path:
     path = Path(name)
     if name.endswith("/") or path.is_dir():
         raise UsageError(f"{name}: is a folder; name a file")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path.parent}: no such folder")
+    if not resolved(path).parent.is_dir():
+        raise UsageError(f"{path.parent}: no such folder; make it, or choose another")
     if path.exists() and not path.is_file():
         raise UsageError(f"{path}: is not a regular file; choose another name")
     return path

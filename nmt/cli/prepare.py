@@ -73,10 +73,10 @@ def prepare(
         return
     with made_for(out) as path:
         folder = run(path, options, cleaning, given, languages, documents)
-    _tell(folder, out)
+    _report(folder, out)
 
 
-def told_windows(counts: Sequence[int]) -> str:
+def describe_windows(counts: Sequence[int]) -> str:
     """Return how many pairs have 1 line, 2 lines and so on, in words."""
     return ", ".join(
         f"{count:,} of {counted(lines, 'line', 'lines')}"
@@ -84,7 +84,7 @@ def told_windows(counts: Sequence[int]) -> str:
     )
 
 
-def _tell(folder: DataFolder, out: str) -> None:
+def _report(folder: DataFolder, out: str) -> None:
     info = folder.info
     for corpus in info.train.corpora:
         rejected = ", ".join(f"{rule} {count:,}" for rule, count in corpus.rejected.items())
@@ -99,7 +99,7 @@ def _tell(folder: DataFolder, out: str) -> None:
                 f"{flaw.repaired:,} repaired"
             )
     if info.train.windows:
-        console.notice(f"windows of train: {told_windows(info.train.windows)}")
+        console.notice(f"windows of train: {describe_windows(info.train.windows)}")
     src, tgt = info.sides
     for split in info.splits:
         console.notice(

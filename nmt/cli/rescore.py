@@ -180,7 +180,11 @@ def rescore(
     else:
         render = output.render_json if options.tokens else output.render_scored
         scored = enumerate(score(_pairs(src_lines, lines, src_name, name)))
-        rows = (row for n, one in scored for row in ([] if options.in_total else render(n, one)))
+        rows = (
+            row
+            for number, translation in scored
+            for row in ([] if options.in_total else render(number, translation))
+        )
     for row in rows:
         sys.stdout.buffer.write(f"{row}\n".encode())
     _check(likelihood, name, translator.pair.max_src_tokens)

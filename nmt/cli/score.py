@@ -86,7 +86,7 @@ def score(
             references[0].lines,
             [text.lines for text in outputs],
         )
-    found = {
+    evaluated = {
         name: results.evaluate(
             name,
             metric,
@@ -99,11 +99,11 @@ def score(
     }
     baselines = [text.name for text in outputs[1:]]
     if options.json:
-        results.print_json(found, baselines)
+        results.print_json(evaluated, baselines)
     elif options.sentences:
-        results.print_lines(found, baselines)
+        results.print_lines(evaluated, baselines)
     else:
-        results.print_tables(found, baselines)
+        results.print_tables(evaluated, baselines)
 
 
 def _announce_long_lines(texts: Sequence[Text]) -> None:

@@ -75,7 +75,7 @@ def translate(
         inputs = leaving.enter_context(local_inputs(job.inputs))
         job = replace(job, inputs=inputs, output=output)
         files = find_files(job.inputs, job.output, also_read)
-        sources = [source for source, _ in files] or [Path(one) for one in job.inputs]
+        sources = [source for source, _ in files] or [Path(name) for name in job.inputs]
         if any(map(form_of, sources)):
             check_for_documents(config, job)
             config = replace(config, markup=common_form(sources, config.markup))
@@ -84,7 +84,9 @@ def translate(
                 "--deadline needs --input and --output with files: what comes through a pipe "
                 "cannot go on later"
             )
-        is_terminal = all(one is not None and one.isatty() for one in (sys.stdin, sys.stdout))
+        is_terminal = all(
+            stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)
+        )
         talks = is_terminal and not job.inputs and job.output is None
         if job.attention is not None:
             if files or job.output or talks:
