@@ -260,7 +260,7 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
-class Stage:
+class TrainingStage:
     """A stretch of training with weights of its own."""
 
     updates: int
@@ -269,7 +269,7 @@ class Stage:
     """How often an epoch visits each pair of a corpus, by name; others keep that of the data."""
 
     @classmethod
-    def all_of(cls, raw: object) -> tuple[Stage, ...]:
+    def all_of(cls, raw: object) -> tuple[TrainingStage, ...]:
         """Return the stages of a recipe's [[stages]].
 
         Raises:
@@ -283,7 +283,7 @@ class Stage:
         )
 
     @classmethod
-    def _of(cls, entry: Mapping[str, Any], name: str, *, is_last: bool) -> Stage:
+    def _of(cls, entry: Mapping[str, Any], name: str, *, is_last: bool) -> TrainingStage:
         if odd := entry.keys() - {"updates", "weights"}:
             listed = ", ".join(sorted(odd))
             raise ValueError(f"{name}: unknown key {listed}; a stage has updates and weights")
@@ -317,7 +317,7 @@ class Recipe:
     model: ModelConfig
     training: TrainingConfig
     augment: AugmentConfig = field(default_factory=AugmentConfig)
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[TrainingStage, ...] = ()
 
     @property
     def sections(self) -> dict[str, Any]:
@@ -335,13 +335,13 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
     classes = (model_class, TrainingConfig, AugmentConfig)
     fields = {f.name: f for cls in classes for f in dataclasses.fields(cls)}
     values: dict[str, Value] = {}
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[TrainingStage, ...] = ()
     problems: list[str] = []
     for origin, mapping in layers:
         for key, raw in mapping.items():
             if key == STAGES:
                 try:
-                    stages = Stage.all_of(raw)
+                    stages = TrainingStage.all_of(raw)
                 except ValueError as error:
                     problems.append(f"{origin}: {error}")
                 continue
@@ -482,7 +482,7 @@ def explanation(spec: dataclasses.Field[Any]) -> str:
     return f"{spec.metadata['help']}{listed}"
 
 
-def format_toml(sections: Mapping[str, object], stages: Sequence[Stage] = ()) -> str:
+def format_toml(sections: Mapping[str, object], stages: Sequence[TrainingStage] = ()) -> str:
     """Return dataclasses and mappings as TOML sections, each field under its explanation."""
     lines: list[str] = []
     for section, content in sections.items():

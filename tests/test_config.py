@@ -12,8 +12,8 @@ from nmt.augment_config import AugmentConfig
 from nmt.config import (
     Layer,
     Recipe,
-    Stage,
     TrainingConfig,
+    TrainingStage,
     format_toml,
     model_config_from,
     parse_overrides,
@@ -265,8 +265,8 @@ def test_stages_are_read_and_written_the_same(tmp_path: Path) -> None:
     path.write_text(STAGES)
     recipe = resolve((str(path), read_toml(path)))
     assert recipe.stages == (
-        Stage(100, {"back translated": 1.0, "clean": 0.5}),
-        Stage(0, {"clean": 2.0}),
+        TrainingStage(100, {"back translated": 1.0, "clean": 0.5}),
+        TrainingStage(0, {"clean": 2.0}),
     )
     path.write_text(format_toml(recipe.sections, recipe.stages))
     assert resolve((str(path), read_toml(path))) == recipe

@@ -65,12 +65,6 @@ MODELS_THAT_SEARCH_MAY_SEE = (
 
 VAGUE_NAMES = {"common", "helper", "helpers", "lib", "misc", "stuff", "tools", "util", "utils"}
 
-SHARED_CLASS_NAMES = {
-    *("DecoderLayer", "EncoderLayer", "End", "Layout", "Progress", "Row", "Shard"),
-    *("Source", "Stage", "Window"),
-}
-"""Class names that two files have; there shall be none."""
-
 SHARED_FILE_NAMES = {"options.py", "prepare.py", "join.py"}
 """File names of several folders, where the files do the same job for each."""
 
@@ -81,7 +75,7 @@ MOST_FILES = 22
 FULL_FOLDERS = {"nmt/prepare"}
 """Folders that still have more files than that; there shall be none."""
 
-CLASHES = {"files.py", "sampling.py", "sources.py", "documents.py", "terms.py"}
+CLASHES = {"files.py", "sampling.py", "sources.py", "documents.py"}
 """File names that still mean two things; there shall be none."""
 
 WITHOUT_TORCH = (
@@ -187,14 +181,13 @@ def test_the_reader_sees_every_kind_of_use(source: str, names: list[str]) -> Non
 
 
 def test_no_two_classes_have_one_name() -> None:
-    """Private ones count, too. Those of `SHARED_CLASS_NAMES` still have to be renamed."""
+    """Private ones count, too."""
     files = defaultdict[str, list[str]](list)
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 files[node.name].append(str(path.relative_to(ROOT)))
-    shared = {name: where for name, where in files.items() if len(where) > 1}
-    assert {name: shared[name] for name in shared if name not in SHARED_CLASS_NAMES} == {}
+    assert {name: where for name, where in files.items() if len(where) > 1} == {}
 
 
 def imported_file(name: str) -> str:

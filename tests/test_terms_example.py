@@ -8,7 +8,7 @@ import pytest
 from term_use import find, shares
 
 from nmt.lexical import word_lexicon
-from nmt.lexical.terms import Term, Terms
+from nmt.lexical.glossary import Term, Terms
 
 pytest.importorskip("simplemma", reason="the extra terms is not installed")
 

@@ -17,8 +17,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from nmt.data.corpus import read_pairs
+from nmt.lexical.glossary import Terms, has_target
 from nmt.lexical.lemmas import WORD, LineForms, lemma
-from nmt.lexical.terms import Terms, has_target
 from nmt.lexical.word_lexicon import learn_words
 
 LANGS = ("en", "de")

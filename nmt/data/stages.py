@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from nmt.config import Stage
+from nmt.config import TrainingStage
 from nmt.data.folder import DataFolder, weighted_shares
 from nmt.errors import UsageError, did_you_mean
 
@@ -29,11 +29,11 @@ class Stages:
     """The update after which each stage but the last one ends."""
     shares: tuple[Shares, ...]
     """Of each stage: runs of pairs with the same weight, as (number of pairs, weight)."""
-    recipe: tuple[Stage, ...] = ()
+    recipe: tuple[TrainingStage, ...] = ()
     """The stages as the recipe has them; (): it has none."""
 
     @classmethod
-    def of(cls, data: DataFolder, stages: Sequence[Stage]) -> Stages:
+    def of(cls, data: DataFolder, stages: Sequence[TrainingStage]) -> Stages:
         """Return the stages of a recipe on this data.
 
         Raises:

@@ -111,7 +111,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Shard:
+class LineShard:
     """The `number`-th of `count` nearly equal parts of consecutive lines."""
 
     number: int  # from 1

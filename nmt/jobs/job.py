@@ -40,7 +40,7 @@ from nmt.errors import (
     describe,
 )
 from nmt.files import atomic_writer, naming, write_text
-from nmt.jobs.files import Shard, count_lines, cut_lines
+from nmt.jobs.files import LineShard, count_lines, cut_lines
 from nmt.jobs.journal import Journal
 from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
@@ -67,7 +67,7 @@ class Job:
 
     def __post_init__(self) -> None:
         self.encoding = Encoding.find(self.config.encoding)
-        self.shard = Shard.parse(self.options.shard)
+        self.shard = LineShard.parse(self.options.shard)
         if self.options.attention:
             self.config.refuse_export("has no --attention")
 

@@ -32,7 +32,7 @@ Chunks = Iterator[bytes]
 
 
 @dataclass(frozen=True)
-class Progress:
+class JobProgress:
     """How far a job has come."""
 
     input_bytes: int = 0  # of text, decompressed
@@ -59,7 +59,7 @@ class Journal:
             HeldOff: if another job is working on the output.
         """
         self.output = resolved(output)  # replaces the target of a symbolic link
-        self.progress = Progress()
+        self.progress = JobProgress()
         self.kernel: str | None = None  # that translates the lines, once known
         folder, name = self.output.parent, self.output.name
         self._partial = folder / f".{name}{TEMPORARY_SUFFIX}"
@@ -118,7 +118,7 @@ class Journal:
 
     def begin_again(self, text: Callable[[], Chunks]) -> Chunks:
         """Start at the beginning and drop the record. Call `begin` first."""
-        self.progress, self._end, self.kernel = Progress(), 0, None
+        self.progress, self._end, self.kernel = JobProgress(), 0, None
         self._input, self._written = hashlib.sha256(), hashlib.sha256()
         return text()
 
@@ -131,7 +131,7 @@ class Journal:
             os.fsync(writing.fileno())
         self._input.update(read)
         self._written.update(written)
-        self.progress = Progress(
+        self.progress = JobProgress(
             self.progress.input_bytes + len(read),
             self._input.hexdigest(),
             self.progress.output_bytes + len(written),
@@ -204,16 +204,16 @@ class Journal:
             return None  # the incomplete last line has grown
         return itertools.chain([more], rest)
 
-    def _read(self, job: dict[str, Any]) -> tuple[Progress, int, str | None]:
+    def _read(self, job: dict[str, Any]) -> tuple[JobProgress, int, str | None]:
         """Return this job's progress, the end of the valid part of the journal, and its kernel."""
         self._file.seek(0)
         lines = self._file.read().splitlines(keepends=True)
-        progress, end, kernel = Progress(), 0, None
+        progress, end, kernel = JobProgress(), 0, None
         for number, line in enumerate(lines):
             try:
                 content = json.loads(line if line.endswith(b"\n") else b"")
                 if number:
-                    progress = Progress(**content)
+                    progress = JobProgress(**content)
                 elif {**content, "kernel": None} != _header(job) | {"kernel": None}:
                     break
                 else:

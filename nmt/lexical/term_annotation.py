@@ -51,7 +51,7 @@ class AnnotatedIds:
 def annotate(
     vocabulary: Vocabulary,
     ids: Sequence[int],
-    spans: Sequence[tuple[int, int]],
+    offsets: Sequence[tuple[int, int]],
     terms: Sequence[Annotation],
     *,
     most: float = math.inf,
@@ -65,7 +65,7 @@ def annotate(
     Args:
         vocabulary: with the markers.
         ids: of a line, or of a segment of it.
-        spans: where each of them stands in the line.
+        offsets: where each of them begins and ends, in characters of the line.
         terms: of the line, in any order.
         most: how many ids there may be.
 
@@ -77,14 +77,16 @@ def annotate(
     begin, become, end = vocabulary.control_ids(MARKERS)
     parts = [[id_] for id_ in ids]
     size, taken, used = len(ids), set[int](), list[int]()
-    starts, ends = [span[0] for span in spans], [span[1] for span in spans]
+    starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
     targets = vocabulary.encode_text([term.target for term in terms])
     for number, (term, target) in enumerate(zip(terms, targets, strict=True)):
         first = bisect_right(ends, term.start)
         inside = [
             at for at in range(first, bisect_left(starts, term.end, first)) if starts[at] < ends[at]
         ]
-        is_whole = inside and spans[inside[0]][0] <= term.start and spans[inside[-1]][1] >= term.end
+        is_whole = (
+            inside and offsets[inside[0]][0] <= term.start and offsets[inside[-1]][1] >= term.end
+        )
         fits = size + len(target) + len(MARKERS) <= most
         if not (is_whole and fits and target) or UNK_ID in target or taken & set(inside):
             continue

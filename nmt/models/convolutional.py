@@ -96,7 +96,7 @@ class GatedConvolution(nn.Module):
         return F.glu(linear(neighbours, self.weight, self.bias))
 
 
-class Source:
+class ConvolutionalMemory:
     """The keys and values of B sources for search, where they are padded."""
 
     def __init__(self, keys_values: Tensor, mask: Tensor) -> None:
@@ -183,7 +183,7 @@ def _embedding(count: int, width: int) -> nn.Embedding:
     return embedding
 
 
-class EncoderLayer(nn.Module):
+class ConvolutionalEncoderLayer(nn.Module):
     """A gated convolution and its residual connection."""
 
     def __init__(self, config: ConvolutionalConfig) -> None:
@@ -197,7 +197,7 @@ class EncoderLayer(nn.Module):
         return (self.convolution(neighbours.of_each(dropped)) + x) * _HALF  # type: ignore[no-any-return]
 
 
-class DecoderLayer(nn.Module):
+class ConvolutionalDecoderLayer(nn.Module):
     """A causal gated convolution, attention, and a residual connection."""
 
     def __init__(self, config: ConvolutionalConfig) -> None:
@@ -246,7 +246,7 @@ class DecoderLayer(nn.Module):
 class ConvolutionalState:
     """The last k - 1 inputs of every decoder layer (see `DecoderState`)."""
 
-    def __init__(self, config: ConvolutionalConfig, source: Source) -> None:
+    def __init__(self, config: ConvolutionalConfig, source: ConvolutionalMemory) -> None:
         self.length = 0
         self.source = source
         count = source.keys_values.shape[1]  # B
@@ -308,10 +308,14 @@ class ConvolutionalModel(TranslationModel):
         )
         self.output_projection = cast(nn.Parameter, projection.weight)
         self.encoder_input = variance_preserving(embedded, hidden, config.dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        self.encoder = nn.ModuleList(
+            ConvolutionalEncoderLayer(config) for _ in range(config.num_encoder_layers)
+        )
         self.encoder_output = variance_preserving(hidden, embedded)
         self.decoder_input = variance_preserving(embedded, hidden, config.dropout)
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        self.decoder = nn.ModuleList(
+            ConvolutionalDecoderLayer(config) for _ in range(config.num_decoder_layers)
+        )
         self.decoder_output = variance_preserving(hidden, embedded)
 
     @property
@@ -376,7 +380,9 @@ class ConvolutionalModel(TranslationModel):
         """Return the state before the first target token, with a hypothesis for each source."""
         layout = PaddedLayout.of(src)
         keys_values = self._encode(src)[:, :, 0].unbind(1)  # each (m, D)
-        source = Source(torch.stack([layout.rows(x) for x in keys_values]), layout.mask)
+        source = ConvolutionalMemory(
+            torch.stack([layout.rows(x) for x in keys_values]), layout.mask
+        )
         return ConvolutionalState(self.config, source)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
@@ -408,8 +414,8 @@ class ConvolutionalModel(TranslationModel):
             packed, self.config.kernel_width, self.output_projection, causal=causal
         )
 
-    def _decoder_layers(self) -> Sequence[DecoderLayer]:
-        return cast(Sequence[DecoderLayer], self.decoder)
+    def _decoder_layers(self) -> Sequence[ConvolutionalDecoderLayer]:
+        return cast(Sequence[ConvolutionalDecoderLayer], self.decoder)
 
 
 def _mapped(x: Tensor, layer: nn.Linear) -> Tensor:

@@ -28,7 +28,7 @@ class Preset:
     seconds."""
 
 
-class Row(NamedTuple):
+class Table3Row(NamedTuple):
     """A row of Table 3 of "Attention Is All You Need", with the paper's own results.
 
     They are for English to German on newstest2013, without averaging checkpoints: perplexity per
@@ -50,45 +50,51 @@ def _layers(number: int) -> dict[str, Value]:
     return {"num_encoder_layers": number, "num_decoder_layers": number}
 
 
-TABLE_3: dict[str, Row] = {
-    "transformer_base": Row("base", "", {}, 4.92, 25.8),
-    "transformer_base_heads1": Row("A", "1 head", {"num_heads": 1}, 5.29, 24.9),
-    "transformer_base_heads4": Row("A", "4 heads", {"num_heads": 4}, 5.00, 25.5),
-    "transformer_base_heads16": Row("A", "16 heads", {"num_heads": 16}, 4.91, 25.8),
-    "transformer_base_heads32": Row("A", "32 heads", {"num_heads": 32}, 5.01, 25.4),
-    "transformer_base_dk16": Row(
+TABLE_3: dict[str, Table3Row] = {
+    "transformer_base": Table3Row("base", "", {}, 4.92, 25.8),
+    "transformer_base_heads1": Table3Row("A", "1 head", {"num_heads": 1}, 5.29, 24.9),
+    "transformer_base_heads4": Table3Row("A", "4 heads", {"num_heads": 4}, 5.00, 25.5),
+    "transformer_base_heads16": Table3Row("A", "16 heads", {"num_heads": 16}, 4.91, 25.8),
+    "transformer_base_heads32": Table3Row("A", "32 heads", {"num_heads": 32}, 5.01, 25.4),
+    "transformer_base_dk16": Table3Row(
         "B", "queries and keys 16 wide", {"d_k": 16}, 5.16, 25.1, 58, 37_023_744
     ),
-    "transformer_base_dk32": Row(
+    "transformer_base_dk32": Table3Row(
         "B", "queries and keys 32 wide", {"d_k": 32}, 5.01, 25.4, 60, 39_383_040
     ),
-    "transformer_base_layers2": Row("C", "2 layers a side", _layers(2), 6.11, 23.7, 36, 14_700_544),
-    "transformer_base_layers4": Row("C", "4 layers a side", _layers(4), 5.19, 25.3, 50, 29_401_088),
-    "transformer_base_layers8": Row("C", "8 layers a side", _layers(8), 4.88, 25.5, 80, 58_802_176),
-    "transformer_base_dmodel256": Row(
+    "transformer_base_layers2": Table3Row(
+        "C", "2 layers a side", _layers(2), 6.11, 23.7, 36, 14_700_544
+    ),
+    "transformer_base_layers4": Table3Row(
+        "C", "4 layers a side", _layers(4), 5.19, 25.3, 50, 29_401_088
+    ),
+    "transformer_base_layers8": Table3Row(
+        "C", "8 layers a side", _layers(8), 4.88, 25.5, 80, 58_802_176
+    ),
+    "transformer_base_dmodel256": Table3Row(
         "C", "narrower", {"d_model": 256}, 5.75, 24.5, 28, 17_344_512
     ),
-    "transformer_base_dmodel1024": Row(
+    "transformer_base_dmodel1024": Table3Row(
         "C", "wider", {"d_model": 1024}, 4.66, 26.0, 168, 125_927_424
     ),
-    "transformer_base_dff1024": Row(
+    "transformer_base_dff1024": Table3Row(
         "C", "narrower feed-forward", {"d_ff": 1024}, 5.12, 25.4, 53, 31_506_432
     ),
-    "transformer_base_dff4096": Row(
+    "transformer_base_dff4096": Table3Row(
         "C", "wider feed-forward", {"d_ff": 4096}, 4.75, 26.2, 90, 69_292_032
     ),
-    "transformer_base_dropout0": Row("D", "no dropout", {"dropout": 0.0}, 5.77, 24.6),
-    "transformer_base_dropout0.2": Row("D", "more dropout", {"dropout": 0.2}, 4.95, 25.5),
-    "transformer_base_smoothing0": Row(
+    "transformer_base_dropout0": Table3Row("D", "no dropout", {"dropout": 0.0}, 5.77, 24.6),
+    "transformer_base_dropout0.2": Table3Row("D", "more dropout", {"dropout": 0.2}, 4.95, 25.5),
+    "transformer_base_smoothing0": Table3Row(
         "D", "no label smoothing", {"label_smoothing": 0.0}, 4.67, 25.3
     ),
-    "transformer_base_smoothing0.2": Row(
+    "transformer_base_smoothing0.2": Table3Row(
         "D", "more label smoothing", {"label_smoothing": 0.2}, 5.47, 25.7
     ),
-    "transformer_base_learned_positions": Row(
+    "transformer_base_learned_positions": Table3Row(
         "E", "learned positions", {"positions": "learned"}, 4.92, 25.7, body=45_150_208
     ),
-    "transformer_big": Row("big", "", {}, 4.33, 26.4, 213),
+    "transformer_big": Table3Row("big", "", {}, 4.33, 26.4, 213),
 }
 """By preset."""
 

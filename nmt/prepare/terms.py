@@ -27,10 +27,10 @@ from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.files import sha256_file, write_text
+from nmt.lexical.glossary import Terms, has_target
 from nmt.lexical.lemmas import LineForms, has_lemmas, lemmas_version
 from nmt.lexical.lexicon import LEXICON_STEPS
 from nmt.lexical.term_annotation import Annotation, annotate
-from nmt.lexical.terms import Terms, has_target
 from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_lexicon import WordLexicon, learn_words
 from nmt.prepare.encode import Subwords

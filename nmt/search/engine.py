@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from nmt.errors import UsageError
-from nmt.lexical.terms import Term
+from nmt.lexical.glossary import Term
 from nmt.models.device import memory_errors
 from nmt.search.options import SearchOptions
 from nmt.search.phrases import Phrase

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import chain
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
-from nmt.lexical.terms import Terms, has_capital
+from nmt.lexical.glossary import Terms, has_capital
 from nmt.search.engine import Ids, SearchResult, Source
 from nmt.translate.term_phrases import forms_of
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from nmt.errors import DataError
+from nmt.lexical.glossary import Term, has_target
 from nmt.lexical.lemmas import LineForms
-from nmt.lexical.terms import Term, has_target
 from nmt.translate.alignment import Alignment, pharaoh
 
 

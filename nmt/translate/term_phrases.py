@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
-from nmt.lexical.terms import Term, Terms, capitalised
+from nmt.lexical.glossary import Term, Terms, capitalised
 from nmt.lexical.token_offsets import token_offsets
 from nmt.search.engine import Ids, Source
 from nmt.search.phrases import Phrase

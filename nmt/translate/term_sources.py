@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.vocabulary import Vocabulary
+from nmt.lexical.glossary import Terms
 from nmt.lexical.term_annotation import Annotation, annotate
-from nmt.lexical.terms import Terms
 from nmt.lexical.token_offsets import token_offsets
 from nmt.search.engine import Ids, Source
 from nmt.translate.segmentation import split_ids

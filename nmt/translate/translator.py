@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import NMTError, UsageError
+from nmt.lexical.glossary import Terms
 from nmt.lexical.lemmas import is_installed
-from nmt.lexical.terms import Terms
 from nmt.lexical.token_offsets import token_offsets
 from nmt.markup.tag_writer import restore
 from nmt.markup.tags import Marked, parse

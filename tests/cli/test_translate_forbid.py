@@ -11,7 +11,7 @@ from command_line import TranslateText
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import unit_pattern
-from nmt.lexical.terms import Term, Terms
+from nmt.lexical.glossary import Term, Terms
 from nmt.search.engine import Hypothesis, SearchResult, Source
 from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
 

@@ -14,7 +14,7 @@ from command_line import Nmt, TranslateText
 
 import nmt as package
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
-from nmt.lexical.terms import Term, Terms, has_target
+from nmt.lexical.glossary import Term, Terms, has_target
 from nmt.search.engine import Source
 from nmt.search.options import SearchOptions
 from nmt.translate.options import TranslationConfig

@@ -27,10 +27,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.models.convolutional import (
+    ConvolutionalDecoderLayer,
+    ConvolutionalEncoderLayer,
     ConvolutionalModel,
     ConvolutionalState,
-    DecoderLayer,
-    EncoderLayer,
     GatedConvolution,
     PositionedEmbedding,
 )
@@ -55,7 +55,7 @@ def by_formulas(
     e = embed(model.src_embedding, [*source, EOS])
     x = model.encoder_input(e)
     for layer in model.encoder:
-        assert isinstance(layer, EncoderLayer)
+        assert isinstance(layer, ConvolutionalEncoderLayer)
         x = (convolved(x, layer.convolution, (k // 2, k // 2)) + x) * half
     z = model.encoder_output(x)
 
@@ -63,7 +63,7 @@ def by_formulas(
     x = model.decoder_input(g)
     weights = []
     for layer in model.decoder:
-        assert isinstance(layer, DecoderLayer)
+        assert isinstance(layer, ConvolutionalDecoderLayer)
         h = convolved(x, layer.convolution, (k - 1, 0))
         a = ((layer.attention.query(h) + g) @ z.t()).softmax(dim=1)
         attended = a @ (z + e) * len(e) * math.sqrt(1 / len(e))

@@ -11,13 +11,16 @@ import pytest
 from prepare_job import Job
 from toy_training import Toy, assert_same_state, metrics, pairs, recipe, write_text
 
-from nmt.config import Stage
+from nmt.config import TrainingStage
 from nmt.errors import UsageError
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
 from nmt.training.launch import launch
 
-STAGES = (Stage(12, {"noisy": 1.0, "clean": 0.0}), Stage(0, {"noisy": 0.0, "clean": 2.0}))
+STAGES = (
+    TrainingStage(12, {"noisy": 1.0, "clean": 0.0}),
+    TrainingStage(0, {"noisy": 0.0, "clean": 2.0}),
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,9 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return job.prepare().path
 
 
-def train(data: Path, out: Path, stages: tuple[Stage, ...] = STAGES, max_updates: int = 24) -> Path:
+def train(
+    data: Path, out: Path, stages: tuple[TrainingStage, ...] = STAGES, max_updates: int = 24
+) -> Path:
     launch(dataclasses.replace(recipe(max_updates=max_updates), stages=stages), data, out)
     return out
 

@@ -12,8 +12,8 @@ import pytest
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError
+from nmt.lexical.glossary import Term, Terms
 from nmt.lexical.term_annotation import MARKERS
-from nmt.lexical.terms import Term, Terms
 from nmt.markup.tags import parse
 from nmt.models.model_file import read_card, write_model
 from nmt.search.engine import Source

@@ -32,7 +32,7 @@ _SAMPLED = 100
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """What is needed to read the rows of a file."""
 
     separator: bytes
@@ -55,7 +55,7 @@ def find_layout(
     others: Sequence[str],
     quoting: str,
     is_csv: bool,
-) -> Layout:
+) -> TableLayout:
     """Find out how a file is written.
 
     Args:
@@ -100,7 +100,7 @@ def find_layout(
         rows = [line.split(separator) for line in start[:_SAMPLED]]
         header = _decoded(_unquoted(rows[0]), encoding) if rows else []
     found = find_columns(text, rows, header, langs, columns=columns, others=others)
-    return Layout(separator, named is not None, quoted, not (quoted or is_told), found)
+    return TableLayout(separator, named is not None, quoted, not (quoted or is_told), found)
 
 
 def _decoded(cells: list[bytes], encoding: Encoding) -> list[str]:

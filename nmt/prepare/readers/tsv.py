@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.pipeline import prefetched
 from nmt.prepare.readers.cells import Quotes, quoted_rows
-from nmt.prepare.readers.layout import Layout, find_layout, unclear_quotes
+from nmt.prepare.readers.layout import TableLayout, find_layout, unclear_quotes
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.readers.table import Row, Table, TableRequest
@@ -29,7 +29,7 @@ class TsvFile(Table):
     encoding: Encoding
     columns: tuple[str, ...]
     """Source and target: names of the header, or numbers from 1."""
-    layout: Layout
+    layout: TableLayout
     quoted: bool
     warnings: tuple[str, ...]
     quotes: Quotes | None = None

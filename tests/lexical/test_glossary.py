@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import DataError
-from nmt.lexical.terms import Term, Terms, has_target
+from nmt.lexical.glossary import Term, Terms, has_target
 
 
 def terms(*sources: str) -> Terms:
