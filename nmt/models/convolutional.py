@@ -40,7 +40,7 @@ from nmt.models.kernels.packed_attention import (
     takes_packed,
 )
 from nmt.models.kernels.padded_layout import PaddedLayout, Projected
-from nmt.models.kv_cache import Kept, move_
+from nmt.models.kv_cache import KeptRows, move_
 from nmt.models.layers import dropout, variance_preserving
 
 
@@ -250,7 +250,7 @@ class ConvolutionalState:
         self.length = 0
         self.source = source
         count = source.keys_values.shape[1]  # B
-        self.kept = Kept(count)
+        self.kept = KeptRows(count)
         # (layers, N, k - 1, H), oldest first, zero before the first position
         self._inputs = source.keys_values.new_zeros(
             config.num_decoder_layers, count, config.kernel_width - 1, config.d_hidden

@@ -132,7 +132,7 @@ class KeyValueCache:
         return widened
 
 
-class Places:
+class CacheRows:
     """The row of each hypothesis in a cache, chosen so that few rows are copied.
 
     The first child of a hypothesis takes its parent's row. The others take rows of hypotheses
@@ -150,7 +150,7 @@ class Places:
         old_rows = self.rows[parents]  # (N',) in the order of the children
         places = np.arange(width)
         if width == self._width:
-            places = _places(old_rows.reshape(-1, width) % width)  # (B', W)
+            places = _rows_of_children(old_rows.reshape(-1, width) % width)  # (B', W)
         self.rows = (np.arange(num_sentences)[:, None] * width + places).reshape(-1)  # (N',)
         self._width = width
         by_row = np.empty_like(old_rows)
@@ -158,7 +158,7 @@ class Places:
         return by_row
 
 
-def _places(parents: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rows_of_children(parents: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the place (B, W) of each child among its sentence's rows, given its parent's."""
     same = parents[:, :, None] == parents[:, None, :]  # (B, W, W)
     is_first = ~np.tril(same, -1).any(axis=2)  # (B, W)
@@ -169,7 +169,7 @@ def _places(parents: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(is_first, parents, np.take_along_axis(free, rank, 1))
 
 
-class Kept:
+class KeptRows:
     """The hypotheses and sentences with which a state goes on.
 
     The next step moves them on the device, so that all that the device has to know of a step is in

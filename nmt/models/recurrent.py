@@ -8,11 +8,13 @@ the next step. The decoder's first state is zero. Dropout is between layers, nev
 (Zaremba et al. 2014).
 
 Legend: B sentences, N hypotheses, T (S) positions, D the width of embeddings and attentional
-states, H of layers, A of the attention's hidden layer. Sentences are padded, time first.
+states, H of layers, A of the attention's hidden layer, I of a layer's inputs. Sentences are padded,
+time first. LSTMs have forget gates (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -29,13 +31,119 @@ from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.device import joined, to_device
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.kv_cache import Kept, move_
+from nmt.models.kv_cache import KeptRows, move_
 from nmt.models.layers import add_dropped, dropout, shared_embeddings
-from nmt.models.lstm import BidirectionalLSTM, LSTMCell, Reading, StepProduct, StepSums
+
+_FORGET_BIAS = 1.0
+"""Makes cells remember at first (Jozefowicz et al. 2015)."""
+
+
+class BidirectionalLSTM(nn.Module):
+    """A layer that reads sentences in both directions, each by half of its H units.
+
+    It uses torch's LSTM, which multiplies the inputs of all positions at once. On CPUs it goes
+    through all steps in oneDNN, on GPUs in cuDNN. Both are far faster than single steps. They pad
+    sentences, so it reads groups of similar length. torch's packed sequences take longer on CPUs.
+    """
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.ahead = _lstm(width, hidden // 2)
+        self.back = _lstm(width, hidden // 2)
+
+    def forward(self, x: Tensor, groups: Sequence[Reading]) -> Tensor:
+        """Read packed sentences x (n, I), in these groups: (n, H)."""
+        read = [
+            torch.cat((_read(self.ahead, x, group.ahead), _read(self.back, x, group.back)), dim=1)
+            for group in groups
+        ]
+        return torch.cat(read)
+
+
+@dataclass(frozen=True)
+class ReadingOrder:
+    """The order in which a group of B sentences is read, padded to S positions."""
+
+    tokens: Tensor  # (S, B) int64: the token at each place; at padding, any of the same sentence
+    places: Tensor  # (n of the group,) int64: where each token is, in tokens.flatten()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read a group of sentences in both directions."""
+
+    ahead: ReadingOrder
+    back: ReadingOrder
+
+    @classmethod
+    def of(cls, layout: PaddedLayout) -> Reading:
+        """Read the sentences of a padded layout.
+
+        For example, sentences of 3 and 2 tokens are 0 1 2 and 3 4. Ahead, they are read as the rows
+        0 3, 1 4 and 2 -, and back as 2 4, 1 3 and 0 -.
+        """
+        count, longest = layout.tokens.shape
+        lengths = layout.mask.sum(dim=1)  # (B,)
+        steps = torch.arange(longest, device=lengths.device)
+        reversed_ = (lengths[:, None] - 1 - steps).clamp_min(0)  # (B, S)
+        turned = lengths[layout.sentences] - 1 - layout.positions  # (n,)
+        return cls(
+            ReadingOrder(layout.tokens.t(), layout.positions * count + layout.sentences),
+            ReadingOrder(layout.tokens.gather(1, reversed_).t(), turned * count + layout.sentences),
+        )
+
+
+def _read(lstm: nn.LSTM, x: Tensor, order: ReadingOrder) -> Tensor:
+    """Read a group of the packed sentences x (n, I): (n of the group, H / 2)."""
+    padded = x.index_select(0, order.tokens.flatten()).view(*order.tokens.shape, -1)  # (S, B, I)
+    with warnings.catch_warnings():
+        # The weights are views of the vector of all weights, and cuDNN copies them.
+        warnings.filterwarnings("ignore", "RNN module weights are not part of single")
+        states, _ = lstm(padded)  # (S, B, H / 2)
+    return states.flatten(0, 1).index_select(0, order.places)  # type: ignore[no-any-return]
+
+
+def _lstm(width: int, hidden: int) -> nn.LSTM:
+    lstm = nn.LSTM(width, hidden)
+    biases: list[nn.Parameter] = [lstm.get_parameter(f"bias_{of}_l0") for of in ("ih", "hh")]
+    for bias in biases:
+        nn.init.zeros_(bias)
+    nn.init.constant_(biases[0][hidden : 2 * hidden], _FORGET_BIAS)
+    return lstm
+
+
+class LSTMCell(nn.Module):
+    """One step of a layer: its weights, and the next state from the gates.
+
+    Gates are in the order input, forget, output, candidate.
+    """
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+        bound = hidden**-0.5
+        # (4H, I + H) for the input and the layer's last output
+        self.weight = nn.Parameter(
+            nn.init.uniform_(torch.empty(4 * hidden, width + hidden), -bound, bound)
+        )
+        self.bias = nn.Parameter(torch.zeros(4 * hidden))  # (4H,)
+        nn.init.constant_(self.bias[hidden : 2 * hidden], _FORGET_BIAS)
+
+    def forward(self, gates: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the output and the next cell state, each (N, H).
+
+        Args:
+            gates: (N, 4H), before sigmoid and tanh.
+            memory: (N, H), the cell state.
+        """
+        input_gate, forget_gate, output_gate = gates[:, : 3 * self.hidden].sigmoid().chunk(3, dim=1)
+        candidate = gates[:, 3 * self.hidden :].tanh()
+        memory = torch.addcmul(forget_gate * memory, input_gate, candidate)  # (N, H)
+        return output_gate * memory.tanh(), memory
 
 
 @dataclass
-class Keys:
+class RecurrentMemory:
     """The keys and values of B sentences, computed once per sentence."""
 
     keys: Tensor  # (B, S, A)
@@ -60,14 +168,15 @@ class AdditiveAttention(nn.Module):
         self.key = nn.Parameter(nn.init.xavier_uniform_(torch.empty(inner, width)))  # (A, H) U
         self.score = nn.Parameter(nn.init.normal_(torch.empty(inner), std=inner**-0.5))  # (A,) v
 
-    def keys(self, values: Tensor, layouts: Sequence[PaddedLayout]) -> list[Keys]:
+    def keys(self, values: Tensor, layouts: Sequence[PaddedLayout]) -> list[RecurrentMemory]:
         """Prepare the packed values (m, H), laid out group by group."""
         projected = linear(values, self.key)  # (m, A)
         return [
-            Keys(layout.rows(projected), layout.rows(values), layout.mask) for layout in layouts
+            RecurrentMemory(layout.rows(projected), layout.rows(values), layout.mask)
+            for layout in layouts
         ]
 
-    def forward(self, queries: Tensor, memory: Keys) -> Tensor:
+    def forward(self, queries: Tensor, memory: RecurrentMemory) -> Tensor:
         """Return the weights with which N = B * W hypotheses of B sentences see their sources.
 
         Args:
@@ -87,13 +196,20 @@ class AdditiveAttention(nn.Module):
         return weights.flatten(0, 1)
 
 
+def _weighted_sums(weights: Tensor, memory: RecurrentMemory) -> Tensor:
+    """Return the sums (N, H) of the values of B sentences by weights (N, S), N = B * W."""
+    values = memory.values  # (B, S, H)
+    by_sentence = weights.to(values.dtype).view(len(values), -1, values.shape[1])  # (B, W, S)
+    return torch.bmm(by_sentence, values).flatten(0, 1)
+
+
 Passed = tuple[Tensor, ...]
 """The state that N hypotheses pass to the next step: the attentional state (N, D), then the output
 (N, H) and cell state (N, H) of each layer. In search they are side by side in one tensor."""
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepLayout:
     """Packed sentences step by step: at each position, those of the groups that still go on.
 
     A group goes on until its longest sentence ends, and so do all groups before it. For example,
@@ -108,7 +224,7 @@ class Steps:
     places: Tensor  # (n,) int64: where each token is
 
     @classmethod
-    def of(cls, packed: Packed) -> Steps:
+    def of(cls, packed: Packed) -> StepLayout:
         """Lay out sentences, with little padding if the longest come first."""
         rows: list[int] = []
         groups = {}
@@ -168,30 +284,21 @@ class InputFeedingDecoder(nn.Module):
             The attentional states (r, D), and the state after the last step.
         """
         cells = cast(Sequence[LSTMCell], self.cells)
-        first, *others = cells
-        known = [linear(embedded, self.embedded, first.bias)]  # (r, 4H)
-        known += [cell.bias.expand(len(embedded), -1) for cell in others]
-        gates = [
-            StepProduct(cell.weight, part, rows) for cell, part in zip(cells, known, strict=True)
-        ]
-        nothing = embedded.new_zeros(())
-        query, attentional = (
-            StepProduct(weight, nothing.expand(len(embedded), len(weight)), rows)
-            for weight in (self.attention.query, self.attentional)
-        )
+        # What the embeddings add to the first layer's gates, for all positions in one product.
+        of_embedded = linear(embedded, self.embedded, cells[0].bias)  # (r, 4H)
         states = []
-        for count in rows:
-            if count < len(passed[0]):
-                passed = tuple(x[:count] for x in passed)
+        for added in torch.split(of_embedded, list(rows)):  # (N, 4H) of each position
+            passed = tuple(x[: len(added)] for x in passed)
             fed, *layers = passed
             hidden, memories = layers[::2], layers[1::2]
             x = fed
             for number, cell in enumerate(cells):
                 read = torch.cat((x, hidden[number]), dim=1)  # (N, D + H or 2H)
-                hidden[number], memories[number] = cell(gates[number](read), memories[number])
+                gates = linear(read, cell.weight) + (cell.bias if number else added)  # (N, 4H)
+                hidden[number], memories[number] = cell(gates, memories[number])
                 x = self._up(x, hidden[number], is_first=number == 0)  # (N, H)
-            found = attend(query(x))  # (N, H)
-            fed = attentional(torch.cat((found, x), dim=1)).tanh()  # (N, D)
+            context = attend(linear(x, self.attention.query))  # (N, H)
+            fed = linear(torch.cat((context, x), dim=1), self.attentional).tanh()  # (N, D)
             states.append(fed)
             passed = (fed, *chain(*zip(hidden, memories, strict=True)))
         return joined(states), passed
@@ -206,10 +313,10 @@ class InputFeedingDecoder(nn.Module):
 class RecurrentState:
     """The state of N hypotheses of B sentences (see `DecoderState`)."""
 
-    def __init__(self, passed: Tensor, keys: Keys) -> None:
+    def __init__(self, passed: Tensor, keys: RecurrentMemory) -> None:
         self.passed = passed  # (N, sum of widths)
         self.keys = keys
-        self.kept = Kept(len(passed))
+        self.kept = KeptRows(len(passed))
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these hypotheses, in this order; `move` does it before the next step."""
@@ -269,24 +376,17 @@ class RecurrentModel(TranslationModel):
         """Do a forward pass, and record the attention weights of each group and step."""
         layouts = [PaddedLayout.of_group(batch.src, group) for group in batch.src.groups]
         keys = self.decoder.attention.keys(self._encode(batch.src, layouts), layouts)
-        steps = Steps.of(batch.tgt_in)
+        steps = StepLayout.of(batch.tgt_in)
         sizes = [len(group.mask) for group in keys]
-        ends = accumulate(sizes)
-        sums = [
-            StepSums(group.values, sum(end <= count for count in steps.rows))
-            for group, end in zip(keys, ends, strict=True)
-        ]
 
         def attend(queries: Tensor) -> Tensor:
-            groups = steps.groups[len(queries)]
-            found = []
-            for part, group, summed in zip(
-                torch.split(queries, sizes[:groups]), keys[:groups], sums[:groups], strict=True
-            ):
-                weights = self.decoder.attention(part, group)
+            count = steps.groups[len(queries)]  # of the groups that go on
+            contexts = []
+            for part, group in zip(torch.split(queries, sizes[:count]), keys[:count], strict=True):
+                weights = self.decoder.attention(part, group)  # (N of the group, S)
                 recorded.append(weights)
-                found.append(summed(weights.to(group.values.dtype)))
-            return torch.cat(found)
+                contexts.append(_weighted_sums(weights, group))
+            return torch.cat(contexts)
 
         embedded = self.tgt_embedding(batch.tgt_in.tokens[steps.tokens])  # (r, D)
         beginning = self.decoder.beginning(steps.rows[0])
@@ -323,13 +423,13 @@ class RecurrentModel(TranslationModel):
             state.move(*on_device[2 * number : 2 * number + 2])
 
         def attend(queries: Tensor) -> Tensor:
-            parts = []
-            for part, state in zip(torch.split(queries, rows), own, strict=True):
-                values = state.keys.values  # (B, S, H)
-                weights = self.decoder.attention(part, state.keys).to(values.dtype)  # (N, S)
-                by_sentence = weights.view(len(values), -1, weights.shape[1])  # (B, W, S)
-                parts.append(torch.bmm(by_sentence, values).flatten(0, 1))
-            return joined(parts)
+            parts = zip(torch.split(queries, rows), own, strict=True)
+            return joined(
+                [
+                    _weighted_sums(self.decoder.attention(part, state.keys), state.keys)
+                    for part, state in parts
+                ]
+            )
 
         embedded = self.tgt_embedding(last_tokens)  # (N, D)
         before = torch.split(joined([state.passed for state in own]), self.decoder.widths, dim=1)

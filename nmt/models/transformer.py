@@ -33,7 +33,7 @@ from nmt.models.device import joined, to_device
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, takes_packed
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.kv_cache import KeyValueCache, Places, move_, moved
+from nmt.models.kv_cache import CacheRows, KeyValueCache, move_, moved
 from nmt.models.layers import Residual, bias, feed_forward, final_norm, shared_embeddings
 from nmt.models.positions import Positions, added_positions, turning_positions
 from nmt.models.ssru import SSRU, CellCache
@@ -150,7 +150,7 @@ class TransformerState:
             if isinstance(attention, SSRU)
             else KeyValueCache(len(layers), attention.window)
         )
-        self.places = Places(len(memory))  # of the hypotheses in the cache
+        self.places = CacheRows(len(memory))  # of the hypotheses in the cache
         projected = [layer.cross_attention.project_memory(memory) for layer in layers]
         keys, values = zip(*projected, strict=True)
         # Each (layers, parts, B, H, S, width). Keys and values are together if they are as wide.

@@ -27,9 +27,8 @@ from nmt.models.attention import SelfAttention
 from nmt.models.convolutional import GatedConvolution, Neighbours
 from nmt.models.kernels.packed_attention import Sentences
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.lstm import BidirectionalLSTM, Reading
 from nmt.models.presets import PRESETS
-from nmt.models.recurrent import InputFeedingDecoder, Steps
+from nmt.models.recurrent import BidirectionalLSTM, InputFeedingDecoder, Reading, StepLayout
 from nmt.plot import Panel, Series, draw_curves
 from nmt.training.memory import LiveBytes
 
@@ -66,7 +65,7 @@ def recurrence(packed: Packed, causal: bool) -> Layer:
         return lambda x: layer(x, [reading])
     config = RecurrentConfig(num_decoder_layers=1, d_model=WIDTH, d_hidden=WIDTH, dropout=0.0)
     decoder = InputFeedingDecoder(config)
-    steps = Steps.of(packed.in_one_group())
+    steps = StepLayout.of(packed.in_one_group())
     beginning = decoder.beginning(steps.rows[0])
     return lambda x: decoder(x[steps.tokens], steps.rows, beginning, attend=lambda query: query)[0]
 

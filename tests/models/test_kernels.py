@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nmt.models.kernels import packed_weights as kernels
 from nmt.models.kernels.linear import Product
-from nmt.models.kernels.packed_weights import KERNELS, Choice, choose, is_usable
+from nmt.models.kernels.packed_weights import KERNELS, KernelChoice, choose, is_usable
 from nmt.translate import torch_engine as loading
 from nmt.translate.translator import Translator
 
@@ -84,18 +84,22 @@ def test_a_kernel_that_is_hopeless_for_the_model_s_shapes_is_left_out(
     ("precision", "seconds", "choice"),
     [
         # A kernel must be a tenth faster than those before it.
-        ("fp32", {"transposed": 1.0, "onednn": 1.0, "torch": 1.0}, Choice("transposed", 1.0)),
-        ("fp32", {"transposed": 1.0, "onednn": 0.92, "torch": 0.92}, Choice("transposed", 1.0)),
-        ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 1.0}, Choice("onednn", 1.0)),
-        ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 0.85}, Choice("onednn", 1.0)),
-        ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 0.8}, Choice("torch", 1.0)),
+        ("fp32", {"transposed": 1.0, "onednn": 1.0, "torch": 1.0}, KernelChoice("transposed", 1.0)),
+        (
+            "fp32",
+            {"transposed": 1.0, "onednn": 0.92, "torch": 0.92},
+            KernelChoice("transposed", 1.0),
+        ),
+        ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 1.0}, KernelChoice("onednn", 1.0)),
+        ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 0.85}, KernelChoice("onednn", 1.0)),
+        ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 0.8}, KernelChoice("torch", 1.0)),
         # If bf16 is slower than fp32, rounded weights are multiplied in fp32.
-        ("bf16", {"onednn-bf16": 0.5, "transposed": 1.0}, Choice("onednn-bf16", 2.0)),
-        ("bf16", {"onednn-bf16": 1.2, "transposed": 1.0}, Choice("transposed", 1.0)),
+        ("bf16", {"onednn-bf16": 0.5, "transposed": 1.0}, KernelChoice("onednn-bf16", 2.0)),
+        ("bf16", {"onednn-bf16": 1.2, "transposed": 1.0}, KernelChoice("transposed", 1.0)),
     ],
 )
 def test_kernels_are_chosen_by_the_times_of_those_that_are_usable(
-    precision: str, seconds: dict[str, float], choice: Choice, monkeypatch: pytest.MonkeyPatch
+    precision: str, seconds: dict[str, float], choice: KernelChoice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "is_usable", lambda kernel, _: kernel in seconds)
     pretend(monkeypatch, seconds)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nmt.models.attention import attend
-from nmt.models.kv_cache import KeyValueCache, Places, move_, moved
+from nmt.models.kv_cache import CacheRows, KeyValueCache, move_, moved
 
 H, K = 4, 3
 
@@ -75,7 +75,7 @@ def test_only_positions_that_differ_and_are_seen_are_copied() -> None:
 
 
 def test_a_child_takes_its_parent_s_row_or_one_without_children() -> None:
-    places = Places(2)
+    places = CacheRows(2)
     # Each becomes three, in order.
     assert places.select(np.array([0, 0, 0, 1, 1, 1]), 2).tolist() == [0, 0, 0, 1, 1, 1]
     assert places.rows.tolist() == [0, 1, 2, 3, 4, 5]

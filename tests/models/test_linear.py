@@ -95,7 +95,7 @@ def test_an_operator_that_is_missing_or_wrong_does_not_count(
 
 
 def test_a_compiler_takes_a_linear_layer_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear_module._choice, "any_packed", False)  # as in training
+    monkeypatch.setattr(linear_module._switches, "any_packed", False)  # as in training
     x, weight = torch.randn(6, 5), torch.nn.Parameter(torch.randn(4, 5))
     compiled = torch.compile(linear, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x, weight), F.linear(x, weight))

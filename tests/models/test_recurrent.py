@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from nmt.model_config import RecurrentConfig
 from nmt.models.layers import seed_dropout
-from nmt.models.lstm import BidirectionalLSTM, LSTMCell
-from nmt.models.recurrent import RecurrentModel
+from nmt.models.recurrent import BidirectionalLSTM, LSTMCell, RecurrentModel
 
 CONFIG = cast(RecurrentConfig, TINY["rnn_attention"])
 HIDDEN = CONFIG.d_hidden

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 
 @dataclass
-class _Choice:
+class _Switches:
     """Flags, because torch.compile handles them better than a dictionary or set."""
 
     onednn: bool = False  # whether oneDNN computes fp32 products on CPUs
@@ -27,7 +27,7 @@ class _Choice:
     any_changed: bool = False
 
 
-_choice = _Choice()
+_switches = _Switches()
 
 Product = Callable[[Tensor, Tensor | None], Tensor]
 """Maps x (..., i) and a bias (o,) to x weight^T + bias, with its own weight."""
@@ -38,23 +38,23 @@ _PACKED, _CHANGE = "packed_product", "change"
 
 def use_library(name: str) -> None:
     """Compute this process's fp32 products on CPUs by `torch` or by `onednn`."""
-    _choice.onednn = name == "onednn"
+    _switches.onednn = name == "onednn"
 
 
 def use_packed(weight: Tensor, product: Product) -> None:
     """Compute all products with this weight by `product` from now on."""
     setattr(weight, _PACKED, product)
-    _choice.any_packed = True
+    _switches.any_packed = True
 
 
 def use_change(weight: Tensor, down: Tensor, up: Tensor) -> None:
     """Multiply by weight (o, i) + up (o, r) down (r, i) instead of `weight` from now on."""
     setattr(weight, _CHANGE, (down, up))
-    _choice.any_changed = True
+    _switches.any_changed = True
 
 
 def _is_by_onednn(x: Tensor) -> bool:
-    return _choice.onednn and x.dtype == torch.float32 and x.device.type == "cpu"
+    return _switches.onednn and x.dtype == torch.float32 and x.device.type == "cpu"
 
 
 def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -75,11 +75,11 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x (..., i) weight (o, i)^T + bias (o,): (..., o)."""
-    if _choice.any_packed:
+    if _switches.any_packed:
         packed: Product | None = getattr(weight, _PACKED, None)
         if packed is not None:
             return packed(x, bias)
-    if _choice.any_changed:
+    if _switches.any_changed:
         change: tuple[Tensor, Tensor] | None = getattr(weight, _CHANGE, None)
         if change is not None:
             down, up = change
@@ -89,7 +89,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return max(0, linear(x, weight, bias)): (..., o); on a GPU, in one kernel."""
-    if not x.is_cuda or (_choice.any_changed and hasattr(weight, _CHANGE)):
+    if not x.is_cuda or (_switches.any_changed and hasattr(weight, _CHANGE)):
         return F.relu_(linear(x, weight, bias))
     rows = x.reshape(-1, x.shape[-1])  # (n, i)
     rectified: Tensor = _LinearReLU.apply(rows, weight, bias)  # type: ignore[no-untyped-call]

@@ -54,14 +54,14 @@ _TOLERANCES = {"fp32": 1e-5, "bf16": 0.01}
 
 
 @dataclass(frozen=True)
-class Choice:
+class KernelChoice:
     """The best kernel for a model on this machine."""
 
     kernel: str
     speedup: float  # over the fastest in fp32
 
 
-def choose(shapes: Iterable[tuple[int, int]], precision: str) -> Choice:
+def choose(shapes: Iterable[tuple[int, int]], precision: str) -> KernelChoice:
     """Measure the fastest kernel for a model's weights, once per process, on one thread.
 
     Args:
@@ -104,7 +104,7 @@ def _small_factors() -> tuple[Tensor, Tensor]:
 
 
 @functools.cache
-def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> Choice:
+def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> KernelChoice:
     usable = [kernel for kernel in KERNELS[precision] if is_usable(kernel, precision)]
     with torch.inference_mode(), one_thread():
         seconds = _race({kernel: KERNELS[precision][kernel] for kernel in usable}, shapes)
@@ -112,7 +112,7 @@ def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> Choice:
     fp32 = _clearly_first([kernel for kernel in seconds if kernel in KERNELS["fp32"]], seconds)
     own = [kernel for kernel in seconds if kernel not in KERNELS["fp32"]]
     kernel = _clearly_first([*own, fp32], seconds)
-    return Choice(kernel, seconds[fp32] / seconds[kernel])
+    return KernelChoice(kernel, seconds[fp32] / seconds[kernel])
 
 
 def _clearly_first(kernels: Sequence[str], seconds: Mapping[str, float]) -> str:
@@ -233,7 +233,7 @@ KERNELS: dict[str, dict[str, Packer]] = {
 _LOOKED_UP = (TokenEmbedding, LearnedPositions, RelativePositions, nn.Embedding)
 
 
-def choose_kernel(models: Sequence[TranslationModel], precision: str) -> Choice:
+def choose_kernel(models: Sequence[TranslationModel], precision: str) -> KernelChoice:
     """Return the fastest kernel for the weights of some models (see `choose`)."""
     weights = (weight for model in models for weight in multiplied(model))
     return choose(((len(weight), weight.shape[1]) for weight in weights), precision)
