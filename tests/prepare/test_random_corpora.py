@@ -27,36 +27,10 @@ from nmt.prepare.cleaning import RULES
 from nmt.prepare.readers import line_files
 
 ENGLISH = [
-    "the",
-    "a",
-    "old",
-    "red",
-    "house",
-    "sees",
-    "river",
-    "12",
-    "2024",
-    ",",
-    ".",
-    "!",
-    "café",
-    "½",
+    *("the", "a", "old", "red", "house", "sees", "river", "12", "2024", ",", ".", "!", "café", "½")
 ]
 GERMAN = [
-    "das",
-    "ein",
-    "alt",
-    "rot",
-    "Haus",
-    "sieht",
-    "Fluß",
-    "12",
-    "2024",
-    ",",
-    ".",
-    "!",
-    "schön",
-    "½",
+    *("das", "ein", "rot", "Haus", "sieht", "Fluß", "12", "2024", ",", ".", "!", "schön", "½")
 ]
 ODD = [
     *(b"", b" ", b"\t", b"\xff\xfe", b"a\x00b", b"a\rb", b"\r", b"x" * 60, b"word " * 300),
@@ -184,6 +158,8 @@ def random_job(
         "keep_text": draw.random() < 0.5,
         "fix": draw.choice([(), ("entities",)]),
     }
+    if options["duplicates"] == "near" or options["duplicates_by"] == "source":
+        options["keep"] = tuple(set(options["keep"]) - {"duplicate", "near_duplicate"})
     texts = {"valid": f"{folder}/valid", "test": (f"{folder}/test",)}
     return Job.of(folder / "data", vocab=(vocabulary,), **texts, **options), corpora, held_out
 
