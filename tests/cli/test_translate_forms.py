@@ -150,7 +150,9 @@ def test_the_outputs_of_all_shards_are_that_of_the_whole(
         out = tmp_path / f"out.{i}"
         assert translate_text(text, "--shard", f"{i}/{count}", "--output", out).status == 0
         parts += out.read_bytes()
-    assert parts.decode() == translate_text(text).stdout
+    whole = translate_text(text).stdout
+    assert parts.decode() == whole
+    assert [bool(line.strip()) for line in whole.split("\n")] == [True, False, True, True, True]
 
 
 def test_a_shard_counts_lines_as_the_file_does(translate_text: TranslateText) -> None:

@@ -33,7 +33,7 @@ GERMAN = [
     *("das", "ein", "rot", "Haus", "sieht", "Fluß", "12", "2024", ",", ".", "!", "schön", "½")
 ]
 ODD = [
-    *(b"", b" ", b"\t", b"\xff\xfe", b"a\x00b", b"a\rb", b"\r", b"x" * 60, b"word " * 300),
+    *(b"", b" ", b"\t", b"a \xff\xfe", b"a\x00b", b"a\rb", b"\r", b"x" * 60, b"word " * 300),
     *(
         text.encode()
         for text in (
