@@ -13,8 +13,16 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, check_picture
-from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
+from nmt.errors import EXIT_DONE, EXIT_FAILED
 from nmt.jobs.options import JobOptions
+from nmt.translate.contradictions import (
+    DOCUMENT,
+    FILE,
+    FILES,
+    TERMINAL,
+    options_given,
+    refuse_contradictions,
+)
 from nmt.translate.options import TranslationConfig
 
 if TYPE_CHECKING:
@@ -55,7 +63,7 @@ def translate(
     the exit status is 1. It is 75 if other jobs hold some of the files.
     """
     from nmt.jobs.files import find_files
-    from nmt.jobs.job import Job, check_for_documents, converse, deadline
+    from nmt.jobs.job import Job, converse, deadline
     from nmt.jobs.journal import open_locked
     from nmt.jobs.parallel import Translators
     from nmt.jobs.remote_files import RemoteOutput, local_inputs
@@ -76,21 +84,22 @@ def translate(
         job = replace(job, inputs=inputs, output=output)
         files = find_files(job.inputs, job.output, also_read)
         sources = [source for source, _ in files] or [Path(name) for name in job.inputs]
-        if any(map(form_of, sources)):
-            check_for_documents(config, job)
-            config = replace(config, markup=common_form(sources, config.markup))
-        if job.deadline is not None and not files:
-            raise UsageError(
-                "--deadline needs --input and --output with files: what comes through a pipe "
-                "cannot go on later"
-            )
         is_terminal = all(
             stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)
         )
         talks = is_terminal and not job.inputs and job.output is None
+        is_document = any(map(form_of, sources))
+        circumstances = {
+            DOCUMENT: is_document,
+            FILE: bool(sources) and all(source.is_file() for source in sources),
+            FILES: bool(files),
+            TERMINAL: talks,
+        }
+        holding = {name: name for name, holds in circumstances.items() if holds}
+        refuse_contradictions(config.given | options_given(job) | holding)
+        if is_document:
+            config = replace(config, markup=common_form(sources, config.markup))
         if job.attention is not None:
-            if files or job.output or talks:
-                raise UsageError("--attention goes with one input, or a pipe, and output to stdout")
             check_picture(job.attention)
         if talks:
             job = replace(job, workers="1")

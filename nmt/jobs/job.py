@@ -68,8 +68,6 @@ class Job:
     def __post_init__(self) -> None:
         self.encoding = Encoding.find(self.config.encoding)
         self.shard = LineShard.parse(self.options.shard)
-        if self.options.attention:
-            self.config.refuse_export("has no --attention")
 
     def translators(self, kernel: str | None = None) -> Translators:
         """Return the translators with a kernel, or with any. Start them if needed.
@@ -131,10 +129,6 @@ class Job:
                     chunks, str(source), counts, write, total=end - first, before=before
                 )
                 return counts
-            if self.shard.count > 1:
-                raise UsageError(
-                    "--shard needs --input FILE: the lines of a pipe cannot be counted"
-                )
             if source is None and sys.stdin is None:
                 raise UsageError("stdin is closed; name an --input")
             stream = sys.stdin.buffer if source is None else source.open("rb")
@@ -404,31 +398,8 @@ def _check_shard(output: Path, before: dict[str, Any], now: dict[str, Any]) -> N
         )
 
 
-def check_for_documents(config: TranslationConfig, job: JobOptions) -> None:
-    """Refuse options that a document has no place for.
-
-    Raises:
-        UsageError: naming one.
-    """
-    needing_text = {
-        "--format jsonl": config.format == "jsonl",
-        "--n-best": config.writes_list,
-        "--scores": config.scores,
-        "--alignment": config.alignment,
-        "--attention": job.attention is not None,
-        "--prefixes": config.prefixes,
-        "--context": config.context > 0,
-        "--shard": job.shard != "1/1",
-    }
-    for option, is_given in needing_text.items():
-        if is_given:
-            raise UsageError(f"{option} is for lines of text; a document has no place for it")
-
-
 def converse(job: Job) -> Counts:
     """Translate lines typed on the terminal until Ctrl-D or Ctrl-C."""
-    if job.shard.count > 1:
-        raise UsageError("--shard needs --input FILE: typed lines have no shards")
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - with it, `input` has a history and keys to edit by
 

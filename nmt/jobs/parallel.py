@@ -134,7 +134,11 @@ class Translators:
         """Load the model here, and send it to the processes of a Ray cluster."""
         connect()  # before the model is loaded, which takes seconds
         if job.device == "cuda":
-            config.refuse_export("runs only on the CPUs of a Ray cluster")
+            if config.is_export:
+                raise UsageError(
+                    f"device cuda: {config.models[0]} is a CTranslate2 export, which runs only on "
+                    "the CPUs of a Ray cluster"
+                )
             if not has_gpu():
                 raise UsageError("device cuda: no node of the Ray cluster has a GPU")
         batch_tokens, threads = job.batch_tokens, job.threads or 1

@@ -46,7 +46,8 @@ class CTranslate2Engine(Engine):
         Raises:
             UsageError: if it does not support an option.
         """
-        _check(options, vocabularies[1])
+        if not set(options.barred_ids) <= set(vocabularies[1].barred_ids):
+            raise UsageError("CTranslate2 can bar only the tokens that the export bars")
         super().__init__(options, _BATCH_TOKENS if batch_tokens is None else batch_tokens)
         src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
         self._src_tokens, self._tgt_ids = src, {token: i for i, token in enumerate(tgt)}
@@ -65,11 +66,6 @@ class CTranslate2Engine(Engine):
 
         Few batches are submitted at a time, because they cannot be cancelled.
         """
-        if any(source.prefix for source in sources):
-            raise UsageError(
-                "a CTranslate2 export cannot score translations with a prefix; "
-                "give the model file instead"
-            )
         retried: list[int] = []
         for number, found in self._pass(sources, order, budget, on_step, alike=False):
             if found is None:
@@ -262,17 +258,3 @@ def load(
         model, options, vocabularies, workers=workers, batch_tokens=batch_tokens
     )
     return engine, pair
-
-
-def _check(options: SearchOptions, vocabulary: Vocabulary) -> None:
-    """Refuse options that CTranslate2 does not support."""
-    if options.sampling is not None:
-        raise UsageError(
-            "a CTranslate2 export cannot draw repeatable samples; give the model file instead"
-        )
-    if options.length_penalty_form != "power" and options.length_penalty and options.beam_size > 1:
-        raise UsageError("a CTranslate2 export supports only --length-penalty-form power")
-    if options.max_tokens == 0:
-        raise UsageError("--max-tokens must be 1 or more for a CTranslate2 export")
-    if not set(options.barred_ids) <= set(vocabulary.barred_ids):
-        raise UsageError("CTranslate2 can bar only the tokens that the export bars")

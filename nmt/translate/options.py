@@ -5,7 +5,7 @@ The command line, Python and the journal take it whole. How a job runs is in `nm
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,14 @@ from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
 from nmt.markup.tags import FORMS
 from nmt.models.device import PRECISIONS
 from nmt.search.options import MBR_METRICS, Sampling, SearchOptions
+from nmt.translate.contradictions import (
+    EXPORT,
+    N_BEST_LIST,
+    READER,
+    in_python,
+    options_given,
+    refuse_contradictions,
+)
 from nmt.values import check, part, value
 
 _LISTS = ("shortlist", "terms", "forbid")
@@ -152,6 +160,7 @@ class TranslationConfig:
         sampling = self.sampling if self.sample else self.search.sampling
         search = replace(self.search, n_best=n_best, mbr=metric, sampling=sampling)
         object.__setattr__(self, "search", search)
+        refuse_contradictions(self.given)
         if self.models:
             self._check_models()
 
@@ -184,27 +193,42 @@ class TranslationConfig:
                 raise UsageError(f"{name} must be a path, not {called(file)}")
         values |= {name: Path(values[name]) for name in _LISTS if values.get(name) is not None}
         values["models"] = tuple(find_model(Path(one)) for one in paths)
-        base = options if isinstance(options, cls) else cls()
-        return replace(base, **values)
+        try:
+            return replace(options if isinstance(options, cls) else cls(), **values)
+        except UsageError as error:
+            raise UsageError(in_python(str(error), cls)) from None
 
-    def problems(self) -> Iterator[str]:
-        """Yield what is wrong with the combination of options."""
-        if self.markup is not None and self.prefixes:
-            yield "--prefixes does not go with --markup: a prefix has no place among the tags"
-        if self.context and self.prefixes:
-            yield "--prefixes does not go with --context; leave one of them out"
-        if self.mbr_metric != "chrf" and not self.mbr:
-            yield "--mbr-metric is for --mbr; add it"
-        if self.sampling != Sampling() and not self.sample:
-            yield "--temperature, --top-k, --top-p and --seed are for --sample; add it"
-        if self.format == "jsonl":
-            if self.scores:
-                yield "--scores is for text; jsonl has them"
-        elif sum((self.writes_list, self.scores, self.alignment)) > 1:
-            yield (
-                "--n-best, --scores and --alignment each have a form of their own; for all of them "
-                "use --format jsonl"
-            )
+    @property
+    def given(self) -> dict[str, object]:
+        """The options that are given, for the table of contradictions, and the circumstances."""
+        found = options_given(self)
+        found.pop("--n-best", None)
+        if self.search.n_best > 1:
+            found["--n-best"] = self.search.n_best
+        if self.search.mbr is not None:
+            found["--mbr"] = self.search.mbr
+        if self.search.sampling is not None:
+            found["--sample"] = self.search.sampling
+        if self.writes_list:
+            found[N_BEST_LIST] = "--n-best"
+        if len(self.models) > 1:
+            found["--ensemble"] = self.models[1:]
+        if self.is_export:
+            found[EXPORT] = f"{self.models[0]}, a CTranslate2 export"
+        if self.terms is not None and self.reads_terms:
+            found[READER] = READER
+        return found
+
+    def check_prefixes(self) -> None:
+        """Check that translations may begin with prefixes.
+
+        Raises:
+            UsageError: in Python's words, if they do not go with another option.
+        """
+        try:
+            refuse_contradictions(self.given | {"--prefixes": True})
+        except UsageError as error:
+            raise UsageError(in_python(str(error), type(self))) from None
 
     @property
     def writes_list(self) -> bool:
@@ -222,26 +246,6 @@ class TranslationConfig:
     def _check_models(self) -> None:
         from nmt.models.model_file import check_context, check_languages, find_model
 
-        if len(self.models) > 1:
-            self.refuse_export("cannot join an ensemble")
-        if self.precision != "auto":
-            self.refuse_export("has the precision it was exported with; leave out --precision", "")
-        if self.shortlist is not None:
-            self.refuse_export("takes no shortlist")
-        if self.terms is not None and not self.reads_terms:
-            self.refuse_export("takes no terms")
-            if self.search.sampling is not None:
-                raise UsageError("--terms needs beam search; leave out --sample")
-        if self.forbid is not None:
-            self.refuse_export("cannot forbid words")
-        if self.alignment:
-            self.refuse_export("has no alignments")
-        if self.markup is not None:
-            self.refuse_export("has no alignments, which --markup needs")
-        if self.prefixes:
-            self.refuse_export("cannot score translations with --prefixes")
-        if self.form == "jsonl":
-            self.refuse_export("has no log-probabilities of tokens, as --format jsonl has")
         for model in self.models:
             _checksum(model)
             card = model / CARD if is_export(model) else find_model(model)
@@ -251,8 +255,6 @@ class TranslationConfig:
                     check_context(card, self.context)
         if self.precision == "int8":
             self._refuse_int8()
-        if self.context:
-            self._check_for_context()
         for path in self._lists.values():
             if not path.exists():
                 raise DataError(f"{path}: no such file")
@@ -274,39 +276,10 @@ class TranslationConfig:
         """The files besides the models, by field."""
         return {field: path for field in _LISTS if (path := getattr(self, field)) is not None}
 
-    def _check_for_context(self) -> None:
-        """Refuse what does not go with context: what would count the lines before, too."""
-        self.refuse_export("translates line by line, without --context")
-        search = self.search
-        conflicts = {
-            "--split": self.split,
-            "--shortlist": self.shortlist is not None,
-            "--terms": self.terms is not None,
-            "--forbid": self.forbid is not None,
-            "--n-best": search.n_best > 1,
-            "--max-tokens": search.max_tokens is not None,
-            "--min-tokens": search.min_tokens > 0,
-            "--no-repeat-ngram": search.no_repeat_ngram > 0,
-            "--repetition-penalty": search.repetition_penalty > 1,
-        }
-        for option, is_given in conflicts.items():
-            if is_given:
-                raise UsageError(f"{option} does not go with --context; leave one of them out")
-
     @cached_property
     def is_export(self) -> bool:
         """Whether a model is a CTranslate2 export."""
         return any(map(is_export, self.models))
-
-    def refuse_export(self, why: str, instead: str = "; give the model file instead") -> None:
-        """Refuse an option that an export does not support.
-
-        Raises:
-            UsageError: if one of the models is an export.
-        """
-        if self.is_export:
-            model = next(filter(is_export, self.models))
-            raise UsageError(f"{model} is a CTranslate2 export, which {why}{instead}")
 
     def _refuse_int8(self) -> None:
         """Say how to get int8, which only CTranslate2 computes.

@@ -166,15 +166,13 @@ class Translator:
             raise UsageError(
                 f"{len(lines)} lines but {len(prefixes)} prefixes; give one for each line"
             )
-        if self.config.context and any(prefixes):
-            raise UsageError("prefixes do not go with context; leave one of them out")
+        if any(prefixes):
+            self.config.check_prefixes()
         contexts = contexts_of(lines, contexts, self.config.context)
         contexts = [list(map(only_text, _as_lines(context))) for context in contexts]
         markup = self.config.markup
         if markup is None:
             return self._translate(lines, prefixes, contexts, on_progress, on_step)
-        if any(prefixes):
-            raise UsageError("prefixes do not go with markup; leave one of them out")
         marked = [parse(only_text(line), markup) for line in lines]
         texts = [line.text for line in marked]
         contexts = [[parse(line, markup).text for line in context] for context in contexts]

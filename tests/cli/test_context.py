@@ -200,7 +200,9 @@ def test_what_does_not_go_with_context_is_one_line(
 
 def test_a_document_of_html_has_no_context(translate: Nmt, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("<p>a</p>")
-    assert "--context is for lines" in translate("--input", tmp_path / "page.html").refusal(2)
+    assert "--context does not go with an HTML or XLIFF document" in translate(
+        "--input", tmp_path / "page.html"
+    ).refusal(2)
 
 
 def test_a_model_of_single_lines_is_refused(nmt: Nmt, model_file: Path) -> None:

@@ -40,16 +40,16 @@ def test_an_export_translates_as_its_model_does(
     assert len(fast.stdout.splitlines()) == len(LINES)
     assert fast.stdout.splitlines()[1] == ""
     for more, message in (
-        (("--beam-size", "4", "--length-penalty-form", "wu"), "supports only"),
+        (("--beam-size", "4", "--length-penalty-form", "wu"), "has only the form power"),
         (("--prefixes",), "--prefixes"),
         (("--attention", "a.svg"), "--attention"),
-        (("--max-tokens", "0"), "--max-tokens must be 1 or more"),
+        (("--max-tokens", "0"), "it takes 1 or more"),
         (("--alignment",), "no alignments"),
-        (("--markup", "xml"), "has no alignments, which --markup needs"),
+        (("--markup", "xml"), "no alignments to place tags by"),
         (("--format", "jsonl"), "no log-probabilities of tokens"),
-        (("--precision", "int8"), "leave out --precision"),
+        (("--precision", "int8"), "keeps the precision"),
         (("--sample",), "samples"),
-        (("--ensemble", model_file), "fast is a CTranslate2 export, which cannot join an ensemble"),
+        (("--ensemble", model_file), "fast, a CTranslate2 export: it cannot be joined"),
         (("--shortlist", model_file), "takes no shortlist"),
         (("--terms", text), "takes no terms"),
         (("--forbid", text), "cannot forbid words"),

@@ -301,7 +301,7 @@ def test_mbr_writes_one_of_the_n_best_for_each_line(translate_text: TranslateTex
     ("words", "message"),
     [
         (["--mbr"], "--mbr chooses among several translations; add --n-best N"),
-        (["--mbr-metric", "bleu"], "--mbr-metric is for --mbr; add it"),
+        (["--mbr-metric", "bleu"], "--mbr-metric needs --mbr"),
         (["--mbr", "--n-best", "2", "--mbr-metric", "ter"], "--mbr-metric ter: unknown"),
         (["--repetition-penalty", "0.5"], "--repetition-penalty 0.5: must be from 1 to 100"),
         (["--no-repeat-ngram", "-1"], "--no-repeat-ngram -1: must be from 0 to 1000"),

@@ -1,0 +1,166 @@
+"""What does not go with what: one table, for the command line, for Python, and for the manual.
+
+A row names two options, or an option and a circumstance such as a document. Options are named as on
+the command line. `--format jsonl` is an option with this value only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nmt.errors import UsageError
+from nmt.values import all_declared, declared, option_name, parts
+
+EXPORT = "a CTranslate2 export"
+DOCUMENT = "an HTML or XLIFF document"
+READER = "a model that reads terms"
+N_BEST_LIST = "an n-best list"
+TERMINAL = "lines that are typed"
+FILE = "--input FILE"
+FILES = "--input and --output with files"
+
+Given = Mapping[str, object]
+"""The options that are given, with their values, and circumstances, with what to call them."""
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """An option that does not go with another one, or does not go without it."""
+
+    option: str
+    other: str
+    why: str
+    unless: tuple[str, ...] = ()  # with one of these, it does
+    is_needed: bool = False  # whether it does not go without
+
+    @property
+    def relation(self) -> str:
+        """What stands between the two."""
+        return "needs" if self.is_needed else "does not go with"
+
+    def problem(self, given: Given) -> str:
+        """Return what to tell if that is wrong here, or nothing."""
+        if not _is_in(self.option, given) or _is_in(self.other, given) == self.is_needed:
+            return ""
+        if any(_is_in(one, given) for one in self.unless):
+            return ""
+        option, other = _called(self.option, given), _called(self.other, given)
+        return f"{option} {self.relation} {other}: {self.why}"
+
+    def __str__(self) -> str:
+        """Return the row of the manual."""
+        unless = "".join(f"; not with {_code(one)}" for one in self.unless)
+        relation = f"{self.relation} {_code(self.other)}"
+        return f"| {_code(self.option)} | {relation} | {self.why}{unless} |"
+
+
+_COUNTS_LINES_BEFORE = "it would count for the lines before, too"
+_NOT_IN_EXPORT = "; give the model file instead"
+_OWN_FORM = "each has a form of its own; --format jsonl has both"
+_FOR_LINES = "it is for lines of text"
+
+TABLE = (
+    Contradiction("--prefixes", "--markup", "a prefix has no place among the tags"),
+    Contradiction("--prefixes", "--context", "a prefix begins one line only"),
+    *(
+        Contradiction(option, "--context", _COUNTS_LINES_BEFORE)
+        for option in (
+            *("--split", "--shortlist", "--terms", "--forbid", "--n-best", "--max-tokens"),
+            *("--min-tokens", "--no-repeat-ngram", "--repetition-penalty"),
+        )
+    ),
+    Contradiction(
+        "--terms", "--sample", "search forces terms, and samples are not searched", (READER,)
+    ),
+    Contradiction("--mbr-metric", "--mbr", "it is how that measures agreement", is_needed=True),
+    *(
+        Contradiction(option, "--sample", "nothing else is drawn", is_needed=True)
+        for option in ("--temperature", "--top-k", "--top-p", "--seed")
+    ),
+    Contradiction("--scores", "--format jsonl", "that has them anyway"),
+    Contradiction(N_BEST_LIST, "--scores", _OWN_FORM, ("--format jsonl",)),
+    Contradiction(N_BEST_LIST, "--alignment", _OWN_FORM, ("--format jsonl",)),
+    Contradiction("--scores", "--alignment", _OWN_FORM, ("--format jsonl",)),
+    *(
+        Contradiction(option, EXPORT, f"{why}{_NOT_IN_EXPORT}", unless)
+        for option, why, unless in (
+            ("--ensemble", "it cannot be joined with others", ()),
+            ("--shortlist", "it takes no shortlist", ()),
+            ("--terms", "it takes no terms", (READER,)),
+            ("--forbid", "it cannot forbid words", ()),
+            ("--alignment", "it has no alignments", ()),
+            ("--attention", "it has no attention", ()),
+            ("--markup", "it has no alignments to place tags by", ()),
+            ("--context", "it translates line by line", ()),
+            ("--prefixes", "it cannot score translations with a prefix", ()),
+            ("--format jsonl", "it has no log-probabilities of tokens", ()),
+            ("--sample", "it cannot draw repeatable samples", ()),
+        )
+    ),
+    Contradiction("--precision", EXPORT, "it keeps the precision that it was exported with"),
+    Contradiction("--max-tokens 0", EXPORT, "it takes 1 or more"),
+    Contradiction(
+        "--length-penalty-form wu",
+        EXPORT,
+        "it has only the form power",
+        ("--beam-size 1", "--length-penalty 0"),
+    ),
+    *(
+        Contradiction(option, DOCUMENT, _FOR_LINES)
+        for option in (
+            *("--format jsonl", N_BEST_LIST, "--scores", "--alignment", "--attention"),
+            *("--prefixes", "--context", "--shard"),
+        )
+    ),
+    Contradiction("--attention", "--output", "it is drawn beside output to stdout"),
+    Contradiction("--attention", TERMINAL, "it is for text that is piped, or in a file"),
+    Contradiction("--shard", FILE, "the lines of a pipe cannot be counted", is_needed=True),
+    Contradiction(
+        "--deadline", FILES, "what comes through a pipe cannot go on later", is_needed=True
+    ),
+)
+
+
+def options_given(options: Any) -> dict[str, object]:
+    """Return the options of a dataclass and its parts that have not their defaults."""
+    found: dict[str, object] = {}
+    for spec in declared(options):
+        value = getattr(options, spec.name)
+        if value != spec.default:
+            found[option_name(spec)] = value
+    for name in parts(options):
+        found |= options_given(getattr(options, name))
+    return found
+
+
+def refuse_contradictions(given: Given) -> None:
+    """Refuse options that do not go together in some circumstances.
+
+    Raises:
+        UsageError: that tells all of them, in the words of the command line.
+    """
+    if problems := [problem for row in TABLE if (problem := row.problem(given))]:
+        raise UsageError("; ".join(problems))
+
+
+def in_python(message: str, kind: Any) -> str:
+    """Return a message with options named as Python does, by the fields of a dataclass."""
+    fields = {option_name(spec): spec.name for spec in all_declared(kind)}
+    fields["--sample"] = "sampling"
+    return re.sub(r"--[a-z][a-z-]*", lambda found: fields.get(found[0], found[0]), message)
+
+
+def _is_in(name: str, given: Given) -> bool:
+    option, _, value = name.partition(" ")
+    return name in given or (bool(value) and str(given.get(option)) == value)
+
+
+def _called(name: str, given: Given) -> str:
+    return name if name.startswith("--") else str(given.get(name, name))
+
+
+def _code(name: str) -> str:
+    return f"`{name}`" if name.startswith("--") else name

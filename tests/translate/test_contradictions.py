@@ -1,0 +1,60 @@
+"""What does not go with what: the table, its section in the manual, and random combinations."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import nmt as package
+from nmt.errors import UsageError
+from nmt.search.options import Sampling, SearchOptions
+from nmt.translate.contradictions import TABLE, Contradiction
+from nmt.translate.options import TranslationConfig
+
+MANUAL = Path(package.__file__).parent / "translate" / "README.md"
+
+
+def test_the_manual_has_each_row_of_the_table_and_no_other() -> None:
+    section = MANUAL.read_text(encoding="utf-8").partition("## What does not go together\n")[2]
+    rows = re.findall(r"^\|.*\|$", section.partition("\n## ")[0], re.MULTILINE)
+    assert rows[2:] == [str(row) for row in TABLE]
+
+
+def test_no_two_options_stand_in_two_rows() -> None:
+    pairs = [frozenset((row.option, row.other)) for row in TABLE]
+    assert len(set(pairs)) == len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"--a": 1, "--b": 2}, "--a does not go with --b: it is so"),
+        ({"--a": 1}, ""),
+        ({"--a": 1, "--b": 2, "--c": "x"}, ""),
+        ({"--a": 1, "--b": 2, "--c": "y"}, "--a does not go with --b: it is so"),
+    ],
+)
+def test_a_row_holds_unless_an_exception_is_given(given: dict[str, object], expected: str) -> None:
+    assert Contradiction("--a", "--b", "it is so", ("--c x",)).problem(given) == expected
+
+
+def test_a_need_is_met_by_a_circumstance() -> None:
+    need = Contradiction("--a", "a file", "it is so", is_needed=True)
+    assert need.problem({"--a": 1}) == "--a needs a file: it is so"
+    assert need.problem({"--a": 1, "a file": "f.txt"}) == ""
+
+
+def test_all_contradictions_are_told_at_once_in_the_words_of_the_caller(model_file: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        TranslationConfig(prefixes=True, markup="html", context=2, split=True)
+    assert re.findall(r"--\w+ does not go with --\w+", str(caught.value)) == [
+        "--prefixes does not go with --markup",
+        "--prefixes does not go with --context",
+        "--split does not go with --context",
+    ]
+    options = SearchOptions(sampling=Sampling(), n_best=2)
+    with pytest.raises(UsageError, match=r"^terms does not go with sampling: ") as caught:
+        package.Translator.load(model_file, options, terms=model_file)
+    assert "--" not in str(caught.value)
