@@ -11,7 +11,6 @@ from nmt.data.folder import DataFolder
 from nmt.models.model_file import read_vocabularies
 from nmt.prepare import prepare as stage
 from nmt.prepare.cleaning import Cleaning
-from nmt.prepare.documents import DocumentOptions
 from nmt.prepare.options import PrepareOptions
 
 COLOURS = ["red", "blue", "green", "white", "black"]
@@ -23,7 +22,6 @@ class Job:
     out: Path
     options: PrepareOptions
     cleaning: Cleaning
-    documents: DocumentOptions
 
     @classmethod
     def of(cls, out: Path, **values: Any) -> Job:
@@ -34,42 +32,33 @@ class Job:
         options: dict[str, Any] = {"src_lang": "en", "tgt_lang": "de", "workers": 1}
         if not values.get("vocab"):
             options["normalization"] = "identity"
-        chosen, cleaning, documents = _split(values)
-        return cls(
-            out,
-            PrepareOptions(**options | chosen),
-            Cleaning(**cleaning),
-            DocumentOptions(**documents),
-        )
+        chosen, cleaning = _split(values)
+        return cls(out, PrepareOptions(**options | chosen), Cleaning(**cleaning))
 
     def but(self, **values: Any) -> Job:
         """Return the job with some options changed, `out` among them."""
         out = values.pop("out", self.out)
-        options, cleaning, documents = _split(values)
+        options, cleaning = _split(values)
         if options.get("vocab"):  # whose rules are its own
             options.setdefault("normalization", PrepareOptions.normalization)
         return Job(
             out,
             dataclasses.replace(self.options, **options),
             dataclasses.replace(self.cleaning, **cleaning),
-            dataclasses.replace(self.documents, **documents),
         )
 
     def prepare(self) -> DataFolder:
         given = [one for path in self.options.vocab for one in read_vocabularies(path)[0]]
-        return stage.prepare(self.out, self.options, self.cleaning, given, documents=self.documents)
+        return stage.prepare(self.out, self.options, self.cleaning, given)
 
 
-def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return the values that are options of text, of cleaning, and of documents."""
+def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values that are options of text, and of cleaning."""
     if isinstance(values.get("valid"), str):
         values = values | {"valid": (values["valid"],)}
-    others = [
-        {spec.name for spec in dataclasses.fields(one)} for one in (Cleaning, DocumentOptions)
-    ]
-    cleaning, documents = ({k: v for k, v in values.items() if k in names} for names in others)
-    options = {k: v for k, v in values.items() if k not in others[0] | others[1]}
-    return options, cleaning, documents
+    names = {spec.name for spec in dataclasses.fields(Cleaning)}
+    cleaning = {name: given for name, given in values.items() if name in names}
+    return {name: given for name, given in values.items() if name not in names}, cleaning
 
 
 def pairs(count: int) -> list[tuple[str, str]]:

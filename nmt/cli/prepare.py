@@ -12,7 +12,6 @@ from nmt.cli.options import Quiet
 from nmt.console import counted
 from nmt.errors import UsageError
 from nmt.prepare.cleaning import FLAWS, Cleaning
-from nmt.prepare.documents import DocumentOptions
 from nmt.prepare.options import PrepareOptions
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ def prepare(
     ],
     options: PrepareOptions,
     cleaning: Cleaning,
-    documents: DocumentOptions,
     dry_run: Annotated[
         int | None,
         typer.Option(
@@ -68,11 +66,11 @@ def prepare(
     if len(given) > 2:
         raise UsageError("--vocab gives more than two vocabularies; give one model only")
     if dry_run is not None:
-        report = try_rules(options, cleaning, given, languages, documents, pairs=dry_run)
+        report = try_rules(options, cleaning, given, languages, pairs=dry_run)
         print(report_text(report), end="")
         return
     with made_for(out) as path:
-        folder = run(path, options, cleaning, given, languages, documents)
+        folder = run(path, options, cleaning, given, languages)
     _report(folder, out)
 
 

@@ -12,8 +12,8 @@ from nmt.data.shards import Lengths
 from nmt.prepare.cleaning import RATIO_FREE_CHARACTERS, RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
+from nmt.prepare.readers.text_names import number_of
 from nmt.prepare.text import KEPT, Counts, Mask, Pairs, Rows, Verdicts, Work
-from nmt.prepare.text_names import number_of
 
 CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
 RULE_OF = {code: rule for rule, code in CODES.items()}

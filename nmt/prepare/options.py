@@ -16,7 +16,7 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import LEARNING
 from nmt.errors import UsageError, did_you_mean
 from nmt.lexical.term_annotation import MARKERS
-from nmt.prepare.text_names import (
+from nmt.prepare.readers.text_names import (
     QUOTINGS,
     STDIN,
     SideColumn,
@@ -119,6 +119,12 @@ class PrepareOptions:
         "obey `nmt translate --terms`. auto finds words and the lemmas of their translations in "
         "the text; or give a file of terms, with SOURCE<TAB>TARGET on each line.",
         metavar="auto|FILE",
+    )
+    documents: bool = value(
+        False,
+        "The lines of all texts are in the order of their documents, and a line that is blank on "
+        "both sides ends one. Train on windows of neighbouring lines, so that the model can use "
+        "the lines before: see `nmt translate --context`.",
     )
     seed: int = value(
         1,
@@ -224,6 +230,14 @@ class PrepareOptions:
         "to upper case. It takes the size of the text and 12 bytes a pair.",
         panel=_TEXT,
     )
+    window: int = value(
+        4,
+        "The most lines of a window of --documents. A window ends with each line, and begins up to "
+        "N - 1 lines before, at random.",
+        minimum=2,
+        maximum=100,
+        panel=_TEXT,
+    )
 
     shard_pairs: int = 500_000  # of a shard of train; the last block may add some
 
@@ -269,6 +283,7 @@ class PrepareOptions:
             if not 0 < number_of(name_and_value(text)[1]) <= _LARGEST_WEIGHT
         ]
         problems += self._problems_of_words()
+        problems += self._problems_of_documents()
         if self.terms is not None and (self.pair or self.keep_text):
             problems.append("--terms goes with neither --pair nor --keep-text; leave it out")
         if len(self.vocab) > 2:
@@ -299,7 +314,8 @@ class PrepareOptions:
             elif file not in files:
                 yield f"{option} {text}: {file} is no training text{did_you_mean(file, files)}"
             elif uses.count(use) > 1:
-                yield f"{option} {text}: {file} has more than one; give only one"
+                name = file if column.kept_as else f"{file}:{column.column}"
+                yield f"{option} {text}: {name} has more than one; give only one"
 
     def _side_columns(self) -> Iterator[tuple[str, str, SideColumn]]:
         """Yield each side column, with the option's text and the file."""
@@ -355,6 +371,27 @@ class PrepareOptions:
             elif valids.count(pair) > 1:
                 yield f"--valid {text}: {pair} has more than one; give only one"
 
+    def _problems_of_documents(self) -> Iterator[str]:
+        if not self.documents:
+            if self.window != type(self).window:
+                yield "--window is for --documents; add it"
+            return
+        if self.keep_text:
+            yield (
+                "--keep-text does not go with --documents: changing single lines in training would "
+                "undo the windows"
+            )
+        if self.terms is not None:
+            yield "--terms does not go with --documents; leave one of them out"
+        from nmt.data.vocabulary import SEPARATOR  # which loads SentencePiece
+
+        for option, words in (("--tag", self.tags.values()), ("--symbol", self.symbol)):
+            if SEPARATOR in words:
+                yield (
+                    f"{option} {SEPARATOR}: --documents has this piece between the lines of a "
+                    "window; choose another word"
+                )
+
     def _problems_of_words(self) -> Iterator[str]:
         """Yield what is wrong with --tag and --symbol, which become pieces of their own."""
         of_pairs = LanguageTokens.of_targets(self.pairs).pieces.values() if self.pair else ()
@@ -370,6 +407,11 @@ class PrepareOptions:
                 yield f"{option} {text}: every vocabulary has {word} already; choose another word"
             elif option == "--tag" and self.moses_tokenize and not _MOSES_TAG.fullmatch(word):
                 yield f"--tag {text}: with --moses-tokenize it must be of the form <tag>"
+
+    @property
+    def lines_a_pair(self) -> int:
+        """The most lines of a training pair."""
+        return self.window if self.documents else 1
 
     @property
     def processes(self) -> int | None:

@@ -33,7 +33,6 @@ from nmt.errors import DataError, UsageError
 from nmt.files import resolved, write_text
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
-from nmt.prepare.documents import DocumentOptions
 from nmt.prepare.duplicates import Hash, OverlapKeys
 from nmt.prepare.encode import (
     BlockEncoder,
@@ -92,11 +91,9 @@ from nmt.workers import map_in_order
 
 _NOT_RECORDED = {
     *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
-    *("quoting", "vocab", "new_language", "workers", "fix"),
+    *("quoting", "vocab", "new_language", "workers", "fix", "documents", "window"),
 }
 """The options that other parts of `dataset.json` record, or that do not change the folder."""
-
-_NO_DOCUMENTS = DocumentOptions()
 
 
 def prepare(
@@ -105,7 +102,6 @@ def prepare(
     cleaning: Cleaning,
     given: Sequence[Vocabulary] | None = None,
     languages: LanguageTokens | None = None,
-    documents: DocumentOptions = _NO_DOCUMENTS,
 ) -> DataFolder:
     """Make the data folder, or open it if it was already made from the same text and options.
 
@@ -116,19 +112,18 @@ def prepare(
         given: the vocabularies of `options.vocab`; None: those are SentencePiece models with our
             ids.
         languages: their language tokens, which then begin all lines.
-        documents: whether the lines are in documents.
     """
     folder = resolved(out)
     check_target(folder)
     there = find_folder(folder)
     with copies_kept(options.texts, folder.parent) as copies:
-        inputs = _Inputs.read(options, cleaning, given, languages, documents, copies)
+        inputs = _Inputs.read(options, cleaning, given, languages, copies)
         if there is not None:
             check_same(there, inputs.settings, inputs.sources, inputs.given)
             console.notice(f"{out} is already prepared from the same text and options")
             return there
 
-        needed = inputs.sources.space_needed(keep_text=options.keep_text, window=inputs.window)
+        needed = inputs.sources.space_needed(options)
         check_space(folder, needed)
         warn_of_faults(inputs.sources, inputs.given)
         inputs = inputs.with_valid()
@@ -145,7 +140,6 @@ def dry_run(
     cleaning: Cleaning,
     given: Sequence[Vocabulary] | None = None,
     languages: LanguageTokens | None = None,
-    documents: DocumentOptions = _NO_DOCUMENTS,
     *,
     pairs: int,
 ) -> list[CorpusRejects]:
@@ -155,7 +149,7 @@ def dry_run(
     vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
-        inputs = _Inputs.read(options, cleaning, given, languages, documents, copies)
+        inputs = _Inputs.read(options, cleaning, given, languages, copies)
         warn_of_faults(inputs.sources, inputs.given)
         inputs = inputs.with_valid()
         cleaner = inputs.cleaner(inputs.check_held_out())
@@ -186,7 +180,6 @@ class _Inputs:
     cleaning: Cleaning
     given: tuple[Vocabulary, ...]
     languages: LanguageTokens | None
-    documents: DocumentOptions
     sources: Sources
     identifier: LanguageIdentifier | None
     """Of --langid."""
@@ -202,11 +195,9 @@ class _Inputs:
         cleaning: Cleaning,
         given: Sequence[Vocabulary] | None,
         languages: LanguageTokens | None,
-        documents: DocumentOptions,
         copies: Mapping[str, Path],
     ) -> _Inputs:
         """Read every file once; raise DataError or UsageError if one cannot be used."""
-        documents.check_with(options)
         if options.processes is None:
             connect()  # before any work is done
         if options.new_language is not None:
@@ -240,11 +231,8 @@ class _Inputs:
             raise UsageError(
                 "--weight: the weights are so small that an epoch has no pairs; raise them"
             )
-        given = with_new_pieces(given, options, languages, documents=documents.documents)
-        given = tuple(given)
-        return cls(
-            options, cleaning, given, languages, documents, sources, identifier, annotator, fixes
-        )
+        given = tuple(with_new_pieces(given, options, languages))
+        return cls(options, cleaning, given, languages, sources, identifier, annotator, fixes)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -261,8 +249,8 @@ class _Inputs:
         if self.languages is not None:
             used[manifest.LANGUAGES] = asdict(self.languages)
         used = {name: value for name, value in used.items() if name not in _NOT_RECORDED}
-        if self.documents.documents:
-            used[manifest.WINDOW] = self.documents.window
+        if options.documents:
+            used[manifest.WINDOW] = options.window
         if self.identifier is not None:
             used["langid"] = self.identifier.fingerprint
         if self.fixes:
@@ -270,11 +258,6 @@ class _Inputs:
         if self.annotator is not None:
             used[manifest.TERMS] = self.annotator.fingerprint
         return used
-
-    @property
-    def window(self) -> int:
-        """The most lines of a training pair."""
-        return self.documents.window if self.documents.documents else 1
 
     @property
     def moses(self) -> tuple[Moses | None, Moses | None]:
@@ -298,7 +281,7 @@ class _Inputs:
                 held_out=self.joined(held_out),
                 held_out_pairs=self.whole_pairs(held_out),
                 identifier=self.identifier,
-                documents=self.documents.documents,
+                documents=self.options.documents,
             )
             valid, lines = draw_pairs(
                 texts,
@@ -315,7 +298,7 @@ class _Inputs:
 
     def check_held_out(self) -> list[HeldOutText]:
         """Read valid and the test sets; DataError names the first unusable line."""
-        documents, fix = self.documents.documents, self.cleaning.fix
+        documents, fix = self.options.documents, self.cleaning.fix
         held_out = self.sources.held_out
         return [HeldOutText.check(text, documents=documents, fix=fix) for text in held_out]
 
@@ -340,7 +323,7 @@ class _Inputs:
             drawn=self.drawn,
             drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
             identifier=self.identifier,
-            documents=self.documents.documents,
+            documents=self.options.documents,
         )
 
     def joined(self, held_out: Sequence[HeldOutText]) -> tuple[OverlapKeys, OverlapKeys]:
@@ -378,8 +361,8 @@ class _Inputs:
             steps.append(keep_text)
         if options.keep_column:
             steps.append(keep_columns)
-        if self.window > 1:
-            steps.append(JoinWindows(subwords, self.window, options.seed, cleaning.max_length))
+        if options.documents:
+            steps.append(JoinWindows(subwords, options.window, options.seed, cleaning.max_length))
         by_source = cleaning.duplicates_by == "source"
         steps += [Hash(rule, by_source, bool(options.pair)) for rule in cleaning.duplicate_rules]
         return tuple(steps)
@@ -418,7 +401,6 @@ class _Builder:
             inputs.sources.train,
             cleaner=self.cleaner,
             moses=inputs.moses,
-            documents=inputs.documents.documents,
         )
         progress = Progress(
             key=key,
@@ -452,7 +434,7 @@ class _Builder:
             BlockEncoder(inputs.steps(subwords, self.cleaner, annotator)),
             progress,
             token_bytes=subwords.token_bytes,
-            separator=subwords.separator if inputs.window > 1 else None,
+            separator=subwords.separator if inputs.options.documents else None,
             marker=None if annotator is None else subwords.marker,
             duplicate_rules=inputs.cleaning.duplicate_rules,
             shard_pairs=inputs.options.shard_pairs,

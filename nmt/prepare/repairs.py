@@ -4,31 +4,41 @@
   Only those that end with a semicolon count, since `&copy=2` may stand in a URL. Crawls have text
   that was escaped twice (`&amp;#39;`), so they are resolved until nothing changes. A line with both
   `<` and `&lt;` is about HTML, and stays as it is.
-- `encoding`: UTF-8 that was read as another encoding, see `nmt.prepare.mojibake`.
+- `encoding`: UTF-8 that was read as another encoding (`fÃ¼r`).
 
 Entities come first, since `f&Atilde;&frac14;r` is both. A repair makes no line end and no NUL.
+
+`broken_rows` is a cheap test of our own, for every text. It knows letters and frequent signs in
+UTF-8 that was read as another encoding. Such signs may be right, as in `PÅ”` or `„Ä“`. So a letter
+of a Latin alphabet counts only beside one of a to z, and in other scripts only two in a row. The
+controls U+0080 to U+009F count, too: they are windows-1252 that was read as Latin-1.
+
+The library ftfy makes the repair, and we refuse two kinds of it. `fÃƒÂ ¼ r`, which was also cut
+into words, would get a Tibetan digit: a lone character of another script. And `AMANHÃ»` is right,
+but would get a small letter among capitals. ftfy leaves some lines that our test finds, such as
+`fГјr`. We repair them ourselves if the whole line is UTF-8 in another encoding.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import html
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html.entities import html5
+from importlib import metadata
+from importlib.util import find_spec
 
 import numpy as np
+import numpy.typing as npt
 
 from nmt.console import printable
 from nmt.data.manifest import FlawRecord
+from nmt.errors import UsageError
+from nmt.prepare.characters import known_scripts, letters_of
 from nmt.prepare.cleaning import ENCODING, ENTITIES, FLAWS
-from nmt.prepare.mojibake import (
-    broken_rows,
-    broken_word,
-    doubtful_rows,
-    fixed_encoding,
-    ftfy_version,
-)
 from nmt.prepare.text import Block, Pairs, Rows, TextSide, Work
 
 _WORTH_A_WARNING = 0.001
@@ -44,8 +54,27 @@ _MOSES = {"bar": "|", "bra": "[", "ket": "]"}
 _LINE_ENDS = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029")
 """They become spaces, so that a line stays one line."""
 
+_CODECS = ("cp1252", "cp1250", "cp1251", "iso8859_2", "mac_roman", "cp437")
+_LATIN = (
+    "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖØÙÚÛÜÝÞßàáâãäåæçèéêëìíîïðñòóôõöøùúûüýþÿ"
+    "ĀāĂăĄąĆćČčĎďĐđĒēĖėĘęĚěĞğĢģĪīĮįİıĶķĹĺĻļĽľŁłŃńŅņŇňŌōŐőŒœŔŕŘřŚśŞşŠšŢţŤťŪūŮůŰűŲųŹźŻżŽž"
+    "ƠơƯưȘșȚț" + "".join(map(chr, range(0x1EA0, 0x1EFA)))
+)
+_GREEK, _CYRILLIC, _HEBREW, _ARABIC = (
+    "".join(map(chr, range(first, last + 1)))
+    for first, last in ((0x391, 0x3CE), (0x410, 0x451), (0x5D0, 0x5EA), (0x621, 0x64A))
+)
+_LAST_ASCII, _LAST_C1 = 0x7F, 0x9F
+_ODD_CASE = re.compile("(?<=[A-Z]{2})[à-öø-ÿ]|(?<=[A-Za-z])[À-ÖØ-Þ](?=[a-z])")
+_EVERYWHERE = (
+    *((0x00, 0x24F), (0x2B0, 0x36F), (0x1E00, 0x1EFF)),  # Latin letters, and accents
+    *((0x2000, 0x2BFF), (0x3000, 0x303F), (0xFE00, 0xFE0F), (0xFF00, 0xFFEF)),  # signs
+    *((0xFEFF, 0xFEFF), (0xFFFD, 0xFFFD), (0x1F000, 0x1FFFF)),
+)
+"""The characters that text in any language may have."""
 
-def _character(found: re.Match[str]) -> str:
+
+def _meaning(found: re.Match[str]) -> str:
     """Return what an entity stands for; itself if it is none, such as the `&T;` of `AT&T;`."""
     name = found[1] or found[2].replace(" ", "")
     if name[0] == "#":
@@ -57,7 +86,7 @@ def _character(found: re.Match[str]) -> str:
 
 def first_entity(line: str) -> str:
     """Return the first entity of a line; empty if there is none."""
-    found = (one[0] for one in _ENTITY.finditer(line) if _character(one) != one[0])
+    found = (one[0] for one in _ENTITY.finditer(line) if _meaning(one) != one[0])
     return next(found, "")
 
 
@@ -65,7 +94,7 @@ def without_entities(line: str) -> str:
     """Return a line with characters in place of their entities."""
     if "<" in line and "&lt;" in line:
         return line
-    while (resolved := _ENTITY.sub(_character, line)) != line:  # each time it gets shorter
+    while (resolved := _ENTITY.sub(_meaning, line)) != line:  # each time it gets shorter
         line = resolved
     return line
 
@@ -73,6 +102,164 @@ def without_entities(line: str) -> str:
 def _entity_rows(side: TextSide) -> Rows:
     rows = side.rows_of(np.flatnonzero(side.codes == ord("&")))
     return np.array([row for row in rows.tolist() if first_entity(side.lines[row])], np.int64)
+
+
+def _misread(text: str, codec: str) -> str:
+    """Return text in UTF-8 as it looks in another encoding."""
+    return "".join(_character(byte, codec) for byte in text.encode())
+
+
+def _character(byte: int, codec: str) -> str:
+    return bytes([byte]).decode(codec, "replace").replace("\ufffd", chr(byte))
+
+
+def _one_of(texts: set[str]) -> str:
+    """Return a pattern of these texts, with one alternative for all that differ in the end."""
+    ends: dict[str, str] = {}
+    for text in sorted(texts):
+        ends[text[:-1]] = ends.get(text[:-1], "") + text[-1]
+    found = "|".join(f"{re.escape(start)}[{re.escape(end)}]" for start, end in ends.items())
+    return f"(?:{found})"
+
+
+@dataclass(frozen=True)
+class _EncodingTest:
+    """What recognises a broken encoding."""
+
+    pattern: re.Pattern[str]
+    is_first: npt.NDArray[np.bool_]  # (0x110000,) whether a code point begins what is broken
+    starts: npt.NDArray[np.uint64]
+    """The first two code points, as one number, of all that is broken. They are sorted."""
+
+
+@functools.cache
+def _encoding_test() -> _EncodingTest:
+    beside_a_letter = {_misread(letter, codec) for letter in _LATIN for codec in _CODECS}
+    in_a_row = {
+        _misread(letter, codec)
+        for letter in _GREEK + _CYRILLIC + _HEBREW + _ARABIC
+        for codec in _CODECS
+    }
+    sure = {_misread(sign, codec) for sign in "€™\ufeff\ufffd" for codec in _CODECS}
+    # The beginning of general punctuation, and of emoji.
+    sure |= {_misread(sign, codec)[:2] for sign in "’😀" for codec in _CODECS[:3]}
+    three = "".join(map(chr, range(0xE0, 0xEE)))  # begins Thai, Hindi, Chinese, Korean and so on
+    then = "".join(_character(byte, "cp1252") for byte in range(0x80, 0xC0))
+
+    starts = {text[:2] for text in beside_a_letter | in_a_row | sure}
+    starts |= {one + other for one in three for other in then}
+    starts |= {"Â" + chr(code) for code in range(0xA0, 0xC0)} | {"Ã ", "Ã\xa0", "Ă\xa0"}
+    firsts = sorted({text[0] for text in starts} | set(map(chr, range(0x80, 0xA0))))
+    kinds = (
+        "[\x80-\x9f]",
+        _one_of(sure),
+        f"(?<=[a-z]){_one_of(beside_a_letter)}",
+        f"{_one_of(beside_a_letter)}(?=[a-z])",
+        f"{_one_of(in_a_row)}{{2}}",
+        f"(?:[{three}][{re.escape(then)}]{{2}}){{2}}",
+        "(?<![A-ZÀ-Þ])Â[\xa0-\xbf]",  # signs such as © and °
+        "(?<![A-ZÀ-Þ])[ÃĂ]\xa0|(?<![A-Za-zÀ-ÿ])Ã  ?(?=[a-z])|(?<=[a-z])Ã ",  # à
+    )
+    is_first = np.zeros(0x110000, np.bool_)
+    is_first[list(map(ord, firsts))] = True
+    numbers = [ord(text[0]) << 32 | ord(text[1]) for text in starts]
+    return _EncodingTest(
+        re.compile(f"(?=[{re.escape(''.join(firsts))}])(?:{'|'.join(kinds)})"),
+        is_first,
+        np.array(sorted(numbers), np.uint64),
+    )
+
+
+def broken_rows(side: TextSide) -> Rows:
+    """Return the lines of a side that have a broken encoding: (found,)."""
+    codes = side.codes
+    if codes.dtype == np.uint8:  # ASCII
+        return np.zeros(0, np.int64)
+    test = _encoding_test()
+    places = np.flatnonzero(test.is_first.take(codes))
+    if not len(places):
+        return places
+    numbers = codes[places].astype(np.uint64) << np.uint64(32)
+    numbers |= np.append(codes, 0)[places + 1].astype(np.uint64)
+    is_start = test.starts.take(np.searchsorted(test.starts, numbers), mode="clip") == numbers
+    is_start |= codes[places] <= _LAST_C1
+    rows = side.rows_of(places[is_start])
+    found = [row for row in rows.tolist() if test.pattern.search(side.lines[row])]
+    return np.array(found, np.int64)
+
+
+def doubtful_rows(side: TextSide) -> Rows:
+    """Return the other lines in which ftfy may find something: with two such signs in a row."""
+    is_high = side.codes > _LAST_ASCII
+    return side.rows_of(np.flatnonzero(is_high[:-1] & is_high[1:]))
+
+
+def broken_word(line: str) -> str:
+    """Return the first word of a line that has a broken encoding; empty if there is none."""
+    found = _encoding_test().pattern.search(line)
+    if found is None:
+        return ""
+    before, after = line[: found.start()].split(" ")[-1], line[found.end() :].split(" ")[0]
+    return before + found[0] + after
+
+
+def ftfy_version() -> str:
+    """Return the version of ftfy; UsageError if it is not installed."""
+    if find_spec("ftfy") is None:
+        raise UsageError("--fix encoding needs ftfy; run `pip install 'nmt[fix]'`")
+    return metadata.version("ftfy")
+
+
+def fixed_encoding(line: str, lang: str) -> str:
+    """Return a line with its encoding repaired, or as it is if that makes nothing of sense."""
+    import ftfy
+
+    fixed = ftfy.fix_encoding(line)
+    if fixed != line and not _is_doubtful(fixed, line, lang):
+        return fixed
+    if broken_word(line):
+        for fixed in _reread(line):
+            if not (broken_word(fixed) or _is_doubtful(fixed, line, lang)):
+                return fixed
+    return line
+
+
+def _reread(line: str) -> Iterator[str]:
+    """Yield what a line is as UTF-8 for each encoding that makes it that."""
+    for codec in _CODECS:
+        byte_of = _bytes_of(codec)
+        if all(character in byte_of for character in line):
+            with contextlib.suppress(UnicodeDecodeError):
+                yield bytes(byte_of[character] for character in line).decode()
+
+
+@functools.cache
+def _bytes_of(codec: str) -> dict[str, int]:
+    """Return the byte of each character of an encoding."""
+    return {_character(byte, codec): byte for byte in range(0x100)}
+
+
+def _is_doubtful(fixed: str, line: str, lang: str) -> bool:
+    """Return whether a repair makes nothing of sense."""
+    known = _characters_of(lang)
+    is_new = [character not in line for character in fixed]
+    is_odd = [new and not known[ord(one)] for new, one in zip(is_new, fixed, strict=True)]
+    beside = zip([False, *is_odd[:-1]], is_odd, [*is_odd[1:], False], strict=True)
+    return (
+        "\0" in fixed
+        or any(odd and not (before or after) for before, odd, after in beside)
+        or any(is_new[found.start()] for found in _ODD_CASE.finditer(fixed))
+    )
+
+
+@functools.cache
+def _characters_of(lang: str) -> npt.NDArray[np.bool_]:
+    """Return whether text in a language may have a code point: (0x110000,)."""
+    known = np.zeros(0x110000, np.bool_)
+    own = [ranges for script in known_scripts(lang) for ranges in letters_of(script)]
+    for first, last in (*_EVERYWHERE, *own):
+        known[first : last + 1] = True
+    return known
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,7 @@ def _changed_settings(
         spec.name: list(spec.default) if isinstance(spec.default, tuple) else spec.default
         for spec in options
     }
+    defaults[manifest.WINDOW] = 1  # without --documents
     old = {name: old.get(name, defaults.get(name)) for name in new} | dict(old)
     return [
         f"{name} was {_spell(was)} and is {_spell(new.get(name))}"

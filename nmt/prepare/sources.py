@@ -17,8 +17,8 @@ from nmt.errors import DataError
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.reader import Reader, Survey, stamps
+from nmt.prepare.readers.text_names import SideColumn, file_and_columns
 from nmt.prepare.text import Block
-from nmt.prepare.text_names import SideColumn, file_and_columns
 
 _BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
@@ -120,17 +120,14 @@ class Sources:
     def held_out(self) -> tuple[SourceText, ...]:
         return (*self.valids, *self.tests.values())
 
-    def space_needed(self, *, keep_text: bool, window: int = 1) -> int:
-        """Return an upper estimate of the bytes that a data folder takes while it is built.
-
-        window: the most lines of a training pair.
-        """
+    def space_needed(self, options: PrepareOptions) -> int:
+        """Return an upper estimate of the bytes that a data folder takes while it is built."""
         train_bytes = sum(text.text_bytes for text in self.train)
         pairs = sum(text.lines for text in self.train)
         held_out_bytes = sum(text.text_bytes for text in self.held_out)
-        kept = train_bytes + _TEXT_BYTES_A_PAIR * pairs if keep_text else 0
+        kept = train_bytes + _TEXT_BYTES_A_PAIR * pairs if options.keep_text else 0
         kept += sum(text.kept_bytes for text in self.train)
-        visits = (1 + window) / 2  # of each line, on average
+        visits = (1 + options.lines_a_pair) / 2  # of each line, on average
         ids = int(_BYTES_A_BYTE * visits * train_bytes + _BYTES_A_PAIR * pairs)
         return ids + kept + 2 * held_out_bytes + (1 << 22)
 

@@ -22,7 +22,7 @@ from nmt.data.language_tokens import tagged
 from nmt.data.manifest import FlawRecord
 from nmt.data.shards import TokenRows
 from nmt.prepare.characters import CONTROL, FOREIGN, SIGN, SPACE, Classes, classes_for
-from nmt.prepare.text_names import SideColumn
+from nmt.prepare.readers.text_names import SideColumn
 
 LINE_FEED = ord("\n")
 

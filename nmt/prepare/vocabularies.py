@@ -74,8 +74,6 @@ def with_new_pieces(
     given: Sequence[Vocabulary],
     options: PrepareOptions,
     languages: LanguageTokens | None,
-    *,
-    documents: bool = False,
 ) -> list[Vocabulary]:
     """Return the given vocabularies with the pieces that they lack, if any.
 
@@ -96,7 +94,7 @@ def with_new_pieces(
             for lang, piece in languages.pieces.items()
             if lang == options.new_language or (options.pair and not given[0].has_control(piece))
         ]
-    if documents and given and given[0].separator is None:
+    if options.documents and given and given[0].separator is None:
         added.append(Piece(SEPARATOR, kind=Kind.CONTROL))
     for piece in added:
         if any(vocabulary.has_piece(piece.text) for vocabulary in given):
@@ -147,7 +145,6 @@ def learn_vocabularies(
     *,
     cleaner: Cleaner,
     moses: tuple[Moses | None, Moses | None],
-    documents: bool = False,
 ) -> list[Vocabulary]:
     """Learn one vocabulary for both languages, or one for each, from a sample of clean pairs.
 
@@ -160,7 +157,6 @@ def learn_vocabularies(
         train: the training texts.
         cleaner: the rules that sampled pairs must pass.
         moses: the rules that are applied to source and target.
-        documents: whether there is a separator of lines.
 
     Raises:
         DataError: no sampled pair passes the rules.
@@ -187,7 +183,7 @@ def learn_vocabularies(
             symbols=sorted({*options.tags.values(), *options.symbol}),
             controls=(
                 *(languages.pieces.values() if languages else ()),
-                *([SEPARATOR] if documents else ()),
+                *([SEPARATOR] if options.documents else ()),
                 *(MARKERS if options.terms is not None else ()),
             ),
             character_coverage=options.character_coverage,

@@ -10,7 +10,7 @@ import pytest
 
 from nmt.errors import UsageError
 from nmt.prepare.characters import plain_classes
-from nmt.prepare.mojibake import broken_rows, broken_word, fixed_encoding, ftfy_version
+from nmt.prepare.repairs import broken_rows, broken_word, fixed_encoding, ftfy_version
 from nmt.prepare.text import TextSide
 
 SENTENCES = {

@@ -11,7 +11,7 @@ from nmt.cpu import cores, most_workers
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import UsageError
 from nmt.prepare.options import PrepareOptions
-from nmt.prepare.text_names import SideColumn
+from nmt.prepare.readers.text_names import SideColumn
 
 OPTIONS = PrepareOptions(src_lang="en", tgt_lang="de", train=("train",), valid=("valid",))
 MOST = f"must be ray, or from 1 to {most_workers()} (this process may use {cores()} cores)"
@@ -62,7 +62,7 @@ ONE_PAIR = {
         ),
         (
             {"train": ("x.tsv",), "min_score": ("x.tsv:score:0.1", "x.tsv:score:0.9")},
-            ["--min-score x.tsv:score:0.9: x.tsv:score has more than one; give one"],
+            ["--min-score x.tsv:score:0.9: x.tsv:score has more than one; give only one"],
         ),
         ({"keep_column": ("x.tsv",)}, ["--keep-column x.tsv: must be FILE:COLUMN"]),
         ({"keep_column": ("train:",)}, ["--keep-column train:: must be FILE:COLUMN"]),

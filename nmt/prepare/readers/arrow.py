@@ -20,7 +20,7 @@ from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.columns import lacks_column, language_columns, nested_columns
 from nmt.prepare.readers.reader import Advance, record_files
 from nmt.prepare.readers.table import Row, Table, TableRequest, side_cell
-from nmt.prepare.text_names import TABLE_FOLDERS
+from nmt.prepare.readers.text_names import TABLE_FOLDERS
 
 _BATCH_ROWS = 1024
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"

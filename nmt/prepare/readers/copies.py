@@ -14,7 +14,7 @@ from nmt.data.compressed import SUFFIXES
 from nmt.errors import DataError
 from nmt.files import TEMPORARY_SUFFIX, megabytes, naming
 from nmt.prepare.readers.find import is_one_file
-from nmt.prepare.text_names import STDIN, TABLE_FOLDERS, file_and_columns, two_files
+from nmt.prepare.readers.text_names import STDIN, TABLE_FOLDERS, file_and_columns, two_files
 from nmt.remote import download, exists, files_at, is_url, mirrored, without_scheme
 
 

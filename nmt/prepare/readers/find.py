@@ -13,9 +13,7 @@ from nmt.prepare.readers.jsonl import JsonLines
 from nmt.prepare.readers.line_files import MosesFiles, ZipFiles
 from nmt.prepare.readers.reader import Reader
 from nmt.prepare.readers.table import TableRequest
-from nmt.prepare.readers.tmx import TmxFile
-from nmt.prepare.readers.tsv import TsvFile
-from nmt.prepare.text_names import (
+from nmt.prepare.readers.text_names import (
     STDIN,
     TABLE_FOLDERS,
     TABLES,
@@ -24,6 +22,8 @@ from nmt.prepare.text_names import (
     suffix_of,
     two_files,
 )
+from nmt.prepare.readers.tmx import TmxFile
+from nmt.prepare.readers.tsv import TsvFile
 
 _WITH_COLUMNS = "TSV, CSV, JSON Lines, Parquet and Arrow"
 

@@ -17,7 +17,7 @@ from nmt.prepare.readers.columns import lacks_column, nested_columns
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD
 from nmt.prepare.readers.reader import Advance
 from nmt.prepare.readers.table import Row, Table, TableRequest, side_cell
-from nmt.prepare.text_names import SideColumn
+from nmt.prepare.readers.text_names import SideColumn
 
 _SAMPLED = 100
 

@@ -19,8 +19,8 @@ from nmt.prepare.readers import reader
 from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.line_files import PASS_ENCODING, Validity
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
+from nmt.prepare.readers.text_names import STDIN, SideColumn, file_and_columns
 from nmt.prepare.text import Block
-from nmt.prepare.text_names import STDIN, SideColumn, file_and_columns
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
 from nmt.prepare.prepare import dry_run
 from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.text_names import SideColumn
 from nmt.prepare.readers.tsv import TsvFile
-from nmt.prepare.text_names import SideColumn
 
 UTF8 = Encoding.find("utf-8")
 
