@@ -31,6 +31,8 @@ Pairs = Integers
 
 FREE = -1  # any token may follow
 
+_NO_PLACES: Integers = np.zeros(0, np.int64)
+
 
 @dataclass(frozen=True)
 class NextTokens:
@@ -156,9 +158,8 @@ class StepQuery:
         if scored.shape[1] == 1 and (scored == EOS_ID).all():  # nearly always
             scored = scored[:0]
         uniforms = np.zeros(0) if self.uniforms is None else self.uniforms[rows]
-        barred, penalised = (
-            _places(pairs, rows, vocab_size) for pairs in (self.barred, self.penalised)
-        )
+        barred = _places(self.barred, rows, vocab_size) if self.barred else _NO_PLACES
+        penalised = _places(self.penalised, rows, vocab_size) if self.penalised else _NO_PLACES
         tensors = to_device([scored, barred, penalised, uniforms.view(np.int64)], device)
         return BlockQuery(tuple(barred_ids), self.repetition_penalty, *tensors)
 
@@ -191,11 +192,10 @@ class BlockQuery:
         Positive logits are divided by it (Keskar et al. 2019, section 4.1), negative ones
         multiplied.
         """
-        if len(self.penalised):
-            flat, penalty = logits.view(-1), self.repetition_penalty
-            values = flat.index_select(0, self.penalised)
-            # The smaller one is the quotient of a positive logit, and the product of a negative.
-            flat.index_copy_(0, self.penalised, torch.minimum(values / penalty, values * penalty))
+        flat, penalty = logits.view(-1), self.repetition_penalty
+        values = flat.index_select(0, self.penalised)
+        # The smaller one is the quotient of a positive logit, and the product of a negative.
+        flat.index_copy_(0, self.penalised, torch.minimum(values / penalty, values * penalty))
 
     def bar(self, logits: Tensor) -> None:
         """Bar tokens in logits (n, V) or log-probabilities, in place."""
@@ -228,8 +228,6 @@ def _places(pairs: Sequence[Pairs], rows: slice, vocab_size: int) -> Integers:
 
     For example, token 5 of hypothesis 12 is at 2 * V + 5 in those of hypotheses 10 to 19.
     """
-    if not pairs:
-        return np.zeros(0, np.int64)
     numbers, tokens = np.concatenate(pairs).T
     is_own = (numbers >= rows.start) & (numbers < rows.stop)
     places: Integers = ((numbers - rows.start) * vocab_size + tokens)[is_own]
@@ -257,7 +255,8 @@ def pick_tokens(
         rows = slice(start, start + len(block))
         start = rows.stop
         own = query.of_rows(rows, block.device, barred_ids, block.shape[1])
-        own.penalise(block)
+        if len(own.penalised):
+            own.penalise(block)
         log_probs = torch.log_softmax(block.float(), dim=-1)  # (n, V)
         scored = own.scored_log_probs(log_probs)  # (n, 1 + M), before any is barred
         parts.append((*pick(log_probs, own), scored))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pytest
@@ -104,6 +107,44 @@ def test_what_follows_no_hypothesis_is_of_no_concern() -> None:
     found, _ = decoded(tables, prepared, options)
     assert [found] == decoded(tables[:1], prepared[:1], options)
     assert found[0].ids[:2] == (C, B)
+
+
+@pytest.mark.parametrize(
+    ("options", "entered"),
+    [
+        ({}, set()),
+        ({"min_tokens": 9}, {"constraints.py:_bar_end", "top_k.py:_places"}),
+        (
+            {"repetition_penalty": 1.5},
+            {"constraints.py:_penalise_repetition", "top_k.py:_places", "top_k.py:penalise"},
+        ),
+    ],
+)
+def test_a_step_calls_nothing_of_what_is_off(options: dict[str, float], entered: set[str]) -> None:
+    called: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.add(f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_name}")
+
+    state = TableState([random_table(1)])
+    steps = decode(
+        TABLES,
+        iter([Group([0], [Source((A,) * 9)], state, cost=1)]),
+        SearchOptions(barred_ids=SPECIAL, **options),  # type: ignore[arg-type]
+        on_step=lambda: sys.setprofile(note),  # once all is begun
+    )
+    try:
+        list(steps)
+    finally:
+        sys.setprofile(None)
+    assert "beam_search.py:extend" in called
+    optional = {"_places", "penalise"}
+    assert entered == {
+        name
+        for name in called
+        if name.startswith(("constraints", "phrase")) or name.split(":")[1] in optional
+    }
 
 
 # ------------------------------------------------------------------------- repetition
