@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,32 +34,6 @@ Stages = NDArray[Any]
 """Array of `PhraseStage`s."""
 
 
-@dataclass(frozen=True)
-class _View:
-    """What stages say of themselves, as arrays."""
-
-    may_end: NDArray[np.bool_]  # (B, W)
-    wanted: Integers  # (B, W, M), `NO_TOKEN` at the end
-    wanted_banks: Integers  # (B, W, M)
-    other_banks: Integers  # (B, W, 2)
-
-    @classmethod
-    def of(cls, stages: Stages) -> _View:
-        """Look at stages (B, W)."""
-        rows: list[PhraseStage] = stages.reshape(-1).tolist()
-        shape = (len(rows), max((len(stage.wanted) for stage in rows), default=0))
-        wanted, banks = np.full(shape, NO_TOKEN), np.full(shape, NO_TOKEN)
-        for row, stage in enumerate(rows):
-            count = len(stage.wanted)
-            wanted[row, :count], banks[row, :count] = stage.wanted, stage.wanted_banks
-        return cls(
-            np.array([stage.may_end for stage in rows], np.bool_).reshape(stages.shape),
-            wanted.reshape(*stages.shape, shape[1]),
-            banks.reshape(*stages.shape, shape[1]),
-            np.array([stage.other_banks for stage in rows], np.int64).reshape(*stages.shape, 2),
-        )
-
-
 class PhraseBanks:
     """How far the active hypotheses of a group are with their phrases."""
 
@@ -68,24 +41,39 @@ class PhraseBanks:
         """Take the phrases of each sentence; it has one hypothesis yet."""
         sentences = [SentencePhrases(each, options.word_edges) for each in phrases]
         self._options = options
-        self._stages: Stages = np.array([[each.stage(StageKey())] for each in sentences])  # (B, W)
-        self._view = _View.of(self._stages)
         self._last_banks: Integers = np.array([each.all_tokens for each in sentences])  # (B,)
         # (B,) active hypotheses of each sentence
         self._slots: Integers = np.array([beam_size(each, options) for each in phrases])
         self.width = int(self._slots.max())  # the largest W
+        self._reach(np.array([[each.stage(StageKey())] for each in sentences]))
+
+    def _reach(self, stages: Stages) -> None:
+        """Note the stages (B, W) of the hypotheses, and what they say of themselves as arrays."""
+        rows: list[PhraseStage] = stages.reshape(-1).tolist()
+        shape = (*stages.shape, max((len(stage.wanted) for stage in rows), default=0))
+        wanted, banks = np.full((2, len(rows), shape[2]), NO_TOKEN)
+        for row, stage in enumerate(rows):
+            count = len(stage.wanted)
+            wanted[row, :count], banks[row, :count] = stage.wanted, stage.wanted_banks
+        others = np.array([stage.other_banks for stage in rows], np.int64)
+        may_end = np.array([stage.may_end for stage in rows], np.bool_)
+        self._stages = stages  # (B, W)
+        self._may_end = may_end.reshape(stages.shape)  # (B, W)
+        self._wanted = wanted.reshape(shape)  # (B, W, M), `NO_TOKEN` at the end
+        self._wanted_banks = banks.reshape(shape)  # (B, W, M)
+        self._other_banks = others.reshape(*stages.shape, 2)  # (B, W, 2)
 
     def restrict(self, query: StepQuery, _sentences: Integers, _ids: Integers) -> None:
         """Let only hypotheses with all phrases end, and ask for what begins or continues one.
 
         What is barred already, such as forbidden sequences, is not asked for.
         """
-        wanted = self._view.wanted.reshape(len(query.forced), -1)  # (N, M), the same memory
+        wanted = self._wanted.reshape(len(query.forced), -1)  # (N, M), the same memory
         for pairs in query.barred:
             for row, token in pairs.tolist():
                 wanted[row, wanted[row] == token] = NO_TOKEN
         query.wanted = _filled(wanted)
-        query.bar_end(np.flatnonzero(~self._view.may_end))
+        query.bar_end(np.flatnonzero(~self._may_end))
 
     def with_wanted(
         self,
@@ -94,7 +82,7 @@ class PhraseBanks:
         wanted_log_probs: NDArray[np.float32],
     ) -> tuple[NDArray[np.float32], Integers]:
         """Add the wanted tokens (B, W, M) to the best next tokens (B, W, k): (B, W, k + M) each."""
-        wanted = self._view.wanted  # (B, W, M)
+        wanted = self._wanted  # (B, W, M)
         is_there = (log_probs > -math.inf)[:, :, :, None]  # (B, W, k, 1)
         is_known = ((tokens[:, :, :, None] == wanted[:, :, None, :]) & is_there).any(axis=2)
         added = wanted_log_probs[:, :, : wanted.shape[2]]  # another group may want more
@@ -114,7 +102,7 @@ class PhraseBanks:
         Returns:
             (B, 2W) places among the W * k of a sentence.
         """
-        log_probs[(tokens == EOS_ID) & ~self._view.may_end[:, :, None]] = -math.inf
+        log_probs[(tokens == EOS_ID) & ~self._may_end[:, :, None]] = -math.inf
         flat = log_probs.reshape(len(log_probs), -1)  # (B, W * k), the same memory
         banks = self._banks(tokens).reshape(flat.shape)
         is_last = banks == self._last_banks[:, None]
@@ -129,13 +117,13 @@ class PhraseBanks:
 
     def _banks(self, tokens: Integers) -> Integers:
         """Return the bank of each extension (B, W, k)."""
-        others = self._view.other_banks  # (B, W, 2)
+        others = self._other_banks  # (B, W, 2)
         edges = self._options.word_edges
         banks = others[:, :, :1]  # (B, W, 1)
         if edges is not None:
             banks = np.where(edges.begin_inside[tokens], others[:, :, 1:], banks)
-        is_wanted = tokens[:, :, :, None] == self._view.wanted[:, :, None, :]  # (B, W, k, M)
-        after_wanted = self._view.wanted_banks[:, :, None, :]
+        is_wanted = tokens[:, :, :, None] == self._wanted[:, :, None, :]  # (B, W, k, M)
+        after_wanted = self._wanted_banks[:, :, None, :]
         wanted_banks = np.where(is_wanted, after_wanted, NO_TOKEN).max(axis=3, initial=NO_TOKEN)
         return np.where(wanted_banks == NO_TOKEN, banks, wanted_banks)
 
@@ -147,8 +135,7 @@ class PhraseBanks:
         stages = np.take_along_axis(self._stages[rows], parents, 1)  # (B', W')
         pairs = zip(stages.reshape(-1), tokens.reshape(-1).tolist(), strict=True)
         after: list[PhraseStage] = [stage.after(token) for stage, token in pairs]
-        self._stages = np.array(after, object).reshape(stages.shape)
-        self._view = _View.of(self._stages)
+        self._reach(np.array(after, object).reshape(stages.shape))
         self._slots, self._last_banks = self._slots[rows], self._last_banks[rows]
 
     def furthest(self, row: int, log_probs: Floats) -> int:
