@@ -85,7 +85,7 @@ def _upwards(path: str, *mounts: Path) -> Iterator[Path]:
     """Yield a cgroup's folder and those above it; some do not exist inside a container."""
     for mount in mounts:
         folder = mount / path.strip("/")
-        yield from (one for one in (folder, *folder.parents) if one.is_relative_to(mount))
+        yield from (level for level in (folder, *folder.parents) if level.is_relative_to(mount))
 
 
 def _ratio(quota: str = "", period: str = "") -> Iterator[float]:

@@ -72,6 +72,7 @@ class Neighbours:
         """Lay out the neighbours of each token of x (n, H), 0 beyond its sentence: (n, k * H)."""
         k, count, _ = self.in_sentence.shape
         around = F.pad(x, (0, 0, self.before, k - 1 - self.before))  # (n + k - 1, H)
+        # Each is a view shifted by one token, which the mask cuts at the ends of sentences.
         shifted = [around[j : j + count] * self.in_sentence[j] for j in range(k)]  # each (n, H)
         return torch.cat(shifted, dim=1)
 
@@ -274,7 +275,7 @@ class ConvolutionalState:
         """
         own = self._inputs[layer]  # (N, k - 1, H)
         both = torch.cat((own, x[:, None]), dim=1)  # (N, k, H)
-        own.copy_(both[:, 1:])
+        own.copy_(both[:, 1:])  # the oldest is seen for the last time
         return both.flatten(1)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:

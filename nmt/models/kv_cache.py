@@ -74,12 +74,15 @@ class KeyValueCache:
         """
         if not self._stores:  # before the first step
             return np.zeros((2, 0), np.int64)
+        # A row has to be copied where the vectors that belong there were written by another row.
         writers = self._writers[rows]  # (N', length)
         before = self._writers[: len(rows)]
         if len(before) < len(rows):
+            # New rows hold nothing yet, which no writer matches.
             before = np.pad(before, ((0, len(rows) - len(before)), (0, 0)), constant_values=-1)
         places, positions = np.nonzero(writers[:, self._first :] != before[:, self._first :])
         self._writers = writers
+        # In the order of the store, where positions come before rows.
         num_rows = max(len(rows), self._stores[0].shape[3])  # of the store, widened if necessary
         return np.stack((rows[places], places)) + (positions + self._first) * num_rows
 
@@ -102,6 +105,7 @@ class KeyValueCache:
         for store in self._stores:
             layers, parts, capacity, rows, heads, width = store.shape
             vectors = store.view(layers * parts, capacity * rows, heads * width)
+            # index_select copies first, so a row may be source and target at once.
             vectors.index_copy_(1, targets, vectors.index_select(1, sources))
 
     def _with_space(self, added: list[Tensor]) -> list[Tensor]:
@@ -162,6 +166,7 @@ def _rows_of_children(parents: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the place (B, W) of each child among its sentence's rows, given its parent's."""
     same = parents[:, :, None] == parents[:, None, :]  # (B, W, W)
     is_first = ~np.tril(same, -1).any(axis=2)  # (B, W)
+    # First children keep their parent's row, so all rows with a child are used.
     used = np.zeros(parents.shape, np.bool_)
     np.put_along_axis(used, parents, True, 1)
     free = np.argsort(used, axis=1, kind="stable")  # (B, W) places, free ones first

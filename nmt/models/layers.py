@@ -88,6 +88,7 @@ def forget_masks(device: torch.device) -> None:
 
 def _mask(x: Tensor, p: float) -> Tensor:
     size = x.numel()
+    # At least twice as long as the mask, so that masks of one size begin at different places.
     pool = _pools.get((p, x.dtype, x.device))
     if pool is None or len(pool) < 2 * size:
         with torch.inference_mode(False):  # so that gradients can flow through it later
@@ -102,6 +103,7 @@ def _draw(size: int, p: float, like: Tensor) -> Tensor:
     quarters.random_(-(1 << 63), None)
     drawn = quarters.view(torch.int16)[:size]  # uniform on -2^15 .. 2^15 - 1
     dropped = min(round(p * _RANGE), _RANGE - 1)
+    # Kept units are scaled by the rounded probability, so that the mean stays exact.
     return (drawn >= dropped - _RANGE // 2).to(like.dtype).mul_(_RANGE / (_RANGE - dropped))
 
 

@@ -103,25 +103,25 @@ class ModelCard:
 
     def differences(self, other: ModelCard) -> list[str]:
         """Return the differences that prevent averaging the two models."""
-        found = []
+        differences = []
         names = ["architecture", "window", "reads_terms"]
         if self.languages != other.languages:
-            found.append("other languages")
+            differences.append("other languages")
         elif self.languages is None:  # else both translate any pair of theirs
             names += ["src_lang", "tgt_lang"]
         for name in names:
             if getattr(self, name) != getattr(other, name):
-                found.append(f"{name} {getattr(self, name)} and {getattr(other, name)}")
+                differences.append(f"{name} {getattr(self, name)} and {getattr(other, name)}")
         if type(self.config) is type(other.config):
             for spec in dataclasses.fields(self.config):
                 mine, theirs = getattr(self.config, spec.name), getattr(other.config, spec.name)
                 if mine != theirs:
-                    found.append(f"{spec.name} {mine} and {theirs}")
+                    differences.append(f"{spec.name} {mine} and {theirs}")
         for side in ("src_vocabulary", "tgt_vocabulary"):
             mine, theirs = getattr(self, side), getattr(other, side)
             if (mine.model, mine.moses) != (theirs.model, theirs.moses):
-                found.append(f"another {side.replace('_', ' ')}")
-        return found
+                differences.append(f"another {side.replace('_', ' ')}")
+        return differences
 
 
 def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None:
@@ -210,8 +210,8 @@ def _choose(
 ) -> tuple[str, str]:
     if tokens is not None:
         return tokens.choose(own, given)
-    for one, lang, option in zip(own, given, OPTIONS, strict=True):
-        check_only(one, lang, option)
+    for known, lang, option in zip(own, given, OPTIONS, strict=True):
+        check_only(known, lang, option)
     return own
 
 
@@ -370,9 +370,9 @@ def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
         model = reader.card.build()
     expected = {name: (tuple(w.shape), w.dtype) for name, w in model.named_parameters()}
     weights = {name: reader.weight(name) for name in reader.weight_names}
-    found = {name: (tuple(weight.shape), weight.dtype) for name, weight in weights.items()}
-    if found != expected:
-        different = min(name for name, _ in found.items() ^ expected.items())
+    shapes = {name: (tuple(weight.shape), weight.dtype) for name, weight in weights.items()}
+    if shapes != expected:
+        different = min(name for name, _ in shapes.items() ^ expected.items())
         raise DataError(
             f"{reader.path}: damaged: its weights do not fit its configuration, such as "
             f"{different!r}"

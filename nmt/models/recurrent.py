@@ -344,7 +344,7 @@ class RecurrentModel(TranslationModel):
             config, src_vocab_size, tgt_vocab_size
         )
         widths = [config.d_model] + [config.d_hidden] * (config.num_encoder_layers - 1)
-        self.encoder = nn.ModuleList(BidirectionalLSTM(one, config.d_hidden) for one in widths)
+        self.encoder = nn.ModuleList(BidirectionalLSTM(width, config.d_hidden) for width in widths)
         self.decoder = InputFeedingDecoder(config)
 
     @property
@@ -433,7 +433,7 @@ class RecurrentModel(TranslationModel):
 
         embedded = self.tgt_embedding(last_tokens)  # (N, D)
         before = torch.split(joined([state.passed for state in own]), self.decoder.widths, dim=1)
-        found, passed = self.decoder(embedded, [len(tokens)], before, attend)
+        last_states, passed = self.decoder(embedded, [len(tokens)], before, attend)
         for state, part in zip(own, torch.split(torch.cat(passed, dim=1), rows), strict=True):
             state.passed = part
-        return found  # type: ignore[no-any-return]
+        return last_states  # type: ignore[no-any-return]

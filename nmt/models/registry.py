@@ -79,7 +79,7 @@ def parameters_by_names(model: nn.Module) -> list[tuple[tuple[str, ...], nn.Para
     names: dict[nn.Parameter, list[str]] = {parameter: [] for parameter in model.parameters()}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names[parameter].append(name)
-    return [(tuple(found), parameter) for parameter, found in names.items()]
+    return [(tuple(of_one), parameter) for parameter, of_one in names.items()]
 
 
 def parameter_parts(model: nn.Module) -> dict[str, dict[str, int]]:
@@ -104,5 +104,6 @@ def _kind(model: nn.Module, name: str) -> str:
     if isinstance(model.get_submodule(name.rpartition(".")[0]), (nn.LayerNorm, nn.RMSNorm)):
         return "norms"
     path = [*name.split("."), ""]
-    below = (own for own, after in pairwise(path[1:]) if not own.isdigit() and not after.isdigit())
+    parts = pairwise(path[1:])
+    below = (part for part, after in parts if not part.isdigit() and not after.isdigit())
     return next(below, path[0])

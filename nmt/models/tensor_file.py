@@ -111,10 +111,10 @@ class TensorFile:
         Raises:
             DataError: if it has another type.
         """
-        found = self._get(name)
-        if _type_of(found) != "torch.uint8":
-            raise DataError(f"{self.path}: damaged: {name} holds {_type_of(found)}, not bytes")
-        return bytes(_content(found))
+        tensor = self._get(name)
+        if _type_of(tensor) != "torch.uint8":
+            raise DataError(f"{self.path}: damaged: {name} holds {_type_of(tensor)}, not bytes")
+        return bytes(_content(tensor))
 
     def verify(self) -> None:
         """Compare the checksum.

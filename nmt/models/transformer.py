@@ -237,8 +237,8 @@ class Transformer(TranslationModel):
         seen: list[Tensor] = []
         for layer in self.decoder:
             of_layer = head.head if head is not None and layer is guided else None
-            x, *found = layer(x, targets, memory, sources, of_layer)  # (n, D)
-            seen += found
+            x, *queries_keys = layer(x, targets, memory, sources, of_layer)  # (n, D)
+            seen += queries_keys
         return [self.decoder_norm(x), *seen]
 
     def attention_weights(self, batch: Batch) -> AttentionWeights:

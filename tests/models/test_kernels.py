@@ -44,7 +44,7 @@ def test_a_clock_that_stands_still_is_not_an_error(monkeypatch: pytest.MonkeyPat
 
 def wrong(weight: Tensor) -> Product:
     """Sums end at a largest number."""
-    return lambda x, bias: torch.nn.functional.linear(x, weight, bias).clamp(-100, 100)
+    return lambda x, bias: torch.nn.functional.linear(x, weight, bias).clamp(-10, 10)
 
 
 def failing(_weight: Tensor) -> Product:
@@ -69,14 +69,6 @@ def test_a_wrong_missing_or_hopelessly_slow_kernel_is_not_used(
 ) -> None:
     monkeypatch.setitem(KERNELS, "bf16", {"bad": kernel, **KERNELS["fp32"]})
     assert not is_usable("bad", "bf16")
-    assert choose(TINY_SHAPES, "bf16").kernel in KERNELS["fp32"]
-
-
-def test_a_kernel_that_is_hopeless_for_the_model_s_shapes_is_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(kernels, "is_usable", lambda *_: True)
-    monkeypatch.setitem(KERNELS, "bf16", {"bad": of_reference, **KERNELS["fp32"]})
     assert choose(TINY_SHAPES, "bf16").kernel in KERNELS["fp32"]
 
 

@@ -150,7 +150,7 @@ def has_onednn() -> bool:
     random = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(n, 64, generator=random) for n in (32, 96))
     try:
-        found = onednn_product(x, weight)
+        product = onednn_product(x, weight)
     except (AttributeError, RuntimeError):
         return False
-    return torch.allclose(found, F.linear(x, weight), rtol=1e-4, atol=1e-3)
+    return torch.allclose(product, F.linear(x, weight), rtol=1e-4, atol=1e-3)

@@ -274,7 +274,8 @@ def hidden_in_blocks(packed: Packed, distance: int, *, causal: bool) -> Tensor:
     count, device = len(packed.tokens), packed.tokens.device
     places = torch.arange(-(-count // distance) * distance, device=device)  # (C * r,)
     sentences = packed.sentences[places.clamp(max=count - 1)]  # (C * r,)
-    first = torch.maximum(packed.starts[sentences], places - distance)  # first key of each query
+    # The keys of a query are neither outside its sentence nor farther than r.
+    first = torch.maximum(packed.starts[sentences], places - distance)  # (C * r,)
     last = places if causal else places + distance
     last = torch.minimum(packed.starts[sentences + 1] - 1, last)
     width = (2 if causal else 3) * distance
@@ -297,7 +298,7 @@ def with_neighbours(x: Tensor, count: int, seen: int) -> Tensor:
     """
     own = x.view(count, -1, *x.shape[1:])  # (C, H, r, K)
     wide = own.new_zeros(*own.shape[:2], seen, *own.shape[2:])  # (C, H, seen, r, K)
-    wide[1:, :, 0] = own[:-1]
+    wide[1:, :, 0] = own[:-1]  # the block before; the first block has none
     wide[:, :, 1] = own
     if seen == 3:
         wide[:-1, :, 2] = own[1:]
@@ -317,7 +318,7 @@ def without_neighbours(wide: Tensor, count: int, seen: int) -> Tensor:
     """
     rows, keys, width = wide.shape
     placed = wide.view(count, -1, seen, keys // seen, width)  # (C, H, seen, r, K)
-    own = placed[:, :, 1].clone()  # (C, H, r, K)
+    own = placed[:, :, 1].clone()  # (C, H, r, K), a copy that sums go into
     own[:-1] += placed[1:, :, 0]
     if seen == 3:
         own[1:] += placed[:-1, :, 2]
@@ -336,6 +337,7 @@ def padded_weights(
         group: which of its groups.
         for_keys: (2k + 1, K), vectors added to keys at each distance.
     """
+    # Scaling the queries takes fewer operations than scaling the scores.
     scores = torch.bmm(query.mul_(query.shape[-1] ** -0.5), key.transpose(1, 2))  # (B * H, T, S)
     if for_keys is not None:
         scores += spread_by_distance(query @ for_keys.t(), scores.shape[2], layout.first)
@@ -372,6 +374,7 @@ class _PaddedAttention(torch.autograd.Function):
             zip(*parts, own.groups(attended), strict=True)
         ):
             weights = padded_weights(query, layout.seen(key, group), layout, group, for_keys)
+            # Into its part of the result of all groups, so that nothing is concatenated.
             torch.bmm(weights, layout.seen(value, group), out=out)  # (B * H, T, V)
             by_distance = None
             if for_values is not None:
@@ -408,6 +411,8 @@ class _PaddedAttention(torch.autograd.Function):
                 by_value = gradient @ for_values.t()  # (B * H, T, 2k + 1)
                 for_scores += spread_by_distance(by_value, for_scores.shape[2], layout.first)
                 for_relative[1] += by_distance.flatten(0, 1).t() @ gradient.flatten(0, 1)
+            # weights * (for_scores - the row's sum of their products), in one pass. Hidden keys and padded
+            # queries have the weight 0, and so no gradient.
             for_scores = torch.ops.aten._softmax_backward_data(
                 for_scores, weights, -1, weights.dtype
             )
@@ -416,7 +421,7 @@ class _PaddedAttention(torch.autograd.Function):
                 by_score = sum_by_distance(for_scores, len(for_keys) // 2, layout.first)
                 for_query += by_score @ for_keys
                 for_relative[0] += by_score.flatten(0, 1).t() @ query.flatten(0, 1)
-            for_query.mul_(query.shape[-1] ** -0.5)
+            for_query.mul_(query.shape[-1] ** -0.5)  # for_key needs none: the saved query is scaled
             if layout.first:
                 for_key.copy_(layout.summed(torch.bmm(for_scores.transpose(1, 2), query), group))
                 for_value.copy_(layout.summed(torch.bmm(weights.transpose(1, 2), gradient), group))
