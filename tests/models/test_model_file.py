@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -124,17 +123,6 @@ def test_differences_that_prevent_averaging_are_listed(card: ModelCard) -> None:
 
 
 # ------------------------------------------------------------------------------ damage
-
-
-def test_damage_anywhere_is_noticed(model_file: Path, tmp_path: Path) -> None:
-    good, path = model_file.read_bytes(), tmp_path / "bad.safetensors"
-    positions = random.Random(1).sample(range(len(good)), 50)
-    for position in [0, 8, 20, len(good) - 1, *positions]:
-        bad = bytearray(good)
-        bad[position] ^= 0x10
-        path.write_bytes(bad)
-        with pytest.raises(DataError, match=r"bad\.safetensors: "):
-            ModelReader(path)
 
 
 NAME = "weights/encoder.0.attention.output"  # (16, 16)

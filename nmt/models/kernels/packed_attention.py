@@ -411,8 +411,8 @@ class _PaddedAttention(torch.autograd.Function):
                 by_value = gradient @ for_values.t()  # (B * H, T, 2k + 1)
                 for_scores += spread_by_distance(by_value, for_scores.shape[2], layout.first)
                 for_relative[1] += by_distance.flatten(0, 1).t() @ gradient.flatten(0, 1)
-            # weights * (for_scores - the row's sum of their products), in one pass. Hidden keys and padded
-            # queries have the weight 0, and so no gradient.
+            # weights * (for_scores - the row's sum of their products), in one pass. Hidden keys and
+            # padded queries have the weight 0, and so no gradient.
             for_scores = torch.ops.aten._softmax_backward_data(
                 for_scores, weights, -1, weights.dtype
             )
