@@ -29,7 +29,7 @@ from nmt.models.kernels.compiler import problem_of_compiling
 from nmt.models.kernels.linear import has_onednn, linear, use_library
 from nmt.models.kernels.packed_weights import one_thread
 from nmt.models.layers import forget_masks
-from nmt.models.registry import build_model, shapes_only
+from nmt.models.registry import build_model, count_parameters
 from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
 from nmt.training.loss import losses_of
@@ -174,12 +174,7 @@ class _Trial:
     def of(cls, recipe: Recipe, data: DataFolder, ranks: Ranks) -> _Trial | None:
         """Return a trial of this recipe on typical sentences; None without the memory for it."""
         train, sizes = data.info.train, (len(data.src_vocabulary), len(data.tgt_vocabulary))
-
-        def build() -> TranslationModel:
-            return build_model(recipe.architecture, recipe.model, *sizes)
-
-        with shapes_only():
-            parameters = sum(weight.numel() for weight in build().parameters())
+        parameters = count_parameters(recipe.architecture, recipe.model, *sizes)
         fewest, most = _TRIAL_TOKENS
         tokens = min(most, max(fewest, _TRIAL_WORK // parameters))
         length = train.tgt.tokens // train.pairs + 1
@@ -189,7 +184,8 @@ class _Trial:
         needs = memory_needs(dataclasses.replace(recipe, training=in_fp32), sizes, batch)
         if sum(needs.values()) > available_bytes() / ranks.local_world_size:
             return None
-        return cls(build(), batch, recipe.training)
+        model = build_model(recipe.architecture, recipe.model, *sizes)
+        return cls(model, batch, recipe.training)
 
     def is_won_by_onednn(self) -> bool:
         """Return whether oneDNN's products make training in fp32 clearly faster."""

@@ -157,7 +157,10 @@ def attention_weights(
         (B, H, T, S) in fp32 at least, 0 at padding on either side.
     """
     num_heads = projected[0].shape[2]
-    sides = [_in_one_group(sentences.packed, num_heads) for sentences in (own, others)]
+    sides = [
+        Sentences.of(sentences.packed.in_one_group(), num_heads, as_packed=False)
+        for sentences in (own, others)
+    ]
     layout = AttentionLayout.of_sentences(*sides, causal=causal, window=window)
     wide = torch.promote_types(projected[0].dtype, torch.float32)
     parts = in_heads([x.to(wide) for x in projected], layout.own, layout.others)
@@ -166,11 +169,6 @@ def attention_weights(
     for_keys = None if relative is None else relative[0].to(wide)
     weights = padded_weights(query, key, layout, 0, for_keys)
     return weights.view(-1, num_heads, *weights.shape[1:])
-
-
-def _in_one_group(packed: Packed, num_heads: int) -> Sentences:
-    whole = PaddedLayout.of(packed)
-    return Sentences(packed, (whole,), HeadLayout.of([whole], num_heads))
 
 
 @dataclass(frozen=True)
@@ -215,18 +213,35 @@ class AttentionLayout:
         return cls(heads, heads, [blocks.mask], [hidden], first=window)
 
     def seen(self, x: Tensor, group: int) -> Tensor:
-        """Map the keys or values of a group's rows (B * H, L, K) to those seen (B * H, S, K)."""
+        """Map the keys or values of a group's rows (B * H, L, K) to those seen (B * H, S, K).
+
+        Each of C blocks gets the block before it and, unless causal, the one after it: 0 before the
+        first block and after the last.
+        """
         if not self.first:
             return x
-        hidden = self.hidden[group]
-        return with_neighbours(x, len(hidden), hidden.shape[-1] // self.first)
+        hidden = self.hidden[group]  # (C, 1, r, S)
+        blocks = hidden.shape[-1] // self.first  # that a query sees, 2 or 3
+        own = x.view(len(hidden), -1, *x.shape[1:])  # (C, H, r, K)
+        wide = own.new_zeros(*own.shape[:2], blocks, *own.shape[2:])  # (C, H, blocks, r, K)
+        wide[1:, :, 0] = own[:-1]
+        wide[:, :, 1] = own
+        if blocks == 3:
+            wide[:-1, :, 2] = own[1:]
+        return wide.view(len(x), -1, x.shape[-1])  # (C * H, S, K)
 
     def summed(self, seen: Tensor, group: int) -> Tensor:
         """Sum gradients of the keys or values that queries see: the adjoint of `seen`."""
         if not self.first:
             return seen
-        hidden = self.hidden[group]
-        return without_neighbours(seen, len(hidden), hidden.shape[-1] // self.first)
+        rows, keys, width = seen.shape  # C * H, S, K
+        blocks = keys // self.first  # that a query sees, 2 or 3
+        placed = seen.view(len(self.hidden[group]), -1, blocks, self.first, width)
+        own = placed[:, :, 1].clone()  # (C, H, r, K), a copy that sums go into
+        own[:-1] += placed[1:, :, 0]
+        if blocks == 3:
+            own[1:] += placed[:-1, :, 2]
+        return own.view(rows, -1, width)  # (C * H, r, K)
 
 
 def _hidden(queries: Tensor, keys: Tensor, *, causal: bool, window: int) -> Tensor:
@@ -283,46 +298,6 @@ def hidden_in_blocks(packed: Packed, distance: int, *, causal: bool) -> Tensor:
     keys = places[::distance, None, None] - distance + torch.arange(width, device=device)
     first, last = (bound.view(-1, distance, 1) for bound in (first, last))
     return (keys < first) | (keys > last)  # (C, r, S)
-
-
-def with_neighbours(x: Tensor, count: int, seen: int) -> Tensor:
-    """Return each block with the one before it and, if `seen` is 3, the one after it.
-
-    Args:
-        x: (C * H, r, K), blocks from `PaddedLayout.heads`.
-        count: C.
-        seen: number of blocks that a query sees, 2 or 3.
-
-    Returns:
-        (C * H, S, K), 0 before the first block and after the last.
-    """
-    own = x.view(count, -1, *x.shape[1:])  # (C, H, r, K)
-    wide = own.new_zeros(*own.shape[:2], seen, *own.shape[2:])  # (C, H, seen, r, K)
-    wide[1:, :, 0] = own[:-1]  # the block before; the first block has none
-    wide[:, :, 1] = own
-    if seen == 3:
-        wide[:-1, :, 2] = own[1:]
-    return wide.view(len(x), -1, x.shape[-1])
-
-
-def without_neighbours(wide: Tensor, count: int, seen: int) -> Tensor:
-    """Sum the copies of each block: the adjoint of `with_neighbours`.
-
-    Args:
-        wide: (C * H, S, K).
-        count: C.
-        seen: number of blocks that a query sees, 2 or 3.
-
-    Returns:
-        (C * H, r, K).
-    """
-    rows, keys, width = wide.shape
-    placed = wide.view(count, -1, seen, keys // seen, width)  # (C, H, seen, r, K)
-    own = placed[:, :, 1].clone()  # (C, H, r, K), a copy that sums go into
-    own[:-1] += placed[1:, :, 0]
-    if seen == 3:
-        own[1:] += placed[:-1, :, 2]
-    return own.view(rows, -1, width)
 
 
 def padded_weights(

@@ -78,7 +78,9 @@ def is_usable(kernel: str, precision: str) -> bool:
     """Tell whether a kernel exists, is correct, and is not hopelessly slow."""
     if kernel not in KERNELS[precision]:
         return False
-    x, weight = _small_factors()
+    random = torch.Generator().manual_seed(0)
+    # Enough numbers that reference code takes milliseconds.
+    x, weight = (torch.randn(rows, 128, generator=random) for rows in (64, 128))
     with torch.inference_mode(), one_thread():
         try:
             product = KERNELS[precision][kernel](weight)
@@ -88,14 +90,8 @@ def is_usable(kernel: str, precision: str) -> bool:
         error = (result - F.linear(x, weight)).abs()
         if (error > _TOLERANCES[precision] * F.linear(x.abs(), weight.abs())).any():
             return False
-        return not _is_hopeless(_seconds(product, x), _seconds(_as_it_is(weight), x))
-
-
-def _small_factors() -> tuple[Tensor, Tensor]:
-    """Return x (64, 128) and a weight (128, 128): enough that reference code takes milliseconds."""
-    random = torch.Generator().manual_seed(0)
-    x, weight = (torch.randn(rows, 128, generator=random) for rows in (64, 128))
-    return x, weight
+        most = max(_HOPELESS * _seconds(_as_it_is(weight), x), _HOPELESS_SECONDS)
+        return _seconds(product, x) <= most
 
 
 @functools.cache
@@ -136,10 +132,6 @@ def _race(packers: Mapping[str, Packer], shapes: Iterable[tuple[int, int]]) -> d
             for kernel in seconds:
                 seconds[kernel] += min(timed[kernel] for timed in rounds)
     return seconds
-
-
-def _is_hopeless(seconds: float, usual: float) -> bool:
-    return seconds > max(_HOPELESS * usual, _HOPELESS_SECONDS)
 
 
 def _seconds(product: Product, x: Tensor, calls: int = 1) -> float:
