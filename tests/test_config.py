@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.augment_config import AugmentConfig
 from nmt.config import (
+    AugmentConfig,
     Layer,
     Recipe,
     TrainingConfig,

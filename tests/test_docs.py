@@ -28,9 +28,8 @@ from foreign_models import MarianModel, MarianMT, to_binary
 from foreign_models import text as made_up
 from toy_training import pairs, prepare_toy, write_text
 
-from nmt.augment_config import AugmentConfig
 from nmt.cli import COMMANDS, application
-from nmt.config import TrainingConfig, resumable_keys
+from nmt.config import AugmentConfig, TrainingConfig, resumable_keys
 from nmt.model_config import MODEL_CONFIGS
 from nmt.models.presets import PRESETS
 

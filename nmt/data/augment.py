@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nmt.augment_config import AugmentConfig
+from nmt.config import AugmentConfig
 from nmt.data import noise
 from nmt.data.epochs import Draws, Indices
 from nmt.data.folder import DataFolder, PairDataset

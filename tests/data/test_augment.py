@@ -10,7 +10,7 @@ import pytest
 from pairs import sentences
 from prepare_job import Job, write
 
-from nmt.augment_config import AugmentConfig
+from nmt.config import AugmentConfig
 from nmt.data.augment import Augmenter
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
