@@ -18,8 +18,8 @@ from nmt import console
 from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
 from nmt.data.languages import primary_language
 from nmt.data.vocabulary import Vocabulary
+from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.repairs import describe_flaw, examine, is_frequent
-from nmt.prepare.sources import Sources, SourceText
 from nmt.prepare.text import Block, Pairs, TextSide, Work
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
@@ -79,7 +79,7 @@ def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
             if look or foreign
         ]
     if shift := line_shift(pairs):
-        found.append(f"{both}: {told_shift(shift)}")
+        found.append(f"{both}: {describe_shift(shift)}")
     elif _lengths_disagree(pairs):
         found.append(
             f"{both}: the line lengths of the two sides do not match; check that line n of one is "
@@ -165,7 +165,7 @@ def line_shift(pairs: Pairs) -> int:
     return best if agreement[best] > max(0.4, here + 0.2) else 0
 
 
-def told_shift(shift: int) -> str:
+def describe_shift(shift: int) -> str:
     """Describe a shift."""
     lines = "1 line" if abs(shift) == 1 else f"{abs(shift)} lines"
     when = "later" if shift > 0 else "earlier"

@@ -33,6 +33,7 @@ from nmt.errors import DataError, UsageError
 from nmt.files import resolved, write_text
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.corpora import Sources
 from nmt.prepare.duplicates import Hash, OverlapKeys
 from nmt.prepare.encode import (
     BlockEncoder,
@@ -71,8 +72,7 @@ from nmt.prepare.resume import (
     read_progress,
     write_progress,
 )
-from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_blocks
-from nmt.prepare.sources import Sources
+from nmt.prepare.samples import CleanSample, SampleCleaner, draw_pairs, sample_blocks
 from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
 from nmt.prepare.terms import AnnotateTerms, Annotator, learn_lexicon
 from nmt.prepare.text import Block, Rows, Step
@@ -80,7 +80,7 @@ from nmt.prepare.vocabularies import (
     check_languages,
     check_tests,
     learn_vocabularies,
-    tell_what_is_not_learnt,
+    report_what_is_not_learnt,
     vocabulary_size,
     with_new_pieces,
     write_vocabularies,
@@ -159,7 +159,7 @@ def dry_run(
             judge = BlockEncoder(inputs.steps(subwords, cleaner, annotator=None))
         else:
             judge = SampleCleaner(cleaner, moses=(None, None))
-            tell_what_is_not_learnt(options, inputs.sources.train)
+            report_what_is_not_learnt(options, inputs.sources.train)
         rejects = [CorpusRejects.of(text) for text in inputs.sources.train]
         blocks = sample_blocks(inputs.sources.train, size=pairs, seed=options.seed)
         judged: Iterator[tuple[Block, EncodedBlock | CleanSample]]
@@ -276,16 +276,9 @@ class _Inputs:
         for langs in self.options.pairs:
             places = [at for at, text in enumerate(train) if text.langs == langs]
             texts = [train[at] for at in places]
-            cleaner = Cleaner(
-                cleaning=self.cleaning,
-                held_out=self.joined(held_out),
-                held_out_pairs=self.whole_pairs(held_out),
-                identifier=self.identifier,
-                documents=self.options.documents,
-            )
             valid, lines = draw_pairs(
                 texts,
-                cleaner,
+                self._plain_cleaner(held_out),
                 size=self.options.valid_lines,
                 seed=self.options.seed,
                 workers=self.options.processes,
@@ -316,33 +309,26 @@ class _Inputs:
                     "its side"
                 )
         drawn = held_out[: len(self.sources.valids)] if self.drawn else ()
+        cleaner = self._plain_cleaner(held_out)
+        drawn_pairs = frozenset[frozenset[str]]().union(*(text.pairs for text in drawn))
+        return replace(cleaner, drawn=self.drawn, drawn_pairs=drawn_pairs)
+
+    def _plain_cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
+        """Return the rules for text of which nothing was drawn for valid."""
+        src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
+        pairs = frozenset[frozenset[str]]()
+        if self.options.pair:
+            # A source of en-de is a target of de-en. A text and its reverse would often be in train
+            # and in valid, so train must not repeat whole pairs either, whatever their length.
+            src = tgt = OverlapKeys.join([src, tgt])
+            pairs = pairs.union(*(text.pairs for text in held_out))
         return Cleaner(
             cleaning=self.cleaning,
-            held_out=self.joined(held_out),
-            held_out_pairs=self.whole_pairs(held_out),
-            drawn=self.drawn,
-            drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
+            held_out=(src, tgt),
+            held_out_pairs=pairs,
             identifier=self.identifier,
             documents=self.options.documents,
         )
-
-    def joined(self, held_out: Sequence[HeldOutText]) -> tuple[OverlapKeys, OverlapKeys]:
-        """Return the lines that the sources, and the targets, of train must not repeat."""
-        src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
-        if not self.options.pair:
-            return src, tgt
-        both = OverlapKeys.join([src, tgt])  # a source of en-de is a target of de-en
-        return both, both
-
-    def whole_pairs(self, held_out: Sequence[HeldOutText]) -> frozenset[frozenset[str]]:
-        """Return the keys of pairs that train must not repeat, whatever their length.
-
-        With one pair of languages there are none, since short pairs may repeat. With several, a
-        text and its reverse would often be in train and in valid.
-        """
-        if not self.options.pair:
-            return frozenset()
-        return frozenset().union(*(text.pairs for text in held_out))
 
     def subwords(self, models: Sequence[bytes]) -> Subwords:
         """Return the vocabularies in the form that is sent to workers."""

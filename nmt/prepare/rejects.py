@@ -15,9 +15,9 @@ from nmt.console import printable, warning
 from nmt.data.manifest import REJECTS_NAME, FlawRecord
 from nmt.errors import DataError
 from nmt.prepare.cleaning import RULES
+from nmt.prepare.corpora import SourceText
 from nmt.prepare.judge import RULE_OF
 from nmt.prepare.repairs import describe_flaw, is_frequent, joined_flaws
-from nmt.prepare.sources import SourceText
 from nmt.prepare.text import KEPT, Block, Verdicts, show_line
 from nmt.prepare.windows import SHORTENED
 

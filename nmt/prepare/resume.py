@@ -48,10 +48,10 @@ from nmt.files import (
     write_text,
 )
 from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import CorpusRejects
-from nmt.prepare.sources import Sources, SourceText
 from nmt.prepare.text import Hashes
 
 PROGRESS_FOLDER = "progress"

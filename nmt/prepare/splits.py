@@ -26,15 +26,15 @@ from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecor
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.errors import DataError
 from nmt.files import atomic_writer
+from nmt.prepare.corpora import SourceText
 from nmt.prepare.duplicates import OverlapKeys, SeenHashes, pair_keys
 from nmt.prepare.encode import BlockEncoder, EncodedBlock, Subwords
-from nmt.prepare.faults import told_shift
+from nmt.prepare.faults import describe_shift
 from nmt.prepare.judge import CODES, blank_pairs
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import warn_of_flaws
 from nmt.prepare.repairs import examine
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
-from nmt.prepare.sources import SourceText
 from nmt.prepare.text import KEPT, Block, Hashes, Mask, Pairs
 from nmt.workers import map_in_order
 
@@ -359,7 +359,7 @@ class TrainSplit:
             reader = self._texts[block.corpus].reader
             console.warning(
                 f"{' and '.join(reader.sides)}, {reader.unit}s {block.number:,} to "
-                f"{block.number + block.lines - 1:,}: {told_shift(shift)}"
+                f"{block.number + block.lines - 1:,}: {describe_shift(shift)}"
             )
 
     def _flush(self, corpus: int, *, next_corpus: int, next_line: int) -> None:

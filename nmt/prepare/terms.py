@@ -33,12 +33,12 @@ from nmt.lexical.lexicon import LEXICON_STEPS
 from nmt.lexical.term_annotation import Annotation, annotate
 from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_lexicon import WordLexicon, learn_words
+from nmt.prepare.corpora import SourceText
 from nmt.prepare.encode import Subwords
 from nmt.prepare.judge import Cleaner
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.sampling import SampleCleaner, sample_blocks
-from nmt.prepare.sources import SourceText
+from nmt.prepare.samples import SampleCleaner, sample_blocks
 from nmt.prepare.text import Work
 from nmt.workers import map_in_order
 

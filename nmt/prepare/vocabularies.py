@@ -31,12 +31,12 @@ from nmt.errors import UsageError
 from nmt.files import atomic_writer
 from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.cleaning import RULES
+from nmt.prepare.corpora import SourceText
 from nmt.prepare.judge import CODES, Cleaner
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import nothing_left
-from nmt.prepare.sampling import SampleCleaner, sample_blocks
-from nmt.prepare.sources import SourceText
+from nmt.prepare.samples import SampleCleaner, sample_blocks
 from nmt.prepare.text import KEPT
 from nmt.workers import map_in_order
 
@@ -122,7 +122,7 @@ def vocabulary_size(options: PrepareOptions, train: Sequence[SourceText]) -> int
     return options.vocab_size or size_for(sum(text.lines for text in train))
 
 
-def tell_size(options: PrepareOptions, train: Sequence[SourceText]) -> None:
+def report_size(options: PrepareOptions, train: Sequence[SourceText]) -> None:
     """Say which size was chosen, if none was given."""
     if options.vocab_size is None:
         pairs = sum(text.lines for text in train)
@@ -132,9 +132,9 @@ def tell_size(options: PrepareOptions, train: Sequence[SourceText]) -> None:
         )
 
 
-def tell_what_is_not_learnt(options: PrepareOptions, train: Sequence[SourceText]) -> None:
+def report_what_is_not_learnt(options: PrepareOptions, train: Sequence[SourceText]) -> None:
     """Say, in a dry run, what vocabulary would be learnt, and what cannot be told without it."""
-    tell_size(options, train)
+    report_size(options, train)
     console.notice("without --vocab, too_short is not counted, and too_long only if it is certain")
 
 
@@ -162,7 +162,7 @@ def learn_vocabularies(
         DataError: no sampled pair passes the rules.
         UsageError: the text does not suit the size that was given.
     """
-    tell_size(options, train)
+    report_size(options, train)
     shares = mixed_shares(
         [(text.lines, text.weight) for text in train],
         [text.langs for text in train],

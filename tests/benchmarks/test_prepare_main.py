@@ -27,13 +27,13 @@ from nmt.data.corpus import Encoding
 from nmt.data.manifest import VocabularyRecord
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.corpora import Sources
 from nmt.prepare.duplicates import Hash, OverlapKeys
 from nmt.prepare.encode import BlockEncoder, Encode, EncodedBlock, Subwords
 from nmt.prepare.judge import Cleaner, JudgeTokens
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.rejects import CorpusRejects
 from nmt.prepare.resume import Progress, empty_folder
-from nmt.prepare.sources import Sources
 from nmt.prepare.splits import TrainSplit
 from nmt.prepare.text import Block
 

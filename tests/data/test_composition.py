@@ -15,7 +15,7 @@ from nmt.data.composition import compose_lines, has_composed, is_decomposed
 from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
-from nmt.prepare.sampling import SampleCleaner
+from nmt.prepare.samples import SampleCleaner
 
 TEXT = [
     "die Größe über alles",

@@ -92,7 +92,7 @@ def test_raw_text_is_kept_of_the_pairs_of_each_shard(job: Job, tmp_path: Path) -
     assert list(zip(*kept, strict=True)) == [lines[0], lines[2], *pairs(60)]
     numbers = everything.tolist()
     assert list(map(folder.train_text.origin, numbers)) == list(map(folder.train.origin, numbers))
-    assert len(folder.info.train.text) == len(folder.info.train.shards) == 4
+    assert len(folder.info.train.side_columns) == len(folder.info.train.shards) == 4
     assert job.but(out=tmp_path / "without", tag=()).prepare().train_text is None
 
 

@@ -53,6 +53,34 @@ class LineFiles(ABC):
     def chunks(self, side: int) -> Iterator[bytes]:
         """Yield the text of a side in pieces of any size."""
 
+    def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
+        return [partial(self._survey, side) for side in (0, 1)]
+
+    @abstractmethod
+    def _survey(self, side: int, advance: Advance) -> Survey:
+        """Read a side once."""
+
+    def _survey_text(self, side: int, chunks: Iterator[bytes]) -> tuple[int, int, tuple[str, ...]]:
+        """Return the lines of a side, its size, and what is odd about its encoding.
+
+        Raises:
+            DataError: if too many lines are not valid.
+        """
+        lines = text_bytes = 0
+        last = b""
+        validity = Validity(self.encoding)
+        for chunk in chunks:
+            lines += chunk.count(b"\n")
+            text_bytes += len(chunk)
+            last = chunk[-1:] or last
+            validity.look_at(chunk)
+        lines += last not in (b"", b"\n")  # a last line without a line feed counts
+        if not validity.ends_well():
+            for number, line in enumerate(split_lines(self.chunks(side)), start=1):
+                if self.encoding.decode(line, number=number) is None:
+                    validity.count_bad(number)
+        return lines, text_bytes, validity.warnings(self.sides[side], lines, "line")
+
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the lines from `start` on; DataError if one side ends before the other."""
         sides = [
@@ -97,9 +125,6 @@ class MosesFiles(LineFiles):
     def chunks(self, side: int) -> Iterator[bytes]:
         return read_chunks(self.files[side], self.encoding)
 
-    def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
-        return [partial(self._survey, side) for side in (0, 1)]
-
     def _survey(self, side: int, advance: Advance) -> Survey:
         sha256, size, told = hashlib.sha256(), 0, 0
 
@@ -115,11 +140,8 @@ class MosesFiles(LineFiles):
                 advance(size - told)
                 told = size
 
-        lines, text_bytes, warnings = survey_text(
-            self.sides[side], watched(), lambda: self.chunks(side), self.encoding
-        )
-        record = FileRecord(self.files[side].name, size, sha256.hexdigest())
-        return Survey(record, lines, text_bytes, warnings)
+        survey = self._survey_text(side, watched())
+        return Survey(FileRecord(self.files[side].name, size, sha256.hexdigest()), *survey)
 
 
 @dataclass(frozen=True)
@@ -172,9 +194,6 @@ class ZipFiles(LineFiles):
         except (*DAMAGE, *_OF_ZIP) as error:
             raise _damaged(self.path, error) from None
 
-    def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
-        return [partial(self._survey, side) for side in (0, 1)]
-
     def _survey(self, side: int, advance: Advance) -> Survey:
         def watched() -> Iterator[bytes]:
             for chunk in self.chunks(side):
@@ -182,42 +201,13 @@ class ZipFiles(LineFiles):
                 advance(0)
 
         record = record_file(self.path)
-        lines, text_bytes, warnings = survey_text(
-            self.sides[side], watched(), lambda: self.chunks(side), self.encoding
-        )
+        survey = self._survey_text(side, watched())
         advance(record.size // 2)
-        return Survey(record, lines, text_bytes, warnings)
+        return Survey(record, *survey)
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
     return DataError(f"{path}: cannot be read as a ZIP archive ({error}); download it again")
-
-
-def survey_text(
-    name: str,
-    chunks: Iterator[bytes],
-    again: Callable[[], Iterator[bytes]],
-    encoding: Encoding,
-) -> tuple[int, int, tuple[str, ...]]:
-    """Read one side, and return its lines, its size, and what is odd about its encoding.
-
-    Raises:
-        DataError: if too many lines are not valid.
-    """
-    lines = text_bytes = 0
-    last = b""
-    validity = Validity(encoding)
-    for chunk in chunks:
-        lines += chunk.count(b"\n")
-        text_bytes += len(chunk)
-        last = chunk[-1:] or last
-        validity.look_at(chunk)
-    lines += last not in (b"", b"\n")  # a last line without a line feed counts
-    if not validity.ends_well():
-        for number, line in enumerate(split_lines(again()), start=1):
-            if encoding.decode(line, number=number) is None:
-                validity.count_bad(number)
-    return lines, text_bytes, validity.warnings(name, lines, "line")
 
 
 class Validity:

@@ -13,7 +13,7 @@ from prepare_job import Job
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
-from nmt.prepare.sources import Sources
+from nmt.prepare.corpora import Sources
 
 
 def write(folder: Path, name: str, src: bytes, tgt: bytes) -> str:

@@ -11,11 +11,11 @@ from prepare_job import Job, write
 
 from nmt.data.corpus import Encoding
 from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.judge import Cleaner
 from nmt.prepare.readers import reader
-from nmt.prepare.sampling import SampleCleaner, sample_blocks
-from nmt.prepare.sources import Sources, SourceText
+from nmt.prepare.samples import SampleCleaner, sample_blocks
 from nmt.prepare.text import Block
 
 NO_KEYS = OverlapKeys.join([])

@@ -19,10 +19,10 @@ from nmt.data.epochs import Epochs, Permutation
 from nmt.data.manifest import FileRecord, FlawRecord
 from nmt.data.moses import Moses
 from nmt.errors import DataError
+from nmt.prepare.corpora import SourceText
 from nmt.prepare.judge import Cleaner, JudgeTokens, TokenCounts
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.repairs import Repair
-from nmt.prepare.sources import SourceText
 from nmt.prepare.text import KEPT, Block, Rows, Verdicts, Work
 from nmt.workers import map_in_order
 
