@@ -51,9 +51,24 @@ def search_guarded(
     if any(source.phrases for source in sources):
         search = partial(search_placed, engine)
     results = search(sources, on_progress=on_progress, on_step=on_step)
+    return results, search_again(engine, sources, results, on_step=on_step)
+
+
+def search_again(
+    engine: Engine,
+    sources: Sequence[Source],
+    results: list[SearchResult],
+    *,
+    on_step: Callable[[], object] | None = None,
+) -> set[int]:
+    """Search again what has faults, and replace results by better ones.
+
+    Returns:
+        The numbers of the sources that were searched again.
+    """
     options = engine.options
     if options.no_guard or options.sampling is not None:
-        return results, set()
+        return set()
     faults = {
         number: Faults.of(source, hypotheses, options)
         for number, (source, hypotheses) in enumerate(zip(sources, results, strict=True))
@@ -71,7 +86,7 @@ def search_guarded(
         for number, hypotheses in zip(numbers, second, strict=True):
             if Faults.of(sources[number], hypotheses, options) < faults[number]:
                 results[number] = hypotheses
-    return results, again
+    return again
 
 
 def _longer(options: SearchOptions) -> SearchOptions:

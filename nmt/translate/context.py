@@ -19,7 +19,9 @@ from nmt.data.vocabulary import join_lines, split_lines
 from nmt.errors import UsageError
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.retry import Faults
+from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
+from nmt.translate.steps import LinesUnderWay
 
 
 class Before:
@@ -69,6 +71,30 @@ def contexts_of(
     if any(given) and not count:
         raise UsageError("contexts need a translator with context; load it with context=N")
     return [list(one[max(0, len(one) - count) :]) for one in given]
+
+
+@dataclass(frozen=True)
+class TranslateInContext:
+    """The step that translates lines together with lines before them, as far as the model can."""
+
+    engine: Engine
+    pair: LanguagePair
+    join: JoinSegments
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Set the translations of the lines for which that succeeds."""
+        separator = self.pair.tgt_vocabulary.separator
+        if separator is None:
+            return
+        windows = find_windows(lines.texts, lines.contexts, lines.segments, self.pair)
+        hypotheses = search_windows(self.engine, windows, separator, on_step=lines.on_step)
+        sources = [windows[number].source for number in hypotheses]
+        results: list[SearchResult] = [[hypothesis] for hypothesis in hypotheses.values()]
+        translated = self.join.translations(sources, results, ())
+        for number, source, translation in zip(hypotheses, sources, translated, strict=True):
+            joined = self.join.joined([source], [translation])
+            lines.translations[number] = replace(joined, context=windows[number].lines)
+        lines.fell_back = windows.keys() - hypotheses.keys()
 
 
 def find_windows(

@@ -7,20 +7,19 @@ tokens, these are barred, too, and the line is searched again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.lexical.glossary import Terms, has_capital
-from nmt.search.engine import Ids, SearchResult, Source
+from nmt.search.engine import Engine, Ids, SearchResult
+from nmt.search.retry import search_guarded
+from nmt.translate.steps import LinesUnderWay
 from nmt.translate.term_phrases import forms_of
 
 _ROUNDS = 20
 NOT_AVOIDED = "a forbidden word could not be avoided"
-
-Search = Callable[[Sequence[Source]], tuple[list[SearchResult], set[int]]]
 
 
 class ForbiddenWords:
@@ -42,46 +41,13 @@ class ForbiddenWords:
         """Tell whether a text has a forbidden word."""
         return bool(self._words.find(text))
 
-    def avoided(
-        self, search: Search, sources: Sequence[Source], results: list[SearchResult]
-    ) -> tuple[list[SearchResult], set[int]]:
-        """Search again as long as a translation has a forbidden word.
-
-        Args:
-            search: returns results, and the numbers of those that the guard searched again.
-            sources: all of them.
-            results: those of a first search.
-
-        Returns:
-            Results without forbidden words, or `NOT_AVOIDED`, and the numbers of the sources that
-            the guard searched again.
-        """
-        tried, results, guarded = list(sources), list(results), set[int]()
-        waiting = list(range(len(results)))
-        for _ in range(_ROUNDS):
-            barred = {number: self._written_in(results[number]) for number in waiting}
-            waiting = [number for number in waiting if barred[number]]
-            if not waiting:
-                return results, guarded
-            for number in waiting:
-                known = tried[number].barred
-                tried[number] = replace(tried[number], barred=(*known, *barred[number]))
-            again, looped = search([tried[number] for number in waiting])
-            guarded |= {waiting[place] for place in looped}
-            for number, result in zip(waiting, again, strict=True):
-                results[number] = result
-        for number in waiting:
-            if self._written_in(results[number]):
-                results[number] = NOT_AVOIDED
-        return results, guarded
-
-    def _written_in(self, result: SearchResult) -> set[Ids]:
+    def written_in(self, hypotheses: SearchResult) -> set[Ids]:
         """Return the tokens that write a forbidden word in each translation that has one."""
-        if isinstance(result, str):
+        if isinstance(hypotheses, str):
             return set()
-        texts = self._vocabulary.decode([hypothesis.ids for hypothesis in result])
-        pairs = zip(result, texts, strict=True)
-        return {self._tokens(hypothesis.ids) for hypothesis, text in pairs if self.are_in(text)}
+        texts = self._vocabulary.decode([one.ids for one in hypotheses])
+        pairs = zip(hypotheses, texts, strict=True)
+        return {self._tokens(one.ids) for one, text in pairs if self.are_in(text)}
 
     def _tokens(self, ids: Ids) -> Ids:
         """Return the fewest tokens of a translation, the first such, that write a word."""
@@ -91,6 +57,35 @@ class ForbiddenWords:
 
     def _is_in(self, ids: Ids) -> bool:
         return self.are_in(self._vocabulary.decode([ids])[0])
+
+
+@dataclass(frozen=True)
+class AvoidForbidden:
+    """The step that searches again as long as a translation has a forbidden word."""
+
+    engine: Engine
+    words: ForbiddenWords
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Replace results with forbidden words by others, or by `NOT_AVOIDED`."""
+        tried, results = list(lines.sources), lines.results
+        waiting = list(range(len(results)))
+        for _ in range(_ROUNDS):
+            barred = {number: self.words.written_in(results[number]) for number in waiting}
+            waiting = [number for number in waiting if barred[number]]
+            if not waiting:
+                return
+            for number in waiting:
+                known = tried[number].barred
+                tried[number] = replace(tried[number], barred=(*known, *barred[number]))
+            sources = [tried[number] for number in waiting]
+            again, guarded = search_guarded(self.engine, sources, on_step=lines.on_step)
+            lines.guarded |= {waiting[place] for place in guarded}
+            for number, hypotheses in zip(waiting, again, strict=True):
+                results[number] = hypotheses
+        for number in waiting:
+            if self.words.written_in(results[number]):
+                results[number] = NOT_AVOIDED
 
 
 def _spellings(word: str) -> list[str]:

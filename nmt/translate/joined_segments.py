@@ -3,17 +3,169 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from nmt.lexical.token_offsets import WORD_START
-from nmt.search.engine import Source
+from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.translate.alignment import Alignment
-from nmt.translate.output import Translation
+from nmt.translate.copied_text import copy_translation
+from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
+from nmt.translate.language_pair import LanguagePair
+from nmt.translate.options import TranslationConfig
+from nmt.translate.output import BLANK, TermUse, Translation
 from nmt.translate.segmentation import join_segments
+from nmt.translate.steps import LinesUnderWay
+from nmt.translate.term_sources import attention_to_plain
 
 # Search never produces these, but a foreign vocabulary's rules for decoding might.
 _LINE_BREAKERS = str.maketrans("\n\r\0", "   ")
+
+
+class JoinSegments:
+    """The step from the results of search to the translations of lines."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        pair: LanguagePair,
+        config: TranslationConfig,
+        *,
+        forbidden: ForbiddenWords | None = None,
+        inflected: str | None = None,
+    ) -> None:
+        """Set up the step.
+
+        Args:
+            engine: it has the attention for alignments.
+            pair: of the lines and their translations.
+            config: says whether translations have alignments.
+            forbidden: words that no translation may contain.
+            inflected: the language of which any form of a term will do.
+        """
+        self._engine = engine
+        self._src_vocabulary = pair.src_vocabulary
+        self._tgt_vocabulary = pair.tgt_vocabulary
+        self._is_aligned = config.alignment or config.markup is not None
+        self._forbidden = forbidden
+        self._inflected = inflected
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Translate the lines that no step before has translated."""
+        translated = iter(self.translations(lines.sources, lines.results, lines.guarded))
+        for number, segments in enumerate(lines.segments):
+            if number in lines.translations:
+                continue
+            parts = [self._copies(one) if one.copy else next(translated) for one in segments]
+            joined = self.joined(segments, parts)
+            if number in lines.fell_back:
+                joined = replace(joined, fell_back=True)
+            lines.translations[number] = joined
+
+    def _copies(self, source: Source) -> list[Translation]:
+        """Return the copy of a source, once, or as often as there are samples of others."""
+        copied = copy_translation(source, self._src_vocabulary, alignment=self._is_aligned)
+        options = self._engine.options
+        return [copied] * (1 if options.sampling is None else options.n_best)
+
+    def translations(
+        self, sources: Sequence[Source], results: Sequence[SearchResult], guarded: Container[int]
+    ) -> list[list[Translation] | str]:
+        """Return each segment's translations, best first, or the reason why there are none.
+
+        guarded: the numbers of those that were searched twice.
+        """
+        pairs = [
+            (source, hypothesis)
+            for source, hypotheses in zip(sources, results, strict=True)
+            if not isinstance(hypotheses, str)
+            for hypothesis in hypotheses
+        ]
+        # In one call: each call costs as much as decoding hundreds.
+        texts = self._tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
+        terms = (
+            tuple(TermUse.of(term, text, self._inflected) for term in source.terms)
+            for (source, _), text in zip(pairs, texts, strict=True)
+        )
+        each_text = iter(texts)
+        alignments: Iterator[Alignment | None] = iter([None] * len(pairs))
+        if self._is_aligned:
+            alignments = self._alignments(pairs)
+        return [
+            hypotheses
+            if isinstance(hypotheses, str)
+            else [
+                Translation(
+                    next(each_text),
+                    hypothesis.score,
+                    hypothesis.log_prob,
+                    tuple(self._tgt_vocabulary.tokens(hypothesis.ids)),
+                    hypothesis.token_log_probs[:-1],
+                    1,
+                    is_cut=source.is_cut,
+                    guarded=number in guarded,
+                    alignment=next(alignments),
+                    terms=next(terms),
+                )
+                for hypothesis in hypotheses
+            ]
+            for number, (source, hypotheses) in enumerate(zip(sources, results, strict=True))
+        ]
+
+    def _alignments(
+        self, searched: Sequence[tuple[Source, Hypothesis]]
+    ) -> Iterator[Alignment | None]:
+        """Return the alignment of each source's own tokens to those of its translation."""
+        first = self._tgt_vocabulary.first
+        pairs = [
+            (source.ids, (*first, *hypothesis.before, *hypothesis.ids))
+            for source, hypothesis in searched
+        ]
+        for (source, hypothesis), weights in zip(
+            searched, self._engine.attention(pairs), strict=True
+        ):
+            if weights is None:
+                yield None
+                continue
+            begin = len(first) + len(hypothesis.before)
+            src_tokens = self._src_vocabulary.tokens((source.plain or source.ids)[source.added :])
+            tgt_tokens = self._tgt_vocabulary.tokens(hypothesis.ids)
+            own = attention_to_plain(weights[begin:], source)[:, source.added :]
+            yield Alignment.of([own], src_tokens, tgt_tokens)
+
+    def joined(
+        self, sources: Sequence[Source], translated: Sequence[list[Translation] | str]
+    ) -> Translation:
+        """Join the translations of a line's segments to the line's own.
+
+        For beam search, these are the combinations with the best sums of scores. For sampling, the
+        n-th samples of all segments make the line's n-th: the best sums would not be random.
+        """
+        if not sources:
+            return BLANK
+        errors = [part for part in translated if isinstance(part, str)]
+        if errors:
+            return failed(sources, errors[0])
+        of_segments = [part for part in translated if not isinstance(part, str)]
+        options = self._engine.options
+        if options.sampling is None:
+            chosen = best_sums(of_segments, 2 * options.n_best)
+        else:
+            chosen = list(zip(*of_segments, strict=False))  # as many as every segment has
+        joined = [join_parts(sources, parts) for parts in chosen]
+        # Two segments may make a phrase, and a copy may have one.
+        may_have = len(sources) > 1 or sources[0].copy is not None
+        if self._forbidden is not None and may_have:
+            joined = [one for one in joined if not self._forbidden.are_in(one.text)]
+            if not joined:
+                return failed(sources, NOT_AVOIDED)
+        if options.sampling is None:
+            # Joined differently, segments can give the same text.
+            by_text = {one.text: one for one in reversed(joined)}
+            joined = [one for one in joined if by_text[one.text] is one]
+        best, *others = joined[: options.n_best]
+        return replace(best, others=tuple(others)) if others else best
 
 
 def failed(sources: Sequence[Source], error: str) -> Translation:

@@ -7,23 +7,22 @@ each sentence, terms are found. What has no letters is copied.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
 from typing import NamedTuple
 
 from nmt.data.pieces import Kind, PieceModel
+from nmt.lexical.glossary import Terms
 from nmt.search.engine import Copy, Ids, Source
 from nmt.translate.copied_text import copying, has_words
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 from nmt.translate.segmentation import split_ids, split_sentences, translated_separator
+from nmt.translate.steps import LinesUnderWay, Spans
 from nmt.translate.term_phrases import TermPhrases
 from nmt.translate.term_sources import TermSources, with_tag
-
-Spans = Sequence[tuple[int, int]]
-"""Starts and ends in a text, in order."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SYMBOL = re.compile(r"(<[^\s<>]+>)\s*")
@@ -37,33 +36,45 @@ class _Sentence(NamedTuple):
     tag: str = ""  # a symbol such as <BT>, which is not copied
 
 
-class LineSources:
-    """Makes the sources of lines."""
+class SegmentLines:
+    """The step that cuts lines into segments, which are the sources of search."""
 
     def __init__(
         self,
         pair: LanguagePair,
         config: TranslationConfig,
         *,
-        annotations: TermSources | None = None,
-        phrases: TermPhrases | None = None,
+        barred_ids: Sequence[int] = (),
+        is_forbidden: Callable[[str], bool] | None = None,
     ) -> None:
         """Set how lines are cut.
 
         Args:
             pair: of the lines and their translations.
-            config: says how lines are split, and whether text without letters is copied.
-            annotations: terms that the model reads, or
-            phrases: those that search forces.
+            config: says how lines are split, which terms they have, and whether text without
+                letters is copied.
+            barred_ids: tokens that terms may not have in a translation.
+            is_forbidden: tells whether terms may not have this text there.
         """
         self._src_vocabulary = pair.src_vocabulary
         self._tgt_vocabulary = pair.tgt_vocabulary
         self._languages = pair.languages
         self._max_tokens = pair.max_src_tokens
         self._split = config.split
-        self._annotations = annotations
-        self._phrases = phrases
+        self._annotations: TermSources | None = None  # terms that the model reads, or
+        self._phrases: TermPhrases | None = None  # those that search forces
+        if config.terms is not None:
+            terms = Terms.read(config.terms)
+            if pair.reads_terms:
+                self._annotations = TermSources(terms, pair.src_vocabulary)
+            else:
+                vocabularies = pair.src_vocabulary, pair.tgt_vocabulary
+                self._phrases = TermPhrases(terms, *vocabularies, barred_ids, is_forbidden)
         self._copies = not config.search.no_copy
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Set the segments of each line."""
+        lines.segments = self.of(lines.texts, lines.prefixes, lines.kept)
 
     def of(
         self, lines: Sequence[str], prefixes: Sequence[str] = (), kept: Sequence[Spans] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from command_line import TranslateText
@@ -12,8 +13,9 @@ from command_line import TranslateText
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import unit_pattern
 from nmt.lexical.glossary import Term, Terms
-from nmt.search.engine import Hypothesis, SearchResult, Source
-from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
+from nmt.search.engine import Engine, Hypothesis, Source
+from nmt.translate.forbidden_words import NOT_AVOIDED, AvoidForbidden, ForbiddenWords
+from nmt.translate.steps import LinesUnderWay
 
 LINES = ["the cat sees a dog", "", "a dog.", "the small house finds the old river", "a red bird"]
 TEXT = "".join(f"{line}\n" for line in LINES)
@@ -72,36 +74,49 @@ def writing(vocabulary: Vocabulary, text: str) -> list[Hypothesis]:
     return [Hypothesis(tuple(ids), -1.0, -1.0)]
 
 
-def test_what_other_tokens_write_is_searched_again(vocabulary: Vocabulary) -> None:
+def avoid(
+    vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch, search: Any, results: list[Any]
+) -> LinesUnderWay:
+    """Let the step avoid the word "ab" by a search that a test makes up."""
+    monkeypatch.setattr("nmt.translate.forbidden_words.search_guarded", search)
     words = ForbiddenWords(Terms([Term("ab", ())]), vocabulary)
+    sources = [Source((5 + number,)) for number in range(len(results))]
+    lines = LinesUnderWay([], sources=sources, results=results)
+    AvoidForbidden(cast(Engine, None), words)(lines)
+    return lines
+
+
+def test_what_other_tokens_write_is_searched_again(
+    vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spelled = writing(vocabulary, "xabz ab, ab")
     sequence = writing(vocabulary, "ab")[0].ids
     clean = writing(vocabulary, "xabz abc")
     searched: list[Sequence[Source]] = []
 
-    def search(sources: Sequence[Source]) -> tuple[list[SearchResult], set[int]]:
+    def search(_: Engine, sources: Sequence[Source], **_on: Any) -> tuple[list[Any], set[int]]:
         searched.append(sources)
         return [clean for _ in sources], {0}
 
-    sources = [Source((5,)), Source((6,)), Source((7,))]
     assert vocabulary.decode([spelled[0].ids]) == ["xabz ab, ab"]
-    found, guarded = words.avoided(search, sources, [clean, spelled, "an error"])
-    assert found == [clean, clean, "an error"]
-    assert guarded == {1}
+    lines = avoid(vocabulary, monkeypatch, search, [clean, spelled, "an error"])
+    assert lines.results == [clean, clean, "an error"]
+    assert lines.guarded == {1}
     ((again,),) = searched
     assert again.ids == (6,)
     (barred,) = again.barred
     assert barred[-len(sequence) :] == sequence
 
 
-def test_a_line_that_cannot_do_without_has_no_translation(vocabulary: Vocabulary) -> None:
-    words = ForbiddenWords(Terms([Term("ab", ())]), vocabulary)
+def test_a_line_that_cannot_do_without_has_no_translation(
+    vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spelled = writing(vocabulary, "AB")
 
-    def search(sources: Sequence[Source]) -> tuple[list[SearchResult], set[int]]:
+    def search(_: Engine, sources: Sequence[Source], **_on: Any) -> tuple[list[Any], set[int]]:
         return [spelled for _ in sources], set()
 
-    assert words.avoided(search, [Source((5,))], [spelled]) == ([NOT_AVOIDED], set())
+    assert avoid(vocabulary, monkeypatch, search, [spelled]).results == [NOT_AVOIDED]
 
 
 def test_a_word_with_a_capital_is_forbidden_only_so(vocabulary: Vocabulary) -> None:

@@ -24,6 +24,7 @@ from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.pipeline import Pause
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
+from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import (
@@ -117,6 +118,11 @@ def best(translations: Sequence[Translation]) -> list[str]:
     return [found.text for found in translations]
 
 
+def joining(translator: Translator) -> JoinSegments:
+    """Return the step that joins the translations of segments."""
+    return next(step for step in translator.steps if isinstance(step, JoinSegments))
+
+
 # ------------------------------------------------------------------------- a copying model
 
 
@@ -190,12 +196,12 @@ def test_segments_that_join_to_the_same_text_count_once(vocabulary: Vocabulary) 
         for own in ([("a b", -1.0), ("a", -2.0)], [("c", -1.0), ("b c", -1.5), ("d", -2.5)])
     ]
     # By score: a b c; a b b c; a c; again a b c, left out; a b d and the rest, which are too many.
-    found = translator._joined(sources, parts)
+    found = joining(translator).joined(sources, parts)
     assert best(found.n_best) == ["a b c", "a b b c", "a c"]
     parts[1].pop()
     parts[0].append(Translation("x", -9.0, -9.0, (), (), 1))
     wider, _ = copier(vocabulary, beam_size=6, n_best=6)
-    texts = best(wider._joined(sources, parts).n_best)
+    texts = best(joining(wider).joined(sources, parts).n_best)
     assert texts == ["a b c", "a b b c", "a c", "x c", "x b c"]
 
 

@@ -1,0 +1,84 @@
+"""The steps of a translation: their interface, what they pass on, and those of search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Protocol
+
+from nmt.markup.tags import Marked
+from nmt.search.engine import Engine, SearchResult, Source
+from nmt.search.retry import search_again, search_placed
+from nmt.translate.output import Translation
+
+Spans = Sequence[tuple[int, int]]
+"""Starts and ends in a text, in order."""
+
+
+@dataclass
+class LinesUnderWay:
+    """Lines on their way to their translations. Each step reads what it needs, and adds to it."""
+
+    texts: Sequence[str]
+    prefixes: Sequence[str] = ()  # what the translation of each begins with; or none
+    contexts: Sequence[Sequence[str]] = ()  # the lines before each; or none
+    on_progress: Callable[[int], object] | None = None  # called with lines or segments just done
+    on_step: Callable[[], object] | None = None  # called before each step of the decoder
+
+    marked: Sequence[Marked] = ()  # each with its tags, if they were taken out
+    kept: Sequence[Spans] = ()  # parts of each that must stay as they are; or none
+    segments: Sequence[Sequence[Source]] = ()  # of each
+    fell_back: Collection[int] = ()  # numbers of those that could not be translated in context
+
+    sources: Sequence[Source] = ()  # segments that are searched: not copied, not yet translated
+    results: list[SearchResult] = field(default_factory=list)  # of these
+    guarded: set[int] = field(default_factory=set)  # numbers of sources that were searched again
+
+    translations: dict[int, Translation] = field(default_factory=dict)  # by number of the line
+
+
+class TranslationStep(Protocol):
+    """A step of a translation."""
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Bring all lines on by this step."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Searches for the translations of what is neither copied nor translated yet."""
+
+    engine: Engine
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Set the sources and their results."""
+        segments = [
+            line for number, line in enumerate(lines.segments) if number not in lines.translations
+        ]
+        lines.sources = [one for one in chain.from_iterable(segments) if one.copy is None]
+        if lines.on_progress is not None:
+            copies = sum(one.copy is not None for one in chain.from_iterable(lines.segments))
+            # Blank lines are done.
+            lines.on_progress(lines.segments.count([]) + len(lines.translations) + copies)
+        if any(source.phrases for source in lines.sources):
+            lines.results = search_placed(
+                self.engine, lines.sources, on_progress=lines.on_progress, on_step=lines.on_step
+            )
+        else:
+            lines.results = self.engine.search(
+                lines.sources, on_progress=lines.on_progress, on_step=lines.on_step
+            )
+
+
+@dataclass(frozen=True)
+class SearchAgain:
+    """Searches again for what repeats itself, runs to its length limit or is empty."""
+
+    engine: Engine
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Replace results by better ones, and note of which sources they are."""
+        lines.guarded |= search_again(
+            self.engine, lines.sources, lines.results, on_step=lines.on_step
+        )

@@ -1,0 +1,71 @@
+"""Tags are taken out of lines before they are translated, and put back into the translations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nmt.lexical.token_offsets import token_offsets
+from nmt.markup.tag_writer import restore
+from nmt.markup.tags import Marked, parse
+from nmt.translate.output import TermUse, Translation
+from nmt.translate.sources import only_text
+from nmt.translate.steps import LinesUnderWay
+
+
+@dataclass(frozen=True)
+class TakeTagsOut:
+    """The first step with `--markup`."""
+
+    form: str
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Leave the text without tags, and note what must stay as it is."""
+        lines.marked = [parse(only_text(line), self.form) for line in lines.texts]
+        lines.texts = [line.text for line in lines.marked]
+        lines.kept = [line.kept for line in lines.marked]
+        lines.contexts = [
+            [parse(line, self.form).text for line in context] for context in lines.contexts
+        ]
+
+
+@dataclass(frozen=True)
+class PutTagsBack:
+    """The last step with `--markup`."""
+
+    form: str
+    keeps_alignment: bool  # which this step needs itself
+    inflected: str | None  # the language of which any form of a term will do
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Put the tags of each line into its translations."""
+        for number, translation in lines.translations.items():
+            lines.translations[number] = self._tagged(lines.marked[number], translation)
+
+    def _tagged(self, line: Marked, translation: Translation) -> Translation:
+        if translation.error:
+            return translation
+        links, weaker_links = [], []
+        alignment = translation.alignment
+        if alignment is not None:
+            src = token_offsets(line.text, alignment.src_tokens)
+            tgt = token_offsets(translation.text, translation.tokens)
+            links = [
+                (*src[position], *offsets)
+                for position, offsets in zip(alignment.positions, tgt, strict=True)
+            ]
+            weaker_links = [
+                (*src[src_token], *tgt[tgt_token])
+                for src_token, tgt_token in alignment.weaker_links()
+            ]
+        text = restore(line, translation.text, links, weaker_links)
+        terms = translation.terms
+        if line.kept:  # pieces may have replaced some
+            without_tags = parse(text, self.form).text
+            terms = tuple(TermUse.of(use.term, without_tags, self.inflected) for use in terms)
+        return replace(
+            translation,
+            text=text,
+            terms=terms,
+            alignment=alignment if self.keeps_alignment else None,
+            others=tuple(self._tagged(line, other) for other in translation.others),
+        )
