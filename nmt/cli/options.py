@@ -119,16 +119,12 @@ def _help_options(rare: Collection[str]) -> Iterator[inspect.Parameter]:
         print(context.get_help())
         raise typer.Exit
 
-    names = {"help": ("--help", "-h"), "help_all": ("--help-all",)}
-    texts = {"help": "Show this message and exit.", "help_all": "Show all options and exit."}
-    for name in names if rare else ("help",):
-        option = typer.Option(*names[name], help=texts[name], callback=print_help, is_eager=True)
-        yield inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False,
-            annotation=Annotated[bool, option],
-        )
+    asked_by = {"help": ("--help", "-h"), "help_all": ("--help-all",)}
+    said = {"help": "Show this message and exit.", "help_all": "Show all options and exit."}
+    kind = inspect.Parameter.KEYWORD_ONLY
+    for name in asked_by if rare else ("help",):
+        option = typer.Option(*asked_by[name], help=said[name], callback=print_help, is_eager=True)
+        yield inspect.Parameter(name, kind, default=False, annotation=Annotated[bool, option])
 
 
 def _as_tuple(value: Any) -> Any:
