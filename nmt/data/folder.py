@@ -263,11 +263,6 @@ class DataFolder:
         """The texts of valid: one for each pair of languages."""
         return self._texts(self.info.valid)
 
-    @property
-    def test_texts(self) -> Mapping[str, HeldOut]:
-        """The text of each test set, by name."""
-        return {split.name: self._texts(split)[0] for split in self.info.tests}
-
     def vocabularies(self, langs: tuple[str, str]) -> tuple[Vocabulary, Vocabulary]:
         """Return the vocabularies with the language tokens of a pair of languages, if any."""
         found, languages = (self.src_vocabulary, self.tgt_vocabulary), self.info.languages

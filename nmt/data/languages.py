@@ -220,7 +220,9 @@ def names_language(name: str, code: str) -> bool:
     if not match or len(name) > _LONGEST_NAME:  # most text, for which nothing need be loaded
         return False
     if _WHOLE_CODE.fullmatch(name) and primary_language(name) == primary_language(code):
-        return _variants_agree(name, code)
+        # Both must be able to mean the same script and region.
+        is_open = "-" not in _tag(name) or "-" not in _tag(code)
+        return is_open or variant_rank(name, code) not in (OTHER_VARIANT, None)
     codes = {primary_language(code), _tag(code).split("-")[0].lower()}
     names = [_english_names().get(one, frozenset()) for one in codes]
     is_name = _folded(match["name"]) in frozenset().union(*names)
@@ -240,13 +242,6 @@ def is_language(name: str) -> bool:
     if not match or len(name) > _LONGEST_NAME:
         return False
     return _folded(match["name"]) in _common_names()
-
-
-def _variants_agree(one: str, other: str) -> bool:
-    """Return whether two codes of a language can mean the same script and region."""
-    if "-" not in _tag(one) or "-" not in _tag(other):
-        return True
-    return variant_rank(one, other) not in (OTHER_VARIANT, None)
 
 
 @cache

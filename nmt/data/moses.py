@@ -35,7 +35,7 @@ class Moses:
         if self.normalize:
             line = self._normalizer.normalize(line)
         if self.tokenize:
-            line = self._tokenizer.tokenize(
+            line = _tokenizer(self.lang).tokenize(
                 line, return_str=True, escape=False, protected_patterns=_PROTECTED
             )
         return line
@@ -53,16 +53,17 @@ class Moses:
         return MosesPunctNormalizer(lang=primary_language(self.lang))
 
     @cached_property
-    def _tokenizer(self) -> sacremoses.MosesTokenizer:
-        from sacremoses import MosesTokenizer
-
-        return MosesTokenizer(lang=primary_language(self.lang))
-
-    @cached_property
     def _detokenizer(self) -> sacremoses.MosesDetokenizer:
         from sacremoses import MosesDetokenizer
 
         return MosesDetokenizer(lang=primary_language(self.lang))
+
+
+@cache
+def _tokenizer(lang: str) -> sacremoses.MosesTokenizer:
+    from sacremoses import MosesTokenizer
+
+    return MosesTokenizer(lang=primary_language(lang))
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,8 @@ class PlainMoses:
 
     def tokenize(self, line: str) -> str:
         """Return the tokens with spaces between them, without escaping."""
-        tokens: str = self._tokenizer.tokenize(line, return_str=True, escape=False)
+        tokens: str = _tokenizer(self.lang).tokenize(line, return_str=True, escape=False)
         return tokens
-
-    @cached_property
-    def _tokenizer(self) -> sacremoses.MosesTokenizer:
-        from sacremoses import MosesTokenizer
-
-        return MosesTokenizer(lang=primary_language(self.lang))
 
 
 def has_moses_rules(lang: str) -> bool:

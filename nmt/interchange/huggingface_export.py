@@ -6,7 +6,6 @@ It is what `huggingface` imports. Exporting and importing again gives the same t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +89,8 @@ def export_huggingface(path: Path, out: Path) -> None:
         ):
             (folder / name).write_bytes(vocabulary.model)
         for name, values in files.items():
-            _write_json(folder / name, values)
+            content = json.dumps(values, indent=2, ensure_ascii=False)
+            write_text(folder / name, f"{content}\n")
         write_text(folder / _README, _readme(card))
 
 
@@ -259,7 +259,3 @@ def _readme(card: ModelCard) -> str:
         f"# Translation{pair}\n\n"
         f"A Transformer exported by `nmt`, after {card.update:,} updates{data}.\n\n{scores}"
     )
-
-
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

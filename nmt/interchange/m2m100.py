@@ -86,7 +86,8 @@ def _pieces_by_id(folder: Path) -> dict[int, str]:
     path = folder / IDS
     if path.exists():
         ids = read_json(path)
-        return numbered(path, ids | _numbers_after(len(ids), _languages(folder)))
+        ids |= {text: id_ for id_, text in enumerate(_languages(folder), start=len(ids))}
+        return numbered(path, ids)
     path = folder / ALL_IDS
     values = read_json(path)
     try:
@@ -108,7 +109,3 @@ def _languages(folder: Path) -> list[str]:
 
 def _text(token: Any) -> str:
     return str(token.get("content")) if isinstance(token, Mapping) else str(token)
-
-
-def _numbers_after(first: int, texts: list[str]) -> dict[str, int]:
-    return {text: first + place for place, text in enumerate(texts)}

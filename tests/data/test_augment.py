@@ -140,25 +140,26 @@ def test_a_source_that_becomes_blank_stays_as_it_is(tmp_path: Path) -> None:
     assert lines(found, src)[1] != LINES[0][0]
 
 
-def test_subword_dropout_splits_the_changed_text(data: DataFolder) -> None:
+def test_subword_dropout_splits_the_changed_text_anew_in_each_epoch(data: DataFolder) -> None:
     dropout = SubwordDropout(data.src_vocabulary, 0.3)
     shares = AugmentConfig(merged=1.0)
-    (update,) = itertools.islice(
-        updates_from(
-            Position(),
-            data.train,
-            BatchPartition(micro_batch_tokens=100_000),
-            batch_tokens=100_000,
-            seed=1,
-            augmenter=Augmenter.of(data, shares),
-            dropouts=(dropout, dropout),
-        ),
-        1,
+    updates = updates_from(
+        Position(),
+        data.train,
+        BatchPartition(micro_batch_tokens=100_000),
+        batch_tokens=100_000,
+        seed=1,
+        augmenter=Augmenter.of(data, shares),
+        dropouts=(dropout, dropout),
     )
-    found = [row[:-1] for row in sentences(update.batches[0].src)]  # without eos
     changed, _ = augmented(data, shares)
-    assert sorted(data.src_vocabulary.decode(found)) == sorted(lines(data, changed))
-    assert sum(map(len, found)) > 1.2 * len(changed.ids)
+    epochs = []
+    for update in itertools.islice(updates, 2):
+        rows = [row[:-1] for row in sentences(update.batches[0].src)]  # without eos
+        assert sorted(data.src_vocabulary.decode(rows)) == sorted(lines(data, changed))
+        assert sum(map(len, rows)) > 1.2 * len(changed.ids)
+        epochs.append(sorted(rows))
+    assert epochs[0] != epochs[1]
 
 
 def test_a_stream_draws_the_same_for_any_ranks_and_from_anywhere(data: DataFolder) -> None:

@@ -58,8 +58,8 @@ def test_a_folder_says_what_is_in_it(prepared: Path) -> None:
         "red red 0\nblue red 1\ngreen red 2\n",
         "RED RED 0\nBLUE RED 1\nGREEN RED 2\n",
     ]
-    assert list(opened.test_texts) == ["test-t1", "test-t2"]
-    assert opened.test_texts["test-t1"].tgt.read_text() == "HOUSE RED 3\nTREE RED 4\n"
+    assert [split.name for split in opened.info.tests] == ["test-t1", "test-t2"]
+    assert (prepared / "test-t1.de").read_text() == "HOUSE RED 3\nTREE RED 4\n"
     dataset = (prepared / "dataset.json").read_bytes()
     assert opened.fingerprint == hashlib.sha256(dataset).hexdigest()
 

@@ -24,12 +24,12 @@ FIRST, SECOND, LAST = [(300, 1.0), (200, 0.0)], [(300, 0.0), (200, 2.0)], [(300,
 STAGES = Stages(ends=(10, 13), shares=(FIRST, SECOND, LAST))
 
 
-def stream(position: Position, done: int, rank: int = 0, ranks: int = 1) -> list[Update]:
+def stream(position: Position, done: int) -> list[Update]:
     """Return the updates up to the 40th."""
     updates = updates_from(
         position,
         PAIRS,
-        BatchPartition(micro_batch_tokens=400, rank=rank, world_size=ranks),
+        BatchPartition(micro_batch_tokens=400),
         batch_tokens=1500,
         seed=1,
         stages=STAGES,
@@ -66,16 +66,6 @@ def test_stages_go_on_from_any_update(whole: list[Update], monkeypatch: pytest.M
         assert [(update.pairs.tolist(), update.following) for update in again] == [
             (update.pairs.tolist(), update.following) for update in whole[done:]
         ]
-
-
-def test_any_number_of_ranks_sees_the_same_stages(
-    whole: list[Update], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(epochs, "POOL_PAIRS", 100)
-    parts = [stream(Position(), 0, rank, 3) for rank in range(3)]
-    for update, *shares in zip(whole, *parts, strict=True):
-        assert all(share.pairs.tolist() == update.pairs.tolist() for share in shares)
-        assert sum(share.own_tokens for share in shares) == update.own_tokens
 
 
 def test_stages_with_the_same_weights_have_other_orders() -> None:

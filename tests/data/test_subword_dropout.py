@@ -7,11 +7,9 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from pairs import TextPairs, sentences
 
 from nmt.data.shards import TokenRows
 from nmt.data.subword_dropout import SubwordDropout
-from nmt.data.updates import BatchPartition, Position, Update, updates_from
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 
 LINES = ["the house and the tree", "a mouse in the house", "trees and houses", "the the the"]
@@ -88,31 +86,3 @@ def test_segmentations_are_as_likely_as_independent_merges_make_them(
     for segmentation, chance in expected.items():
         deviation = (draws * chance * (1 - chance)) ** 0.5
         assert abs(found[segmentation] - draws * chance) < 5 * deviation + 1
-
-
-def test_the_stream_draws_anew_in_each_epoch_and_the_same_again(vocabulary: Vocabulary) -> None:
-    ids = vocabulary.encode(LINES)
-    dropout = SubwordDropout(vocabulary, 0.4)
-
-    def updates(position: Position, rank: int = 0, ranks: int = 1) -> list[Update]:
-        found = updates_from(
-            position,
-            TextPairs([(row, row) for row in ids]),
-            BatchPartition(micro_batch_tokens=1000, rank=rank, world_size=ranks),
-            batch_tokens=1000,
-            seed=1,
-            dropouts=(dropout, dropout),
-        )
-        return list(itertools.islice(found, 3))
-
-    def sources(update: Update) -> list[list[int]]:
-        return [row for batch in update.batches for row in sentences(batch.src)]
-
-    first = updates(Position())
-    assert sources(first[0]) != sources(first[1])
-    again = updates(Position(epoch=1))
-    assert [sources(update) for update in again[:2]] == [sources(update) for update in first[1:]]
-    assert first[0].tgt_tokens == sum(batch.num_tokens for batch in first[0].batches)
-    assert first[0].tgt_tokens > sum(map(len, ids)) + len(ids)
-    shared = [sources(updates(Position(), rank, 2)[0]) for rank in range(2)]
-    assert sorted([*shared[0], *shared[1]]) == sorted(sources(first[0]))

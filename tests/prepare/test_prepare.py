@@ -197,7 +197,7 @@ def test_valid_and_test_keep_every_line_as_it_is(job: Job, tmp_path: Path) -> No
     assert len(folder.valid) == 6
     src, tgt = folder.valid_texts[0].lines()
     assert list(zip(src, tgt, strict=True)) == odd
-    assert list(folder.test_texts) == ["test-t", "test-t+2", "test-t+3"]
+    assert [split.name for split in folder.info.tests] == ["test-t", "test-t+2", "test-t+3"]
     assert folder.test is not None
     assert len(folder.test) == 6
 
@@ -216,7 +216,7 @@ def test_every_test_set_has_a_name_of_its_own(
         (tmp_path / text).parent.mkdir(exist_ok=True)
         write(tmp_path, text, [("held out", "zurück")])
     folder = job.but(test=tuple(f"{tmp_path}/{text}" for text in given)).prepare()
-    assert list(folder.test_texts) == [f"test-{name}" for name in names]
+    assert [split.name for split in folder.info.tests] == [f"test-{name}" for name in names]
 
 
 @pytest.mark.parametrize(
