@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.epochs import EncodedPairs, Indices
+from nmt.data.epochs import EncodedPairs, Indices, cut_by_tokens
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
@@ -407,30 +407,18 @@ def micro_batches(
     Returns:
         The indices of the pairs in each run.
     """
-    lengths = list(zip((src_lengths + 1).tolist(), (tgt_lengths + 1).tolist(), strict=True))
-    cuts = _cut(lengths, micro_batch_tokens)
-    # Bisect for the smallest bound that needs no more runs: too_small < bound <= enough.
-    too_small, enough = max(map(max, lengths), default=1) - 1, micro_batch_tokens
-    while cuts and enough - too_small > 1:
-        bound = (too_small + enough) // 2
-        tried = _cut(lengths, bound)
-        if len(tried) > len(cuts):
-            too_small = bound
+    lengths = src_lengths.astype(np.int64) + 1, tgt_lengths.astype(np.int64) + 1
+    bounds = cut_by_tokens(*lengths, micro_batch_tokens)
+    # Bisect for the smallest budget that needs no more runs: too_small < budget <= enough.
+    too_small, enough = max(int(side.max(initial=1)) for side in lengths) - 1, micro_batch_tokens
+    while len(bounds) > 2 and enough - too_small > 1:
+        budget = (too_small + enough) // 2
+        tried = cut_by_tokens(*lengths, budget)
+        if len(tried) > len(bounds):
+            too_small = budget
         else:
-            cuts, enough = tried, bound
-    return [part for part in np.split(np.arange(len(lengths)), cuts) if len(part)]
-
-
-def _cut(lengths: list[tuple[int, int]], bound: int) -> list[int]:
-    """Return the indices at which runs must end, because one more pair would exceed the bound."""
-    cuts: list[int] = []
-    start = src_tokens = tgt_tokens = 0
-    for index, (src, tgt) in enumerate(lengths):
-        src_tokens, tgt_tokens = src_tokens + src, tgt_tokens + tgt
-        if index > start and max(src_tokens, tgt_tokens) > bound:
-            cuts.append(index)
-            start, src_tokens, tgt_tokens = index, src, tgt
-    return cuts
+            bounds, enough = tried, budget
+    return [np.arange(start, end) for start, end in pairwise(bounds.tolist())]
 
 
 def parts_by_length(pairs: EncodedPairs, micro_batch_tokens: int) -> list[Indices]:

@@ -198,7 +198,7 @@ def plan_pool(
     shuffled = epochs.pool(epoch, pool)
     src, tgt = (side.astype(np.int64) + 1 for side in pairs.lengths(shuffled))
     check_budget(batch_tokens, max(int(src.max()), int(tgt.max())))
-    return PoolPlan(shuffled, _cut_by_tokens(src, tgt, batch_tokens))
+    return PoolPlan(shuffled, cut_by_tokens(src, tgt, batch_tokens))
 
 
 def check_budget(batch_tokens: int, longest: int) -> None:
@@ -210,8 +210,18 @@ def check_budget(batch_tokens: int, longest: int) -> None:
         )
 
 
-def _cut_by_tokens(src_lengths: Indices, tgt_lengths: Indices, budget: int) -> Indices:
-    """Return the bounds of updates in which neither side's real tokens exceed the budget."""
+def cut_by_tokens(src_lengths: Indices, tgt_lengths: Indices, budget: int) -> Indices:
+    """Return the bounds of runs of pairs in which neither side's tokens exceed the budget.
+
+    As many pairs as fit make a run, and a pair that does not fit is a run by itself.
+
+    Args:
+        src_lengths, tgt_lengths: (pairs,), eos included.
+        budget: of a side.
+
+    Returns:
+        The start of each run, and the end of the last one: (runs + 1,).
+    """
     sums = [np.concatenate(([0], np.cumsum(side))) for side in (src_lengths, tgt_lengths)]
     bounds = [0]
     while bounds[-1] < len(src_lengths):
