@@ -13,7 +13,6 @@ import math
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from nmt import console
@@ -110,13 +109,7 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     with trainer.runner.eager():
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.weights.gradient.nbytes
-    times = _Times(
-        update=1 / metrics["updates_per_second"],
-        summing=sent / _SUM_RATE[device.type] if is_estimate else 0.0,
-        validation=validation,
-        state=disk.state_bytes / _DISK_RATE,
-        model=disk.model_bytes / _DISK_RATE,
-    )
+    summing = sent / _SUM_RATE[device.type] if is_estimate else 0.0
     train, an_epoch = data.info.train, trainer.updates_an_epoch()
     src, tgt = (tokens / window.updates for tokens in (window.lengths.src, window.lengths.tgt))
     flops = trainer.flops(window.lengths) / window.updates
@@ -149,7 +142,7 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
         ("GFLOP/s of matrix products", f"{rate / 1e9:,.0f}"),
         ("model-FLOPs utilisation", f"{metrics['mfu']:.0%}"),
         ("tokens a second", f"{metrics['tokens_per_second']:,.0f}"),
-        *times.rows(config),
+        *_time_rows(config, disk, 1 / metrics["updates_per_second"], summing, validation),
         ("how sure", _how_sure(ranks.world_size, processes, window.updates, device.type)),
     ]
 
@@ -167,41 +160,39 @@ def _how_sure(measured: int, processes: int, updates: int, device: str) -> str:
     return f"{how}; validation by a part of it; disk at {_DISK_RATE / 1e6:g} MB/s (assumed)"
 
 
-@dataclass(frozen=True)
-class _Times:
-    """Seconds that the parts of a run take."""
+def _time_rows(
+    config: TrainingConfig, disk: DiskBudget, update: float, summing: float, validation: float
+) -> list[Row]:
+    """Return the times of a run as ranges, because summing gradients may overlap other work.
 
-    update: float
-    summing: float  # of an update's gradients over processes; 0 if `update` includes it
-    validation: float
-    state: float  # to write one training state
-    model: float  # to write one model file
-
-    def rows(self, config: TrainingConfig) -> list[Row]:
-        """Return the times of a run as ranges, because summing gradients may overlap other work."""
-        an_update = [self.update, self.update + self.summing]
-        updates = [config.max_updates * seconds for seconds in an_update]
-        validations = math.ceil(config.max_updates / config.validate_every)
-        validating = validations * self.validation
-        checkpoints = config.max_updates // config.save_every
-        training = [seconds + validating for seconds in updates]
-        # Each validation may find a better model; states are saved by the clock.
-        saving = [
-            (checkpoints + validations) * self.model
-            + seconds / (60 * config.save_minutes) * self.state
-            for seconds in training
-        ]
-        in_all = [max(times) for times in zip(training, saving, strict=True)]
-        return [
-            ("time an update", _range(f"{seconds:,.3g} s" for seconds in an_update)),
-            ("time of all updates", _range(map(console.duration, updates))),
-            (
-                "time of validating",
-                f"{console.duration(validating)}: {validations:,} times {self.validation:,.3g} s",
-            ),
-            ("time of saving, meanwhile", _range(map(console.duration, saving))),
-            ("time in all", _range(map(console.duration, in_all))),
-        ]
+    Args:
+        config: the recipe's values.
+        disk: the bytes to write.
+        update: seconds of an update.
+        summing: seconds to sum its gradients over processes; 0 if `update` includes them.
+        validation: seconds of a validation.
+    """
+    an_update = [update, update + summing]
+    updates = [config.max_updates * seconds for seconds in an_update]
+    validations = math.ceil(config.max_updates / config.validate_every)
+    validating = validations * validation
+    checkpoints = config.max_updates // config.save_every
+    training = [seconds + validating for seconds in updates]
+    # Each validation may find a better model; states are saved by the clock.
+    saving = [
+        (checkpoints + validations) * disk.model_bytes / _DISK_RATE
+        + seconds / (60 * config.save_minutes) * disk.state_bytes / _DISK_RATE
+        for seconds in training
+    ]
+    in_all = [max(times) for times in zip(training, saving, strict=True)]
+    times = f"{console.duration(validating)}: {validations:,} times {validation:,.3g} s"
+    return [
+        ("time an update", _range(f"{seconds:,.3g} s" for seconds in an_update)),
+        ("time of all updates", _range(map(console.duration, updates))),
+        ("time of validating", times),
+        ("time of saving, meanwhile", _range(map(console.duration, saving))),
+        ("time in all", _range(map(console.duration, in_all))),
+    ]
 
 
 def _range(ends: Iterable[str]) -> str:

@@ -13,12 +13,13 @@ import math
 import time
 from typing import NoReturn
 
+import torch
+
 from nmt.errors import Stopped
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report
 from nmt.training.course import ends, has_forgotten, warnings_before
-from nmt.training.meter import MetricsWindow, checksum_of_all, rate_of_ranks
-from nmt.training.open_values import describe_choices, surroundings
+from nmt.training.meter import MetricsWindow, checksum_of_all, device_name, rate_of_ranks
 from nmt.training.recovery import go_back, recover
 from nmt.training.trainer import Trainer
 
@@ -69,15 +70,12 @@ def _begin(trainer: Trainer, *, was_finished: bool) -> None:
         pairs, an_epoch = len(trainer.data.train), trainer.updates_an_epoch()
         about = (
             f"{trainer.recipe.preset}, {trainer.weights.count:,} parameters, "
-            f"{describe_choices(config, trainer.device, ranks, state)}; {pairs:,} pairs, about "
-            f"{an_epoch:,} updates an epoch; matrix products at "
-            f"{trainer.machine_rate / 1e9:,.0f} GFLOP/s"
+            f"{_describe_choices(trainer)}; {pairs:,} pairs, about {an_epoch:,} updates an epoch; "
+            f"matrix products at {trainer.machine_rate / 1e9:,.0f} GFLOP/s"
         )
         trainer.report.started(state, "" if was_finished else about)
         if not trainer.is_finished:  # a finished run leaves its metrics as they are
-            facts: dict[str, object] = {"kind": "start", "update": state.update}
-            facts |= surroundings(config, trainer.device, ranks, state)
-            run.record(facts | {"matrix_product_flops_per_second": trainer.machine_rate})
+            run.record(_start_record(trainer))
             for warning in warnings_before(config, an_epoch) + trainer.validator.doubts():
                 run.warn(warning)
             for remark in trainer.remarks:
@@ -87,6 +85,35 @@ def _begin(trainer: Trainer, *, was_finished: bool) -> None:
     if trainer.saver.saved is None:  # a run that diverges early goes back to the beginning
         trainer.save(whole=True)
     trainer.window = MetricsWindow.empty(trainer.device)  # whose time begins now
+
+
+def _describe_choices(trainer: Trainer) -> str:
+    """Name all that was chosen for this machine and decides a run's bits."""
+    config, device = trainer.config, trainer.device.type
+    choices = [
+        f"{config.precision} on {device}",
+        f"{trainer.ranks.world_size} x {config.threads} threads",
+        f"micro-batches of {trainer.state.micro_batch_tokens:,} tokens",
+    ]
+    if device == "cpu" and config.precision == "fp32":
+        choices.append(f"products by {config.matmul}")
+    return ", ".join(choices + ["compiled"] * config.compiles)
+
+
+def _start_record(trainer: Trainer) -> dict[str, object]:
+    """Return the facts and choices of this machine that decide a run's bits."""
+    return {
+        "kind": "start",
+        "update": trainer.state.update,
+        "device": device_name(trainer.device),
+        "matmul": trainer.config.matmul,
+        "compile": trainer.config.compile,
+        "ranks": trainer.ranks.world_size,
+        "threads": trainer.config.threads,
+        "micro_batch_tokens": trainer.state.micro_batch_tokens,
+        "torch": torch.__version__,
+        "matrix_product_flops_per_second": trainer.machine_rate,
+    }
 
 
 # --- what is due

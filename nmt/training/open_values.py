@@ -30,11 +30,9 @@ from nmt.models.kernels.linear import has_onednn, linear, use_library
 from nmt.models.kernels.packed_weights import one_thread
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, count_parameters
-from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
 from nmt.training.loss import losses_of
 from nmt.training.memory import CPU_TOKENS, available_bytes, even_batch, memory_needs
-from nmt.training.meter import device_name
 from nmt.training.validation import resolve_tokenizers
 
 _CPU = torch.device("cpu")
@@ -110,35 +108,6 @@ def resolve_open_values(
         validate_tokenizer=tokenizers,
     )
     return dataclasses.replace(recipe, training=training)
-
-
-def describe_choices(
-    config: TrainingConfig, device: torch.device, ranks: Ranks, state: RunState
-) -> str:
-    """Name all that was chosen for this machine and decides a run's bits."""
-    choices = [
-        f"{config.precision} on {device.type}",
-        f"{ranks.world_size} x {config.threads} threads",
-        f"micro-batches of {state.micro_batch_tokens:,} tokens",
-    ]
-    if device.type == "cpu" and config.precision == "fp32":
-        choices.append(f"products by {config.matmul}")
-    return ", ".join(choices + ["compiled"] * config.compiles)
-
-
-def surroundings(
-    config: TrainingConfig, device: torch.device, ranks: Ranks, state: RunState
-) -> dict[str, object]:
-    """Return the facts and choices of this machine that decide a run's bits."""
-    return {
-        "device": device_name(device),
-        "matmul": config.matmul,
-        "compile": config.compile,
-        "ranks": ranks.world_size,
-        "threads": config.threads,
-        "micro_batch_tokens": state.micro_batch_tokens,
-        "torch": torch.__version__,
-    }
 
 
 def _fastest_on_cpu(

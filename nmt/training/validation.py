@@ -90,7 +90,10 @@ class Validator:
         self._texts = [_ValidText.read(text) for text in data.valid_texts]
         self.old_metric = old_metric(config)
         self._tokenizers = tokenizers_of(config.validate_tokenizer, data)
-        self._old = read_pairs(config.valid_old, *data.info.langs) if config.valid_old else None
+        self._old: _ValidText | None = None
+        if config.valid_old:
+            langs = data.info.langs
+            self._old = _ValidText(langs, *read_pairs(config.valid_old, *langs))
         shares = np.array_split(np.arange(config.sample_translations), len(self._texts))
         for text, share in zip(self._texts, shares, strict=True):
             text.shown = spread(len(share), len(text.sources))
@@ -206,12 +209,8 @@ class Validator:
         """Return the score of valid_old by its metric; nothing if there is no such text."""
         if self._old is None:
             return {}
-        sources, references = self._old
-        langs = self.data.info.langs
-        outputs = self._translate(
-            model, sources, _ValidText(langs, sources, references), check_stop
-        )
-        return self._scores(outputs, references, spell_pair(langs), [self.old_metric])
+        outputs = self._translate(model, self._old.sources, self._old, check_stop)
+        return self._scores(outputs, self._old.references, self._old.pair, [self.old_metric])
 
     def _scores(
         self,
@@ -268,7 +267,7 @@ class Validator:
         The translations are no longer than their sources, because an untrained model does not end
         them.
         """
-        old = len(self._old[0]) if self._old else 0
+        old = len(self._old.sources) if self._old else 0
         sources = [source for text in self._texts for source in text.sources]
         shown = sum(len(text.shown) for text in self._texts)
         count = len(sources) if self.config.metrics else shown
