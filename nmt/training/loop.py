@@ -46,9 +46,8 @@ def train(trainer: Trainer) -> None:
             results = trainer.read_results(wait=_is_something_due(trainer, before))
             if results and results[-1].stop:
                 _stop(trainer)
-            if recover(trainer, results):
-                continue
-            trainer.report.advance(trainer.state.update - len(trainer.unread))
+            if not recover(trainer, results):
+                trainer.report.advance(trainer.state.update - len(trainer.unread))
             _do_what_is_due(trainer, before, save=any(result.save for result in results))
         _finish(trainer, was_finished=was_finished)
 
