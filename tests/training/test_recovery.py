@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from pathlib import Path
@@ -44,6 +45,18 @@ from nmt.training.update import UpdateRunner
 from nmt.values import Value
 
 PLAIN: dict[str, Value] = {"dropout": 0.0}
+
+
+def test_the_loss_is_two_calls_from_the_loop(toy: Toy) -> None:
+    calls: list[str] = []
+
+    def noted(*arguments: Any, **options: Any) -> tuple[Tensor, ...]:
+        calls[:] = [frame.function for frame in inspect.stack()]
+        return losses_of(*arguments, **options)
+
+    toy.patch.setattr(update_module, "losses_of", noted)
+    toy.train(max_updates=1)
+    assert calls[1:3] == ["run", "train"]
 
 
 def assert_close(run: Path, expected: Path) -> None:
