@@ -32,6 +32,7 @@ from nmt.models.model_file import ModelReader
 from nmt.models.presets import find_preset, preset_values
 from nmt.models.tensor_file import TensorFile
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
+from nmt.training.command_line import CommandLine
 from nmt.training.launch import launch
 from nmt.values import Value
 
@@ -118,7 +119,7 @@ def recipe(**values: Value) -> Recipe:
 
 def train(data: Path, out: Path, init_from: Path | None = None, /, **values: Value) -> Path:
     """Train in this process; return the run folder."""
-    launch(recipe(**values), data, out, init_from)
+    launch(recipe(**values), CommandLine(data, out, init_from))
     return out
 
 

@@ -180,12 +180,12 @@ def train(
     if dry_run:
         from nmt.training.dry_run import dry_run as try_training
 
-        if rows := try_training(recipe, data, out, init_from, command=command):
+        if rows := try_training(recipe, command):
             console.print_table(("what", "value"), rows)
         return
     from nmt.training.launch import launch
 
-    launch(recipe, data, out, init_from, command=command, deadline=deadline)
+    launch(recipe, command, deadline=deadline)
 
 
 def _words(options: Sequence[tuple[str, object]]) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ import math
 import os
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
@@ -45,14 +44,7 @@ Row = tuple[str, str]
 
 
 @memory_errors()
-def dry_run(
-    recipe: Recipe,
-    data_path: Path,
-    run_path: Path,
-    init_from: Path | None = None,
-    *,
-    command: CommandLine | None = None,
-) -> list[Row]:
+def dry_run(recipe: Recipe, command: CommandLine) -> list[Row]:
     """Return the estimates for a run as rows of name and value; empty except on the first rank.
 
     Raises:
@@ -64,8 +56,8 @@ def dry_run(
         ranks = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=1)
     ranks.join()
     try:
-        run = RunFolder(run_path)
-        setup = set_up(recipe, data_path, run, init_from, ranks, command=command, claim=run.check)
+        run = RunFolder(command.out)
+        setup = set_up(recipe, command, run, ranks, claim=run.check)
         rows = _rows(setup, processes)
     except NMTError:
         ranks.leave()  # all ranks raise this error together

@@ -33,24 +33,12 @@ from nmt.training.watchdog import ExitReport, watching
 
 
 @memory_errors()
-def launch(
-    recipe: Recipe,
-    data_path: Path,
-    run_path: Path,
-    init_from: Path | None = None,
-    *,
-    command: CommandLine | None = None,
-    deadline: float = math.inf,
-) -> None:
+def launch(recipe: Recipe, command: CommandLine, *, deadline: float = math.inf) -> None:
     """Train a model, or resume a run that was stopped.
 
     Args:
         recipe: all values.
-        data_path: a data folder.
-        run_path: the run folder to make or to resume.
-        init_from: the model file or run folder that the weights start from; None: random weights,
-            or what the run started from.
-        command: what the user gave.
+        command: the folders, and what else the user gave.
         deadline: the time, as of `time.monotonic`, at which the run stops.
 
     Raises:
@@ -58,7 +46,7 @@ def launch(
         Stopped: if asked to stop, with everything saved.
         NMTError: for example, if another process of the run has failed.
     """
-    ranks, run, stop = Ranks.from_environment(), RunFolder(run_path), StopRequest(deadline)
+    ranks, run, stop = Ranks.from_environment(), RunFolder(command.out), StopRequest(deadline)
     exit_report = ExitReport(run, ranks)
 
     def claim() -> None:
@@ -70,11 +58,11 @@ def launch(
     ranks.join()
     try:
         with watching(ranks, stop, exit_report):
-            setup = set_up(recipe, data_path, run, init_from, ranks, command=command, claim=claim)
+            setup = set_up(recipe, command, run, ranks, claim)
             exit_report.training = True
             with stop.listening():
                 try:
-                    exit_report.trainer = _trainer(setup, data_path, command, stop)
+                    exit_report.trainer = _trainer(setup, stop)
                     train(exit_report.trainer)
                 except Exception:
                     # torchrun sends SIGTERM to the ranks that are left; first they find out what to
@@ -120,9 +108,7 @@ def launch(
     ranks.leave()
 
 
-def _trainer(
-    setup: TrainingSetup, data_path: Path, command: CommandLine | None, stop: StopRequest
-) -> Trainer:
+def _trainer(setup: TrainingSetup, stop: StopRequest) -> Trainer:
     """Return the trainer in the state of the run folder, with enough disk for all that it saves."""
     recipe, run, ranks = setup.recipe, setup.run, setup.ranks
     # Finding the size of micro-batches may take minutes, to compile the model; so may links.
@@ -141,31 +127,26 @@ def _trainer(
                 setup.data.fingerprint,
                 setup.initial,
                 ranks=ranks.world_size,
-                data_path=data_path,
-                command=str(command or ""),
+                data_path=setup.command.data,
+                command=str(setup.command),
             )
     return trainer
 
 
 def set_up(
     recipe: Recipe,
-    data_path: Path,
+    command: CommandLine,
     run: RunFolder,
-    init_from: Path | None,
     ranks: Ranks,
-    *,
-    command: CommandLine | None,
     claim: Callable[[], None],
 ) -> TrainingSetup:
     """Open the data, choose the device, and fill in the values that the recipe leaves open.
 
     Args:
         recipe: that of the first rank counts, as only its machine need have the run folder.
-        data_path: a data folder.
+        command: see `launch`.
         run: the run folder.
-        init_from: see `launch`.
         ranks: all processes.
-        command: what the user gave.
         claim: makes sure of the run folder, on the first rank.
 
     Raises:
@@ -177,12 +158,12 @@ def set_up(
         device = choose_device(recipe.training.device, ranks.local_rank)
         if device.type == "cpu":
             keep_freed_memory()
-        data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
+        data = DataFolder.open(command.data, verify=ranks.local_rank == 0)
         if ranks.is_first and run.exists:
-            _refuse(run.other_data(data_path, data.fingerprint), run, recipe, data, command)
+            _refuse(run.other_data(command.data, data.fingerprint), run, recipe, data, command)
         _check_fit(recipe, data)
         if ranks.is_first:
-            initial = _initial_model(init_from, run)
+            initial = _initial_model(command.init_from, run)
             claim()
     _check_same(data, device, ranks)
     initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
@@ -195,20 +176,17 @@ def set_up(
             _refuse(compared, run, recipe, data, command)
             if compared.allowed:
                 changes = f"{run.path}: {'; '.join(compared.allowed)}"
-    return TrainingSetup(recipe, data, run, initial, ranks, device, changes)
+    return TrainingSetup(recipe, command, data, run, initial, ranks, device, changes)
 
 
 def _refuse(
-    changes: Changes, run: RunFolder, recipe: Recipe, data: DataFolder, command: CommandLine | None
+    changes: Changes, run: RunFolder, recipe: Recipe, data: DataFolder, command: CommandLine
 ) -> None:
     """Raise UsageError if something changed that must not, with the command that does it."""
     if changes.refused:
-        other = "choose another --out"
-        if command is not None:
-            other = command.elsewhere(run, changes, recipe, data)
         raise UsageError(
             f"{run.path} has a run with other values: {'; '.join(changes.refused)}; give the old "
-            f"values to resume it, or {other}"
+            f"values to resume it, or {command.elsewhere(run, changes, recipe, data)}"
         )
 
 

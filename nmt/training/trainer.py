@@ -29,6 +29,7 @@ from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report
 from nmt.runs.run_folder import InitialModel, RunFolder
+from nmt.training.command_line import CommandLine
 from nmt.training.course import ends
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.guidance import learn_links
@@ -51,6 +52,7 @@ class TrainingSetup:
     """What a run is made of; `launch.set_up` makes it."""
 
     recipe: Recipe
+    command: CommandLine
     data: DataFolder
     run: RunFolder
     initial: InitialModel

@@ -17,6 +17,7 @@ from nmt.data.updates import Update
 from nmt.errors import NMTError, UsageError
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
+from nmt.training.command_line import CommandLine
 from nmt.training.dry_run import dry_run
 from nmt.training.meter import MetricsWindow
 from nmt.training.update import UpdateResult, UpdateRunner
@@ -38,7 +39,7 @@ def seconds_of(text: str) -> float:
 
 
 def rows(data: Path, out: Path, **values: Value) -> dict[str, str]:
-    return dict(dry_run(recipe(**values), data, out))
+    return dict(dry_run(recipe(**values), CommandLine(data, out)))
 
 
 def measure(monkeypatch: pytest.MonkeyPatch) -> None:

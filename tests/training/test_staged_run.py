@@ -15,6 +15,7 @@ from nmt.config import TrainingStage
 from nmt.errors import UsageError
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
+from nmt.training.command_line import CommandLine
 from nmt.training.launch import launch
 
 STAGES = (
@@ -43,7 +44,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(
     data: Path, out: Path, stages: tuple[TrainingStage, ...] = STAGES, max_updates: int = 24
 ) -> Path:
-    launch(dataclasses.replace(recipe(max_updates=max_updates), stages=stages), data, out)
+    staged = dataclasses.replace(recipe(max_updates=max_updates), stages=stages)
+    launch(staged, CommandLine(data, out))
     return out
 
 

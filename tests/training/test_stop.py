@@ -36,6 +36,7 @@ from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
 from nmt.training import loss, open_values, recovery, stop, validation
 from nmt.training import update as update_module
+from nmt.training.command_line import CommandLine
 from nmt.training.launch import launch
 from nmt.training.stop import StopRequest, parse_time_limit
 from nmt.training.update import UpdateRunner
@@ -255,7 +256,7 @@ def test_a_stop_waits_for_no_more_than_one_step_and_loses_nothing(
 
     with toy.patch.context() as patch, pytest.raises(Stopped, match=rf"{update} \({reason}\)"):
         patch.setattr(module, function, stop_after_the_first_validation)
-        launch(recipe(**values), toy.data, run, deadline=deadline)
+        launch(recipe(**values), CommandLine(toy.data, run), deadline=deadline)
     assert calls == 1  # nothing more was begun
     assert status(run) == {"status": "stopped", "update": update, "reason": reason}
     assert newest_state(run)[0]["progress"]["update"] == update
