@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nmt.data.folder import DataFolder
+from nmt.errors import NMTError
 from nmt.models.model_file import read_vocabularies
 from nmt.prepare import prepare as stage
+from nmt.prepare import splits
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.options import PrepareOptions
 
@@ -85,3 +89,33 @@ def pairs_in(folder: DataFolder) -> list[tuple[str, str]]:
 def content(folder: Path) -> dict[str, bytes]:
     """The bytes of each file."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def stop(
+    job: Job, monkeypatch: pytest.MonkeyPatch, shards: int, error: BaseException | None = None
+) -> None:
+    """Run until so many shards are written."""
+    left, write_shard = [shards], splits.write_shard
+
+    def write_or_fail(*args: Any, **kwargs: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise error or KeyboardInterrupt
+        return write_shard(*args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(NMTError):
+        patch.setattr(splits, "write_shard", write_or_fail)
+        job.prepare()
+    assert not job.out.exists()
+
+
+def prepare_in_all_ways(job: Job, monkeypatch: pytest.MonkeyPatch, *, shards: int) -> DataFolder:
+    """Prepare at once, with two workers, and in two runs; check that the bytes are the same."""
+    folder = job.prepare()
+    assert len(folder.info.train.shards) > shards
+    two, stopped = (job.but(out=job.out.with_name(name)) for name in ("two-workers", "two-runs"))
+    two.but(workers=2).prepare()
+    stop(stopped, monkeypatch, shards)
+    stopped.prepare()
+    assert content(two.out) == content(stopped.out) == content(job.out)
+    return folder

@@ -87,8 +87,7 @@ def keep_columns(work: Work) -> None:
     for column in work.block.side_columns:
         if column.kept_as:
             values = work.block.side_values(column)
-            kept = TokenRows.of_text([values[row] for row in work.rows])
-            work.side_columns[column.kept_as] = kept, TokenRows.of_text([""] * len(kept))
+            work.keep(column.kept_as, [values[row] for row in work.rows])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
@@ -261,6 +261,15 @@ class Work:
         self.lines = src, tgt
         if self.ids is not None:
             self.ids = self.ids[0].select(are_left), self.ids[1].select(are_left)
+        self.side_columns = {
+            name: (one.select(are_left), other.select(are_left))
+            for name, (one, other) in self.side_columns.items()
+        }
+
+    def keep(self, name: str, values: Sequence[str]) -> None:
+        """Keep a value of each pair that is left, as the side column of this name."""
+        column = TokenRows.of_text(values)
+        self.side_columns[name] = column, TokenRows.of_text([""] * len(column))
 
     @property
     def tagged(self) -> list[str]:

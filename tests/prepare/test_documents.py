@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prepare_job import Job, content, pairs, write
+from prepare_job import Job, pairs, prepare_in_all_ways, write
 
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import join_lines, split_lines
 from nmt.errors import DataError, UsageError
 from nmt.prepare.join import join
-from nmt.prepare.splits import write_shard
 from nmt.prepare.windows import AT_BREAK, TOO_LONG, Side, Windows, draw_context
 
 Line = tuple[str, str]
@@ -229,24 +228,13 @@ def test_parts_that_are_joined_keep_their_windows(prepare: Prepare, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_the_number_of_workers_is_no_part_of_the_result(prepare: Prepare) -> None:
-    lines = [
-        line for n, line in enumerate(pairs(300)) for line in ([BREAK, line] if n % 7 else [line])
-    ]
-    one, three = (prepare(lines, out=f"by-{n}", workers=str(n)) for n in (1, 3))
-    assert content(one.path).keys() == content(three.path).keys()
-    for name, data in content(one.path).items():
-        if name not in ("dataset.json", "rejects.txt", "rejects.json"):  # have the text's name
-            assert data == content(three.path)[name]
-    texts = [(one.path / "rejects.txt").read_text(), (three.path / "rejects.txt").read_text()]
-    assert texts[0].replace("by-1", "by-3") == texts[1]
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_a_killed_run_goes_on_with_the_same_windows(
+def test_workers_and_an_interruption_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text, held_out = write(tmp_path, "text", pairs(60)), write(tmp_path, "held", pairs(2))
+    lines = [
+        line for n, line in enumerate(pairs(60)) for line in ([line] if n % 7 else [BREAK, line])
+    ]
+    text, held_out = write(tmp_path, "text", lines), write(tmp_path, "held", pairs(2))
     job = Job.of(
         tmp_path / "whole",
         train=(text,),
@@ -255,21 +243,8 @@ def test_a_killed_run_goes_on_with_the_same_windows(
         shard_pairs=10,
         documents=True,
     )
-    whole = job.prepare()
-    flushed = list[Path]()
-
-    def die(path: Path, *arguments: Any, **named: Any) -> Any:
-        if len(flushed) == 3:
-            raise OSError("killed")
-        flushed.append(path)
-        return write_shard(path, *arguments, **named)
-
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="killed"):
-        patch.setattr("nmt.prepare.splits.write_shard", die)
-        job.but(out=tmp_path / "killed").prepare()
-    again = job.but(out=tmp_path / "killed").prepare()
-    assert content(again.path) == content(whole.path)
-    assert max(len(src) for src, _ in windows_in(again)) == 4
+    folder = prepare_in_all_ways(job, monkeypatch, shards=3)
+    assert max(len(src) for src, _ in windows_in(folder)) == 4
 
 
 def test_the_seed_and_the_window_are_options_of_the_folder(prepare: Prepare) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prepare_job import Job, content, pairs, write
+from prepare_job import Job, content, pairs, prepare_in_all_ways, stop, write
 
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.prepare import splits
 from nmt.prepare.join import join
 
 URLS = [f"https://example.org/\u00e4?page={number}" for number in range(40)]
@@ -110,37 +109,11 @@ def test_a_text_of_which_nothing_is_left_leaves_nothing_to_the_next(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_the_bytes_are_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
-    prepared = job(tmp_path, write_tsv(tmp_path, URLS), shard_pairs=10, keep_text=True)
-    prepared.prepare()
-    prepared.but(out=tmp_path / "two", workers=2).prepare()
-    assert content(prepared.out) == content(tmp_path / "two")
-
-
-def stop_after_a_shard(prepared: Job, monkeypatch: pytest.MonkeyPatch, shards: int = 1) -> None:
-    left, write_shard = [shards], splits.write_shard
-
-    def write_or_stop(*args: Any, **kwargs: Any) -> Any:
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return write_shard(*args, **kwargs)
-
-    with monkeypatch.context() as patch, pytest.raises(NMTError):
-        patch.setattr(splits, "write_shard", write_or_stop)
-        prepared.prepare()
-
-
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("shards", [1, 3])
-def test_a_stopped_run_goes_on_with_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+def test_workers_and_an_interruption_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared = job(tmp_path, write_tsv(tmp_path, URLS), shard_pairs=10)
-    stop_after_a_shard(prepared, monkeypatch, shards)
-    assert provenance(prepared.prepare()) == URLS
-    prepared.but(out=tmp_path / "whole").prepare()
-    assert content(prepared.out) == content(tmp_path / "whole")
+    prepared = job(tmp_path, write_tsv(tmp_path, URLS), shard_pairs=10, keep_text=True)
+    assert provenance(prepare_in_all_ways(prepared, monkeypatch, shards=1)) == URLS
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -154,7 +127,7 @@ def test_a_stopped_run_does_not_go_on_with_other_columns(
         key: tuple(one.replace("FILE", file) for one in given) for key, given in values.items()
     }
     prepared = job(tmp_path, file, shard_pairs=10)
-    stop_after_a_shard(prepared, monkeypatch)
+    stop(prepared, monkeypatch, shards=1)
     changed = prepared.but(**values)
     changed.prepare()
     changed.but(out=tmp_path / "whole").prepare()

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prepare_job import Job, content, pairs, pairs_in, write
+from prepare_job import Job, content, pairs, pairs_in, prepare_in_all_ways, write
 
 from nmt.cli.data import data as show_data
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import FlawRecord
 from nmt.errors import UsageError
-from nmt.prepare import splits
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.join import join
 from nmt.prepare.prepare import dry_run
@@ -166,24 +165,10 @@ def test_repaired_text_is_as_if_it_had_been_right(
 
 @pytest.mark.usefixtures("small_blocks")
 def test_workers_and_an_interruption_change_nothing(
-    fixed: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fixed: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = fixed.but(shard_pairs=10).prepare()
-    assert pairs_in(one) == CLEAN
-    many = fixed.but(out=tmp_path / "many", shard_pairs=10, workers=2).prepare()
-    resumed = fixed.but(out=tmp_path / "resumed", shard_pairs=10)
-    write_shard, written = splits.write_shard, list[Path]()
-
-    def stop_at_third(path: Path, *arguments: object, **named: object) -> object:
-        written.append(path)
-        if len(written) == 3:
-            raise MemoryError
-        return write_shard(path, *arguments, **named)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch, pytest.raises(MemoryError):
-        patch.setattr(splits, "write_shard", stop_at_third)
-        resumed.prepare()
-    assert content(resumed.prepare().path) == content(many.path) == content(one.path)
+    folder = prepare_in_all_ways(fixed.but(shard_pairs=10), monkeypatch, shards=2)
+    assert pairs_in(folder) == CLEAN
 
 
 def test_the_rules_and_duplicates_see_the_repaired_text(fixed: Job, tmp_path: Path) -> None:

@@ -9,11 +9,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from prepare_job import Job, content, pairs, write
+from prepare_job import Job, content, pairs, stop, write
 
 from nmt.data.shards import ShardBuilder
 from nmt.errors import DataError, NMTError, Stopped, UsageError
-from nmt.prepare import splits
 from nmt.prepare.resume import building_folder, check_space, check_target, empty_folder
 
 
@@ -221,24 +220,6 @@ def long_run(job: Job, tmp_path: Path, small_blocks: None) -> Job:  # noqa: ARG0
     mixed = [pairs(200)[n] for n in range(30, 110)] + [("same", "same"), ("10 20", "zehn")]
     train = (*job.options.train, write(tmp_path, "m", mixed))
     return job.but(train=train, shard_pairs=10, keep_text=True)
-
-
-def stop(
-    job: Job, monkeypatch: pytest.MonkeyPatch, shards: int, error: BaseException | None = None
-) -> None:
-    """Run until so many shards are written."""
-    left, write_shard = [shards], splits.write_shard
-
-    def write_or_fail(*args: object, **kwargs: object) -> object:
-        left[0] -= 1
-        if left[0] < 0:
-            raise error or KeyboardInterrupt
-        return write_shard(*args, **kwargs)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch, pytest.raises(NMTError):
-        patch.setattr(splits, "write_shard", write_or_fail)
-        job.prepare()
-    assert not job.out.exists()
 
 
 @pytest.mark.parametrize(

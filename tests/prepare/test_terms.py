@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from unicodedata import normalize
 
 import numpy as np
 import pytest
-from prepare_job import Job, content, write
+from prepare_job import Job, content, prepare_in_all_ways, stop, write
 
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, UsageError
@@ -17,7 +16,6 @@ from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare import prepare as stage
 from nmt.prepare.join import join
 from nmt.prepare.readers import reader
-from nmt.prepare.splits import TrainSplit
 
 pytest.importorskip("simplemma", reason="the extra terms is not installed")
 
@@ -117,14 +115,11 @@ def test_without_annotations_the_lines_are_those_of_a_folder_without(
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_the_bytes_are_the_same_for_any_number_of_workers(job: Job, tmp_path: Path) -> None:
+def test_workers_and_an_interruption_change_nothing(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     terms = terms_file(tmp_path, "dogs\tHund\ncat\tKatze\n")
-    for source in ("auto", terms):
-        shutil.rmtree(job.out, ignore_errors=True)
-        job.but(terms=source).prepare()
-        other = tmp_path / f"two-{Path(source).name}"
-        job.but(out=other, terms=source, workers=2).prepare()
-        assert content(job.out) == content(other)
+    prepare_in_all_ways(job.but(terms=terms, shard_pairs=20), monkeypatch, shards=2)
 
 
 def test_what_is_annotated_does_not_depend_on_how_the_text_is_read(
@@ -147,19 +142,9 @@ def test_a_stopped_run_goes_on_with_the_same_lexicon_and_bytes(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = job.but(shard_pairs=20)
-    whole = job.but(out=tmp_path / "whole")
+    whole = job.but(out=tmp_path / "whole", workers=2)
     whole.prepare()
-    flush, calls = TrainSplit._flush, []
-
-    def stop(self: TrainSplit, *args: int, **more: int) -> None:
-        flush(self, *args, **more)
-        calls.append(args)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(Exception, match="stopped"):
-        patch.setattr(TrainSplit, "_flush", stop)
-        job.prepare()
+    stop(job, monkeypatch, shards=2)
     with monkeypatch.context() as patch:  # it is not learnt again
         patch.setattr(stage, "learn_lexicon", None)
         job.prepare()
