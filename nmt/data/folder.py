@@ -265,8 +265,8 @@ class DataFolder:
 
     def vocabularies(self, langs: tuple[str, str]) -> tuple[Vocabulary, Vocabulary]:
         """Return the vocabularies with the language tokens of a pair of languages, if any."""
-        found, languages = (self.src_vocabulary, self.tgt_vocabulary), self.info.languages
-        return found if languages is None else languages.begin(found, langs)
+        vocabularies, languages = (self.src_vocabulary, self.tgt_vocabulary), self.info.languages
+        return vocabularies if languages is None else languages.begin(vocabularies, langs)
 
     def _texts(self, split: SplitRecord) -> list[HeldOut]:
         src, tgt = ([self.path / file.name for file in split.text[side::2]] for side in (0, 1))
@@ -334,9 +334,9 @@ def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo, verify: bool
     shards = []
     for record in split.shards:
         shard = Shard.open(path / record.name)
-        found = (shard.corpus, len(shard), shard.src_tokens, shard.tgt_tokens, shard.token_bytes)
+        actual = (shard.corpus, len(shard), shard.src_tokens, shard.tgt_tokens, shard.token_bytes)
         said = (record.corpus, record.pairs, record.src_tokens, record.tgt_tokens, token_bytes)
-        if found != said:
+        if actual != said:
             raise DataError(f"{shard.path} is not the shard that dataset.json describes; {_AGAIN}")
         if verify:
             shard.check_content(info.vocabulary.sizes[0], info.vocabulary.sizes[-1])
@@ -357,8 +357,8 @@ def _open_side_columns(path: Path, train: SplitRecord) -> dict[str, list[Shard |
         if stem not in places:
             raise DataError(f"{path}: dataset.json is damaged: {name} of no shard of train")
         record, shard = train.shards[places[stem]], Shard.open(path / file.name)
-        found = (shard.corpus, len(shard), shard.token_bytes)
-        if found != (record.corpus, record.pairs, TEXT_BYTES):
+        actual = (shard.corpus, len(shard), shard.token_bytes)
+        if actual != (record.corpus, record.pairs, TEXT_BYTES):
             raise DataError(f"{shard.path} is not the {name} of {record.name}; {_AGAIN}")
         columns.setdefault(name, [None] * len(train.shards))[places[stem]] = shard
     return columns

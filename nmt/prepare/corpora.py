@@ -208,7 +208,7 @@ def _survey_all(readers: Sequence[Reader], *, threads: int) -> list[tuple[Survey
             under_way = [
                 [pool.submit(survey, advance) for survey in reader.surveys()] for reader in readers
             ]
-            return [tuple(one.result() for one in found) for found in under_way]
+            return [tuple(one.result() for one in of_reader) for of_reader in under_way]
         finally:
             interrupted.set()  # else the pool would wait for threads with gigabytes still to read
 

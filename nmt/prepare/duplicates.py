@@ -148,10 +148,10 @@ class OverlapKeys:
             return np.zeros(len(side.lines), np.bool_)
         sums = side.sums(_numbers())
         # np.isin would sort both anew for each block.
-        found: Mask = self.sums.take(np.searchsorted(self.sums, sums), mode="clip") == sums
-        for at in np.flatnonzero(found).tolist():
-            found[at] = _key(side.lines[at]) in self.keys
-        return found
+        matches: Mask = self.sums.take(np.searchsorted(self.sums, sums), mode="clip") == sums
+        for at in np.flatnonzero(matches).tolist():
+            matches[at] = _key(side.lines[at]) in self.keys
+        return matches
 
 
 def pair_keys(src: TextSide, tgt: TextSide) -> list[frozenset[str]]:

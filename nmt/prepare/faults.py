@@ -60,7 +60,7 @@ def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
     """
     langs = pairs.block.langs
     sides = list(zip(names, pairs.sides, langs, strict=True))
-    found = [
+    warnings = [
         f"{path} seems to be split into subwords already (many of its words contain {mark}); "
         "give `nmt prepare` plain text"
         for path, side, _ in sides
@@ -71,21 +71,21 @@ def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
     own = [_language(lang) for lang in langs]
     are_foreign = [_is_foreign(side) for _, side, _ in sides]
     if looks == own[::-1] or all(are_foreign):
-        found.append(f"{both}: the two sides seem to be swapped")
+        warnings.append(f"{both}: the two sides seem to be swapped")
     else:
-        found += [
+        warnings += [
             f"{path} looks like {look or 'another language'}, but should be {lang}"
             for (path, _, lang), look, foreign in zip(sides, looks, are_foreign, strict=True)
             if look or foreign
         ]
     if shift := line_shift(pairs):
-        found.append(f"{both}: {describe_shift(shift)}")
+        warnings.append(f"{both}: {describe_shift(shift)}")
     elif _lengths_disagree(pairs):
-        found.append(
+        warnings.append(
             f"{both}: the line lengths of the two sides do not match; check that line n of one is "
             "the translation of line n of the other"
         )
-    return found
+    return warnings
 
 
 def warn_of_faults(sources: Sources, given: Sequence[Vocabulary] = ()) -> None:
@@ -201,8 +201,8 @@ def _subword_marks(side: TextSide) -> Iterator[str]:
     """Yield the marks of subword-nmt and SentencePiece that many words contain."""
     text = "\n".join(side.lines)
     words = text.count(" ") + 1
-    for mark, found in (("@@", "@@ "), ("\u2581", "\u2581")):
-        if words >= _FEWEST_WORDS and text.count(found) > 0.02 * words:
+    for mark, sign in (("@@", "@@ "), ("\u2581", "\u2581")):
+        if words >= _FEWEST_WORDS and text.count(sign) > 0.02 * words:
             yield mark
 
 
@@ -225,7 +225,7 @@ def _other_language(side: TextSide, lang: str) -> str:
         language: [words[word] for word in frequent.split()]
         for language, frequent in _FREQUENT_WORDS.items()
     }
-    shares = {language: sum(found) / words.total() for language, found in counts.items()}
+    shares = {language: sum(uses) / words.total() for language, uses in counts.items()}
     best = max(shares, key=lambda language: shares[language])
     is_clear = shares[best] > max(0.1, 2.5 * shares[own])
     return best if is_clear and sum(map(bool, counts[best])) >= _FEWEST_DIFFERENT else ""

@@ -232,9 +232,9 @@ class _Joiner:
                 languages = hash_lines([spell_pair(place.langs)])
                 for rows in _chunks(len(shard)):
                     src, tgt = map(_hash_rows, shard.rows(rows))
-                    found = src if by_source else hash_pairs(src, tgt)
+                    pair_hashes = src if by_source else hash_pairs(src, tgt)
                     # In other languages it is another pair.
-                    hashes[place.first + rows] = mix(found ^ languages)
+                    hashes[place.first + rows] = mix(pair_hashes ^ languages)
                     bar.update(len(rows))
         repeats = np.zeros(self.pairs, np.bool_)
         ranges = -(-self.pairs * _BYTES_A_PAIR // self.memory) or 1

@@ -51,9 +51,9 @@ class LanguageIdentifier:
             path = Path(package.origin).parent / "resources" / "lid.176.ftz"
         if not path.is_file():
             raise DataError(f"--langid {path}: no such file")
-        found = cls(path, sha256_file(path))
+        identifier = cls(path, sha256_file(path))
         _labels(path)
-        return found
+        return identifier
 
     @property
     def fingerprint(self) -> str:
@@ -74,8 +74,8 @@ class LanguageIdentifier:
             return np.zeros(len(lines), np.bool_)
         predict = _load(self.path).predict
         best = (predict(line, k=1, threshold=LANGID_SURE) for line in lines)
-        found = (bool(labels) and labels[0] not in own for labels, _ in best)
-        return np.fromiter(found, np.bool_, len(lines))
+        are_foreign = (bool(labels) and labels[0] not in own for labels, _ in best)
+        return np.fromiter(are_foreign, np.bool_, len(lines))
 
 
 @functools.cache

@@ -284,8 +284,8 @@ class _Inputs:
                 workers=self.options.processes,
             )
             valids.append(valid)
-            for place, found in zip(places, lines, strict=True):
-                drawn[place] = found
+            for place, numbers in zip(places, lines, strict=True):
+                drawn[place] = numbers
         sources = replace(self.sources, valids=tuple(valids))
         return replace(self, sources=sources, drawn=tuple(drawn))
 

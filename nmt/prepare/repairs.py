@@ -74,20 +74,20 @@ _EVERYWHERE = (
 """The characters that text in any language may have."""
 
 
-def _meaning(found: re.Match[str]) -> str:
+def _meaning(entity: re.Match[str]) -> str:
     """Return what an entity stands for; itself if it is none, such as the `&T;` of `AT&T;`."""
-    name = found[1] or found[2].replace(" ", "")
+    name = entity[1] or entity[2].replace(" ", "")
     if name[0] == "#":
         text = html.unescape(f"&{name};")
     else:
-        text = html5.get(f"{name};", _MOSES.get(name, found[0]))
+        text = html5.get(f"{name};", _MOSES.get(name, entity[0]))
     return " " if text in _LINE_ENDS else text
 
 
 def first_entity(line: str) -> str:
     """Return the first entity of a line; empty if there is none."""
-    found = (one[0] for one in _ENTITY.finditer(line) if _meaning(one) != one[0])
-    return next(found, "")
+    entities = (one[0] for one in _ENTITY.finditer(line) if _meaning(one) != one[0])
+    return next(entities, "")
 
 
 def without_entities(line: str) -> str:
@@ -118,8 +118,8 @@ def _one_of(texts: set[str]) -> str:
     ends: dict[str, str] = {}
     for text in sorted(texts):
         ends[text[:-1]] = ends.get(text[:-1], "") + text[-1]
-    found = "|".join(f"{re.escape(start)}[{re.escape(end)}]" for start, end in ends.items())
-    return f"(?:{found})"
+    alternatives = "|".join(f"{re.escape(start)}[{re.escape(end)}]" for start, end in ends.items())
+    return f"(?:{alternatives})"
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _encoding_test() -> _EncodingTest:
 
 
 def broken_rows(side: TextSide) -> Rows:
-    """Return the lines of a side that have a broken encoding: (found,)."""
+    """Return the lines of a side that have a broken encoding: (rows,)."""
     codes = side.codes
     if codes.dtype == np.uint8:  # ASCII
         return np.zeros(0, np.int64)
@@ -184,8 +184,8 @@ def broken_rows(side: TextSide) -> Rows:
     is_start = test.starts.take(np.searchsorted(test.starts, numbers), mode="clip") == numbers
     is_start |= codes[places] <= _LAST_C1
     rows = side.rows_of(places[is_start])
-    found = [row for row in rows.tolist() if test.pattern.search(side.lines[row])]
-    return np.array(found, np.int64)
+    broken = [row for row in rows.tolist() if test.pattern.search(side.lines[row])]
+    return np.array(broken, np.int64)
 
 
 def doubtful_rows(side: TextSide) -> Rows:
@@ -196,11 +196,11 @@ def doubtful_rows(side: TextSide) -> Rows:
 
 def broken_word(line: str) -> str:
     """Return the first word of a line that has a broken encoding; empty if there is none."""
-    found = _encoding_test().pattern.search(line)
-    if found is None:
+    match = _encoding_test().pattern.search(line)
+    if match is None:
         return ""
-    before, after = line[: found.start()].split(" ")[-1], line[found.end() :].split(" ")[0]
-    return before + found[0] + after
+    before, after = line[: match.start()].split(" ")[-1], line[match.end() :].split(" ")[0]
+    return before + match[0] + after
 
 
 def ftfy_version() -> str:
@@ -248,7 +248,7 @@ def _is_doubtful(fixed: str, line: str, lang: str) -> bool:
     return (
         "\0" in fixed
         or any(odd and not (before or after) for before, odd, after in beside)
-        or any(is_new[found.start()] for found in _ODD_CASE.finditer(fixed))
+        or any(is_new[match.start()] for match in _ODD_CASE.finditer(fixed))
     )
 
 
@@ -351,15 +351,15 @@ def _first_difference(line: str, other: str) -> str:
 
 def joined_flaws(known: Sequence[FlawRecord], new: Sequence[FlawRecord]) -> list[FlawRecord]:
     """Return the flaws of a text of which a part was known, and the next part is new."""
-    found = {(flaw.kind, flaw.side): flaw for flaw in known}
+    flaws = {(flaw.kind, flaw.side): flaw for flaw in known}
     for flaw in new:
-        before = found.setdefault((flaw.kind, flaw.side), replace(flaw, lines=0, repaired=0))
-        found[flaw.kind, flaw.side] = replace(
+        before = flaws.setdefault((flaw.kind, flaw.side), replace(flaw, lines=0, repaired=0))
+        flaws[flaw.kind, flaw.side] = replace(
             before,
             lines=before.lines + flaw.lines,
             repaired=before.repaired + flaw.repaired,
         )
-    return list(found.values())
+    return list(flaws.values())
 
 
 def is_frequent(flaw: FlawRecord, lines: int) -> bool:

@@ -121,22 +121,22 @@ def draw_pairs(
     total = sum(text.lines for text in texts)
     candidates = 2 * size
     while True:
-        found: dict[tuple[str, str], tuple[int, int]] = {}  # pair -> text and line
+        places: dict[tuple[str, str], tuple[int, int]] = {}  # pair -> text and line
         blocks = sample_blocks(texts, size=candidates, seed=seed + _OTHER_DRAW)
         clean = SampleCleaner(cleaner, moses=(None, None))
         for block, sample in map_in_order(clean, blocks, workers=workers):
             rows = np.flatnonzero(sample.verdicts == KEPT).tolist()
             for row, pair in zip(rows, sample.pairs, strict=True):
-                found.setdefault(pair, (block.corpus, block.line_number(row)))
-        if len(found) >= size:
+                places.setdefault(pair, (block.corpus, block.line_number(row)))
+        if len(places) >= size:
             break
         if candidates >= total:
             raise DataError(
-                f"--valid-lines {size}: only {len(found):,} of {total:,} training pairs are "
+                f"--valid-lines {size}: only {len(places):,} of {total:,} training pairs are "
                 "different and pass the rules; ask for fewer"
             )
         candidates *= 4
-    pairs = list(found.items())
+    pairs = list(places.items())
     chosen = np.random.default_rng((seed, size)).choice(len(pairs), size, replace=False)
     drawn = [pairs[at] for at in np.sort(chosen).tolist()]
     src, tgt = ([pair[side] for pair, _ in drawn] for side in (0, 1))

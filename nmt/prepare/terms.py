@@ -107,7 +107,7 @@ class Annotator:
         draws = Draws(work.numbers, self.seed, work.block.corpus)
         shares, seeds = draws.uniform(_SHARE), draws.whole(_WORDS)
         is_chosen = (self.lexicon is not None) | (draws.uniform(_LINE) < _LINES_OF_FILE)
-        places, found = [], []
+        places, annotated_ids = [], []
         for row, ids in enumerate(rows.lists()):
             if not is_chosen[row]:
                 continue
@@ -122,21 +122,21 @@ class Annotator:
                 spans = token_offsets(text, vocabulary.tokens(own))
                 made = annotate(vocabulary, own, spans, uses, most=most - len(first))
                 places.append(row)
-                found.append([*first, *made.ids])
+                annotated_ids.append([*first, *made.ids])
         # The annotated rows stand after the others, and take the places of theirs.
         order = np.arange(len(rows))
         order[places] = len(rows) + np.arange(len(places))
-        annotated = TokenRows.of(found, token_bytes=rows.ids.itemsize)
+        annotated = TokenRows.of(annotated_ids, token_bytes=rows.ids.itemsize)
         return TokenRows.join([rows, annotated]).take(order)
 
     def _uses(self, src: str, tgt: str) -> list[Annotation]:
         """Return all terms of a pair of lines."""
         if self.lexicon is not None:
             return [Annotation(*link.src, link.lemma) for link in self.lexicon.links(src, tgt)]
-        if self.terms is None or not (found := self.terms.find(src)):
+        if self.terms is None or not (uses_of_terms := self.terms.find(src)):
             return []
         line, uses = LineForms.of(tgt, self.langs[1]), []
-        for one in found:
+        for one in uses_of_terms:
             there = (
                 target for target in one.term.targets if has_target(tgt, target) or line.has(target)
             )
@@ -178,8 +178,8 @@ def learn_lexicon(
         train, size=_LEARNT_FROM, seed=options.seed, weights=[text.weight for text in train]
     )
     clean = SampleCleaner(cleaner, moses=(None, None))
-    found = map_in_order(clean, blocks, workers=options.processes)
-    pairs = [(compose(src), compose(tgt)) for _, sample in found for src, tgt in sample.pairs]
+    samples = map_in_order(clean, blocks, workers=options.processes)
+    pairs = [(compose(src), compose(tgt)) for _, sample in samples for src, tgt in sample.pairs]
     with console.progress("Aligning words", total=2 * LEXICON_STEPS, unit="steps") as bar:
         lexicon = learn_words(pairs, options.langs, on_progress=bar.update)
     console.notice(

@@ -163,8 +163,8 @@ class TextSide:
 
     def _count(self, bits: int) -> Counts:
         """Return how many characters of each line have any of these bits: (lines,)."""
-        found = np.flatnonzero(self._characters & np.uint8(bits))
-        return np.diff(np.searchsorted(found, self._bounds))
+        places = np.flatnonzero(self._characters & np.uint8(bits))
+        return np.diff(np.searchsorted(places, self._bounds))
 
     def rows_of(self, places: Rows) -> Rows:
         """Return the lines, each once, that places in the joined text are in: (rows,)."""
@@ -308,12 +308,12 @@ def decode_side(
         return TextSide([line or "" for line in decoded], is_bad, classes)
     if "\r" in text:
         text = text.replace("\r\n", "\n")
-    found = text.split("\n")
+    split = text.split("\n")
     if text.endswith("\n"):
-        found.pop()
+        split.pop()
     if number == 1:
-        found[0] = found[0].removeprefix("\ufeff")
-    return TextSide(found, is_bad, classes)
+        split[0] = split[0].removeprefix("\ufeff")
+    return TextSide(split, is_bad, classes)
 
 
 def show_line(raw: bytes, at: int, encoding: Encoding) -> str:

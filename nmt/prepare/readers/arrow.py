@@ -111,16 +111,16 @@ class ArrowFiles(Table):
 
 def _names(path: Path) -> dict[str, str]:
     """Return the columns, and the fields of columns of structures, with their types."""
-    found = {}
+    types = {}
     with _Opened(path) as file:
         for field in file.schema:
-            if field.name in found:
+            if field.name in types:
                 raise DataError(f"{path}: has several columns {field.name!r}; rename one of them")
-            found[field.name] = str(field.type)
+            types[field.name] = str(field.type)
             if _pyarrow().types.is_struct(field.type):
                 inner = (field.type.field(at) for at in range(field.type.num_fields))
-                found |= {f"{field.name}.{one.name}": str(one.type) for one in inner}
-    return found
+                types |= {f"{field.name}.{one.name}": str(one.type) for one in inner}
+    return types
 
 
 def _cells(batch: Any, column: str) -> list[Any]:

@@ -119,18 +119,18 @@ class Quotes:
         for start in starts.tolist():
             if start < end:
                 continue
-            found = _QUOTED.match(text, start)
-            if found is None:  # it may go on in the lines that follow these
+            cell = _QUOTED.match(text, start)
+            if cell is None:  # it may go on in the lines that follow these
                 inside += text.count(b'"', start)
                 break
-            follows = text[found.end() : found.end() + 1]
-            covers = TAB in found[0] or b"\n" in found[0]
-            if follows not in _CELL_ENDS or (covers and self._fits(text, start, found.end())):
+            follows = text[cell.end() : cell.end() + 1]
+            covers = TAB in cell[0] or b"\n" in cell[0]
+            if follows not in _CELL_ENDS or (covers and self._fits(text, start, cell.end())):
                 continue
-            end = found.end()
-            inside += found[0].count(b'"')
-            self.example = self.example or found[0]
-            if covers or b'""' in found[0][1:-1]:
+            end = cell.end()
+            inside += cell[0].count(b'"')
+            self.example = self.example or cell[0]
+            if covers or b'""' in cell[0][1:-1]:
                 self.quoted += 1
             else:
                 self.unclear += 1
@@ -177,19 +177,19 @@ def guess_separator(lines: list[bytes], name: str) -> bytes:
     """
     if not lines:
         return b","
-    found = []
+    separators = []
     for separator in (b",", b";", TAB, b"|"):
         widths = [len(cells) for cells in first_rows(lines, separator, name)]
         if widths and widths[0] > 1 and widths.count(widths[0]) >= 0.9 * len(widths):
-            found.append(separator)
-    if len(found) != 1:
-        what = " and ".join(repr(one.decode()) for one in found) or "nothing"
+            separators.append(separator)
+    if len(separators) != 1:
+        what = " and ".join(repr(one.decode()) for one in separators) or "nothing"
         shown = lines[0][:60].decode(errors="replace")
         raise DataError(
             f"{name}: {what} may separate its cells; its first row is {shown!r}; write sep=, or "
             "sep=; on a line before it"
         )
-    return found[0]
+    return separators[0]
 
 
 def first_rows(lines: list[bytes], separator: bytes, name: str) -> list[list[bytes]]:

@@ -180,20 +180,20 @@ def language_columns(
     Raises:
         DataError: if one has several.
     """
-    found = [_of_language(names, lang) for lang in langs]
-    if not any(found):
+    places_of = [_of_language(names, lang) for lang in langs]
+    if not any(places_of):
         words = [name.strip().casefold() for name in names]
-        found = [[at for at, word in enumerate(words) if word in side] for side in _SIDES]
-    if not all(found):
+        places_of = [[at for at, word in enumerate(words) if word in side] for side in _SIDES]
+    if not all(places_of):
         return None
-    for lang, places in zip(langs, found, strict=True):
-        if len(places) > 1 or found[0] == found[1]:
+    for lang, places in zip(langs, places_of, strict=True):
+        if len(places) > 1 or places_of[0] == places_of[1]:
             listed = ", ".join(names[at] for at in places)
-            example = ",".join(names[one[0]] for one in found)
+            example = ",".join(names[one[0]] for one in places_of)
             raise DataError(
                 f"{text}: the {lang} column may be {listed}; choose two, as in {text}:{example}"
             )
-    return found[0][0], found[1][0]
+    return places_of[0][0], places_of[1][0]
 
 
 def nested_columns(text: str, names: Sequence[str], langs: tuple[str, str]) -> tuple[str, str]:
@@ -205,8 +205,8 @@ def nested_columns(text: str, names: Sequence[str], langs: tuple[str, str]) -> t
     inside = [name for name in names if name.startswith(_TRANSLATION)]
     for group in (inside, names):
         short = [name.removeprefix(_TRANSLATION) if group is inside else name for name in group]
-        if found := language_columns(text, short, langs):
-            return group[found[0]], group[found[1]]
+        if places := language_columns(text, short, langs):
+            return group[places[0]], group[places[1]]
     lacking = next(lang for lang in langs if not _of_language(names, lang))
     raise lacks_column(text, lacking, names)
 

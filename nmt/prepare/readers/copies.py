@@ -79,11 +79,11 @@ def _files_of(name: str, langs: tuple[str, str]) -> list[str]:
         return [url for url in files_at(name) if url.lower().endswith(TABLE_FOLDERS)]
     if is_one_file(name):
         return [name]
-    found = []
+    urls = []
     for lang in langs:
         names = [f"{name}.{lang}{suffix}" for suffix in ("", *SUFFIXES)]
         of_lang = [url for url in names if exists(url)]
         if not of_lang:
             raise DataError(f"{names[0]}: no such file, plain or compressed ({' '.join(SUFFIXES)})")
-        found += of_lang
-    return found
+        urls += of_lang
+    return urls

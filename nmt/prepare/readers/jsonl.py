@@ -36,19 +36,19 @@ class JsonLines(Table):
 
         Without columns, those named like the languages are taken, also inside of `translation`.
         """
-        found = cls(request, request.columns or ("", ""))
+        table = cls(request, request.columns or ("", ""))
         names = dict[str, None]()  # a set in order
-        for _, entry in islice(found._objects(lambda _: None), _SAMPLED):
+        for _, entry in islice(table._objects(lambda _: None), _SAMPLED):
             for key, inner in entry.items():
                 names[key] = None
                 if isinstance(inner, dict):
                     names |= dict.fromkeys(f"{key}.{one}" for one in inner)
         if not request.columns and names:
-            found = replace(found, columns=nested_columns(request.name, list(names), request.langs))
-        for column in (*found.columns, *request.others):
+            table = replace(table, columns=nested_columns(request.name, list(names), request.langs))
+        for column in (*table.columns, *request.others):
             if names and column not in names:
                 raise lacks_column(request.name, column, list(names))
-        return found
+        return table
 
     def rows(self, advance: Advance) -> Iterator[Row]:
         for number, entry in self._objects(advance):

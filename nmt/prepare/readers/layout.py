@@ -128,10 +128,10 @@ def _is_quoted(
         raise unclear_quotes(text, replace(quotes, example=start[1]))
     while quotes.is_quoted() is None and not quotes.plain and lines.ready():
         quotes.look_at(lines.take(lines.ready()))
-    found = quotes.is_quoted()
-    if found is None:
+    is_quoted = quotes.is_quoted()
+    if is_quoted is None:
         raise unclear_quotes(text, quotes)
-    return found
+    return is_quoted
 
 
 def unclear_quotes(text: str, quotes: Quotes) -> DataError:

@@ -160,7 +160,7 @@ class ZipFiles(LineFiles):
                 names = [name for name in archive.namelist() if not name.endswith("/")]
         except (*DAMAGE, *_OF_ZIP) as error:
             raise _damaged(path, error) from None
-        found = []
+        members = []
         for lang in langs:
             of_lang = [name for name in names if name.endswith(f".{lang}")]
             if len(of_lang) != 1:
@@ -168,8 +168,8 @@ class ZipFiles(LineFiles):
                 raise DataError(
                     f"{path}: must have one file that ends with .{lang}; it has {listed or 'none'}"
                 )
-            found.append(of_lang[0])
-        return cls(path, (found[0], found[1]), encoding)
+            members.append(of_lang[0])
+        return cls(path, (members[0], members[1]), encoding)
 
     @property
     def prefix(self) -> str:
@@ -314,8 +314,8 @@ class Lines:
         self._at = 0
         chunk = next(self._chunks, b"")
         if chunk:
-            found = np.flatnonzero(np.frombuffer(chunk, np.uint8) == LINE_FEED)
-            self._ends = np.concatenate([self._ends, found + (len(left) + 1)])
+            ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == LINE_FEED)
+            self._ends = np.concatenate([self._ends, ends + (len(left) + 1)])
         else:
             self._exhausted = True
             if left and (not len(self._ends) or self._ends[-1] < len(left)):

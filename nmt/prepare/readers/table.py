@@ -120,13 +120,13 @@ class Table(ABC):
     def _survey(self, advance: Advance) -> Survey:
         return self._survey_rows(self.rows(advance))
 
-    def _survey_rows(self, found: Iterable[Row]) -> Survey:
+    def _survey_rows(self, all_rows: Iterable[Row]) -> Survey:
         validity = Validity(self.encoding)
         rows = text_bytes = missing = of_others = 0
         side_bytes = [0] * len(self.request.side_columns)
         first: Row | None = None
         first_row = 0
-        for row in found:
+        for row in all_rows:
             rows += 1
             for at, cell in enumerate(row.side_cells):
                 side_bytes[at] += len(cell)

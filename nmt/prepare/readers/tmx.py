@@ -116,10 +116,10 @@ class _Variants:
             others, units = Counter[str](), 0
             for codes, count in self.rejected.items():
                 ranks = {code: variant_rank(code, lang) for code in codes}
-                found = [code for code, rank in ranks.items() if rank is not None]
-                if all(ranks[code] == OTHER_VARIANT for code in found):
+                of_lang = [code for code, rank in ranks.items() if rank is not None]
+                if all(ranks[code] == OTHER_VARIANT for code in of_lang):
                     units += count
-                    others.update(dict.fromkeys(found, count))
+                    others.update(dict.fromkeys(of_lang, count))
             if units:
                 described.append(
                     f"{self.prefix}: {units:,} rows have no {lang}, only {_spell(others)}; to take "
@@ -222,8 +222,8 @@ class _Units:
     def feed(self, chunk: bytes) -> list[_Unit]:
         """Return the units that these bytes complete."""
         self._parse(chunk, is_last=False)
-        found, self._found = self._found, []
-        return found
+        units, self._found = self._found, []
+        return units
 
     def finish(self) -> None:
         """Check that the file is complete."""

@@ -86,18 +86,18 @@ def _encoding(path: Path, start: bytes) -> Encoding:
         return _UTF8  # or UTF-16 with a byte-order mark, which is recognised
     name = declared[1].decode("ascii", "replace")
     try:
-        found = Encoding.find(name)
+        encoding = Encoding.find(name)
     except UsageError:
         raise DataError(f"{path}: its encoding {name!r} is unknown; export it in UTF-8") from None
     # A declaration of UTF-16 that is not in UTF-16 is left over from before a conversion.
-    is_utf8 = found.name == "utf-8" or found.name.startswith(("utf-16", "utf-32"))
-    return _UTF8 if is_utf8 else Encoding(found.name, by_line=False)
+    is_utf8 = encoding.name == "utf-8" or encoding.name.startswith(("utf-16", "utf-32"))
+    return _UTF8 if is_utf8 else Encoding(encoding.name, by_line=False)
 
 
 def _disguise(chunk: bytes) -> bytes:
     if not _is_legal(chunk):
         text = chunk.decode(errors="surrogateescape")
-        chunk = _ILLEGAL.sub(lambda found: _disguise_of(ord(found[0])), text).encode()
+        chunk = _ILLEGAL.sub(lambda match: _disguise_of(ord(match[0])), text).encode()
     return _REFERENCE.sub(_disguise_reference, chunk) if b"&#" in chunk else chunk
 
 
@@ -111,10 +111,10 @@ def _is_legal(chunk: bytes) -> bool:
     return text.isascii() or not _NONCHARACTER.search(chunk)
 
 
-def _disguise_reference(found: re.Match[bytes]) -> bytes:
-    code = int(found[1], 16) if found[1] else int(found[2])
+def _disguise_reference(reference: re.Match[bytes]) -> bytes:
+    code = int(reference[1], 16) if reference[1] else int(reference[2])
     is_legal = code <= sys.maxunicode and not _ILLEGAL.match(chr(code))
-    return found[0] if is_legal else _disguise_of(code).encode()
+    return reference[0] if is_legal else _disguise_of(code).encode()
 
 
 def _disguise_of(code: int) -> str:
