@@ -62,7 +62,7 @@ def translate(
     it is left empty and the exit status is 1. If one of several files fails, the others go on and
     the exit status is 1. It is 75 if other jobs hold some of the files.
     """
-    from nmt.jobs.files import find_files
+    from nmt.jobs.file_pairs import find_files
     from nmt.jobs.job import Job, converse, deadline
     from nmt.jobs.journal import open_locked
     from nmt.jobs.parallel import Translators

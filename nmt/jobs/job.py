@@ -40,7 +40,7 @@ from nmt.errors import (
     describe,
 )
 from nmt.files import atomic_writer, naming, write_text
-from nmt.jobs.files import LineShard, count_lines, cut_lines
+from nmt.jobs.file_pairs import LineShard, count_lines, cut_lines
 from nmt.jobs.journal import Journal
 from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions

@@ -13,7 +13,7 @@ import pytest
 from command_line import Answer, Nmt
 
 from nmt.errors import Stopped, UsageError
-from nmt.jobs.files import find_files
+from nmt.jobs.file_pairs import find_files
 from nmt.jobs.job import Job
 
 Translate = Callable[..., Answer]
