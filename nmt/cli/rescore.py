@@ -141,6 +141,7 @@ def rescore(
     """
     from nmt.data.corpus import Encoding
     from nmt.models.device import choose_device, keep_freed_memory
+    from nmt.models.model_file import check_languages, find_model
     from nmt.scoring.inputs import name_of, stream_together
     from nmt.translate import output
 
@@ -157,6 +158,8 @@ def rescore(
     from nmt.translate.translator import Translator
 
     models = (model, *options.ensemble)
+    for path in models:  # here, so that a message names --from and --to
+        check_languages(find_model(path), options.src_lang, options.tgt_lang)
     translator = Translator.load(
         models,
         options.search,
