@@ -425,28 +425,3 @@ def test_comet_stands_beside_the_others_and_is_tested_for_chance(
     table = nmt("score", *words, *BLEU)
     assert table.status == 0
     assert "COMET" in table.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--comet-command", "x"], "--comet-command and --comet-model go together; give both"),
-        (["--comet-model", "x"], "--comet-command and --comet-model go together; give both"),
-        (["--comet-command", "x", "--comet-model", "y"], "add --source FILE"),
-        (["--comet-command", "x", "--comet-model", "y", "--card"], "leave out --comet-command"),
-        (
-            ["--comet-command", "x", "--comet-model", "y", "--reference", "z"],
-            "--comet-command takes one reference; leave out --reference",
-        ),
-    ],
-)
-def test_wrong_options_of_comet_are_refused(
-    nmt: Nmt, files: Files, words: list[str], message: str
-) -> None:
-    assert message in nmt("score", files.reference, files.new, *words).refusal(2)
-
-
-def test_a_program_of_comet_that_is_missing_is_named(nmt: Nmt, files: Files) -> None:
-    comet = ("--comet-command", "no/comet-score", "--comet-model", "y", "--source", files.source)
-    line = nmt("score", files.reference, files.new, *comet, "--quiet").refusal(2)
-    assert "--comet-command no/comet-score: No such file or directory" in line

@@ -1,4 +1,8 @@
-"""What somebody may type by mistake: one line that says what is wrong, and nothing written."""
+"""What somebody may type by mistake: one line that says what is wrong, and nothing written.
+
+`CASES` is the table of the wording of messages. Elsewhere, a test checks the kind of an error, and
+the file or option that it names.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +38,7 @@ TEXTS = "--src en --tgt de --train train --valid valid"
 TRAIN = "train data --out run --model transformer_tiny"
 TRANSLATE = "translate model --input valid.en"
 SCORE = "score valid.de valid.en"
+COMET = f"{SCORE} --comet-command no/comet --comet-model y"
 RESCORE = "rescore model valid.de --source valid.en"
 CASES = [
     # A link that leads to itself.
@@ -194,6 +199,12 @@ CASES = [
     (f"{SCORE} --card --metric ter", 2, "leave out --metric"),
     (f"{SCORE} --card --lang ja", 2, "leave out --card"),
     ("score blank blank --card", 2, "pass --lang"),
+    (f"{SCORE} --comet-command x", 2, "--comet-command and --comet-model go together; give both"),
+    (f"{SCORE} --comet-model x", 2, "--comet-command and --comet-model go together; give both"),
+    (COMET, 2, "add --source FILE"),
+    (f"{COMET} --card", 2, "leave out --comet-command"),
+    (f"{COMET} --reference valid.en", 2, "takes one reference; leave out --reference"),
+    (f"{COMET} --source blank", 1, "valid.en has 20, blank has 3"),
     # Rescoring.
     ("rescore model valid.de", 2, "Missing option '--source'"),
     ("rescore model missing --source valid.en", 1, "missing: No such file"),

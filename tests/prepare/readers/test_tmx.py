@@ -121,9 +121,12 @@ def test_units_without_the_variant_are_rejects_of_their_own_kind(tmp_path: Path)
         *(tmp_path / "data",), train=(f"{tmp_path}/memory.tmx",), valid=valid, tgt_lang="zh",
         vocab_size=330, keep=("script",),
     )  # fmt: skip
-    assert job.prepare().info.train.corpora[0].rejected == {"variant": 1, "missing": 1}
+    folder = job.prepare()
+    assert folder.info.train.corpora[0].rejected == {"variant": 1, "missing": 1}
+    assert pairs_in(folder) == [pair for n, pair in enumerate(pairs(40)) if n not in (20, 30)]
     report = (job.out / "rejects.txt").read_text()
     assert "(en) row 21: en: traditional, zh-TW: x, zh-HK: y" in report
+    assert "(en) row 31: en: French, fr: y" in report
     with pytest.raises(DataError, match=r"memory\.tmx row 21 has another variant of a language"):
         job.but(out=tmp_path / "other", train=(valid,), valid=f"{tmp_path}/memory.tmx").prepare()
 
@@ -352,19 +355,6 @@ def test_files_that_are_cut_or_of_another_kind_are_refused(
 ) -> None:
     with pytest.raises(DataError, match=message):
         rows(tmp_path, content)
-
-
-def test_units_that_lack_a_language_are_counted(tmp_path: Path) -> None:
-    units = [unit(en=src, de=tgt) for src, tgt in pairs(40)]
-    units[20] = unit(en="alone", fr="seul")
-    (tmp_path / "memory.tmx").write_text(HEAD + "\n".join(units) + "</body></tmx>")
-    valid = write(tmp_path, "valid", [("something else", "etwas anderes")])
-    train = (f"{tmp_path}/memory.tmx",)
-    job = Job.of(tmp_path / "data", train=train, valid=valid, vocab_size=330)
-    folder = job.prepare()
-    assert pairs_in(folder) == pairs(40)[:20] + pairs(40)[21:]
-    assert folder.info.train.corpora[0].rejected == {"missing": 1}
-    assert "(en) row 21: en: alone, fr: seul" in (job.out / "rejects.txt").read_text()
 
 
 @pytest.mark.parametrize(
