@@ -48,7 +48,7 @@ class UpdateResult:
     """
     bad: Tensor  # 1.0 if the gradient was not finite, else 0.0
     flags: Tensor
-    """(5,) on the host: the values of the properties below, in their order."""
+    """(5,) on the host: stop, out of memory, uncompiled, save, and bad updates in a row."""
     written: torch.cuda.Event | None = None  # on a GPU, when the flags are there
 
     @cached_property
