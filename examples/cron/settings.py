@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from nmt.errors import UsageError, did_you_mean
-from nmt.jobs.job import seconds_until
+from nmt.jobs.deadline import seconds_until
 
 FOLDERS = ("incoming", "working", "outgoing", "done", "failed", "log")
 OUR_OPTIONS = (

@@ -46,7 +46,7 @@ try:
         EXIT_USAGE,
         UsageError,
     )
-    from nmt.jobs.job import seconds_until
+    from nmt.jobs.deadline import seconds_until
 except ModuleNotFoundError as error:  # under cron, `python3` is the system's
     sys.exit(
         f"translate-incoming: error: {sys.executable}: {error}; start this with the Python that "

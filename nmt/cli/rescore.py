@@ -221,22 +221,22 @@ def _pairs(
 
 def _check(likelihood: Likelihood, name: str, max_tokens: int) -> None:
     """Warn about lines that are too long or in NFD; NMTError if some could not be scored."""
-    if likelihood.long_lines:
+    if likelihood.long.lines:
         console.warning(
-            f"{name}: {console.counted(likelihood.long_lines, 'line', 'lines')} of more than "
+            f"{name}: {console.counted(likelihood.long.lines, 'line', 'lines')} of more than "
             f"{max_tokens} tokens, or with such a source, the first is line "
-            f"{likelihood.first_long_line:,}; scored whole, but the model has seen none so long"
+            f"{likelihood.long.first:,}; scored whole, but the model has seen none so long"
         )
-    if likelihood.decomposed_lines:
-        number = console.counted(likelihood.decomposed_lines, "line has", "lines have")
+    if likelihood.decomposed.lines:
+        number = console.counted(likelihood.decomposed.lines, "line has", "lines have")
         console.warning(
             f"{name}: {number} letters apart from their marks (NFD), or such a source, the first "
-            f"is line {likelihood.first_decomposed_line:,}; {DECOMPOSED_REMEDY}"
+            f"is line {likelihood.decomposed.first:,}; {DECOMPOSED_REMEDY}"
         )
-    if likelihood.failed_lines:
+    if likelihood.failed.lines:
         raise NMTError(
-            f"{name}: {console.counted(likelihood.failed_lines, 'line', 'lines')} could not be "
-            f"scored, the first is line {likelihood.first_failed_line:,}: {likelihood.first_error}"
+            f"{name}: {console.counted(likelihood.failed.lines, 'line', 'lines')} could not be "
+            f"scored, the first is line {likelihood.failed.first:,}: {likelihood.failed.detail}"
         )
 
 

@@ -26,7 +26,7 @@ from nmt.translate.contradictions import (
 from nmt.translate.options import TranslationConfig
 
 if TYPE_CHECKING:
-    from nmt.jobs.stream import Counts
+    from nmt.jobs.counts import Counts
 
 EXAMPLES = (
     "nmt translate run < news.en > news.de",
@@ -62,11 +62,13 @@ def translate(
     it is left empty and the exit status is 1. If one of several files fails, the others go on and
     the exit status is 1. It is 75 if other jobs hold some of the files.
     """
+    from nmt.jobs.deadline import deadline
     from nmt.jobs.file_pairs import find_files
-    from nmt.jobs.job import Job, converse, deadline
+    from nmt.jobs.job import Job
     from nmt.jobs.journal import open_locked
     from nmt.jobs.parallel import Translators
     from nmt.jobs.remote_files import RemoteOutput, local_inputs
+    from nmt.jobs.terminal import converse
     from nmt.markup.documents import common_form, form_of
     from nmt.remote import is_url, without_scheme
 
@@ -112,7 +114,7 @@ def translate(
         )
         status = EXIT_DONE
         if talks:
-            done = [converse(work)]
+            done = [converse(work.translators().translator)]
         elif files:
             done, status = work.translate_files(files)
         else:
@@ -122,7 +124,7 @@ def translate(
             if remote is not None:
                 remote.move(remote.path)
     _summarize(done)
-    if any(counts.failed_lines for counts in done):
+    if any(counts.failed.lines for counts in done):
         status = EXIT_FAILED
     raise typer.Exit(status)
 
@@ -133,12 +135,12 @@ def _summarize(done: Sequence[Counts]) -> None:
         {
             "lines_in": sum(counts.lines for counts in done),
             "lines_out": sum(counts.lines_out for counts in done),
-            "split": sum(counts.split_lines for counts in done),
-            "guarded": sum(counts.guarded_lines for counts in done),
-            "decomposed": sum(counts.decomposed_lines for counts in done),
-            "copied": sum(counts.copied_lines for counts in done),
-            "fell_back": sum(counts.fell_back_lines for counts in done),
-            "failed": sum(counts.failed_lines for counts in done),
+            "split": sum(counts.split for counts in done),
+            "guarded": sum(counts.guarded for counts in done),
+            "decomposed": sum(counts.decomposed.lines for counts in done),
+            "copied": sum(counts.copied for counts in done),
+            "fell_back": sum(counts.fell_back.lines for counts in done),
+            "failed": sum(counts.failed.lines for counts in done),
             "seconds": round(seconds, 1),
             "tokens_per_second": round(sum(counts.tokens for counts in done) / max(seconds, 1e-9)),
         }

@@ -1,28 +1,20 @@
 """A translation job: a stream, or files that a journal makes restartable.
 
-`Job` reads, translates and writes. `converse` translates lines as they are typed. `deadline` stops
-a job at a time of day.
+Documents and lines that are typed are in `document_job.py` and `terminal.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
-import re
-import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from textwrap import shorten
-from types import FrameType
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from nmt import __version__, console
-from nmt.console import counted
 from nmt.data.compressed import is_compressed
 from nmt.data.corpus import Encoding, read_chunks, refuse_binary
 from nmt.data.words import has_letters
@@ -40,17 +32,19 @@ from nmt.errors import (
     describe,
 )
 from nmt.files import atomic_writer, naming, write_text
+from nmt.jobs.counts import Counts
+from nmt.jobs.document_job import translate_document, warn_of_units
 from nmt.jobs.file_pairs import LineShard, count_lines, cut_lines
 from nmt.jobs.journal import Journal
 from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Pool, Translators
-from nmt.jobs.stream import Counts, translate_stream
-from nmt.markup.documents import Document, form_of
+from nmt.jobs.stream import translate_stream
+from nmt.markup.documents import form_of
 from nmt.pipeline import Pause
 from nmt.translate.context import Before
 from nmt.translate.options import TranslationConfig
-from nmt.translate.output import RENDERS, Translation
+from nmt.translate.output import RENDERS
 
 
 @dataclass
@@ -119,7 +113,7 @@ class Job:
             if source is not None and form_of(source) is not None:
                 written, counts = self._translate_document(source, source.read_bytes())
                 write(b"", written, counts)
-                self._warn_of_units(source, counts)
+                warn_of_units(source, counts)
                 return counts
             if source is not None and source.is_file():
                 first, end = self._lines(source)
@@ -183,10 +177,10 @@ class Job:
             first, end = self._lines(source)
             _check_shard(output, journal.job(), self._identity)
             rest = journal.begin(self._identity, lambda: self._chunks(source, first, end))
-            counts = Counts(**({"skipped": first} | journal.progress.counts))
+            counts = Counts.of({"skipped": first} | journal.progress.counts)
             if rest is None:
                 console.notice(f"{output}: already translated")
-                self._warn_of_failures(str(source), counts)
+                counts.warn(str(source))
                 return counts
             if counts.lines:
                 try:
@@ -219,53 +213,20 @@ class Job:
                 written, counts = self._translate_document(source, content)
                 journal.kernel = self.translators().kernel
                 journal.add(content, written, asdict(counts))
-            counts = Counts(**journal.progress.counts)
+            counts = Counts.of(journal.progress.counts)
             if not journal.progress.file_sha256:
                 journal.finish()
-        self._warn_of_units(source, counts)
+        warn_of_units(source, counts)
         return counts
 
     def _translate_document(self, source: Path, content: bytes) -> tuple[bytes, Counts]:
-        """Return a document translated, and the counts of its units. A failed unit stays."""
-        document = Document.read(source, content, self.encoding)
-        if document.kept:
-            console.notice(
-                f"{source}: {counted(document.kept, 'unit has', 'units have')} a translation "
-                "already, which stays"
-            )
-        if document.lacks_language:
-            console.warning(f"{source}: has no trgLang, which XLIFF 2 needs for targets; add it")
-        lines = [Line(unit.line) for unit in document.units]
-        size = self.options.pool_lines
-        pools = (lines[first : first + size] for first in range(0, len(lines), size))
-        counts = Counts()
-        started = time.monotonic()
-        found: list[Translation] = []
-        with console.progress("translating", total=len(lines), unit="units") as bar:
-            for translated in self.translators().translate(pools, bar.update):
-                found += translated
-        composes = self.translators().translator.pair.src_vocabulary.composes
-        for line, translation in zip(lines, found, strict=True):
-            counts.add(line, translation, composes=composes)
-        counts.lines_out = counts.lines
-        counts.seconds = time.monotonic() - started
-        return document.write(None if one.error else one.text for one in found), counts
-
-    def _warn_of_units(self, source: Path, counts: Counts) -> None:
-        """Say what went wrong with the units of a document, also if that was in an earlier run."""
-        if counts.cut_lines:
-            console.warning(
-                f"{source}: {counted(counts.cut_lines, 'unit has', 'units have')} too many tokens, "
-                f"the first is unit {counts.first_cut_line:,}; long ones were split into segments"
-            )
-        counts.warn_of_decomposed(str(source), "unit")
-        self._warn_of_terms(str(source), counts, "unit")
-        if counts.failed_lines:
-            console.warning(
-                f"{source}: {counted(counts.failed_lines, 'unit', 'units')} could not be "
-                f"translated, the first is unit {counts.first_failed_line:,}: "
-                f"{counts.first_error}; the source stays"
-            )
+        return translate_document(
+            source,
+            content,
+            encoding=self.encoding,
+            pool_units=self.options.pool_lines,
+            start=self.translators,
+        )
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
@@ -332,53 +293,16 @@ class Job:
                 pool_lines=self.options.pool_lines,
                 composes=translators.translator.pair.src_vocabulary.composes,
             )
-        if counts.invalid_lines:
-            console.warning(
-                f"{name}: {counted(counts.invalid_lines, 'line is', 'lines are')} not valid "
-                f"{self.encoding.name}, the first is line {counts.first_invalid_line:,}; bad bytes "
-                "became U+FFFD"
-            )
-        if counts.cut_lines:
-            limit = translators.translator.pair.max_src_tokens
-            what = " sentences of" if self.config.split else ""
-            console.warning(
-                f"{name}: {counted(counts.cut_lines, 'line has', 'lines have')}{what} more than "
-                f"{limit} tokens, the first is line {counts.first_cut_line:,}; long ones were "
-                "split into segments"
-            )
-        if counts.fell_back_lines:
-            console.warning(
-                f"{name}: {counted(counts.fell_back_lines, 'line was', 'lines were')} translated "
-                "without the lines before, because the model gave another number of lines or a "
-                f"loop; the first is line {counts.first_fell_back_line:,}"
-            )
-        self._warn_of_failures(name, counts)
+        limit = translators.translator.pair.max_src_tokens
+        whose = "sentences of " if self.config.split else ""
+        too_long = f"{whose}more than {limit} tokens"
+        counts.warn(name, encoding=self.encoding.name, too_long=too_long)
         if self.options.attention is not None:
             if first:
                 picture = translators.translator.draw_attention(first[0].text, first[0].prefix)
                 write_text(Path(self.options.attention), picture)
             else:
                 console.warning(f"{self.options.attention}: not drawn, because no line has letters")
-
-    def _warn_of_failures(self, name: str, counts: Counts) -> None:
-        counts.warn_of_decomposed(name)
-        self._warn_of_terms(name, counts, "line")
-        if counts.failed_lines:
-            console.warning(
-                f"{name}: {counted(counts.failed_lines, 'line', 'lines')} could not be translated "
-                f"and left empty, the first is line {counts.first_failed_line:,}: "
-                f"{counts.first_error}"
-            )
-
-    def _warn_of_terms(self, name: str, counts: Counts, what: str) -> None:
-        if counts.lines_without_term:
-            term = shorten(console.printable(counts.first_missing_term), 80, placeholder="...")
-            number = counted(counts.lines_without_term, f"{what} lacks", f"{what}s lack")
-            hint = "; --format jsonl shows all" if what == "line" else ""
-            console.warning(
-                f"{name}: {number} a term, the first is {what} "
-                f"{counts.first_line_without_term:,}: {term}{hint}"
-            )
 
 
 def _noting_first(pools: Iterable[Pool | Pause], first: list[Line]) -> Iterator[Pool | Pause]:
@@ -396,66 +320,3 @@ def _check_shard(output: Path, before: dict[str, Any], now: dict[str, Any]) -> N
             f"{output}: holds shard {before['shard']} of this job; give shard {now['shard']} an "
             "output of its own, or remove this one"
         )
-
-
-def converse(job: Job) -> Counts:
-    """Translate lines typed on the terminal until Ctrl-D or Ctrl-C."""
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 - with it, `input` has a history and keys to edit by
-
-    translator = job.translators().translator
-    composes = translator.pair.src_vocabulary.composes
-    counts, before = Counts(), Before(job.config.context)
-    while True:
-        try:
-            typed = input("> ")
-        except (EOFError, KeyboardInterrupt):
-            print()
-            counts.warn_of_decomposed("the input")
-            return counts
-        source, _, prefix = typed.partition("\t") if job.config.prefixes else (typed, "", "")
-        started = time.monotonic()
-        context = before.take(source)
-        (translation,) = translator.translate([source], [prefix], contexts=[context])
-        counts.seconds += time.monotonic() - started
-        answer = RENDERS[job.config.form](counts.lines, translation)
-        print(*answer, sep="\n", flush=True)
-        if translation.error:
-            console.warning(translation.error)
-        counts.lines_out += len(answer)
-        counts.add(Line(source, prefix), translation, composes=composes)
-
-
-_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
-
-
-def seconds_until(text: str, now: datetime.datetime) -> float:
-    """Return the seconds until the next HH:MM; UsageError if it is not a time."""
-    match = _CLOCK.fullmatch(text.strip())
-    if not match:
-        raise UsageError(
-            f"--deadline {text!r} is not a time of day; give it as HH:MM, for example 06:30"
-        )
-    then = now.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
-    if then <= now:
-        then += datetime.timedelta(days=1)
-    return then.timestamp() - now.timestamp()  # right across a clock change
-
-
-@contextlib.contextmanager
-def deadline(text: str | None) -> Iterator[None]:
-    """Raise Stopped inside the block at the time HH:MM, if one is given."""
-    if text is None:
-        yield
-        return
-
-    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise Stopped(f"--deadline {text} reached; run the same command again to continue")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds_until(text, datetime.datetime.now()))
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -1,4 +1,4 @@
-"""Translates a stream of lines in pools, in order, and counts what went in and out."""
+"""Translates a stream of lines in pools, in order, so that finished lines are written soon."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
-from nmt import console
-from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
 from nmt.data.words import has_letters
 from nmt.errors import NMTError
+from nmt.jobs.counts import Counts
 from nmt.jobs.lines import Line, LineReader
 from nmt.jobs.parallel import Pool
 from nmt.pipeline import Pause
@@ -50,75 +48,6 @@ class Pace:
         self._bytes = weight * self._bytes + size
         in_time = _POOL_SECONDS * self._bytes / max(self._seconds, 1e-9)
         self.max_bytes = min(in_time, _MOST_GROWTH * max(self.max_bytes, size))
-
-
-@dataclass
-class Counts:
-    """Counts of lines in and out so far."""
-
-    skipped: int = 0  # lines of the input before the first one
-    lines: int = 0
-    lines_out: int = 0  # more with n-best lists
-    split_lines: int = 0  # split into segments or sentences
-    cut_lines: int = 0  # longer than any training source, or with such a sentence
-    first_cut_line: int = 0  # from 1; 0: none
-    invalid_lines: int = 0  # with invalid bytes
-    first_invalid_line: int = 0
-    decomposed_lines: int = 0  # whose letters and marks the model's vocabulary does not compose
-    first_decomposed_line: int = 0
-    guarded_lines: int = 0  # searched again because of a loop
-    copied_lines: int = 0  # without letters
-    lines_without_term: int = 0  # that a term should have put there
-    first_line_without_term: int = 0
-    first_missing_term: str = ""
-    fell_back_lines: int = 0  # translated by themselves, since it failed in context
-    first_fell_back_line: int = 0
-    failed_lines: int = 0
-    first_failed_line: int = 0
-    first_error: str = ""  # why it failed
-    tokens: int = 0  # of the best translations
-    seconds: float = 0.0
-
-    def add(self, line: Line, best: Translation, *, composes: bool) -> None:
-        """Count a line and its best translation; composes: whether the vocabulary does."""
-        self.lines += 1
-        number = self.skipped + self.lines
-        self.tokens += len(best.tokens)
-        if not line.is_valid:
-            self.invalid_lines += 1
-            self.first_invalid_line = self.first_invalid_line or number
-        if not composes and (is_decomposed(line.text) or is_decomposed(line.prefix)):
-            self.decomposed_lines += 1
-            self.first_decomposed_line = self.first_decomposed_line or number
-        if best.error:
-            self.failed_lines += 1
-            self.first_failed_line = self.first_failed_line or number
-            self.first_error = self.first_error or best.error
-            return
-        self.split_lines += best.segments > 1
-        self.guarded_lines += best.guarded
-        self.copied_lines += best.copied
-        missing = [term for term in best.terms if not term.is_placed]
-        if missing:
-            self.lines_without_term += 1
-            self.first_line_without_term = self.first_line_without_term or number
-            shown = f"{missing[0].source} -> {missing[0].target}"
-            self.first_missing_term = self.first_missing_term or shown
-        if best.fell_back:
-            self.fell_back_lines += 1
-            self.first_fell_back_line = self.first_fell_back_line or number
-        if best.is_cut:
-            self.cut_lines += 1
-            self.first_cut_line = self.first_cut_line or number
-
-    def warn_of_decomposed(self, name: str, what: str = "line") -> None:
-        """Warn if a text has letters that the vocabulary does not compose."""
-        if self.decomposed_lines:
-            number = console.counted(self.decomposed_lines, f"{what} has", f"{what}s have")
-            console.warning(
-                f"{name}: {number} letters apart from their marks (NFD), the first is {what} "
-                f"{self.first_decomposed_line:,}; {DECOMPOSED_REMEDY}"
-            )
 
 
 def translate_stream(
@@ -170,10 +99,10 @@ def translate_stream(
             output += (line.end or b"\n").join(rendered) + line.end or b" "
             counts.lines_out += len(rendered)
             counts.add(line, translation, composes=composes)
-        if counts.failed_lines == counts.lines > 1:
+        if counts.failed.lines == counts.lines > 1:
             raise NMTError(
                 f"{reader.name}: none of the first {counts.lines:,} lines could be translated: "
-                f"{counts.first_error}; the model may be damaged or have diverged"
+                f"{counts.failed.detail}; the model may be damaged or have diverged"
             )
         counts.seconds = time.monotonic() - started
         write(b"".join(line.raw for line in pool), bytes(output), counts)

@@ -78,6 +78,21 @@ class Translation:
         return (self, *self.others)
 
 
+@dataclass
+class Tally:
+    """How many lines are alike in something, and the first of them."""
+
+    lines: int = 0
+    first: int = 0  # from 1; 0: none
+    detail: str = ""  # what there is to say of the first
+
+    def add(self, number: int, detail: str = "") -> None:
+        """Count a line, the number of which is counted from 1."""
+        if not self.lines:
+            self.first, self.detail = number, detail
+        self.lines += 1
+
+
 BLANK = Translation("", 0.0, 0.0, (), (), 0)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from nmt.data.composition import is_decomposed
 from nmt.search.engine import NOT_A_NUMBER, OUT_OF_MEMORY
-from nmt.translate.output import BLANK, Translation
+from nmt.translate.output import BLANK, Tally, Translation
 from nmt.translate.torch_engine import FORCED_TOKENS, TorchEngine
 from nmt.translate.translator import POOL_LINES, Translator
 
@@ -25,13 +25,10 @@ class Likelihood:
     lines: int = 0
     tokens: int = 0  # with eos of each translation; none for blank lines
     log_prob: float = 0.0  # natural logarithm
-    long_lines: int = 0  # with a side longer than any in training
-    first_long_line: int = 0  # from 1; 0: none
-    decomposed_lines: int = 0  # with a side that the model's vocabularies do not compose
-    first_decomposed_line: int = 0
-    failed_lines: int = 0
-    first_failed_line: int = 0
-    first_error: str = ""  # why it failed
+    long: Tally = field(default_factory=Tally)  # with a side longer than any in training
+    decomposed: Tally = field(default_factory=Tally)
+    """With a side that the model's vocabularies do not compose."""
+    failed: Tally = field(default_factory=Tally)
 
     @property
     def nll(self) -> float:
@@ -47,18 +44,14 @@ class Likelihood:
         """Count the next line's translation."""
         self.lines += 1
         if is_decomposed:
-            self.decomposed_lines += 1
-            self.first_decomposed_line = self.first_decomposed_line or self.lines
+            self.decomposed.add(self.lines)
         if translation.error:
-            self.failed_lines += 1
-            self.first_failed_line = self.first_failed_line or self.lines
-            self.first_error = self.first_error or translation.error
+            self.failed.add(self.lines, translation.error)
             return
         self.tokens += len(translation.tokens) + translation.segments  # eos of each segment
         self.log_prob += translation.log_prob
         if is_long:
-            self.long_lines += 1
-            self.first_long_line = self.first_long_line or self.lines
+            self.long.add(self.lines)
 
 
 class Scorer:

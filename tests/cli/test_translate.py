@@ -298,7 +298,7 @@ def test_at_its_deadline_a_job_stops_and_goes_on_the_next_time(
 
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "add", add_and_wait)
-        patch.setattr("nmt.jobs.job.seconds_until", lambda *_: 1.0)
+        patch.setattr("nmt.jobs.deadline.seconds_until", lambda *_: 1.0)
         stopped = translate_text(*job, "--deadline", "06:30")
     assert (stopped.status, stopped.stdout) == (75, "")
     assert "--deadline 06:30 reached" in stopped.stderr

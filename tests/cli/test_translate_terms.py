@@ -19,6 +19,8 @@ from nmt.search.engine import Source
 from nmt.search.options import SearchOptions
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import TermUse, Translation
+from nmt.translate.steps import LinesUnderWay
+from nmt.translate.tagged_lines import PutTagsBack, TakeTagsOut
 from nmt.translate.term_phrases import TermPhrases
 
 TERMS = "# animals\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
@@ -169,15 +171,15 @@ def test_words_in_what_stays_as_it_is_are_no_terms(model_file: Path, terms: Path
     assert has(found[1].text, "Katze")
 
 
-def test_a_term_that_a_piece_replaces_is_missing(
-    model_file: Path, terms: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_term_that_a_piece_replaces_is_missing() -> None:
     text = "Katze 7"
     use = TermUse.of(Term("cat", (text,)), text)
     given = Translation(text, 0.0, 0.0, (), (), 1, terms=(use,))
-    translator = package.Translator.load(model_file, terms=terms, markup="xml")
-    monkeypatch.setattr(translator, "_translate", lambda *_: [given])
-    (found,) = translator.translate(["cat 5"])
+    lines = LinesUnderWay(["cat 5"])
+    TakeTagsOut("xml")(lines)
+    lines.translations[0] = given
+    PutTagsBack("xml", keeps_alignment=False, inflected=None)(lines)
+    found = lines.translations[0]
     assert found.text == "Katze 5"
     assert [use.is_placed for use in (*given.terms, *found.terms)] == [True, False]
 

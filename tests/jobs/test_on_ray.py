@@ -21,7 +21,7 @@ from toy_training import nmt_command
 
 from nmt.errors import MissingKernel, NMTError, Stopped, UsageError, WorkerDied
 from nmt.interchange.ctranslate2 import export_ctranslate2
-from nmt.jobs.job import deadline
+from nmt.jobs.deadline import deadline
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators, _loaded, _OnCpu, _OnRay
@@ -278,7 +278,7 @@ def test_a_deadline_ends_the_wait_and_what_is_missing_is_told(
     import ray
 
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    monkeypatch.setattr("nmt.jobs.job.seconds_until", lambda *_: 3.0)
+    monkeypatch.setattr("nmt.jobs.deadline.seconds_until", lambda *_: 3.0)
     try:
         workers = RayWorkers[float, None](time.sleep)
         assert workers.count == 2

@@ -105,10 +105,10 @@ def test_long_lines_are_scored_whole_and_endless_ones_left_out(ready: Scorer) ->
     pairs = [SENTENCES[0], ("a", long), (long, "a"), ("a", endless), (endless, "a")]
     found = list(ready.stream(pairs, likelihood))
     assert [math.isfinite(each.score) for each in found] == [True] * 3 + [False] * 2
-    assert (likelihood.long_lines, likelihood.first_long_line) == (2, 2)
+    assert (likelihood.long.lines, likelihood.long.first) == (2, 2)
     assert [each.error for each in found] == [""] * 3 + ["more than 4,096 tokens"] * 2
-    assert (likelihood.failed_lines, likelihood.first_failed_line) == (2, 4)
-    assert likelihood.first_error == "more than 4,096 tokens"
+    assert (likelihood.failed.lines, likelihood.failed.first) == (2, 4)
+    assert likelihood.failed.detail == "more than 4,096 tokens"
     assert likelihood.tokens == sum(len(each.tokens) + 1 for each in found[:3])
 
 

@@ -16,9 +16,10 @@ from nmt.data.batches import Packed
 from nmt.data.corpus import Encoding
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import NMTError
+from nmt.jobs.counts import Counts
 from nmt.jobs.lines import LineReader
 from nmt.jobs.parallel import Pool
-from nmt.jobs.stream import Counts, translate_stream
+from nmt.jobs.stream import translate_stream
 from nmt.models.base import DecoderState, Projection
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.pipeline import Pause
@@ -341,11 +342,11 @@ def test_decomposed_lines_are_counted_if_the_vocabulary_does_not_compose(
     vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = "the cat\nthe cät\nthe ca\u0308t\n\na\u0308\n".encode()
-    assert stream(copier(vocabulary)[0], data)[1].decomposed_lines == 0
+    assert stream(copier(vocabulary)[0], data)[1].decomposed.lines == 0
     plain = learn_vocabulary(LINES, vocab_size=290, normalization="identity")
     _, counts = stream(copier(plain)[0], data)
-    assert (counts.decomposed_lines, counts.first_decomposed_line) == (2, 3)
-    counts.warn_of_decomposed("in.de")
+    assert (counts.decomposed.lines, counts.decomposed.first) == (2, 3)
+    counts.warn("in.de")
     told = capsys.readouterr().err
     assert told.count("in.de: 2 lines have letters apart from their marks") == 1
     assert "the first is line 3;" in told

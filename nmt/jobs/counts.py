@@ -1,0 +1,109 @@
+"""Counts of a job: what went in and out, and the warnings of what was not as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from textwrap import shorten
+from typing import Any, Self
+
+from nmt import console
+from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
+from nmt.jobs.lines import Line
+from nmt.translate.output import Tally, Translation
+
+
+@dataclass
+class Counts:
+    """Counts of lines in and out so far."""
+
+    skipped: int = 0  # lines of the input before the first one
+    lines: int = 0
+    lines_out: int = 0  # more with n-best lists
+    tokens: int = 0  # of the best translations
+    seconds: float = 0.0
+    split: int = 0  # into segments or sentences
+    guarded: int = 0  # searched again because of a loop
+    copied: int = 0  # without letters
+    invalid: Tally = field(default_factory=Tally)  # with invalid bytes
+    cut: Tally = field(default_factory=Tally)
+    """Longer than any training source, or with such a sentence."""
+    fell_back: Tally = field(default_factory=Tally)
+    """Translated by themselves, since it failed in context."""
+    decomposed: Tally = field(default_factory=Tally)
+    """With letters and marks that the model's vocabulary does not compose."""
+    without_term: Tally = field(default_factory=Tally)  # that should have put something there
+    failed: Tally = field(default_factory=Tally)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
+        """Return the counts that a journal has recorded."""
+        values: dict[str, Any] = {
+            name: Tally(**value) if isinstance(value, dict) else value
+            for name, value in content.items()
+        }
+        return cls(**values)
+
+    def add(self, line: Line, best: Translation, *, composes: bool) -> None:
+        """Count a line and its best translation; composes: whether the vocabulary does."""
+        self.lines += 1
+        number = self.skipped + self.lines
+        self.tokens += len(best.tokens)
+        if not line.is_valid:
+            self.invalid.add(number)
+        if not composes and (is_decomposed(line.text) or is_decomposed(line.prefix)):
+            self.decomposed.add(number)
+        if best.error:
+            self.failed.add(number, best.error)
+            return
+        self.split += best.segments > 1
+        self.guarded += best.guarded
+        self.copied += best.copied
+        missing = [use for use in best.terms if not use.is_placed]
+        if missing:
+            term = console.printable(f"{missing[0].source} -> {missing[0].target}")
+            self.without_term.add(number, shorten(term, 80, placeholder="..."))
+        if best.fell_back:
+            self.fell_back.add(number)
+        if best.is_cut:
+            self.cut.add(number)
+
+    def warn(
+        self, name: str, unit: str = "line", *, encoding: str = "", too_long: str = ""
+    ) -> None:
+        """Warn about what was not as it should be, and name the first line or unit.
+
+        Args:
+            name: of the text.
+            unit: what its parts are called.
+            encoding: of the text, if its bytes were read just now.
+            too_long: what lines that were cut have, if that is to be told.
+        """
+        for tally, (singular, plural), fault, after in self._faults(unit, encoding, too_long):
+            if tally.lines:
+                number = console.counted(tally.lines, f"{unit} {singular}", f"{unit}s {plural}")
+                detail = tally.detail
+                console.warning(
+                    f"{name}: {number} {fault}, the first is {unit} {tally.first:,}"
+                    f"{detail and f': {detail}'}{after and f'; {after}'}"
+                )
+
+    def _faults(
+        self, unit: str, encoding: str, too_long: str
+    ) -> Iterator[tuple[Tally, Sequence[str], str, str]]:
+        is_line = unit == "line"
+        has, could = ("has", "have"), ("could", "could")
+        if encoding:
+            fault = f"not valid {encoding}"
+            yield self.invalid, ("is", "are"), fault, "bad bytes became U+FFFD"
+        if too_long:
+            yield self.cut, has, too_long, "long ones were split into segments"
+        if encoding:
+            fault = "translated without the lines before"
+            reason = "the model gave another number of lines or a loop"
+            yield self.fell_back, ("was", "were"), fault, reason
+        yield self.decomposed, has, "letters apart from their marks (NFD)", DECOMPOSED_REMEDY
+        hint = "--format jsonl shows all" if is_line else ""
+        yield self.without_term, ("lacks", "lack"), "a term", hint
+        fault = f"not be translated{' and left empty' if is_line else ''}"
+        yield self.failed, could, fault, "" if is_line else "the source stays"

@@ -1,0 +1,66 @@
+"""A document in a job: its units are translated, and everything else stays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from nmt import console
+from nmt.console import counted
+from nmt.data.corpus import Encoding
+from nmt.jobs.counts import Counts
+from nmt.jobs.lines import Line
+from nmt.jobs.parallel import Translators
+from nmt.markup.documents import Document
+from nmt.translate.output import Translation
+
+
+def translate_document(
+    source: Path,
+    content: bytes,
+    *,
+    encoding: Encoding,
+    pool_units: int,
+    start: Callable[[], Translators],
+) -> tuple[bytes, Counts]:
+    """Translate a document. A unit without a translation stays.
+
+    Args:
+        source: its name.
+        content: its bytes.
+        encoding: if it does not say itself which it has.
+        pool_units: how many units are translated at a time.
+        start: returns translators, when the document has been read.
+
+    Returns:
+        The bytes of the translation, and the counts of its units.
+    """
+    document = Document.read(source, content, encoding)
+    if document.kept:
+        console.notice(
+            f"{source}: {counted(document.kept, 'unit has', 'units have')} a translation "
+            "already, which stays"
+        )
+    if document.lacks_language:
+        console.warning(f"{source}: has no trgLang, which XLIFF 2 needs for targets; add it")
+    lines = [Line(unit.line) for unit in document.units]
+    pools = (lines[first : first + pool_units] for first in range(0, len(lines), pool_units))
+    counts = Counts()
+    started = time.monotonic()
+    translations: list[Translation] = []
+    with console.progress("translating", total=len(lines), unit="units") as bar:
+        translators = start()
+        for translated in translators.translate(pools, bar.update):
+            translations += translated
+    composes = translators.translator.pair.src_vocabulary.composes
+    for line, translation in zip(lines, translations, strict=True):
+        counts.add(line, translation, composes=composes)
+    counts.lines_out = counts.lines
+    counts.seconds = time.monotonic() - started
+    return document.write(None if one.error else one.text for one in translations), counts
+
+
+def warn_of_units(source: Path, counts: Counts) -> None:
+    """Say what went wrong with the units of a document, also if that was in an earlier run."""
+    counts.warn(str(source), "unit", too_long="too many tokens")

@@ -1,0 +1,40 @@
+"""The terminal: lines are translated as they are typed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from nmt import console
+from nmt.jobs.counts import Counts
+from nmt.jobs.lines import Line
+from nmt.translate.context import Before
+from nmt.translate.output import RENDERS
+from nmt.translate.translator import Translator
+
+
+def converse(translator: Translator) -> Counts:
+    """Translate lines typed on the terminal until Ctrl-D or Ctrl-C."""
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 - with it, `input` has a history and keys to edit by
+
+    config, composes = translator.config, translator.pair.src_vocabulary.composes
+    counts, before = Counts(), Before(config.context)
+    while True:
+        try:
+            typed = input("> ")
+        except (EOFError, KeyboardInterrupt):
+            print()
+            Counts(decomposed=counts.decomposed).warn("the input")  # the rest was told at once
+            return counts
+        source, _, prefix = typed.partition("\t") if config.prefixes else (typed, "", "")
+        started = time.monotonic()
+        context = before.take(source)
+        (translation,) = translator.translate([source], [prefix], contexts=[context])
+        counts.seconds += time.monotonic() - started
+        answer = RENDERS[config.form](counts.lines, translation)
+        print(*answer, sep="\n", flush=True)
+        if translation.error:
+            console.warning(translation.error)
+        counts.lines_out += len(answer)
+        counts.add(Line(source, prefix), translation, composes=composes)
