@@ -36,8 +36,7 @@ from nmt.prepare.rejects import (
     CorpusRejects,
     Example,
     read_report,
-    report_json,
-    report_text,
+    write_reports,
 )
 from nmt.prepare.resume import (
     building_folder,
@@ -190,22 +189,14 @@ class _Joiner:
         for file in info.files:
             if file not in (*of_train, info.rejects, info.rejects_text):
                 link_or_copy(self.folders[0].path / file.name, self.path / file.name)
-        for name, content in (
-            (manifest.REJECTS_NAME, report_json(rejects)),
-            (manifest.REJECTS_TEXT_NAME, report_text(rejects)),
-        ):
-            write_text(self.path / name, content)
         settings: dict[str, Any] = {
             **info.settings,
             "max_length": max(folder.info.max_length for folder in self.folders),
             JOINED: [folder.fingerprint for folder in self.folders],
         }
+        json_file, text_file = write_reports(self.path, rejects)
         joined = replace(
-            info,
-            settings=settings,
-            train=train,
-            rejects=record_file(self.path / manifest.REJECTS_NAME),
-            rejects_text=record_file(self.path / manifest.REJECTS_TEXT_NAME),
+            info, settings=settings, train=train, rejects=json_file, rejects_text=text_file
         )
         write_text(self.path / manifest.FILE_NAME, manifest.to_json(joined))
 

@@ -26,7 +26,7 @@ from nmt.data import manifest
 from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens, spell_pair
-from nmt.data.manifest import DatasetInfo, FileRecord
+from nmt.data.manifest import DatasetInfo
 from nmt.data.moses import Moses, moses_rules
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
@@ -48,14 +48,12 @@ from nmt.prepare.judge import Cleaner, JudgeTokens
 from nmt.prepare.language_id import LanguageIdentifier
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.copies import copies_kept
-from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import (
     CorpusRejects,
     check_any_left,
-    report_json,
-    report_text,
     warn_of_flaws,
     warn_of_many,
+    write_reports,
 )
 from nmt.prepare.repairs import Repair, recorded_fixes
 from nmt.prepare.resume import (
@@ -439,6 +437,7 @@ class _Builder:
             write_held_out(self.folder, name, {name: text}, subwords)
             for name, text in zip(sources.tests, held_out[count:], strict=True)
         ]
+        rejects, rejects_text = write_reports(self.folder, split.rejects)
         info = DatasetInfo(
             format_version=manifest.FORMAT_VERSION,
             settings=self.inputs.settings,
@@ -446,11 +445,7 @@ class _Builder:
             train=split.record(),
             valid=valid,
             tests=tuple(tests),
-            rejects=self._write(manifest.REJECTS_NAME, report_json(split.rejects)),
-            rejects_text=self._write(manifest.REJECTS_TEXT_NAME, report_text(split.rejects)),
+            rejects=rejects,
+            rejects_text=rejects_text,
         )
         write_text(self.folder / manifest.FILE_NAME, manifest.to_json(info))
-
-    def _write(self, name: str, content: str) -> FileRecord:
-        write_text(self.folder / name, content)
-        return record_file(self.folder / name)

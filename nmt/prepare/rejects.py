@@ -12,11 +12,13 @@ from types import MappingProxyType
 import numpy as np
 
 from nmt.console import printable, warning
-from nmt.data.manifest import REJECTS_NAME, FlawRecord
+from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord
 from nmt.errors import DataError
+from nmt.files import write_text
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.judge import RULE_OF
+from nmt.prepare.readers.reader import record_file
 from nmt.prepare.repairs import describe_flaw, is_frequent, joined_flaws
 from nmt.prepare.text import KEPT, Block, Verdicts, show_line
 from nmt.prepare.windows import SHORTENED
@@ -123,6 +125,13 @@ def report_json(corpora: Sequence[CorpusRejects]) -> str:
         ],
     }
     return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+
+
+def write_reports(folder: Path, corpora: Sequence[CorpusRejects]) -> tuple[FileRecord, FileRecord]:
+    """Write the report as JSON and as text; return the records of both files."""
+    write_text(folder / REJECTS_NAME, report_json(corpora))
+    write_text(folder / REJECTS_TEXT_NAME, report_text(corpora))
+    return record_file(folder / REJECTS_NAME), record_file(folder / REJECTS_TEXT_NAME)
 
 
 def read_report(folder: Path) -> list[CorpusRejects]:
