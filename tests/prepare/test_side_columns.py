@@ -1,4 +1,4 @@
-"""Columns that are kept beside the pairs: each pair's stays with it, from any format of table."""
+"""Side columns: each pair's value stays with it, from any format of table to the folder."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from prepare_job import Job, content, pairs, prepare_in_all_ways, stop, write
 
+from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.prepare.join import join
+from nmt.prepare.judge import CODES
+from nmt.prepare.text import KEPT, Block, Work
 
 URLS = [f"https://example.org/\u00e4?page={number}" for number in range(40)]
 EMPTY = 7
@@ -234,3 +238,11 @@ def test_a_shard_of_another_corpus_is_refused(tmp_path: Path) -> None:
 def _record(folder: DataFolder, name: str, new_name: str) -> str:
     (shard,) = (shard for shard in folder.info.valid.shards if shard.name == name)
     return f'"name": "{new_name}", "size": {shard.size}, "sha256": "{shard.sha256}"'
+
+
+def test_a_side_column_loses_the_pairs_that_a_later_step_drops() -> None:
+    block = Block(0, 1, 3, b"a\nb\nc\n", b"x\ny\nz\n", Encoding.find("utf-8"), langs=("en", "de"))
+    work = Work.decode(block)
+    work.keep("place", ["first", "second", "third"])
+    work.judge(np.array([KEPT, CODES["identical"], KEPT], np.uint8))
+    assert [side.text() for side in work.side_columns["place"]] == [["first", "third"], ["", ""]]
