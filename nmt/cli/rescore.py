@@ -141,7 +141,7 @@ def rescore(
     """
     from nmt.data.corpus import Encoding
     from nmt.models.device import choose_device, keep_freed_memory
-    from nmt.models.model_file import check_languages, find_model
+    from nmt.models.model_file import find_model
     from nmt.scoring.inputs import name_of, stream_together
     from nmt.translate import output
 
@@ -155,19 +155,18 @@ def rescore(
         keep_freed_memory()
     # Here, since they load torch.
     from nmt.translate.rescoring import Likelihood, Scorer
+    from nmt.translate.torch_engine import load
     from nmt.translate.translator import Translator
 
     models = (model, *options.ensemble)
-    for path in models:  # here, so that a message names --from and --to
-        check_languages(find_model(path), options.src_lang, options.tgt_lang)
-    translator = Translator.load(
-        models,
-        options.search,
+    config = TranslationConfig(
+        models=tuple(map(find_model, models)),
+        search=options.search,
         src_lang=options.src_lang,
         tgt_lang=options.tgt_lang,
-        device=device,
         precision=options.precision,
     )
+    translator = Translator(*load(config, device=device), config)
     scorer = Scorer(translator)
     likelihood = Likelihood()
 

@@ -30,6 +30,7 @@ from nmt.jobs.options import JobOptions
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory
 from nmt.pipeline import Pause
 from nmt.ray_workers import RayWorkers, connect, has_gpu
+from nmt.search.engine import Engine
 from nmt.translate.ctranslate2_engine import count_gpus
 from nmt.translate.ctranslate2_engine import load as load_export
 from nmt.translate.options import TranslationConfig
@@ -93,7 +94,7 @@ class Translators:
         if config.is_export:
             gpus = gpus_of(device, count_gpus)
             count = _number_of(job, gpus)
-            translator = _load_export(
+            translator = _load(
                 config,
                 device="cuda" if gpus else "cpu",
                 workers=count,
@@ -144,11 +145,7 @@ class Translators:
         batch_tokens, threads = job.batch_tokens, job.threads or 1
         is_on_gpu = job.device != "cpu" and not config.is_export and has_gpu()
         here: Translator | Callable[[], Translator]
-        if config.is_export:
-            here = _load_export(
-                config, device="cpu", workers=1, threads=1, batch_tokens=batch_tokens
-            )
-        elif is_on_gpu:
+        if is_on_gpu:
             if kernel not in (None, _GPU_KERNEL):
                 raise MissingKernel(f"a GPU has no kernel {kernel!r}")
             kernel, here = _GPU_KERNEL, partial(_load, replace(config, precision="fp32"))
@@ -341,41 +338,34 @@ def _loaded(
     kernel: str | None,
 ) -> Callable[[Pool], Translations]:
     """Load a model or an export for this process only, and return what translates lines."""
-    if config.is_export:
-        export = _load_export(
-            config, device=device, workers=1, threads=threads, batch_tokens=batch_tokens
-        )
-        return partial(_translate, export)
-    keep_freed_memory()
-    translator = _load(config, device=device, batch_tokens=batch_tokens, kernel=kernel)
-    return _OnCpu(translator, threads)
+    if not config.is_export:
+        keep_freed_memory()
+    translator = _load(
+        config, device=device, threads=threads, batch_tokens=batch_tokens, kernel=kernel
+    )
+    return partial(_translate, translator) if config.is_export else _OnCpu(translator, threads)
 
 
 def _load(
     config: TranslationConfig,
     *,
     device: torch.device | str = "cpu",
+    workers: int = 1,
+    threads: int = 1,
     batch_tokens: int | None = None,
     kernel: str | None = None,
 ) -> Translator:
-    from nmt.translate.torch_engine import load
+    """Load a model, or an export, which has workers and threads of its own."""
+    engine: Engine
+    if config.is_export:
+        engine, pair = load_export(
+            config, device=str(device), workers=workers, threads=threads, batch_tokens=batch_tokens
+        )
+    else:
+        from nmt.translate.torch_engine import load
 
-    loaded = load(config, device=device, batch_tokens=batch_tokens, kernel=kernel)
-    return Translator(*loaded, config)
-
-
-def _load_export(
-    config: TranslationConfig,
-    *,
-    device: str,
-    workers: int,
-    threads: int,
-    batch_tokens: int | None,
-) -> Translator:
-    loaded = load_export(
-        config, device=device, workers=workers, threads=threads, batch_tokens=batch_tokens
-    )
-    return Translator(*loaded, config)
+        engine, pair = load(config, device=device, batch_tokens=batch_tokens, kernel=kernel)
+    return Translator(engine, pair, config)
 
 
 def _halve(translator: Translator) -> None:
