@@ -196,11 +196,11 @@ class Translators:
                     yield _translate(self.translator, pool, on_progress)
             return
         open_pools: deque[_OpenPool] = deque()
-        for lines, found in self._workers.map(self._shares(pools, open_pools)):
+        for lines, translations in self._workers.map(self._shares(pools, open_pools)):
             on_progress(len(lines))
-            open_pools[0].take(found)
+            open_pools[0].take(translations)
             if not open_pools[0].shares:
-                yield open_pools.popleft().found
+                yield open_pools.popleft().translations
 
     def _shares(
         self, pools: Iterable[Pool | Pause], open_pools: deque[_OpenPool]
@@ -223,12 +223,12 @@ class _OpenPool:
     """A pool whose shares are being translated."""
 
     shares: deque[list[int]]  # indices of lines that are not yet translated
-    found: Translations
+    translations: Translations
 
-    def take(self, found: Translations) -> None:
+    def take(self, translations: Translations) -> None:
         """Store the translations of the next share."""
-        for line, translation in zip(self.shares.popleft(), found, strict=True):
-            self.found[line] = translation
+        for line, translation in zip(self.shares.popleft(), translations, strict=True):
+            self.translations[line] = translation
 
 
 @dataclass

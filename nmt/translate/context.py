@@ -63,14 +63,14 @@ def contexts_of(
         before = Before(count)
         return [list(before.take(line)) for line in lines]
     if not isinstance(given, Sequence) or any(
-        isinstance(one, str) or not isinstance(one, Sequence) for one in given
+        isinstance(context, str) or not isinstance(context, Sequence) for context in given
     ):
         raise UsageError("contexts are a list of lists: of the lines before each line")
     if len(given) != len(lines):
         raise UsageError(f"{len(lines)} lines but {len(given)} contexts; give one for each line")
     if any(given) and not count:
         raise UsageError("contexts need a translator with context; load it with context=N")
-    return [list(one[max(0, len(one) - count) :]) for one in given]
+    return [list(context[max(0, len(context) - count) :]) for context in given]
 
 
 @dataclass(frozen=True)
@@ -120,23 +120,26 @@ def find_windows(
     texts = list(dict.fromkeys(line for context in contexts for line in context))
     rows = vocabulary.encode_text([vocabulary.split_tag(text)[1] for text in texts])
     ids = dict(zip(texts, rows, strict=True))
-    found = {}
-    for number, (line, context, own) in enumerate(zip(lines, contexts, segments, strict=True)):
-        if len(own) != 1 or own[0].is_cut or own[0].copy or vocabulary.split_tag(line)[0] != first:
+    windows = {}
+    for number, (text, context) in enumerate(zip(lines, contexts, strict=True)):
+        if len(segments[number]) != 1:
             continue
-        room = pair.max_src_tokens - len(own[0].ids)
+        (line,) = segments[number]
+        if line.is_cut or line.copy or vocabulary.split_tag(text)[0] != first:
+            continue
+        room = pair.max_src_tokens - len(line.ids)
         before: list[list[int]] = []
-        for text in reversed(context):
-            room -= len(ids[text]) + 1
-            if room < 0 or not ids[text]:
+        for earlier in reversed(context):
+            room -= len(ids[earlier]) + 1
+            if room < 0 or not ids[earlier]:
                 break
-            before.insert(0, ids[text])
+            before.insert(0, ids[earlier])
         if before:
-            joined = join_lines([*before, own[0].ids[len(first) :]], separator)
+            joined = join_lines([*before, line.ids[len(first) :]], separator)
             added = len(first) + sum(len(row) + 1 for row in before)
             source = Source((*first, *joined), added=added)
-            found[number] = Window(source, len(before), own[0])
-    return found
+            windows[number] = Window(source, len(before), line)
+    return windows
 
 
 def search_windows(
@@ -150,24 +153,24 @@ def search_windows(
 
     Windows without a usable translation are left out.
     """
-    barred = tuple(one for one in engine.options.barred_ids if one != separator)
+    barred = tuple(token for token in engine.options.barred_ids if token != separator)
     within = engine.with_options(replace(engine.options, barred_ids=barred))
     results = within.search([window.source for window in windows.values()], on_step=on_step)
-    found = {}
+    hypotheses = {}
     for (number, window), result in zip(windows.items(), results, strict=True):
-        own = _own_line(engine, window, result, separator)
-        if own is not None:
-            found[number] = own
-    return found
+        hypothesis = _own_line(engine, window, result, separator)
+        if hypothesis is not None:
+            hypotheses[number] = hypothesis
+    return hypotheses
 
 
 def _own_line(
-    engine: Engine, window: Window, found: SearchResult, separator: int
+    engine: Engine, window: Window, result: SearchResult, separator: int
 ) -> Hypothesis | None:
     """Return the translation of a window's own line; None if it cannot be used."""
-    if isinstance(found, str):
+    if isinstance(result, str):
         return None
-    whole, options = found[0], engine.options
+    whole, options = result[0], engine.options
     parts = split_lines(whole.ids, separator)
     ids = tuple(parts[-1])
     if len(parts) != window.lines + 1 or not ids:
@@ -175,9 +178,10 @@ def _own_line(
     log_probs = whole.token_log_probs[-len(ids) - 1 :]  # with eos
     log_prob = sum(log_probs)
     before = whole.ids[: -len(ids)]
-    own = Hypothesis(ids, log_prob, log_prob / options.penalty(len(ids) + 1), log_probs, before)
+    score = log_prob / options.penalty(len(ids) + 1)
+    hypothesis = Hypothesis(ids, log_prob, score, log_probs, before)
     if not options.no_guard and options.sampling is None:
-        runs_on = Faults.of(window.source, found, options).runs_on
-        if runs_on or Faults.of(window.line, [own], options) != Faults():
+        runs_on = Faults.of(window.source, result, options).runs_on
+        if runs_on or Faults.of(window.line, [hypothesis], options) != Faults():
             return None
-    return own
+    return hypothesis

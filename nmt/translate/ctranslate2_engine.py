@@ -67,13 +67,13 @@ class CTranslate2Engine(Engine):
         Few batches are submitted at a time, because they cannot be cancelled.
         """
         retried: list[int] = []
-        for number, found in self._pass(sources, order, budget, on_step, alike=False):
-            if found is None:
+        for number, hypotheses in self._pass(sources, order, budget, on_step, alike=False):
+            if hypotheses is None:
                 retried.append(number)
             else:
-                yield number, found
-        for number, found in self._pass(sources, retried, budget, on_step, alike=True):
-            yield number, found or []
+                yield number, hypotheses
+        for number, hypotheses in self._pass(sources, retried, budget, on_step, alike=True):
+            yield number, hypotheses or []
 
     def _pass(
         self,
@@ -110,8 +110,9 @@ class CTranslate2Engine(Engine):
                     on_step()
                 numbers, limit, results = under_way.popleft()
                 for number, result in zip(numbers, results, strict=True):
-                    found = result.result()
-                    hypotheses, scores = found.hypotheses, found.scores  # each access makes a copy
+                    translated = result.result()
+                    # Each access makes a copy.
+                    hypotheses, scores = translated.hypotheses, translated.scores
                     longest = self._longest(sources[number])
                     is_cut = any(len(tokens) - len(self._first) >= limit for tokens in hypotheses)
                     if is_cut and limit < longest:
@@ -150,7 +151,7 @@ class CTranslate2Engine(Engine):
     def _hypotheses(
         self, hypotheses: Sequence[Sequence[str]], scores: Sequence[float], longest: int
     ) -> list[Hypothesis]:
-        found = []
+        finished = []
         for tokens, score in zip(hypotheses, scores, strict=True):
             if math.isnan(score):
                 continue
@@ -159,13 +160,17 @@ class CTranslate2Engine(Engine):
             # CTranslate2 counts the prefix, too.
             divisor = self.options.penalty(length + len(self._first))
             log_prob = score * (divisor if self.options.beam_size > 1 else 1.0)
-            found.append(Hypothesis(ids, log_prob, log_prob / self.options.penalty(length)))
-        found.sort(key=lambda one: -one.score)
-        if self.options.decode is not None and found:
-            texts = self.options.decode([one.ids for one in found])
-            best = dict(reversed(list(zip(texts, found, strict=True))))  # the first of each text
-            found = [one for text, one in zip(texts, found, strict=True) if best[text] is one]
-        return found[: self.options.n_best]
+            finished.append(Hypothesis(ids, log_prob, log_prob / self.options.penalty(length)))
+        finished.sort(key=lambda hypothesis: -hypothesis.score)
+        if self.options.decode is not None and finished:
+            texts = self.options.decode([hypothesis.ids for hypothesis in finished])
+            best = dict(reversed(list(zip(texts, finished, strict=True))))  # the first of each text
+            finished = [
+                hypothesis
+                for text, hypothesis in zip(texts, finished, strict=True)
+                if best[text] is hypothesis
+            ]
+        return finished[: self.options.n_best]
 
 
 def _batches(

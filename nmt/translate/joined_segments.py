@@ -57,7 +57,9 @@ class JoinSegments:
         for number, segments in enumerate(lines.segments):
             if number in lines.translations:
                 continue
-            parts = [self._copies(one) if one.copy else next(translated) for one in segments]
+            parts = [
+                self._copies(segment) if segment.copy else next(translated) for segment in segments
+            ]
             joined = self.joined(segments, parts)
             if number in lines.fell_back:
                 joined = replace(joined, fell_back=True)
@@ -131,8 +133,8 @@ class JoinSegments:
             begin = len(first) + len(hypothesis.before)
             src_tokens = self._src_vocabulary.tokens((source.plain or source.ids)[source.added :])
             tgt_tokens = self._tgt_vocabulary.tokens(hypothesis.ids)
-            own = attention_to_plain(weights[begin:], source)[:, source.added :]
-            yield Alignment.of([own], src_tokens, tgt_tokens)
+            to_plain = attention_to_plain(weights[begin:], source)[:, source.added :]
+            yield Alignment.of([to_plain], src_tokens, tgt_tokens)
 
     def joined(
         self, sources: Sequence[Source], translated: Sequence[list[Translation] | str]
@@ -157,13 +159,13 @@ class JoinSegments:
         # Two segments may make a phrase, and a copy may have one.
         may_have = len(sources) > 1 or sources[0].copy is not None
         if self._forbidden is not None and may_have:
-            joined = [one for one in joined if not self._forbidden.are_in(one.text)]
+            joined = [whole for whole in joined if not self._forbidden.are_in(whole.text)]
             if not joined:
                 return failed(sources, NOT_AVOIDED)
         if options.sampling is None:
             # Joined differently, segments can give the same text.
-            by_text = {one.text: one for one in reversed(joined)}
-            joined = [one for one in joined if by_text[one.text] is one]
+            by_text = {whole.text: whole for whole in reversed(joined)}
+            joined = [whole for whole in joined if by_text[whole.text] is whole]
         best, *others = joined[: options.n_best]
         return replace(best, others=tuple(others)) if others else best
 
@@ -208,19 +210,21 @@ def _joined_alignment(sources: Sequence[Source], parts: Sequence[Translation]) -
             tokens[0] = tokens[0].removeprefix(WORD_START)
         tgt_tokens += tokens
         joins_previous = not source.separator
-    attention = list(chain.from_iterable(one.attention for one in alignments))
-    src_tokens = list(chain.from_iterable(one.src_tokens for one in alignments))
+    attention = list(chain.from_iterable(alignment.attention for alignment in alignments))
+    src_tokens = list(chain.from_iterable(alignment.src_tokens for alignment in alignments))
     return Alignment.of(attention, src_tokens, tgt_tokens)
 
 
-def best_sums(found: Sequence[Sequence[Translation]], count: int) -> list[tuple[Translation, ...]]:
+def best_sums(
+    of_segments: Sequence[Sequence[Translation]], count: int
+) -> list[tuple[Translation, ...]]:
     """Return the `count` combinations of the segments' translations with the best sums of scores.
 
     Each segment's translations come best first, and so do the sums. Of equal sums, the first
     differing translation decides. There may be fewer combinations than `count`.
     """
     best: list[tuple[float, tuple[Translation, ...]]] = [(0.0, ())]
-    for translations in found:
+    for translations in of_segments:
         # In two sorted lists, the sum at ranks i and j (from 0) has (i + 1)(j + 1) - 1 sums that
         # are at least as high, so only few pairs can be among the best.
         sums = [
@@ -228,5 +232,5 @@ def best_sums(found: Sequence[Sequence[Translation]], count: int) -> list[tuple[
             for rank, (total, chosen) in enumerate(best, start=1)
             for part in translations[: count // rank]
         ]
-        best = sorted(sums, key=lambda one: -one[0])[:count]
+        best = sorted(sums, key=lambda summed: -summed[0])[:count]
     return [chosen for _, chosen in best]

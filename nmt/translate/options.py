@@ -187,12 +187,12 @@ class TranslationConfig:
             values["search"] = options
         elif not isinstance(options, TranslationConfig | None):
             raise UsageError(f"options must be SearchOptions, not {called(options)}")
-        for name, file in (*(("a model", one) for one in paths), *values.items()):
+        for name, file in (*(("a model", model) for model in paths), *values.items()):
             is_path = name == "a model" or name in _LISTS
             if is_path and not isinstance(file, str | Path) and (file or name == "a model"):
                 raise UsageError(f"{name} must be a path, not {called(file)}")
         values |= {name: Path(values[name]) for name in _LISTS if values.get(name) is not None}
-        values["models"] = tuple(find_model(Path(one)) for one in paths)
+        values["models"] = tuple(find_model(Path(model)) for model in paths)
         try:
             return replace(options if isinstance(options, cls) else cls(), **values)
         except UsageError as error:
@@ -201,23 +201,23 @@ class TranslationConfig:
     @property
     def given(self) -> dict[str, object]:
         """The options that are given, for the table of contradictions, and the circumstances."""
-        found = options_given(self)
-        found.pop("--n-best", None)
+        given = options_given(self)
+        given.pop("--n-best", None)
         if self.search.n_best > 1:
-            found["--n-best"] = self.search.n_best
+            given["--n-best"] = self.search.n_best
         if self.search.mbr is not None:
-            found["--mbr"] = self.search.mbr
+            given["--mbr"] = self.search.mbr
         if self.search.sampling is not None:
-            found["--sample"] = self.search.sampling
+            given["--sample"] = self.search.sampling
         if self.writes_list:
-            found[N_BEST_LIST] = "--n-best"
+            given[N_BEST_LIST] = "--n-best"
         if len(self.models) > 1:
-            found["--ensemble"] = self.models[1:]
+            given["--ensemble"] = self.models[1:]
         if self.is_export:
-            found[EXPORT] = f"{self.models[0]}, a CTranslate2 export"
+            given[EXPORT] = f"{self.models[0]}, a CTranslate2 export"
         if self.terms is not None and self.reads_terms:
-            found[READER] = READER
-        return found
+            given[READER] = READER
+        return given
 
     def check_prefixes(self) -> None:
         """Check that translations may begin with prefixes.
@@ -305,7 +305,7 @@ class TranslationConfig:
         from nmt.models.model_file import find_model
 
         files = {
-            path: [one for one in sorted(path.iterdir()) if one.is_file()]
+            path: [file for file in sorted(path.iterdir()) if file.is_file()]
             if is_export(path)
             else [find_model(path)]
             for path in self.models

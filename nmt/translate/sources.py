@@ -92,10 +92,10 @@ class SegmentLines:
         whole = list(map(only_text, lines))
         tagged = [self._src_vocabulary.split_tag(line) for line in whole]
         begun = self._tgt_vocabulary.encode_text(prefixes)
-        own = zip(whole, tagged, kept or repeat(()), begun or repeat(()), strict=False)
+        parts_of_lines = zip(whole, tagged, kept or repeat(()), begun or repeat(()), strict=False)
         sentences = [
             self._sentences(line, text, spans, has_prefix=bool(prefix))
-            for line, (_, text), spans, prefix in own
+            for line, (_, text), spans, prefix in parts_of_lines
         ]
         texts = [sentence.text for line in sentences for sentence in line]
         ids = iter(self._src_vocabulary.encode_text(texts))
@@ -119,25 +119,25 @@ class SegmentLines:
         if self._copies and not has_prefix:
             symbol, rest = self._split_symbol(text)
             copied = rest.lstrip() if at or symbol else rest
-            own = _shifted(kept, len(line) - len(copied))
-            if not has_words(copied, own):
-                return [_Sentence(copied, "", own, True, symbol)] if copied else []
+            kept_here = _shifted(kept, len(line) - len(copied))
+            if not has_words(copied, kept_here):
+                return [_Sentence(copied, "", kept_here, True, symbol)] if copied else []
         parts = split_sentences(text, self._languages[0]) if self._split else [(text, "")]
         sentences = []
         for number, (part, separator) in enumerate(parts):
-            own = _shifted(kept, at)
+            kept_here = _shifted(kept, at)
             may_copy = self._copies and len(parts) > 1 and (number > 0 or not has_prefix)
-            is_copied = may_copy and not has_words(part, own)
-            sentences.append(_Sentence(part, separator, own, is_copied))
+            is_copied = may_copy and not has_words(part, kept_here)
+            sentences.append(_Sentence(part, separator, kept_here, is_copied))
             at += len(part) + len(separator)
         return sentences
 
     def _split_symbol(self, text: str) -> tuple[str, str]:
         """Return the symbol that a text begins with as a tag, or nothing, and the rest."""
-        found = _SYMBOL.match(text)
-        if found is None or found[1] not in self._symbols:
+        symbol = _SYMBOL.match(text)
+        if symbol is None or symbol[1] not in self._symbols:
             return "", text
-        return found[1], text[found.end() :]
+        return symbol[1], text[symbol.end() :]
 
     @cached_property
     def _symbols(self) -> frozenset[str]:
@@ -161,7 +161,7 @@ class SegmentLines:
             segments = [Source((*first, *ids), separator=space, copy=copy)]
         elif self._copies and len(segments) > 1:
             segments = copying(segments, self._src_vocabulary)
-        return [with_tag(one, tag) for one in segments] if tag else segments
+        return [with_tag(segment, tag) for segment in segments] if tag else segments
 
 
 def _shifted(spans: Spans, start: int) -> Spans:

@@ -199,11 +199,11 @@ class TorchEngine(Engine):
         by_width: dict[int, list[int]] = {}
         for number in order:
             by_width.setdefault(beam_size(sources[number].phrases, self.options), []).append(number)
-        for width, own in by_width.items():
+        for width, of_width in by_width.items():
             start = 0
-            while start < len(own):
-                longest = source_cost(sources[own[start]]) * width // self.options.width
-                numbers = own[start : start + max(1, budget // 2 // longest)]
+            while start < len(of_width):
+                longest = source_cost(sources[of_width[start]]) * width // self.options.width
+                numbers = of_width[start : start + max(1, budget // 2 // longest)]
                 start += len(numbers)
                 yield self._group(numbers, [sources[number] for number in numbers], longest)
 
@@ -288,17 +288,17 @@ class TorchEngine(Engine):
         results: dict[int, T | None] = {}
         while waiting:
             part = waiting.popleft()
-            found: Sequence[T | None]
+            part_results: Sequence[T | None]
             try:
                 with memory_errors():
                     batch = collate(src.take(part), tgt.take(part), on_gpu=on_gpu)
-                    found = of_batch(batch.to(self.device))
+                    part_results = of_batch(batch.to(self.device))
             except MemoryError:
                 if len(part) > 1:
                     waiting.extendleft(np.array_split(part, 2))
                     continue
-                found = [None]
-            results.update(zip(part.tolist(), found, strict=True))
+                part_results = [None]
+            results.update(zip(part.tolist(), part_results, strict=True))
             if on_progress is not None:
                 on_progress(len(part))
         return [results[number] for number in range(len(pairs))]

@@ -194,7 +194,7 @@ class Translator:
         """
         text = line if self.config.markup is None else parse(line, self.config.markup).text
         (segments,) = self.segment.of([text], [prefix])
-        segments = [one for one in segments if one.copy is None]
+        segments = [segment for segment in segments if segment.copy is None]
         results, _ = search_guarded(self.engine, segments[:1])
         hypotheses = results[0] if results else "the line has no letters"
         if isinstance(hypotheses, str):
@@ -211,12 +211,12 @@ def _as_lines(lines: Iterable[str]) -> list[str]:
     """Return lines without their ends; UsageError if there are none."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
         raise UsageError(f"give a list of lines, not {called(lines)}")
-    found = list(lines)
-    for line in found:
+    texts = list(lines)
+    for line in texts:
         if not isinstance(line, str):
             raise UsageError(f"a line must be a string, not {called(line)}")
-    ended = (line.removesuffix("\n") for line in found)
+    ended = (line.removesuffix("\n") for line in texts)
     return [
         text.removesuffix("\r") if text != line else text
-        for text, line in zip(ended, found, strict=True)
+        for text, line in zip(ended, texts, strict=True)
     ]
