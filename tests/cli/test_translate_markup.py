@@ -161,11 +161,7 @@ def test_folders_may_hold_documents_and_a_bad_one_is_named(translate: Nmt, tmp_p
     ("words", "message"),
     [
         (("--markup", "htm"), "--markup htm: unknown; did you mean 'html'?"),
-        (("--markup", "html", "--prefixes"), "--prefixes does not go with --markup"),
-        (
-            ("--input", "a.html", "--n-best", "2"),
-            "--n-best does not go with an HTML",
-        ),
+        (("--input", "a.html", "--n-best", "2"), "--n-best does not go with an HTML"),
         (("--input", "a.html", "--markup", "xml"), "a.html: needs --markup html, but this is"),
     ],
 )

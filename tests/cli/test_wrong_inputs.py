@@ -130,7 +130,6 @@ CASES = [
     (f"{TRANSLATE} --n-best 5", 2, "--n-best 5: must be from 1 to the beam size 4"),
     (f"{TRANSLATE} --n-best 2 --scores", 2, "--n-best does not go with --scores"),
     (f"{TRANSLATE} --format json", 2, "--format json: unknown; did you mean 'jsonl'?"),
-    (f"{TRANSLATE} --format jsonl --scores", 2, "--scores does not go with --format jsonl"),
     (f"{TRANSLATE} --threads {'9' * 20}", 2, f"--threads {'9' * 20}: must be from 1 to 1024"),
     (f"{TRANSLATE} --top-k 5", 2, "--top-k needs --sample"),
     (f"{TRANSLATE} --sample --top-p 1.5", 2, "--top-p 1.5: must be above 0 and at most 1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from nmt.errors import UsageError
 from nmt.search.options import Sampling, SearchOptions
 from nmt.translate.contradictions import TABLE, Contradiction
 from nmt.translate.options import TranslationConfig
+from nmt.values import all_declared, declared, option_name
 
 MANUAL = Path(package.__file__).parent / "translate" / "README.md"
 
@@ -44,6 +46,19 @@ def test_a_need_is_met_by_a_circumstance() -> None:
     need = Contradiction("--a", "a file", "it is so", is_needed=True)
     assert need.problem({"--a": 1}) == "--a needs a file: it is so"
     assert need.problem({"--a": 1, "a file": "f.txt"}) == ""
+
+
+@pytest.mark.parametrize("option", [row.option for row in TABLE if row.other == "--context"])
+def test_options_of_the_table_are_those_of_the_configuration(option: str) -> None:
+    search, mine = dict[str, Any](), dict[str, Any]()
+    for spec in all_declared(TranslationConfig):
+        if option_name(spec) == option:
+            is_of_search = spec.name in {field.name for field in declared(SearchOptions)}
+            given = {"int": 2, "int | None": 2, "float": 1.5, "bool": True}
+            value = given.get(str(spec.type), Path("file"))
+            (search if is_of_search else mine)[spec.name] = value
+    with pytest.raises(UsageError, match=f"^{option} does not go with --context: "):
+        TranslationConfig(context=1, search=SearchOptions(**search), **mine)
 
 
 def test_all_contradictions_are_told_at_once_in_the_words_of_the_caller(model_file: Path) -> None:
