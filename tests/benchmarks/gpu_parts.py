@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks import gpu_attention, harness, training, translation
+from benchmarks import harness, training, translation
 from benchmarks.gpu_report import CTRANSLATE2, TRANSFORMERS
-from benchmarks.gpu_scale import GPU_DEVICE, Context, no_compiler
+from benchmarks.gpu_scale import Context, no_compiler
 from benchmarks.harness import NMT, find_python, highest, setting
 from benchmarks.machine import best_rate, product_rates
 from benchmarks.peer_weights import write_transformers
@@ -27,7 +27,6 @@ from torch.autograd.profiler_util import EventList
 from toy_training import metrics, status
 
 from nmt.data.folder import DataFolder
-from nmt.models.device import dtype_of
 from nmt.models.model_file import find_model
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +127,7 @@ def timed(contender: Contender, warmup: int, updates: int) -> tuple[float, int]:
 
 
 def profile(context: Context) -> None:
-    """Show where the time of an update goes, and time attention.
+    """Show where the time of an update goes.
 
     The log has all operators, and a trace lies beside the report. chrome://tracing and Perfetto
     show it.
@@ -146,17 +145,6 @@ def profile(context: Context) -> None:
             events = profiled(words, device="cuda", warmup=3, updates=scale.profiled, trace=trace)
             print(top_operators(events, "cuda", 40))
             report.add(what, f"{describe_update(events, scale.profiled)}; {trace.name}")
-    config = training.config_of(job.preset)
-    sentences = gpu_attention.update_of(DataFolder.open(job.data), job.batch_tokens).to(GPU_DEVICE)
-    shape = len(sentences.tokens), 3, config.num_heads, config.d_model // config.num_heads
-    x = torch.randn(shape, device=GPU_DEVICE, dtype=dtype_of(scale.precision))
-    for name in gpu_attention.WAYS:
-        with report.attempt(f"attention: {name}"):
-            if name == gpu_attention.FLEX and no_compiler():
-                report.add(f"attention: {name}", no_compiler())
-            else:
-                found, agrees = gpu_attention.measure(name, sentences, x)
-                report.add(f"attention: {name}", found, met=agrees)
 
 
 def describe_update(events: EventList, updates: int) -> str:
@@ -233,16 +221,8 @@ def start_training(
     }
     return subprocess.Popen(
         [
-            *(
-                *program,
-                "train",
-                str(job.data),
-                "--out",
-                str(out),
-                "--model",
-                job.preset,
-                "--quiet",
-            ),
+            *(*program, "train", str(job.data), "--out", str(out)),
+            *("--model", job.preset, "--quiet"),
             *("--precision", scale.precision, "--device", device),
             *("--batch-tokens", str(job.batch_tokens), "--max-updates", str(max_updates)),
             *(f"--set={key}={value}" for key, value in settings.items()),

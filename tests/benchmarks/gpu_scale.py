@@ -16,13 +16,11 @@ from benchmarks.training import Job
 
 from nmt.models.kernels.compiler import problem_of_compiling
 
-GPU_DEVICE = torch.device("cuda")
-
 
 @functools.cache
 def no_compiler() -> str:
     """Return why nothing can be compiled for this GPU; empty if it can."""
-    problem = problem_of_compiling(GPU_DEVICE)
+    problem = problem_of_compiling(torch.device("cuda"))
     return problem and f"left out: {problem}"
 
 
