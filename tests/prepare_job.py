@@ -65,6 +65,13 @@ def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {name: given for name, given in values.items() if name not in names}, cleaning
 
 
+def job_of(folder: Path, *train: str, **values: Any) -> Job:
+    """Return a job of these texts, with one line to validate with that is in none of them."""
+    valid = write(folder, "valid", [("something else", "etwas anderes")])
+    options: dict[str, Any] = {"train": train, "valid": valid, "vocab_size": 330}
+    return Job.of(folder / "data", **options | values)
+
+
 def pairs(count: int) -> list[tuple[str, str]]:
     """Different pairs of a small language: "the red house 0" and "das 0 esuoh der"."""
     texts = [f"{COLOURS[n % 5]} {THINGS[n % 6]} {n}" for n in range(count)]

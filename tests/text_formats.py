@@ -1,4 +1,4 @@
-"""The same pairs in every format that a table may have."""
+"""The same pairs in every format that a table may have, and what is read of a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,31 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+from nmt.data.corpus import Encoding
+from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.table import Table
+
+UTF8 = Encoding.find("utf-8")
+
 Pairs = Sequence[tuple[str, str]]
+
+
+def rows_of(
+    name: str,
+    langs: tuple[str, str] = ("en", "de"),
+    *,
+    encoding: Encoding = UTF8,
+    quoting: str = "",
+    surveyed: bool = True,
+) -> list[tuple[str, str]]:
+    """Read a table as --train names it, perhaps only after its survey has nothing against it."""
+    table = find_reader(name, langs, encoding, quoting=quoting)
+    assert isinstance(table, Table)
+    if surveyed:
+        for survey in table.surveys():
+            survey(int)
+    codec = table.encoding.line_codec
+    return [(row.src.decode(codec), row.tgt.decode(codec)) for row in table.rows(int)]
 
 
 def write_tsv(folder: Path, pairs: Pairs) -> str:

@@ -125,15 +125,6 @@ def test_no_lines_are_joined_over_one_that_is_dropped(prepare: Prepare, hole: Li
     assert "break" not in folder.info.train.corpora[0].rejected
 
 
-def test_a_text_without_blank_lines_is_one_document(prepare: Prepare) -> None:
-    folder = prepare(pairs(60))
-    assert folder.info.train.corpora[0].rejected == {}
-    shortened = json.loads((folder.path / "rejects.json").read_text())["corpora"][0]["shortened"]
-    # Only the first lines may lack some before them.
-    assert shortened.get(AT_BREAK, 0) <= 2
-    assert TOO_LONG not in shortened
-
-
 def test_windows_are_not_longer_than_max_length(prepare: Prepare) -> None:
     whole = prepare(pairs(60), out="whole")
     longest = max(whole.info.train.src.longest, whole.info.train.tgt.longest)
@@ -325,20 +316,6 @@ def test_a_vocabulary_gets_a_separator_that_no_text_spells(prepare: Prepare) -> 
     spelling = prepare(lines, out="spelling", symbol=("<sep>",), documents=False, window=4)
     with pytest.raises(UsageError, match="<sep> is a piece of the vocabulary already"):
         prepare(lines, out="no", vocab=(spelling.path / "vocab.model",), vocab_size=None)
-
-
-def test_what_does_not_go_with_documents_is_refused(prepare: Prepare, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--keep-text does not go with --documents"):
-        prepare(pairs(20), keep_text=True)
-    with pytest.raises(UsageError, match="--symbol <sep>"):
-        prepare(pairs(20), symbol=("<sep>",))
-    with pytest.raises(UsageError, match="--tag <sep>"):
-        prepare(pairs(20), tag=(f"{tmp_path}/text-data=<sep>",))
-    with pytest.raises(UsageError, match="--window is for --documents"):
-        prepare(pairs(20), documents=False, window=3)
-    with pytest.raises(UsageError, match="--window"):
-        prepare(pairs(20), window=1)
-    assert not (tmp_path / "data").exists()
 
 
 def test_a_damaged_setting_is_told(prepare: Prepare) -> None:

@@ -89,6 +89,33 @@ ONE_PAIR = {
         ({"tag": ("valid=",)}, ["--tag valid=: must be one word"]),
         ({"tag": ("train=BT",), "moses_tokenize": True}, ["it must be of the form <tag>"]),
         ({"tag": ("train=<s>",)}, ["--tag train=<s>: every vocabulary has <s> already; choose"]),
+        ({"quoting": ("trian=csv",)}, ["--quoting trian=csv: no text has this name"]),
+        ({"quoting": ("train=yes",)}, ["--quoting train=yes: must be csv or none"]),
+        ({"valid": ("-",)}, ["-: only training text is read from stdin"]),
+        # What does not go together.
+        ({"documents": True, "keep_text": True}, ["--keep-text does not go with --documents"]),
+        ({"documents": True, "symbol": ("<sep>",)}, ["--symbol <sep>"]),
+        ({"documents": True, "tag": ("train=<sep>",)}, ["--tag <sep>"]),
+        ({"documents": True, "window": 1}, ["--window"]),
+        ({"window": 3}, ["--window is for --documents"]),
+        (
+            {"terms": "auto", "keep_text": True},
+            ["--terms goes with neither --pair nor --keep-text"],
+        ),
+        ({"terms": "auto", "symbol": ("<term>",)}, ["every vocabulary has <term> already"]),
+        # Several pairs of languages.
+        ({"src_lang": "", "train": ()}, ["--src, --train: missing"]),
+        ({"temperature": 5.0}, ["--temperature is for several --pair"]),
+        (ONE_PAIR | {"pair": ("en-de",)}, ["--pair en-de: must be SRC-TGT=PREFIX"]),
+        (ONE_PAIR | {"pair": ("en=text",)}, ["--pair en=text: must be SRC-TGT=PREFIX"]),
+        (ONE_PAIR | {"pair": ("zh-Hant-en=t",)}, ["--pair zh-Hant-en=t: must be SRC-TGT=PREFIX"]),
+        (ONE_PAIR | {"pair": ("en-en=t",)}, ["--pair en-en=t: the languages are both en"]),
+        (ONE_PAIR | {"src_lang": "en"}, ["leave out --src, --tgt and --train"]),
+        (ONE_PAIR | {"valid": ("en-it=held",)}, ["--valid en-it=held: no --pair is en-it"]),
+        (ONE_PAIR | {"valid": ("en-de=a", "en-de=b")}, ["en-de has more than one; give only one"]),
+        (ONE_PAIR | {"test": ("t",)}, ["--test t: must be SRC-TGT=PREFIX"]),
+        (ONE_PAIR | {"weight": ("text=2",)}, ["--weight text=2: no text has this name"]),
+        (ONE_PAIR | {"moses_tokenize": True}, ["--moses-tokenize are for one pair of languages"]),
         (
             {"tag": ("en-de=train=<2de>",), "symbol": ("<2de>",)} | ONE_PAIR,
             [

@@ -233,34 +233,6 @@ def test_kept_text_is_cut_again_in_the_languages_of_its_corpus(
     assert ids[1] == [folder.train.tgt(n).tolist() for n in order]
 
 
-@pytest.mark.parametrize(
-    ("values", "problem"),
-    [
-        ({"pair": ("en-de",)}, "--pair en-de: must be SRC-TGT=PREFIX, such as en-de=train"),
-        ({"pair": ("en=text",)}, "--pair en=text: must be SRC-TGT=PREFIX"),
-        ({"pair": ("zh-Hant-en=t",)}, "--pair zh-Hant-en=t: must be SRC-TGT=PREFIX"),
-        ({"pair": ("en-en=text",)}, "--pair en-en=text: the languages are both en"),
-        ({"src_lang": "en"}, "leave out --src, --tgt and --train"),
-        ({"valid": ("en-it=held",)}, "--valid en-it=held: no --pair is en-it"),
-        ({"valid": ("en-de=a", "en-de=b")}, "en-de has more than one; give only one"),
-        ({"test": ("t",)}, "--test t: must be SRC-TGT=PREFIX"),
-        ({"weight": ("text=2",)}, "--weight text=2: no text has this name"),
-        ({"moses_tokenize": True}, "--moses-tokenize are for one pair of languages"),
-        ({"pair": (), "valid": (), "src_lang": "en"}, "--tgt, --train: missing"),
-        (
-            {"pair": (), "src_lang": "en", "tgt_lang": "de", "train": ("t",), "temperature": 5.0},
-            "--temperature is for several --pair",
-        ),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(
-    prepare: Prepare, values: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        prepare(**values)
-    assert problem in str(refused.value)
-
-
 def test_a_test_set_needs_a_language_that_the_model_writes(
     prepare: Prepare, tmp_path: Path
 ) -> None:

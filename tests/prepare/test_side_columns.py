@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prepare_job import Job, content, pairs, prepare_in_all_ways, stop, write
+from prepare_job import Job, content, job_of, pairs, prepare_in_all_ways, stop, write
 
 from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
@@ -65,14 +65,7 @@ FORMATS = [write_tsv, write_arrow, write_tmx, write_tmx_props]
 
 
 def job(folder: Path, file: str, **values: Any) -> Job:
-    valid = write(folder, "valid", [("something else", "etwas anderes")])
-    options: dict[str, Any] = {
-        "train": (file,),
-        "valid": valid,
-        "vocab_size": 330,
-        "keep_column": (f"{file}:url",),
-    }
-    return Job.of(folder / "data", **options | values)
+    return job_of(folder, **{"train": (file,), "keep_column": (f"{file}:url",)} | values)
 
 
 def provenance(folder: DataFolder) -> list[str]:

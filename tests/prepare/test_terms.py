@@ -255,13 +255,6 @@ def test_a_file_that_is_none_of_terms_is_refused(
     assert not job.out.exists()
 
 
-def test_what_does_not_go_with_terms_is_refused(job: Job) -> None:
-    with pytest.raises(UsageError, match="--terms goes with neither --pair nor --keep-text"):
-        job.but(keep_text=True)
-    with pytest.raises(UsageError, match="every vocabulary has <term> already"):
-        job.but(symbol=("<term>",))
-
-
 def test_a_folder_with_other_terms_is_another_folder(job: Job, tmp_path: Path) -> None:
     job.prepare()
     job.prepare()  # the same again

@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prepare_job import Job, pairs, pairs_in, write
+from prepare_job import job_of, pairs, pairs_in
+from text_formats import rows_of
 
-from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
-from nmt.prepare.readers.arrow import ArrowFiles
-from nmt.prepare.readers.find import find_reader
-
-UTF8 = Encoding.find("utf-8")
 
 
 def save(path: Path, columns: dict[str, Any]) -> Path:
@@ -30,9 +26,7 @@ def save(path: Path, columns: dict[str, Any]) -> Path:
 
 
 def rows(name: str) -> list[tuple[str, str]]:
-    found = find_reader(name, ("en", "de"), UTF8)
-    assert isinstance(found, ArrowFiles)
-    return [(row.src.decode(), row.tgt.decode()) for row in found.rows(int)]
+    return rows_of(name, surveyed=False)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
@@ -59,16 +53,8 @@ def test_null_is_a_missing_side_and_scores_may_be_null(tmp_path: Path) -> None:
     columns = {"en": list(src), "de": list(tgt), "laser": scores}
     columns["de"][4] = columns["laser"][5] = None
     columns["laser"][6] = 0.1
-    save(tmp_path / "hub.parquet", columns)
-    valid = write(tmp_path, "valid", [("something else", "etwas anderes")])
-    job = Job.of(
-        tmp_path / "data",
-        train=(f"{tmp_path}/hub.parquet",),
-        valid=valid,
-        vocab_size=330,
-        min_score=(f"{tmp_path}/hub.parquet:laser:0.2",),
-    )
-    folder = job.prepare()
+    name = str(save(tmp_path / "hub.parquet", columns))
+    folder = job_of(tmp_path, name, min_score=(f"{name}:laser:0.2",)).prepare()
     assert pairs_in(folder) == pairs(40)[:4] + pairs(40)[7:]
     assert folder.info.train.corpora[0].rejected == {"missing": 1, "score": 2}
 
@@ -106,8 +92,7 @@ def test_text_that_is_not_valid_utf8_is_dropped_and_counted(tmp_path: Path, suff
     src, tgt = zip(*pairs(40), strict=True)
     broken = arrow.array([one.encode() for one in src[:-1]] + [b"b\xff"]).view("string")
     name = str(save(tmp_path / f"hub{suffix}", {"en": broken, "de": list(tgt)}))
-    valid = write(tmp_path, "valid", [("something else", "etwas anderes")])
-    folder = Job.of(tmp_path / "data", train=(name,), valid=valid, vocab_size=330).prepare()
+    folder = job_of(tmp_path, name).prepare()
     assert pairs_in(folder) == pairs(40)[:-1]
     assert folder.info.train.corpora[0].rejected == {"encoding": 1}
 

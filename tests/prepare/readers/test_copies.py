@@ -107,8 +107,3 @@ def test_text_that_is_not_there_is_named_by_its_url(job: Job, storage: Storage) 
     with pytest.raises(DataError, match=r"memory:/?/bucket/crawl\.tsv: has no column 'fr'"):
         job.but(train=("memory://bucket/crawl.tsv:en,fr",)).prepare()
     assert not list(job.out.parent.iterdir())
-
-
-def test_only_training_text_is_read_from_stdin(job: Job) -> None:
-    with pytest.raises(UsageError, match="-: only training text is read from stdin"):
-        job.but(valid="-")

@@ -5,23 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from prepare_job import Job, pairs, pairs_in, write
+from prepare_job import job_of, pairs, pairs_in
+from text_formats import rows_of
 
-from nmt.data.corpus import Encoding
 from nmt.errors import DataError
-from nmt.prepare.readers.find import find_reader
-from nmt.prepare.readers.tsv import TsvFile
-
-UTF8 = Encoding.find("utf-8")
 
 
 def rows(folder: Path, text: str, columns: str = "") -> list[tuple[str, str]]:
     (folder / "x.csv").write_bytes(text.encode())
-    found = find_reader(f"{folder}/x.csv{columns}", ("en", "de"), UTF8)
-    assert isinstance(found, TsvFile)
-    for survey in found.surveys():
-        survey(int)
-    return [(row.src.decode(), row.tgt.decode()) for row in found.rows(int)]
+    return rows_of(f"{folder}/x.csv{columns}")
 
 
 @pytest.mark.parametrize(
@@ -77,15 +69,8 @@ def test_a_row_with_an_unquoted_comma_is_rejected_and_counted(tmp_path: Path) ->
     lines[7] = "0.9,so, it is,ti si os,link\n"
     path = tmp_path / "Sheet.CSV"
     path.write_text("score,EN,DE,url\n" + "".join(lines))
-    valid = write(tmp_path, "valid", [("something else", "etwas anderes")])
-    job = Job.of(
-        tmp_path / "data",
-        train=(str(path),),
-        valid=valid,
-        min_score=(f"{path}:score:0.05",),
-        keep_column=(f"{path}:url",),
-        vocab_size=330,
-    )
+    options = {"min_score": (f"{path}:score:0.05",), "keep_column": (f"{path}:url",)}
+    job = job_of(tmp_path, str(path), **options)
     folder = job.prepare()
     assert pairs_in(folder) == pairs(40)[5:7] + pairs(40)[8:]
     assert folder.info.train.corpora[0].rejected == {"missing": 1, "score": 5}

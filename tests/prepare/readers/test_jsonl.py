@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prepare_job import Job, pairs, pairs_in, write
+from prepare_job import job_of, pairs, pairs_in
+from text_formats import rows_of
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
-from nmt.prepare.readers.find import find_reader
-from nmt.prepare.readers.jsonl import JsonLines
 
 
 def rows(
@@ -20,9 +19,7 @@ def rows(
 ) -> list[tuple[str, str]]:
     path = folder / "x.jsonl"
     path.write_bytes("".join(f"{one}\n" for one in map(_line, entries)).encode(encoding))
-    found = find_reader(f"{path}{columns}", ("en", "de"), Encoding.find(encoding))
-    assert isinstance(found, JsonLines)
-    return [(row.src.decode(), row.tgt.decode()) for row in found.rows(int)]
+    return rows_of(f"{path}{columns}", encoding=Encoding.find(encoding), surveyed=False)
 
 
 def _line(entry: Any) -> str:
@@ -90,15 +87,8 @@ def test_scores_kept_columns_and_bytes_that_are_no_text(tmp_path: Path) -> None:
     lines[8] = json.dumps(entries[8]).encode()
     path = tmp_path / "hub.jsonl"
     path.write_bytes(b"\n".join(lines))
-    job = Job.of(
-        tmp_path / "data",
-        train=(str(path),),
-        valid=write(tmp_path, "valid", [("something else", "etwas anderes")]),
-        min_score=(f"{path}:laser:0.05",),
-        keep_column=(f"{path}:id",),
-        vocab_size=330,
-    )
-    folder = job.prepare()
+    options = {"min_score": (f"{path}:laser:0.05",), "keep_column": (f"{path}:id",)}
+    folder = job_of(tmp_path, str(path), **options).prepare()
     assert pairs_in(folder) == [pairs(40)[n] for n in range(5, 40) if n not in (8, 9, 11)]
     assert folder.info.train.corpora[0].rejected == {"score": 6, "encoding": 2}
     assert folder.train.side_values(0) == {"provenance": "5"}

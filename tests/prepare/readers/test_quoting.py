@@ -8,14 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from prepare_job import Job, pairs, pairs_in, write
+from prepare_job import job_of, pairs, pairs_in
+from text_formats import rows_of
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
-from nmt.prepare.readers.find import find_reader
-from nmt.prepare.readers.tsv import TsvFile
 
-UTF8 = Encoding.find("utf-8")
 SAID = [
     ('She said "stop" at noon.', 'Sie sagte "halt" um zwölf.'),
     ("A small dog, asleep", "Ein kleiner Hund, schlafend"),
@@ -26,15 +24,7 @@ ONE_LINE = [("First line second line", "Erste Zeile zweite Zeile")]
 
 def read(path: Path, text: str, *, quoting: str = "") -> list[tuple[str, str]]:
     path.write_text(text, encoding="utf-8", newline="")
-    return read_again(path, quoting=quoting)
-
-
-def read_again(path: Path, *, quoting: str = "") -> list[tuple[str, str]]:
-    found = find_reader(str(path), ("en", "de"), UTF8, quoting=quoting)
-    assert isinstance(found, TsvFile)
-    for survey in found.surveys():
-        survey(int)
-    return [(row.src.decode(), row.tgt.decode()) for row in found.rows(int)]
+    return rows_of(str(path), quoting=quoting)
 
 
 def pandas(rows: list[tuple[str, str]]) -> str:
@@ -94,7 +84,7 @@ def test_all_commas_in_quotes_are_of_a_spreadsheet(tmp_path: Path) -> None:
 def test_utf_16_of_a_spreadsheet_is_recognised(tmp_path: Path) -> None:
     path = tmp_path / "x.TSV"
     path.write_bytes(b"\xff\xfe" + excel([("en", "de"), *SAID]).encode("utf-16-le"))
-    assert read_again(path) == SAID
+    assert rows_of(str(path)) == SAID
 
 
 @pytest.mark.parametrize(
@@ -158,17 +148,14 @@ def test_bytes_of_quotes_and_commas_inside_of_letters_are_none(tmp_path: Path, n
     file = io.StringIO()
     csv.writer(file).writerows(rows)
     (tmp_path / "x.csv").write_bytes(file.getvalue().encode(name))
-    found = find_reader(f"{tmp_path}/x.csv", ("ja", "en"), Encoding.find(name))
-    assert isinstance(found, TsvFile)
-    codec = found.encoding.line_codec
-    assert [(row.src.decode(codec), row.tgt.decode(codec)) for row in found.rows(int)] == rows
+    encoding = Encoding.find(name)
+    assert rows_of(f"{tmp_path}/x.csv", ("ja", "en"), encoding=encoding) == rows
 
 
 def test_the_option_names_a_text_and_is_part_of_the_folder(tmp_path: Path) -> None:
     text = "".join(f"{src}\t{tgt}\n" for src, tgt in pairs(40)) + '"so is it"\t"ti si os"\n'
     (tmp_path / "x.tsv").write_text(text)
-    valid = write(tmp_path, "valid", [("something else", "etwas anderes")])
-    job = Job.of(tmp_path / "data", train=(f"{tmp_path}/x.tsv",), valid=valid, vocab_size=330)
+    job = job_of(tmp_path, f"{tmp_path}/x.tsv")
     with pytest.raises(DataError, match="may be quoted"):
         job.prepare()
     quoted = job.but(quoting=(f"{tmp_path}/x.tsv=csv",))
@@ -177,8 +164,6 @@ def test_the_option_names_a_text_and_is_part_of_the_folder(tmp_path: Path) -> No
     with pytest.raises(UsageError, match=r"the --quoting of .*x\.tsv was csv and is none"):
         plain.prepare()
     assert pairs_in(plain.but(out=tmp_path / "b").prepare())[40:] == [('"so is it"', '"ti si os"')]
-    for given, problem in (("y.tsv=csv", "no text has this name"), ("x.tsv=yes", "csv or none")):
-        with pytest.raises(UsageError, match=problem):
-            job.but(quoting=(f"{tmp_path}/{given}",))
+    (valid,) = job.options.valid
     with pytest.raises(UsageError, match="only TSV and CSV have quoted cells"):
         job.but(train=(valid,), quoting=(f"{valid}=csv",)).prepare()

@@ -9,7 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from prepare_job import Job, pairs, pairs_in, write
+from prepare_job import Job, job_of, pairs, pairs_in
 from text_formats import tmx
 
 from nmt.data import corpus
@@ -251,9 +251,7 @@ def test_illegal_characters_and_invalid_bytes_are_rejects_of_their_unit(tmp_path
     units[20], units[30] = unit(en="soft&#x1F;hyphen", de="x"), unit(en="caf\udce9", de="y")
     content = f"{HEAD}{''.join(units)}</body></tmx>".encode(errors="surrogateescape")
     (tmp_path / "memory.tmx").write_bytes(content)
-    valid = write(tmp_path, "valid", [("something else", "etwas anderes")])
-    train = (f"{tmp_path}/memory.tmx",)
-    job = Job.of(tmp_path / "data", train=train, valid=valid, vocab_size=330)
+    job = job_of(tmp_path, f"{tmp_path}/memory.tmx")
     assert job.prepare().info.train.corpora[0].rejected == {"control": 1, "encoding": 1}
     report = (job.out / "rejects.txt").read_text()
     assert "(en) row 21: soft\\x1fhyphen\n" in report

@@ -9,16 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from prepare_job import Job, pairs, pairs_in, write
+from prepare_job import Job, job_of, pairs, pairs_in
+from text_formats import UTF8, rows_of
 
 from nmt.data.corpus import Encoding
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError
 from nmt.prepare.prepare import dry_run
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.text_names import SideColumn
-from nmt.prepare.readers.tsv import TsvFile
-
-UTF8 = Encoding.find("utf-8")
 
 
 def rows(
@@ -29,23 +27,17 @@ def rows(
     encoding: Encoding = UTF8,
     name: str = "x.tsv",
     langs: tuple[str, str] = ("en", "de"),
-    quoting: str = "",
 ) -> list[tuple[str, str]]:
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    found = find_reader(f"{path}{columns}", langs, encoding, quoting=quoting)
-    assert isinstance(found, TsvFile)
-    for survey in found.surveys():
-        survey(int)
-    codec = found.encoding.line_codec
-    return [(row.src.decode(codec), row.tgt.decode(codec)) for row in found.rows(int)]
+    return rows_of(f"{path}{columns}", langs, encoding=encoding)
 
 
 def table(lines: Iterable[Sequence[str]]) -> str:
     return "".join("\t".join(cells) + "\n" for cells in lines)
 
 
-PAIRS = [(src, tgt) for src, tgt in pairs(12)]
+PAIRS = pairs(12)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +90,7 @@ def test_a_header_that_lacks_a_column_is_refused(
 @pytest.mark.parametrize(
     ("header", "langs"),
     [
-        (("DE", "EN"), ("en", "de")),
-        (("de-DE", "en-US"), ("en", "de")),
-        (("de_DE", "en_US"), ("en", "de")),
-        (("deu", "eng"), ("en", "de")),
-        (("deu_Latn", "eng_Latn"), ("en", "de")),
-        (("German", "English"), ("en", "de")),
+        (("DE", "en-US"), ("en", "de")),
         (("german", "ENGLISH (US)"), ("eng", "deu")),
         (('"de"', '"en"'), ("en", "de")),
         (("target", "source"), ("en", "de")),
@@ -207,9 +194,7 @@ def job(tmp_path: Path) -> Job:
     lines[4] = "only this\n"
     lines[5] = lines[5].replace("0.05", "high")
     (tmp_path / "crawl.tsv").write_text("en\tde\tscore\n" + "".join(lines))
-    valid = write(tmp_path, "valid", [("something else", "etwas anderes")])
-    train = (f"{tmp_path}/crawl.tsv",)
-    return Job.of(tmp_path / "data", train=train, valid=valid, vocab_size=330)
+    return job_of(tmp_path, f"{tmp_path}/crawl.tsv")
 
 
 def test_rows_that_lack_a_side_are_rejected_by_their_numbers(
@@ -254,11 +239,6 @@ def test_a_mark_of_byte_order_is_no_part_of_the_first_score(job: Job, tmp_path: 
     train, least = f"{tmp_path}/numbered.tsv:2,3", f"{tmp_path}/numbered.tsv:1:0.3"
     folder = job.but(train=(train,), min_score=(least,)).prepare()
     assert pairs_in(folder) == pairs(40)
-
-
-def test_column_0_is_refused(job: Job, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"crawl\.tsv: columns are counted from 1"):
-        job.but(train=(f"{tmp_path}/crawl.tsv:0,1",)).prepare()
 
 
 def test_a_short_row_of_valid_is_refused(job: Job, tmp_path: Path) -> None:
