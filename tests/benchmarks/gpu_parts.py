@@ -15,11 +15,10 @@ from typing import Any
 
 import torch
 from benchmarks import harness, training, translation
-from benchmarks.gpu_report import CTRANSLATE2, TRANSFORMERS
+from benchmarks.gpu_report import CTRANSLATE2
 from benchmarks.gpu_scale import Context, no_compiler
 from benchmarks.harness import NMT, find_python, highest, setting
 from benchmarks.machine import best_rate, product_rates
-from benchmarks.peer_weights import write_transformers
 from benchmarks.profile_training import by_kind, calls, profiled, top_operators
 from benchmarks.training import Contender, Job, flops_per_token, update_tokens
 from benchmarks.translation import BEAM_SIZE, fastest_batch, open_for_peers
@@ -75,7 +74,7 @@ def train(context: Context) -> None:
         report.add("products", f"{listed} TFLOP/s")
     data = DataFolder.open(context.data)
     tokens = update_tokens(data, scale.batch_tokens)
-    for name in ("nmt compiled", "nmt", "textbook", "transformers"):  # ours first, if time runs out
+    for name in ("nmt compiled", "nmt", "textbook"):  # ours first, if time runs out
         for size in scale.presets:
             what = f"{size}, {name}"
             with report.attempt(what):
@@ -107,10 +106,7 @@ def contender_of(name: str, job: Job, context: Context) -> Contender | str:
             return training.nmt(job, scale.precision, context.work, "compile=true")
         case "nmt":
             return training.nmt(job, scale.precision, context.work, f"compile={least_compiled()}")
-        case "textbook":
-            return training.textbook(job, scale.precision)
-    python = find_python("TRANSFORMERS", "transformers")
-    return training.transformers(job, scale.precision, python) if python else NOT_INSTALLED
+    return training.textbook(job, scale.precision)
 
 
 def least_compiled() -> str:
@@ -252,7 +248,7 @@ def translate(context: Context) -> None:
     """Time the translation of some lines by one model in several systems."""
     scale, report = context.scale, context.report
     model = model_of(context)
-    transformer, vocabulary = open_for_peers(model)
+    _, vocabulary = open_for_peers(model)
     pieces = context.work / "vocab.spm"
     pieces.write_bytes(vocabulary.model)
     text = context.work / "text"
@@ -295,16 +291,6 @@ def translate(context: Context) -> None:
             on_device = search | ({"device": "cpu"} if scale.is_rehearsal else {})
             peer = translation.ctranslate2(exported, pieces, python, **on_device)
             measure(CTRANSLATE2, replace(peer, batches=peer.batches[-2:]))
-    with report.attempt(TRANSFORMERS):
-        python = find_python("TRANSFORMERS", "transformers", "torch", "sentencepiece")
-        if python is None:
-            report.add(TRANSFORMERS, NOT_INSTALLED)
-        else:
-            folder = context.new_folder("transformers")
-            folder.mkdir()
-            write_transformers(transformer, folder)
-            peer = translation.transformers(folder, pieces, python, **search)
-            measure(TRANSFORMERS, replace(peer, batches=peer.batches[-2:]))
 
 
 def gpus_of_ctranslate2(python: str) -> int:

@@ -17,7 +17,7 @@ from benchmarks.machine import describe
 
 from nmt.files import write_text
 
-CTRANSLATE2, TRANSFORMERS = "CTranslate2", "transformers"
+CTRANSLATE2 = "CTranslate2"
 
 GOALS: dict[str, dict[str, str]] = {
     "smoke": {
@@ -36,8 +36,6 @@ GOALS: dict[str, dict[str, str]] = {
         "big, nmt": "",
         "base, textbook": "",
         "big, textbook": "",
-        "base, transformers": "",
-        "big, transformers": "",
     },
     "profile": {
         "base, nmt compiled, profile": "",
@@ -57,7 +55,6 @@ GOALS: dict[str, dict[str, str]] = {
     "translate": {
         "nmt": "",
         CTRANSLATE2: "nmt is faster",
-        TRANSFORMERS: "",
     },
 }
 """The rows of the report by part, and their goals. The parts are in the order of their worth."""

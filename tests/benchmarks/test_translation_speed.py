@@ -1,4 +1,4 @@
-"""`nmt translate` beside CTranslate2, Marian and transformers: one model, the same sentences.
+"""`nmt translate` beside CTranslate2 and Marian: one model, the same sentences.
 
 Each system translates a file of captions with the same length penalty, with the fastest of a few
 batch sizes. Three times are measured: of the whole command, of its loop from text to text after
@@ -30,7 +30,7 @@ from benchmarks.harness import (
     version,
 )
 from benchmarks.machine import describe, has_bf16
-from benchmarks.peer_weights import write_marian, write_transformers
+from benchmarks.marian_weights import write_marian
 from benchmarks.translation import (
     BEAM_SIZE,
     Contender,
@@ -40,7 +40,6 @@ from benchmarks.translation import (
     model_of,
     nmt,
     open_for_peers,
-    transformers,
 )
 
 from nmt.data.vocabulary import Vocabulary
@@ -55,7 +54,6 @@ GREEDY = 1
 PEERS = {  # the variable that names a Python, and what it must import
     "ctranslate2": ("CTRANSLATE2", "ctranslate2", "sentencepiece"),
     "pymarian": ("MARIAN", "pymarian"),
-    "transformers": ("TRANSFORMERS", "transformers", "torch", "sentencepiece"),
 }
 ONE_LINE = "A man is riding a bicycle.\n"
 
@@ -155,9 +153,3 @@ def gather(
         write_marian(transformer, weights)
         yield marian(weights, pieces, python, beam_size=BEAM_SIZE)
         yield marian(weights, pieces, python, beam_size=GREEDY)
-    if python := pythons["transformers"]:
-        converted = folder / "transformers"
-        converted.mkdir()
-        write_transformers(transformer, converted)
-        yield transformers(converted, pieces, python, beam_size=BEAM_SIZE)
-        yield transformers(converted, pieces, python, beam_size=GREEDY)

@@ -117,16 +117,14 @@ def tokens_per_second(
     return done / (time.perf_counter() - started)
 
 
-def measure(
-    build: Callable[[DataFolder], nn.Module], data: str, device: str, precision: str, *numbers: str
-) -> None:
-    """Train a model of a data folder's vocabulary, and print its speed."""
-    batch_tokens, warmup, updates, pairs = map(int, numbers)
+def main(data: str, device: str, precision: str, *numbers: str) -> None:
+    """Train the textbook's model of a data folder's vocabulary, and print its speed."""
+    batch_tokens, warmup, updates, pairs, *sizes = map(int, numbers)
     torch.set_num_threads(CORES)
     torch.set_default_device(device)
     torch.manual_seed(1)
     folder = DataFolder.open(Path(data))
-    model = build(folder)
+    model = Textbook(len(folder.src_vocabulary), *sizes)
     chosen = range(0, len(folder.train), -(-len(folder.train) // pairs))
     with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
         rate = tokens_per_second(
@@ -139,12 +137,6 @@ def measure(
             synchronize=torch.cuda.synchronize if device == "cuda" else lambda: None,
         )
     print(json.dumps({"tokens_per_second": rate}))
-
-
-def main(*arguments: str) -> None:
-    """Train the textbook's model."""
-    sizes = map(int, arguments[7:])
-    measure(lambda folder: Textbook(len(folder.src_vocabulary), *sizes), *arguments[:7])
 
 
 if __name__ == "__main__":

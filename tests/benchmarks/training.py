@@ -56,21 +56,11 @@ def textbook(job: Job, precision: str) -> Contender:
     """Return the textbook model of the job's size."""
     config = config_of(job.preset)
     sizes = config.d_model, config.d_ff, config.num_heads, config.num_encoder_layers
-    return _in_plain_loop(job, precision, sys.executable, "benchmarks.textbook", *sizes)
+    fixed = [job.data, job.device, precision, job.batch_tokens]
 
-
-def transformers(job: Job, precision: str, python: str) -> Contender:
-    """Return transformers' model of the job's size, in the textbook's loop."""
-    return _in_plain_loop(job, precision, python, "benchmarks.transformers_training", job.preset)
-
-
-def _in_plain_loop(
-    job: Job, precision: str, python: str, module: str, *model: int | str
-) -> Contender:
     def train(warmup: int, updates: int) -> Measurement:
-        arguments = [job.data, job.device, precision, job.batch_tokens, warmup, updates]
-        arguments += [job.textbook_pairs, *model]
-        done = run([python, "-m", module, *map(str, arguments)])
+        arguments = [*fixed, warmup, updates, job.textbook_pairs, *sizes]
+        done = run([sys.executable, "-m", "benchmarks.textbook", *map(str, arguments)])
         return Measurement(json.loads(done.stdout)["tokens_per_second"], done.peak_bytes)
 
     return train

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from benchmarks import corpora, harness
 from benchmarks.harness import NMT, run, setting
 from benchmarks.machine import CORES, has_bf16
 from benchmarks.marian import ONE_THREAD
-from benchmarks.peer_weights import MAX_LENGTH
+from benchmarks.marian_weights import MAX_LENGTH
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.interchange.ctranslate2_manifest import is_export
@@ -123,40 +123,6 @@ def ctranslate2(
     device: str = "cpu",
 ) -> Contender:
     """Return CTranslate2: as many translators of one thread as there are cores, or one on a GPU."""
-    found = _library("CTranslate2", model, vocabulary, python, precision, beam_size, device)
-    sizes = (512, 1024, 2048, 4096) if device == "cpu" else (4_096, 16_384)
-    return replace(found, batches=sizes, unit="tokens")
-
-
-def transformers(
-    folder: Path,
-    vocabulary: Path,
-    python: str,
-    *,
-    beam_size: int,
-    precision: str = "fp32",
-    device: str = "cpu",
-) -> Contender:
-    """Return transformers' `generate`, on all cores together or on a GPU."""
-    found = _library("transformers", folder, vocabulary, python, precision, beam_size, device)
-    return replace(
-        found,
-        settings={**found.settings, "precision": precision},
-        batches=_LINES if device == "cpu" else (128, 512),
-        unit="lines",
-    )
-
-
-def _library(
-    system: str,
-    model: Path,
-    vocabulary: Path,
-    python: str,
-    precision: str,
-    beam_size: int,
-    device: str,
-) -> Contender:
-    """Return a system that has no command of its own."""
     settings = {
         "model": str(model),
         "vocabulary": str(vocabulary),
@@ -165,14 +131,23 @@ def _library(
         "threads": CORES,
         "device": device,
     }
-    return Contender(system, precision, beam_size, system.lower(), settings, python)
+    return Contender(
+        "CTranslate2",
+        precision,
+        beam_size,
+        "ctranslate2",
+        settings,
+        python,
+        batches=(512, 1024, 2048, 4096) if device == "cpu" else (4_096, 16_384),
+        unit="tokens",
+    )
 
 
 def marian(model: Path, vocabulary: Path, python: str, *, beam_size: int) -> Contender:
     """Return Marian in fp32 with a thread a core, each with its own sentences.
 
     Its int8 is only for its older type of Transformer, which cannot be this model: see
-    `peer_weights`. A translation has at most three times as many tokens as its source.
+    `marian_weights`. A translation has at most three times as many tokens as its source.
     """
     arguments = [
         *("--models", str(model), "--vocabs", str(vocabulary), str(vocabulary)),

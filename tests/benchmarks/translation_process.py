@@ -104,63 +104,8 @@ def ctranslate2(
     return translate
 
 
-def transformers(
-    *,
-    model: str,
-    vocabulary: str,
-    threads: int,
-    beam_size: int,
-    alpha: float,
-    batch: int,
-    device: str,
-    precision: str,
-) -> Translate:
-    """Load transformers' `MarianMTModel`, for batches of so many sentences of similar length.
-
-    A translation has at most 50 tokens more than the longest source of its batch.
-    """
-    import sentencepiece
-    import torch
-    from transformers import MarianMTModel
-
-    torch.set_num_threads(threads)
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    network = MarianMTModel.from_pretrained(model).eval().to(device, dtype)
-    processor = sentencepiece.SentencePieceProcessor(model_file=vocabulary)
-    beams = {"early_stopping": True, "length_penalty": alpha} if beam_size > 1 else {}
-
-    @torch.inference_mode()
-    def generate(sources: list[list[int]]) -> list[str]:
-        longest = max(map(len, sources))
-        ids = torch.full((len(sources), longest), processor.pad_id())  # (B, S)
-        for row, source in enumerate(sources):
-            ids[row, : len(source)] = torch.tensor(source)
-        found = network.generate(
-            input_ids=ids.to(device),
-            attention_mask=(ids != processor.pad_id()).long().to(device),
-            num_beams=beam_size,
-            do_sample=False,
-            max_new_tokens=longest + _EXTRA_TOKENS,
-            **beams,
-        )
-        texts: list[str] = processor.decode(found.tolist())  # special tokens have no text
-        return texts
-
-    def translate(lines: list[str]) -> list[str]:
-        sources = processor.encode(lines, add_eos=True, num_threads=threads)
-        order = sorted(range(len(lines)), key=lambda line: -len(sources[line]))
-        texts = [""] * len(lines)
-        for first in range(0, len(order), batch):
-            chosen = order[first : first + batch]
-            for line, text in zip(chosen, generate([sources[i] for i in chosen]), strict=True):
-                texts[line] = text
-        return texts
-
-    return translate
-
-
 SYSTEMS: dict[str, Callable[..., Translate]] = {
-    system.__name__: system for system in (nmt, marian, ctranslate2, transformers)
+    system.__name__: system for system in (nmt, marian, ctranslate2)
 }
 
 

@@ -1,4 +1,4 @@
-"""A Transformer's weights in the formats of Marian and of transformers, with the same function.
+"""A Transformer's weights in Marian's format, with the same function.
 
 Marian has two Transformers, and this is the type `transformer-new`. The older one cannot be equal:
 its sinusoids have other wavelengths (their exponents run to 1 over d_model / 2 - 1 steps), and it
@@ -8,15 +8,10 @@ embedding of bos is added to the decoder's first position. With such matrices Ma
 embeddings, so they are scaled in the file, and the output projection is a separate matrix. Both
 types are equally fast: 3.1 ms (new) and 3.0 of CPU time for a word of output (small model, beam 4,
 150 captions, pymarian 1.12.42, one thread of Zen 3).
-
-transformers' `MarianMTModel` computes all sines before all cosines of the paper's positions, where
-`nmt` has them in turn, and it does not read positions from the file. So the model's dimensions are
-put in that order, in all matrices that read or write the residual stream.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,11 +20,9 @@ from typing import cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from nmt.model_config import TransformerConfig
+from nmt.data.vocabulary import BOS_ID
 from nmt.models.attention import SelfAttention
 from nmt.models.layers import Residual
 from nmt.models.positions import sinusoidal_positions
@@ -74,8 +67,6 @@ def _norm(name: str, residual: Residual) -> Part:
     assert isinstance(residual.norm, nn.LayerNorm)
     return name, residual.norm.weight, residual.norm.bias
 
-
-# ---------------------------------------------------------------------------- Marian
 
 _MARIAN_SIDES = {
     "encoder": "TransformerBatchEncoder->encoder",
@@ -153,72 +144,3 @@ def _marian_config(model: Transformer) -> str:
         "transformer-postprocess-emb": "d",
     }
     return "".join(f"{name}: {value}\n" for name, value in values.items())
-
-
-# ---------------------------------------------------------------------- transformers
-
-_TRANSFORMERS_PARTS = {
-    **{
-        f"{ours}.{kind}": f"{theirs}{name}"
-        for ours, theirs in (("self", "self_attn"), ("cross", "encoder_attn"))
-        for kind, name in (
-            ("query", ".q_proj"),
-            ("key", ".k_proj"),
-            ("value", ".v_proj"),
-            ("output", ".out_proj"),
-            ("norm", "_layer_norm"),
-        )
-    },
-    "ffn.inner": "fc1",
-    "ffn.outer": "fc2",
-    "ffn.norm": "final_layer_norm",
-}
-
-
-@torch.no_grad()
-def write_transformers(model: Transformer, folder: Path) -> None:
-    """Write config.json and model.safetensors into a folder that is there.
-
-    model: whose embeddings are shared three ways.
-    """
-    config = json.dumps(transformers_config(model.config, len(model.output_projection)), indent=1)
-    (folder / "config.json").write_text(config, encoding="utf-8")
-    weights = {name: weight.contiguous() for name, weight in _for_transformers(model)}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def _for_transformers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    width = model.config.d_model
-    order = torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2)))  # (D,)
-    yield "model.shared.weight", model.src_embedding.weight[:, order]
-    for side, layer, (part, weight, bias) in parts_of(model):
-        writes = part.endswith((".output", ".outer", ".norm"))  # to the residual stream
-        name = f"model.{side}.layers.{layer}.{_TRANSFORMERS_PARTS[part]}"
-        yield f"{name}.weight", weight[order] if writes else weight[:, order]
-        yield f"{name}.bias", bias[order] if writes else bias
-
-
-def transformers_config(config: TransformerConfig, vocab_size: int) -> dict[str, object]:
-    """Return the values of a `MarianConfig`."""
-    return {
-        "architectures": ["MarianMTModel"],
-        "model_type": "marian",
-        "vocab_size": vocab_size,
-        "d_model": config.d_model,
-        "encoder_layers": config.num_encoder_layers,
-        "decoder_layers": config.num_decoder_layers,
-        "encoder_ffn_dim": config.d_ff,
-        "decoder_ffn_dim": config.d_ff,
-        "encoder_attention_heads": config.num_heads,
-        "decoder_attention_heads": config.num_heads,
-        "max_position_embeddings": 1024,
-        "activation_function": "relu",
-        "scale_embedding": True,
-        "share_encoder_decoder_embeddings": True,
-        "tie_word_embeddings": True,
-        "pad_token_id": PAD_ID,
-        "bos_token_id": BOS_ID,
-        "eos_token_id": EOS_ID,
-        "forced_eos_token_id": EOS_ID,
-        "decoder_start_token_id": BOS_ID,
-    }
