@@ -539,3 +539,15 @@ def import_marian(nmt: Nmt, path: Path, *words: str | Path) -> Path:
     done = nmt("import", "marian", path, out, *(words or ("--src", "en", "--tgt", "de")))
     assert (done.status, done.stdout) == (0, ""), done.stderr
     return out
+
+
+def write_pairs(
+    folder: Path, src: str = "en", tgt: str = "de", *, train: int = 60, valid: int = 8
+) -> tuple[str | Path, ...]:
+    """Write small texts, and return the words of `prepare` that name them."""
+    for name, lines in (("train", train), ("valid", valid)):
+        for side, lang in (("source", src), ("target", tgt)):
+            content = "".join(f"{line}\n" for line in text(side, lines))
+            (folder / f"{name}.{lang}").write_text(content, encoding="utf-8")
+    texts = ("--train", folder / "train", "--valid", folder / "valid", "--keep", "overlap")
+    return ("--src", src, "--tgt", tgt, *texts, "--workers", "1")

@@ -164,11 +164,11 @@ def set_up(
         _check_fit(recipe, data)
         if ranks.is_first:
             initial = _initial_model(command.init_from, run)
+            if recipe.training.lora_rank and not initial.path:
+                raise UsageError("lora_rank is for a model that is tuned; give --init-from")
             claim()
     _check_same(data, device, ranks)
     initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
-    if recipe.training.lora_rank and not initial.path:
-        raise UsageError("lora_rank is for a model that is tuned; give --init-from")
     recipe = resolve_open_values(recipe, data, run, ranks, device)
     with ranks.raise_on_all_ranks():
         if ranks.is_first and run.exists:

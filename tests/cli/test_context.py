@@ -190,8 +190,3 @@ def test_a_document_of_html_has_no_context(translate: Nmt, tmp_path: Path) -> No
     assert "--context does not go with an HTML or XLIFF document" in translate(
         "--input", tmp_path / "page.html"
     ).refusal(2)
-
-
-def test_a_model_of_single_lines_is_refused(nmt: Nmt, model_file: Path) -> None:
-    line = nmt("translate", model_file, "--context", "1", stdin=b"a\n").refusal(2)
-    assert f"--context 1: {model_file} was trained on single lines" in line

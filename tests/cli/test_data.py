@@ -89,23 +89,6 @@ def test_raw_text_is_shown_if_it_was_kept(nmt: Nmt, tmp_path: Path) -> None:
         assert "provenance" not in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("show", "message"),
-    [
-        ("x", "--show x: give numbers of pairs, such as 7 or 7,12 or 7-12"),
-        ("1,", "--show 1,: give numbers of pairs"),
-        ("-1", "--show -1: give numbers of pairs"),
-        ("50", "--show 50: there is no pair 50; train has 50 pairs, counted from 0"),
-        ("7-5", "--show 7-5: there is no pair 7-5"),
-    ],
-)
-def test_pairs_that_do_not_exist_are_refused(
-    nmt: Nmt, folder: Path, capsys: pytest.CaptureFixture[str], show: str, message: str
-) -> None:
-    capsys.readouterr()
-    assert message in nmt("data", folder, f"--show={show}").refusal(2)
-
-
 def test_verifying_tells_whether_all_is_well_or_what_is_damaged(nmt: Nmt, folder: Path) -> None:
     done = nmt("data", folder, "--verify")
     assert done.status == 0

@@ -19,6 +19,7 @@ import pytest
 import torch
 import yaml
 from command_line import QUICK, Answer, Nmt
+from foreign_m2m100 import M2M100
 from foreign_models import (
     KINDS,
     LINES,
@@ -31,8 +32,8 @@ from foreign_models import (
     import_huggingface,
     import_marian,
     log_probs,
-    text,
     to_binary,
+    write_pairs,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -271,13 +272,8 @@ def tune(nmt: Nmt, tmp_path: Path) -> Callable[..., Answer]:
     """Prepare text of the foreign languages with a model's vocabulary, and train the model."""
 
     def run(model: Path, out: Path, *words: str) -> Answer:
-        for name, lines in (("train", 60), ("valid", 8)):
-            for side, lang in (("source", "en"), ("target", "de")):
-                content = "".join(f"{line}\n" for line in text(side, lines))
-                (tmp_path / f"{name}.{lang}").write_text(content, encoding="utf-8")
-        texts = ("--train", tmp_path / "train", "--valid", tmp_path / "valid")
-        data, given = tmp_path / "data", ("--vocab", model, "--keep", "overlap", "--workers", "1")
-        done = nmt("prepare", data, "--src", "en", "--tgt", "de", *texts, *given)
+        data = tmp_path / "data"
+        done = nmt("prepare", data, *write_pairs(tmp_path), "--vocab", model)
         assert done.status == 0, done.stderr
         quick = ("--batch-tokens", "100", "--precision", "fp32", "--set", "warmup_updates=1")
         return nmt("train", data, "--out", out, "--init-from", model, *quick, *words)
@@ -311,24 +307,6 @@ def test_an_imported_model_is_fine_tuned_with_its_own_architecture(
     barred = before.output_bias == BARRED
     assert barred.sum() > 1 and torch.equal(after.output_bias == BARRED, barred)
     assert not after.output_projection[BOS_ID].any()
-
-
-def test_a_run_that_tunes_a_model_goes_on_with_the_same_words(
-    nmt: Nmt, tmp_path: Path, tune: Callable[..., Answer]
-) -> None:
-    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
-    assert tune(model, tmp_path / "tuned", "--max-updates", "2").status == 0
-    done = tune(model, tmp_path / "tuned", "--max-updates", "3")
-    assert done.status == 0 and "resuming" in done.stderr
-    # It needs not even those: the run folder has them.
-    again = nmt("train", tmp_path / "data", "--out", tmp_path / "tuned")
-    assert again.status == 0 and "is finished at update 3" in again.stderr
-
-
-def test_other_data_is_refused_with_what_to_type(nmt: Nmt, tmp_path: Path, data: Path) -> None:
-    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
-    line = nmt("train", data, "--out", tmp_path / "run", "--init-from", model).refusal(2)
-    assert f"prepare it with --vocab {model}, or give --model" in line
 
 
 def test_languages_come_from_the_user_or_the_folder(nmt: Nmt, tmp_path: Path) -> None:
@@ -378,12 +356,6 @@ def test_what_is_exported_to_marian_and_imported_again_has_the_same_bits(
     assert_same(model, LINES, partial(MarianFile(path).log_probs, eos=eos))
 
 
-def test_a_list_of_files_names_the_model_too(nmt: Nmt, tmp_path: Path) -> None:
-    path = MarianModel().write(tmp_path / "marian")
-    first = model_checksum(import_marian(nmt, path))
-    assert model_checksum(import_marian(nmt, path.with_name("model.npz.decoder.yml"))) == first
-
-
 @pytest.mark.parametrize(
     ("quantised", "number"), [("", 0), ("_W.?$|Wemb", 0x4101), ("_W.?$", 0x10001)]
 )
@@ -405,10 +377,13 @@ def test_a_binary_model_has_the_numbers_that_it_stands_for(
         ) == model_checksum(model)
 
 
-def test_a_list_gives_way_to_the_vocabularies_of_the_user(nmt: Nmt, tmp_path: Path) -> None:
+def test_a_list_names_the_model_and_gives_way_to_the_vocabularies_of_the_user(
+    nmt: Nmt, tmp_path: Path
+) -> None:
     path = MarianModel().write(tmp_path / "marian")
     first = model_checksum(import_marian(nmt, path))
     listing, moved = path.with_name("model.npz.decoder.yml"), path.with_name("moved.spm")
+    assert model_checksum(import_marian(nmt, listing)) == first
     path.with_name("vocab.spm").rename(moved)
     words = ("--src", "en", "--tgt", "de", "--vocab", moved)
     assert model_checksum(import_marian(nmt, listing, *words)) == first
@@ -437,17 +412,6 @@ SMALL_BINARY = (
 )  # fmt: skip
 
 
-def test_vocabularies_are_only_for_marian(nmt: Nmt, tmp_path: Path) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
-    words = ("import", "huggingface", folder, tmp_path / "out", "--vocab", folder / "source.spm")
-    assert "--vocab is for marian" in nmt(*words).refusal(2)
-
-
-def test_marian_does_not_know_its_languages(nmt: Nmt, tmp_path: Path) -> None:
-    path = MarianModel().write(tmp_path / "marian")
-    assert "give --src and --tgt" in nmt("import", "marian", path, tmp_path / "out").refusal(2)
-
-
 # ---------------------------------------------------------------------------------- refusals
 
 
@@ -455,6 +419,9 @@ def test_marian_does_not_know_its_languages(nmt: Nmt, tmp_path: Path) -> None:
     ("model", "named"),
     [
         (MarianMT(config={"model_type": "bart"}), "model_type is 'bart'"),
+        (M2M100(config={"model_type": "nllb-moe"}), "model_type is 'nllb-moe'"),
+        (M2M100(config={"decoder_start_token_id": 0}), "decoder_start_token_id is 0"),
+        (M2M100(config={"tie_word_embeddings": False}), "tie_word_embeddings is False"),
         (MarianMT(config={"scale_embedding": False}), "scale_embedding is False"),
         (
             MarianMT(config={"static_position_embeddings": False}),
@@ -478,13 +445,33 @@ def test_marian_does_not_know_its_languages(nmt: Nmt, tmp_path: Path) -> None:
     ],
 )
 def test_another_model_is_refused_by_the_option_in_the_way(
-    nmt: Nmt, tmp_path: Path, model: MarianMT | MarianModel, named: str
+    nmt: Nmt, tmp_path: Path, model: MarianMT | M2M100 | MarianModel, named: str
 ) -> None:
-    form = "huggingface" if isinstance(model, MarianMT) else "marian"
+    form = "marian" if isinstance(model, MarianModel) else "huggingface"
     path = model.write(tmp_path / "theirs")
     words = ("--src", "en", "--tgt", "de")
     assert named in nmt("import", form, path, tmp_path / "out", *words).refusal(2)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("form", "model", "words", "named"),
+    [
+        ("marian", MarianModel(), (), "give --src and --tgt"),
+        ("huggingface", MarianMT(), ("--vocab", "x.spm"), "--vocab is for marian"),
+        ("huggingface", M2M100(), ("--positions", "marian"), "--positions is for MarianMT"),
+    ],
+)
+def test_options_that_do_not_fit_the_model_are_refused(
+    nmt: Nmt,
+    tmp_path: Path,
+    form: str,
+    model: MarianMT | M2M100 | MarianModel,
+    words: tuple[str, ...],
+    named: str,
+) -> None:
+    path = model.write(tmp_path / "theirs")
+    assert named in nmt("import", form, path, tmp_path / "out", *words).refusal(2)
 
 
 def spoil_json(name: str, **changes: Any) -> Callable[[Path], None]:
@@ -506,6 +493,10 @@ def without_weight(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     del weights["model.encoder.layers.1.fc1.weight"]
     save_file(weights, folder / "model.safetensors")
+
+
+def replaced(name: str, content: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(content)
 
 
 def cut(name: str) -> Callable[[Path], None]:
@@ -556,6 +547,16 @@ def packed(folder: Path) -> None:
         ("huggingface", spoil_config(decoder_start_token_id=10**5), "special ids above the last"),
         ("huggingface", spoil_json("vocab.json", a=10**4), "has embeddings for"),
         ("huggingface", spoil_json("vocab.json", a="one"), "'a' has the id 'one'"),
+        ("nllb", without("tokenizer.json"), "tokenizer.json: no such file"),
+        ("nllb", replaced("tokenizer.json", "{}"), "tokenizer.json: damaged"),
+        ("nllb", spoil_json("tokenizer.json", model={"vocab": []}), "tokenizer.json: damaged"),
+        ("nllb", spoil_json("tokenizer.json", added_tokens=[]), "has no tokens of languages"),
+        ("nllb", without("sentencepiece.bpe.model"), "sentencepiece.bpe.model: no such file"),
+        ("nllb", cut("sentencepiece.bpe.model"), "not a SentencePiece model"),
+        ("m2m100", without("vocab.json"), "nmt imports Hugging Face folders of"),
+        ("m2m100", replaced("vocab.json", "{}"), "has no <pad>"),
+        # New folders do not list their languages, which are then taken to be a hundred.
+        ("m2m100", without("special_tokens_map.json"), "has embeddings for"),
         ("marian", without("model.npz"), "model.npz: no such file"),
         ("marian", without("vocab.spm"), "vocab.spm: no such file"),
         ("marian", without("model.npz.decoder.yml"), "decoder.yml: no such file"),
@@ -574,7 +575,9 @@ def test_a_damaged_model_is_refused_in_one_line(
 ) -> None:
     folder, languages = tmp_path / "theirs", ("--src", "en", "--tgt", "de")
     words: tuple[str | Path, ...]
-    if kind == "huggingface":
+    if kind in ("nllb", "m2m100"):
+        words = "huggingface", M2M100(kind).write(folder), tmp_path / "out"
+    elif kind == "huggingface":
         words = "huggingface", MarianMT().write(folder), tmp_path / "out"
     else:
         words = "marian", MarianModel().write(folder), tmp_path / "out", *languages

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from command_line import QUICK, Nmt
 from foreign_m2m100 import CODES, M2M100, M2M100Folder
-from foreign_models import LINES, TAGS, MarianMT, import_huggingface, text
+from foreign_models import LINES, TAGS, MarianMT, import_huggingface, text, write_pairs
 
 from nmt import SearchOptions, Translator
 from nmt.data.folder import DataFolder
@@ -96,13 +95,6 @@ def test_a_language_that_is_not_clear_is_refused(
     assert error in nmt("translate", nllb, "--input", source, *words, *QUICK).refusal(2)
 
 
-def test_a_model_of_one_pair_refuses_other_languages(nmt: Nmt, learnt: Path, source: Path) -> None:
-    line = nmt("translate", learnt, "--input", source, "--to", "fr", *QUICK).refusal(2)
-    assert "--to fr: the model knows only " in line
-    line = nmt("rescore", learnt, source, "--source", source, "--from", "fr").refusal(2)
-    assert "--from fr: the model knows only " in line
-
-
 def test_language_tokens_are_no_words_of_alignments(nllb: Path) -> None:
     options = SearchOptions(max_extra_tokens=3, beam_size=1)
     translator = Translator.load(nllb, options, src_lang="en", tgt_lang="de", alignment=True)
@@ -136,16 +128,6 @@ def test_an_export_reads_the_same_languages(
         ours, theirs = (nmt("translate", one, *words) for one in (nllb, tmp_path / "fast"))
         assert theirs.status == 0, theirs.stderr
         assert theirs.stdout == ours.stdout
-
-
-def write_pairs(folder: Path, src: str, tgt: str) -> tuple[str | Path, ...]:
-    """Write small texts, and return the words of `prepare` that name them."""
-    for name, lines in (("train", 60), ("valid", 8)):
-        for side, lang in (("source", src), ("target", tgt)):
-            content = "".join(f"{line}\n" for line in text(side, lines))
-            (folder / f"{name}.{lang}").write_text(content, encoding="utf-8")
-    texts = ("--train", folder / "train", "--valid", folder / "valid", "--keep", "overlap")
-    return ("--src", src, "--tgt", tgt, *texts, "--workers", "1")
 
 
 QUICKLY = ("--batch-tokens", "200", "--precision", "fp32", "--max-updates", "2")
@@ -201,7 +183,7 @@ def test_the_signature_of_perplexity_names_the_languages(
 
 def test_a_new_tag_is_read_as_a_tag(nmt: Nmt, tmp_path: Path) -> None:
     model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
-    words = (*write_pairs(tmp_path, "en", "de"), "--vocab", model)
+    words = (*write_pairs(tmp_path), "--vocab", model)
     tagged = ("--tag", f"{tmp_path / 'train'}=>>xyz<<")
     assert nmt("prepare", tmp_path / "data", *words, *tagged).status == 0
     folder = DataFolder.open(tmp_path / "data")
@@ -221,7 +203,7 @@ def test_what_a_vocabulary_cannot_get_is_refused(
     nmt: Nmt, nllb: Path, tmp_path: Path, words: tuple[str, ...], error: str
 ) -> None:
     given = [w.replace("TRAIN", str(tmp_path / "train")).replace("MODEL", str(nllb)) for w in words]
-    texts = write_pairs(tmp_path, "en", "de")
+    texts = write_pairs(tmp_path)
     done = nmt("prepare", tmp_path / "data", *texts, "--vocab", nllb, *given)
     assert done.status == 2 and error in done.stderr.splitlines()[-1]
 
@@ -240,7 +222,7 @@ def test_a_target_that_fits_several_tags_is_warned_of(nmt: Nmt, tmp_path: Path) 
 
 def test_a_tuned_model_keeps_its_languages(nmt: Nmt, nllb: Path, tmp_path: Path) -> None:
     data, run = tmp_path / "data", tmp_path / "run"
-    words = ("prepare", data, *write_pairs(tmp_path, "en", "de"), "--vocab", nllb)
+    words = ("prepare", data, *write_pairs(tmp_path), "--vocab", nllb)
     assert nmt(*words).status == 0
     folder = DataFolder.open(data)
     vocabulary = folder.src_vocabulary
@@ -276,7 +258,7 @@ def test_data_of_a_language_that_the_model_lacks_is_refused(
 
 def test_every_way_to_translate_reads_the_languages(nmt: Nmt, nllb: Path, tmp_path: Path) -> None:
     data, run = tmp_path / "data", tmp_path / "run"
-    prepared = nmt("prepare", data, *write_pairs(tmp_path, "en", "de"), "--vocab", nllb)
+    prepared = nmt("prepare", data, *write_pairs(tmp_path), "--vocab", nllb)
     assert prepared.status == 0, prepared.stderr
     still = ("--set", "learning_rate=1e-12")
     done = nmt("train", data, "--out", run, "--init-from", nllb, *QUICKLY, *still)
@@ -332,13 +314,6 @@ def test_a_model_is_tuned_for_one_more_language(nmt: Nmt, tmp_path: Path, kind: 
     assert f"--new-language {new}: the model knows it already" in done.refusal(2)
 
 
-def test_a_new_language_needs_a_model_of_several(nmt: Nmt, tmp_path: Path, learnt: Path) -> None:
-    texts = write_pairs(tmp_path, "en", "gsw")
-    for vocab in ((), ("--vocab", learnt)):
-        words = ("prepare", tmp_path / "data", *texts, "--new-language", "gsw", *vocab)
-        assert "--new-language is for --vocab with a model of several" in nmt(*words).refusal(2)
-
-
 # -------------------------------------------------------------------------------- OPUS-MT
 
 
@@ -365,75 +340,6 @@ def test_the_source_language_of_tagged_models_is_fixed(nmt: Nmt, tmp_path: Path)
     (tmp_path / "source").write_text("abc\n")
     line = nmt("translate", model, "--input", tmp_path / "source", "--from", "fr").refusal(2)
     assert "--from fr: the model knows only en" in line
-
-
-# -------------------------------------------------------------------------------- refusals
-
-
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"decoder_start_token_id": 0}, "decoder_start_token_id is 0; nmt imports only"),
-        ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
-        (
-            {"model_type": "nllb-moe"},
-            "model_type is 'nllb-moe'; nmt imports 'marian' and 'm2m_100'",
-        ),
-    ],
-)
-def test_another_model_is_refused_by_what_is_in_the_way(
-    nmt: Nmt, tmp_path: Path, changes: dict[str, Any], error: str
-) -> None:
-    folder = M2M100(config=changes).write(tmp_path / "nllb")
-    assert error in nmt("import", "huggingface", folder, tmp_path / "out").refusal(2)
-
-
-@pytest.mark.parametrize("kind", ["nllb", "m2m100"])
-@pytest.mark.parametrize(
-    ("name", "content", "error"),
-    [
-        ("ids", None, "no such file"),
-        ("ids", "{}", "damaged"),
-        ("ids", '{"model": {"vocab": []}, "added_tokens": {}}', "damaged"),
-        ("sentencepiece.bpe.model", None, "no such file"),
-        ("sentencepiece.bpe.model", "abc", "not a SentencePiece model"),
-    ],
-)
-def test_a_damaged_folder_is_refused_in_one_line(
-    nmt: Nmt, tmp_path: Path, kind: str, name: str, content: str | None, error: str
-) -> None:
-    folder = M2M100(kind).write(tmp_path / "many")
-    path = folder / {"nllb": "tokenizer.json", "m2m100": "vocab.json"}[kind]
-    path = path if name == "ids" else folder / name
-    path.unlink()
-    if content is not None:
-        path.write_text(content)
-    line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
-    assert error in line or "has no <pad>" in line
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_without_languages_is_refused(nmt: Nmt, tmp_path: Path) -> None:
-    folder = M2M100().write(tmp_path / "nllb")
-    values = json.loads((folder / "tokenizer.json").read_text())
-    values["added_tokens"] = [{"id": 2, "content": "</s>"}]
-    (folder / "tokenizer.json").write_text(json.dumps(values))
-    line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
-    assert "has no tokens of languages, such as __en__ or eng_Latn" in line
-
-
-def test_new_folders_of_m2m100_do_not_list_their_languages(nmt: Nmt, tmp_path: Path) -> None:
-    folder = M2M100("m2m100").write(tmp_path / "many")
-    (folder / "special_tokens_map.json").unlink()
-    weights = len(CODES["m2m100"])  # rows for these, of 100 languages
-    line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
-    assert "has embeddings for" in line, weights
-
-
-def test_positions_are_only_for_marian_mt(nmt: Nmt, tmp_path: Path) -> None:
-    folder = M2M100().write(tmp_path / "nllb")
-    words = ("import", "huggingface", folder, tmp_path / "out", "--positions", "marian")
-    assert "--positions is for MarianMT" in nmt(*words).refusal(2)
 
 
 def test_languages_survive_the_model_file(nllb: Path) -> None:

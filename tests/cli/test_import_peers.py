@@ -30,6 +30,7 @@ from foreign_models import (
     log_probs,
     text,
     to_binary,
+    write_pairs,
 )
 from pairs import batch_of
 from reference import Array
@@ -235,13 +236,8 @@ def assert_as_good(model: Path, lines: list[str], ours: list[str], theirs: list[
 def test_the_tour_from_a_folder_to_a_tuned_model_in_transformers(nmt: Nmt, tmp_path: Path) -> None:
     folder = MarianMT().write(tmp_path / "opus")
     model = import_huggingface(nmt, folder, "--positions", "huggingface")
-    for name, lines in (("mine", 200), ("valid", 20)):
-        for side, lang in (("source", "en"), ("target", "de")):
-            content = "".join(f"{line}\n" for line in text(side, lines))
-            (tmp_path / f"{name}.{lang}").write_text(content, encoding="utf-8")
-    texts = ("--train", tmp_path / "mine", "--valid", tmp_path / "valid")
     data, tuned, out = (tmp_path / name for name in ("data", "tuned", "out"))
-    words = ("--src", "en", "--tgt", "de", *texts, "--keep", "overlap", "--vocab", model)
+    words = (*write_pairs(tmp_path, train=200, valid=20), "--vocab", model)
     assert nmt("prepare", data, *words).status == 0
     started = ("--out", tuned, "--init-from", model, "--max-updates", "20", "--precision", "fp32")
     done = nmt("train", data, *started, "--batch-tokens", "500", "--set", "warmup_updates=5")

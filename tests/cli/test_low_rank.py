@@ -120,19 +120,6 @@ def test_gradient_and_optimiser_are_small() -> None:
     assert sum(needs[1].values()) < 0.5 * sum(needs[0].values())
 
 
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        (("--set", "freeze=encoder.*"), "lora_rank cannot be combined with freeze"),
-        (("--set", "compile=true"), "cannot be combined with freeze or compile"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(
-    nmt: Nmt, data: Path, learnt: Path, tmp_path: Path, words: tuple[str, ...], error: str
-) -> None:
-    assert error in tune(nmt, data, tmp_path / "run", learnt, *words).refusal(2)
-
-
 @pytest.mark.parametrize("value", ["lora_rank=2", "freeze=*embedding*"])
 def test_what_is_new_is_not_frozen(
     nmt: Nmt, data: Path, learnt: Path, tmp_path: Path, value: str
@@ -145,9 +132,3 @@ def test_what_is_new_is_not_frozen(
     done = nmt(*words, "--set", value, "--precision", "fp32")
     assert done.status == 2
     assert "does not have all of it; the rest would stay random" in done.stderr.splitlines()[-1]
-
-
-def test_there_must_be_a_model_to_tune(nmt: Nmt, data: Path, tmp_path: Path) -> None:
-    words = ("--model", "transformer_tiny", "--set", "lora_rank=2")
-    line = nmt("train", data, "--out", tmp_path / "run", *words).refusal(2)
-    assert "lora_rank is for a model that is tuned; give --init-from" in line

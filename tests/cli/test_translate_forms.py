@@ -295,19 +295,3 @@ def test_mbr_writes_one_of_the_n_best_for_each_line(translate_text: TranslateTex
     assert all(len(one) == 6 and one == sorted(one, reverse=True) for one in ranked)
     bleu = translate_text(TEXT, *several, "--mbr", "--mbr-metric", "bleu")
     assert bleu.stdout != mbr.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--mbr"], "--mbr chooses among several translations; add --n-best N"),
-        (["--mbr-metric", "bleu"], "--mbr-metric needs --mbr"),
-        (["--mbr", "--n-best", "2", "--mbr-metric", "ter"], "--mbr-metric ter: unknown"),
-        (["--repetition-penalty", "0.5"], "--repetition-penalty 0.5: must be from 1 to 100"),
-        (["--no-repeat-ngram", "-1"], "--no-repeat-ngram -1: must be from 0 to 1000"),
-    ],
-)
-def test_choices_that_make_no_sense_are_refused_in_one_line(
-    translate_text: TranslateText, words: list[str], message: str
-) -> None:
-    assert message in translate_text(TEXT, *words).refusal(2)

@@ -157,26 +157,6 @@ def test_folders_may_hold_documents_and_a_bad_one_is_named(translate: Nmt, tmp_p
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--markup", "htm"), "--markup htm: unknown; did you mean 'html'?"),
-        (("--input", "a.html", "--n-best", "2"), "--n-best does not go with an HTML"),
-        (("--input", "a.html", "--markup", "xml"), "a.html: needs --markup html, but this is"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(
-    translate: Nmt,
-    words: tuple[str, ...],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a.html").write_text("<p>the cat")
-    assert message in translate(*words, stdin=b"").refusal(2)
-
-
 def test_tags_around_decomposed_words_come_back_at_the_same_places(
     translate_text: TranslateText,
 ) -> None:

@@ -27,6 +27,10 @@ def place(data: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "round").symlink_to("round")
     (tmp_path / "blank").write_text("\n \n\n")
     (tmp_path / "latin").write_bytes(b"eins\nzwei\ngr\xfc\xdfe\n")
+    (tmp_path / "page.html").write_text("<p>a")
+    for lang in ("en", "de"):
+        (tmp_path / f"empty.{lang}").touch()
+        (tmp_path / f"latin.{lang}").write_bytes(b"eins\nzwei\ngr\xfc\xdfe\n")
     (tmp_path / "n-best").write_text("0 ||| Das ist ein Test. ||| -0.500000\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -100,6 +104,12 @@ CASES = [
     ("data data --batch-tokens 99999999999999999999", 2, "'--batch-tokens'"),
     ("data data --svg x.png", 2, "x.png: pictures are SVG; give a name that ends in .svg"),
     ("data data --svg nowhere/x.svg", 2, "nowhere: no such folder"),
+    (f"prepare out {TEXTS} --new-language gsw", 2, "for --vocab with a model of several"),
+    ("data data --show x", 2, "--show x: give numbers of pairs, such as 7 or 7,12 or 7-12"),
+    ("data data --show 1,", 2, "--show 1,: give numbers of pairs"),
+    ("data data --show=-1", 2, "--show -1: give numbers of pairs"),
+    ("data data --show 300", 2, "--show 300: there is no pair 300; train has 300 pairs, counted"),
+    ("data data --show 7-5", 2, "--show 7-5: there is no pair 7-5"),
     # Training.
     (f"{TRAIN} --device gpu", 2, "cuda"),
     (f"{TRAIN} --max-updates 4 --set max_updates=2", 2, "contradict each other; give one of them"),
@@ -108,6 +118,14 @@ CASES = [
     (f"{TRAIN} --micro-batch-tokens auto --set micro_batch_tokens=9", 2, "contradict each other"),
     (f"{TRAIN} --set threads=100000", 2, "threads = 100000: must be from 0 to 1024"),
     ("train data --out run --init-from model", 2, "prepare it with --vocab model, or give"),
+    (f"{TRAIN} --set lora_rank=2", 2, "lora_rank is for a model that is tuned; give --init-from"),
+    (f"{TRAIN} --set lora_rank=2 --set freeze=encoder.*", 2, "lora_rank cannot be combined with"),
+    (f"{TRAIN} --set lora_rank=2 --set compile=true", 2, "cannot be combined with freeze or"),
+    (f"{TRAIN} --set stop_if_worse=1", 2, "stop_if_worse needs valid_old"),
+    (f"{TRAIN} --init-from model --valid-old nowhere", 1, "nowhere.en: no such file"),
+    (f"{TRAIN} --init-from model --valid-old unequal", 1, "has 300 lines and"),
+    (f"{TRAIN} --init-from model --valid-old empty", 1, "0 lines"),
+    (f"{TRAIN} --init-from model --valid-old latin", 1, "latin.en: line 3"),
     ("models transformer_bigg", 2, "'transformer_bigg'; did you mean 'transformer_big'?"),
     ("models --compare transformer_base transformer_bigg", 2, "did you mean 'transformer_big'?"),
     ("models transformer_tiny --compare a b", 2, "--compare takes both presets"),
@@ -172,6 +190,16 @@ CASES = [
     (f"{TRANSLATE} --forbid nowhere", 1, "nowhere: no such file"),
     (f"{TRANSLATE} --forbid latin", 1, "latin: line 3 is not valid UTF-8; convert it"),
     (f"{TRANSLATE} --terms valid.de --sample", 2, "--terms does not go with --sample"),
+    (f"{TRANSLATE} --mbr", 2, "--mbr chooses among several translations; add --n-best N"),
+    (f"{TRANSLATE} --mbr-metric bleu", 2, "--mbr-metric needs --mbr"),
+    (f"{TRANSLATE} --mbr --n-best 2 --mbr-metric ter", 2, "--mbr-metric ter: unknown"),
+    (f"{TRANSLATE} --repetition-penalty 0.5", 2, "--repetition-penalty 0.5: must be from 1 to 100"),
+    (f"{TRANSLATE} --no-repeat-ngram -1", 2, "--no-repeat-ngram -1: must be from 0 to 1000"),
+    (f"{TRANSLATE} --markup htm", 2, "--markup htm: unknown; did you mean 'html'?"),
+    ("translate model --input page.html --n-best 2", 2, "--n-best does not go with an HTML"),
+    ("translate model --input page.html --markup xml", 2, "page.html: needs --markup html, but"),
+    (f"{TRANSLATE} --context 1", 2, "--context 1: model was trained on single lines"),
+    (f"{TRANSLATE} --to fr", 2, "--to fr: the model knows only "),
     # Scoring.
     ("score", 2, "REFERENCE"),
     ("score valid.de train.de", 1, "valid.de has 20, train.de has 300"),
@@ -220,6 +248,7 @@ CASES = [
     (f"{RESCORE} --json --length-penalty-form wu", 2, "--length-penalty-form is for"),
     (f"{RESCORE} --scores --length-penalty-form wo", 2, "known: power, wu"),
     (f"{RESCORE} --precision fp64", 2, "--precision fp64: unknown"),
+    (f"{RESCORE} --from fr", 2, "--from fr: the model knows only "),
     (f"{RESCORE} --device abacus", 2, "--device abacus: unknown"),
 ]
 
