@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pairs import sentences
-from prepare_job import Job, write
+from prepare_job import job_of, write
 
 from nmt.config import AugmentConfig
 from nmt.data.augment import Augmenter
@@ -31,16 +31,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     root = tmp_path_factory.mktemp("augment")
     one = write(root, "one", LINES[:32])
     other = write(root, "other", [*LINES[32:40], ("same", "same"), *LINES[40:]])
-    job = Job.of(
-        root / "data",
-        train=(one, other),
-        valid=write(root, "valid", [("a valid line", "eine Zeile")]),
-        tag=(f"{one}={TAG}",),
-        moses_tokenize=True,
-        vocab_size=400,
-        keep_text=True,
-    )
-    return job.prepare()
+    options = {"tag": (f"{one}={TAG}",), "moses_tokenize": True, "vocab_size": 400}
+    return job_of(root, one, other, keep_text=True, **options).prepare()
 
 
 EVERYTHING = np.arange(len(LINES))
@@ -126,15 +118,8 @@ def test_a_pair_that_becomes_too_long_stays_as_it_is(
 
 
 def test_a_source_that_becomes_blank_stays_as_it_is(tmp_path: Path) -> None:
-    job = Job.of(
-        tmp_path / "data",
-        train=(write(tmp_path, "train", [("?", "was"), *LINES]),),
-        valid=write(tmp_path, "valid", [("a valid line", "eine Zeile")]),
-        vocab_size=330,
-        keep=("symbols",),
-        keep_text=True,
-    )
-    found = job.prepare()
+    train = write(tmp_path, "train", [("?", "was"), *LINES])
+    found = job_of(tmp_path, train, keep=("symbols",), keep_text=True).prepare()
     src, _ = augmented(found, AugmentConfig(drop_punctuation=1.0), pairs=np.array([0, 1]))
     assert lines(found, src)[0] == "?"
     assert lines(found, src)[1] != LINES[0][0]

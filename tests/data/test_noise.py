@@ -82,7 +82,3 @@ def test_a_number_that_both_sides_have_once_gives_its_place_to_the_placeholder()
         assert symbols[0] == symbols[1]
         old = ("3", "1,5", "2")
         assert sum(a != b for a, b in zip(*symbols[0], old, strict=True)) <= 1
-
-
-def test_merged_pairs_are_joined_by_a_space() -> None:
-    assert noise.merged(("a.", "b."), ("c.", "d.")) == ("a. c.", "b. d.")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pairs import like_wmt
-from prepare_job import Job, write
+from prepare_job import job_of, write
 
 from nmt.config import TrainingStage
 from nmt.data import epochs
@@ -89,14 +89,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
         write(root / "b", "news", lines[5:15]),
         write(root, "clean", lines[15:]),
     ]
-    job = Job.of(
-        root / "data",
-        train=tuple(texts),
-        valid=write(root, "valid", [("a valid line", "eine Zeile")]),
-        weight=(f"{texts[2]}=3",),
-        vocab_size=300,
-    )
-    return job.prepare()
+    return job_of(root, *texts, weight=(f"{texts[2]}=3",), vocab_size=300).prepare()
 
 
 def test_a_corpus_is_named_by_the_end_of_its_prefix(data: DataFolder) -> None:
@@ -126,14 +119,8 @@ def test_a_weight_is_for_every_corpus_of_its_name(data: DataFolder) -> None:
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        (
-            [TrainingStage(0, {"cleen": 1})],
-            r"stage 1: no corpus .*'cleen'; did you mean 'clean'.* has .*, clean$",
-        ),
-        (
-            [TrainingStage(0, {"news": 1})],
-            r"stage 1: no corpus is named 'news'.*; .*data has /.*a/news, ",
-        ),
+        ([TrainingStage(0, {"cleen": 1})], "stage 1: .*'cleen'; did you mean 'clean'.*, clean$"),
+        ([TrainingStage(0, {"news": 1})], "stage 1: .*'news'.*; .*data has /.*a/news, "),
     ],
 )
 def test_an_unknown_corpus_is_refused_with_the_known_ones(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import sentencepiece
+from foreign_models import learn_pieces
 
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, learn_vocabulary
@@ -151,14 +150,6 @@ def test_what_is_no_model_of_ours_is_refused(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"spm\.model: not a SentencePiece model"):
             Vocabulary.load(path)
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES),
-        model_writer=model,
-        vocab_size=40,
-        model_type="bpe",
-        minloglevel=9,
-    )
     # The library's defaults: no padding, unknown 0, begin 1, end 2.
     with pytest.raises(DataError, match=r"are -1, 0, 1, 2, but nmt needs 0, 1, 2, 3"):
-        Vocabulary(model.getvalue())
+        Vocabulary(learn_pieces("source", "bpe"))

@@ -54,15 +54,12 @@ def prepare(tmp_path: Path) -> Prepare:
     return prepare
 
 
-def runs_of(lines: Lines) -> list[Lines]:
-    """The lines between breaks."""
-    runs: list[Lines] = [[]]
-    for line in lines:
-        if line == BREAK:
-            runs.append([])
-        else:
-            runs[-1].append(line)
-    return runs
+def neighbours(lines: Lines) -> set[tuple[Line, ...]]:
+    """All windows of up to 3 lines between which there is no break."""
+    windows = {
+        tuple(lines[start : start + size]) for start in range(len(lines)) for size in (1, 2, 3)
+    }
+    return {window for window in windows if BREAK not in window}
 
 
 # ------------------------------------------------------------------------- windows
@@ -87,21 +84,16 @@ def test_a_line_that_is_blank_on_both_sides_ends_a_document(prepare: Prepare) ->
     documents = [pairs(60)[start : start + 5] for start in range(0, 60, 5)]
     lines = [line for document in documents for line in (*document, BREAK)]
     folder = prepare(lines)
-    neighbours = {
-        tuple(run[n : n + size]) for run in runs_of(lines) for n in range(5) for size in (1, 2, 3)
-    }
     found = [tuple(zip(src, tgt, strict=True)) for src, tgt in windows_in(folder)]
     assert len(found) == 60
-    assert set(found) <= neighbours
+    assert set(found) <= neighbours(lines)
     assert max(map(len, found)) == 3
     corpus = folder.info.train.corpora[0]
     assert (corpus.lines, corpus.kept, corpus.rejected) == (72, 60, {"break": 12})
     (report,) = json.loads((folder.path / "rejects.json").read_text())["corpora"]
-    assert report["shortened"][AT_BREAK] > 0
-    assert (
-        f"{report['shortened'][AT_BREAK]} windows have fewer lines"
-        in (folder.path / "rejects.txt").read_text()
-    )
+    shortened = report["shortened"][AT_BREAK]
+    assert shortened > 0
+    assert f"{shortened} windows have fewer lines" in (folder.path / "rejects.txt").read_text()
     # Without the option, the same lines are rejects, and no vocabulary has a separator.
     plain = prepare(lines, out="plain", documents=False, window=4)
     assert plain.info.train.corpora[0].rejected == {"empty": 12}
@@ -115,13 +107,9 @@ def test_no_lines_are_joined_over_one_that_is_dropped(prepare: Prepare, hole: Li
     lines = pairs(40)
     lines[20] = hole
     folder = prepare(lines)
-    kept = [*lines[:20], BREAK, *lines[21:]]
-    neighbours = {
-        tuple(run[n : n + size]) for run in runs_of(kept) for n in range(20) for size in (1, 2, 3)
-    }
     found = [tuple(zip(src, tgt, strict=True)) for src, tgt in windows_in(folder)]
     assert len(found) == 39
-    assert set(found) <= neighbours
+    assert set(found) <= neighbours([*lines[:20], BREAK, *lines[21:]])
     assert "break" not in folder.info.train.corpora[0].rejected
 
 
@@ -316,11 +304,3 @@ def test_a_vocabulary_gets_a_separator_that_no_text_spells(prepare: Prepare) -> 
     spelling = prepare(lines, out="spelling", symbol=("<sep>",), documents=False, window=4)
     with pytest.raises(UsageError, match="<sep> is a piece of the vocabulary already"):
         prepare(lines, out="no", vocab=(spelling.path / "vocab.model",), vocab_size=None)
-
-
-def test_a_damaged_setting_is_told(prepare: Prepare) -> None:
-    folder = prepare(pairs(20))
-    path = folder.path / "dataset.json"
-    path.write_text(path.read_text().replace('"window": 3', '"window": "3"'))
-    with pytest.raises(DataError, match="window"):
-        DataFolder.open(folder.path)

@@ -167,10 +167,7 @@ def test_a_join_that_is_stopped_leaves_nothing(
 def test_a_damaged_report_is_told(prepare: Prepare, tmp_path: Path) -> None:
     parts = [prepare("a").path, prepare("b").path]
     report = parts[1] / "rejects.json"
-    broken = json.loads(report.read_text())
-    text = report.read_text().replace('"prefix"', '"prefax"')
-    assert broken["corpora"][0]["prefix"]
-    report.write_text(text)
+    report.write_text(report.read_text().replace('"prefix"', '"prefax"'))
     with pytest.raises(DataError, match=r"rejects\.json: damaged"):
         join(tmp_path / "out", parts, memory=1)
 
@@ -182,9 +179,7 @@ def test_a_report_of_other_corpora_is_told(prepare: Prepare, tmp_path: Path) -> 
     other["corpora"].pop()
     text = json.dumps(other)
     report.write_text(text + " " * (report.stat().st_size - len(text)))  # its size is checked
-    with pytest.raises(
-        DataError, match=r"damaged: it tells of .*/b, but the corpora are .*/b, .*/c"
-    ):
+    with pytest.raises(DataError, match=r"rejects\.json: damaged: it tells of .*/b, but"):
         join(tmp_path / "out", parts, memory=1)
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from prepare_job import Job, content, write
+from prepare_job import Job, content, job_of, write
 
 from nmt.errors import DataError, UsageError
 from nmt.prepare.language_id import LanguageIdentifier
@@ -56,14 +56,7 @@ def test_a_language_that_the_model_does_not_know_is_not_judged(
 def job(tmp_path: Path) -> Job:
     """Pairs of which the second is swapped, and the third has a French source."""
     pairs = [(ENGLISH[0], GERMAN[0]), (GERMAN[1], ENGLISH[1]), (FRENCH, GERMAN[2])]
-    return Job.of(
-        tmp_path / "data",
-        train=(write(tmp_path, "train", pairs),),
-        valid=write(tmp_path, "valid", [("one", "eins")]),
-        vocab_size=330,
-        keep=("overlap",),
-        langid="auto",
-    )
+    return job_of(tmp_path, write(tmp_path, "train", pairs), langid="auto")
 
 
 def test_such_pairs_are_dropped_and_counted(job: Job, tmp_path: Path) -> None:

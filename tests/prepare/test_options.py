@@ -56,24 +56,15 @@ ONE_PAIR = {
         ({"symbol": ("__URL__",), "vocab": (Path("m"),)}, ["--symbol has no effect with --vocab"]),
         ({"min_score": ("x.tsv:score",)}, ["--min-score x.tsv:score: "]),
         ({"min_score": ("x.tsv:score:nan",)}, ["--min-score x.tsv:score:nan: "]),
-        (
-            {"min_score": ("x.tsv:score:0.5",)},
-            ["--min-score x.tsv:score:0.5: x.tsv is no training text"],
-        ),
+        ({"min_score": ("x.tsv:score:0.5",)}, ["--min-score x.tsv:score:0.5: x.tsv is no"]),
         (
             {"train": ("x.tsv",), "min_score": ("x.tsv:score:0.1", "x.tsv:score:0.9")},
             ["--min-score x.tsv:score:0.9: x.tsv:score has more than one; give only one"],
         ),
         ({"keep_column": ("x.tsv",)}, ["--keep-column x.tsv: must be FILE:COLUMN"]),
         ({"keep_column": ("train:",)}, ["--keep-column train:: must be FILE:COLUMN"]),
-        (
-            {"keep_column": ("trian:url",)},
-            ["--keep-column trian:url: trian is no training text; did you mean 'train'?"],
-        ),
-        (
-            {"keep_column": ("train:url", "train:id")},
-            ["--keep-column train:url: train has more than one; give only one"],
-        ),
+        ({"keep_column": ("trian:url",)}, ["--keep-column trian:url: ", "you mean 'train'?"]),
+        ({"keep_column": ("train:url", "train:id")}, ["--keep-column train:url: train has more"]),
         ({"weight": ("train=two",)}, ["--weight train=two: must be a number above 0"]),
         ({"weight": ("trian=2",)}, ["--weight trian=2: no text has this name; did you mean"]),
         ({"weight": ("valid=2",)}, ["--weight valid=2: no text has this name"]),
@@ -81,10 +72,7 @@ ONE_PAIR = {
         ({"weight": ("train=1e300",)}, ["must be a number above 0 and at most 1,000"]),
         ({"weight": ("train=nan",)}, ["--weight train=nan: must be a number above 0"]),
         ({"tag": ("test=<2de>",)}, ["--tag test=<2de>: no text has this name"]),
-        (
-            {"tag": ("train=<x>", "train=<y>")},
-            ["--tag train=<y>: train has one already"],
-        ),
+        ({"tag": ("train=<x>", "train=<y>")}, ["--tag train=<y>: train has one already"]),
         ({"tag": ("train=to German",)}, ["--tag train=to German: must be one word"]),
         ({"tag": ("valid=",)}, ["--tag valid=: must be one word"]),
         ({"tag": ("train=BT",), "moses_tokenize": True}, ["it must be of the form <tag>"]),
@@ -118,10 +106,7 @@ ONE_PAIR = {
         (ONE_PAIR | {"moses_tokenize": True}, ["--moses-tokenize are for one pair of languages"]),
         (
             {"tag": ("en-de=train=<2de>",), "symbol": ("<2de>",)} | ONE_PAIR,
-            [
-                "--tag en-de=train=<2de>: <2de> is a language token of --pair; choose another word",
-                "--symbol <2de>: <2de> is a language token of --pair; choose another word",
-            ],
+            ["--tag en-de=train=<2de>: <2de> is a language", "--symbol <2de>: <2de> is a language"],
         ),
     ],
 )

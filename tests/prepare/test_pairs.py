@@ -12,7 +12,7 @@ from prepare_job import Job, content, pairs, pairs_in
 
 from nmt.data.epochs import Epochs, mixed_shares
 from nmt.data.folder import DataFolder
-from nmt.errors import DataError, UsageError
+from nmt.errors import UsageError
 
 Prepare = Callable[..., DataFolder]
 LONG = "a line of the valid text that is long enough to be found again"
@@ -174,14 +174,6 @@ def test_temperature_mixes_pairs_by_a_power_of_their_size(prepare: Prepare, tmp_
     assert counts == (12, 2)
     assert weights == pytest.approx((1.5, 3.0))
     assert Epochs(folder.train.shares, seed=1).visits == 24
-
-
-def test_a_temperature_that_is_no_number_is_damage(prepare: Prepare) -> None:
-    folder = prepare(temperature=5)
-    info = folder.path / "dataset.json"
-    info.write_text(info.read_text().replace('"temperature": 5', '"temperature": "hot"'))
-    with pytest.raises(DataError, match=r"settings\.temperature: 'hot' is not of type float"):
-        DataFolder.open(folder.path)
 
 
 def test_weights_within_a_pair_stay_with_any_temperature() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import io
 import itertools
-import json
 import re
 import resource
 from collections.abc import Callable, Iterator
@@ -16,7 +14,6 @@ from unicodedata import normalize
 
 import numpy as np
 import pytest
-import sentencepiece
 from foreign_models import learn_pieces
 from prepare_job import Job, content, pairs, pairs_in, write
 
@@ -47,25 +44,6 @@ def test_all_pairs_arrive_in_the_order_of_the_text(job: Job) -> None:
     assert [*content(job.out)] == [*names, "valid.bin", "valid.de", "valid.en", "vocab.model"]
     assert [path.name for path in job.out.parent.iterdir()] == ["data"]
     DataFolder.open(job.out, verify=True)
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_each_pair_of_several_texts_is_counted_and_can_be_traced(job: Job, tmp_path: Path) -> None:
-    lines = [("one", "eins"), pairs(60)[7], ("same", "same"), ("two", "zwei")]
-    more = write(tmp_path, "more", lines)
-    folder = job.but(train=(more, *job.options.train), shard_pairs=25).prepare()
-    first, second = folder.info.train.corpora
-    assert (first.lines, first.kept, dict(first.rejected)) == (4, 3, {"identical": 1})
-    # Line 8 of train stood in more before.
-    assert (second.lines, second.kept, dict(second.rejected)) == (60, 59, {"duplicate": 1})
-    assert pairs_in(folder) == [*lines[:2], lines[3], *pairs(60)[:7], *pairs(60)[8:]]
-    origins = [folder.train.origin(index) for index in range(len(folder.train))]
-    assert origins == [(0, 1), (0, 2), (0, 4), *((1, line) for line in range(1, 61) if line != 8)]
-    assert [shard.corpus for shard in folder.info.train.shards] == [0, 1, 1, 1]
-    rejects = json.loads((job.out / "rejects.json").read_text())
-    example = {"line": 3, "src": "same", "tgt": "same"}
-    assert rejects["corpora"][0]["examples"]["identical"] == [example]
-    assert "more.en line 3: same\n" in (job.out / "rejects.txt").read_text()
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -162,8 +140,6 @@ def test_what_the_rules_take_of_a_text_is_counted(
          {"valid": (), "valid_lines": 61}, {}),
         (DataError, "all 60 training pairs were rejected: valid 60",
          {"valid": (), "valid_lines": 60}, {}),
-        (UsageError, "en and de: a vocabulary of 100 is too small", {"vocab_size": 100}, {}),
-        (UsageError, "en and de: a vocabulary of 9999 is too large", {"vocab_size": 9999}, {}),
         (UsageError, "^en: a vocabulary of 9999", {"vocab_size": 9999, "separate_vocab": True}, {}),
     ],
 )  # fmt: skip
@@ -189,15 +165,11 @@ def test_what_cannot_be_prepared_is_refused_and_nothing_written(
 def test_valid_and_test_keep_every_line_as_it_is(job: Job, tmp_path: Path) -> None:
     odd = [("same", "same"), ("same", "same"), ("a\u2028b\u0085\tc", "x  y "), ("z" * 999, "w")]
     odd += [("\x07", "b"), ("10 20", "10.20")]
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    tests = tuple(write(tmp_path / name, "t", odd[:2]) for name in ("", "one", "two"))
-    job = job.but(valid=write(tmp_path, "odd", odd), test=tests)
+    job = job.but(valid=write(tmp_path, "odd", odd), test=(write(tmp_path, "t", odd),))
     folder = job.but(max_length=5, keep=("too_long",)).prepare()
     assert len(folder.valid) == 6
     src, tgt = folder.valid_texts[0].lines()
     assert list(zip(src, tgt, strict=True)) == odd
-    assert [split.name for split in folder.info.tests] == ["test-t", "test-t+2", "test-t+3"]
     assert folder.test is not None
     assert len(folder.test) == 6
 
@@ -331,11 +303,15 @@ def test_a_given_vocabulary_is_used_as_it_is(job: Job, tmp_path: Path) -> None:
         given.prepare()
 
 
-def test_a_vocabulary_with_other_special_ids_is_renumbered(job: Job, tmp_path: Path) -> None:
+def test_a_vocabulary_with_other_special_ids_is_renumbered_and_one_without_bytes_warned_of(
+    job: Job, tmp_path: Path, warnings: Callable[[], list[str]]
+) -> None:
     (tmp_path / "their.spm").write_bytes(learn_pieces("source", "unigram"))
     folder = job.but(vocab=(tmp_path / "their.spm",), vocab_size=None).prepare()
     assert folder.src_vocabulary.tokens(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
     assert folder.joint and len(folder.train) > 0
+    (warning,) = warnings()
+    assert "their.spm has no byte fallback" in warning
 
 
 def test_two_given_vocabularies_are_source_and_target(job: Job, tmp_path: Path) -> None:
@@ -343,28 +319,6 @@ def test_two_given_vocabularies_are_source_and_target(job: Job, tmp_path: Path) 
     folder = job.but(vocab=models, vocab_size=None).prepare()
     assert [len(folder.src_vocabulary), len(folder.tgt_vocabulary)] == [272, 274]
     assert not folder.joint
-
-
-def test_a_given_vocabulary_without_bytes_is_warned_of(
-    job: Job, tmp_path: Path, warnings: Callable[[], list[str]]
-) -> None:
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["some other text 123"]),
-        model_writer=model,
-        vocab_size=20,
-        pad_id=0,
-        unk_id=1,
-        bos_id=2,
-        eos_id=3,
-        minloglevel=9,
-        model_type="bpe",
-    )
-    path = tmp_path / "spm.model"
-    path.write_bytes(model.getvalue())
-    job.but(vocab=(path,), vocab_size=None).prepare()
-    (warning,) = warnings()
-    assert "spm.model has no byte fallback" in warning
 
 
 def test_a_tag_that_a_given_vocabulary_does_not_know_is_added(

@@ -33,11 +33,6 @@ def test_the_size_depends_on_the_pairs(pairs: int, size: int) -> None:
     assert size_for(pairs) == size
 
 
-def test_more_pairs_never_get_a_smaller_vocabulary() -> None:
-    sizes = [size_for(10 * number) for number in range(200_000)]
-    assert all(one <= other for one, other in pairwise(sizes))
-
-
 @pytest.mark.parametrize("subwords", ["bpe", "unigram"])
 def test_little_text_gets_the_largest_vocabulary_that_it_allows(
     unsized: Job, capsys: pytest.CaptureFixture[str], subwords: str

@@ -45,10 +45,7 @@ def test_the_separator_is_what_makes_rows_equal(
     [
         ("a, b;x, y\n", "',' and ';' may separate its cells; .* write sep=, or sep=; on a line"),
         ("a\nb\n", "nothing may separate its cells; its first row is 'a'"),
-        (
-            "u,a,x\n",
-            r"has 3 columns and no header .*: u \\| a \\| x; choose two, as in .*x\.csv:1,2",
-        ),
+        ("u,a,x\n", r"has 3 columns and no header .*x\.csv:1,2"),
         ('en,de\na,x\n"b" c,y\n', r"x\.csv line 3: a quote opens a cell, but none closes it"),
         ('sep=,\nen,de\n"a\nb",x\n"b,y\n', r"x\.csv line 5: a quote opens a cell"),
         ("en,de\n" + "a, b,x\n" * 2 + "a,x\n", "nothing may separate its cells"),

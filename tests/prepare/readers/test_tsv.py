@@ -217,9 +217,7 @@ def test_rows_that_lack_a_side_are_rejected_by_their_numbers(
 
 
 def test_a_tenth_of_short_rows_means_other_columns(job: Job, tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"41 of 41 rows lack a side or .*, such as row 1: .*; check"
-    ):
+    with pytest.raises(DataError, match=r"41 of 41 rows lack a side or .*, such as row 1: "):
         job.but(train=(f"{tmp_path}/crawl.tsv:1,7",)).prepare()
     assert not (tmp_path / "data").exists()
 
