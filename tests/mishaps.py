@@ -20,6 +20,7 @@ from torch import Tensor
 
 from nmt.data.batches import Batch
 from nmt.models.base import TranslationModel
+from nmt.training import loss, open_values
 from nmt.training import update as update_module
 from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
@@ -131,6 +132,15 @@ def fail_at(
         return result
 
     monkeypatch.setattr(update_module, "losses_of", fail)
+
+
+# --- the compiler
+
+
+def pretend_to_compile(monkeypatch: pytest.MonkeyPatch, problem: str = "") -> None:
+    """Let torch.compile seem to work here, or have a problem. The loss is not compiled."""
+    monkeypatch.setattr(open_values, "problem_of_compiling", lambda _: problem)
+    monkeypatch.setattr(loss, "_compiled", lambda: loss._of_chunk)
 
 
 # --- disks

@@ -273,6 +273,11 @@ def validated_last(run: Path) -> int:
     return max((int(match[1].replace(",", "")) for match in found if match), default=0)
 
 
+def assert_same_weights(run: Path, expected: Path) -> None:
+    """Check that runs end with the same weights, bit for bit."""
+    assert torch.equal(*(flat(one / "last.safetensors") for one in (run, expected)))
+
+
 _TIMES = {"seconds", "tokens_per_second", "updates_per_second", "mfu", "data_wait"}
 _MEANS = {"updates", "loss", "nll", "alignment_loss", "perplexity", "padding", "skipped_updates"}
 

@@ -29,10 +29,11 @@ def _torch_afterwards() -> Iterator[None]:
     use_library("torch")
 
 
-def gradients(x: Tensor, *parameters: Tensor) -> list[Tensor]:
-    leaves = [leaf.clone().requires_grad_() for leaf in (x, *parameters)]
-    output = linear(*leaves)
-    weight = torch.linspace(-1, 1, output.numel()).view_as(output)
+def gradients(*values: Tensor, layer: Callable[..., Tensor] = linear) -> list[Tensor]:
+    """The output of a layer and the gradients of its input, weight and bias."""
+    leaves = [value.clone().requires_grad_() for value in values]
+    output = layer(*leaves)
+    weight = torch.linspace(-1, 1, output.numel()).view_as(output).to(output.dtype)
     torch.autograd.backward((output * weight).sum())
     return [output.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
 
@@ -107,14 +108,7 @@ def test_a_rectified_layer_in_one_operator_is_exactly_the_two(dtype: torch.dtype
     shapes = (7, 5), (4, 5), (4,)
     values = [torch.randn(shape, generator=random).to(dtype) for shape in shapes]
 
-    def found(layer: Callable[..., Tensor]) -> list[Tensor]:
-        leaves = [value.clone().requires_grad_() for value in values]
-        output = layer(*leaves)
-        weight = torch.linspace(-1, 1, output.numel()).view_as(output).to(dtype)
-        torch.autograd.backward((output * weight).sum())
-        return [output.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
-
-    expected = found(lambda *leaves: F.linear(*leaves).relu())
+    expected = gradients(*values, layer=lambda *leaves: F.linear(*leaves).relu())
     assert 0 < int((expected[0] == 0).sum()) < expected[0].numel()
 
     def in_one(*leaves: Tensor) -> Tensor:
@@ -123,5 +117,5 @@ def test_a_rectified_layer_in_one_operator_is_exactly_the_two(dtype: torch.dtype
 
     compiled = torch.compile(in_one, fullgraph=True, backend="aot_eager")
     for layer in (linear_relu, in_one, compiled):
-        for one, other in zip(found(layer), expected, strict=True):
+        for one, other in zip(gradients(*values, layer=layer), expected, strict=True):
             assert torch.equal(one, other)

@@ -111,17 +111,6 @@ def test_a_run_folder_means_its_best_model_else_its_last(tmp_path: Path) -> None
     assert find_model(tmp_path / "last.safetensors") == tmp_path / "last.safetensors"
 
 
-def test_differences_that_prevent_averaging_are_listed(card: ModelCard) -> None:
-    assert card.differences(replace(card, update=9, valid={}, data="other")) == []
-    config = replace(card.config, d_model=64)
-    other = learn_vocabulary(["ein Baum und ein Haus"], vocab_size=275)
-    assert card.differences(replace(card, config=config, tgt_lang="fr", tgt_vocabulary=other)) == [
-        "tgt_lang de and fr",
-        "d_model 16 and 64",
-        "another tgt vocabulary",
-    ]
-
-
 # ------------------------------------------------------------------------------ damage
 
 

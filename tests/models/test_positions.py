@@ -21,16 +21,14 @@ from nmt.models.positions import (
 
 
 @pytest.mark.parametrize(("length", "d_model"), [(1, 2), (50, 16), (1_000, 64), (7, 512)])
-def test_positions_are_the_paper_s_formula(length: int, d_model: int) -> None:
-    found = sinusoidal_positions(length, d_model)
-    assert found.dtype == torch.float32
-    np.testing.assert_allclose(found.numpy(), positions_by_formula(length, d_model), atol=6e-7)
-
-
-@pytest.mark.parametrize(("length", "d_model"), [(1, 2), (50, 16), (7, 512)])
-def test_halves_are_marian_s_formula(length: int, d_model: int) -> None:
-    found = sinusoids_by_halves(length, d_model)
-    np.testing.assert_allclose(found.numpy(), halves_by_formula(length, d_model), atol=6e-7)
+def test_positions_are_the_formulas_of_the_paper_and_of_marian(length: int, d_model: int) -> None:
+    for table, formula in (
+        (sinusoidal_positions, positions_by_formula),
+        (sinusoids_by_halves, halves_by_formula),
+    ):
+        found = table(length, d_model)
+        assert found.dtype == torch.float32
+        np.testing.assert_allclose(found.numpy(), formula(length, d_model), atol=6e-7)
 
 
 def test_wavelengths_run_from_two_pi_to_ten_thousand_times_that() -> None:

@@ -260,20 +260,14 @@ def test_metrics_become_panels() -> None:
     assert places(picture)[:2] == [[(200, 13.3)], [(400, 200)]]
 
 
-def test_bleu_has_a_panel_once_it_was_taken() -> None:
-    valid: dict[str, object] = {"kind": "valid", "update": 1, "nll": 1.0, "perplexity": math.e}
-    assert "BLEU" not in titles(ElementTree.fromstring(curves_from_metrics([valid])))
-    scored = {**valid, "update": 2, "bleu": 28.81}
-    picture = ElementTree.fromstring(curves_from_metrics([valid, scored]))
-    assert "BLEU" in titles(picture)
-    assert any("28.81" in text for text in texts(picture))
-
-
-def test_chrf_has_a_panel_of_its_own() -> None:
-    record: dict[str, object] = {"kind": "valid", "update": 1, "nll": 1.0, "chrf": 51.92}
-    record |= {"chrf/en-de": 50.5, "chrf/en-zh": 53.34, "old_chrf": 47.11}
-    picture = ElementTree.fromstring(curves_from_metrics([record]))
-    assert "chrF" in titles(picture) and "BLEU" not in titles(picture)
+@pytest.mark.parametrize(
+    ("metric", "name", "other"), [("bleu", "BLEU", "chrF"), ("chrf", "chrF", "BLEU")]
+)
+def test_a_metric_has_a_panel_once_it_was_taken(metric: str, name: str, other: str) -> None:
+    record: dict[str, object] = {"kind": "valid", "update": 1, "nll": 1.0}
+    scores = {metric: 51.92, f"{metric}/en-zh": 53.34, f"old_{metric}": 47.11}
+    picture = ElementTree.fromstring(curves_from_metrics([record, record | scores | {"update": 2}]))
+    assert name in titles(picture) and other not in titles(picture)
     for shown in ("51.92", "en-zh", "old"):
         assert any(shown in text for text in texts(picture))
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
+from mishaps import pretend_to_compile
 from torch import Tensor
 from torch._inductor.exc import InductorError
 from toy_training import settings_of
 
 from nmt.cli import main as nmt
 from nmt.distributed import Pending, Ranks
-from nmt.training import loss, open_values, update
+from nmt.training import open_values, update
 from nmt.training.loss import losses_of
 
 
@@ -39,9 +40,8 @@ def main(data: str, out: str, lack: str) -> None:
 
     is_second = os.environ["RANK"] == "1"
     problem = "no C compiler; install gcc" if is_second and lack.endswith("start") else ""
-    patch.setattr(open_values, "problem_of_compiling", lambda _: problem)
+    pretend_to_compile(patch, problem)
     patch.setattr(open_values, "_worth_compiling", lambda *_: "loss")
-    patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
     if is_second:
         patch.setattr(update, "losses_of", fail)
         patch.setattr(Ranks, "start_sum", fail_to_sum)

@@ -11,24 +11,14 @@ from typing import Any
 
 import pytest
 import torch
-from mishaps import fail_at
+from mishaps import fail_at, pretend_to_compile
 from torch import Tensor
 from torch._inductor import config as inductor_config
 from torch._inductor.exc import InductorError
-from toy_training import Toy, flat, python_command, run_command, status
+from toy_training import Toy, assert_same_weights, python_command, run_command, status
 
 from nmt.training import loss, open_values
 from nmt.training.update import UpdateRunner
-
-
-def assert_same_weights(run: Path, expected: Path) -> None:
-    assert torch.equal(*(flat(one / "last.safetensors") for one in (run, expected)))
-
-
-def pretend_to_compile(toy: Toy) -> None:
-    """Let a run believe that its loss is compiled."""
-    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
-    toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
 
 
 @pytest.mark.parametrize("micro_batch", [1, 2, 3])
@@ -36,7 +26,7 @@ def test_when_the_compiler_fails_the_update_comes_again_without_it(
     toy: Toy, micro_batch: int
 ) -> None:
     expected = toy.train("expected", max_updates=4)
-    pretend_to_compile(toy)
+    pretend_to_compile(toy.patch)
     backward, calls = UpdateRunner._backward, itertools.count(1)
 
     def fail(self: UpdateRunner, losses: Sequence[Tensor], num_tokens: int) -> None:
@@ -54,7 +44,7 @@ def test_when_the_compiler_fails_the_update_comes_again_without_it(
 
 def test_a_compiler_that_fails_while_sizes_are_tried_spoils_no_update(toy: Toy) -> None:
     expected = toy.train("expected", max_updates=3)
-    pretend_to_compile(toy)
+    pretend_to_compile(toy.patch)
     run = UpdateRunner.run
 
     def try_first(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:

@@ -131,7 +131,5 @@ def test_it_is_warned_of_before_the_first_update(
     with pytest.raises(NMTError, match="before any update"):
         toy.train(max_updates=8)
     warned = [line for line in capsys.readouterr().err.splitlines() if "nmt: warning: " in line]
-    assert ["warmup_updates is 10" in warned[0], "see the training data 1 times" in warned[1]] == [
-        True,
-        True,
-    ]
+    assert "warmup_updates is 10" in warned[0]
+    assert "see the training data 1 times" in warned[1]

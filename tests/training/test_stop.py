@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mishaps import signal_after
+from mishaps import pretend_to_compile, signal_after
 from torch import nn
 from toy_training import (
     FP32,
@@ -34,7 +34,7 @@ from nmt.errors import Stopped, UsageError
 from nmt.models.model_file import ModelReader
 from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
-from nmt.training import loss, open_values, recovery, stop, validation
+from nmt.training import recovery, stop, validation
 from nmt.training import update as update_module
 from nmt.training.command_line import CommandLine
 from nmt.training.launch import launch
@@ -157,9 +157,8 @@ def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
     toy: Toy, module: object, function: str
 ) -> None:
     # The run only believes that its model is compiled.
-    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
+    pretend_to_compile(toy.patch)
     toy.patch.setattr(nn.Module, "compile", lambda *_, **__: None)
-    toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
     run = toy.folder / "run"
 
     def compile_for_long(*_: object) -> None:

@@ -7,6 +7,7 @@ import shutil
 import unicodedata
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ import sacrebleu
 import torch
 from prepare_job import Job
 from torch.nn import functional as F
-from toy_training import ALONE, Toy, flat, metrics, pairs, recipe, train, write_text
+from toy_training import (
+    ALONE,
+    Toy,
+    assert_same_weights,
+    metrics,
+    pairs,
+    recipe,
+    train,
+    write_text,
+)
 
 from nmt.data.batches import Batch, collate, parts_by_length
 from nmt.data.folder import DataFolder
@@ -46,18 +56,23 @@ def model(learnt: Path) -> TranslationModel:
     return load_model(learnt / "best.safetensors")[0]
 
 
+def measured(folder: DataFolder, model: TranslationModel, **values: Value) -> ValidationResult:
+    """Measure a model by a recipe with these values."""
+    config = recipe(**{"label_smoothing": EPS, "micro_batch_tokens": 60, **values}).training
+    result = Validator(folder, ALONE, torch.device("cpu"), config).measure(model, lambda: False)
+    assert result is not None
+    return result
+
+
 @pytest.fixture(scope="module")
 def measure(data: Path, model: TranslationModel) -> Measure:
-    """Measure the model by a recipe with these values."""
+    return partial(measured, DataFolder.open(data), model)
 
-    def measure(**values: Value) -> ValidationResult:
-        config = recipe(**{"label_smoothing": EPS, "micro_batch_tokens": 60, **values}).training
-        validator = Validator(DataFolder.open(data), ALONE, torch.device("cpu"), config)
-        result = validator.measure(model, lambda: False)
-        assert result is not None
-        return result
 
-    return measure
+@pytest.fixture
+def changeable(data: Path, tmp_path: Path) -> DataFolder:
+    """A copy of the data, whose valid text may be changed."""
+    return DataFolder.open(Path(shutil.copytree(data, tmp_path / "copy")))
 
 
 @pytest.fixture(scope="module")
@@ -91,26 +106,16 @@ def test_batches_change_nothing(
     assert (other.loss, other.nll) == pytest.approx((result.loss, result.nll), rel=1e-5)
 
 
-def test_bleu_is_that_of_translating_the_raw_text(learnt: Path, result: ValidationResult) -> None:
+def test_scores_are_those_of_translating_the_raw_text(learnt: Path, measure: Measure) -> None:
     sources, references = zip(*TEXT, strict=True)
     hypotheses = [best.text for best in Translator.load(learnt).translate(sources)]
-    bleu = sacrebleu.BLEU()
-    expected = bleu.corpus_score(hypotheses, [references])
-    assert result.scores == {"bleu": pytest.approx(expected.score)}
-    assert 1 < expected.score < 100  # so that it could differ
-    assert result.signatures == {"bleu_signature": str(bleu.get_signature())}
-
-
-def test_chrf_is_computed_where_it_is_asked_for(learnt: Path, measure: Measure) -> None:
-    sources, references = zip(*TEXT, strict=True)
-    hypotheses = [best.text for best in Translator.load(learnt).translate(sources)]
-    chrf = sacrebleu.CHRF()
-    expected = {"chrf": pytest.approx(chrf.corpus_score(hypotheses, [references]).score)}
-    result = measure(validate_metric="chrf")
-    assert result.scores == expected
-    assert result.signatures == {"chrf_signature": str(chrf.get_signature())}
+    for name, metric in (("bleu", sacrebleu.BLEU()), ("chrf", sacrebleu.CHRF())):
+        expected = metric.corpus_score(hypotheses, [references]).score
+        assert 1 < expected < 100  # so that it could differ
+        result = measure(validate_metric=name)
+        assert result.scores == {name: pytest.approx(expected)}
+        assert result.signatures == {f"{name}_signature": str(metric.get_signature())}
     assert measure(validate_metric="chrf", validate_bleu=True).scores.keys() == {"bleu", "chrf"}
-    assert measure(validate_metric="bleu").scores.keys() == {"bleu"}
 
 
 @pytest.mark.parametrize("with_bleu", [False, True])
@@ -178,7 +183,7 @@ def test_without_memory_it_goes_on_in_smaller_batches(
 def test_validation_does_not_disturb_training(toy: Toy) -> None:
     often = toy.train("often", validate_every=2, validate_bleu=True)
     never = toy.train("never", validate_every=1_000)
-    assert torch.equal(flat(often / "last.safetensors"), flat(never / "last.safetensors"))
+    assert_same_weights(often, never)
     assert recipe().model.dropout > 0  # or no random number could have been disturbed
 
 
@@ -229,39 +234,31 @@ def test_each_pair_of_languages_has_its_own_scores(tmp_path: Path) -> None:
 
 
 def test_lines_that_end_a_document_are_not_validated(
-    data: Path, tmp_path: Path, model: TranslationModel
+    changeable: DataFolder, model: TranslationModel
 ) -> None:
-    folder = DataFolder.open(Path(shutil.copytree(data, tmp_path / "copy")))
-    (text,) = folder.valid_texts
-    config = recipe(validate_bleu=True).training
+    (text,) = changeable.valid_texts
     bleus = []
     for lines in (TEXT, [*TEXT[:5], ("", ""), *TEXT[5:], ("", "")]):
         for path, side in zip((text.src, text.tgt), zip(*lines, strict=True), strict=True):
             path.write_text("".join(f"{line}\n" for line in side))
-        validator = Validator(folder, ALONE, torch.device("cpu"), config)
-        result = validator.measure(model, lambda: False)
-        assert result is not None
+        result = measured(changeable, model, validate_bleu=True)
         bleus.append((result.scores, result.samples))
     assert bleus[0] == bleus[1]
 
 
 @pytest.mark.parametrize(("letterless", "copies"), [(10, True), (11, False)])
 def test_lines_without_letters_are_copied_as_in_translation_unless_most_are_such(
-    data: Path,
-    tmp_path: Path,
+    changeable: DataFolder,
     model: TranslationModel,
     capsys: pytest.CaptureFixture[str],
     letterless: int,
     copies: bool,
 ) -> None:
-    folder = DataFolder.open(Path(shutil.copytree(data, tmp_path / "copy")))
-    (text,) = folder.valid_texts
+    (text,) = changeable.valid_texts
     sources = [f"{number} -" for number in range(letterless)] + ["a dog"] * (20 - letterless)
     text.src.write_text("".join(f"{line}\n" for line in sources))
-    config = recipe(validate_bleu=False, sample_translations=20).training
-    result = Validator(folder, ALONE, torch.device("cpu"), config).measure(model, lambda: False)
-    assert result is not None
-    copied = [sample.source == sample.translation for sample in result.samples]
+    samples = measured(changeable, model, sample_translations=20).samples
+    copied = [sample.source == sample.translation for sample in samples]
     assert copied == [copies] * letterless + [False] * (20 - letterless)
     assert ("most sources of valid have no letters" in capsys.readouterr().err) != copies
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from toy_training import Toy, assert_same_state, environment, flat, status
+from toy_training import Toy, assert_same_state, assert_same_weights, environment, status
 
 from nmt.distributed import RankLost, RankStopped
 from nmt.runs.checkpoint import STATE, updates_of
@@ -149,7 +148,7 @@ def assert_resumes(toy: Toy, ranks: int, at_once: dict[int, Path]) -> None:
             toy.train_with(ranks, out, dropout=0.0, save_every=2)
     run, expected = toy.folder / "run", at_once.setdefault(ranks, toy.folder / "at once")
     assert status(run)["status"] == "finished"
-    assert torch.equal(*(flat(one / "last.safetensors") for one in (run, expected)))
+    assert_same_weights(run, expected)
     assert_same_state(run, expected)
     assert not list(run.rglob("*.partial"))
 
