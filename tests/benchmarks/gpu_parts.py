@@ -41,9 +41,14 @@ TRAINING_GOALS: dict[str, Goal] = {
 
 
 def tests(context: Context) -> None:
-    """Run the tests that need a GPU. Counts appear as they pass and fail."""
-    what, counts, failed = "GPU tests", {"PASSED": 0, "FAILED": 0, "SKIPPED": 0}, []
-    command = [sys.executable, "-m", "pytest", *context.scale.tests, "-v", "--tb=short"]
+    """Run the tests that need a GPU."""
+    run_tests(context, "GPU tests", context.scale.tests)
+
+
+def run_tests(context: Context, what: str, arguments: Sequence[str]) -> None:
+    """Run pytest, and report the counts as tests pass and fail."""
+    counts, failed = {"PASSED": 0, "FAILED": 0, "SKIPPED": 0}, []
+    command = [sys.executable, "-m", "pytest", *arguments, "-v", "--tb=short"]
     process = subprocess.Popen(
         [*command, "-p", "no:cacheprovider"],
         stdout=subprocess.PIPE,

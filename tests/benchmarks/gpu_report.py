@@ -22,10 +22,7 @@ CTRANSLATE2 = "CTranslate2"
 GOALS: dict[str, dict[str, str]] = {
     "smoke": {
         "versions": "",
-        "eager update": "the CPU's loss within 1 %",
-        "save and resume": "the loss of a run that never stopped, within 1 %",
-        "translation": "the CPU's, in fp32",
-        "compiled update": "the CPU's loss within 1 %",
+        "smoke tests": "none fails",
     },
     "tests": {"GPU tests": "none fails"},
     "train": {

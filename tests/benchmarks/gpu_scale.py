@@ -30,7 +30,8 @@ class Scale:
 
     precision: str
     presets: dict[str, str]
-    tests: tuple[str, ...]  # arguments of pytest
+    smoke_tests: tuple[str, ...]  # arguments of pytest
+    tests: tuple[str, ...]
     pairs: int
     vocab_size: int
     batch_tokens: int
@@ -52,6 +53,10 @@ class Scale:
 GPU = Scale(
     precision="bf16",
     presets={"base": "transformer_base", "big": "transformer_big"},
+    smoke_tests=(
+        *("tests/test_gpu.py", "-k"),
+        "states_are or translations_are or resumed or (training_learns and 16)",
+    ),
     tests=("tests/test_gpu.py", "tests/cli/test_gpu_commands.py"),
     pairs=150_000,
     vocab_size=32_000,
@@ -72,7 +77,8 @@ GPU = Scale(
 REHEARSAL = Scale(
     precision="bf16",
     presets={"base": "transformer_tiny"},
-    tests=("tests/test_gpu.py", "-k", "states_are or first_weights"),
+    smoke_tests=("tests/test_gpu.py", "-k", "states_are"),
+    tests=("tests/test_gpu.py", "-k", "first_weights"),
     pairs=120,
     vocab_size=500,
     batch_tokens=300,
