@@ -21,8 +21,9 @@ from foreign_models import (
     WIDTH,
     Array,
     MarianMTFolder,
+    layers,
     learn_pieces,
-    products,
+    random_matrices,
 )
 from numpy.typing import NDArray
 from reference import sinusoids_by_halves
@@ -88,22 +89,11 @@ class M2M100:
         }
 
     def _weights(self, size: int) -> dict[str, NDArray[np.float32]]:
-        drawn = np.random.default_rng(5)
-
-        def matrix(*shape: int) -> NDArray[np.float32]:
-            return drawn.normal(0, 0.35, shape).astype(np.float32)
-
-        weights = {"model.shared.weight": matrix(size, WIDTH)}
-        for side, kinds in (("encoder", ["self"]), ("decoder", ["self", "encoder"])):
-            norms = [f"model.{side}.layer_norm"]
-            for layer in range(LAYERS):
-                at = f"model.{side}.layers.{layer}"
-                weights |= products(at, kinds, matrix)
-                norms += [f"{at}.{kind}_attn_layer_norm" for kind in kinds]
-                norms.append(f"{at}.final_layer_norm")
-            for name in norms:
-                weights[f"{name}.weight"] = 1 + matrix(WIDTH)
-                weights[f"{name}.bias"] = matrix(WIDTH)
+        matrix = random_matrices(seed=5)
+        weights = {"model.shared.weight": matrix(size, WIDTH), **layers(matrix)}
+        for side in ("encoder", "decoder"):
+            weights[f"model.{side}.layer_norm.weight"] = 1 + matrix(WIDTH)
+            weights[f"model.{side}.layer_norm.bias"] = matrix(WIDTH)
         return weights
 
 

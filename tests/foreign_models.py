@@ -127,11 +127,7 @@ class MarianMT:
         return len(ids)
 
     def _weights(self, sizes: Sequence[int], pad: int) -> dict[str, NDArray[np.float32]]:
-        drawn = np.random.default_rng(3)
-
-        def matrix(*shape: int) -> NDArray[np.float32]:
-            return drawn.normal(0, 0.35, shape).astype(np.float32)
-
+        matrix = random_matrices(seed=3)
         weights = {"final_logits_bias": matrix(1, sizes[-1])}
         if self.joint and self.tied:
             weights["model.shared.weight"] = matrix(sizes[0], WIDTH)
@@ -142,28 +138,31 @@ class MarianMT:
             weights[name][pad] = 0.0
         if not self.tied:
             weights["lm_head.weight"] = matrix(sizes[-1], WIDTH)
-        for side, kinds in (("encoder", ["self"]), ("decoder", ["self", "encoder"])):
-            for layer in range(LAYERS):
-                at = f"model.{side}.layers.{layer}"
-                weights |= products(at, kinds, matrix)
-                for name in [*(f"{kind}_attn_layer_norm" for kind in kinds), "final_layer_norm"]:
-                    weights[f"{at}.{name}.weight"] = 1 + matrix(WIDTH)
-                    weights[f"{at}.{name}.bias"] = matrix(WIDTH)
-        return weights
+        return weights | layers(matrix)
 
 
-def products(
-    at: str, kinds: Sequence[str], matrix: Callable[..., NDArray[np.float32]]
-) -> dict[str, NDArray[np.float32]]:
-    """Return the matrices of a layer of Hugging Face's, with their biases."""
-    shapes = {"fc1": (INNER, WIDTH), "fc2": (WIDTH, INNER)}
-    for kind in kinds:
-        for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            shapes[f"{kind}_attn.{part}"] = (WIDTH, WIDTH)
+def random_matrices(seed: int) -> Callable[..., NDArray[np.float32]]:
+    """Return a function from a shape to a random matrix."""
+    drawn = np.random.default_rng(seed)
+    return lambda *shape: drawn.normal(0, 0.35, shape).astype(np.float32)
+
+
+def layers(matrix: Callable[..., NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """Return the weights and biases of all layers of Hugging Face's."""
     weights = {}
-    for name, shape in shapes.items():
-        weights[f"{at}.{name}.weight"] = matrix(*shape)
-        weights[f"{at}.{name}.bias"] = matrix(shape[0])
+    for side, kinds in (("encoder", ["self"]), ("decoder", ["self", "encoder"])):
+        attention = [f"{kind}_attn" for kind in kinds]
+        shapes = {"fc1": (INNER, WIDTH), "fc2": (WIDTH, INNER)}
+        for name in attention:
+            shapes |= {f"{name}.{part}_proj": (WIDTH, WIDTH) for part in ("q", "k", "v", "out")}
+        for layer in range(LAYERS):
+            at = f"model.{side}.layers.{layer}"
+            for name, shape in shapes.items():
+                weights[f"{at}.{name}.weight"] = matrix(*shape)
+                weights[f"{at}.{name}.bias"] = matrix(shape[0])
+            for name in (*(f"{one}_layer_norm" for one in attention), "final_layer_norm"):
+                weights[f"{at}.{name}.weight"] = 1 + matrix(WIDTH)
+                weights[f"{at}.{name}.bias"] = matrix(WIDTH)
     return weights
 
 
@@ -328,11 +327,7 @@ class MarianModel:
         } | self.options
 
     def _arrays(self, sizes: Sequence[int]) -> dict[str, NDArray[np.float32]]:
-        drawn = np.random.default_rng(4)
-
-        def matrix(*shape: int) -> NDArray[np.float32]:
-            return drawn.normal(0, 0.35, shape).astype(np.float32)
-
+        matrix = random_matrices(seed=4)
         arrays = {"decoder_ff_logit_out_b": matrix(1, sizes[1])}
         if self.tie == "all":
             arrays["Wemb"] = matrix(sizes[0], WIDTH)
@@ -465,11 +460,8 @@ def to_binary(path: Path, quantised: str = "_W.?$|Wemb", number: int = 0x4101) -
     """
     arrays, table, contents = dict(np.load(path)), [], []
     for name, array in arrays.items():
-        shape, kind, content = (
-            array.shape,
-            0x101 if array.dtype == np.int8 else 0x404,
-            array.tobytes(),
-        )
+        shape, content = array.shape, array.tobytes()
+        kind = 0x101 if array.dtype == np.int8 else 0x404
         if quantised and re.search(quantised, name):
             factor = np.float32(127) / np.abs(array).max()
             numbers = np.clip(np.rint(array * factor), -127, 127).astype(np.int8)

@@ -35,12 +35,7 @@ def test_torchrun_s_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None
     for name, value in zip(names, ("11", "3", "8", "16"), strict=True):
         monkeypatch.setenv(name, value)
     ranks = Ranks.from_environment()
-    assert (ranks.rank, ranks.local_rank, ranks.local_world_size, ranks.world_size) == (
-        11,
-        3,
-        8,
-        16,
-    )
+    assert ranks == Ranks(rank=11, local_rank=3, local_world_size=8, world_size=16)
     assert not ranks.is_first
 
 

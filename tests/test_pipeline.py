@@ -12,9 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import torch
 from toy_training import (
-    flat,
     metrics,
     nmt,
     nmt_command,
@@ -104,12 +102,6 @@ def test_the_run_folder_alone_translates_with_its_best_model(pipeline: Pipeline)
     found, expected = (pipeline.nmt("translate", model, stdin=lines) for model in (run, copied))
     assert found == expected
     assert [bool(line) for line in found.split("\n")] == [True, False, True, False]
-
-
-def test_the_average_of_one_checkpoint_is_itself(pipeline: Pipeline) -> None:
-    best, mean = (pipeline.folder / name for name in ("run/best.safetensors", "mean.safetensors"))
-    pipeline.nmt("average", best, best, "--out", mean)
-    assert torch.equal(flat(mean), flat(best))
 
 
 def test_commands_go_through_pipes(pipeline: Pipeline) -> None:

@@ -115,19 +115,9 @@ def test_each_fault_is_found(fault: Fault, tmp_path: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     path = tmp_path / planted_in(fault)
     path.write_text(path.read_text(encoding="utf-8").replace(fault.right, fault.wrong))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        fault.only,
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, "--basetemp", str(tmp_path / "t"), f"tests/{fault.tests}"],
+        [*command, "-k", fault.only, "--basetemp", str(tmp_path / "t"), f"tests/{fault.tests}"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
         capture_output=True,
