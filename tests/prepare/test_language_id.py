@@ -80,16 +80,9 @@ def test_the_model_belongs_to_the_options(job: Job, tmp_path: Path) -> None:
 
 def test_the_sides_of_each_pair_of_languages_are_judged_by_it(tmp_path: Path) -> None:
     text = write(tmp_path, "text", list(zip(ENGLISH, GERMAN, strict=True)))
-    valid = write(tmp_path, "valid", [("one", "eins")])
-    folder = Job.of(
-        tmp_path / "data",
-        src_lang="",
-        tgt_lang="",
-        pair=(f"en-de={text}", f"de-en={text}"),
-        valid=(f"en-de={valid}",),
-        vocab_size=330,
-        langid="auto",
-    ).prepare()
+    languages = {"src_lang": "", "tgt_lang": "", "pair": (f"en-de={text}", f"de-en={text}")}
+    valid = (f"en-de={tmp_path}/valid",)
+    folder = job_of(tmp_path, valid=valid, langid="auto", **languages).prepare()
     assert [corpus.kept for corpus in folder.info.train.corpora] == [3, 3]
 
 

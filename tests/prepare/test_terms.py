@@ -7,7 +7,7 @@ from unicodedata import normalize
 
 import numpy as np
 import pytest
-from prepare_job import Job, content, prepare_in_all_ways, stop, write
+from prepare_job import Job, content, job_of, prepare_in_all_ways, stop, write
 
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, UsageError
@@ -43,15 +43,7 @@ def few_frequent_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    train = animals(120)
-    return Job.of(
-        tmp_path / "data",
-        train=(write(tmp_path, "train", train),),
-        valid=write(tmp_path, "valid", [("a dog", "ein Hund"), ("cats eat", "Katzen fressen")]),
-        vocab_size=330,
-        terms="auto",
-        keep=("overlap", "too_short"),
-    )
+    return job_of(tmp_path, write(tmp_path, "train", animals(120)), terms="auto")
 
 
 def terms_file(folder: Path, text: str) -> str:

@@ -64,7 +64,8 @@ def test_the_data_folder_is_that_of_two_plain_files(tmp_path: Path, name: str) -
             assert (job.out / file).read_bytes() == raw
     # A finished folder is recognised, and valid and test may be of any format.
     assert job.prepare().path == folder.path
-    held_out = FORMATS[name](_folder(tmp_path / "valid"), pairs(3))
+    (tmp_path / "held-out").mkdir()
+    held_out = FORMATS[name](tmp_path / "held-out", pairs(3))
     checked = plain.but(out=tmp_path / "checked", valid=held_out, test=(held_out,)).prepare()
     assert (checked.path / "valid.en").read_bytes() == (plain.out / "valid.en").read_bytes()
 
@@ -88,11 +89,6 @@ def test_a_run_resumes_in_the_middle_of_a_table(
         job.prepare()
     assert (tmp_path / "data.partial" / "train-00001.bin").exists()
     assert content(job.prepare().path) == expected
-
-
-def _folder(path: Path) -> Path:
-    path.mkdir()
-    return path
 
 
 @pytest.mark.parametrize(

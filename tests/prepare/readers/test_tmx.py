@@ -9,7 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from prepare_job import Job, job_of, pairs, pairs_in
+from prepare_job import job_of, pairs, pairs_in
 from text_formats import tmx
 
 from nmt.data import corpus
@@ -112,10 +112,8 @@ def test_units_without_the_variant_are_rejects_of_their_own_kind(tmp_path: Path)
     valid = f"{tmp_path}/valid"
     for lang in ("en", "zh"):
         (tmp_path / f"valid.{lang}").write_text(f"something in {lang}\n")
-    job = Job.of(
-        *(tmp_path / "data",), train=(f"{tmp_path}/memory.tmx",), valid=valid, tgt_lang="zh",
-        vocab_size=330, keep=("script",),
-    )  # fmt: skip
+    train = f"{tmp_path}/memory.tmx"
+    job = job_of(tmp_path, train, valid=valid, tgt_lang="zh", keep=("script",))
     folder = job.prepare()
     assert folder.info.train.corpora[0].rejected == {"variant": 1, "missing": 1}
     assert pairs_in(folder) == [pair for n, pair in enumerate(pairs(40)) if n not in (20, 30)]
@@ -136,10 +134,8 @@ def test_what_stands_in_other_units_is_no_text_to_judge(
     units = [unit(en=src, sr_Latn=tgt) for src, tgt in lines]
     units[::2] = [unit(en=f"&amp;amp; {src}", sr_Cyrl=tgt) for src, tgt in lines[::2]]
     (tmp_path / "memory.tmx").write_text(HEAD + "\n".join(units) + "</body></tmx>")
-    job = Job.of(
-        *(tmp_path / "data",), train=(f"{tmp_path}/memory.tmx",), valid_lines=2,
-        tgt_lang="sr_Latn", vocab_size=330,
-    )  # fmt: skip
+    train = f"{tmp_path}/memory.tmx"
+    job = job_of(tmp_path, train, valid=(), valid_lines=2, tgt_lang="sr_Latn")
     (corpus,) = job.prepare().info.train.corpora
     assert (corpus.rejected["variant"], corpus.flaws) == (150, ())
     assert "line lengths" not in capsys.readouterr().err
