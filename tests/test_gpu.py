@@ -13,6 +13,7 @@ from gpus import GPU, HALF, needs_bf16, needs_gpu, needs_nccl, needs_triton
 from mishaps import save_states_every, spoil_gradients
 from pairs import batch_of
 from tiny_models import SOURCES, SRC_VOCAB, TARGETS, TGT_VOCAB, TINY, architecture_of, tiny
+from torch import Tensor
 from torch._dynamo.utils import counters
 from toy_training import (
     ALONE,
@@ -29,7 +30,7 @@ from toy_training import (
 
 from nmt.config import TrainingConfig
 from nmt.data import batches
-from nmt.data.batches import FixedShape, collate
+from nmt.data.batches import FixedShape, Packed, collate
 from nmt.data.folder import DataFolder
 from nmt.data.shards import Lengths
 from nmt.model_config import TransformerConfig
@@ -146,6 +147,20 @@ def test_scores_in_16_bits_are_near_those_of_fp32(model_file: Path, precision: s
 WITH_EMPTY_SENTENCES = FixedShape(2_000, 1_900, 300, parts=1)
 
 
+def assert_packed_is_padded(xs: list[Tensor], own: Packed, others: Packed, **limits: Any) -> None:
+    """Check what is attended to, and its gradients, in bf16 against fp32."""
+    results = []
+    for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False)):
+        leaves = [x.to(dtype).requires_grad_() for x in xs]
+        queries = Sentences.of(own, 4, as_packed=as_packed)
+        keys = queries if own is others else Sentences.of(others, 4, as_packed=as_packed)
+        attended = attend_packed(leaves, queries, keys, **limits).float()
+        attended.square().sum().backward()  # type: ignore[no-untyped-call]
+        results.append([attended.detach(), *(leaf.grad.float() for leaf in leaves)])  # type: ignore[union-attr]
+    for found, expected in zip(*results, strict=True):
+        assert float((found - expected).norm() / expected.norm()) < 0.02
+
+
 @needs_bf16
 @pytest.mark.parametrize("shape", [None, WITH_EMPTY_SENTENCES])
 @pytest.mark.parametrize("window", [0, 2])
@@ -158,17 +173,7 @@ def test_flash_attention_equals_padded_attention(
     qkv = torch.randn(len(packed.tokens), 3, 4, 16, device=GPU)
     assert takes_packed(qkv.bfloat16(), 16, 16)
     assert not takes_packed(qkv.bfloat16(), 16, 32)  # values of another width than keys
-    toward = torch.randn(len(packed.tokens), 4, 16, device=GPU)
-    results = []
-    for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False)):
-        leaf = qkv.to(dtype).requires_grad_()
-        sentences = Sentences.of(packed, 4, as_packed=as_packed)
-        attended = attend_packed([leaf], sentences, sentences, causal=causal, window=window)
-        (attended.float() * toward).sum().backward()  # type: ignore[no-untyped-call]
-        assert leaf.grad is not None
-        results.append((attended.float(), leaf.grad.float()))
-    for found, expected in zip(*results, strict=True):
-        assert float((found - expected).norm() / expected.norm()) < 0.02
+    assert_packed_is_padded([qkv], packed, packed, causal=causal, window=window)
 
 
 @needs_bf16
@@ -180,17 +185,7 @@ def test_flash_attention_reads_the_source_of_each_target(
     torch.manual_seed(2)
     query = torch.randn(len(batch.tgt_in.tokens), 1, 4, 16, device=GPU)
     key_value = torch.randn(len(batch.src.tokens), 2, 4, 16, device=GPU)
-    results = []
-    for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False)):
-        leaves = [x.to(dtype).requires_grad_() for x in (query, key_value)]
-        own, others = (
-            Sentences.of(side, 4, as_packed=as_packed) for side in (batch.tgt_in, batch.src)
-        )
-        attended = attend_packed(leaves, own, others).float()
-        attended.square().sum().backward()  # type: ignore[no-untyped-call]
-        results.append([attended.detach(), *(leaf.grad.float() for leaf in leaves)])  # type: ignore[union-attr]
-    for found, expected in zip(*results, strict=True):
-        assert float((found - expected).norm() / expected.norm()) < 0.02
+    assert_packed_is_padded([query, key_value], batch.tgt_in, batch.src)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,19 +11,14 @@ import numpy as np
 import pytest
 import results
 import share
+from example_runs import TINY, make, needs_make
 from prepare_job import Job
-from toy_training import environment, metrics, prepare_toy, train
+from toy_training import metrics, prepare_toy, train
 
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, UsageError
 
-TABLE_3 = Path(__file__).parents[1] / "examples" / "table3"
-
 ROWS = ("transformer_base_heads1", "transformer_big")
-TINY = (
-    *("d_model=32", "d_ff=64", "num_encoder_layers=1", "num_decoder_layers=1", "batch_tokens=200"),
-    *("threads=1", "sample_translations=0", "matmul=torch"),
-)
 UPDATES = 20
 
 
@@ -125,14 +117,6 @@ def test_a_run_without_its_last_validation_is_refused(data: Path, tmp_path: Path
         results.read_result(run, results.epoch_lengths(DataFolder.open(data)))
 
 
-needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-
-
-def make(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["make", "-C", str(TABLE_3), f"PYTHON={shlex.quote(sys.executable)}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
-
-
 @needs_make
 @pytest.mark.parametrize(
     ("wrong", "said"),
@@ -146,7 +130,7 @@ def test_a_wrong_variable_is_named(
     data: Path, tmp_path: Path, wrong: dict[str, str], said: str
 ) -> None:
     values = {"DATA": str(data), "WORK": str(tmp_path), "ROWS": ROWS[0]} | wrong
-    done = make(*(f"{name}={value}" for name, value in values.items()))
+    done = make("table3", *(f"{name}={value}" for name, value in values.items()))
     assert done.returncode == 2
     assert said in done.stderr
     assert not any(tmp_path.iterdir())
@@ -155,12 +139,11 @@ def test_a_wrong_variable_is_named(
 @pytest.mark.slow
 @needs_make
 def test_two_rows_on_a_share_of_the_data(data: Path, tmp_path: Path) -> None:
-    options = " ".join(f"--set {one}" for one in TINY)
     arguments = [f"DATA={data}", f"WORK={tmp_path}", f"UPDATES={UPDATES}", "SHARE=0.5"]
     arguments += [f"ROWS={' '.join(ROWS)}", "PROCESSES=1"]
-    arguments += [f"TRAIN_OPTIONS={options}"]
+    arguments += [f"TRAIN_OPTIONS={TINY}", f"PYTHON={sys.executable}"]
 
-    done = make(*arguments)
+    done = make("table3", *arguments)
     assert done.returncode == 0, done.stderr
     rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| ")]
     found = {row[2].strip(" `"): [cell.strip() for cell in row[3:-1]] for row in rows[1:]}
@@ -183,6 +166,6 @@ def test_two_rows_on_a_share_of_the_data(data: Path, tmp_path: Path) -> None:
     assert "2 of 20 rows, trained on 150 pairs (en-de)" in done.stdout
     assert "nrefs:1|case:mixed|eff:no|tok:13a" in done.stdout
 
-    again = make(*arguments, "--dry-run")
+    again = make("table3", *arguments, "--dry-run")
     assert again.returncode == 0
     assert "nmt train" not in again.stdout
