@@ -10,8 +10,6 @@ from types import SimpleNamespace
 import pytest
 from toy_training import Toy, content, nmt, prepare_toy, recipe, train
 
-from nmt.cli.train import Shorthands
-from nmt.cli.train import train as train_command
 from nmt.data.folder import DataFolder
 from nmt.data.updates import Update
 from nmt.errors import NMTError, UsageError
@@ -168,24 +166,14 @@ def test_a_process_that_stands_for_several_does_its_share(toy: Toy) -> None:
     assert 0.3 * whole < update.own_tokens < 0.7 * whole
 
 
-def test_under_torchrun_all_processes_measure_and_one_tells(toy: Toy) -> None:
+def test_under_torchrun_all_processes_measure_and_one_prints_a_table(toy: Toy) -> None:
     done = nmt(*toy.words("run", "--dry-run"), ranks=2)
     assert done.returncode == 0, done.stderr
     found = dict(line.split("\t") for line in done.stdout.splitlines())
+    assert next(iter(found.items())) == ("what", "value")
+    assert found["preset"] == "transformer_tiny"
     assert found["processes"] == "2"
     assert re.fullmatch(r"[\d.e-]+ s", found["time an update"])
     assert re.fullmatch(r"[\d,.]+ MB", found["memory, measured"])
     assert found["how sure"].startswith("measured on all 2 processes together, ")
     assert not (toy.folder / "run").exists()
-
-
-def test_the_command_prints_a_table_and_writes_nothing(
-    toy: Toy, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config, run = toy.train("other", max_updates=1) / "config.toml", toy.folder / "run"
-    train_command(toy.data, run, config=config, shorthands=Shorthands(), dry_run=True)
-    header, *lines = (line.split("\t") for line in capsys.readouterr().out.splitlines())
-    assert header == ["what", "value"]
-    assert all(len(line) == 2 for line in lines)
-    assert ["preset", "transformer_tiny"] in lines
-    assert not run.exists()
