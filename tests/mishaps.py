@@ -1,4 +1,4 @@
-"""What goes wrong in a run on purpose: signals, kills, full disks, no memory, bad gradients.
+"""What goes wrong in a run or job on purpose: signals, kills, full disks, no memory, bad gradients.
 
 Each function patches nmt for the rest of a test. Programs that are killed, and ranks that fail, are
 `training/killed_runs.py` and `training/faulty_rank.py`.
@@ -19,7 +19,10 @@ import pytest
 from torch import Tensor
 
 from nmt.data.batches import Batch
+from nmt.errors import Stopped
+from nmt.jobs.journal import Journal
 from nmt.models.base import TranslationModel
+from nmt.search.beam_search import decode
 from nmt.training import loss, open_values
 from nmt.training import update as update_module
 from nmt.training.loss import losses_of
@@ -141,6 +144,34 @@ def pretend_to_compile(monkeypatch: pytest.MonkeyPatch, problem: str = "") -> No
     """Let torch.compile seem to work here, or have a problem. The loss is not compiled."""
     monkeypatch.setattr(open_values, "problem_of_compiling", lambda _: problem)
     monkeypatch.setattr(loss, "_compiled", lambda: loss._of_chunk)
+
+
+# --- translation
+
+
+def stop_after_pools(monkeypatch: pytest.MonkeyPatch, pools: int) -> None:
+    """Let a job be stopped right after so many pools of lines are in its journal."""
+    add, left = Journal.add, [pools]
+
+    def add_or_stop(*arguments: Any) -> None:
+        add(*arguments)
+        left[0] -= 1
+        if left[0] == 0:
+            raise Stopped("stopped")
+
+    monkeypatch.setattr(Journal, "add", add_or_stop)
+
+
+def short_of_memory(monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
+    """Let the search fail for batches that hold a source of more tokens."""
+
+    def search_or_fail(model: Any, groups: Any, *arguments: Any, **options: Any) -> Any:
+        for group in groups:
+            if max(len(source.ids) for source in group.sources) > tokens:
+                raise MemoryError
+            yield from decode(model, iter([group]), *arguments, **options)
+
+    monkeypatch.setattr("nmt.translate.torch_engine.decode", search_or_fail)
 
 
 # --- disks

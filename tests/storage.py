@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 
 class Storage:
     """Files at memory://, as a dictionary from names to bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache: Path | None = None) -> None:
         import fsspec
 
+        self._cache = cache
         self._storage: Any = fsspec.filesystem("memory")
         self.clear()
 
@@ -26,3 +28,8 @@ class Storage:
     @property
     def files(self) -> dict[str, bytes]:
         return {name[1:]: self._storage.cat(name) for name in self._storage.find("/")}
+
+    def left_over(self) -> list[Path]:
+        """What a command has left in the cache on this machine."""
+        assert self._cache is not None
+        return [path for path in self._cache.rglob("*") if path.is_file()]

@@ -1,4 +1,4 @@
-"""`nmt translate` with the tiny model, inside this process."""
+"""`nmt translate` with the tiny model, inside this process, and a storage at URLs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import QUICK, Answer, Nmt, TranslateText
+from storage import Storage
 
 
 @pytest.fixture
@@ -26,3 +27,13 @@ def translate_text(translate: Nmt, tmp_path: Path) -> TranslateText:
         return translate("--input", source, *words)
 
     return run
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """A storage at URLs, beside which this machine keeps its copies in `cache`."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setattr("tempfile.tempdir", str(cache))
+    return Storage(cache)

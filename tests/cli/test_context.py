@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import QUICK, Answer, Nmt
 from context_stub import model_of_documents, telling, use_instead_of_a_model
+from mishaps import stop_after_pools
 
 from nmt.data.vocabulary import split_lines
-from nmt.jobs.journal import Journal
 from nmt.models.model_file import ModelCard, read_card
 from nmt.search.engine import Source
 
@@ -103,16 +102,8 @@ def test_a_killed_job_goes_on_with_the_lines_before(
 ) -> None:
     whole = translate("--input", source).stdout
     words = ("--input", source, "--output", tmp_path / "out", "--pool-lines", "9")
-    add, added = Journal.add, list[int]()
-
-    def die(*arguments: Any) -> None:
-        add(*arguments)
-        added.append(1)
-        if len(added) == pools:
-            raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "add", die)
+        stop_after_pools(patch, pools)
         assert translate(*words).status == 75
     resumed = translate(*words, "--shard", "1/1")
     assert f"continuing after line {9 * pools}" in resumed.stderr

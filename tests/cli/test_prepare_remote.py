@@ -21,12 +21,6 @@ URL = "memory://bucket/data"
 
 
 @pytest.fixture
-def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return Storage()
-
-
-@pytest.fixture
 def prepare(nmt: Nmt, tmp_path: Path) -> Prepare:
     """Prepare 50 pairs with a vocabulary of 300."""
     text = pairs(53, seed=1)
@@ -52,24 +46,19 @@ def at_url(storage: Storage) -> dict[str, bytes]:
     return {name.removeprefix("bucket/data/"): data for name, data in storage.files.items()}
 
 
-def left_over(tmp_path: Path) -> list[Path]:
-    """What a command has left in the cache."""
-    return [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-
-
 @pytest.mark.parametrize("out", [URL, f"{URL}/"])
 def test_a_folder_at_a_url_has_the_same_files(
-    prepare: Prepare, storage: Storage, expected: dict[str, bytes], tmp_path: Path, out: str
+    prepare: Prepare, storage: Storage, expected: dict[str, bytes], out: str
 ) -> None:
     done = prepare(out)
     assert done.status == 0
     assert f"{out} is ready, with a vocabulary of 300" in done.stderr
     assert at_url(storage) == expected
-    assert left_over(tmp_path) == []
+    assert storage.left_over() == []
 
 
 def test_a_finished_folder_is_compared_and_not_made_again(
-    prepare: Prepare, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prepare: Prepare, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert prepare(URL).status == 0
     before = storage.files
@@ -82,14 +71,13 @@ def test_a_finished_folder_is_compared_and_not_made_again(
     assert (again.status, "already prepared from the same text" in again.stderr) == (0, True)
     other = prepare(URL, "--max-ratio", "2", "--quiet").refusal(2)
     assert "memory:/bucket/data was prepared with other options or text: max_ratio" in other
-    assert (storage.files, left_over(tmp_path)) == (before, [])
+    assert (storage.files, storage.left_over()) == (before, [])
 
 
 def test_an_upload_that_fails_goes_on_the_next_time_and_describes_the_folder_last(
     prepare: Prepare,
     storage: Storage,
     expected: dict[str, bytes],
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail_in_the_end(path: Path, url: str) -> None:
@@ -105,7 +93,7 @@ def test_an_upload_that_fails_goes_on_the_next_time_and_describes_the_folder_las
     again = prepare(URL)
     assert "already prepared" in again.stderr  # in the cache
     assert at_url(storage) == expected
-    assert left_over(tmp_path) == []
+    assert storage.left_over() == []
 
 
 def test_other_files_at_a_url_are_left_alone(prepare: Prepare, storage: Storage) -> None:

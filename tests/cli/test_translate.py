@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 from command_line import QUICK, Nmt, TranslateText
+from mishaps import short_of_memory
 
 from nmt.jobs.journal import Journal
-from nmt.search.beam_search import decode
 
 
 def start(model: Path, *words: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
@@ -218,16 +218,7 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
 def test_a_line_that_fails_is_left_empty_and_the_status_is_1(
     translate_text: TranslateText, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    longest: list[int] = []
-
-    def short_of_memory(model: Any, groups: Any, *arguments: Any, **options: Any) -> Any:
-        for group in groups:
-            longest.append(max(len(source.ids) for source in group.sources))
-            if longest[-1] == longest[0]:  # the long line comes first
-                raise MemoryError
-            yield from decode(model, iter([group]), *arguments, **options)
-
-    monkeypatch.setattr("nmt.translate.torch_engine.decode", short_of_memory)
+    short_of_memory(monkeypatch, tokens=4)
     text = "the cat\n\na dog sees the bird\nthe dog\n"
     answer = translate_text(text, "--output", tmp_path / "out")
     assert (answer.status, answer.stdout) == (1, "")
@@ -319,7 +310,14 @@ SAME = (
 OTHER = (
     *("--beam-size 3", "--length-penalty 0.7", "--length-penalty-form power", "--max-tokens 9"),
     *("--sample", "--n-best 2", "--scores", "--alignment", "--format jsonl", "--split"),
-    *("--prefixes", "--precision fp32", "--precision bf16", "--encoding latin-1", "--strict"),
+    *(
+        "--prefixes",
+        "--precision fp32",
+        "--precision bf16",
+        "--encoding latin-1",
+        "--strict",
+        "--markup xml",
+    ),
 )
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import Answer, Nmt
+from mishaps import stop_after_pools
 
-from nmt.errors import Stopped
-from nmt.jobs.journal import Journal
 from nmt.models.kernels import packed_weights as kernels
 
 TEXT = "".join(f"the {word} cat sees a dog\n" for word in ("red", "old", "small") * 4)
@@ -51,19 +49,6 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     forget()
 
 
-def stop_after_two_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    added: list[object] = []
-    add = Journal.add
-
-    def add_or_stop(*arguments: Any) -> None:
-        add(*arguments)
-        added.append(arguments)
-        if len(added) == 2:
-            raise Stopped("stopped")
-
-    monkeypatch.setattr(Journal, "add", add_or_stop)
-
-
 def kernel_of(output: Path) -> str:
     header = output.with_name(f".{output.name}.journal").read_text().splitlines()[0]
     return str(json.loads(header)["kernel"])
@@ -87,7 +72,7 @@ def test_a_job_keeps_its_kernel_or_begins_again_if_it_is_missing(
 
     faster("own")
     with monkeypatch.context() as patch:
-        stop_after_two_pools(patch)
+        stop_after_pools(patch, 2)
         assert job("out").status == 75
     faster("transposed")
     (tmp_path / "in" / "b").write_text(TEXT)  # goes by the kernel at work

@@ -6,15 +6,14 @@ import json
 import unicodedata
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import Nmt, TranslateText
+from mishaps import short_of_memory
 
 import nmt as package
 from nmt.errors import UsageError
 from nmt.markup.tags import parse, tokenize
-from nmt.search.beam_search import decode
 
 LINES = [
     "the <b>cat</b> sees a &amp; bird",
@@ -95,13 +94,7 @@ def test_documents_are_written_whole(translate: Nmt, tmp_path: Path) -> None:
 def test_a_unit_that_fails_stays_and_the_status_is_1(
     translate: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def short_of_memory(model: Any, groups: Any, *arguments: Any, **options: Any) -> Any:
-        for group in groups:
-            if max(len(source.ids) for source in group.sources) > 5:
-                raise MemoryError
-            yield from decode(model, iter([group]), *arguments, **options)
-
-    monkeypatch.setattr("nmt.translate.torch_engine.decode", short_of_memory)
+    short_of_memory(monkeypatch, tokens=5)
     page, out = tmp_path / "page.htm", tmp_path / "out.htm"
     long = "<p>a small dog sees the old bird in <i>the river</i></p>"
     page.write_text(f"<p>the cat</p>\n{long}\n")
@@ -126,16 +119,6 @@ def test_units_without_a_term_and_with_too_many_tokens_are_told(
     told = translate("--input", page, "--terms", terms, "--max-tokens", "1").stderr
     assert "page.html: 1 unit lacks a term, the first is unit 1: cat -> Katze\n" in told
     assert "page.html: 1 unit has too many tokens, the first is unit 2" in told
-
-
-def test_a_file_is_translated_again_with_markup(translate: Nmt, tmp_path: Path) -> None:
-    source, out = tmp_path / "in", tmp_path / "out"
-    source.write_text("the <b>cat</b>\n")
-    translate("--input", source, "--output", out)
-    before = out.read_text()
-    translate("--input", source, "--output", out, "--markup", "xml")
-    assert tags(out.read_text()) == tags("<b></b>")
-    assert out.read_text() != before
 
 
 def test_folders_may_hold_documents_and_a_bad_one_is_named(translate: Nmt, tmp_path: Path) -> None:

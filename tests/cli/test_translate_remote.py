@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import Nmt
+from mishaps import stop_after_pools
 from storage import Storage
 
-from nmt.errors import NMTError, Stopped
-from nmt.jobs.journal import Journal
+from nmt.errors import NMTError
 
 pytest.importorskip("fsspec", reason="the extra remote is not installed")
 
 TEXT = "".join(f"the cat sees a dog {number}\n" for number in range(12))
-
-
-@pytest.fixture
-def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return Storage()
 
 
 @pytest.fixture
@@ -32,14 +24,8 @@ def expected(translate: Nmt, tmp_path: Path) -> bytes:
     return (tmp_path / "out").read_bytes()
 
 
-def left_over(tmp_path: Path) -> list[str]:
-    """What a job has left on this machine."""
-    found = [path for path in tmp_path.rglob("*") if path.is_file()]
-    return sorted(str(path.relative_to(tmp_path)) for path in found if path.parent != tmp_path)
-
-
 def test_a_url_is_translated_to_a_url_and_not_twice(
-    translate: Nmt, storage: Storage, expected: bytes, tmp_path: Path
+    translate: Nmt, storage: Storage, expected: bytes
 ) -> None:
     source = storage.write("bucket/news.en.gz", gzip.compress(TEXT.encode()))
     words = ("--input", source, "--output", "memory://out/news.de.gz")
@@ -48,12 +34,12 @@ def test_a_url_is_translated_to_a_url_and_not_twice(
         "bucket/news.en.gz", "out/news.de.gz", "out/.news.de.gz.journal"
     }  # fmt: skip
     assert gzip.decompress(storage.files["out/news.de.gz"]) == expected
-    assert left_over(tmp_path) == []
+    assert storage.left_over() == []
     before = storage.files
     again = translate(*words)
     assert again.status == 0
     assert "memory:/out/news.de.gz: already translated" in again.stderr
-    assert (storage.files, left_over(tmp_path)) == (before, [])
+    assert (storage.files, storage.left_over()) == (before, [])
     storage.write("bucket/news.en.gz", gzip.compress(b"a dog\n"))
     assert translate(*words).summary["lines_in"] == 1
     assert gzip.decompress(storage.files["out/news.de.gz"]).count(b"\n") == 1
@@ -63,25 +49,18 @@ def test_a_job_that_was_stopped_continues_on_this_machine(
     translate: Nmt,
     storage: Storage,
     expected: bytes,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ("--input", storage.write("in", TEXT), "--output", "memory://out", "--pool-lines", "5")
-    add = Journal.add
-
-    def add_and_stop(*arguments: Any) -> None:
-        add(*arguments)
-        raise Stopped("stopped")
-
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "add", add_and_stop)
+        stop_after_pools(patch, 1)
         assert translate(*words).status == 75
     assert storage.files.keys() == {"in"}
     resumed = translate(*words)
     assert resumed.status == 0
     assert "continuing after line 5" in resumed.stderr
     assert storage.files["out"] == expected
-    assert left_over(tmp_path) == []
+    assert storage.left_over() == []
 
 
 def test_an_upload_that_fails_is_done_the_next_time(
@@ -107,7 +86,7 @@ def test_an_upload_that_fails_is_done_the_next_time(
 @pytest.mark.parametrize("inputs", ["memory://in/", "memory://in/*.en"])
 @pytest.mark.parametrize("output", ["memory://out/", "memory://out"])
 def test_folders_at_urls_are_translated_file_by_file(
-    translate: Nmt, storage: Storage, expected: bytes, tmp_path: Path, inputs: str, output: str
+    translate: Nmt, storage: Storage, expected: bytes, inputs: str, output: str
 ) -> None:
     for name in ("a.en", "b.en"):
         storage.write(f"in/{name}", TEXT)
@@ -117,7 +96,7 @@ def test_folders_at_urls_are_translated_file_by_file(
     assert "c.en" in answer.stderr and answer.summary["lines_in"] == 24
     assert storage.files["out/a.en"] == storage.files["out/b.en"] == expected
     assert "out/c.en" not in storage.files
-    assert left_over(tmp_path) == []
+    assert storage.left_over() == []
 
 
 def test_urls_go_with_pipes_and_files(
@@ -131,7 +110,7 @@ def test_urls_go_with_pipes_and_files(
     assert translate(*local).status == 0
     assert (tmp_path / "local").read_bytes() == expected
     assert (tmp_path / ".local.journal").exists()
-    assert left_over(tmp_path) == []
+    assert storage.left_over() == []
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,6 @@ def test_there_is_one_line_for_each_line(nmt: Nmt, term_reader: Path, tmp_path: 
     words = ("--input", text, "--output", out, "--terms", terms)
     assert nmt("translate", term_reader, *QUICK, *words).status == 0
     assert len(out.read_text(encoding="utf-8").split("\n")) == len(LINES) + 1
-    # The journal knows the terms: with others, it is another job.
-    first = out.stat().st_mtime_ns
-    assert nmt("translate", term_reader, *QUICK, *words).status == 0
-    assert out.stat().st_mtime_ns == first
-    terms.write_text("cat\tKatze\n", encoding="utf-8")
-    assert nmt("translate", term_reader, *QUICK, *words).status == 0
-    assert out.stat().st_mtime_ns != first
 
 
 def test_what_forces_terms_alone_is_not_refused(
