@@ -86,6 +86,8 @@ def serve(listener: socket.socket) -> dict[str, Any]:
 
     for name in LIBRARIES:
         importlib.import_module(name)
+    with contextlib.suppress(ImportError):  # typer needs it since 0.29
+        importlib.import_module("pydantic.type_adapter")
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the copies end
     while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:

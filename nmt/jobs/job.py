@@ -175,7 +175,13 @@ class Job:
             return self._translate_document_file(source, output)
         with Journal(output) as journal:
             first, end = self._lines(source)
-            _check_shard(output, journal.job(), self._identity)
+            recorded = journal.job()
+            _check_shard(output, recorded, self._identity)
+            if recorded and recorded != self._identity:
+                console.notice(
+                    f"{output}: was translated by another model or version, or with other "
+                    "options; starting afresh"
+                )
             rest = journal.begin(self._identity, lambda: self._chunks(source, first, end))
             counts = Counts.of({"skipped": first} | journal.progress.counts)
             if rest is None:

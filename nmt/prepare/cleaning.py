@@ -3,9 +3,10 @@
 A pair that is dropped would teach the model nothing, or the wrong thing. Rules never change the
 text. Most of them can be switched off. If several rules fit a pair, the first one counts.
 
-To add a rule, give it a row at its place in `_RULES`, and a function of that name in `nmt.prepare.
-judge`. If it has a threshold, add that to `Cleaning`. The option, its help and its check, the
-reports and `dataset.json` follow. This module does not load numpy, because `nmt --help` loads it.
+To add a rule, give it a row at its place in `_RULES`, and in `nmt.prepare.judge` a function of that
+name with a row in `OF_TEXT` or `OF_TOKENS`. If it has a threshold, add that to `Cleaning`. The
+option, its help and its check, the reports and `dataset.json` follow. This module does not load
+numpy, because `nmt --help` loads it.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ class Cleaning:
     max_length: int = value(256, "Drop pairs if a side has more subwords.", panel=PANEL)
     max_ratio: float = value(
         9.0,
-        f"Drop pairs if the longer side has more than {RATIO_FREE_CHARACTERS} characters, and more "
-        "than X times as many as the other.",
+        f"Drop pairs if the longer side has more than {RATIO_FREE_CHARACTERS} characters without "
+        "spaces, and more than X times as many as the other.",
         minimum=1,
         panel=PANEL,
     )

@@ -1,6 +1,6 @@
 """`nmt prepare`: turn parallel text into a data folder, whole or not at all.
 
-1. Read every file once: count its lines, take its checksum, compare the two sides. The checksums
+1. Survey every file: count its lines, take its checksum, compare the two sides. The checksums
    tell whether the data folder is already there.
 2. Learn a vocabulary from a sample.
 3. Send the text block by block through the workers into shards.

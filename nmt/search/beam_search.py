@@ -16,7 +16,7 @@ Ties: equal log-probabilities are ordered by hypothesis, then by the more probab
 by the lower id. Equal scores are ordered by which hypothesis finished first.
 
 Legend: G sentences of a group, B of them still active, W hypotheses of each, N = B * W, t tokens so
-far, k next tokens of each hypothesis, V vocabulary, F features.
+far, k next tokens of each hypothesis, M more that constraints ask about, V vocabulary, F features.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class Beams:
         finished. `b eos` is not, and is dropped. The first W others are active: `b d` with parent
         1, and `a c` with parent 0.
 
-        `next_tokens` is overwritten.
+        Use up what this yields: only then are the others reordered. `next_tokens` is overwritten.
         """
         # The best extensions of each sentence.
         log_probs, tokens = self._extensions(query, next_tokens)  # (B, W, k)

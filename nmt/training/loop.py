@@ -1,9 +1,9 @@
 """The training loop.
 
 For each update: take its batches from the stream. Run forward, loss and backward over this rank's
-micro-batches, sum the gradient over ranks, and step Adam once (`UpdateRunner.run`). Then see to
-what went wrong, and log, validate and save if that is due. A run that is stopped and resumed gives
-the same result as one that was never stopped.
+micro-batches, sum the gradient over ranks, and step Adam once (`UpdateRunner.run` in update.py).
+Then see to what went wrong, and log, validate and save if that is due. A run that is stopped and
+resumed gives the same result as one that was never stopped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def train(trainer: Trainer) -> None:
         _begin(trainer, was_finished=was_finished)
         _do_what_is_due(trainer, trainer.state)  # what a stop cut short, before the resume
         while not trainer.is_finished:
-            before, update = trainer.state, trainer.window.take(trainer.updates)
+            before = trainer.state
+            update = trainer.window.take(trainer.updates)  # the next one, once a thread has made it
             number = before.update + 1
             save = trainer.saver.is_due(number)
             # Forward, loss and backward of each micro-batch, the sum over ranks, Adam's step.
@@ -145,21 +146,21 @@ def _do_what_is_due(trainer: Trainer, before: RunState, *, save: bool = False) -
     best = False
     is_due = update > 0 and (update % config.validate_every == 0 or is_last)
     # Forgetting counts from the first weights, so they are validated, too.
-    is_first = update == 0 and config.valid_old != trainer.state.old_text
-    if is_first or (is_due and trainer.state.validated != update):
+    is_start = update == 0 and config.valid_old != trainer.state.old_text
+    if is_start or (is_due and trainer.state.validated != update):
         with trainer.window.paused():
-            is_whole = _validate(trainer)
-        if not is_whole:
+            is_complete = _validate(trainer)
+        if not is_complete:
             _stop(trainer)
         best = update in trainer.state.best_updates
     # At the end the model is written before the state, so that a run that is killed in between
-    # makes the model again, with its metrics.
+    # makes the model again, with its metrics. Validation may have ended it just now.
     save = save and not trainer.is_finished
     is_new = trainer.saver.saved != trainer.state
     checkpoint = update > 0 and update % config.save_every == 0 and is_new
     if best or checkpoint or save:
         with trainer.window.paused():
-            trainer.save(best=best, checkpoint=checkpoint, whole=save or is_first)
+            trainer.save(best=best, checkpoint=checkpoint, whole=save or is_start)
 
 
 def _log(trainer: Trainer) -> None:
@@ -182,7 +183,7 @@ def _log(trainer: Trainer) -> None:
 
 
 def _validate(trainer: Trainer) -> bool:
-    """Validate the weights.
+    """Validate the weights; if their loss is no number, go back to a checkpoint.
 
     Returns:
         False if asked to stop before the end; a resumed run validates again.

@@ -1,10 +1,10 @@
 """The translator: lines in, translations out.
 
 A translator is a list of steps, which the configuration decides. All lines go through one step
-after the other: lines, segments, ids, search, text. A line's translation does not depend on the
-other lines. Batches change only the speed and rounding.
+after the other: lines, segments, ids, search, text. Without `context`, a line's translation does
+not depend on the other lines. Batches change only the speed and rounding.
 
-A line on its way has four forms: a `Line` of input, a `Source` for each segment, `Hypothesis`es of
+A line on its way has four forms: its text, a `Source` for each segment, `Hypothesis`es of
 search, and `Translation`s of the segments and then of the line. This file imports no torch, so that
 CTranslate2 exports start without it.
 """
@@ -167,7 +167,7 @@ class Translator:
             The translation of each line, in order; with `error` set if there is none.
 
         Raises:
-            UsageError: if `lines` or `prefixes` is a string, or no strings are in it, numbers
+            UsageError: if `lines` or `prefixes` is a string, or something in it is none, numbers
                 differ, there are prefixes with context or markup, or contexts without it.
         """
         texts, prefixes = _as_lines(lines), _as_lines(prefixes)
@@ -208,9 +208,9 @@ class Translator:
 
 
 def _as_lines(lines: Iterable[str]) -> list[str]:
-    """Return lines without their ends; UsageError if there are none."""
+    """Return lines without their ends; UsageError if something is not a string."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
-        raise UsageError(f"give a list of lines, not {called(lines)}")
+        raise UsageError(f"give lines, not {called(lines)}")
     texts = list(lines)
     for line in texts:
         if not isinstance(line, str):
