@@ -189,11 +189,11 @@ def rescore(
         )
     for row in rows:
         sys.stdout.buffer.write(f"{row}\n".encode())
-    _check(likelihood, name, translator.pair.max_src_tokens)
+    _check(likelihood, name, translator.language_pair.max_src_tokens)
     if options.in_total:
         if not likelihood.tokens:
             raise DataError(f"{name} has no line with text; there is nothing to score")
-        signature = _signature(models, translator.pair, options.precision)
+        signature = _signature(models, translator.language_pair, options.precision)
         _print_perplexity(likelihood, signature, as_json=options.json)
 
 
@@ -256,17 +256,17 @@ def _print_perplexity(likelihood: Likelihood, signature: str, *, as_json: bool) 
     console.print_table(columns, [cells])
 
 
-def _signature(models: Sequence[Path], pair: LanguagePair, precision: str) -> str:
+def _signature(models: Sequence[Path], language_pair: LanguagePair, precision: str) -> str:
     from nmt import __version__
     from nmt.models.model_file import model_checksum
 
     choices = {
         "model": "+".join(model_checksum(model)[:12] for model in models),
-        "subwords": len(pair.tgt_vocabulary),
+        "subwords": len(language_pair.tgt_vocabulary),
         "eos": "yes",
         "precision": precision,
         "version": f"nmt-{__version__}",
     }
-    if pair.tgt_vocabulary.first or pair.src_vocabulary.first:
-        choices["languages"] = "-".join(pair.languages)
+    if language_pair.tgt_vocabulary.first or language_pair.src_vocabulary.first:
+        choices["languages"] = "-".join(language_pair.languages)
     return "|".join(f"{key}:{value}" for key, value in choices.items())

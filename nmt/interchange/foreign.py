@@ -168,7 +168,7 @@ def write_imported(
         if names[0] == OUTPUT_BIAS:
             weight[list(tgt.barred)] = BARRED
         if weight.shape != parameter.shape:
-            found, wanted = (" x ".join(map(str, one.shape)) for one in (weight, parameter))
+            found, wanted = (" x ".join(map(str, tensor.shape)) for tensor in (weight, parameter))
             raise DataError(f"{origin}: {names[0]} is {found}, but its sizes say {wanted}")
         weights[names[0]] = weight.contiguous()
     write_model(path, card, weights)

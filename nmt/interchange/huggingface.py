@@ -33,24 +33,24 @@ def import_huggingface(
         DataError: if a file is missing or damaged.
         UsageError: if our Transformer cannot be this model, or a language is not known.
     """
-    given = Config.read(folder / CONFIG)
-    model_type = given.values.get("model_type", "marian")
+    hf_config = Config.read(folder / CONFIG)
+    model_type = hf_config.values.get("model_type", "marian")
     with open_weights(folder) as weights:
         match model_type:
             case "marian":
-                model = read_marian_mt(folder, given, weights, positions)
+                model = read_marian_mt(folder, hf_config, weights, positions)
                 langs = languages_of(folder, src_lang, tgt_lang)
             case "m2m_100":
                 if positions is not None:
                     raise UsageError("--positions is for MarianMT; leave it out")
-                model = read_m2m100(folder, given, weights)
+                model = read_m2m100(folder, hf_config, weights)
                 langs = src_lang or "", tgt_lang or ""
                 for side, lang in zip(("src", "tgt"), langs, strict=True):
                     if model.languages is not None and lang:
                         model.languages.check(side, lang, f"--{side}", is_given=True)
             case _:
                 raise UsageError(
-                    f"{given.path}: model_type is {model_type!r}; nmt imports 'marian' and "
+                    f"{hf_config.path}: model_type is {model_type!r}; nmt imports 'marian' and "
                     "'m2m_100'"
                 )
         return write_imported(
@@ -59,12 +59,12 @@ def import_huggingface(
             model,
             lambda name: weights.of(name, model.order),
             langs=langs,
-            max_src_tokens=_max_src_tokens(folder, given),
+            max_src_tokens=_max_src_tokens(folder, hf_config),
         )
 
 
-def _max_src_tokens(folder: Path, given: Config) -> int:
+def _max_src_tokens(folder: Path, hf_config: Config) -> int:
     """Return the longest source without eos, by the tokenizer or else by the positions."""
-    path, limit = folder / TOKENIZER, given.number("max_position_embeddings")
+    path, limit = folder / TOKENIZER, hf_config.number("max_position_embeddings")
     length = read_json(path).get("model_max_length") if path.exists() else None
     return max(1, (min(length, limit) if type(length) is int else limit) - 1)

@@ -249,13 +249,13 @@ def _readme(card: ModelCard) -> str:
     if not codes and card.languages is not None:
         codes = list(card.languages.pieces)
     languages = "\n".join(f"- {code}" for code in codes)
-    pair = f" from {card.src_lang} to {card.tgt_lang}" if card.tgt_lang else ""
+    direction = f" from {card.src_lang} to {card.tgt_lang}" if card.tgt_lang else ""
     data = f" on the data with the fingerprint {card.data[:12]}" if card.data else ""
     scores = "".join(
         f"- {name} {value:.4g} on the valid text\n" for name, value in card.valid.items()
     )
     return (
         f"---\nlanguage:\n{languages}\npipeline_tag: translation\n---\n\n"
-        f"# Translation{pair}\n\n"
+        f"# Translation{direction}\n\n"
         f"A Transformer exported by `nmt`, after {card.update:,} updates{data}.\n\n{scores}"
     )

@@ -220,14 +220,15 @@ class Weights:
         Raises:
             DataError: if the folder lacks it.
         """
-        found: Sequence[str]
+        theirs: Sequence[str]
         if ours in _TABLES:
-            found = [name for name in _TABLES[ours] if name in self._names][:1] or _TABLES[ours][:1]
+            present = [name for name in _TABLES[ours] if name in self._names]
+            theirs = (present or _TABLES[ours])[:1]
         else:
-            found = foreign_names(ours)
-        if ours == OUTPUT_BIAS and found[0] not in self._names:
+            theirs = foreign_names(ours)
+        if ours == OUTPUT_BIAS and theirs[0] not in self._names:
             return torch.zeros(len(self.of("tgt_embedding.weight", None)))
-        parts = [self._get(name) for name in found]
+        parts = [self._get(name) for name in theirs]
         weight = torch.cat(parts) if len(parts) > 1 else parts[0]  # a copy only if need be
         if ours == OUTPUT_BIAS:
             weight = weight[0]

@@ -42,7 +42,7 @@ LANGUAGES = (
 """Of M2M100, by their ids. Newer folders do not list them."""
 
 
-def read_m2m100(folder: Path, given: Config, weights: Weights) -> ForeignModel:
+def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignModel:
     """Read all but the weights of M2M100 or NLLB.
 
     Raises:
@@ -57,14 +57,14 @@ def read_m2m100(folder: Path, given: Config, weights: Weights) -> ForeignModel:
             raise DataError(f"{folder}: has no {piece.text}")
         special[id_] = ids[piece.text]
     marks = {"bos": BOS_ID, "eos": EOS_ID, "pad": PAD_ID, "decoder_start": EOS_ID}
-    given.check(_ONLY | {f"{name}_token_id": special[id_] for name, id_ in marks.items()})
+    hf_config.check(_ONLY | {f"{name}_token_id": special[id_] for name, id_ in marks.items()})
     last_row = len(weights.of("tgt_embedding.weight", None)) - 1
     texts.setdefault(last_row, f"<row {last_row}>")  # all rows have a share in the softmax
     model = read_pieces(folder / PIECES)
     languages = {
-        found["m2m100"] or found["nllb"]: text
+        match["m2m100"] or match["nllb"]: text
         for text in texts.values()
-        if text not in model.own and (found := _LANGUAGE.fullmatch(text))
+        if text not in model.own and (match := _LANGUAGE.fullmatch(text))
     }
     if not languages:
         raise DataError(f"{folder}: has no tokens of languages, such as __en__ or eng_Latn")
@@ -77,7 +77,7 @@ def read_m2m100(folder: Path, given: Config, weights: Weights) -> ForeignModel:
         output_bias=bool(both.barred),
         tie_embeddings="all",
     )
-    config = given.transformer(weights, base)
+    config = hf_config.transformer(weights, base)
     return ForeignModel(config, both, both, LanguageTokens(languages, src="src", tgt="tgt"))
 
 
@@ -92,7 +92,7 @@ def _pieces_by_id(folder: Path) -> dict[int, str]:
     values = read_json(path)
     try:
         ids = values["model"]["vocab"] | {
-            one["content"]: one["id"] for one in values["added_tokens"]
+            token["content"]: token["id"] for token in values["added_tokens"]
         }
     except (KeyError, TypeError):
         raise DataError(f"{path}: damaged: not a BPE tokenizer with its added tokens") from None
@@ -103,7 +103,7 @@ def _languages(folder: Path) -> list[str]:
     """Return the language tokens of M2M100 in the order of their ids."""
     path = folder / _TOKENS
     listed = read_json(path).get("additional_special_tokens") if path.exists() else None
-    texts = [_text(one) for one in listed] if isinstance(listed, list) else []
+    texts = [_text(token) for token in listed] if isinstance(listed, list) else []
     return list(filter(_LANGUAGE.fullmatch, texts)) or [f"__{lang}__" for lang in LANGUAGES]
 
 

@@ -63,7 +63,7 @@ def m2m100_weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
         if name not in EMBEDDINGS and name != OUTPUT_BIAS:
             names = foreign_names(name)
             weights.update(zip(names, weight.detach().chunk(len(names)), strict=True))
-    return {name: one.contiguous() for name, one in zero_biases(weights).items()}
+    return {name: weight.contiguous() for name, weight in zero_biases(weights).items()}
 
 
 def m2m100_files(model: Transformer, card: ModelCard) -> dict[str, dict[str, Any]]:

@@ -131,20 +131,20 @@ def import_marian(
     weights = _Weights(model)
     config = _model_config(model, weights)
     src, tgt = _mappings(pieces, weights)
-    found = ForeignModel(config, src, tgt, tags_of(src.vocabularies[0]))
+    foreign = ForeignModel(config, src, tgt, tags_of(src.vocabularies[0]))
     return write_imported(
         out,
         model,
-        found,
+        foreign,
         lambda name: weights.of(name, config),
         langs=(src_lang, tgt_lang),
         max_src_tokens=_MAX_SRC_TOKENS,
     )
 
 
-def _files(path: Path, given: Sequence[Path]) -> tuple[Path, list[Path]]:
+def _files(path: Path, vocabularies: Sequence[Path]) -> tuple[Path, list[Path]]:
     """Return the files of the model and of its two vocabularies; given: those of the user."""
-    pieces = [given[0], given[-1]] if given else []
+    pieces = [vocabularies[0], vocabularies[-1]] if vocabularies else []
     if pieces and path.suffix != ".yml":
         return path, pieces
     listing = path if path.suffix == ".yml" else path.with_name(path.name + LISTING)
@@ -162,7 +162,7 @@ def _listed(listing: Path, values: Mapping[str, Any], name: str, count: int) -> 
     names = values.get(name)
     if not isinstance(names, list) or len(names) != count:
         raise DataError(f"{listing}: {name} is {names!r}; nmt imports models with {count} of them")
-    return [str(one) for one in names]
+    return [str(name) for name in names]
 
 
 def _beside(path: Path, listing: Path) -> Path:

@@ -57,8 +57,8 @@ def languages_of(folder: Path, src: str | None, tgt: str | None) -> tuple[str, s
     path = folder / TOKENIZER
     values = read_json(path) if path.exists() else {}
     langs = []
-    for side, given in (("source", src), ("target", tgt)):
-        lang = given or values.get(f"{side}_lang")
+    for side, named in (("source", src), ("target", tgt)):
+        lang = named or values.get(f"{side}_lang")
         if not isinstance(lang, str) or not lang:
             raise UsageError(
                 f"{folder}: {TOKENIZER} names no {side} language; give --src and --tgt"
@@ -68,7 +68,7 @@ def languages_of(folder: Path, src: str | None, tgt: str | None) -> tuple[str, s
 
 
 def read_marian_mt(
-    folder: Path, given: Config, weights: Weights, positions: str | None
+    folder: Path, hf_config: Config, weights: Weights, positions: str | None
 ) -> ForeignModel:
     """Read all but the weights of a `MarianMTModel`.
 
@@ -76,17 +76,17 @@ def read_marian_mt(
         DataError: if a file is missing or damaged.
         UsageError: if our Transformer cannot be this model.
     """
-    given.check(_ONLY)
+    hf_config.check(_ONLY)
     if positions is None:
-        positions = "huggingface" if given.values.get(EXPORTED) == "sinusoidal" else "marian"
-    src, tgt = _mappings(folder, given)
+        positions = "huggingface" if hf_config.values.get(EXPORTED) == "sinusoidal" else "marian"
+    src, tgt = _mappings(folder, hf_config)
     is_theirs = positions == "huggingface"
     base = TransformerConfig(
         output_bias=bool(tgt.barred) or bool(weights.of(OUTPUT_BIAS, None).any()),
         positions="sinusoidal" if is_theirs else "sinusoidal_halves",
-        tie_embeddings=_tie(given.values),
+        tie_embeddings=_tie(hf_config.values),
     )
-    config = given.transformer(weights, base)
+    config = hf_config.transformer(weights, base)
     order = interleaved(config.d_model) if is_theirs else None
     return ForeignModel(config, src, tgt, tags_of(src.vocabularies[0]), order)
 
@@ -104,22 +104,22 @@ def _tie(values: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------------------- vocabulary
 
 
-def _mappings(folder: Path, given: Config) -> tuple[VocabularyMapping, VocabularyMapping]:
+def _mappings(folder: Path, hf_config: Config) -> tuple[VocabularyMapping, VocabularyMapping]:
     """Return our ids of both sides; they are the same if the sides share their embeddings."""
     src, tgt = (read_pieces(folder / name) for name in (SRC_PIECES, TGT_PIECES))
     src_ids = folder / IDS
-    if _is_joint(given.values):
-        joint = _mapping([src, tgt], src_ids, given)
+    if _is_joint(hf_config.values):
+        joint = _mapping([src, tgt], src_ids, hf_config)
         return joint, joint
     tgt_ids = folder / TGT_IDS
-    return _mapping([src], src_ids, given), _mapping([tgt], tgt_ids, given)
+    return _mapping([src], src_ids, hf_config), _mapping([tgt], tgt_ids, hf_config)
 
 
-def _mapping(models: list[PieceModel], path: Path, given: Config) -> VocabularyMapping:
+def _mapping(models: list[PieceModel], path: Path, hf_config: Config) -> VocabularyMapping:
     texts = numbered(path, read_json(path))
     ids = {text: id_ for id_, text in texts.items()}
-    special = {PAD_ID: given.number("pad_token_id"), EOS_ID: given.number("eos_token_id")}
-    special[BOS_ID] = given.number("decoder_start_token_id")
+    special = {PAD_ID: hf_config.number("pad_token_id"), EOS_ID: hf_config.number("eos_token_id")}
+    special[BOS_ID] = hf_config.number("decoder_start_token_id")
     for id_ in (UNK_ID, PAD_ID, EOS_ID):
         if SPECIAL[id_].text not in ids:
             raise DataError(f"{path}: has no {SPECIAL[id_].text}")

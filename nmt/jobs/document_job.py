@@ -53,12 +53,13 @@ def translate_document(
         translators = start()
         for translated in translators.translate(pools, bar.update):
             translations += translated
-    composes = translators.translator.pair.src_vocabulary.composes
+    composes = translators.translator.language_pair.src_vocabulary.composes
     for line, translation in zip(lines, translations, strict=True):
         counts.add(line, translation, composes=composes)
     counts.lines_out = counts.lines
     counts.seconds = time.monotonic() - started
-    return document.write(None if one.error else one.text for one in translations), counts
+    texts = (None if translation.error else translation.text for translation in translations)
+    return document.write(texts), counts
 
 
 def warn_of_units(source: Path, counts: Counts) -> None:

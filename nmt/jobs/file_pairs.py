@@ -31,12 +31,12 @@ def find_files(
         raise UsageError("--input - : leave it out to read stdin, or name the file ./-")
     if output == "-":
         raise UsageError("--output - : leave it out to write to stdout, or name the file ./-")
-    expanded = {given: _expanded(given) for given in inputs}
-    for given, found in expanded.items():
-        if not found:
-            raise UsageError(f"--input {given}: no files found")
-    sources = [source for given in inputs for source in expanded[given]]
-    if sources != [Path(given) for given in inputs[:1]]:
+    expanded = {typed: _expanded(typed) for typed in inputs}
+    for typed, files in expanded.items():
+        if not files:
+            raise UsageError(f"--input {typed}: no files found")
+    sources = [source for typed in inputs for source in expanded[typed]]
+    if sources != [Path(typed) for typed in inputs[:1]]:
         return _several(sources, output, also_read)
     if sources and not sources[0].exists():
         raise DataError(f"{sources[0]}: No such file or directory")
@@ -77,15 +77,15 @@ def _several(
     return files
 
 
-def _expanded(given: str) -> list[Path]:
-    path = Path(given)
+def _expanded(typed: str) -> list[Path]:
+    path = Path(typed)
     if path.is_dir():
         # Broken links are included, so that they are reported.
         files = [entry for entry in path.iterdir() if entry.is_file() or not entry.exists()]
         return sorted(entry for entry in files if not entry.name.startswith("."))
-    if path.exists() or not glob.has_magic(given):
+    if path.exists() or not glob.has_magic(typed):
         return [path]
-    matches = (Path(match) for match in glob.glob(given))  # noqa: PTH207 - it may be absolute
+    matches = (Path(match) for match in glob.glob(typed))  # noqa: PTH207 - it may be absolute
     return sorted(match for match in matches if match.is_file())
 
 

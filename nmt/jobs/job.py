@@ -262,7 +262,7 @@ class Job:
         chunks = iter(()) if first == line else self._chunks(source, first, line)
         reader = LineReader(chunks, name=str(source), encoding=self.encoding, lines_read=first)
         pools = reader.pools(max(1, line - first))
-        return [one.text for pool in pools if not isinstance(pool, Pause) for one in pool]
+        return [line.text for pool in pools if not isinstance(pool, Pause) for line in pool]
 
     def _translate(
         self,
@@ -297,9 +297,9 @@ class Job:
                 counts,
                 render=RENDERS[self.config.form],
                 pool_lines=self.options.pool_lines,
-                composes=translators.translator.pair.src_vocabulary.composes,
+                composes=translators.translator.language_pair.src_vocabulary.composes,
             )
-        limit = translators.translator.pair.max_src_tokens
+        limit = translators.translator.language_pair.max_src_tokens
         whose = "sentences of " if self.config.split else ""
         too_long = f"{whose}more than {limit} tokens"
         counts.warn(name, encoding=self.encoding.name, too_long=too_long)

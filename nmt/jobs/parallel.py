@@ -358,14 +358,16 @@ def _load(
     """Load a model, or an export, which has workers and threads of its own."""
     engine: Engine
     if config.is_export:
-        engine, pair = load_export(
+        engine, language_pair = load_export(
             config, device=str(device), workers=workers, threads=threads, batch_tokens=batch_tokens
         )
     else:
         from nmt.translate.torch_engine import load
 
-        engine, pair = load(config, device=device, batch_tokens=batch_tokens, kernel=kernel)
-    return Translator(engine, pair, config)
+        engine, language_pair = load(
+            config, device=device, batch_tokens=batch_tokens, kernel=kernel
+        )
+    return Translator(engine, language_pair, config)
 
 
 def _halve(translator: Translator) -> None:

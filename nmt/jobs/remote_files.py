@@ -30,18 +30,18 @@ def local_inputs(inputs: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """
     with contextlib.ExitStack() as leaving:
         names = []
-        for given in inputs:
-            if not is_url(given):
-                names.append(without_scheme(given))
+        for typed in inputs:
+            if not is_url(typed):
+                names.append(without_scheme(typed))
                 continue
-            urls = files_at(given)
+            urls = files_at(typed)
             if not urls:
-                raise UsageError(f"--input {given}: no files found")
+                raise UsageError(f"--input {typed}: no files found")
             folder = leaving.enter_context(tempfile.TemporaryDirectory(prefix="nmt-"))
             copies = [mirrored(url, Path(folder)) for url in urls]
             for url, path in zip(urls, copies, strict=True):
                 download(url, path)
-            names.append(str(copies[0] if urls == [given] else copies[0].parent))
+            names.append(str(copies[0] if urls == [typed] else copies[0].parent))
         yield tuple(names)
 
 
@@ -60,9 +60,9 @@ class RemoteOutput:
             UsageError: if the output would replace an input.
             NMTError: if the URL cannot be reached.
         """
-        for given in inputs:
-            if url == given or url.rstrip("/") == given.rpartition("/")[0]:
-                raise UsageError(f"{url}: the output would replace the input {given}")
+        for typed in inputs:
+            if url == typed or url.rstrip("/") == typed.rpartition("/")[0]:
+                raise UsageError(f"{url}: the output would replace the input {typed}")
         exists(url)  # fails before any work is done
         path = cached(url)
         (path if url.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)

@@ -88,11 +88,11 @@ def translate_stream(
             yield pool
 
     started = time.monotonic() - counts.seconds
-    for found in translate(pools()):
+    for translations in translate(pools()):
         pool, started_at = taken.popleft()
         pace.finish(sum(len(line.raw) for line in pool if has_letters(line.text)), started_at)
         output = bytearray()
-        for line, translation in zip(pool, found, strict=True):
+        for line, translation in zip(pool, translations, strict=True):
             number = counts.skipped + counts.lines
             rendered = [text.encode() for text in render(number, translation)]
             # An empty last line without a line end would disappear.

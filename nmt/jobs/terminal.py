@@ -18,7 +18,7 @@ def converse(translator: Translator) -> Counts:
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - with it, `input` has a history and keys to edit by
 
-    config, composes = translator.config, translator.pair.src_vocabulary.composes
+    config, composes = translator.config, translator.language_pair.src_vocabulary.composes
     counts, before = Counts(), Before(config.context)
     while True:
         try:

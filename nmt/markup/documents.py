@@ -80,8 +80,8 @@ def common_form(paths: Sequence[Path], markup: str | None) -> str | None:
             raise UsageError(f"{path}: is a compressed document; decompress it first")
         if own is not None and own != form:
             needed = "is text" if form is None else f"needs --markup {form}"
-            found = f"{first} {needed}" if markup is None else f"this is --markup {markup}"
-            raise UsageError(f"{path}: needs --markup {own}, but {found}; translate them apart")
+            conflict = f"{first} {needed}" if markup is None else f"this is --markup {markup}"
+            raise UsageError(f"{path}: needs --markup {own}, but {conflict}; translate them apart")
         if own is None and markup is None and form is not None:
             raise UsageError(
                 f"{path}: is text, but {first} is a document; translate them apart, or give "
@@ -168,7 +168,7 @@ class Document:
         self.kept = edits.kept
         self.lacks_language = edits.lacks_language
         last = 0
-        for start, end, parts in sorted(edits.found, key=lambda one: one[0]):
+        for start, end, parts in sorted(edits.changes, key=lambda change: change[0]):
             yield text[last:start]
             yield from parts
             last = end
@@ -252,9 +252,9 @@ def _check_xliff(path: Path, text: str) -> None:
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
-        what = expat.errors.messages.get(error.code, "damaged")
+        reason = expat.errors.messages.get(error.code, "damaged")
         raise DataError(
-            f"{path} line {error.lineno:,}: not valid XML ({what}); export it again"
+            f"{path} line {error.lineno:,}: not valid XML ({reason}); export it again"
         ) from None
 
 
@@ -285,7 +285,7 @@ class _Xliff:
     def __init__(self, text: str) -> None:
         self.text = text
         # Start, end, and what replaces it.
-        self.found: list[tuple[int, int, list[str | Unit]]] = []
+        self.changes: list[tuple[int, int, list[str | Unit]]] = []
         self.kept = 0
         self.namespace: str | None = None
         self.lacks_language = False
@@ -357,7 +357,7 @@ class _Xliff:
         texts = [part for part in parts if isinstance(part, str)]
         is_changed = len(texts) < len(parts) or "".join(texts) != self.text[start:end]
         if is_changed and (self.kept < kept + len(segments) if segments else parts):
-            self.found.append((start, end, parts))
+            self.changes.append((start, end, parts))
 
     def _is_done(self, unit: _Open, target: _Side | None) -> bool:
         """Tell whether a unit has a target that somebody approves of, whatever it says."""
@@ -394,15 +394,15 @@ def _segments(content: str) -> dict[str, tuple[int, int]]:
     """Return where each segment's text begins and ends, by its number, in a source or target."""
     tokens = list(tokenize(content, "xml"))
     pairs = pair_up(tokens, "xml")
-    found: dict[str, tuple[int, int]] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for index, token in enumerate(tokens):
         if token.name == "mrk" and token.kind in ("open", "empty"):
             has = token.attributes()
             if has.get("mtype") == "seg":
                 closing = tokens[pairs.get(index, index)]
                 end = closing.start if closing is not token else token.end
-                found[has.get("mid", f"number {len(found)}")] = token.end, end
-    return found
+                spans[has.get("mid", f"number {len(spans)}")] = token.end, end
+    return spans
 
 
 def _without(content: str, segments: dict[str, tuple[int, int]]) -> str:

@@ -110,13 +110,13 @@ class Layout:
         if not pieces:
             return
         taken: set[int] = set()
-        found = {self.translation[slice(*unit)]: deque[int]() for unit in self.target}
+        units_by_text = {self.translation[slice(*unit)]: deque[int]() for unit in self.target}
         for number, unit in enumerate(self.target):
-            found[self.translation[slice(*unit)]].append(number)
+            units_by_text[self.translation[slice(*unit)]].append(number)
         missing = []
         for piece in pieces:
             if not (self._take_element if piece.kept == "element" else self._take_copy)(
-                piece, found, taken
+                piece, units_by_text, taken
             ):
                 missing.append(piece)
         others: dict[str, deque[int]] = defaultdict(deque)
@@ -137,8 +137,8 @@ class Layout:
             if is_of_piece and other not in self.of_pieces:
                 self.labels[number] = other
 
-    def _take_copy(self, piece: Node, found: dict[str, deque[int]], taken: set[int]) -> bool:
-        copies = found.get(self.marked.text[piece.start : piece.end], deque())
+    def _take_copy(self, piece: Node, units: dict[str, deque[int]], taken: set[int]) -> bool:
+        copies = units.get(self.marked.text[piece.start : piece.end], deque())
         while copies:
             unit = copies.popleft()
             if unit not in taken:
@@ -147,7 +147,7 @@ class Layout:
                 return True
         return False
 
-    def _take_element(self, piece: Node, _found: dict[str, deque[int]], taken: set[int]) -> bool:
+    def _take_element(self, piece: Node, _units: dict[str, deque[int]], taken: set[int]) -> bool:
         text = self.marked.text[piece.start : piece.end].strip()
         at = self.translation.find(text, self.searched[text])
         starts = self.tgt_starts
@@ -180,13 +180,13 @@ class Layout:
             first = self._start_of_opened(within, src_first) if has_time else within.end
             self.places[child] = Place(first, within.end)
             within, units = replace(within, end=first), (units[0], src_first)
-        whole = [one for one in children if one[1] < one[2]]
+        whole = [(child, first, end) for child, first, end in children if first < end]
         if len(whole) == 1 and whole[0][1:] == units:
             self.places[whole[0][0]] = replace(within)
         elif within.first < within.end and has_time:
             self._choose_runs(within, whole)
         placed = (self.places[child] for child, *_ in whole if child in self.places)
-        self.runs = sorted((one.first, one.end) for one in placed if one.first < one.end)
+        self.runs = sorted((place.first, place.end) for place in placed if place.first < place.end)
         for child, *own in children:
             if child not in self.places:
                 self.places[child] = self._between(within, units, child, *own)
@@ -231,14 +231,14 @@ class Layout:
             if child not in owned and not node.kept:
                 own = (unit for unit in range(first, end) if unit not in self.of_pieces)
                 weak = (self.weak_targets.get(unit, -1) for unit in own)
-                free = (one for one in weak if within.first <= one < within.end)
+                free = (unit for unit in weak if within.first <= unit < within.end)
                 for unit in free:
                     if owners[unit - within.first] in (None, -1):
                         owners[unit - within.first] = child
                         owned[child].append(unit)
                         break
         taken = bytearray(len(owners))
-        for child in sorted(owned, key=lambda one: (len(owned[one]), one)):
+        for child in sorted(owned, key=lambda child: (len(owned[child]), child)):
             node = children[child][0]
             run = _best_run(
                 owners, taken, child, range_of=owned[child], offset=within.first, node=node
@@ -296,12 +296,13 @@ class Layout:
 
     def _beside(self, within: Place, unit: int, side: int) -> Place | None:
         """Return the place before (side 1) or after (-1) the translation of a unit."""
-        own = [one for one in self.targets.get(unit, ()) if within.first <= one < within.end]
-        if not own:
+        targets = self.targets.get(unit, ())
+        inside = [target for target in targets if within.first <= target < within.end]
+        if not inside:
             return None
         if side > 0:
-            return self._outside(own[0], is_after=False)
-        return self._outside(own[-1] + 1, is_after=True)
+            return self._outside(inside[0], is_after=False)
+        return self._outside(inside[-1] + 1, is_after=True)
 
     def touches(self, piece: Node) -> tuple[bool, bool]:
         """Tell whether a piece touches the same word before it as in the source, and behind it."""

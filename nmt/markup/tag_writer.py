@@ -32,8 +32,9 @@ def restore(
     if not marked.root.children:
         return marked.escape(translation)
     source, target = source_units(marked), target_units(translation)
-    found = label_units(source, target, links)
-    layout = Layout(marked, translation, source, target, found, link_weakly(source, target, weaker))
+    labels = label_units(source, target, links)
+    weak_targets = link_weakly(source, target, weaker)
+    layout = Layout(marked, translation, source, target, labels, weak_targets)
     return _Writer(layout).write()
 
 
@@ -64,7 +65,7 @@ class _Writer:
             if node.kept:
                 continue
             waiting.append((node, True, end))
-            order = sorted(enumerate(node.children), key=lambda one: self._position(*one))
+            order = sorted(enumerate(node.children), key=lambda numbered: self._position(*numbered))
             waiting += [(child, False, end) for _, child in reversed(order)]
         return "".join(self.out)
 

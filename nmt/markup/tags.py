@@ -152,13 +152,13 @@ class Marked:
     @property
     def kept(self) -> list[tuple[int, int]]:
         """Where the pieces that must stay as they are begin and end in the text, in order."""
-        found, waiting = [], [self.root]
+        spans, waiting = [], [self.root]
         while waiting:
             node = waiting.pop()
             waiting += node.children
             if node.kept and node.start < node.end:
-                found.append((node.start, node.end))
-        return sorted(found)
+                spans.append((node.start, node.end))
+        return sorted(spans)
 
     def escape(self, text: str) -> str:
         """Write text as the line would."""
@@ -221,17 +221,17 @@ def _tag_at(markup: str, at: int, last: dict[str, int], *, is_html: bool) -> Tok
             kind, name = ("text", "cdata") if is_cdata else ("other", "")
             return Token(kind, markup[at:end], at, name) if end else None
     if markup.startswith("<!", at):
-        found = _DECLARATION.match(markup, at)
-        return Token("other", found[0], at) if found else None
-    found = _TAG.match(markup, at)
-    if found is None:
+        match = _DECLARATION.match(markup, at)
+        return Token("other", match[0], at) if match else None
+    match = _TAG.match(markup, at)
+    if match is None:
         return None
-    name = found["name"] or found["odd"]
+    name = match["name"] or match["odd"]
     name = name.lower() if is_html else name.rpartition(":")[2]
-    if found[0].startswith("</"):
-        return Token("close", found[0], at, name)
-    is_empty = found[0].endswith("/>") or (is_html and name in _VOID)
-    return Token("empty" if is_empty else "open", found[0], at, name)
+    if match[0].startswith("</"):
+        return Token("close", match[0], at, name)
+    is_empty = match[0].endswith("/>") or (is_html and name in _VOID)
+    return Token("empty" if is_empty else "open", match[0], at, name)
 
 
 def pair_up(tokens: list[Token], form: str) -> dict[int, int]:
@@ -280,7 +280,7 @@ def elements(markup: str, form: str) -> list[Token]:
         kind = _stays_whole(token, form) if begins else ""
         if kind and (last is not None or _is_protected(token)):
             last = _implied_end(tokens, pairs, closes, index) if last is None else last
-            raw = "".join(one.raw for one in tokens[index : last + 1])
+            raw = "".join(inner.raw for inner in tokens[index : last + 1])
             token, index = Token(kind, raw, token.start, token.name), last
         joined.append(token)
         index += 1
@@ -416,31 +416,32 @@ class _Parser:
 
     def _add_text(self, token: Token, *, find_pieces: bool) -> None:
         if token.name == "cdata":
-            self._add_run([(one, one) for one in _on_one_line(token.raw[9:-3])], find_pieces)
+            text = _on_one_line(token.raw[9:-3])
+            self._add_run(list(zip(text, text, strict=True)), find_pieces)
             return
         raw = _on_one_line(token.raw)
         run: list[tuple[str, str]] = []  # each character, and how it is written
         last = 0
-        for found in _ENTITY.finditer(raw):
-            run += [(one, one) for one in raw[last : found.start()]]
-            last = found.end()
-            decoded = html.unescape(found[0])
-            is_complete = found[0].endswith(";")
-            if self.form == "xml" and decoded == found[0] and is_complete:
+        for entity in _ENTITY.finditer(raw):
+            run += [(character, character) for character in raw[last : entity.start()]]
+            last = entity.end()
+            decoded = html.unescape(entity[0])
+            is_complete = entity[0].endswith(";")
+            if self.form == "xml" and decoded == entity[0] and is_complete:
                 decoded = ""  # it may be declared elsewhere
             if not decoded or any(map(_is_control, decoded)):
                 self._add_run(run, find_pieces)
                 run = []
-                self._add(found[0]).kept = "" if decoded else STANDING
+                self._add(entity[0]).kept = "" if decoded else STANDING
                 continue
-            if decoded == found[0]:  # only an ampersand
-                run += [(one, one) for one in decoded]
+            if decoded == entity[0]:  # only an ampersand
+                run += [(character, character) for character in decoded]
                 continue
-            run += [(one, "" if at else found[0]) for at, one in enumerate(decoded)]
+            run += [(character, "" if at else entity[0]) for at, character in enumerate(decoded)]
             is_sign = decoded in _SIGNS or (len(decoded) == 1 and not decoded.isascii())
             if is_sign and is_complete:
-                self.spelling[decoded] = found[0]
-        self._add_run(run + [(one, one) for one in raw[last:]], find_pieces)
+                self.spelling[decoded] = entity[0]
+        self._add_run(run + [(character, character) for character in raw[last:]], find_pieces)
 
     def _add_run(self, run: list[tuple[str, str]], find_pieces: bool) -> None:
         """Add characters without a tag in between, and note the pieces that must stay."""
@@ -449,14 +450,14 @@ class _Parser:
         self.written += [written for _, written in run]
         if not find_pieces:
             return
-        for found in PIECE.finditer("".join(self.characters[first:])):
-            start, end = first + found.start(), first + found.end()
+        for piece in PIECE.finditer("".join(self.characters[first:])):
+            start, end = first + piece.start(), first + piece.end()
             raw = "".join(self.written[start:end])
-            self.open[-1].children.append(Node(raw, start, end, kept=found.lastgroup or ""))
+            self.open[-1].children.append(Node(raw, start, end, kept=piece.lastgroup or ""))
 
 
 def _on_one_line(text: str) -> str:
-    return _SPACE.sub(lambda found: " " if {"\n", "\r"} & set(found[0]) else found[0], text)
+    return _SPACE.sub(lambda spaces: " " if {"\n", "\r"} & set(spaces[0]) else spaces[0], text)
 
 
 def _is_control(character: str) -> bool:

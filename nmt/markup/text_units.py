@@ -22,13 +22,13 @@ Link = tuple[int, int, int, int]
 
 def target_units(text: str) -> list[Span]:
     """Return start and end of each unit of a translation."""
-    found = []
+    units = []
     last = 0
     for piece in PIECE.finditer(text):
-        found += [unit.span() for unit in unit_pattern().finditer(text, last, piece.start())]
-        found.append(piece.span())
+        units += [unit.span() for unit in unit_pattern().finditer(text, last, piece.start())]
+        units.append(piece.span())
         last = piece.end()
-    return found + [unit.span() for unit in unit_pattern().finditer(text, last)]
+    return units + [unit.span() for unit in unit_pattern().finditer(text, last)]
 
 
 def source_units(marked: Marked) -> list[Span]:
@@ -41,14 +41,14 @@ def source_units(marked: Marked) -> list[Span]:
         if node.kept not in ("", "element", STANDING):
             pieces[node.start] = node.end
         waiting += node.children
-    found = []
+    units = []
     ordered = sorted(cuts)
     for start, end in pairwise(ordered):
         if pieces.get(start) == end:
-            found.append((start, end))
+            units.append((start, end))
         else:
-            found += [unit.span() for unit in unit_pattern().finditer(marked.text, start, end)]
-    return found
+            units += [unit.span() for unit in unit_pattern().finditer(marked.text, start, end)]
+    return units
 
 
 def label_units(source: Sequence[Span], target: Sequence[Span], links: Sequence[Link]) -> list[int]:
@@ -56,13 +56,13 @@ def label_units(source: Sequence[Span], target: Sequence[Span], links: Sequence[
     src_starts, tgt_starts = ([start for start, _ in units] for units in (source, target))
     votes: list[Counter[int]] = [Counter() for _ in target]
     for src_start, src_end, tgt_start, tgt_end in links:
-        own = _overlap(source, src_starts, src_start, src_end)
-        if not own:
+        overlaps = _overlap(source, src_starts, src_start, src_end)
+        if not overlaps:
             continue
-        best = max(own, key=lambda one: (one[1], -one[0]))[0]
+        best = max(overlaps, key=lambda overlap: (overlap[1], -overlap[0]))[0]
         for unit, size in _overlap(target, tgt_starts, tgt_start, tgt_end):
             votes[unit][best] += size
-    return [one.most_common(1)[0][0] if one else -1 for one in votes]
+    return [counter.most_common(1)[0][0] if counter else -1 for counter in votes]
 
 
 def link_weakly(
@@ -70,22 +70,22 @@ def link_weakly(
 ) -> dict[int, int]:
     """Return a unit of the translation for units of the source, by links of their tokens."""
     src_starts, tgt_starts = ([start for start, _ in units] for units in (source, target))
-    found: dict[int, int] = {}
+    targets: dict[int, int] = {}
     for src_start, src_end, tgt_start, tgt_end in links:
         units = _overlap(target, tgt_starts, tgt_start, tgt_end)
         for unit, _ in _overlap(source, src_starts, src_start, src_end):
             if units:
-                found.setdefault(unit, units[0][0])
-    return found
+                targets.setdefault(unit, units[0][0])
+    return targets
 
 
 def _overlap(
     units: Sequence[Span], starts: Sequence[int], start: int, end: int
 ) -> list[tuple[int, int]]:
     """Return the units with characters in a span, and how many."""
-    found = []
+    overlaps = []
     for unit in range(max(0, bisect_right(starts, start) - 1), bisect_left(starts, end)):
         size = min(end, units[unit][1]) - max(start, units[unit][0])
         if size > 0:
-            found.append((unit, size))
-    return found
+            overlaps.append((unit, size))
+    return overlaps

@@ -47,18 +47,18 @@ class Alignment:
         Pairs of source token and target token, counted from 0 over all segments.
         """
         linked = set(self.positions)
-        found = []
+        links = []
         first_src = first_tgt = 0
         for segment in self.attention:
             targets, sources = segment.shape
             best = segment.argmax(axis=0).tolist() if targets else []
-            found += [
+            links += [
                 (first_src + src, first_tgt + tgt)
                 for src, tgt in enumerate(best)
                 if first_src + src not in linked
             ]
             first_src, first_tgt = first_src + sources, first_tgt + targets
-        return found
+        return links
 
 
 def align_words(
@@ -95,17 +95,17 @@ def _words_of(tokens: Sequence[str]) -> list[list[int]]:
 
     ["▁a", "b", "▁", "c", "▁d▁e"] is "ab c d e", and gives [[0], [0], [], [1], [2, 3]].
     """
-    found = []
+    words = []
     number, inside = -1, False
     for token in tokens:
-        own: list[int] = []
+        of_token: list[int] = []
         for character in token:
             if character == WORD_START:
                 inside = False
                 continue
             if not inside:
                 number, inside = number + 1, True
-            if number not in own:
-                own.append(number)
-        found.append(own)
-    return found
+            if number not in of_token:
+                of_token.append(number)
+        words.append(of_token)
+    return words

@@ -52,25 +52,25 @@ class Window:
 
 
 def contexts_of(
-    lines: Sequence[str], given: Sequence[Sequence[str]] | None, count: int
+    lines: Sequence[str], contexts: Sequence[Sequence[str]] | None, count: int
 ) -> list[list[str]]:
     """Return at most `count` lines before each line: those that are given, or those of `lines`.
 
     Raises:
         UsageError: if what is given is not a list of lines for each line, or `count` is 0.
     """
-    if given is None:
+    if contexts is None:
         before = Before(count)
         return [list(before.take(line)) for line in lines]
-    if not isinstance(given, Sequence) or any(
-        isinstance(context, str) or not isinstance(context, Sequence) for context in given
+    if not isinstance(contexts, Sequence) or any(
+        isinstance(context, str) or not isinstance(context, Sequence) for context in contexts
     ):
         raise UsageError("contexts are a list of lists: of the lines before each line")
-    if len(given) != len(lines):
-        raise UsageError(f"{len(lines)} lines but {len(given)} contexts; give one for each line")
-    if any(given) and not count:
+    if len(contexts) != len(lines):
+        raise UsageError(f"{len(lines)} lines but {len(contexts)} contexts; give one for each line")
+    if any(contexts) and not count:
         raise UsageError("contexts need a translator with context; load it with context=N")
-    return [list(context[max(0, len(context) - count) :]) for context in given]
+    return [list(context[max(0, len(context) - count) :]) for context in contexts]
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,15 @@ class TranslateInContext:
     """The step that translates lines together with lines before them, as far as the model can."""
 
     engine: Engine
-    pair: LanguagePair
+    language_pair: LanguagePair
     join: JoinSegments
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Set the translations of the lines for which that succeeds."""
-        separator = self.pair.tgt_vocabulary.separator
+        separator = self.language_pair.tgt_vocabulary.separator
         if separator is None:
             return
-        windows = find_windows(lines.texts, lines.contexts, lines.segments, self.pair)
+        windows = find_windows(lines.texts, lines.contexts, lines.segments, self.language_pair)
         hypotheses = search_windows(self.engine, windows, separator, on_step=lines.on_step)
         sources = [windows[number].source for number in hypotheses]
         results: list[SearchResult] = [[hypothesis] for hypothesis in hypotheses.values()]
@@ -101,7 +101,7 @@ def find_windows(
     lines: Sequence[str],
     contexts: Sequence[Sequence[str]],
     segments: Sequence[Sequence[Source]],
-    pair: LanguagePair,
+    language_pair: LanguagePair,
 ) -> dict[int, Window]:
     """Return the windows of the lines that have one, by their number.
 
@@ -112,9 +112,9 @@ def find_windows(
         lines: text.
         contexts: the lines before each of them.
         segments: of each of them.
-        pair: says how many tokens a window may have.
+        language_pair: says how many tokens a window may have.
     """
-    vocabulary = pair.src_vocabulary
+    vocabulary = language_pair.src_vocabulary
     separator, first = vocabulary.separator, vocabulary.first
     assert separator is not None  # `check_context` has seen to it
     texts = list(dict.fromkeys(line for context in contexts for line in context))
@@ -127,7 +127,7 @@ def find_windows(
         (line,) = segments[number]
         if line.is_cut or line.copy or vocabulary.split_tag(text)[0] != first:
             continue
-        room = pair.max_src_tokens - len(line.ids)
+        room = language_pair.max_src_tokens - len(line.ids)
         before: list[list[int]] = []
         for earlier in reversed(context):
             room -= len(ids[earlier]) + 1

@@ -45,14 +45,14 @@ class Contradiction:
         """Return what to tell if that is wrong here, or nothing."""
         if not _is_in(self.option, given) or _is_in(self.other, given) == self.is_needed:
             return ""
-        if any(_is_in(one, given) for one in self.unless):
+        if any(_is_in(name, given) for name in self.unless):
             return ""
         option, other = _called(self.option, given), _called(self.other, given)
         return f"{option} {self.relation} {other}: {self.why}"
 
     def __str__(self) -> str:
         """Return the row of the manual."""
-        unless = "".join(f"; not with {_code(one)}" for one in self.unless)
+        unless = "".join(f"; not with {_code(name)}" for name in self.unless)
         relation = f"{self.relation} {_code(self.other)}"
         return f"| {_code(self.option)} | {relation} | {self.why}{unless} |"
 
@@ -126,14 +126,14 @@ TABLE = (
 
 def options_given(options: Any) -> dict[str, object]:
     """Return the options of a dataclass and its parts that have not their defaults."""
-    found: dict[str, object] = {}
+    given: dict[str, object] = {}
     for spec in declared(options):
         value = getattr(options, spec.name)
         if value != spec.default:
-            found[option_name(spec)] = value
+            given[option_name(spec)] = value
     for name in parts(options):
-        found |= options_given(getattr(options, name))
-    return found
+        given |= options_given(getattr(options, name))
+    return given
 
 
 def refuse_contradictions(given: Given) -> None:
@@ -150,7 +150,7 @@ def in_python(message: str, kind: Any) -> str:
     """Return a message with options named as Python does, by the fields of a dataclass."""
     fields = {option_name(spec): spec.name for spec in all_declared(kind)}
     fields["--sample"] = "sampling"
-    return re.sub(r"--[a-z][a-z-]*", lambda found: fields.get(found[0], found[0]), message)
+    return re.sub(r"--[a-z][a-z-]*", lambda option: fields.get(option[0], option[0]), message)
 
 
 def _is_in(name: str, given: Given) -> bool:

@@ -60,15 +60,15 @@ def copy_translation(source: Source, vocabulary: Vocabulary, *, alignment: bool)
     assert source.copy is not None
     text, ids = source.copy
     tokens = tuple(vocabulary.tokens(ids))
-    found = None
+    to_itself = None
     if alignment:
         src_tokens = vocabulary.tokens(source.ids)[source.added :]
         before = len(src_tokens) - len(tokens)  # those of a tag
         blocks = [np.ones((1, 1), np.float32)] * len(tokens)
         if blocks:
             blocks[0] = np.eye(1, before + 1, before, np.float32)
-        found = Alignment.of(blocks, src_tokens, tokens)
+        to_itself = Alignment.of(blocks, src_tokens, tokens)
     zeros = (0.0,) * len(tokens)
     return Translation(
-        text, 0.0, 0.0, tokens, zeros, 1, is_cut=source.is_cut, copied=True, alignment=found
+        text, 0.0, 0.0, tokens, zeros, 1, is_cut=source.is_cut, copied=True, alignment=to_itself
     )

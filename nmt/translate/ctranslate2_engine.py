@@ -235,8 +235,9 @@ def load(
     ctranslate2 = _ctranslate2()
     (folder,) = config.models
     export, card = Export.open(folder), read_card(folder / CARD)
-    pair = LanguagePair.of(card, config.src_lang, config.tgt_lang)
-    longest = config.search.longest(pair.max_src_tokens) + len(pair.tgt_vocabulary.first)
+    language_pair = LanguagePair.of(card, config.src_lang, config.tgt_lang)
+    vocabularies = language_pair.src_vocabulary, language_pair.tgt_vocabulary
+    longest = config.search.longest(language_pair.max_src_tokens) + len(vocabularies[1].first)
     if longest >= export.positions:
         raise UsageError(
             f"{folder}: has positions for {export.positions} tokens, but a translation may have "
@@ -257,9 +258,8 @@ def load(
     except RuntimeError as error:
         raise DataError(f"{folder}: CTranslate2 cannot load it: {error}") from None
     form = config.search.length_penalty_form or "power"
-    options = replace(config.search, length_penalty_form=form).into(pair.tgt_vocabulary)
-    vocabularies = pair.src_vocabulary, pair.tgt_vocabulary
+    options = replace(config.search, length_penalty_form=form).into(vocabularies[1])
     engine = CTranslate2Engine(
         model, options, vocabularies, workers=workers, batch_tokens=batch_tokens
     )
-    return engine, pair
+    return engine, language_pair

@@ -45,9 +45,9 @@ class ForbiddenWords:
         """Return the tokens that write a forbidden word in each translation that has one."""
         if isinstance(hypotheses, str):
             return set()
-        texts = self._vocabulary.decode([one.ids for one in hypotheses])
+        texts = self._vocabulary.decode([hypothesis.ids for hypothesis in hypotheses])
         pairs = zip(hypotheses, texts, strict=True)
-        return {self._tokens(one.ids) for one, text in pairs if self.are_in(text)}
+        return {self._tokens(hypothesis.ids) for hypothesis, text in pairs if self.are_in(text)}
 
     def _tokens(self, ids: Ids) -> Ids:
         """Return the fewest tokens of a translation, the first such, that write a word."""

@@ -29,27 +29,27 @@ class JoinSegments:
     def __init__(
         self,
         engine: Engine,
-        pair: LanguagePair,
+        language_pair: LanguagePair,
         config: TranslationConfig,
         *,
         forbidden: ForbiddenWords | None = None,
-        inflected: str | None = None,
+        inflected_lang: str | None = None,
     ) -> None:
         """Set up the step.
 
         Args:
             engine: it has the attention for alignments.
-            pair: of the lines and their translations.
+            language_pair: of the lines and their translations.
             config: says whether translations have alignments.
             forbidden: words that no translation may contain.
-            inflected: the language of which any form of a term will do.
+            inflected_lang: the language of which any form of a term will do.
         """
         self._engine = engine
-        self._src_vocabulary = pair.src_vocabulary
-        self._tgt_vocabulary = pair.tgt_vocabulary
+        self._src_vocabulary = language_pair.src_vocabulary
+        self._tgt_vocabulary = language_pair.tgt_vocabulary
         self._is_aligned = config.alignment or config.markup is not None
         self._forbidden = forbidden
-        self._inflected = inflected
+        self._inflected_lang = inflected_lang
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Translate the lines that no step before has translated."""
@@ -87,7 +87,7 @@ class JoinSegments:
         # In one call: each call costs as much as decoding hundreds.
         texts = self._tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
         terms = (
-            tuple(TermUse.of(term, text, self._inflected) for term in source.terms)
+            tuple(TermUse.of(term, text, self._inflected_lang) for term in source.terms)
             for (source, _), text in zip(pairs, texts, strict=True)
         )
         each_text = iter(texts)

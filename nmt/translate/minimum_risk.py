@@ -33,8 +33,11 @@ def by_utility(translation: Translation, metric: str) -> Translation:
     """
     if translation.error or not translation.segments:  # blank
         return translation
-    found = translation.n_best
-    utilities = agreement([one.text for one in found], metric).mean(axis=1).tolist()
-    ranks = sorted(range(len(found)), key=lambda rank: -utilities[rank])
-    best, *others = (replace(found[rank], utility=utilities[rank], others=()) for rank in ranks)
+    candidates = translation.n_best
+    texts = [candidate.text for candidate in candidates]
+    utilities = agreement(texts, metric).mean(axis=1).tolist()
+    ordered = sorted(zip(utilities, candidates, strict=True), key=lambda scored: -scored[0])
+    best, *others = (
+        replace(candidate, utility=utility, others=()) for utility, candidate in ordered
+    )
     return replace(best, others=tuple(others))

@@ -241,7 +241,7 @@ class TranslationConfig:
         if self.format == "jsonl":
             return "jsonl"
         chosen = {"n-best": self.writes_list, "scores": self.scores, "alignment": self.alignment}
-        return next((form for form, given in chosen.items() if given), "text")
+        return next((form for form, is_chosen in chosen.items() if is_chosen), "text")
 
     def _check_models(self) -> None:
         from nmt.models.model_file import check_context, check_languages, find_model

@@ -119,7 +119,7 @@ def render_scored(_number: int, translation: Translation) -> list[str]:
 
 def render_n_best(number: int, translation: Translation) -> list[str]:
     """Return all translations in the Moses form, one per line."""
-    return [str(Entry(number, found.text, found.score)) for found in translation.n_best]
+    return [str(Entry(number, candidate.text, candidate.score)) for candidate in translation.n_best]
 
 
 def render_json(number: int, translation: Translation) -> list[str]:
@@ -287,7 +287,7 @@ def rerank(
             taken.append(entry)
             yield source, entry.text
 
-    scored = (_rescored(taken.popleft(), found.score, weight) for found in score(pairs()))
+    scored = (_rescored(taken.popleft(), rescored.score, weight) for rescored in score(pairs()))
     for _, of_line in groupby(scored, key=lambda entry: entry.line):
         yield from sorted(of_line, key=lambda entry: -entry.score)
 

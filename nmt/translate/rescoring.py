@@ -61,9 +61,9 @@ class Scorer:
         """Take a translator of the torch engine. Of its options, only the length penalty counts."""
         assert isinstance(translator.engine, TorchEngine)
         self.engine = translator.engine
-        self.max_tokens = translator.pair.max_src_tokens  # of either side in training
-        self._src_vocabulary = translator.pair.src_vocabulary
-        self._tgt_vocabulary = translator.pair.tgt_vocabulary
+        self.max_tokens = translator.language_pair.max_src_tokens  # of either side in training
+        self._src_vocabulary = translator.language_pair.src_vocabulary
+        self._tgt_vocabulary = translator.language_pair.tgt_vocabulary
         self._composes = self._src_vocabulary.composes and self._tgt_vocabulary.composes
 
     def stream(
@@ -103,8 +103,8 @@ class Scorer:
                 for number, pair in enumerate(pool)
                 if longest[number] <= most_tokens and not all(map(_is_blank, pair))
             ]
-            found = self.engine.log_probs([ids[number] for number in scored], on_progress)
-            log_probs = dict(zip(scored, found, strict=True))
+            of_tokens = self.engine.log_probs([ids[number] for number in scored], on_progress)
+            log_probs = dict(zip(scored, of_tokens, strict=True))
             for number, text in enumerate(texts):
                 if number in log_probs:
                     translation = self._translation(text, ids[number][1], log_probs[number])

@@ -41,7 +41,7 @@ class SegmentLines:
 
     def __init__(
         self,
-        pair: LanguagePair,
+        language_pair: LanguagePair,
         config: TranslationConfig,
         *,
         barred_ids: Sequence[int] = (),
@@ -50,25 +50,25 @@ class SegmentLines:
         """Set how lines are cut.
 
         Args:
-            pair: of the lines and their translations.
+            language_pair: of the lines and their translations.
             config: says how lines are split, which terms they have, and whether text without
                 letters is copied.
             barred_ids: tokens that terms may not have in a translation.
             is_forbidden: tells whether terms may not have this text there.
         """
-        self._src_vocabulary = pair.src_vocabulary
-        self._tgt_vocabulary = pair.tgt_vocabulary
-        self._languages = pair.languages
-        self._max_tokens = pair.max_src_tokens
+        self._src_vocabulary = language_pair.src_vocabulary
+        self._tgt_vocabulary = language_pair.tgt_vocabulary
+        self._languages = language_pair.languages
+        self._max_tokens = language_pair.max_src_tokens
         self._split = config.split
         self._annotations: TermSources | None = None  # terms that the model reads, or
         self._phrases: TermPhrases | None = None  # those that search forces
         if config.terms is not None:
             terms = Terms.read(config.terms)
-            if pair.reads_terms:
-                self._annotations = TermSources(terms, pair.src_vocabulary)
+            if language_pair.reads_terms:
+                self._annotations = TermSources(terms, language_pair.src_vocabulary)
             else:
-                vocabularies = pair.src_vocabulary, pair.tgt_vocabulary
+                vocabularies = language_pair.src_vocabulary, language_pair.tgt_vocabulary
                 self._phrases = TermPhrases(terms, *vocabularies, barred_ids, is_forbidden)
         self._copies = not config.search.no_copy
 

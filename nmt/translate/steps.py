@@ -56,9 +56,10 @@ class Search:
         segments = [
             line for number, line in enumerate(lines.segments) if number not in lines.translations
         ]
-        lines.sources = [one for one in chain.from_iterable(segments) if one.copy is None]
+        lines.sources = [source for source in chain.from_iterable(segments) if source.copy is None]
         if lines.on_progress is not None:
-            copies = sum(one.copy is not None for one in chain.from_iterable(lines.segments))
+            all_sources = chain.from_iterable(lines.segments)
+            copies = sum(source.copy is not None for source in all_sources)
             # Blank lines are done.
             lines.on_progress(lines.segments.count([]) + len(lines.translations) + copies)
         if any(source.phrases for source in lines.sources):

@@ -34,7 +34,7 @@ class PutTagsBack:
 
     form: str
     keeps_alignment: bool  # which this step needs itself
-    inflected: str | None  # the language of which any form of a term will do
+    inflected_lang: str | None  # the language of which any form of a term will do
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Put the tags of each line into its translations."""
@@ -61,7 +61,7 @@ class PutTagsBack:
         terms = translation.terms
         if line.kept:  # pieces may have replaced some
             without_tags = parse(text, self.form).text
-            terms = tuple(TermUse.of(use.term, without_tags, self.inflected) for use in terms)
+            terms = tuple(TermUse.of(use.term, without_tags, self.inflected_lang) for use in terms)
         return replace(
             translation,
             text=text,

@@ -96,35 +96,39 @@ def load(
             kernel = _fastest_kernel(models, precision)
         for model in models:
             pack(model, precision, kernel)
-    pair = LanguagePair.of(cards[0], config.src_lang, config.tgt_lang)
-    pair = replace(pair, max_src_tokens=min(card.max_src_tokens for card in cards))
+    language_pair = LanguagePair.of(cards[0], config.src_lang, config.tgt_lang)
+    language_pair = replace(
+        language_pair, max_src_tokens=min(card.max_src_tokens for card in cards)
+    )
     shortlist = None
     if config.shortlist is not None:
-        shortlist = Shortlist.open(config.shortlist, pair.src_vocabulary, pair.tgt_vocabulary)
+        shortlist = Shortlist.open(
+            config.shortlist, language_pair.src_vocabulary, language_pair.tgt_vocabulary
+        )
     engine = TorchEngine(
         models[0] if len(models) == 1 else Ensemble(models),
-        config.search.into(pair.tgt_vocabulary),
+        config.search.into(language_pair.tgt_vocabulary),
         device=device,
         batch_tokens=batch_tokens,
         shortlist=shortlist,
         alignment_head=cards[0].alignment_head,
         kernel=kernel,
     )
-    return engine, pair
+    return engine, language_pair
 
 
-def _device(given: torch.device | str) -> torch.device:
+def _device(name: torch.device | str) -> torch.device:
     """Return a device that is there, or raise UsageError."""
-    if given == "auto":
+    if name == "auto":
         return choose_device("auto")
     try:
-        device = torch.device(given)
+        device = torch.device(name)
     except (RuntimeError, TypeError):
         device = torch.device("meta")
     if device.type not in ("cpu", "cuda"):
-        raise UsageError(f"device {str(given)!r}: unknown; give cpu, cuda, cuda:1 or auto")
+        raise UsageError(f"device {str(name)!r}: unknown; give cpu, cuda, cuda:1 or auto")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UsageError(f"device {str(given)!r}: this machine has no such GPU; give cpu or auto")
+        raise UsageError(f"device {str(name)!r}: this machine has no such GPU; give cpu or auto")
     return device
 
 

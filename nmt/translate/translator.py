@@ -45,22 +45,25 @@ POOL_LINES = 4_096
 class Translator:
     """An engine with its vocabularies: text to text."""
 
-    def __init__(self, engine: Engine, pair: LanguagePair, config: TranslationConfig) -> None:
+    def __init__(
+        self, engine: Engine, language_pair: LanguagePair, config: TranslationConfig
+    ) -> None:
         """Set up the steps. From Python, use `load`.
 
         engine: its options are those of `config.search`, made for the pair.
         """
-        assert set(pair.tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
+        assert set(language_pair.tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
         forbidden = None
         if config.forbid is not None:
-            forbidden = ForbiddenWords(Terms.read_words(config.forbid), pair.tgt_vocabulary)
+            words = Terms.read_words(config.forbid)
+            forbidden = ForbiddenWords(words, language_pair.tgt_vocabulary)
             options = replace(engine.options, forbidden=forbidden.sequences)
             engine = engine.with_options(options)
-        self.pair = pair
+        self.language_pair = language_pair
         self.config = config
         self.engine = engine
         self.segment = SegmentLines(
-            pair,
+            language_pair,
             config,
             barred_ids=engine.options.barred_ids,
             is_forbidden=None if forbidden is None else forbidden.are_in,
@@ -69,15 +72,18 @@ class Translator:
 
     def _steps(self, forbidden: ForbiddenWords | None) -> Iterator[TranslationStep]:
         """Yield the steps that the configuration asks for, in order."""
-        engine, pair, config = self.engine, self.pair, self.config
-        # The language of which any form of a term will do.
-        inflected = pair.languages[1] if pair.reads_terms and is_installed() else None
-        join = JoinSegments(engine, pair, config, forbidden=forbidden, inflected=inflected)
+        engine, language_pair, config = self.engine, self.language_pair, self.config
+        # A model that reads terms inflects them, so any form that lemmas know will do.
+        inflects = language_pair.reads_terms and is_installed()
+        inflected_lang = language_pair.languages[1] if inflects else None
+        join = JoinSegments(
+            engine, language_pair, config, forbidden=forbidden, inflected_lang=inflected_lang
+        )
         if config.markup is not None:
             yield TakeTagsOut(config.markup)
         yield self.segment
         if config.context:
-            yield TranslateInContext(engine, pair, join)
+            yield TranslateInContext(engine, language_pair, join)
         yield Search(engine)
         if not (engine.options.no_guard or engine.options.sampling is not None):
             yield SearchAgain(engine)
@@ -87,7 +93,7 @@ class Translator:
         if engine.options.mbr is not None:
             yield Choose(engine.options.mbr)
         if config.markup is not None:
-            yield PutTagsBack(config.markup, config.alignment, inflected)
+            yield PutTagsBack(config.markup, config.alignment, inflected_lang)
 
     @classmethod
     def load(
@@ -199,11 +205,13 @@ class Translator:
         hypotheses = results[0] if results else "the line has no letters"
         if isinstance(hypotheses, str):
             raise NMTError(f"cannot draw attention: {hypotheses}")
-        source, target = segments[0].ids, (*self.pair.tgt_vocabulary.first, *hypotheses[0].ids)
+        src_vocabulary = self.language_pair.src_vocabulary
+        tgt_vocabulary = self.language_pair.tgt_vocabulary
+        source, target = segments[0].ids, (*tgt_vocabulary.first, *hypotheses[0].ids)
         return draw_attention(
             self.engine.attention_weights(source, target),
-            self.pair.src_vocabulary.tokens(source),
-            self.pair.tgt_vocabulary.tokens(target),
+            src_vocabulary.tokens(source),
+            tgt_vocabulary.tokens(target),
         )
 
 

@@ -69,7 +69,7 @@ def timed(translator: Translator, lines: Sequence[str]) -> tuple[list[Translatio
 def fault(translator: Translator, line: str, found: Translation) -> str:
     numbers: dict[str, int] = {}
     ids = [numbers.setdefault(token, len(numbers)) for token in found.tokens]
-    (source,) = translator.pair.src_vocabulary.encode([line])
+    (source,) = translator.language_pair.src_vocabulary.encode([line])
     if count_loops(ids) > count_loops(source):
         return "loop"
     longest = translator.engine.options.longest(len(source))

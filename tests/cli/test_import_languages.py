@@ -59,10 +59,11 @@ def test_scores_are_those_of_the_formulas(nmt: Nmt, tmp_path: Path, kind: str) -
 def test_search_reads_the_language_that_forced_decoding_reads(nllb: Path, code: str) -> None:
     options = SearchOptions(max_extra_tokens=3)
     translator = Translator.load(nllb, options, src_lang="en", tgt_lang=code)
-    engine, first = translator.engine, translator.pair.tgt_vocabulary.first
+    engine, first = translator.engine, translator.language_pair.tgt_vocabulary.first
     assert isinstance(engine, TorchEngine)
     sources = [
-        Source(tuple(ids)) for ids in translator.pair.src_vocabulary.encode(text("source", 6))
+        Source(tuple(ids))
+        for ids in translator.language_pair.src_vocabulary.encode(text("source", 6))
     ]
     for source, found in zip(sources, engine.search(sources), strict=True):
         assert not isinstance(found, str)
@@ -101,8 +102,8 @@ def test_language_tokens_are_no_words_of_alignments(nllb: Path) -> None:
     (found,) = translator.translate(["abc de abc"])
     assert found.alignment is not None
     assert found.alignment.src_tokens == tuple(
-        translator.pair.src_vocabulary.tokens(
-            translator.pair.src_vocabulary.encode_text(["abc de abc"])[0]
+        translator.language_pair.src_vocabulary.tokens(
+            translator.language_pair.src_vocabulary.encode_text(["abc de abc"])[0]
         )
     )
     assert len(found.alignment.positions) == len(found.tokens)

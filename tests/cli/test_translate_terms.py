@@ -178,7 +178,7 @@ def test_a_term_that_a_piece_replaces_is_missing() -> None:
     lines = LinesUnderWay(["cat 5"])
     TakeTagsOut("xml")(lines)
     lines.translations[0] = given
-    PutTagsBack("xml", keeps_alignment=False, inflected=None)(lines)
+    PutTagsBack("xml", keeps_alignment=False, inflected_lang=None)(lines)
     found = lines.translations[0]
     assert found.text == "Katze 5"
     assert [use.is_placed for use in (*given.terms, *found.terms)] == [True, False]

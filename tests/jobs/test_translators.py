@@ -112,5 +112,5 @@ def test_the_parent_of_gpu_workers_loads_a_model_only_for_itself(
     with Translators.start(config, JobOptions()) as translators:
         assert (translators.count, loaded) == (2, [])
         assert translators.translator.translate(["a cat"])[0].text
-        assert translators.translator.pair.max_src_tokens == 20
+        assert translators.translator.language_pair.max_src_tokens == 20
     assert loaded == ["fp32"]  # once, on the CPU

@@ -289,8 +289,8 @@ def test_samples_and_alignments_and_markup_work_in_windows(
         if line:
             alignment = one.alignment
             assert alignment is not None
-            own = sampled.pair.src_vocabulary.encode([line])[0]
-            assert list(alignment.src_tokens) == sampled.pair.src_vocabulary.tokens(own)
+            own = sampled.language_pair.src_vocabulary.encode([line])[0]
+            assert list(alignment.src_tokens) == sampled.language_pair.src_vocabulary.tokens(own)
             (attention,) = alignment.attention
             assert attention.shape == (len(one.tokens), len(own))
     tags = ["<b>the cat</b> sees", "a <i>dog</i>", "", *LINES[3:6], "the <u>old</u> dog"]

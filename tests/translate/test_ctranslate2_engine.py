@@ -275,7 +275,7 @@ def counted(folder: Path, *, workers: int, most: int = 1_000) -> tuple[CTranslat
     translator = start(folder, POWER)
     assert isinstance(translator.engine, CTranslate2Engine)
     counting = Counting(translator.engine._model, most=most)
-    vocabularies = translator.pair.src_vocabulary, translator.pair.tgt_vocabulary
+    vocabularies = translator.language_pair.src_vocabulary, translator.language_pair.tgt_vocabulary
     engine = CTranslate2Engine(counting, POWER, vocabularies, workers=workers, batch_tokens=40)
     return engine, counting
 

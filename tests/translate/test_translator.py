@@ -314,7 +314,7 @@ def stream(
         counts,
         render=render,
         pool_lines=pool_lines,
-        composes=translator.pair.src_vocabulary.composes,
+        composes=translator.language_pair.src_vocabulary.composes,
     )
     assert read == data
     return bytes(written), counts
