@@ -154,7 +154,7 @@ def test_a_line_of_a_megabyte_without_a_space_is_one_line() -> None:
 
 
 def test_strict_reading_fails_at_the_first_invalid_line_and_names_it() -> None:
-    with pytest.raises(DataError, match=r"news: line 2 is not valid utf-8; give its"):
+    with pytest.raises(DataError, match=r"^news: line 2 .*utf-8"):
         read(b"fine\nb\xffd\n", strict=True)
     assert read("é\n".encode(), strict=True) == [Line("é", raw="é\n".encode())]
 

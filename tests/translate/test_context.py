@@ -131,14 +131,12 @@ def test_contexts_can_be_given(pieces: Vocabulary, separator: int) -> None:
     assert odd.text.startswith("a \ufffd")
     (cut,) = translator.translate(LINES[6:], contexts=[["unseen", *LINES[3:6]]])
     assert cut == last
-    for contexts, message in (
-        ([], "1 lines but 0 contexts"),
-        (["the cat"], "contexts are a list of lists"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            translator.translate(LINES[6:], contexts=contexts)
+    with pytest.raises(UsageError, match=r"1 .* 0 contexts"):
+        translator.translate(LINES[6:], contexts=[])
+    with pytest.raises(UsageError, match="list of lists"):
+        translator.translate(LINES[6:], contexts=["the cat"])
     translator.config = TranslationConfig()
-    with pytest.raises(UsageError, match="contexts need a translator with context"):
+    with pytest.raises(UsageError, match="context"):
         translator.translate(LINES[6:], contexts=[LINES[3:6]])
 
 
@@ -253,9 +251,9 @@ def test_a_model_file_says_how_many_lines_it_reads(model: Path, model_file: Path
     assert read_card(model).window == 4
     assert read_card(model_file).window == 1
     assert Translator.load(model, context=3).config.context == 3
-    with pytest.raises(UsageError, match=r"at most 3 lines before a line; give context 3 or"):
+    with pytest.raises(UsageError, match="context 3"):
         Translator.load(model, context=4)
-    with pytest.raises(UsageError, match=r"was trained on single lines; .*--documents"):
+    with pytest.raises(UsageError, match="--documents"):
         Translator.load(model_file, context=1)
     with pytest.raises(UsageError, match=r"single lines"):
         Translator.load([model, model_file], context=1)
@@ -308,7 +306,7 @@ def test_samples_and_alignments_and_markup_work_in_windows(
 
 def test_prefixes_do_not_go_with_context(model: Path) -> None:
     translator = Translator.load(model, context=1)
-    with pytest.raises(UsageError, match=r"^prefixes does not go with context: "):
+    with pytest.raises(UsageError, match=r"^prefixes .*context: "):
         translator.translate(["a cat"], ["eine"])
 
 

@@ -32,19 +32,22 @@ def test_no_two_options_stand_in_two_rows() -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"--a": 1, "--b": 2}, "--a does not go with --b: it is so"),
-        ({"--a": 1}, ""),
-        ({"--a": 1, "--b": 2, "--c": "x"}, ""),
-        ({"--a": 1, "--b": 2, "--c": "y"}, "--a does not go with --b: it is so"),
+        ({"--a": 1, "--b": 2}, ["--a", "--b", "reason"]),
+        ({"--a": 1}, []),
+        ({"--a": 1, "--b": 2, "--c": "x"}, []),
+        ({"--a": 1, "--b": 2, "--c": "y"}, ["--a", "--b", "reason"]),
     ],
 )
-def test_a_row_holds_unless_an_exception_is_given(given: dict[str, object], expected: str) -> None:
-    assert Contradiction("--a", "--b", "it is so", ("--c x",)).problem(given) == expected
+def test_a_row_holds_unless_an_exception_is_given(
+    given: dict[str, object], expected: list[str]
+) -> None:
+    problem = Contradiction("--a", "--b", "reason", ("--c x",)).problem(given)
+    assert re.findall(r"--\w|reason", problem) == expected
 
 
 def test_a_need_is_met_by_a_circumstance() -> None:
     need = Contradiction("--a", "a file", "it is so", is_needed=True)
-    assert need.problem({"--a": 1}) == "--a needs a file: it is so"
+    assert re.match("--a .*a file", need.problem({"--a": 1}))
     assert need.problem({"--a": 1, "a file": "f.txt"}) == ""
 
 
@@ -57,19 +60,16 @@ def test_options_of_the_table_are_those_of_the_configuration(option: str) -> Non
             given = {"int": 2, "int | None": 2, "float": 1.5, "bool": True}
             value = given.get(str(spec.type), Path("file"))
             (search if is_of_search else mine)[spec.name] = value
-    with pytest.raises(UsageError, match=f"^{option} does not go with --context: "):
+    with pytest.raises(UsageError, match=f"^{option} .*--context: "):
         TranslationConfig(context=1, search=SearchOptions(**search), **mine)
 
 
 def test_all_contradictions_are_told_at_once_in_the_words_of_the_caller(model_file: Path) -> None:
     with pytest.raises(UsageError) as caught:
         TranslationConfig(prefixes=True, markup="html", context=2, split=True)
-    assert re.findall(r"--\w+ does not go with --\w+", str(caught.value)) == [
-        "--prefixes does not go with --markup",
-        "--prefixes does not go with --context",
-        "--split does not go with --context",
-    ]
+    pairs = [("prefixes", "markup"), ("prefixes", "context"), ("split", "context")]
+    assert re.findall(r"--(\w+) does not go with --(\w+)", str(caught.value)) == pairs
     options = SearchOptions(sampling=Sampling(), n_best=2)
-    with pytest.raises(UsageError, match=r"^terms does not go with sampling: ") as caught:
+    with pytest.raises(UsageError, match=r"^terms .*sampling: ") as caught:
         package.Translator.load(model_file, options, terms=model_file)
     assert "--" not in str(caught.value)

@@ -305,7 +305,8 @@ def test_without_memory_batches_are_halved(exported: Path, sources: list[Source]
     assert max(counting.batches) > 2
     assert counting.batches[-1] <= 2
     engine, _ = counted(exported, workers=2, most=0)
-    assert set(engine.search(sources[:3])) == {"not enough memory for this line by itself"}
+    (problem,) = set(engine.search(sources[:3]))
+    assert "memory" in str(problem)
 
 
 @pytest.fixture
@@ -321,7 +322,7 @@ def test_a_damaged_export_is_refused(copied: Path, name: str) -> None:
     with pytest.raises(DataError, match=name):
         start(copied, POWER)
     path.unlink()
-    with pytest.raises(DataError, match=f"{name}.*copy the whole folder"):
+    with pytest.raises(DataError, match=name):
         start(copied, POWER)
 
 
@@ -337,12 +338,12 @@ def test_only_an_earlier_export_is_replaced(model_file: Path, copied: Path, tmp_
     export_ctranslate2(model_file, copied, "int8")
     assert json.loads((copied / MANIFEST).read_text())["quantization"] == "int8"
     (copied / "notes.txt").touch()
-    with pytest.raises(UsageError, match=r"fast: has other files .* such as notes.txt"):
+    with pytest.raises(UsageError, match=r"fast: .*notes\.txt"):
         export_ctranslate2(model_file, copied, "float32")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
     for manifest in ("", '{"from": "another program"}'):
-        with pytest.raises(UsageError, match="mine: exists and is not an export"):
+        with pytest.raises(UsageError, match="mine: "):
             export_ctranslate2(model_file, tmp_path / "mine", "float32")
         (tmp_path / "mine" / MANIFEST).write_text(manifest)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fast", "mine"]

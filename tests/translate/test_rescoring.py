@@ -106,9 +106,8 @@ def test_long_lines_are_scored_whole_and_endless_ones_left_out(ready: Scorer) ->
     found = list(ready.stream(pairs, likelihood))
     assert [math.isfinite(each.score) for each in found] == [True] * 3 + [False] * 2
     assert (likelihood.long.lines, likelihood.long.first) == (2, 2)
-    assert [each.error for each in found] == [""] * 3 + ["more than 4,096 tokens"] * 2
+    assert ["4,096" in each.error for each in found] == [False] * 3 + [True] * 2
     assert (likelihood.failed.lines, likelihood.failed.first) == (2, 4)
-    assert likelihood.failed.detail == "more than 4,096 tokens"
     assert likelihood.tokens == sum(len(each.tokens) + 1 for each in found[:3])
 
 
@@ -129,7 +128,7 @@ def test_without_memory_batches_are_halved_and_a_pair_alone_fails(
         errors.append(found.error)
         if not found.error:
             assert found.score == pytest.approx(whole.score, abs=1e-5)
-    assert errors == ["", "", "not enough memory for this line by itself", "", ""]
+    assert ["memory" in error for error in errors] == [number == 2 for number in range(5)]
 
 
 def test_a_model_whose_output_is_no_number_gives_no_probability(ready: Scorer) -> None:
@@ -137,5 +136,5 @@ def test_a_model_whose_output_is_no_number_gives_no_probability(ready: Scorer) -
     with torch.no_grad():
         cast(TranslationModel, ready.engine.model).output_projection[:] = math.nan
     (found,) = ready.stream(SENTENCES[:1], likelihood)
-    assert found.error == "the model's output is not a number"
+    assert "not a number" in found.error
     assert likelihood.tokens == 0

@@ -177,7 +177,7 @@ def test_the_model_file_says_that_the_model_reads_terms(
     card = replace(read_card(term_reader), reads_terms=False)
     weights = {name: weight.data for name, weight in card.build().named_parameters()}
     write_model(tmp_path / "plain.safetensors", card, weights)
-    with pytest.raises(UsageError, match="reads_terms True and False"):
+    with pytest.raises(UsageError, match="reads_terms"):
         Translator.load([term_reader, tmp_path / "plain.safetensors"])
 
 

@@ -44,7 +44,7 @@ def test_columns_may_have_names_of_languages_and_json_is_refused(tmp_path: Path)
     named = save(tmp_path / "named.parquet", {"German": ["x"], "en-US": ["a"]})
     assert rows(str(named)) == [("a", "x")]
     text = save(tmp_path / "text.parquet", {"translation": ['{"en": "a", "de": "x"}']})
-    with pytest.raises(DataError, match="its column translation is text, perhaps JSON"):
+    with pytest.raises(DataError, match=r"column translation .*JSON"):
         rows(str(text))
 
 
@@ -61,19 +61,19 @@ def test_null_is_a_missing_side_and_scores_may_be_null(tmp_path: Path) -> None:
 
 def test_files_that_lack_a_column_or_are_damaged_are_refused(tmp_path: Path) -> None:
     path = save(tmp_path / "hub.parquet", {"en": ["a"] * 99, "fr": ["y"] * 99, "n": [1] * 99})
-    with pytest.raises(DataError, match=r"no column 'de'; it has en, fr, n; name columns as in"):
+    with pytest.raises(DataError, match=r"'de'.* en, fr, n;"):
         rows(str(path))
-    with pytest.raises(DataError, match="the column n is of type int64, not a string"):
+    with pytest.raises(DataError, match=r"column n .*int64"):
         rows(f"{path}:en,n")
     raw = path.read_bytes()
     path.write_bytes(raw[: len(raw) // 2])
-    with pytest.raises(DataError, match=r"hub\.parquet: cut short or damaged"):
+    with pytest.raises(DataError, match=r"hub\.parquet: .*damaged"):
         rows(f"{path}:en,fr")
     (tmp_path / "bad.arrow").write_bytes(b"no arrow")
-    with pytest.raises(DataError, match=r"bad\.arrow: cut short or damaged"):
+    with pytest.raises(DataError, match=r"bad\.arrow: .*damaged"):
         rows(f"{tmp_path}/bad.arrow")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(DataError, match=r"must have files of one of \.parquet, .*FOLDER/train"):
+    with pytest.raises(DataError, match=r"folder.* \.parquet, "):
         rows(f"{tmp_path}/folder")
 
 
@@ -82,7 +82,7 @@ def test_a_column_of_a_name_that_others_have_is_refused(tmp_path: Path) -> None:
     parquet.write_table(
         arrow.table([["a"], ["x"], ["y"]], ["en", "de", "de"]), tmp_path / "x.parquet"
     )
-    with pytest.raises(DataError, match="has several columns 'de'"):
+    with pytest.raises(DataError, match=r"several .*'de'"):
         rows(f"{tmp_path}/x.parquet")
 
 
@@ -105,7 +105,7 @@ def test_offsets_that_point_out_of_a_file_are_refused(tmp_path: Path, offset: in
     assert raw.count(offsets.tobytes()) == 1
     damaged = np.array([0, 3, offset, 9], np.int32)
     path.write_bytes(raw.replace(offsets.tobytes(), damaged.tobytes()))
-    with pytest.raises(DataError, match=r"hub\.arrow: cut short or damaged"):
+    with pytest.raises(DataError, match=r"hub\.arrow: .*damaged"):
         rows(f"{path}:en,de")
 
 
@@ -116,7 +116,7 @@ def test_a_stream_that_was_cut_between_two_batches_is_refused(tmp_path: Path) ->
         stream.write_table(table, max_chunksize=3)
     assert len(rows(str(path))) == 9
     path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(DataError, match="the mark of its end is missing"):
+    with pytest.raises(DataError, match=r"hub\.arrow"):
         rows(str(path))
 
 
@@ -125,5 +125,5 @@ def test_without_pyarrow_the_extra_is_named(
 ) -> None:
     (tmp_path / "hub.parquet").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UsageError, match=r"needs pyarrow; run `pip install nmt\[arrow\]`"):
+    with pytest.raises(UsageError, match=r"nmt\[arrow\]"):
         rows(f"{tmp_path}/hub.parquet")

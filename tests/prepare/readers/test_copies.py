@@ -52,9 +52,9 @@ def test_two_files_at_urls_are_prepared_as_here(
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["remote"]
 
     assert content(remote.prepare().path) == before
-    assert "already prepared from the same text" in capsys.readouterr().err
+    assert "already prepared" in capsys.readouterr().err
     storage.write("bucket/train.en.gz", gzip.compress(b"other\n" * 60))
-    with pytest.raises(UsageError, match="was prepared with other options or text"):
+    with pytest.raises(UsageError, match=r"remote was .*text"):
         remote.prepare()
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["remote"]
 
@@ -100,10 +100,10 @@ def test_a_prefix_at_a_url_may_have_the_name_of_a_folder(job: Job, storage: Stor
 
 def test_text_that_is_not_there_is_named_by_its_url(job: Job, storage: Storage) -> None:
     assert "bucket/train.en" not in storage.files
-    with pytest.raises(DataError, match=r"^memory://bucket/none\.en: no such file, plain or compr"):
+    with pytest.raises(DataError, match=r"^memory://bucket/none\.en: "):
         job.but(train=("memory://bucket/none",)).prepare()
-    with pytest.raises(DataError, match=r"^memory://bucket/none\.tsv: no such file$"):
+    with pytest.raises(DataError, match=r"^memory://bucket/none\.tsv: "):
         job.but(train=("memory://bucket/none.tsv",)).prepare()
-    with pytest.raises(DataError, match=r"memory:/?/bucket/crawl\.tsv: has no column 'fr'"):
+    with pytest.raises(DataError, match=r"memory:/?/bucket/crawl\.tsv: .*'fr'"):
         job.but(train=("memory://bucket/crawl.tsv:en,fr",)).prepare()
     assert not list(job.out.parent.iterdir())

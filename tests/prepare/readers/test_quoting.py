@@ -120,7 +120,7 @@ def test_one_doubled_quote_among_much_text_is_text(tmp_path: Path) -> None:
     ],
 )
 def test_doubt_is_refused_unless_the_option_says_it(tmp_path: Path, text: str) -> None:
-    with pytest.raises(DataError, match=r"pass --quoting .*x\.tsv=csv or --quoting .*x\.tsv=none"):
+    with pytest.raises(DataError, match=r"--quoting .*x\.tsv=csv .*x\.tsv=none"):
         read(tmp_path / "x.tsv", text)
     plain = [tuple(line.split("\t")) for line in text.splitlines()]
     assert read(tmp_path / "x.tsv", text, quoting="none") == plain
@@ -130,14 +130,14 @@ def test_quotes_that_only_later_rows_have_are_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nmt.prepare.readers.reader.BLOCK_LINES", 5)
-    with pytest.raises(DataError, match='cells such as "She said'):
+    with pytest.raises(DataError, match='"She said'):
         read(tmp_path / "x.tsv", pandas([*pairs(20), SAID[0]]))
 
 
 @pytest.mark.parametrize("broken", ['"Hello" he said\tx\n', '"Hello\tx\n'])
 def test_a_broken_cell_is_named_by_its_line(tmp_path: Path, broken: str) -> None:
     path = tmp_path / "x.tsv"
-    with pytest.raises(DataError, match=r"x\.tsv line 15: a quote opens a cell, but none closes"):
+    with pytest.raises(DataError, match=r"x\.tsv line 15: .*quote"):
         read(path, pandas(SAID) + broken, quoting="csv")
 
 
@@ -161,9 +161,9 @@ def test_the_option_names_a_text_and_is_part_of_the_folder(tmp_path: Path) -> No
     quoted = job.but(quoting=(f"{tmp_path}/x.tsv=csv",))
     assert pairs_in(quoted.prepare())[40:] == [("so is it", "ti si os")]
     plain = job.but(quoting=(f"{tmp_path}/x.tsv=none",))
-    with pytest.raises(UsageError, match=r"the --quoting of .*x\.tsv was csv and is none"):
+    with pytest.raises(UsageError, match=r"--quoting .*x\.tsv .*csv .*none"):
         plain.prepare()
     assert pairs_in(plain.but(out=tmp_path / "b").prepare())[40:] == [('"so is it"', '"ti si os"')]
     (valid,) = job.options.valid
-    with pytest.raises(UsageError, match="only TSV and CSV have quoted cells"):
+    with pytest.raises(UsageError, match="--quoting"):
         job.but(train=(valid,), quoting=(f"{valid}=csv",)).prepare()

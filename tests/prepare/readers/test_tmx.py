@@ -5,6 +5,7 @@ Source of the elements: TMX 1.4b, https://www.gala-global.org/tmx-14b.
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -118,9 +119,9 @@ def test_units_without_the_variant_are_rejects_of_their_own_kind(tmp_path: Path)
     assert folder.info.train.corpora[0].rejected == {"variant": 1, "missing": 1}
     assert pairs_in(folder) == [pair for n, pair in enumerate(pairs(40)) if n not in (20, 30)]
     report = (job.out / "rejects.txt").read_text()
-    assert "(en) row 21: en: traditional, zh-TW: x, zh-HK: y" in report
-    assert "(en) row 31: en: French, fr: y" in report
-    with pytest.raises(DataError, match=r"memory\.tmx row 21 has another variant of a language"):
+    assert "row 21: en: traditional, zh-TW: x, zh-HK: y" in report
+    assert "row 31: en: French, fr: y" in report
+    with pytest.raises(DataError, match=r"memory\.tmx row 21 .*variant"):
         job.but(out=tmp_path / "other", train=(valid,), valid=f"{tmp_path}/memory.tmx").prepare()
 
 
@@ -145,17 +146,17 @@ def test_a_file_without_the_variant_is_refused_with_the_variants_that_it_has(
     tmp_path: Path,
 ) -> None:
     units = [unit(en="a", sr_Latn="x"), unit(en="b", sr_Latn="y", sr_ME="z"), unit(en="c", fr="f")]
-    with pytest.raises(DataError, match=r"^m: .* sr-Latn \(2\), sr-ME \(1\);.* --tgt sr-Latn"):
+    with pytest.raises(DataError, match=r"^m: .* sr-Latn \(2\), sr-ME \(1\);.*--tgt"):
         survey(tmp_path, units, ("en", "sr"))
 
 
 def test_regions_that_are_mixed_are_counted(tmp_path: Path) -> None:
     units = [unit(en_GB="a", pt_BR="x")] * 2 + [unit(en_GB="b", pt="y"), unit(en_GB="c", pt_PT="z")]
     (warning,) = survey(tmp_path, units, ("en", "pt"))
-    assert "the pt texts are pt-BR (3), pt-PT (1);" in warning
+    assert "pt-BR (3), pt-PT (1);" in warning
     assert "--tgt pt-BR" in warning
     (warning,) = survey(tmp_path, units, ("en-GB", "pt-BR"))
-    assert "m: 1 rows have no pt-BR, only pt-PT (1);" in warning
+    assert re.search(r"m: 1 .*pt-BR, .*pt-PT \(1\)", warning)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +253,7 @@ def test_a_file_in_another_encoding_than_it_declares_is_refused(tmp_path: Path) 
         f"{HEAD}{unit(en='a', de='Häuser') * 9}</body></tmx>".encode("iso-8859-1")
     )
     (look_at,) = reader(tmp_path / "memory.tmx", ("en", "de")).surveys()
-    with pytest.raises(DataError, match=r"memory\.tmx row 1 is not valid utf-8 .*its first line"):
+    with pytest.raises(DataError, match=r"memory\.tmx row 1 .*utf-8"):
         look_at(int)
 
 
@@ -313,22 +314,22 @@ def test_files_of_translation_tools(tmp_path: Path, content: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (tmx(pairs(9))[:-40], r"memory\.tmx line 19: not valid XML \(.*\); export it again"),
-        (b"plain text\n", r"memory\.tmx line 1: not valid XML"),
-        (b"", r"memory\.tmx line 1: not valid XML \(no element found\)"),
-        (b"<xliff></xliff>", r"memory\.tmx: not TMX: its first element is <xliff>"),
-        (b'<!DOCTYPE tmx [<!ENTITY a "bomb">]><tmx>&a;</tmx>', "uses the entity &a;"),
-        (b'<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]><tmx/>', "uses the entity &a;"),
-        (b'<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx>&a;</tmx>', "uses the entity &a;"),
-        (b'<?xml version="1.0" encoding="foo"?><tmx/>', "memory.tmx: .*'foo' .*export it in UTF-8"),
-        (b"<tmx>\n<body\x0b></tmx>", r"memory\.tmx line 2: not valid XML"),
-        (b"<tmx>\n<seg>a & b</seg></tmx>", r"memory\.tmx line 2: not valid XML"),
+        (tmx(pairs(9))[:-40], " line 19: .*XML"),
+        (b"plain text\n", " line 1: .*XML"),
+        (b"", " line 1: .*XML"),
+        (b"<xliff></xliff>", ": .*TMX.*<xliff>"),
+        (b'<!DOCTYPE tmx [<!ENTITY a "bomb">]><tmx>&a;</tmx>', ".*&a;"),
+        (b'<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]><tmx/>', ".*&a;"),
+        (b'<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx>&a;</tmx>', ".*&a;"),
+        (b'<?xml version="1.0" encoding="foo"?><tmx/>', ": .*'foo'"),
+        (b"<tmx>\n<body\x0b></tmx>", " line 2: .*XML"),
+        (b"<tmx>\n<seg>a & b</seg></tmx>", " line 2: .*XML"),
     ],
 )
 def test_files_that_are_cut_or_of_another_kind_are_refused(
     tmp_path: Path, content: bytes, message: str
 ) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=rf"memory\.tmx{message}"):
         rows(tmp_path, content)
 
 
@@ -344,25 +345,25 @@ def test_a_memory_may_have_other_languages_but_no_tenth_of_single_texts(
     (tmp_path / "memory.tmx").write_text(HEAD + "\n".join(units) + "</body></tmx>")
     (survey,) = reader(tmp_path / "memory.tmx", ("en", "de")).surveys()
     if is_refused:
-        with pytest.raises(DataError, match=r"2 of 10 rows lack a side, .* and its languages"):
+        with pytest.raises(DataError, match="2 of 10 rows"):
             survey(int)
     else:
         assert survey(int).lines == 10
     (survey,) = reader(tmp_path / "memory.tmx", ("en", "es")).surveys()
-    with pytest.raises(DataError, match="10 of 10 rows lack a side"):
+    with pytest.raises(DataError, match="10 of 10 rows"):
         survey(int)
 
 
 def test_a_memory_of_other_languages_is_refused_with_those_it_has(tmp_path: Path) -> None:
     units = [unit(en="a very long sentence " * 5, sr_Latn_RS=tgt) for _, tgt in pairs(8)]
-    with pytest.raises(DataError, match=r"row 1: 'en: a very long sente\.\.\., sr-Latn-RS: das"):
+    with pytest.raises(DataError, match=r"row 1: 'en: a very long .*, sr-Latn-RS: das"):
         survey(tmp_path, units, ("en", "hr"))
 
 
 def test_a_unit_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tmx_reader, "LONGEST_LINE", 10_000)
     for texts in ({"en": "a" * 10_001}, {f"x{number}": "" for number in range(101)}):
-        with pytest.raises(DataError, match=r"memory\.tmx line 1: a unit of more than"):
+        with pytest.raises(DataError, match=r"memory\.tmx line 1: .*unit"):
             rows(tmp_path, f"{HEAD}{unit(**texts)}</body></tmx>".encode())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from prepare_job import Job, job_of, pairs, pairs_in
 from text_formats import UTF8, rows_of
 
 from nmt.data.corpus import Encoding
-from nmt.errors import DataError
+from nmt.errors import DataError, UsageError
 from nmt.prepare.prepare import dry_run
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.text_names import SideColumn
@@ -171,13 +172,13 @@ def test_a_header_that_is_read_as_text_is_warned_of(tmp_path: Path) -> None:
     path.write_text("en\tde\na\tx\n")
     (survey,) = find_reader(f"{path}:1,2", ("en", "de"), UTF8).surveys()
     (warning,) = survey(int).warnings
-    assert "its first row names the languages, but is read as text" in warning
+    assert "first row" in warning
 
 
 def test_rows_with_more_cells_than_the_header_are_missing(tmp_path: Path) -> None:
     # R writes row names, and no name for their column.
     text = "en\tde\n" + "".join(f"{n}\t{src}\t{tgt}\n" for n, (src, tgt) in enumerate(PAIRS))
-    with pytest.raises(DataError, match="its header has 2 columns and its rows have 3"):
+    with pytest.raises(DataError, match=r"header .* 2 .* 3"):
         rows(tmp_path, text)
     text = table([("en", "de"), *PAIRS, *PAIRS[:3], ("a", "tab", "x"), ("b", "y", "", "")])
     assert rows(tmp_path, text)[12:] == [*PAIRS[:3], ("a\ttab\tx", ""), ("b", "y")]
@@ -209,15 +210,13 @@ def test_rows_that_lack_a_side_are_rejected_by_their_numbers(
     assert corpus.columns == ("en", "de")
     told = (job.out / "rejects.txt").read_text()
     assert "crawl.tsv column en row 5: only this" in told
-    assert "1 of 40 rows lack a side or have more cells than the first row, such as row 5: " in (
-        capsys.readouterr().err
-    )
+    assert re.search("1 of 40 rows .* row 5: ", capsys.readouterr().err)
     (sampled,) = dry_run(job.options, job.cleaning, pairs=1000)
     assert sampled.counts == {"missing": 1}
 
 
 def test_a_tenth_of_short_rows_means_other_columns(job: Job, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"41 of 41 rows lack a side or .*, such as row 1: "):
+    with pytest.raises(DataError, match=r"41 of 41 rows .* row 1: "):
         job.but(train=(f"{tmp_path}/crawl.tsv:1,7",)).prepare()
     assert not (tmp_path / "data").exists()
 
@@ -240,7 +239,7 @@ def test_a_mark_of_byte_order_is_no_part_of_the_first_score(job: Job, tmp_path: 
 
 
 def test_a_short_row_of_valid_is_refused(job: Job, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"crawl\.tsv row 5 lacks a side; every row of valid"):
+    with pytest.raises(DataError, match=r"crawl\.tsv row 5 .*valid"):
         job.but(valid=f"{tmp_path}/crawl.tsv").prepare()
 
 
@@ -259,7 +258,7 @@ def test_pairs_below_the_least_score_are_dropped(job: Job, tmp_path: Path) -> No
         min_score=(f"{tmp_path}/crawl.tsv:3:0.3", f"{tmp_path}/crawl.tsv:score:0.35"),
     )
     assert pairs_in(numbered.prepare()) == pairs(40)[35:]
-    with pytest.raises(Exception, match=r"the --min-score of .* was score:0.3 and is none"):
+    with pytest.raises(UsageError, match=r"--min-score .* score:0\.3 .*none"):
         scored.but(min_score=()).prepare()
 
 
@@ -277,5 +276,5 @@ def test_stdin_is_read_as_a_table(
         assert [tgt for _, tgt in pairs_in(folder)] == [tgt for _, tgt in pairs(40)[30:]]
         (corpus,) = folder.info.train.corpora
         assert (corpus.prefix, corpus.weight, corpus.tag) == (train, 2.0, "<web>")
-    assert "copied 0.0 MB from stdin to" in capsys.readouterr().err
+    assert "from stdin to" in capsys.readouterr().err
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["a", "b"]
