@@ -28,7 +28,7 @@ def decoded(
     tables: Sequence[NextLogits], sources: Sequence[Source], options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """Search for translations of sources, each by its own table."""
-    group = Group(range(len(tables)), sources, TableState(tables), cost=1)
+    group = Group(range(len(tables)), sources, TableState(tables), cost_per_sentence=1)
     return in_order(decode(TABLES, iter([group]), options))
 
 

@@ -32,8 +32,8 @@ FAULTS = {
         "else (5 + length) / 6", "else (6 + length) / 6", "search/test_beam.py"
     ),
     "top-k by one": Fault(
-        "return found.values[:, :count], found.indices[:, :count], is_clear",
-        "return found.values[:, -count:], found.indices[:, -count:], is_clear",
+        "return largest.values[:, :count], largest.indices[:, :count], is_clear",
+        "return largest.values[:, -:count], largest.indices[:, -count:], is_clear",
         "search/test_top_k.py",
     ),
     "mask inverted": Fault(

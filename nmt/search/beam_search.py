@@ -16,7 +16,9 @@ Ties: equal log-probabilities are ordered by hypothesis, then by the more probab
 by the lower id. Equal scores are ordered by which hypothesis finished first.
 
 Legend: G sentences of a group, B of them still active, W hypotheses of each, N = B * W, t tokens so
-far, k next tokens of each hypothesis, M more that constraints ask about, V vocabulary, F features.
+far, k next tokens of each hypothesis, C candidates of each sentence among its W * k extensions, M
+more tokens that constraints ask about, V vocabulary, F features. B' and W' are those of the next
+step: sentences leave, and W grows from 1 to `max_width` as soon as there are so many hypotheses.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class Group:
     numbers: Sequence[int]  # (G,) chosen by the caller
     sources: Sequence[Source]  # (G,)
     state: DecoderState  # fresh
-    cost: int  # of each sentence, against the budget
+    cost_per_sentence: int  # against the budget
     shortlist: BatchShortlist | None = None  # tokens that each sentence may take; None: all
 
 
@@ -120,15 +122,16 @@ def _next_tokens(
     barred_ids: Sequence[int],
 ) -> list[NextTokens]:
     """Pick the next tokens of each group's hypotheses, given their features (N, F)."""
-    rows = [len(beams.last_tokens) for beams in active]
-    lists = [beams.group.shortlist for beams in active if beams.group.shortlist is not None]
-    if not lists:
+    sizes = [len(beams.last_tokens) for beams in active]
+    shortlists = [beams.group.shortlist for beams in active if beams.group.shortlist is not None]
+    if not shortlists:
         logits, query = logits_in_blocks(model, features), StepQuery.joined(queries)
         fields = pick_tokens(logits, query, pick=pick, barred_ids=barred_ids)
-        return NextTokens.read([fields])[0].split(rows)
-    parts = zip(lists, torch.split(features, rows), queries, strict=True)
-    read = NextTokens.read([listed.pick(pick, part, query) for listed, part, query in parts])
-    return [listed.with_ids(tokens) for listed, tokens in zip(lists, read, strict=True)]
+        return NextTokens.read([fields])[0].split(sizes)
+    # Each group has logits of its own tokens only.
+    groups = zip(shortlists, torch.split(features, sizes), queries, strict=True)
+    read = NextTokens.read([shortlist.pick(pick, own, query) for shortlist, own, query in groups])
+    return [shortlist.with_ids(own) for shortlist, own in zip(shortlists, read, strict=True)]
 
 
 def logits_in_blocks(model: Decoder, features: Tensor) -> Iterator[Tensor]:
@@ -145,7 +148,7 @@ class Beams:
 
     group: Group
     options: SearchOptions
-    width: int  # the largest W. W is 1 at first, except for samples
+    max_width: int  # the largest W
     longest: Integers  # (G,) int64: after so many tokens, eos is forced
     last_penalties: Floats  # (G,) float64: length penalty of the longest hypothesis possible
     constraints: list[Constraint]  # those that are asked for
@@ -165,7 +168,8 @@ class Beams:
     def begin(cls, group: Group, options: SearchOptions) -> Self:
         """Start with one hypothesis for each sentence, or with all samples."""
         sources, count = group.sources, len(group.sources)
-        width, sentences = 1, np.arange(count)
+        sentences = np.arange(count)
+        width = 1  # equal hypotheses would fill the beam with equal extensions
         phrases = None
         if options.sampling is not None:
             width = options.n_best
@@ -182,7 +186,7 @@ class Beams:
         return cls(
             group,
             options,
-            width=options.width if phrases is None else phrases.width,
+            max_width=options.width if phrases is None else phrases.max_width,
             longest=longest,
             last_penalties=np.array([options.penalty(int(most) + 1) for most in longest]),
             constraints=constraints_of(sources, options, phrases),
@@ -200,7 +204,7 @@ class Beams:
     @property
     def cost(self) -> int:
         """The sum of the active sentences' costs."""
-        return self.group.cost * len(self.sentences)
+        return self.group.cost_per_sentence * len(self.sentences)
 
     def query(self) -> StepQuery:
         """Return what the next step is to find out."""
@@ -231,34 +235,36 @@ class Beams:
 
         Use up what this yields: only then are the others reordered. `next_tokens` is overwritten.
         """
-        # The best extensions of each sentence.
-        log_probs, tokens = self._extensions(query, next_tokens)  # (B, W, k)
-        count, width, per_parent = tokens.shape
-        if self.options.sampling is not None:  # each hypothesis has only one
-            best = np.broadcast_to(np.arange(width), (count, width))  # (B, W)
+        # All extensions, and the best of them: the candidates, best first.
+        all_log_probs, all_tokens = self._extensions(query, next_tokens)  # (B, W, k)
+        count, width, per_parent = all_tokens.shape
+        if self.options.sampling is not None:  # each hypothesis has only one extension
+            best = np.broadcast_to(np.arange(width), (count, width))  # (B, C), C = W
         elif self.phrases is None:
-            flat = -log_probs.reshape(count, -1)  # (B, W * k)
-            best = np.argsort(flat, axis=1, kind="stable")[:, : 2 * self.width]  # (B, 2W)
+            # At least W of 2W do not end: each hypothesis has only one extension by eos.
+            flat = -all_log_probs.reshape(count, -1)  # (B, W * k)
+            best = np.argsort(flat, axis=1, kind="stable")[:, : 2 * self.max_width]  # (B, C)
         else:
-            best = self.phrases.rank(log_probs, tokens)  # (B, 2W)
-        parents = best // per_parent  # (B, 2W)
-        log_probs = np.take_along_axis(log_probs.reshape(count, -1), best, 1)  # (B, 2W)
-        tokens = np.take_along_axis(tokens.reshape(count, -1), best, 1)  # (B, 2W)
+            best = self.phrases.rank(all_log_probs, all_tokens)  # (B, C)
+        parents = best // per_parent  # (B, C)
+        log_probs = np.take_along_axis(all_log_probs.reshape(count, -1), best, 1)  # (B, C)
+        tokens = np.take_along_axis(all_tokens.reshape(count, -1), best, 1)  # (B, C)
 
-        # Those that end.
+        # Candidates that end.
         is_eos = tokens == EOS_ID
-        self._finish(is_eos[:, : self.width], log_probs, parents)
+        self._finish(is_eos[:, : self.max_width], log_probs, parents)
 
-        # Those that are active in the next step.
-        log_probs = np.where(is_eos, -math.inf, log_probs)
+        # The others, of which the first are active in the next step.
+        log_probs[is_eos] = -math.inf
         if self.options.sampling is None:
             # No more rows than hypotheses: a forced prefix takes one. W never shrinks.
             most = int((log_probs > -math.inf).sum(axis=1).max())
-            keep = np.argsort(is_eos, axis=1, kind="stable")  # those without eos first
-            keep = keep[:, : max(width, min(self.width, most))]  # (B, W)
-            log_probs = np.take_along_axis(log_probs, keep, 1)  # (B, W)
-            parents = np.take_along_axis(parents, keep, 1)  # (B, W)
-            tokens = np.take_along_axis(tokens, keep, 1)  # (B, W)
+            next_width = max(width, min(self.max_width, most))
+            # Those without eos first, in their order.
+            active = np.argsort(is_eos, axis=1, kind="stable")[:, :next_width]  # (B, W')
+            log_probs = np.take_along_axis(log_probs, active, 1)  # (B, W')
+            parents = np.take_along_axis(parents, active, 1)  # (B, W')
+            tokens = np.take_along_axis(tokens, active, 1)  # (B, W')
 
         # Sentences that are done leave, and the others go on.
         num_finished = np.array([len(self.finished[sentence]) for sentence in self.sentences])
@@ -301,21 +307,21 @@ class Beams:
         if not len(rows):
             return
         penalty = self.options.penalty(self.ids.shape[2] + 1)
-        ids = [tuple(own) for own in self.ids[rows, parents[rows, columns]].tolist()]
-        names: Sequence[Hashable] = ids
+        finished_ids = [tuple(ids) for ids in self.ids[rows, parents[rows, columns]].tolist()]
+        keys: Sequence[Hashable] = finished_ids  # of `finished`
         if self.options.sampling is not None:
-            names = columns.tolist()
+            keys = columns.tolist()
         elif self.options.decode is not None:
-            names = self.options.decode(ids)
-        for row, column, own, name in zip(rows.tolist(), columns, ids, names, strict=True):
+            keys = self.options.decode(finished_ids)
+        for row, column, ids, key in zip(rows.tolist(), columns, finished_ids, keys, strict=True):
             log_prob = float(log_probs[row, column])
             history = [*self.history[row, parents[row, column]].tolist(), log_prob]  # t + 1
             token_log_probs = tuple(map(operator.sub, history, [0.0, *history]))
-            hypothesis = Hypothesis(own, log_prob, log_prob / penalty, token_log_probs)
+            hypothesis = Hypothesis(ids, log_prob, log_prob / penalty, token_log_probs)
             sentence = self.sentences[row]
             finished = self.finished[sentence]
-            if name not in finished or finished[name].score < hypothesis.score:
-                finished[name] = hypothesis
+            if key not in finished or finished[key].score < hypothesis.score:
+                finished[key] = hypothesis
             if len(finished) >= self.options.n_best:
                 worst = ranked(finished.values())[self.options.n_best - 1]
                 self.worst_scores[sentence] = worst.score

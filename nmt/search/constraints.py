@@ -60,8 +60,8 @@ def _padded(prefixes: Sequence[Ids]) -> Integers:
 def _force_prefix(prefixes: Integers, query: StepQuery, sentences: Integers, ids: Integers) -> None:
     width, length = ids.shape[1:]
     if length < prefixes.shape[1]:
-        given = prefixes[sentences, length].repeat(width)  # (N,)
-        query.forced = np.where(given == FREE, query.forced, given)
+        forced = prefixes[sentences, length].repeat(width)  # (N,)
+        query.forced = np.where(forced == FREE, query.forced, forced)
 
 
 def _bar_end(min_tokens: int, query: StepQuery, _: Integers, ids: Integers) -> None:

@@ -44,7 +44,7 @@ class PhraseBanks:
         self._last_banks: Integers = np.array([each.all_tokens for each in sentences])  # (B,)
         # (B,) active hypotheses of each sentence
         self._slots: Integers = np.array([beam_size(each, options) for each in phrases])
-        self.width = int(self._slots.max())  # the largest W
+        self.max_width = int(self._slots.max())  # the largest W
         self._reach(np.array([[each.stage(StageKey())] for each in sentences]))
 
     def _reach(self, stages: Stages) -> None:
@@ -106,7 +106,8 @@ class PhraseBanks:
         flat = log_probs.reshape(len(log_probs), -1)  # (B, W * k), the same memory
         banks = self._banks(tokens).reshape(flat.shape)
         is_last = banks == self._last_banks[:, None]
-        best = in_turns(flat, banks, is_last, _head(self._options))[:, : 2 * self.width]  # (B, 2W)
+        order = in_turns(flat, banks, is_last, _head(self._options))  # (B, W * k)
+        best = order[:, : 2 * self.max_width]  # (B, 2W)
         # Some sentences have a narrower beam than others.
         is_eos = np.take_along_axis(tokens.reshape(flat.shape), best, 1) == EOS_ID
         place = np.where(is_eos, np.arange(is_eos.shape[1]), (~is_eos).cumsum(axis=1) - 1)

@@ -43,8 +43,8 @@ class Shortlist:
     def of(self, source: Source) -> Integers:
         """Return a sentence's list, ascending, with the tokens of its prefix and its phrases."""
         own = self.best[np.array(source.ids)].ravel()
-        given = (*source.prefix, *chain.from_iterable(phrase.tokens for phrase in source.phrases))
-        parts = (_SPECIAL, self.frequent, own[own >= 0], np.array(given, np.int64))
+        forced = (*source.prefix, *chain.from_iterable(phrase.tokens for phrase in source.phrases))
+        parts = (_SPECIAL, self.frequent, own[own >= 0], np.array(forced, np.int64))
         return np.unique(np.concatenate(parts))
 
     def coverage(self, pairs: PairDataset) -> tuple[float, float]:

@@ -279,12 +279,12 @@ def top_k(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if count == 1:  # numpy's argmax is vectorised and takes the first of ties
         first = torch.from_numpy(values.numpy().argmax(axis=1))[:, None]  # (n, 1)
         return values.gather(1, first), first
-    found, indices, is_clear = _top_k_by_values(values, count)
+    largest, indices, is_clear = _top_k_by_values(values, count)
     if not is_clear.all():
         unclear = (~is_clear).nonzero()[:, 0]
-        found[unclear], by_key = _top_k_by_keys(values[unclear], count)
+        largest[unclear], by_key = _top_k_by_keys(values[unclear], count)
         indices[unclear] = by_key.long()
-    return found, indices
+    return largest, indices
 
 
 def _top_k_by_values(values: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -306,8 +306,8 @@ def _top_k_by_values(values: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor
     _, best, maxima_are_clear = _strictly_first(grouped.amax(dim=1), count)  # (n, count)
     within = torch.arange(width) * grouped.shape[2]
     indices = (best[:, :, None] + within).flatten(1)  # (n, count * width)
-    found, places, is_clear = _strictly_first(padded.gather(1, indices), count)
-    return found, indices.gather(1, places), is_clear & maxima_are_clear
+    largest, places, is_clear = _strictly_first(padded.gather(1, indices), count)
+    return largest, indices.gather(1, places), is_clear & maxima_are_clear
 
 
 def _group_width(size: int, count: int) -> int:
@@ -326,9 +326,9 @@ def _strictly_first(values: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]
 
     A row has none if each value is larger than the next one, up to the one after the last.
     """
-    found = values.topk(min(count + 1, values.shape[1]), dim=1)
-    is_clear = (found.values[:, :-1] > found.values[:, 1:]).all(dim=1)  # (n,)
-    return found.values[:, :count], found.indices[:, :count], is_clear
+    largest = values.topk(min(count + 1, values.shape[1]), dim=1)
+    is_clear = (largest.values[:, :-1] > largest.values[:, 1:]).all(dim=1)  # (n,)
+    return largest.values[:, :count], largest.indices[:, :count], is_clear
 
 
 def _top_k_by_keys(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -350,8 +350,8 @@ def _top_k_by_keys(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     inside = blocks.gather(1, chosen.expand(-1, -1, width)).flatten(1)  # (n, c * width)
     within = torch.arange(width, device=values.device)
     indices = torch.add(within, chosen, alpha=width).flatten(1)  # (n, c * width)
-    found = _keys(inside, indices).topk(count, dim=1, largest=False)  # (n, count)
-    return _from_keys(found.values)
+    smallest = _keys(inside, indices).topk(count, dim=1, largest=False)  # (n, count)
+    return _from_keys(smallest.values)
 
 
 def _block_width(size: int) -> int:

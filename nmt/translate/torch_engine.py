@@ -218,7 +218,8 @@ class TorchEngine(Engine):
         # The last of the first tokens is read by the search.
         for token in (BOS_ID, *self.options.first_ids)[:-1]:
             self.model.step([state], torch.full((len(sources),), token))  # (B,)
-        return Group(numbers, sources, state, cost=cost, shortlist=self._batch_shortlist(sources))
+        shortlist = self._batch_shortlist(sources)
+        return Group(numbers, sources, state, cost_per_sentence=cost, shortlist=shortlist)
 
     def _batch_shortlist(self, sources: Sequence[Source]) -> BatchShortlist | None:
         if self.shortlist is None:

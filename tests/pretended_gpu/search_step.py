@@ -87,7 +87,7 @@ def count_steps(presets: Sequence[str]) -> dict[str, Any]:
         members = [build(preset) for preset in presets]
         model = members[0] if len(members) == 1 else Ensemble(members)
         state = model.begin(pack_sources([source.ids for source in sources]).to(GPU))
-        group = Group(range(SENTENCES), sources, state, cost=TOKENS + 1)
+        group = Group(range(SENTENCES), sources, state, cost_per_sentence=TOKENS + 1)
         with suppress(StopSearch):
             list(decode(model, iter([group]), options, on_step=next_step))
     return dict(zip(("moved", "left"), steps[_COUNTED + 1 :], strict=True))

@@ -248,7 +248,7 @@ def test_finished_sentences_leave_the_batch(width: int) -> None:
     lengths = [2, 0, 3, 0]
     options = SearchOptions(beam_size=width, length_penalty=0.0, barred_ids=SPECIAL)
     state = TableState([ends_after(words) for words in lengths])
-    group = Group(range(4), sources([9] * 4), state, cost=1)
+    group = Group(range(4), sources([9] * 4), state, cost_per_sentence=1)
     found = in_order(decode(TABLES, iter([group]), options))
     assert [len(hypotheses[0].ids) for hypotheses in found] == lengths
     # All four at first, by one hypothesis each; two after their first eos; one at the end.
@@ -265,7 +265,7 @@ def test_new_sentences_take_the_place_of_finished_ones() -> None:
     def groups() -> Iterator[Group]:
         for number, state in enumerate(states):
             joined.append(len(states[0].rows_of_steps))
-            yield Group([2 * number, 2 * number + 1], sources([9, 9]), state, cost=10)
+            yield Group([2 * number, 2 * number + 1], sources([9, 9]), state, cost_per_sentence=10)
 
     options = SearchOptions(beam_size=1, barred_ids=SPECIAL)
     found = dict(decode(TABLES, groups(), options, budget=40))
@@ -316,7 +316,7 @@ def test_search_with_a_model_is_that_with_its_table(kind: str, width: int) -> No
                 numbers,
                 [Source(tuple(SOURCES[number])) for number in numbers],
                 begin(model, [SOURCES[number] for number in numbers]),
-                cost=1,
+                cost_per_sentence=1,
             )
             for numbers in ([0, 1], [2])  # the third joins when one of the first two is done
         )

@@ -88,7 +88,7 @@ def test_translations_are_the_best_of_those_that_are_allowed(
 
 def test_a_prefix_is_gone_through_in_one_row() -> None:
     state = TableState([random_table(1), random_table(2)])
-    group = Group([0, 1], [Source((A,) * 9, (A, B, A))] * 2, state, cost=1)
+    group = Group([0, 1], [Source((A,) * 9, (A, B, A))] * 2, state, cost_per_sentence=1)
     list(decode(TABLES, iter([group]), SearchOptions(beam_size=3, barred_ids=SPECIAL)))
     assert state.rows_of_steps[:5] == [2, 2, 2, 2, 6]
 
@@ -130,7 +130,7 @@ def test_a_step_calls_nothing_of_what_is_off(options: dict[str, float], entered:
     state = TableState([random_table(1)])
     steps = decode(
         TABLES,
-        iter([Group([0], [Source((A,) * 9)], state, cost=1)]),
+        iter([Group([0], [Source((A,) * 9)], state, cost_per_sentence=1)]),
         SearchOptions(barred_ids=SPECIAL, **options),  # type: ignore[arg-type]
         on_step=lambda: sys.setprofile(note),  # once all is begun
     )
@@ -246,7 +246,10 @@ def test_what_stands_beside_a_sentence_changes_nothing(
         repetition_penalty=penalty,
     )
     tables, limits = [random_table(seed) for seed in range(8)], [2, 9, 5, 7, 3, 8, 6, 4]
-    groups = (Group([n], [sources(limits)[n]], TableState([tables[n]]), cost=1) for n in range(8))
+    groups = (
+        Group([n], [sources(limits)[n]], TableState([tables[n]]), cost_per_sentence=1)
+        for n in range(8)
+    )
     together = in_order(decode(TABLES, groups, options, budget=3))
     assert together == [
         search([table], [limit], options)[0] for table, limit in zip(tables, limits, strict=True)
