@@ -1,7 +1,10 @@
-"""Progress, tables and notices: the only module that uses rich and tqdm.
+"""Progress, tables and notices: the only module that prints, and that uses rich and tqdm.
 
 stdout is for data; everything else goes to stderr. Progress appears only if stderr is a terminal.
 Under torchrun only rank 0 prints notices. Errors and warnings always appear.
+
+File names, metadata of models and messages of other programs may hold escape sequences, and line
+breaks that fake a message of ours. So all that is printed passes `printable` here.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 _FRAME_SECONDS = 0.5  # between drawings, each of which takes some milliseconds
 _RATE_SECONDS = 600.0  # over which the rate is measured, since updates of a run may be slow
+_LONGEST_MESSAGE = 4_000  # characters; a file may have a name or a value of any length
 
 
 def _write_line(line: str) -> None:
@@ -61,7 +65,12 @@ def set_quiet(quiet: bool) -> None:
     _voice.quiet = quiet
 
 
-def _say(line: str) -> None:
+def _say(message: str) -> None:
+    shown = printable(message[:_LONGEST_MESSAGE])
+    _write(shown if len(message) <= _LONGEST_MESSAGE else f"{shown}...")
+
+
+def _write(line: str) -> None:
     with contextlib.suppress(OSError):  # a closed terminal is not a reason to fail
         _voice.write(line)
 
@@ -75,7 +84,7 @@ def notice(message: str) -> None:
 def summary(values: Mapping[str, object]) -> None:
     """Sum up the work in one line of JSON, for programs; silent as notices are."""
     if _voice.speaks:
-        _say(json.dumps(values))
+        _write(json.dumps(values))
 
 
 def warning(message: str) -> None:
@@ -125,7 +134,7 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
     tqdm.monitor_interval = 0  # which would start a thread
     is_of_bytes = unit == "B"
     bar = tqdm(
-        desc=description,
+        desc=printable(description),
         total=total,
         unit=unit if is_of_bytes else f" {unit}",
         unit_scale=is_of_bytes,
@@ -246,7 +255,7 @@ class LiveView:
         # What is higher than the terminal cannot be erased again.
         assert self._console is not None
         for label, text in self.rows[: max(0, self._console.height - 2)]:
-            rows.add_row(label, Text(printable(text)))
+            rows.add_row(*(Text(printable(cell)) for cell in (label, text)))
         return Group(bar, rows)
 
 
@@ -264,8 +273,19 @@ def duration(seconds: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace control characters and odd spaces by their codes, for terminals."""
+    """Replace control characters, line breaks and odd spaces by their codes, for terminals."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def print_row(*cells: str) -> None:
+    """Print a line on stdout, with tabs between the cells."""
+    print("\t".join(map(printable, cells)))
+
+
+def print_text(text: str) -> None:
+    """Print whole lines on stdout."""
+    for line in text.removesuffix("\n").split("\n"):
+        print_row(line)
 
 
 def print_table(
@@ -287,7 +307,7 @@ def print_table(
     """
     if not sys.stdout.isatty():
         for row in (columns, *rows):
-            print("\t".join(row))
+            print_row(*row)
         return
     from rich.console import Console
     from rich.table import Table
@@ -296,9 +316,11 @@ def print_table(
     table = Table(title=title or None, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         numeric = all(_looks_numeric(row[index]) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        header = Text(printable(column))
+        table.add_column(header, justify="right" if numeric else "left", overflow="fold")
     for number, row in enumerate(rows):
-        table.add_row(*(Text(cell) for cell in row), end_section=number in line_after)
+        cells = (Text(printable(cell)) for cell in row)
+        table.add_row(*cells, end_section=number in line_after)
     Console().print(table)
 
 

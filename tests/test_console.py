@@ -9,6 +9,8 @@ import sys
 import pytest
 from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
 
+from nmt import console
+
 WORK = """
 import sys, threading, time, warnings
 from nmt import console
@@ -31,7 +33,7 @@ def work():
             progress.go_back(0)
             progress.update()
         if "warn" in sys.argv:
-            warnings.warn("of a library")
+            warnings.warn("of a \\x1b[31mlibrary")
         if "fail" in sys.argv:
             raise SystemExit(3)
     console.notice("after")
@@ -95,7 +97,7 @@ def test_it_disappears_after_an_error_too(kind: str) -> None:
 def test_warnings_of_libraries_stand_above_too(kind: str) -> None:
     terminal = on_terminal(kind, "warn")
     terminal.finish()
-    assert any("UserWarning: of a library" in line for line in terminal.screen)
+    assert any(r"UserWarning: of a \x1b[31mlibrary" in line for line in terminal.screen)
     assert "training" not in "".join(terminal.screen)
 
 
@@ -128,3 +130,21 @@ def test_a_pipe_gets_only_the_notices(kind: str) -> None:
         "nmt: after",
     ]
     assert "\x1b" not in done.stderr
+
+
+def test_a_table_on_a_terminal_shows_neither_markup_nor_escape_codes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    console.print_table(["[red]na\x1bme", "file"], [["[b]x\x1b[2J", "a\nb"]])
+    shown = capsys.readouterr().out
+    for cell in (r"[red]na\x1bme", r"[b]x\x1b[2J", r"a\nb"):
+        assert cell in shown
+
+
+def test_a_message_has_one_line_of_bounded_length(capsys: pytest.CaptureFixture[str]) -> None:
+    console.warning("a\nnmt: error: b")
+    console.error("x" * 1_000_000)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == r"nmt: warning: a\nnmt: error: b"
+    assert len(second) < 5_000

@@ -113,7 +113,7 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
     if version:
         from nmt import __version__
 
-        print(f"nmt {__version__}")
+        console.print_row(f"nmt {__version__}")
         raise typer.Exit
 
 

@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
@@ -29,6 +30,13 @@ def begin() -> None:
     """Prepare the process for closed streams and for signals."""
     _open_closed_streams()
     _hear_signals()
+    warnings.showwarning = _report_warning
+
+
+def _report_warning(
+    message: Warning | str, category: type[Warning], *_: object, **__: object
+) -> None:
+    console.warning(f"{category.__name__}: {message}")
 
 
 def _open_closed_streams() -> None:

@@ -78,20 +78,20 @@ def data(
     else:
         for title, columns, rows in _tables(opened):
             console.print_table(columns, rows, title=title)
-            print()
+            console.print_row()
         for title, columns, rows in _tables_of_lengths(opened):
             console.print_table(columns, rows, title=title)
     if batch_tokens is not None:
-        print()
+        console.print_row()
         title, columns, rows = _table_of_updates(opened, batch_tokens)
         console.print_table(columns, rows, title=title)
     if examples and show is None:
         _show_examples(opened, min(examples, len(opened.train)))
     if rejects:
-        print()
+        console.print_row()
         from nmt.data.manifest import REJECTS_TEXT_NAME
 
-        print((folder / REJECTS_TEXT_NAME).read_text("utf-8"), end="")
+        console.print_text((folder / REJECTS_TEXT_NAME).read_text("utf-8"))
     if picture is not None:
         write_text(picture, _draw_lengths(opened))
         console.notice(f"{picture} shows the lengths of train")
@@ -217,7 +217,7 @@ def _show_pairs(folder: DataFolder, ranges: list[range]) -> None:
     """Print a line for each field of each pair: its number, the field, and the value."""
     for index in chain.from_iterable(ranges):
         for field, value in _fields(folder, index):
-            print(f"{index}\t{field}\t{value}")
+            console.print_row(str(index), field, value)
 
 
 def _fields(folder: DataFolder, index: int) -> Iterator[tuple[str, str]]:
@@ -240,7 +240,7 @@ def _fields(folder: DataFolder, index: int) -> Iterator[tuple[str, str]]:
 
 
 def _show_examples(folder: DataFolder, count: int) -> None:
-    print()
+    console.print_row()
     corpora = folder.info.train.corpora
     for index in range(count):
         src, tgt = folder.info.langs_of(corpora[folder.train.origin(index)[0]])
@@ -249,5 +249,5 @@ def _show_examples(folder: DataFolder, count: int) -> None:
             (tgt, folder.train.tgt(index), folder.tgt_vocabulary),
         ):
             numbers = ids.tolist()
-            print(f"{index}\t{lang}\t{vocabulary.decode([numbers])[0]}")
-            print(f"{index}\t{lang}\t{' '.join(vocabulary.tokens(numbers))}")
+            console.print_row(str(index), lang, vocabulary.decode([numbers])[0])
+            console.print_row(str(index), lang, " ".join(vocabulary.tokens(numbers)))

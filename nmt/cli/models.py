@@ -85,11 +85,11 @@ def _show(name: str, *sizes: int) -> None:
     recipe = _resolve(name)
     costs = _costs(recipe, *sizes)
     labels, values = (max(map(len, column)) for column in (costs, costs.values()))
-    print(f"# {name}: {find_preset(name).summary}")
+    console.print_row(f"# {name}: {find_preset(name).summary}")
     for label, value in costs.items():
-        print(f"# {label:<{labels}}  {value:>{values}}")
-    print()
-    print(format_toml(recipe.sections), end="")
+        console.print_row(f"# {label:<{labels}}  {value:>{values}}")
+    console.print_row()
+    console.print_text(format_toml(recipe.sections))
 
 
 def _compare(first: str, second: str, *sizes: int) -> None:

@@ -116,7 +116,7 @@ def _help_options(rare: Collection[str]) -> Iterator[inspect.Parameter]:
             parameters: list[Any] = context.command.params
             for parameter in parameters:
                 parameter.hidden = parameter.name in rare
-        print(context.get_help())
+        print(context.get_help())  # noqa: T201 - it is all ours
         raise typer.Exit
 
     asked_by = {"help": ("--help", "-h"), "help_all": ("--help-all",)}

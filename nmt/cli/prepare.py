@@ -67,7 +67,7 @@ def prepare(
         raise UsageError("--vocab gives more than two vocabularies; give one model only")
     if dry_run is not None:
         report = try_rules(options, cleaning, given, languages, pairs=dry_run)
-        print(report_text(report), end="")
+        console.print_text(report_text(report))
         return
     with made_for(out) as path:
         folder = run(path, options, cleaning, given, languages)

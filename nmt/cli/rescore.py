@@ -249,7 +249,7 @@ def _print_perplexity(likelihood: Likelihood, signature: str, *, as_json: bool) 
         "lines": likelihood.lines,
     }
     if as_json:
-        print(json.dumps({"perplexity": answer}, indent=2))
+        console.print_text(json.dumps({"perplexity": answer}, indent=2))
         return
     columns = ("perplexity", "signature", "nll", "log-probability", "tokens", "lines")
     cells = [f"{v:,.3f}" if isinstance(v, float) else str(v) for v in answer.values()]

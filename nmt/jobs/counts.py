@@ -61,7 +61,7 @@ class Counts:
         self.copied += best.copied
         missing = [use for use in best.terms if not use.is_placed]
         if missing:
-            term = console.printable(f"{missing[0].source} -> {missing[0].target}")
+            term = f"{missing[0].source} -> {missing[0].target}"
             self.without_term.add(number, shorten(term, 80, placeholder="..."))
         if best.fell_back:
             self.fell_back.add(number)

@@ -24,7 +24,7 @@ def converse(translator: Translator) -> Counts:
         try:
             typed = input("> ")
         except (EOFError, KeyboardInterrupt):
-            print()
+            console.print_row()
             Counts(decomposed=counts.decomposed).warn("the input")  # the rest was told at once
             return counts
         source, _, prefix = typed.partition("\t") if config.prefixes else (typed, "", "")
@@ -33,7 +33,7 @@ def converse(translator: Translator) -> Counts:
         (translation,) = translator.translate([source], [prefix], contexts=[context])
         counts.seconds += time.monotonic() - started
         answer = RENDERS[config.form](counts.lines, translation)
-        print(*answer, sep="\n", flush=True)
+        print(*answer, sep="\n", flush=True)  # noqa: T201 - text as it is, as in a pipe
         if translation.error:
             console.warning(translation.error)
         counts.lines_out += len(answer)

@@ -165,22 +165,21 @@ def read_report(folder: Path) -> list[CorpusRejects]:
 
 def report_text(corpora: Sequence[CorpusRejects]) -> str:
     """Return the report for people: how many pairs each rule rejected, and the first of them."""
-    parts = []
+    lines = []
     for corpus in corpora:
-        parts.append(f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept\n")
+        lines.append(f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept")
         for reason, count in sorted(corpus.shortened.items()):
-            parts.append(f"  {count:,} windows have fewer lines than drawn: {SHORTENED[reason]}\n")
+            lines.append(f"  {count:,} windows have fewer lines than drawn: {SHORTENED[reason]}")
         for flaw in corpus.flaws:
-            parts.append(f"  {corpus.describe(flaw, corpus.lines)}; {flaw.repaired:,} repaired\n")
+            lines.append(f"  {corpus.describe(flaw, corpus.lines)}; {flaw.repaired:,} repaired")
         for rule, count in corpus.counts.items():
             share = 100 * count / corpus.lines
-            parts.append(f"\n  {rule}: {count:,} ({share:.2f} %): {RULES[rule].reason}\n")
+            lines += ["", f"  {rule}: {count:,} ({share:.2f} %): {RULES[rule].reason}"]
             for example in corpus.examples[rule]:
                 for name, line in ((corpus.src, example.src), (corpus.tgt, example.tgt)):
-                    where = f"{name} {corpus.unit} {example.line:,}"
-                    parts.append(f"    {where}: {printable(line)}\n")
-        parts.append("\n")
-    return "".join(parts)
+                    lines.append(f"    {name} {corpus.unit} {example.line:,}: {line}")
+        lines.append("")
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def warn_of_flaws(corpus: CorpusRejects, total: int, warned: set[tuple[str, str]]) -> None:

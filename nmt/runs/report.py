@@ -304,7 +304,7 @@ class Report:
             self.run.log(f"update {update:,} valid: {', '.join(by_pair)}")
         for sample in result.samples:
             for label in _SAMPLE:
-                text = console.printable(getattr(sample, label))
+                text = getattr(sample, label)
                 self.run.log(f"valid line {sample.line:,} {label}: {text}", aloud=False)
         self._valid.append(record)
         for of_pair in result.texts:

@@ -354,7 +354,8 @@ class RunFolder:
         self._append_to_log(f"warning: {line}")
 
     def _append_to_log(self, line: str) -> None:
-        self._append(self.path / "train.log", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+        said = console.printable(line)
+        self._append(self.path / "train.log", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {said}\n")
 
     def record(self, record: Mapping[str, object]) -> None:
         """Add one object to metrics.jsonl."""

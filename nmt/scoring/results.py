@@ -90,7 +90,8 @@ def _count(name: str, metric: LineMetric, outputs: Sequence[Sequence[str]]) -> l
 
 def print_json(results: Mapping[str, Result], baselines: Sequence[str]) -> None:
     """Print one object, a key for each metric; `baselines` are the names of their files."""
-    print(json.dumps({key: _as_object(one, baselines) for key, one in results.items()}, indent=2))
+    objects = {key: _as_object(one, baselines) for key, one in results.items()}
+    console.print_text(json.dumps(objects, indent=2))
 
 
 def _as_object(result: Result, baselines: Sequence[str]) -> dict[str, object]:
@@ -134,12 +135,12 @@ def print_tables(results: Mapping[str, Result], baselines: Sequence[str]) -> Non
     ]
     _print_rows([{name: row[name] for name in row if any(r[name] for r in rows)} for row in rows])
     if baselines:
-        print()
+        console.print_row()
         _print_rows(
             [
                 {
                     "metric": result.score.name,
-                    "baseline": console.printable(name),
+                    "baseline": name,
                     "its score": f"{comparison.score:.2f}",
                     "difference": f"{comparison.difference:+.2f}",
                     _heading(comparison.confidence): _range(comparison.confidence, sign="+"),
@@ -155,7 +156,7 @@ def print_tables(results: Mapping[str, Result], baselines: Sequence[str]) -> Non
 def print_lines(results: Mapping[str, Result], baselines: Sequence[str]) -> None:
     """Print a row for each line, numbered from 1: the output's scores, then each baseline's."""
     columns = {
-        f"{result.score.name} {console.printable(name)}".strip(): result.line_scores[number]
+        f"{result.score.name} {name}".strip(): result.line_scores[number]
         for number, name in enumerate(["", *baselines])
         for result in results.values()
     }
