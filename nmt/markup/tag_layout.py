@@ -11,9 +11,10 @@ translation of the unit beside it. What a loose tag opens reaches to the end of 
 begins where most units behind it come from its text; what one closes, reaches to the start.
 
 A piece that must stay as it is replaces its own run. Exact copies are found first, then, for
-placeholders, addresses and numbers, others of the same kind in order. What else comes from it is
+pieces of text such as numbers, others of the same kind in order. What else comes from it is
 replaced, unless a word is weakly linked to nothing else. A number is often written as a word, so it
-replaces that, too. If nothing in the translation comes from a piece, it is inserted.
+replaces that, too. A sign such as an emoji never is, so it replaces no word. If nothing in the
+translation comes from a piece, it is inserted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from nmt.markup.tags import PIECE, STANDING, Marked, Node
+from nmt.markup.kept_pieces import PIECE
+from nmt.markup.tags import STANDING, Marked, Node
 from nmt.markup.text_units import Span
 
 OPENING, CLOSING = "([{«„“‘¿¡", ".,;:!?)]}»”’…"
@@ -95,8 +97,10 @@ class Layout:
     def _align_last_signs(self) -> None:
         """Align the full stops of both texts: there, attention is often elsewhere."""
         ends = zip((self.source, self.target), (self.marked.text, self.translation), strict=True)
-        if all(units and self._is_sign(units[-1], text) for units, text in ends):
-            self.labels[-1] = len(self.source) - 1
+        last = len(self.source) - 1
+        are_signs = all(units and self._is_sign(units[-1], text) for units, text in ends)
+        if are_signs and not self.of_pieces & {last, self.labels[-1]}:
+            self.labels[-1] = last
 
     def _find_pieces(self) -> None:
         """Set the labels of the pieces that must stay as they are."""
@@ -129,13 +133,20 @@ class Layout:
                 number = others[piece.kept].popleft()
                 taken.add(number)
                 self.labels[number] = self.units_of(piece)[0]
-        numbers = {self.units_of(piece)[0] for piece in pieces if piece.kept == "number"}
-        self.of_pieces |= {unit for piece in pieces for unit in range(*self.units_of(piece))}
-        replaceable = self.of_pieces - numbers  # a number is often written as a word
+        units: dict[str, set[int]] = defaultdict(set)
+        for piece in pieces:
+            units[piece.kept].update(range(*self.units_of(piece)))
+        self.of_pieces = set[int]().union(*units.values())
+        # Numbers and symbols are often written as words, and signs never.
+        replaceable = self.of_pieces - units["number"] - units["symbol"]
         for other, number in self.weak_targets.items():
             is_of_piece = self.labels[number] in replaceable and number not in taken
             if is_of_piece and other not in self.of_pieces:
                 self.labels[number] = other
+        for number, unit in enumerate(self.target):
+            is_word = number not in taken and not self._is_sign(unit, self.translation)
+            if is_word and self.labels[number] in units["sign"]:
+                self.labels[number] = -1
 
     def _take_copy(self, piece: Node, units: dict[str, deque[int]], taken: set[int]) -> bool:
         copies = units.get(self.marked.text[piece.start : piece.end], deque())

@@ -12,7 +12,7 @@
   `<bpt>` and so on).
 - An element without text between two spaces, such as an icon, is one thing with all that is in it.
 - A piece that must stay as it is stands in the text, and is put back in the place of its
-  translation: `<code>` and elements with `translate="no"`, placeholders, addresses and numbers.
+  translation: `<code>` and elements with `translate="no"`, and those of `kept_pieces`.
 - XML's CDATA sections are text. Entities are replaced by their characters, and a character that the
   line writes as an entity is written so in the output. Entities for control characters, and
   those of XML that HTML does not know, are kept like tags.
@@ -29,6 +29,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from nmt.data.words import has_letters
+from nmt.markup.kept_pieces import PIECE
 
 FORMS = ("html", "xml")
 
@@ -78,21 +79,6 @@ _ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[A-Za-z][A-Za-z0-9]{0,3
 _SPACE = re.compile(r"\s+")
 _SIGNS = set("&<>\"'")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-
-PIECE = re.compile(
-    r"(?P<placeholder>\{\{\{[^{}]{0,200}\}\}\}|\{\{[^{}]{0,200}\}\}|[$#%]\{[^{}]{0,200}\}"
-    r"|\{%.{0,200}?%\}|\{\s{0,9}[\w.:!,$\[\]<>=^+#%*-]{0,200}\s{0,9}\}"
-    r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:number|date|time|spellout|ordinal|duration)\b[^{}]{0,200}\}"
-    r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:plural|select|selectordinal)\s{0,9},"  # of ICU, nested
-    r"(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,1000}+\}){0,1000}+\}"
-    r"|(?<![\w$])\$[A-Za-z_]\w{0,99}|(?<![\w%])%[A-Za-z_]\w{0,99}%(?!\w)|%%"
-    r"|%(?:\(\w{1,100}\)|\d{1,3}\$)?[-+#0]*\d{0,4}(?:\.\d{1,4})?(?:hh?|ll?|[Lqjzt])?"
-    r"[sdifuxXeEgGc@](?!\w))"
-    r"|(?P<address>(?<!\w)(?:https?://|ftp://|mailto:|www\.)[^\s<>\"']+(?<![.,;:!?)\]}'’»”])"
-    r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,100}(?:\.[\w-]{1,100})+(?!\w))"
-    r"|(?P<number>(?:(?<![^\s(])[-−+±])?(?<!\w)(?<!\d[.,:/-])\d+(?:[.,:/-]\d+)*+(?!\w))"
-)
-"""What stays as it is in running text."""
 
 STANDING = "standing"
 _STANDING = {"html": {"img", "input", "textarea", *_NOT_TEXT}, "xml": {"x", "ph"}}

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from nmt.data.words import unit_pattern
-from nmt.markup.tags import PIECE, STANDING, Marked
+from nmt.markup.kept_pieces import PIECE
+from nmt.markup.tags import STANDING, Marked
 
 Span = tuple[int, int]
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.data.words import has_letters
-from nmt.markup.tags import PIECE
+from nmt.markup.kept_pieces import PIECE
 from nmt.search.engine import Copy, Source
 from nmt.translate.alignment import Alignment
 from nmt.translate.output import Translation
 
-_IN_PIECES = re.compile(r"[{%$@]|://|www\.|mailto:")  # one of them is in any piece with letters
+_IN_PIECES = re.compile(r"[{%$@:\\]|www\.")  # one of them is in any piece with letters
 
 
 def has_words(text: str, kept: Sequence[tuple[int, int]] = ()) -> bool:

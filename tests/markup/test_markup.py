@@ -392,18 +392,77 @@ def test_an_element_of_html_may_end_without_a_closing_tag(line: str, kept: list[
             "%llu",
             "%zu",
         ),
-        *("https://a.b/c", "a@b.c", "5", "-5", "1,000.5", "12:30"),
+        *("https://a.b/c", "a@b.c", "5", "-5", "1,000.5", "12:30", ":name", ":user_id", r"\t"),
+        *(
+            "€",
+            "½",
+            "§",
+            "≥",
+            "→",
+            "✓",
+            "™",
+            "──┐",
+            "😀",
+            "👍🏽",
+            "👩🏽‍🚀",
+            "🇫🇷",
+            "1️⃣",
+            "✈️",
+            "★★☆",
+            "\ue00a",
+        ),
     ],
 )
 def test_pieces_of_text_are_kept(piece: str) -> None:
     (node,) = nodes(parse(f"a {piece} b", "html"))
-    assert node.kept in ("placeholder", "address", "number")
+    assert node.kept in ("placeholder", "address", "number", "symbol", "sign")
     assert node.opening == piece
 
 
-@pytest.mark.parametrize("text", ["{two dogs}", "100% of dogs", "US$ dogs", "a-5b", "B2B"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "100% of dogs",
+        "US$ dogs",
+        "a-5b",
+        "B2B",
+        "at 12:30",
+        "a:bc",
+        "so :D",
+        ": dogs",
+        "http:",
+        "m²",
+    ],
+)
 def test_text_like_pieces_is_translated(text: str) -> None:
-    assert not [one for one in nodes(parse(text, "html")) if not one.opening.isdigit()]
+    assert not [one for one in nodes(parse(text, "html")) if not re.match(r"\d", one.opening)]
+
+
+def test_braces_are_never_lost() -> None:
+    line = parse("see {two dogs} now", "html")
+    assert restore(line, "siehe", [(0, 3, 0, 5)]).replace(" ", "") == "siehe{}"
+
+
+@pytest.mark.parametrize(
+    ("line", "translation", "pairs", "expected"),
+    [
+        # A sign replaces no word, whatever is aligned to it, and a symbol does.
+        ("a 👍 b", "A B", [(0, 0), (1, 1)], "A 👍 B"),
+        ("a 👍 b", "A ⁇ B", [(0, 0), (1, 1), (2, 2)], "A 👍 B"),
+        ("a 👍 b", "A 👎 B", [(0, 0), (2, 1), (2, 2)], "A 👍 B"),
+        ("12 € a", "A 12 Euro", [(2, 0), (0, 1), (1, 2)], "A 12 €"),
+        ("€ 12 a", "A 12 Euro", [(2, 0), (1, 1), (0, 2)], "A 12 €"),
+        # It does not replace the full stop, and stays beside its word.
+        ("a b 👍", "A B.", [(0, 0), (1, 1)], "A B. 👍"),
+        ("a b 👍.", "A B.", [(0, 0), (1, 1)], "A B 👍."),
+        ("a™ b", "B A", [(1, 0), (0, 1)], "B A™"),
+        ("✓ a b", "B A", [(2, 0), (1, 1)], "✓ B A"),
+    ],
+)
+def test_signs_stay(
+    line: str, translation: str, pairs: list[tuple[int, int]], expected: str
+) -> None:
+    assert aligned(parse(line, "html"), translation, pairs) == expected
 
 
 def test_a_placeholder_behind_what_stands_for_a_word_is_one_unit() -> None:

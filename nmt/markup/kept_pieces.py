@@ -1,0 +1,39 @@
+"""Pieces of running text that stay as they are: placeholders, addresses, numbers and signs.
+
+There are two kinds of signs. A symbol, such as `€` or `½`, may be written as a word. A sign, such
+as an emoji or an arrow, never is. Adjacent signs are one piece. An emoji is all that makes it up,
+such as its skin tone, and what a joiner joins to it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SYMBOLS = "¢£¥৳฿￠￡￥￦§¬±¶¼-¾×÷₠-\u20cf℃℅℉№℮⅐-⅟↉∀-∑∓-⋿⟀-⟥⦀-⧗⧜-⧻⧾-⫿"
+_SIGNS = (
+    "©®†-‣※⁂℗℠™←-⇿⌀-⌨⌫-⏿␀-⓿─-❧➔-➿⟰-⟿⤀-⥿⬀-⯿〄〒〓〠〶〷㈀-㏿\ue000-\uf8ff\ufffc"
+    "\U0001d000-\U0001d24f\U0001f000-\U0001fbff\U000f0000-\U0010fffd"
+)
+_AFTER_SIGN = "\u20e3\ufe0e\ufe0f\U000e0020-\U000e007f"  # skin tones are signs
+
+SIGN_PATTERN = (
+    rf"(?P<sign>(?:(?:[{_SIGNS}]|[0-9#*]\ufe0f?\u20e3|[‼⁉ℹ〰]\ufe0f)[{_AFTER_SIGN}]*\u200d?)+"
+    rf"(?<!\u200d))|(?P<symbol>[{_SYMBOLS}]|(?<![nN])°)"
+)
+PIECE = re.compile(
+    r"(?P<placeholder>\{\{\{[^{}]{0,200}\}\}\}|\{\{[^{}]{0,200}\}\}|[$#%]\{[^{}]{0,200}\}"
+    r"|\{%.{0,200}?%\}|\{\s{0,9}[\w.:!,$\[\]<>=^+#%*-]{0,200}\s{0,9}\}"
+    r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:number|date|time|spellout|ordinal|duration)\b[^{}]{0,200}\}"
+    r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:plural|select|selectordinal)\s{0,9},"  # of ICU, nested
+    r"(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,1000}+\}){0,1000}+\}"
+    r"|[{}]|(?<![\w$])\$[A-Za-z_]\w{0,99}|(?<![\w%])%[A-Za-z_]\w{0,99}%(?!\w)|%%"
+    r"|%(?:\(\w{1,100}\)|\d{1,3}\$)?[-+#0]*\d{0,4}(?:\.\d{1,4})?(?:hh?|ll?|[Lqjzt])?"
+    r"[sdifuxXeEgGc@](?!\w)|(?<![^\s(\"'\[«“„])(?::[a-z_]\w{1,99}+:?|:[A-Z_]{3,100}+)(?![\w:])|\\t)"
+    r"|(?P<address>(?<!\w)(?:https?://|ftp://|mailto:|www\.)[^\s<>\"']+(?<![.,;:!?)\]}'’»”])"
+    r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,100}(?:\.[\w-]{1,100})+(?!\w))"
+    r"|(?P<number>(?:(?<![^\s(])[-−+±])?(?<!\w)(?<!\d[.,:/-])\d+(?:[.,:/-]\d+)*+"
+    r"(?!\w|\ufe0f?\u20e3))"
+    rf"|{SIGN_PATTERN}"
+)
+"""What stays as it is in running text."""
+SIGN = re.compile(SIGN_PATTERN)
