@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from nmt import console
 from nmt.errors import DataError, UsageError, did_you_mean
+from nmt.files import parse_toml
 from nmt.model_config import MODEL_CONFIGS, ModelConfig
 from nmt.values import Value, as_toml, checked, value
 
@@ -461,10 +461,10 @@ def read_toml(path: Path) -> dict[str, object]:
         UsageError: if the file is missing, not TOML, or has unknown sections or misplaced keys.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = parse_toml(path.read_bytes())
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UsageError(f"{path}: not a TOML file: {error}") from None
     values: dict[str, object] = {}
     document.pop("run", None)
@@ -487,8 +487,8 @@ def read_toml(path: Path) -> dict[str, object]:
 def recorded_preset(path: Path) -> str:
     """Return the preset recorded in a file if it is a run's config.toml; else empty."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        document = parse_toml(path.read_bytes())
+    except (OSError, ValueError):
         return ""  # later reading reports the problem
     run = document.get("run")
     return str(run.get("preset", "")) if isinstance(run, dict) else ""

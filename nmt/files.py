@@ -1,4 +1,4 @@
-"""Atomic writing of files, their checksums, and locks.
+"""Atomic writing of files, their checksums, and locks; JSON and TOML from anybody.
 
 Every file is written under a temporary name in the same folder, flushed to disk and renamed; then
 the folder is flushed too. After a crash or a full disk there is the earlier file or none.
@@ -10,13 +10,16 @@ import contextlib
 import errno
 import functools
 import hashlib
+import json
 import os
 import select
 import shutil
+import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from nmt import console
 from nmt.errors import HeldOff, NMTError
@@ -185,3 +188,28 @@ def sha256_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON that may be damaged or hostile; ValueError says in one line what is wrong."""
+    with _one_kind_of_error():
+        return json.loads(text)
+
+
+def parse_toml(text: bytes) -> dict[str, Any]:
+    """Parse TOML that may be damaged or hostile; ValueError says in one line what is wrong."""
+    with _one_kind_of_error():
+        return tomllib.loads(text.decode())
+
+
+@contextlib.contextmanager
+def _one_kind_of_error() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise
+    except ValueError:  # what Python says here is for programmers
+        limit = sys.get_int_max_str_digits()
+        raise ValueError(f"a number has more than {limit:,} digits") from None

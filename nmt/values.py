@@ -6,6 +6,7 @@ come from such a dataclass (`nmt/cli/options.py`), and so do the keys of a recip
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -145,7 +146,8 @@ def checked(spec: dataclasses.Field[Any], raw: object) -> Value:
         raw = str(raw).lower()  # TOML's true, where auto is a choice too
     value = _parsed(raw, kind) if isinstance(raw, str) and kind is not str else raw
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        with contextlib.suppress(OverflowError):  # then it is no float
+            value = float(value)
     if type(value) is not kind:
         fault = f"must be {_KIND_NAMES[kind]}"
     elif isinstance(value, int) and value > _LARGEST:

@@ -6,6 +6,7 @@ bytes. Reading checks every field: a missing, unknown or mistyped value means a 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import typing
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses, moses_rules
 from nmt.errors import DataError
+from nmt.files import parse_json
 
 FORMAT_VERSION = 2
 FILE_NAME = "dataset.json"
@@ -262,7 +264,7 @@ def read_info(folder: Path) -> DatasetInfo:
     """Read a folder's `dataset.json`; raise DataError if it is missing or damaged."""
     path = folder / FILE_NAME
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             f"{folder} is not a data folder: it has no {FILE_NAME}; make one with `nmt prepare`"
@@ -338,7 +340,8 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     if kind is Any:
         return value
     if kind is float and isinstance(value, int):
-        return float(value)
+        with contextlib.suppress(OverflowError):
+            return float(value)
     return _typed(kind, value, where)
 
 

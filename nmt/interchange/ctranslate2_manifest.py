@@ -6,12 +6,11 @@ weights, for vocabularies and limits) and `export.json`, which has the checksums
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.files import sha256_file
+from nmt.files import parse_json, sha256_file
 
 MANIFEST, CARD = "export.json", "card.safetensors"
 FORMAT_VERSION = 1
@@ -36,7 +35,7 @@ class Export:
         """
         path = folder / MANIFEST
         try:
-            content = json.loads(path.read_bytes())
+            content = parse_json(path.read_bytes())
             version = content.pop("format") if isinstance(content, dict) else None
             if version != FORMAT_VERSION:
                 raise DataError(

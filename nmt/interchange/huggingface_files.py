@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from nmt.config import model_config_from
 from nmt.errors import DataError, UsageError
+from nmt.files import parse_json
 from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, first_input
 from nmt.model_config import TransformerConfig
 
@@ -172,12 +172,12 @@ def read_json(path: Path) -> dict[str, Any]:
         DataError: if the file is missing or damaged.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise DataError(
             f"{path}: no such file; nmt imports Hugging Face folders of MarianMT, M2M100 and NLLB"
         ) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         values = None
     if not isinstance(values, dict):
         raise DataError(f"{path}: damaged: not a JSON object")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
-from typing import Any, Self
 
 from nmt import console
 from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
@@ -34,15 +33,6 @@ class Counts:
     """With letters and marks that the model's vocabulary does not compose."""
     without_term: Tally = field(default_factory=Tally)  # that should have put something there
     failed: Tally = field(default_factory=Tally)
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Self:
-        """Return the counts that a journal has recorded."""
-        values: dict[str, Any] = {
-            name: Tally(**value) if isinstance(value, dict) else value
-            for name, value in content.items()
-        }
-        return cls(**values)
 
     def add(self, line: Line, best: Translation, *, composes: bool) -> None:
         """Count a line and its best translation; composes: whether the vocabulary does."""

@@ -9,7 +9,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -183,7 +183,7 @@ class Job:
                     "options; starting afresh"
                 )
             rest = journal.begin(self._identity, lambda: self._chunks(source, first, end))
-            counts = Counts.of({"skipped": first} | journal.progress.counts)
+            counts = replace(journal.progress.counts, skipped=first)
             if rest is None:
                 console.notice(f"{output}: already translated")
                 counts.warn(str(source))
@@ -201,7 +201,7 @@ class Job:
                 rest,
                 str(source),
                 counts,
-                lambda read, written, done: journal.add(read, written, asdict(done)),
+                journal.add,
                 total=end - first,
                 kernel=journal.kernel,
                 before=self._before(source, first + counts.lines),
@@ -215,11 +215,11 @@ class Job:
             content = source.read_bytes()
             if journal.begin(self._identity, lambda: iter([content])) is None:
                 console.notice(f"{output}: already translated")
-            elif not journal.progress.counts:  # else only the last renaming is missing
+            elif not journal.progress.input_bytes:  # else only the last renaming is missing
                 written, counts = self._translate_document(source, content)
                 journal.kernel = self.translators().kernel
-                journal.add(content, written, asdict(counts))
-            counts = Counts.of(journal.progress.counts)
+                journal.add(content, written, counts)
+            counts = journal.progress.counts
             if not journal.progress.file_sha256:
                 journal.finish()
         warn_of_units(source, counts)

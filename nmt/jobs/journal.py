@@ -2,9 +2,10 @@
 
 Two hidden files stand beside OUT. `.OUT.partial` holds the lines translated so far. `.OUT.journal`
 has a line of JSON for each finished pool: the bytes of input and output so far, and the SHA-256 of
-both. If they do not match the files, the job begins again. At the end the journal records the
-finished output and the partial file becomes OUT. The journal stays, and says what OUT is the
-translation of. It is also a lock: only one job at a time works on OUT.
+both. If they do not match the files, the job begins again. A line is believed only if its own
+checksum matches. At the end the journal records the finished output and the partial file becomes
+OUT. The journal stays, and says what OUT is the translation of. It is also a lock: only one job at
+a time works on OUT.
 
 The journal also records the kernel for matrix products (`models.kernels`). The rest of a file is
 translated with the same one, even if another is faster now.
@@ -23,9 +24,20 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from nmt.data.compressed import compress, is_compressed
-from nmt.files import TEMPORARY_SUFFIX, lock, naming, resolved, sha256_file, sync_folder
+from nmt.data.manifest import build_value
+from nmt.files import (
+    TEMPORARY_SUFFIX,
+    lock,
+    naming,
+    parse_json,
+    resolved,
+    sha256_file,
+    sync_folder,
+)
+from nmt.jobs.counts import Counts
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
+_CHECK = "check"  # the field of a line that holds its checksum
 _EMPTY = hashlib.sha256().hexdigest()
 
 Chunks = Iterator[bytes]
@@ -40,7 +52,7 @@ class JobProgress:
     output_bytes: int = 0
     output_sha256: str = _EMPTY
     ends_line: bool = True  # whether the input's last line is complete
-    counts: dict[str, Any] = field(default_factory=dict)  # of the job
+    counts: Counts = field(default_factory=Counts)
     file_sha256: str = ""  # of the finished output file; empty before
 
 
@@ -76,7 +88,7 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        is_empty = not (self.progress.counts or self.progress.file_sha256)
+        is_empty = not (self.progress.input_bytes or self.progress.file_sha256)
         if self._is_new and is_empty:  # a job that did nothing leaves nothing
             self._partial.unlink(missing_ok=True)
             self._path.unlink(missing_ok=True)
@@ -91,9 +103,8 @@ class Journal:
         """Return the identity of the recorded job; empty if the journal is new."""
         self._file.seek(0)
         try:
-            content = json.loads(self._file.readline())
-            return dict(content["job"])
-        except (ValueError, TypeError, KeyError):  # empty, or not written by us
+            return dict(read_line(self._file.readline())["job"])
+        except (ValueError, TypeError, KeyError):  # empty, damaged, or of another version
             return {}
 
     def begin(self, job: dict[str, Any], text: Callable[[], Chunks]) -> Chunks | None:
@@ -122,7 +133,7 @@ class Journal:
         self._input, self._written = hashlib.sha256(), hashlib.sha256()
         return text()
 
-    def add(self, read: bytes, written: bytes, counts: dict[str, Any]) -> None:
+    def add(self, read: bytes, written: bytes, counts: Counts) -> None:
         """Record that some input has been translated. On return, it is safe on disk."""
         writing = self._started()
         with naming(self.output):
@@ -211,23 +222,41 @@ class Journal:
         progress, end, kernel = JobProgress(), 0, None
         for number, line in enumerate(lines):
             try:
-                content = json.loads(line if line.endswith(b"\n") else b"")
+                content = read_line(line)
                 if number:
-                    progress = JobProgress(**content)
+                    progress = build_value(JobProgress, content, "")
                 elif {**content, "kernel": None} != _header(job) | {"kernel": None}:
                     break
                 else:
                     kernel = content.get("kernel")
-            except (ValueError, TypeError):  # cut off, or not written by us
+            except ValueError:  # damaged, or of another version; or the last one is cut off
+                if line.endswith(b"\n"):
+                    return JobProgress(), 0, None
                 break
             end += len(line)
         return progress, end, kernel
 
     def _append(self, content: dict[str, Any]) -> None:
         with naming(self.output):
-            self._file.write(json.dumps(content).encode() + b"\n")
+            self._file.write(written_line(content))
             self._file.flush()
             os.fsync(self._file.fileno())
+
+
+def written_line(content: dict[str, Any]) -> bytes:
+    """Return the line of a journal with this content."""
+    check = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    return json.dumps(content | {_CHECK: check}).encode() + b"\n"
+
+
+def read_line(line: bytes) -> dict[str, Any]:
+    """Return the content of a line; ValueError if it is not as it was written."""
+    content = parse_json(line)
+    if isinstance(content, dict):
+        content.pop(_CHECK, None)
+        if written_line(content) == line:
+            return content
+    raise ValueError("damaged")
 
 
 def _header(job: dict[str, Any]) -> dict[str, Any]:

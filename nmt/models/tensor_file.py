@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from nmt.errors import DataError, NMTError
-from nmt.files import atomic_path, check_room
+from nmt.files import atomic_path, check_room, parse_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -92,8 +92,8 @@ class TensorFile:
         self.checksum: str = metadata.get("sha256", "")
         self._header_text: str = metadata.get("header", "")
         try:
-            header = json.loads(self._header_text)
-        except (ValueError, RecursionError):
+            header = parse_json(self._header_text)
+        except ValueError:
             header = None
         if not isinstance(header, dict):
             raise DataError(f"{path}: damaged: its header is not a JSON object")

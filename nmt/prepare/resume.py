@@ -43,6 +43,7 @@ from nmt.files import (
     atomic_writer,
     lock,
     megabytes,
+    parse_json,
     sha256_file,
     sync_folder,
     write_text,
@@ -349,7 +350,7 @@ def read_progress(folder: Path) -> Progress | None:
         checksum, _, written = content.partition(b"\n")
         if hashlib.sha256(written).hexdigest().encode() != checksum:
             return None
-        progress = manifest.build_value(Progress, json.loads(written), "")
+        progress = manifest.build_value(Progress, parse_json(written), "")
         checksums = {
             **{folder / file.name: file.sha256 for file in progress.vocabulary.files},
             **{folder / shard.name: shard.sha256 for shard in progress.shards},

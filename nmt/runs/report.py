@@ -95,7 +95,7 @@ def rows(train: Record, valid: Sequence[Record], best: int | None) -> list[tuple
         if len(values) > 1:
             rows.append((label, f"{sparkline(values)} {values[0]:.4g} to {values[-1]:.4g}"))
     for sample in valid[-1].get("samples", ()) if valid else ():
-        rows += [(label, sample[label]) for label in _SAMPLE]
+        rows += [(label, sample.get(label, "")) for label in _SAMPLE]
     return rows
 
 
@@ -314,7 +314,7 @@ class Report:
 
     def _doubt_bleu(self, text: TextResult, end: str) -> None:
         """Warn once a run if BLEU stays near 0 as the model learns; `end`: of the text's keys."""
-        scored = [record for record in self._valid if f"bleu{end}" in record]
+        scored = [record for record in self._valid if {f"bleu{end}", f"nll{end}"} <= record.keys()]
         lasts = range(_LOW_VALIDATIONS, len(scored) + 1)
         doubts = [_is_doubtful(scored[last - _LOW_VALIDATIONS : last], end) for last in lasts]
         if not doubts or not doubts[-1] or any(doubts[:-1]):

@@ -20,7 +20,6 @@ import hashlib
 import json
 import os
 import time
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -36,7 +35,7 @@ from nmt.config import (
     resumable_keys,
 )
 from nmt.errors import DataError, UsageError
-from nmt.files import TEMPORARY_SUFFIX, atomic_writer, lock, write_text
+from nmt.files import TEMPORARY_SUFFIX, atomic_writer, lock, parse_json, parse_toml, write_text
 from nmt.model_config import MODEL_CONFIGS
 from nmt.plot import Panel, Point, Series, draw_curves
 from nmt.scoring.tokenizers import DEFAULT
@@ -214,7 +213,7 @@ class RunFolder:
             UsageError: if the file was edited. The old values are then unknown.
         """
         run = self._read_config()["run"]
-        document = tomllib.loads(self.config.read_text(encoding="utf-8"))
+        document = parse_toml(self.config.read_bytes())
         del document["run"]
         if run.get("checksum", _checksum(document)) != _checksum(document):
             raise UsageError(
@@ -256,7 +255,7 @@ class RunFolder:
                 if old[key] != value:
                     named = allowed if key in resumable_keys() else refused
                     named.append(f"{key} was {old[key]!r} and is now {value!r}")
-        stages = tomllib.loads(format_toml({}, recipe.stages))
+        stages = parse_toml(format_toml({}, recipe.stages).encode())
         has_stages = before.get(STAGES) == stages.get(STAGES)
         if not has_stages:
             refused.append("[[stages]] were others")
@@ -283,19 +282,23 @@ class RunFolder:
 
     def _read_config(self) -> dict[str, Any]:
         try:
-            document = tomllib.loads(self.config.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            document = parse_toml(self.config.read_bytes())
+        except ValueError as error:
             raise DataError(f"{self.config}: damaged: {error}") from None
-        version = document.get("run", {}).get("format_version")
+        run, training = document.get("run"), document.get("training")
+        if not (isinstance(run, dict) and isinstance(training, dict)):
+            raise DataError(f"{self.config}: damaged: it lacks [run] or [training]")
+        version = run.get("format_version")
         if version != FORMAT_VERSION:
             raise DataError(
                 f"{self.config} has format version {version}, but this nmt reads "
                 f"{FORMAT_VERSION}; choose another --out"
             )
         # Before runs recorded BLEU's tokenizer, all had this one.
-        document["training"].setdefault("validate_tokenizer", DEFAULT)
-        matmul = str(document["training"]["matmul"])
-        document["training"]["matmul"] = product_library(str(self.config), matmul)
+        training.setdefault("validate_tokenizer", DEFAULT)
+        document["training"] = training = dataclasses.asdict(TrainingConfig()) | training
+        training["matmul"] = product_library(str(self.config), str(training["matmul"]))
+        document["run"] = {"ranks": 0, "init_from": "", "init_from_checksum": ""} | run
         return document
 
     def write_config(
@@ -333,7 +336,7 @@ class RunFolder:
             "init_from": initial.path,
             "ranks": ranks,
         }
-        values = tomllib.loads(format_toml(recipe.sections, recipe.stages))
+        values = parse_toml(format_toml(recipe.sections, recipe.stages).encode())
         run |= start | {"checksum": _checksum(values)}
         write_text(self.config, format_toml({"run": run, **recipe.sections}, recipe.stages))
 
@@ -381,16 +384,14 @@ class RunFolder:
                 console.warning(f"{path}: {error.strerror}; training continues without writing it")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Read metrics.jsonl; skip lines that a crash cut short."""
+        """Read metrics.jsonl; skip lines that are cut short or damaged."""
         if not self._metrics.exists():
             return []
         records = []
-        for line in self._metrics.read_text(encoding="utf-8").splitlines():
-            try:
-                records.append(json.loads(line))
-            except ValueError:
-                continue
-        return records
+        for line in self._metrics.read_bytes().splitlines():
+            with contextlib.suppress(ValueError):
+                records.append(parse_json(line))
+        return [record for record in records if _is_metric(record)]
 
     def cut_metrics(self, update: int, validated: int) -> None:
         """Drop records after `update` and validations after `validated`, which come again."""
@@ -406,6 +407,14 @@ class RunFolder:
         path = self.path / "curves.svg"
         with self.best_effort(path):
             write_text(path, curves_from_metrics(self.metrics()))
+
+
+def _is_metric(record: object) -> bool:
+    return (
+        isinstance(record, dict)
+        and type(record.get("update")) is int
+        and isinstance(record.get("kind"), str)
+    )
 
 
 def _checksum(values: Mapping[str, object]) -> str:

@@ -10,6 +10,7 @@ import pytest
 from command_line import Answer, Nmt
 from mishaps import stop_after_pools
 
+from nmt.jobs.journal import read_line, written_line
 from nmt.models.kernels import packed_weights as kernels
 
 TEXT = "".join(f"the {word} cat sees a dog\n" for word in ("red", "old", "small") * 4)
@@ -95,8 +96,8 @@ def test_a_job_that_was_killed_before_its_first_line_needs_no_kernel(
     faster("own")
     assert job("out").status == 0
     journal = tmp_path / "out" / ".a.journal"
-    header = json.loads(journal.read_text().splitlines()[0]) | {"kernel": "elsewhere"}
-    journal.write_text(json.dumps(header) + "\n")
+    header = read_line(journal.read_bytes().splitlines(keepends=True)[0])
+    journal.write_bytes(written_line(header | {"kernel": "elsewhere"}))
     (tmp_path / "out" / "a").unlink()
     assert job("out").status == 0
     assert kernel_of(tmp_path / "out" / "a") == "own"

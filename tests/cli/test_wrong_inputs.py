@@ -31,6 +31,11 @@ def place(data: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     for lang in ("en", "de"):
         (tmp_path / f"empty.{lang}").touch()
         (tmp_path / f"latin.{lang}").write_bytes(b"eins\nzwei\ngr\xfc\xdfe\n")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "dataset.json").write_text("[" * 100_000)
+    (tmp_path / "deep.toml").write_text("x = " + "[" * 100_000)
+    (tmp_path / "long.toml").write_text("[training]\nmax_updates = " + "9" * 5_000)
+    (tmp_path / "float.toml").write_text("[training]\nlearning_rate = " + "9" * 400)
     (tmp_path / "n-best").write_text("0 ||| Das ist ein Test. ||| -0.500000\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -110,7 +115,11 @@ CASES = [
     ("data data --show=-1", 2, "--show -1: give numbers of pairs"),
     ("data data --show 300", 2, "--show 300: there is no pair 300; train has 300 pairs, counted"),
     ("data data --show 7-5", 2, "--show 7-5: there is no pair 7-5"),
+    ("data deep", 1, "deep/dataset.json: damaged: nested too deep"),
     # Training.
+    (f"{TRAIN} --config deep.toml", 2, "deep.toml: not a TOML file: nested too deep"),
+    (f"{TRAIN} --config long.toml", 2, "long.toml: not a TOML file: a number has more than"),
+    (f"{TRAIN} --config float.toml", 2, "must be a number"),
     (f"{TRAIN} --device gpu", 2, "cuda"),
     (f"{TRAIN} --max-updates 4 --set max_updates=2", 2, "contradict each other; give one of them"),
     (f"{TRAIN} --device cpu --set device=cuda", 2, "contradict each other"),

@@ -13,6 +13,7 @@ import pytest
 
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import Stopped
+from nmt.jobs.counts import Counts
 from nmt.jobs.journal import Journal
 
 LINES = [f"line {number}\n".encode() for number in range(8)]
@@ -41,10 +42,10 @@ def work(
         rest = journal.begin(job, lambda: chunks(text))
         if rest is None:
             return None
-        before = journal.progress.counts.get("lines", 0)
+        before = journal.progress.counts.lines
         left = b"".join(rest).splitlines(keepends=True)[: lines - before]
         for number, line in enumerate(left, before + 1):
-            journal.add(line, line.upper(), {"lines": number})
+            journal.add(line, line.upper(), Counts(lines=number))
         if lines == 8:
             journal.finish()
             assert content(output) == text.upper()
@@ -75,7 +76,7 @@ def test_the_kernel_is_noted_with_the_job_and_forgotten_with_it(output: Path) ->
         assert journal.begin(JOB, chunks) is not None
         assert journal.kernel is None
         journal.kernel = "onednn"
-        journal.add(LINES[0], LINES[0].upper(), {"lines": 1})
+        journal.add(LINES[0], LINES[0].upper(), Counts(lines=1))
     for job, kernel in ((JOB, "onednn"), (JOB | {"model": "xyz"}, None)):
         with Journal(output) as journal:
             assert journal.begin(job, chunks) is not None
@@ -84,7 +85,7 @@ def test_the_kernel_is_noted_with_the_job_and_forgotten_with_it(output: Path) ->
         journal.begin(JOB, chunks)
         assert b"".join(journal.begin_again(chunks)) == TEXT
         assert (journal.kernel, journal.progress.input_bytes) == (None, 0)
-        journal.add(TEXT, TEXT.upper(), {"lines": 8})
+        journal.add(TEXT, TEXT.upper(), Counts(lines=8))
         journal.finish()
     assert output.read_bytes() == TEXT.upper()
     assert work(output) is None
@@ -125,6 +126,28 @@ def test_what_does_not_match_its_note_is_not_believed(
     changed.unlink()
     if new is not None:
         changed.write_bytes(content.replace(old, new))
+    assert work(output) == LINES
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new"),
+    [
+        (0, b"{", b"[" * 100_000),
+        (0, b'"model": "abc"', b'"model": "\xff"'),
+        (2, b'"lines": 2', b'"lines": 1'),  # which counts those before the next one
+        (3, b'"lines": 3', b'"rows": 3'),
+        (4, b'"input_bytes": 28', b'"input_bytes": ' + b"9" * 5000),
+        (5, b'"counts": {', b'"counts": {"more": ' + b"[" * 100_000),
+        (5, b"}\n", b"}\0\n"),
+    ],
+)
+def test_a_damaged_journal_begins_again(output: Path, line: int, old: bytes, new: bytes) -> None:
+    work(output, lines=5)
+    journal = beside(output, "journal")
+    recorded = journal.read_bytes().splitlines(keepends=True)
+    assert old in recorded[line]
+    recorded[line] = recorded[line].replace(old, new, 1)
+    journal.write_bytes(b"".join(recorded))
     assert work(output) == LINES
 
 

@@ -320,3 +320,24 @@ def test_metrics_written_beyond_the_state_are_cut_back(tmp_path: Path) -> None:
     run.cut_metrics(10, validated=7)
     found = [(record["kind"], record["update"]) for record in metrics(tmp_path)]
     assert found == [("train", 5), ("valid", 7), ("train", 10)]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b'{"kind": "tra\xffn", "update": 6}',
+        b"[" * 100_000,
+        b'{"kind": "train", "update": ' + b"9" * 5_000 + b"}",
+        b'{"kind": "train", "vpdate": 6}',
+        b'{"kind": ["train"], "update": 6}',
+        b"6",
+    ],
+)
+def test_damaged_lines_of_metrics_are_skipped(tmp_path: Path, damaged: bytes) -> None:
+    run = RunFolder(tmp_path)
+    run.record({"kind": "train", "update": 5})
+    with (tmp_path / "metrics.jsonl").open("ab") as file:
+        file.write(damaged + b"\n")
+    run.record({"kind": "valid", "update": 7, "nll": 1.5})
+    run.draw_curves()
+    assert [record["update"] for record in run.metrics()] == [5, 7]

@@ -11,6 +11,7 @@ from typing import Any
 from nmt.console import printable
 from nmt.data.corpus import Encoding, read_chunks, split_lines
 from nmt.errors import DataError
+from nmt.files import parse_json
 from nmt.pipeline import prefetched
 from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.columns import lacks_column, nested_columns
@@ -92,8 +93,8 @@ class JsonLines(Table):
             if blank:
                 raise DataError(f"{name} line {blank:,}: blank; leave such lines out")
             try:
-                entry = json.loads(text.removeprefix("\ufeff") if number == 1 else text)
-            except (ValueError, RecursionError):
+                entry = parse_json(text.removeprefix("\ufeff") if number == 1 else text)
+            except ValueError:
                 entry = None
             if not isinstance(entry, dict):
                 raise DataError(
