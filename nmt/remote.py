@@ -32,7 +32,13 @@ def is_url(name: str) -> bool:
 
 
 def without_scheme(name: str) -> str:
-    """Return the path of `file:///path`, and other names as they are."""
+    """Return the path of `file:///path`, and other names as they are.
+
+    Raises:
+        UsageError: if there is no path.
+    """
+    if name == _LOCAL:
+        raise UsageError(f"{name}: has no path; write it as file:///path")
     return name.removeprefix(_LOCAL)
 
 
@@ -108,7 +114,7 @@ def _storage(url: str, missing: str = "no such file") -> Iterator[tuple[Any, str
         raise UsageError(f"{url}: needs fsspec; run `pip install nmt[remote]`") from None
     try:
         storage, path = fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError) as error:
+    except Exception as error:  # each kind of storage has its own
         raise UsageError(f"{url}: {_first_line(error)}") from None
     try:
         yield storage, path

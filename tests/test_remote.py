@@ -35,6 +35,12 @@ def test_names_are_urls_of_another_machine_or_paths() -> None:
     assert mirrored("s3://b/../c/./x.en", Path("/tmp")) == Path("/tmp/s3:/b/c/x.en")
 
 
+@pytest.mark.parametrize("url", ["file://", "github://a", "nowhere://a"])
+def test_a_url_that_names_nothing_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match=url):
+        files_at(f"{without_scheme(url)}/")
+
+
 def test_files_go_there_and_back(tmp_path: Path) -> None:
     storage = Storage()
     (tmp_path / "in").write_bytes(b"\0eins\n")

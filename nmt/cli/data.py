@@ -26,7 +26,7 @@ EXAMPLES = (
 
 _BAR_WIDTH = 40
 _MOST_BINS = 16
-_NUMBERS = re.compile("([0-9]+)(?:-([0-9]+))?")
+_NUMBERS = re.compile("([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
 def data(

@@ -124,7 +124,7 @@ class LineShard:
         Raises:
             UsageError: if it does not have this form, or I is not from 1 to N.
         """
-        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise UsageError(f"--shard {text}: is not I/N, such as 3/8, with I from 1 to N")
         return cls(int(match[1]), int(match[2]))

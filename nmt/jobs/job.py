@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -148,7 +149,7 @@ class Job:
             try:
                 with self.around(output):
                     done.append(self.translate_file(source, output))
-            except (NMTError, OSError) as error:
+            except Exception as error:
                 held_off = isinstance(error, HeldOff)
                 ends_all = isinstance(error, Stopped | WorkerDied | MissingKernel) and not held_off
                 if len(files) == 1 or ends_all or self._is_starting:
@@ -157,7 +158,7 @@ class Job:
                     console.warning(str(error))
                     status = status or EXIT_STOPPED
                 else:
-                    console.error(describe(error))
+                    console.error(_of_file(source, error))
                     status = EXIT_FAILED
         return done, status
 
@@ -309,6 +310,16 @@ class Job:
                 write_text(Path(self.options.attention), picture)
             else:
                 console.warning(f"{self.options.attention}: not drawn, because no line has letters")
+
+
+def _of_file(source: Path, error: Exception) -> str:
+    """Return the message of an error that ended the work on a file."""
+    if isinstance(error, NMTError | OSError):
+        return describe(error)
+    if isinstance(error, MemoryError):
+        return f"{source}: out of memory; split it, or give the job more memory"
+    traceback.print_exception(error)  # a fault of nmt
+    return f"{source}: failed by a fault of nmt; please report the {type(error).__name__} above"
 
 
 def _noting_first(pools: Iterable[Pool | Pause], first: list[Line]) -> Iterator[Pool | Pause]:

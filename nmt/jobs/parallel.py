@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import platform
+import re
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -398,7 +399,7 @@ def _check_workers(job: JobOptions) -> None:
     workers = job.workers
     if workers == "auto":
         return
-    if not (workers.isdecimal() and int(workers) >= 1):
+    if not re.fullmatch("0*[1-9][0-9]{0,8}", workers):
         raise UsageError(f"--workers {workers!r} must be auto, ray or a number from 1")
     if job.device == "cpu":
         _number_of(job, 0)

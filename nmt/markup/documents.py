@@ -135,8 +135,10 @@ class Document:
         try:
             if declared and form == "html":
                 name = _as_browsers_do(name)
+            Encoding.find(name)
             text = content[len(bom) :].decode(name)
-        except LookupError:
+            text.encode()  # some codecs decode to lone surrogates, which are not text
+        except (LookupError, UsageError):
             raise DataError(f"{path}: its encoding {name!r} is unknown; save it as UTF-8") from None
         except UnicodeError:
             says = bom or declared

@@ -411,7 +411,7 @@ class _Parser:
         for entity in _ENTITY.finditer(raw):
             run += [(character, character) for character in raw[last : entity.start()]]
             last = entity.end()
-            decoded = html.unescape(entity[0])
+            decoded = _decoded(entity[0])
             is_complete = entity[0].endswith(";")
             if self.form == "xml" and decoded == entity[0] and is_complete:
                 decoded = ""  # it may be declared elsewhere
@@ -440,6 +440,13 @@ class _Parser:
             start, end = first + piece.start(), first + piece.end()
             raw = "".join(self.written[start:end])
             self.open[-1].children.append(Node(raw, start, end, kept=piece.lastgroup or ""))
+
+
+def _decoded(entity: str) -> str:
+    try:
+        return html.unescape(entity)
+    except ValueError:  # a number of thousands of digits
+        return "\ufffd"  # as any number is that is too large
 
 
 def _on_one_line(text: str) -> str:

@@ -21,6 +21,7 @@ Source: https://github.com/wmt-conference/wmt-format-tools, schema/wmt-schema.rn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError
 
 _BYTES = Encoding.find("iso-8859-1")  # leaves bytes as they are: expat decodes them
+_NUMBER = re.compile("[0-9]{1,9}")
 _NAMED = {"src": "translator", "ref": "translator", "hyp": "system"}
 """Elements with text -> the attribute that says whose it is."""
 
@@ -177,7 +179,7 @@ class _WmtParser:
             self.documents[-1].texts[self._version] = {}
         elif element == "seg" and self._version is not None:
             number = attributes.get("id", "")
-            if not (number.isascii() and number.isdigit()):
+            if not _NUMBER.fullmatch(number):
                 raise self._error(f"<seg id={number!r}>; expected a number")
             self._segment, self._text = int(number), []
 

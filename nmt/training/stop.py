@@ -20,7 +20,7 @@ from nmt.errors import UsageError
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 # Under torchrun one Ctrl-C comes twice: from the terminal, and passed on.
 _SAME_CTRL_C = 1.0  # seconds
-_CLOCK = re.compile(r"(\d+):([0-5]\d)(?::([0-5]\d))?")
+_CLOCK = re.compile(r"(\d{1,6}):([0-5]\d)(?::([0-5]\d))?")
 
 
 def parse_time_limit(text: str) -> float:

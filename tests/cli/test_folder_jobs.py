@@ -8,6 +8,7 @@ import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path, PurePath
+from typing import Any
 
 import pytest
 from command_line import Answer, Nmt
@@ -15,6 +16,7 @@ from command_line import Answer, Nmt
 from nmt.errors import Stopped, UsageError
 from nmt.jobs.file_pairs import find_files
 from nmt.jobs.job import Job
+from nmt.translate.translator import Translator
 
 Translate = Callable[..., Answer]
 
@@ -172,6 +174,26 @@ def test_an_error_of_the_system_ends_one_file_and_leaves_nothing_of_it(
     assert f"{tmp_path}/out/b: {message}" in answer.stderr
     left = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert left == [".a.journal", ".c.journal", "a", "c"]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_any_error_ends_one_file_and_is_told(
+    job: Translate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
+) -> None:
+    translate = Translator.translate
+
+    def fail_for_b(self: Translator, lines: list[str], *more: Any, **options: Any) -> Any:
+        if lines == ["the b cat"]:
+            raise ZeroDivisionError
+        return translate(self, lines, *more, **options)
+
+    monkeypatch.setattr(Translator, "translate", fail_for_b)
+    answer = job("--workers", workers)
+    assert answer.status == 1
+    assert translated(tmp_path / "out") == ["a", "c"]
+    assert "ZeroDivisionError\n" in answer.stderr  # with its traceback
+    (line,) = (line for line in answer.stderr.splitlines() if line.startswith("nmt: error: "))
+    assert "in/b: " in line
 
 
 def test_the_deadline_ends_all(job: Translate, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,6 +277,8 @@ def test_a_document_keeps_its_encoding(content: str, encoding: str) -> None:
             "a.html: not valid utf-8, which it says it has; correct that, or save it as UTF-8",
         ),
         ("a.html", "<meta charset=klingon>", "its encoding 'klingon' is unknown"),
+        ("a.html", "<meta charset=idna><p>a", "its encoding 'idna' is unknown"),
+        ("a.html", "<meta charset=utf-7><p>+2AA-", "not valid utf-7"),
     ],
 )
 def test_damaged_documents_are_refused(name: str, content: str | bytes, message: str) -> None:

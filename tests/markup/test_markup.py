@@ -253,6 +253,11 @@ def test_tags_go_where_their_words_go(
     assert aligned(parse(line, "html"), translation, pairs) == expected
 
 
+@pytest.mark.parametrize("digits", [9, 5_000])
+def test_an_entity_of_too_large_a_number_is_no_character(digits: int) -> None:
+    assert parse(f"a &#{'9' * digits};", "html").text == "a "
+
+
 @pytest.mark.parametrize("line", ["-", "<td>&times;</td>", "<b>:</b> |", "$", "{name} - <br>"])
 def test_a_line_without_letters_or_digits_is_not_changed(line: str) -> None:
     assert restore(parse(line, "html"), "Erfundene Worte.", []) == line
