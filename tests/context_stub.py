@@ -39,6 +39,13 @@ def telling(separator: int) -> Copy:
     return copy
 
 
+def one_sentence(vocabulary: Vocabulary, source: Source) -> Sequence[int]:
+    """Copy a source up to its first full stop, as a model does that has learnt sentences only."""
+    tokens = vocabulary.tokens(source.ids)
+    stop = next((at for at, token in enumerate(tokens) if token.endswith(".")), len(tokens))
+    return source.ids[: stop + 1]
+
+
 def search(
     copy: Copy, options: SearchOptions, sources: Sequence[Source], order: Sequence[int]
 ) -> Iterator[tuple[int, list[Hypothesis]]]:

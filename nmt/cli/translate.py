@@ -100,7 +100,8 @@ def translate(
         holding = {name: name for name, holds in circumstances.items() if holds}
         refuse_contradictions(config.given | options_given(job) | holding)
         if is_document:
-            config = replace(config, markup=common_form(sources, config.markup))
+            markup = common_form(sources, config.markup)
+            config = replace(config, markup=markup, split=not config.no_split)
         if job.attention is not None:
             check_picture(job.attention)
         if talks:

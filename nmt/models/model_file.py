@@ -32,7 +32,10 @@ KIND = "a model file"
 FORMAT_VERSION = 2
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
-_READS_TERMS = "reads_terms"  # only in files of models that do
+_READS_TERMS = "reads_terms"
+_USUAL_SRC_TOKENS = "usual_src_tokens"
+_DEFAULTS = {"window": 1, _READS_TERMS: False, _USUAL_SRC_TOKENS: 0}
+"""What is only in files of models that have another value."""
 # Types of the values in the header. They are checked, because the file may be from a stranger.
 _MOSES = {"normalize": bool, "tokenize": bool}
 _OPTIONAL = ("languages", "alignment_head")
@@ -46,8 +49,11 @@ _HEADER = {
     "data": str,
     "update": int,
     "valid": dict,
+    "window": int,
     _READS_TERMS: bool,
+    _USUAL_SRC_TOKENS: int,
 }
+_LEAST = {"max_src_tokens": 1, "window": 1, _USUAL_SRC_TOKENS: 0}
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ class ModelCard:
     window: int = 1  # the most lines of a document that it was trained to read together
     alignment_head: AttentionHead | None = None  # trained to show alignments, if one is
     reads_terms: bool = False  # whether training sources had annotations of terms
+    usual_src_tokens: int = 0  # that 99 of 100 training sources did not exceed; 0: not known
 
     def for_pair(self, src_lang: str | None = None, tgt_lang: str | None = None) -> ModelCard:
         """Return the card for a pair of languages, whose tokens begin lines; None: the card's own.
@@ -133,13 +140,11 @@ def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None
     header: dict[str, object] = {
         spec.name: getattr(card, spec.name)
         for spec in dataclasses.fields(card)
-        if spec.name
-        not in ("config", "src_vocabulary", "tgt_vocabulary", "window", "reads_terms", *_OPTIONAL)
+        if spec.name not in ("config", "src_vocabulary", "tgt_vocabulary", *_DEFAULTS, *_OPTIONAL)
     }
-    if card.window > 1:
-        header["window"] = card.window
-    if card.reads_terms:
-        header[_READS_TERMS] = True
+    for name, default in _DEFAULTS.items():
+        if (value := getattr(card, name)) != default:
+            header[name] = value
     for name in _OPTIONAL:
         if (content := getattr(card, name)) is not None:
             header[name] = dataclasses.asdict(content)
@@ -181,15 +186,15 @@ def _read_card(file: TensorFile) -> ModelCard:
     head = _read_optional(
         file.path, "alignment_head", AttentionHead, header.pop("alignment_head", None)
     )
-    window = _read_window(file.path, header.pop("window", 1))
-    header.setdefault(_READS_TERMS, False)
+    header = _DEFAULTS | header
     wrong = [
         name
         for name in header.keys() | _HEADER.keys()
         if type(header.get(name)) is not _HEADER.get(name)
     ]
-    if wrong or header["max_src_tokens"] < 1:
-        raise _damaged(file.path, min(wrong, default="max_src_tokens"))
+    wrong += [name for name, least in _LEAST.items() if not wrong and header[name] < least]
+    if wrong:
+        raise _damaged(file.path, min(wrong))
     src_vocabulary, tgt_vocabulary = _read_vocabularies(file, header)
     config = model_config_from(header["architecture"], header.pop("config"), str(file.path))
     if head is not None and not _has_head(config, head):
@@ -200,7 +205,6 @@ def _read_card(file: TensorFile) -> ModelCard:
         src_vocabulary=src_vocabulary,
         tgt_vocabulary=tgt_vocabulary,
         languages=languages,
-        window=window,
         **header,
     )
 

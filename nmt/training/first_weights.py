@@ -234,6 +234,7 @@ def card_of(recipe: Recipe, data: DataFolder) -> ModelCard:
         window=data.info.window,
         alignment_head=guided_head(recipe.training),
         reads_terms=data.info.reads_terms,
+        usual_src_tokens=data.train.usual_src_tokens,
     )
 
 

@@ -257,7 +257,9 @@ class Validator:
         src, tgt = self.data.vocabularies(langs)
         return Translator(
             TorchEngine(model, options.into(tgt), device=self.device),
-            LanguagePair(langs, src, tgt, self.data.info.max_length),
+            LanguagePair(
+                langs, src, tgt, self.data.info.max_length, self.data.train.usual_src_tokens
+            ),
             TranslationConfig(search=options),
         )
 

@@ -65,6 +65,7 @@ _FOR_LINES = "it is for lines of text"
 TABLE = (
     Contradiction("--prefixes", "--markup", "a prefix has no place among the tags"),
     Contradiction("--prefixes", "--context", "a prefix begins one line only"),
+    Contradiction("--split", "--no-split", "one or the other"),
     *(
         Contradiction(option, "--context", _COUNTS_LINES_BEFORE)
         for option in (

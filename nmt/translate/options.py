@@ -90,8 +90,10 @@ class TranslationConfig:
     )
     split: bool = value(
         False,
-        "Split each line into sentences, translate them one by one, and join them.",
+        "Split each line into sentences, translate them one by one, and join them. Documents are "
+        "split anyway, and so are lines that are longer than usual in training.",
     )
+    no_split: bool = value(False, "Never split lines into sentences.", panel="Text")
     sample: bool = value(
         False,
         "Sample instead of searching for the best translation. With --n-best N, sample N for each "

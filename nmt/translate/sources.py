@@ -61,6 +61,8 @@ class SegmentLines:
         self._languages = language_pair.languages
         self._max_tokens = language_pair.max_src_tokens
         self._split = config.split
+        self._may_split = not (config.no_split or config.context)
+        self._usual_tokens = language_pair.usual_src_tokens or language_pair.max_src_tokens
         self._annotations: TermSources | None = None  # terms that the model reads, or
         self._phrases: TermPhrases | None = None  # those that search forces
         if config.terms is not None:
@@ -122,7 +124,7 @@ class SegmentLines:
             kept_here = _shifted(kept, len(line) - len(copied))
             if not has_words(copied, kept_here):
                 return [_Sentence(copied, "", kept_here, True, symbol)] if copied else []
-        parts = split_sentences(text, self._languages[0]) if self._split else [(text, "")]
+        parts = self._split_text(text, has_prefix=has_prefix)
         sentences = []
         for number, (part, separator) in enumerate(parts):
             kept_here = _shifted(kept, at)
@@ -131,6 +133,23 @@ class SegmentLines:
             sentences.append(_Sentence(part, separator, kept_here, is_copied))
             at += len(part) + len(separator)
         return sentences
+
+    def _split_text(self, text: str, *, has_prefix: bool) -> list[tuple[str, str]]:
+        """Return the sentences of a text, or all of it if it is not to be split.
+
+        Without the option, texts are split that have more tokens than the model usually saw in
+        training, except for those with a prefix, which may be several sentences.
+        """
+        if self._split:
+            return split_sentences(text, self._languages[0])
+        may_be_long = len(text.encode()) >= self._usual_tokens  # a token has a byte or more
+        if self._may_split and may_be_long and not has_prefix:
+            sentences = split_sentences(text, self._languages[0])
+            if len(sentences) > 1:
+                (ids,) = self._src_vocabulary.encode_text([text])
+                if len(ids) > self._usual_tokens:
+                    return sentences
+        return [(text, "")]
 
     def _split_symbol(self, text: str) -> tuple[str, str]:
         """Return the symbol that a text begins with as a tag, or nothing, and the rest."""

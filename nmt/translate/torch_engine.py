@@ -98,7 +98,9 @@ def load(
             pack(model, precision, kernel)
     language_pair = LanguagePair.of(cards[0], config.src_lang, config.tgt_lang)
     language_pair = replace(
-        language_pair, max_src_tokens=min(card.max_src_tokens for card in cards)
+        language_pair,
+        max_src_tokens=min(card.max_src_tokens for card in cards),
+        usual_src_tokens=min(card.usual_src_tokens or card.max_src_tokens for card in cards),
     )
     shortlist = None
     if config.shortlist is not None:

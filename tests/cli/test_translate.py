@@ -309,7 +309,15 @@ SAME = (
 )
 OTHER = (
     *("--beam-size 3", "--length-penalty 0.7", "--length-penalty-form power", "--max-tokens 9"),
-    *("--sample", "--n-best 2", "--scores", "--alignment", "--format jsonl", "--split"),
+    *(
+        "--sample",
+        "--n-best 2",
+        "--scores",
+        "--alignment",
+        "--format jsonl",
+        "--split",
+        "--no-split",
+    ),
     *(
         "--prefixes",
         "--precision fp32",

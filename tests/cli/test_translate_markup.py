@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from command_line import Nmt, TranslateText
+from context_stub import one_sentence, use_instead_of_a_model
 from mishaps import short_of_memory
 
 import nmt as package
+from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError
 from nmt.markup.tags import parse, tokenize
 
@@ -89,6 +91,20 @@ def test_documents_are_written_whole(translate: Nmt, tmp_path: Path) -> None:
     # MBR gives one text of several. To stdout, and with an option that says the same.
     assert translate("--input", page, "--mbr", "--n-best", "2").status == 0
     assert translate("--input", page, "--markup", "html").stdout == out.read_text()
+
+
+def test_no_sentence_of_a_document_is_lost(
+    translate: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocabulary: Vocabulary
+) -> None:
+    use_instead_of_a_model(monkeypatch, lambda source: one_sentence(vocabulary, source))
+    sentences = ["The cat.", "A <b>dog</b>.", "A bird."]
+    page = tmp_path / "page.html"
+    page.write_text(f"<p>{' '.join(sentences)}</p>\n<p>{sentences[0]}</p>")
+    for words, count in (((), 4), (("--split",), 4), (("--no-split",), 2)):
+        found = translate("--input", page, *words)
+        assert found.status == 0
+        assert found.stdout.count(".") == count
+        assert tags(found.stdout) == tags(page.read_text())
 
 
 def test_a_unit_that_fails_stays_and_the_status_is_1(

@@ -50,7 +50,8 @@ def first_logits(model: TranslationModel) -> Tensor:
 def test_a_loaded_model_is_the_one_that_was_written(
     card: ModelCard, tmp_path: Path, tie_embeddings: str
 ) -> None:
-    card = replace(card, config=replace(card.config, tie_embeddings=tie_embeddings))
+    config = replace(card.config, tie_embeddings=tie_embeddings)
+    card = replace(card, config=config, usual_src_tokens=12)
     torch.manual_seed(2)
     model = card.build()
     write_model(tmp_path / "m", card, weights_of(model))
@@ -119,7 +120,8 @@ HEADER = [
     spec.name
     for spec in dataclasses.fields(ModelCard)
     if "vocabulary" not in spec.name
-    and spec.name not in ("languages", "window", "alignment_head", "reads_terms")
+    and spec.name
+    not in ("languages", "window", "alignment_head", "reads_terms", "usual_src_tokens")
 ]
 GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, num_heads=1)
 
@@ -167,6 +169,8 @@ GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, n
                 ("alignment_head", {"from_top": -1, "head": 0}),
                 ("alignment_head", {"from_top": 1, "head": "0"}),
                 ("reads_terms", 1),
+                ("usual_src_tokens", "20"),
+                ("usual_src_tokens", -1),
                 ("surplus", 1),
             )
         ),

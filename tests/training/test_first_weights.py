@@ -363,6 +363,14 @@ def test_the_logged_norm_is_of_what_is_trained(toy: Toy) -> None:
     assert 0 < part["grad_norm"] < 0.99 * whole["grad_norm"]
 
 
+def test_the_card_says_how_long_sources_usually_were(data: Path) -> None:
+    folder = DataFolder.open(data)
+    lengths = sorted(len(folder.train.src(number)) for number in range(len(folder.train)))
+    usual = card_of(recipe(), folder).usual_src_tokens
+    within = sum(length <= usual for length in lengths) / len(lengths)
+    assert within >= 0.99 > sum(length < usual for length in lengths) / len(lengths)
+
+
 def test_the_card_says_whether_sources_had_terms(data: Path) -> None:
     folder = DataFolder.open(data)
     assert not card_of(recipe(), folder).reads_terms

@@ -161,7 +161,7 @@ def test_sentences_and_segments_without_letters_are_copied(vocabulary: Vocabular
     assert found.text == "a dog sees  2024! 12!\u00a0a dog sees"
     assert (found.segments, found.copied, len(engine.searched)) == (4, False, 2)
 
-    translator, engine = inventing(vocabulary)
+    translator, engine = inventing(vocabulary, {"no_split": True})
     (found,) = translator.translate(["the cat sees a dog and a cat. " + "7 " * 40])
     assert found.is_cut
     assert found.text.count("7") >= 30
