@@ -69,7 +69,7 @@ def translate(
     from nmt.jobs.parallel import Translators
     from nmt.jobs.remote_files import RemoteOutput, local_inputs
     from nmt.jobs.terminal import converse
-    from nmt.markup.documents import common_form, form_of
+    from nmt.markup.file_types import AS_LINES, common_markup, file_type
     from nmt.remote import is_url, without_scheme
 
     config = replace(config, models=(model, *config.ensemble), ensemble=())
@@ -90,7 +90,8 @@ def translate(
             stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)
         )
         talks = is_terminal and not job.inputs and job.output is None
-        is_document = any(map(form_of, sources))
+        types = {} if config.markup == AS_LINES else {one: file_type(one) for one in sources}
+        is_document = any(one is not None and one.markup for one in types.values())
         circumstances = {
             DOCUMENT: is_document,
             FILE: bool(sources) and all(source.is_file() for source in sources),
@@ -100,7 +101,7 @@ def translate(
         holding = {name: name for name, holds in circumstances.items() if holds}
         refuse_contradictions(config.given | options_given(job) | holding)
         if is_document:
-            markup = common_form(sources, config.markup)
+            markup = common_markup(types, config.markup)
             config = replace(config, markup=markup, split=not config.no_split)
         if job.attention is not None:
             check_picture(job.attention)

@@ -41,7 +41,7 @@ from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Pool, Translators
 from nmt.jobs.stream import translate_stream
-from nmt.markup.documents import form_of
+from nmt.markup.file_types import AS_LINES, file_type, has_tags, type_of_content
 from nmt.pipeline import Pause
 from nmt.translate.context import Before
 from nmt.translate.options import TranslationConfig
@@ -111,7 +111,7 @@ class Job:
                     out.flush()
 
             chunks: Iterator[bytes | Pause]
-            if source is not None and form_of(source) is not None:
+            if source is not None and self._is_document(source):
                 written, counts = self._translate_document(source, source.read_bytes())
                 write(b"", written, counts)
                 warn_of_units(source, counts)
@@ -172,7 +172,7 @@ class Job:
         Raises:
             HeldOff: if another job is working on the output.
         """
-        if form_of(source) is not None:
+        if self._is_document(source):
             return self._translate_document_file(source, output)
         with Journal(output) as journal:
             first, end = self._lines(source)
@@ -209,6 +209,19 @@ class Job:
             )
             journal.finish()
         return counts
+
+    def _is_document(self, source: Path) -> bool:
+        """Tell whether a file is translated as a document.
+
+        Raises:
+            DataError: if it has a type that is not supported, and options do not say more.
+        """
+        if self.config.markup == AS_LINES:
+            return False
+        kind = file_type(source)
+        if kind is not None and not kind.markup and self.config.markup is None:
+            raise DataError(kind.refusal(source))
+        return kind is not None and bool(kind.markup)
 
     def _translate_document_file(self, source: Path, output: Path) -> Counts:
         """Translate a document. It is translated as a whole: a killed job begins it again."""
@@ -277,6 +290,8 @@ class Job:
         before: Sequence[str] = (),
     ) -> None:
         """Translate the lines of these bytes; before: the lines that come before them."""
+        if self.config.markup is None:
+            chunks = _warning_of_tags(chunks, name)
         reader = LineReader(
             chunks,
             name=name,
@@ -328,6 +343,26 @@ def _noting_first(pools: Iterable[Pool | Pause], first: list[Line]) -> Iterator[
         if not first and not isinstance(pool, Pause):
             first += [line for line in pool if has_letters(line.text)][:1]
         yield pool
+
+
+def _warning_of_tags(chunks: Iterator[bytes | Pause], name: str) -> Iterator[bytes | Pause]:
+    """Pass chunks on, and warn if they begin with what is not only text."""
+    has_begun = False
+    for chunk in chunks:
+        if not has_begun and not isinstance(chunk, Pause):
+            has_begun = True
+            kind = type_of_content(chunk)
+            if kind is not None:
+                console.warning(
+                    f"{name}: looks like {kind.name}, but is translated as lines of text; to keep "
+                    "its structure, name a file as --input"
+                )
+            elif has_tags(chunk):
+                console.warning(
+                    f"{name}: has tags, which are translated like words; pass --markup html or "
+                    "xml to keep them, or --markup none if they are text"
+                )
+        yield chunk
 
 
 def _check_shard(output: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

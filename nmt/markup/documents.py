@@ -24,12 +24,10 @@ from itertools import pairwise
 from pathlib import Path
 from xml.parsers import expat
 
-from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
+from nmt.markup.file_types import UTF16_STARTS, file_type
 from nmt.markup.tags import Token, elements, pair_up, parse, tokenize
-
-_FORMS = {".html": "html", ".htm": "html", ".xhtml": "html", ".xlf": "xml", ".xliff": "xml"}
 
 _INLINE = {
     *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn"),
@@ -55,39 +53,8 @@ _DECLARED = {
 }
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _DECLARATION_BYTES = 2_048
-_BEGINNINGS = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 _DONE = {"translated", "signed-off", "final", "reviewed"}
 """States of targets in XLIFF 1.2, and of segments in 2.0, that a person has given."""
-
-
-def form_of(path: Path) -> str | None:
-    """Return the form of markup of a document, by its name; None if it is text."""
-    return _FORMS.get(path.suffix.lower())
-
-
-def common_form(paths: Sequence[Path], markup: str | None) -> str | None:
-    """Return the form of markup of all inputs, given that of the option.
-
-    Raises:
-        UsageError: if a document has another form than the option, or than the other inputs, or
-            is compressed.
-    """
-    first = paths[0]
-    form = form_of(first) if markup is None else markup
-    for path in paths:
-        own = form_of(path)
-        if markup is None and path.suffix in SUFFIXES and form_of(path.with_suffix("")):
-            raise UsageError(f"{path}: is a compressed document; decompress it first")
-        if own is not None and own != form:
-            needed = "is text" if form is None else f"needs --markup {form}"
-            conflict = f"{first} {needed}" if markup is None else f"this is --markup {markup}"
-            raise UsageError(f"{path}: needs --markup {own}, but {conflict}; translate them apart")
-        if own is None and markup is None and form is not None:
-            raise UsageError(
-                f"{path}: is text, but {first} is a document; translate them apart, or give "
-                f"--markup {form} if the text has tags"
-            )
-    return form
 
 
 @dataclass(frozen=True)
@@ -124,12 +91,14 @@ class Document:
         Raises:
             DataError: if it is not valid in its encoding, or is XLIFF and damaged.
         """
-        form = form_of(path)
-        assert form is not None
+        file = file_type(path, content)
+        if file is None:
+            raise DataError(f"{path}: is a compressed document; decompress it first")
+        form = file.markup
         bom = next((bom for bom in _BOMS if content.startswith(bom)), b"")
         head = _COMMENT.sub(b"", content[:_DECLARATION_BYTES])
         declared = None if bom else _DECLARED[form].search(head)
-        name = _BOMS.get(bom) or _BEGINNINGS.get(content[:2], encoding.name)
+        name = _BOMS.get(bom) or UTF16_STARTS.get(content[:2], encoding.name)
         if declared is not None and declared.lastindex:
             name = declared[declared.lastindex].decode("ascii")
         try:

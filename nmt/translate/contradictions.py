@@ -15,7 +15,7 @@ from nmt.errors import UsageError
 from nmt.values import all_declared, declared, option_name, parts
 
 EXPORT = "a CTranslate2 export"
-DOCUMENT = "an HTML or XLIFF document"
+DOCUMENT = "a document"
 READER = "a model that reads terms"
 N_BEST_LIST = "an n-best list"
 TERMINAL = "lines that are typed"

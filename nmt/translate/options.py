@@ -14,6 +14,7 @@ from typing import Any, Self
 from nmt.errors import DataError, UsageError
 from nmt.files import sha256_file
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
+from nmt.markup.file_types import AS_LINES
 from nmt.markup.tags import FORMS
 from nmt.models.device import PRECISIONS
 from nmt.search.options import MBR_METRICS, Sampling, SearchOptions
@@ -74,10 +75,10 @@ class TranslationConfig:
     markup: str | None = value(
         None,
         "Lines have tags, such as `Click <b>here</b>`. They come back around the translation of "
-        "their words. Code, placeholders, addresses and numbers stay as they are. Files .html and "
-        ".xlf become the same documents, translated.",
-        choices=FORMS,
-        shown="text, unless --input is .html or .xlf",
+        "their words. Code, placeholders, addresses and numbers stay as they are. none translates "
+        "files of any type as lines of text.",
+        choices=(*FORMS, AS_LINES),
+        shown="by the type of --input",
     )
     context: int = value(
         0,
@@ -205,6 +206,8 @@ class TranslationConfig:
         """The options that are given, for the table of contradictions, and the circumstances."""
         given = options_given(self)
         given.pop("--n-best", None)
+        if self.tags is None:
+            given.pop("--markup", None)
         if self.search.n_best > 1:
             given["--n-best"] = self.search.n_best
         if self.search.mbr is not None:
@@ -231,6 +234,11 @@ class TranslationConfig:
             refuse_contradictions(self.given | {"--prefixes": True})
         except UsageError as error:
             raise UsageError(in_python(str(error), type(self))) from None
+
+    @property
+    def tags(self) -> str | None:
+        """The form of tags in lines; None if they have none."""
+        return None if self.markup == AS_LINES else self.markup
 
     @property
     def writes_list(self) -> bool:

@@ -79,8 +79,8 @@ class Translator:
         join = JoinSegments(
             engine, language_pair, config, forbidden=forbidden, inflected_lang=inflected_lang
         )
-        if config.markup is not None:
-            yield TakeTagsOut(config.markup)
+        if config.tags is not None:
+            yield TakeTagsOut(config.tags)
         yield self.segment
         if config.context:
             yield TranslateInContext(engine, language_pair, join)
@@ -92,8 +92,8 @@ class Translator:
         yield join
         if engine.options.mbr is not None:
             yield Choose(engine.options.mbr)
-        if config.markup is not None:
-            yield PutTagsBack(config.markup, config.alignment, inflected_lang)
+        if config.tags is not None:
+            yield PutTagsBack(config.tags, config.alignment, inflected_lang)
 
     @classmethod
     def load(
@@ -198,7 +198,7 @@ class Translator:
         Raises:
             NMTError: if the line has no letters or could not be translated.
         """
-        text = line if self.config.markup is None else parse(line, self.config.markup).text
+        text = line if self.config.tags is None else parse(line, self.config.tags).text
         (segments,) = self.segment.of([text], [prefix])
         segments = [segment for segment in segments if segment.copy is None]
         results, _ = search_guarded(self.engine, segments[:1])

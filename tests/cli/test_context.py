@@ -178,6 +178,6 @@ def test_more_lines_than_in_training_are_refused(translate: Nmt) -> None:
 
 def test_a_document_of_html_has_no_context(translate: Nmt, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("<p>a</p>")
-    assert "--context does not go with an HTML or XLIFF document" in translate(
+    assert "--context does not go with a document" in translate(
         "--input", tmp_path / "page.html"
     ).refusal(2)

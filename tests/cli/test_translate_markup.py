@@ -72,7 +72,7 @@ def test_python_does_the_same(model_file: Path, translate_text: TranslateText) -
     ).stdout.splitlines()
     assert {one.alignment for one in found} == {None}
     assert "svg" in translator.draw_attention(LINES[0])
-    with pytest.raises(UsageError, match="markup sgml: unknown; known: html, xml"):
+    with pytest.raises(UsageError, match="markup sgml: unknown; known: html, none, xml"):
         package.Translator.load(model_file, markup="sgml")
 
 
@@ -154,6 +154,67 @@ def test_folders_may_hold_documents_and_a_bad_one_is_named(translate: Nmt, tmp_p
         "a.xlf",
         "c.xlf",
     ]
+
+
+UNSUPPORTED = {
+    "a.json": '{"greeting": "the cat"}\n',
+    "b.md": "# the cat\n",
+    "c.docx": "the cat\n",
+    "d.txt": '<?xml version="1.0"?><resources/>\n',
+}
+
+
+def test_what_has_another_structure_is_refused_and_the_others_go_on(
+    translate: Nmt, tmp_path: Path
+) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for name, content in UNSUPPORTED.items():
+        (folder / name).write_text(content)
+        for words in (("--output", tmp_path / name), ()):
+            alone = translate("--input", folder / name, *words)
+            assert (alone.status, alone.stdout) == (1, "")
+            assert f"{name}: " in alone.stderr
+            assert len(alone.stderr.splitlines()) == 1
+            assert ("--markup none" in alone.stderr) == (name != "c.docx")
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+    (folder / "e.txt").write_text("the cat\n")
+    done = translate("--input", folder, "--output", out)
+    assert done.status == 1
+    assert [path.name for path in out.iterdir() if path.name[0] != "."] == ["e.txt"]
+
+
+def test_with_markup_none_any_text_is_lines(translate: Nmt, tmp_path: Path) -> None:
+    page, text, out = tmp_path / "a.html", tmp_path / "a.txt", tmp_path / "out"
+    for path in (page, text, tmp_path / "b.json"):
+        path.write_text("<html> the cat\n")
+    as_text = translate("--markup", "none", stdin=page.read_bytes())
+    assert "warning" not in as_text.stderr
+    for path in (page, text, tmp_path / "b.json"):
+        words = ("--markup", "none", "--scores", "--input", path)
+        scored = translate(*words)
+        assert scored.status == 0
+        assert scored.stdout.partition("\t")[2] == as_text.stdout
+        assert translate(*words, "--output", out).status == 0
+        assert out.read_text() == scored.stdout
+
+
+def test_xliff_under_any_name_is_xliff(translate: Nmt, tmp_path: Path) -> None:
+    unit = "<xliff><trans-unit><source>the cat</source></trans-unit></xliff>"
+    for name in ("a.xlf", "a.sdlxliff", "a.xml", "a.txt"):
+        path = tmp_path / name
+        path.write_text(unit)
+        written = translate("--input", path).stdout
+        assert written.startswith("<xliff><trans-unit><source>the cat</source><target>")
+
+
+@pytest.mark.parametrize("text", ["<!DOCTYPE html>\n", "the <b>cat</b>\n", '{"a": "the cat"}\n'])
+def test_markup_that_is_translated_as_text_is_warned_of(translate: Nmt, text: str) -> None:
+    warned = translate(stdin=text.encode())
+    assert warned.status == 0
+    assert "nmt: warning: stdin: " in warned.stderr
+    assert "warning" not in translate(stdin=b"the cat\n" * 2 + text.encode()).stderr
+    assert "warning" not in translate("--markup", "html", stdin=text.encode()).stderr
 
 
 def test_tags_around_decomposed_words_come_back_at_the_same_places(

@@ -28,6 +28,8 @@ def place(data: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "blank").write_text("\n \n\n")
     (tmp_path / "latin").write_bytes(b"eins\nzwei\ngr\xfc\xdfe\n")
     (tmp_path / "page.html").write_text("<p>a")
+    (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "a.docx").write_text("PK")
     for lang in ("en", "de"):
         (tmp_path / f"empty.{lang}").touch()
         (tmp_path / f"latin.{lang}").write_bytes(b"eins\nzwei\ngr\xfc\xdfe\n")
@@ -205,7 +207,14 @@ CASES = [
     (f"{TRANSLATE} --repetition-penalty 0.5", 2, "--repetition-penalty 0.5: must be from 1 to 100"),
     (f"{TRANSLATE} --no-repeat-ngram -1", 2, "--no-repeat-ngram -1: must be from 0 to 1000"),
     (f"{TRANSLATE} --markup htm", 2, "--markup htm: unknown; did you mean 'html'?"),
-    ("translate model --input page.html --n-best 2", 2, "--n-best does not go with an HTML"),
+    ("translate model --input page.html --n-best 2", 2, "--n-best does not go with a document"),
+    (
+        "translate model --input a.json",
+        1,
+        "a.json: JSON is not supported; convert it to XLIFF with Okapi Tikal, or pass --markup "
+        "none to translate it as lines",
+    ),
+    ("translate model --input a.docx", 1, "is not supported; convert it to XLIFF with Okapi Tikal"),
     ("translate model --input page.html --markup xml", 2, "page.html: needs --markup html, but"),
     (f"{TRANSLATE} --context 1", 2, "--context 1: model was trained on single lines"),
     (f"{TRANSLATE} --to fr", 2, "--to fr: the model knows only "),

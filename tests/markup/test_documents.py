@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from nmt.data.corpus import Encoding
-from nmt.errors import DataError, UsageError
-from nmt.markup.documents import Document, common_form
+from nmt.errors import DataError
+from nmt.markup.documents import Document
 
 HTML = """<!DOCTYPE html>
 <html lang="en"><head><title>A &amp; b</title>
@@ -286,19 +286,3 @@ def test_damaged_documents_are_refused(name: str, content: str | bytes, message:
         read(name, content)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_the_names_of_documents_choose_the_form_and_must_agree() -> None:
-    page, units, text = Path("a.html"), Path("b.xlf"), Path("c.txt")
-    assert common_form([page], None) == "html"
-    assert common_form([units, text], "xml") == "xml"
-    for paths, markup, message in (
-        ([page, units], None, "b.xlf: needs --markup xml, but a.html needs --markup html"),
-        ([units], "html", "b.xlf: needs --markup xml, but this is --markup html"),
-        ([text, page], None, "a.html: needs --markup html, but c.txt is text; translate them"),
-        ([Path("p.html.gz")], None, "p.html.gz: is a compressed document; decompress it first"),
-        ([page, text], None, "c.txt: is text, but a.html is a document; translate them apart"),
-    ):
-        with pytest.raises(UsageError) as caught:
-            common_form(paths, markup)
-        assert message in str(caught.value)

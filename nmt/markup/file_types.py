@@ -1,0 +1,168 @@
+"""Types of files: which are translated as documents, as lines, or refused, by name and content.
+
+A name decides if the type is supported. Otherwise the content does, if it is unmistakable: a plain
+text may begin with a brace, a hash or a dash. A type that is not supported and has no such sign is
+known by its name only.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.data.compressed import SUFFIXES
+from nmt.data.corpus import Encoding, read_chunks
+from nmt.errors import DataError, UsageError
+
+AS_LINES = "none"
+"""The form of markup of what is translated as lines, whatever its type."""
+UTF16_STARTS = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
+"""How markup in UTF-16 begins without a byte-order mark."""
+_HEAD_BYTES = 1 << 16
+_FIRST_LINES = 20  # that are looked at for tags
+_LONGEST_LINE = 1_000  # characters of one that are looked at
+
+_TIKAL = "convert it to XLIFF with Okapi Tikal"
+
+_PROLOG = r"\s*+(?:(?:<\?xml[^>]*\?>|<!--(?:(?!-->).)*+-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\])?>)\s*+)*+"
+
+
+@dataclass(frozen=True)
+class FileType:
+    """A type of files that have more in them than lines of text."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    sign: str = ""  # a pattern: how each one begins, whatever its name
+    markup: str = ""  # the form of tags in its text; empty if it is not supported
+    way: str = _TIKAL  # to translate one that is not supported
+    is_text: bool = True
+
+    def refusal(self, path: Path) -> str:
+        """Return what to tell of a file of this type, which is not supported."""
+        lines = ", or pass --markup none to translate it as lines" if self.is_text else ""
+        return f"{path}: {self.name} is not supported; {self.way}{lines}"
+
+
+TYPES = (
+    FileType(
+        "HTML",
+        (".html", ".htm", ".xhtml"),
+        r"\s*+(?i:<!doctype html)|" + _PROLOG + r"<html[\s>]",
+        "html",
+    ),
+    FileType(
+        "XLIFF",
+        (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff", ".txlf"),
+        _PROLOG + r"<(?:[\w.-]+:)?xliff[\s>]",
+        "xml",
+    ),
+    FileType("TMX", (".tmx",), _PROLOG + r"<tmx[\s>]"),
+    FileType("XML", (".xml", ".resx", ".ttml", ".dfxp", ".dita"), r"\s*+<(?:\?xml|!DOCTYPE)\s"),
+    FileType(
+        "JSON", (".json", ".jsonl", ".arb", ".ipynb"), r'\s*+[\[{]\s*+(?:\{\s*+)?"[^"\n]*+"\s*+:'
+    ),
+    FileType("YAML", (".yaml", ".yml")),
+    FileType("a .properties file", (".properties",)),
+    FileType("a .strings file", (".strings",)),
+    FileType("a file of settings", (".ini", ".toml")),
+    FileType("Markdown", (".md", ".markdown", ".mdx")),
+    FileType("reStructuredText", (".rst",), way="make .po files with sphinx-build -b gettext"),
+    FileType("AsciiDoc", (".adoc", ".asciidoc"), way="make a .po file with po4a"),
+    FileType("LaTeX", (".tex",), way="make a .po file with po4a"),
+    FileType("CSV", (".csv",)),
+    FileType("SubStation Alpha", (".ass", ".ssa"), r"\s*+\[Script Info\]", way="save it as .srt"),
+    FileType(
+        "an Office document or e-book",
+        (".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".idml", ".epub"),
+        is_text=False,
+    ),
+    FileType(
+        "PDF, RTF or old Word",
+        (".pdf", ".rtf", ".doc"),
+        r"\{\\rtf",
+        way="save it as .docx and convert that to XLIFF with Okapi Tikal",
+        is_text=False,
+    ),
+)
+
+_TAGGED = re.compile(
+    r"<([A-Za-z][\w:.-]{0,30})(?:\s[^<>]{0,300})?>.*?</\1\s*>"
+    r'|<[A-Za-z][\w:.-]{0,30}(?:\s+[\w:.-]+="[^"<>]{0,300}")+\s*/?>'
+)
+
+
+def file_type(path: Path, content: bytes | None = None) -> FileType | None:
+    """Return the type of a file; None if it is lines of text, as far as we know.
+
+    content: its bytes; read if None.
+    """
+    plain = path.with_suffix("") if path.suffix in SUFFIXES else path
+    suffix = plain.suffix.lower()
+    by_name = next((one for one in TYPES if suffix in one.suffixes), None)
+    if by_name is not None and by_name.markup:
+        return by_name
+    return type_of_content(_beginning(path) if content is None else content) or by_name
+
+
+def _beginning(path: Path) -> bytes:
+    """Return the first bytes of a file, decompressed; none if it cannot be read more than once."""
+    try:
+        if path.is_file():
+            return next(read_chunks(path, Encoding.find("utf-8"), any_bytes=True), b"")
+    except (OSError, DataError):  # reported when it is read as a whole
+        pass
+    return b""
+
+
+def type_of_content(content: bytes) -> FileType | None:
+    """Return the type of what begins like this, if that is unmistakable."""
+    head = _decoded(content)
+    return next((one for one in TYPES if one.sign and re.match(one.sign, head, re.DOTALL)), None)
+
+
+def has_tags(content: bytes) -> bool:
+    """Tell whether at least half of the first lines have tags."""
+    lines = [line[:_LONGEST_LINE] for line in _decoded(content).split("\n") if line.strip()]
+    lines = lines[:_FIRST_LINES]
+    return 2 * sum(bool(_TAGGED.search(line)) for line in lines) >= max(1, len(lines))
+
+
+def common_markup(types: Mapping[Path, FileType | None], markup: str | None) -> str | None:
+    """Return the form of markup of all inputs, by their types and that of the option.
+
+    Files of types that are not supported do not count.
+
+    Raises:
+        UsageError: if a document has another form than the option, or than the other inputs, or
+            is compressed.
+    """
+    if markup is None:
+        types = {path: one for path, one in types.items() if one is None or one.markup}
+    if not types:
+        return None
+    first, first_type = next(iter(types.items()))
+    common = markup or (first_type.markup if first_type is not None else None)
+    for path, one in types.items():
+        own = one.markup if one is not None else ""
+        if own and path.suffix in SUFFIXES and markup is None:
+            raise UsageError(f"{path}: is a compressed document; decompress it first")
+        if own and own != common:
+            needed = f"needs --markup {common}" if common else "is text"
+            found = f"{first} {needed}" if markup is None else f"this is --markup {markup}"
+            raise UsageError(f"{path}: needs --markup {own}, but {found}; translate them apart")
+        if not own and markup is None and common:
+            raise UsageError(
+                f"{path}: is text, but {first} is a document; translate them apart, or give "
+                f"--markup {common} if the text has tags"
+            )
+    return common
+
+
+def _decoded(content: bytes) -> str:
+    head = content[:_HEAD_BYTES].removeprefix(codecs.BOM_UTF8)
+    codecs_by_start = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"} | UTF16_STARTS
+    return head.decode(codecs_by_start.get(head[:2], "utf-8"), "replace")

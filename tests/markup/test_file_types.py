@@ -1,0 +1,150 @@
+"""Files are recognised by name and content, and plain text is never taken for anything else."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from nmt.errors import UsageError
+from nmt.markup import file_types
+from nmt.markup.file_types import TYPES, common_markup, file_type, has_tags
+
+XLIFF = '<?xml version="1.0"?>\n<!-- a note -->\n<x:xliff version="1.2" xmlns:x="urn:x"/>'
+PLAIN = (
+    "",
+    "\n\n",
+    "{name} sleeps.\n",
+    '{"a man" sleeps\n',
+    "{'a': 1}\n",
+    '["Yes", he said]\n',
+    "[1] A note: none.\n",
+    '"A man": he sleeps.\n',
+    "# The man sleeps.\n\n- The woman sings.\n",
+    "---\ntitle: A man\n",
+    "key: value\nother: value\n",
+    "key=value\n",
+    '"key" = "value";\n',
+    "<2de> A man sleeps.\n",
+    "< a man >\n",
+    "<p>A man <i>sleeps</i>.</p>\n",
+    "<doc id='1'>\nA man sleeps.\n</doc>\n",
+    "1\nA man sleeps.\n",
+    "msgid is a word.\n",
+    "WEBVTTs are files.\n",
+    "A man sleeps.\n<?xml version='1.0'?>\n<xliff>\n",
+    "PK\n",
+)
+
+
+def named(path: Path) -> str:
+    found = file_type(path)
+    return "" if found is None else found.name
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.en", "a", "a.tsv", "a.out"])
+def test_plain_text_is_plain(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    for content in PLAIN:
+        path.write_text(content)
+        assert named(path) == "", content
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (XLIFF, "XLIFF"),
+        ("\ufeff" + XLIFF, "XLIFF"),
+        ("<!DOCTYPE xliff [<!ENTITY a 'b'>]><xliff>", "XLIFF"),
+        ("<!doctype HTML>\n<title>A", "HTML"),
+        ('<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "a" "b">\n<html xmlns="c">', "HTML"),
+        ("<html>", "HTML"),
+        ("<?xml version='1.0'?><!DOCTYPE tmx SYSTEM 'a'><tmx version='1.4'>", "TMX"),
+        ("<?xml version='1.0'?>\n<TS version='2.1'>", "XML"),
+        ('{\n  "greeting": "The man sleeps."\n}', "JSON"),
+        ('[{"a": 1}]', "JSON"),
+        ("[Script Info]\nTitle: a", "SubStation Alpha"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.txt", "a.en", "a.xml"])
+def test_content_counts_under_any_name(
+    tmp_path: Path, name: str, content: str, expected: str
+) -> None:
+    path = tmp_path / name
+    for codec in ("utf-8", "utf-16", "utf-16-be"):
+        if codec == "utf-8" or content.startswith("<"):
+            path.write_bytes(content.encode(codec))
+            assert named(path) == expected, codec
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(content.encode()))
+    assert named(packed) == expected
+
+
+def test_each_type_has_names_of_its_own() -> None:
+    suffixes = [suffix for one in TYPES for suffix in one.suffixes]
+    assert len(suffixes) == len(set(suffixes))
+    for one in TYPES:
+        for suffix in one.suffixes:
+            assert file_type(Path(f"nowhere/A{suffix.upper()}")) is one
+            assert file_type(Path(f"nowhere/a{suffix}.gz")) is one
+
+
+def test_the_manual_names_them_all() -> None:
+    manual = Path(file_types.__file__).with_name("README.md").read_text()
+    rows = [line for line in manual.splitlines() if line.startswith("| ")]
+    for one in TYPES:
+        for suffix in one.suffixes:
+            (row,) = (row for row in rows if f"`{suffix}`" in row)
+            assert ("| refused |" in row) == (not one.markup)
+
+
+def test_a_name_of_a_supported_type_says_more_than_content(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlf"
+    path.write_text("<html>")
+    assert named(path) == "XLIFF"
+    path = tmp_path / "a.json"
+    path.write_text("The man sleeps.\n")
+    assert named(path) == "JSON"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Click <b>here</b>.\n", True),
+        ('A man\n<g id="1">sleeps</g>\n', True),
+        ('<x id="1"/> sleeps.\n', True),
+        ("<p class=a>A man</p>\nA woman\nA dog\n", False),
+        ("<2de> A man sleeps.\n<en> A dog\n", False),
+        ("a < b and c > d\n", False),
+        ("A man sleeps. <3\n\n<- A dog\n", False),
+        ("Write to <a@example.org>.\n", False),
+        ("", False),
+        ("\n", False),
+    ],
+)
+def test_tags_are_found_in_lines(text: str, expected: bool) -> None:
+    assert has_tags(text.encode()) == expected
+
+
+def test_the_types_of_all_inputs_must_agree() -> None:
+    page, units, text, settings = (Path(name) for name in ("a.html", "b.xlf", "c.txt", "d.yaml"))
+
+    def common(*paths: Path, markup: str | None = None) -> str | None:
+        return common_markup({path: file_type(path) for path in paths}, markup)
+
+    assert common(page, settings) == "html"
+    assert common(settings, units) == "xml"
+    assert common(settings, text) is None
+    assert common(settings) is None
+    assert common(units, text, settings, markup="xml") == "xml"
+    for paths, markup, message in (
+        ([page, units], None, "b.xlf: needs --markup xml, but a.html needs --markup html"),
+        ([units], "html", "b.xlf: needs --markup xml, but this is --markup html"),
+        ([text, page], None, "a.html: needs --markup html, but c.txt is text; translate them"),
+        ([Path("p.html.gz")], None, "p.html.gz: is a compressed document; decompress it first"),
+        ([page, text], None, "c.txt: is text, but a.html is a document; translate them apart"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            common(*paths, markup=markup)
+        assert message in str(caught.value)
