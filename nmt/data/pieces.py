@@ -13,6 +13,7 @@ import struct
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 
 from nmt.data.protobuf import FIXED32, VARINT, read_fields, write_field, write_key, write_varint
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, READ_AS_UNK, STRANGE, UNK_ID
@@ -127,7 +128,7 @@ class PieceModel:
                 return values[-1] if values else b""
         return b""
 
-    @property
+    @cached_property
     def own(self) -> dict[str, Piece]:
         """The pieces that text is segmented into, by their text."""
         kinds = (Kind.NORMAL, Kind.USER_DEFINED, Kind.BYTE)

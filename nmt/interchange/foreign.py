@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt import console
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, READ_AS_UNK, TAG, UNK_ID, Vocabulary
@@ -149,28 +150,33 @@ def write_imported(
     )
     with shapes_only():
         built = card.build()
-    weights = dict[str, Tensor]()
-    for names, parameter in parameters_by_names(built):
-        try:
-            weight = read(names[0]).float()
-        except (RuntimeError, IndexError):  # parts that cannot be stacked or reordered
-            raise DataError(f"{origin}: the parts of {names[0]} do not fit its sizes") from None
-        if names[0] in EMBEDDINGS or names[0] == OUTPUT_BIAS:
-            mapping = src if names[0].startswith("src_") else tgt
-            if len(weight) <= mapping.rows.max():
-                raise DataError(
-                    f"{origin}: has embeddings for {len(weight):,} pieces, but the vocabulary has "
-                    f"more ids, such as {mapping.rows.max():,}"
+    parameters = list(parameters_by_names(built))
+    weights, size = dict[str, Tensor](), sum(parameter.nbytes for _, parameter in parameters)
+    with console.progress("importing", total=size, unit="B") as bar:
+        for (name, *_), parameter in parameters:
+            try:
+                weight = read(name).float()
+            except (RuntimeError, IndexError):  # parts that cannot be stacked or reordered
+                raise DataError(f"{origin}: the parts of {name} do not fit its sizes") from None
+            if name in EMBEDDINGS or name == OUTPUT_BIAS:
+                mapping = src if name.startswith("src_") else tgt
+                if len(weight) <= mapping.rows.max():
+                    raise DataError(
+                        f"{origin}: has embeddings for {len(weight):,} pieces, but the vocabulary "
+                        f"has more ids, such as {mapping.rows.max():,}"
+                    )
+                weight = weight[torch.from_numpy(mapping.rows)]
+                if name in EMBEDDINGS and config.first_input == "zeros":
+                    weight[BOS_ID] = 0.0  # what it is, for other formats
+            if name == OUTPUT_BIAS:
+                weight[list(tgt.barred)] = BARRED
+            if weight.shape != parameter.shape:
+                found, wanted = (
+                    " x ".join(map(str, tensor.shape)) for tensor in (weight, parameter)
                 )
-            weight = weight[torch.from_numpy(mapping.rows)]
-            if names[0] in EMBEDDINGS and config.first_input == "zeros":
-                weight[BOS_ID] = 0.0  # what it is, for other formats
-        if names[0] == OUTPUT_BIAS:
-            weight[list(tgt.barred)] = BARRED
-        if weight.shape != parameter.shape:
-            found, wanted = (" x ".join(map(str, tensor.shape)) for tensor in (weight, parameter))
-            raise DataError(f"{origin}: {names[0]} is {found}, but its sizes say {wanted}")
-        weights[names[0]] = weight.contiguous()
+                raise DataError(f"{origin}: {name} is {found}, but its sizes say {wanted}")
+            weights[name] = weight.contiguous()
+            bar.update(weight.nbytes)
     write_model(path, card, weights)
     return card
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from foreign_models import LINES, TAGS, MarianMT, import_huggingface, text, writ
 from nmt import SearchOptions, Translator
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens
+from nmt.data.pieces import Piece, PieceModel
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import load_model, model_checksum, read_card, write_model
 from nmt.search.engine import Source
@@ -70,6 +72,28 @@ def test_search_reads_the_language_that_forced_decoding_reads(nllb: Path, code: 
         (forced,) = engine.log_probs([(source.ids, (*first, *found[0].ids))])
         assert forced is not None
         assert forced[1:] == pytest.approx(found[0].token_log_probs, abs=1e-5)
+
+
+def test_pieces_are_gone_through_a_fixed_number_of_times(
+    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = 0
+
+    class Counted(tuple[Piece, ...]):
+        def __iter__(self) -> Iterator[Piece]:
+            nonlocal rounds
+            rounds += 1
+            return super().__iter__()
+
+    read = PieceModel.read
+
+    def read_counted(model: bytes) -> PieceModel:
+        pieces = read(model)
+        return replace(pieces, pieces=Counted(pieces.pieces))
+
+    monkeypatch.setattr(PieceModel, "read", read_counted)
+    import_huggingface(nmt, M2M100().write(tmp_path / "nllb"))
+    assert 0 < rounds < 10  # not once for each piece, of which NLLB has 256,000
 
 
 def test_languages_have_short_codes_and_defaults(nmt: Nmt, tmp_path: Path, source: Path) -> None:
