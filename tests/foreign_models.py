@@ -11,6 +11,7 @@ import json
 import math
 import random
 import re
+import shutil
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -361,6 +362,64 @@ class MarianModel:
                 arrays[f"{side}_top_ln_scale"] = 1 + matrix(1, WIDTH)
                 arrays[f"{side}_top_ln_bias"] = matrix(1, WIDTH)
         return arrays
+
+
+def write_package(folder: Path, source: Path) -> Path:
+    """Write a package of OPUS-MT with the weights of a `MarianMTModel` whose embeddings are shared.
+
+    Marian's has no <pad>, which is the last piece there.
+    """
+    folder.mkdir()
+    ids = json.loads((source / "vocab.json").read_text(encoding="utf-8"))
+    assert ids.pop("<pad>") == len(ids)
+    lines = [f"{yaml_key(piece)}: {id_}\n" for piece, id_ in ids.items()]
+    (folder / "opus.vocab.yml").write_text("".join(lines), encoding="utf-8", newline="")
+    for name in ("source.spm", "target.spm"):
+        shutil.copy(source / name, folder)
+    (folder / "source.tcmodel").touch()
+    (folder / "README.md").write_text("# opus-2020-02-26.zip\n")
+    (folder / "preprocess.sh").write_text("sed 's/\u2019/'\"'/g' | spm_encode --model $2\n")
+    config = json.loads((source / "config.json").read_text())
+    weights = load_file(source / "model.safetensors")
+    arrays: dict[str, Any] = {
+        "Wemb": weights["model.shared.weight"][:-1],
+        "decoder_ff_logit_out_b": weights["final_logits_bias"][:, :-1],
+    }
+    for name, weight in weights.items():
+        if ".layers." in name:
+            side, layer, kind = (
+                re.sub(r"model\.(\w+)\.layers\.", r"\1 ", name).replace(".", " ", 1).split()
+            )
+            marian = f"{side}_l{int(layer) + 1}_{marian_name(kind)}"
+            arrays[marian] = np.ascontiguousarray(weight.T if weight.ndim == 2 else weight[None])
+    made = MarianModel(activation=config["activation_function"])
+    options = yaml.safe_dump(made._options()).encode() + b"\0"
+    arrays["special:model.yml"] = np.frombuffer(options, np.int8)
+    np.savez(folder / "opus.npz.best-perplexity.npz", **arrays)
+    listing = {"relative-paths": True, "models": ["opus.npz.best-perplexity.npz"], "beam-size": 6}
+    listing["vocabs"] = ["opus.vocab.yml"] * 2
+    (folder / "decoder.yml").write_text(yaml.safe_dump(listing))
+    return folder
+
+
+def yaml_key(piece: str) -> str:
+    """Write a piece as Marian does: quoted if it does not begin with a letter of a word."""
+    escaped = piece.replace("\\", r"\\").replace('"', r"\"")
+    return piece if piece[0].isalpha() else f'"{escaped}"'
+
+
+def marian_name(kind: str) -> str:
+    """Marian's name for a weight of a layer of `MarianMTModel`."""
+    kind = kind.replace("encoder_attn", "context").replace("self_attn", "self")
+    kind, _, part = kind.rpartition(".")
+    is_bias = part == "bias"
+    if kind.endswith("layer_norm"):
+        stem = {"final": "ffn_ffn"}.get(kind.removesuffix("_layer_norm"), kind[:-11] + "_Wo")
+        return f"{stem}_ln_{'bias' if is_bias else 'scale'}"
+    if kind.startswith("fc"):
+        return f"ffn_{'b' if is_bias else 'W'}{kind[2]}"
+    stem, _, projection = kind.partition(".")
+    return f"{stem}_{'b' if is_bias else 'W'}{projection[0]}"
 
 
 class MarianFile:

@@ -1,11 +1,13 @@
 """Models of Marian: `model.npz` or `model.bin`, and the SentencePiece models of its training.
 
 `model.npz.decoder.yml`, which Marian writes beside a model, names them. A model holds its options
-in the array `special:model.yml`.
+in the array `special:model.yml`. Packages of OPUS-MT segment text outside of Marian: `decoder.yml`
+names a list of pieces, and `source.spm` and `target.spm` lie beside it.
 """
 
 from __future__ import annotations
 
+import re
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -18,11 +20,13 @@ import torch
 import yaml
 from torch import Tensor
 
+from nmt import console
 from nmt.config import model_config_from
-from nmt.data.pieces import Kind
-from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.data.pieces import SPECIAL, Kind, PieceModel
+from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.foreign import (
+    EMBEDDINGS,
     OUTPUT_BIAS,
     ForeignModel,
     VocabularyMapping,
@@ -37,6 +41,9 @@ from nmt.models.model_file import ModelCard
 
 OPTIONS = "special:model.yml"
 LISTING = ".decoder.yml"
+_PIECES = ".spm"
+_ENTRY = re.compile(r"(?:\? )?(?P<piece>.*): (?P<id>\d{1,9})")
+_NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # as surrogateescape has it
 
 NORM_EPSILON = 1e-6
 _MAX_SRC_TOKENS = 1_000
@@ -112,10 +119,10 @@ def import_marian(
     """Write a model of Marian as a model file, and return its card.
 
     Args:
-        path: `model.npz` or `model.bin`, or the `decoder.yml` that names it.
+        path: `model.npz` or `model.bin`, or the `decoder.yml` that names it, or their folder.
         out: the model file.
-        vocabularies: a SentencePiece model for both sides, or one for each; if there is none, those
-            that `decoder.yml` names.
+        vocabularies: a SentencePiece model or list of pieces for both sides, or one for each; if
+            there is none, those that `decoder.yml` names.
         src_lang: of the model, which does not know it.
         tgt_lang: likewise.
 
@@ -127,10 +134,14 @@ def import_marian(
         raise UsageError(f"{path}: Marian does not name its languages; give --src and --tgt")
     if len(vocabularies) > 2:
         raise UsageError("--vocab was given more than twice; give it once, or once for each side")
-    model, pieces = _files(path, vocabularies)
+    model, pieces = _files(_listing_of(path) if path.is_dir() else path, vocabularies)
     weights = _Weights(model)
     config = _model_config(model, weights)
-    src, tgt = _mappings(pieces, weights)
+    src, tgt = _mappings(pieces, weights, config)
+    if (script := pieces[0].with_name("preprocess.sh")).exists():
+        console.notice(
+            f"{script}: is not run; if it replaces punctuation, do the same with your text"
+        )
     foreign = ForeignModel(config, src, tgt, tags_of(src.vocabularies[0]))
     return write_imported(
         out,
@@ -140,6 +151,15 @@ def import_marian(
         langs=(src_lang, tgt_lang),
         max_src_tokens=_MAX_SRC_TOKENS,
     )
+
+
+def _listing_of(folder: Path) -> Path:
+    """Return the `decoder.yml` of a folder."""
+    found = sorted(folder.glob(f"*{LISTING[1:]}"))
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise DataError(f"{folder}: should have one {LISTING[1:]}, but has {names}; name the file")
+    return found[0]
 
 
 def _files(path: Path, vocabularies: Sequence[Path]) -> tuple[Path, list[Path]]:
@@ -168,8 +188,6 @@ def _listed(listing: Path, values: Mapping[str, Any], name: str, count: int) -> 
 def _beside(path: Path, listing: Path) -> Path:
     """Return a listed file, or the one of its name beside the list, after both were moved."""
     moved = listing.parent / path.name
-    if path.suffix != ".spm":
-        raise UsageError(f"{listing}: {path.name} is no SentencePiece model; nmt imports .spm")
     return path if path.exists() or not moved.exists() else moved
 
 
@@ -270,28 +288,90 @@ def _tie(options: Mapping[str, Any]) -> str:
 
 
 def _mappings(
-    paths: Sequence[Path], weights: _Weights
+    paths: Sequence[Path], weights: _Weights, config: TransformerConfig
 ) -> tuple[VocabularyMapping, VocabularyMapping]:
     """Return our ids of both sides; they are the same if the sides share their embeddings."""
-    src, tgt = (_own_ids(path) for path in paths)
-    if weights.has_joint_embeddings and paths[0].read_bytes() != paths[1].read_bytes():
+    texts = [pieces_by_id(path) for path in paths]
+    for path, table, pieces in zip(paths, EMBEDDINGS, texts, strict=False):
+        rows, size = len(weights.of(table, config)), max(pieces, default=-1) + 1
+        if rows != size:
+            raise DataError(
+                f"{path}: has {size:,} pieces, but {weights.path} has {rows:,}; name the "
+                "vocabulary that it was trained with"
+            )
+    is_joint = weights.has_joint_embeddings
+    if is_joint and paths[0].read_bytes() != paths[1].read_bytes():
         raise UsageError(f"{paths[0]}: differs from {paths[1]}, but the model has one vocabulary")
-    return src, tgt
+    models = [
+        path if path.suffix == _PIECES else _segmenter(path, side)
+        for path, side in zip(paths, ("source", "target"), strict=True)
+    ]
+    src, tgt = map(read_pieces, models)
+    if is_joint:
+        joint = _own_ids(paths[0], texts[0], [src, tgt])
+        return joint, joint
+    return _own_ids(paths[0], texts[0], [src]), _own_ids(paths[1], texts[1], [tgt])
 
 
-def _own_ids(path: Path) -> VocabularyMapping:
-    """Return our ids for those of a SentencePiece model, which are Marian's."""
-    model = read_pieces(path)
-    texts = [piece.text for piece in model.pieces]
-    unknown = [id_ for id_, piece in enumerate(model.pieces) if piece.kind is Kind.UNKNOWN]
-    if "</s>" not in texts or not unknown:
+def _segmenter(path: Path, side: str) -> Path:
+    """Return the SentencePiece model of a side beside a list of pieces, as OPUS-MT has them."""
+    model = path.with_name(f"{side}{_PIECES}")
+    other, truecaser = model.with_suffix(".bpe"), model.with_suffix(".tcmodel")
+    if not model.exists() and other.exists():
+        raise UsageError(f"{other}: is of subword-nmt; nmt imports only models of SentencePiece")
+    if truecaser.exists() and truecaser.stat().st_size:
+        raise UsageError(f"{truecaser}: nmt has no models that change the case of words")
+    return model
+
+
+def pieces_by_id(path: Path) -> dict[int, str]:
+    """Return the pieces of a SentencePiece model, or of a list as Marian reads it.
+
+    A list has a piece on each line, or in YAML a piece and its id. Its lines are read one by one:
+    Marian writes some of YAML's line breaks, and bytes that are not UTF-8, as they are. The latter
+    become rows without a piece.
+    """
+    if path.suffix == _PIECES:
+        is_unknown = {piece.text: piece.kind is Kind.UNKNOWN for piece in read_pieces(path).pieces}
+        return dict(enumerate("<unk>" if is_unknown[text] else text for text in is_unknown))
+    try:
+        content = path.read_bytes().decode(errors="surrogateescape").replace("\r\n", "\n")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    if path.suffix != ".yml":
+        return dict(enumerate(content.removesuffix("\n").split("\n")))
+    texts = dict[int, str]()
+    for line in content.removesuffix("\n").replace("\n: ", ": ").split("\n"):
+        entry = _ENTRY.fullmatch(line)
+        if entry is None or int(entry["id"]) in texts:
+            raise DataError(f"{path}: damaged: {line!r:.80} is not a piece with its own id")
+        texts[int(entry["id"])] = _unquoted(entry["piece"])
+    return {id_: text for id_, text in texts.items() if not _NOT_UTF_8.search(text)}
+
+
+def _unquoted(key: str) -> str:
+    """Return what a key of YAML stands for."""
+    if not (len(key) > 1 and key[0] == key[-1] and key[0] in "\"'"):
+        return key
+    if _NOT_UTF_8.search(key) or not ("\\" in key or "''" in key):
+        return key[1:-1]
+    return str(yaml.load(key, yaml.BaseLoader))
+
+
+def _own_ids(
+    path: Path, texts: Mapping[int, str], models: Sequence[PieceModel]
+) -> VocabularyMapping:
+    """Return our ids for Marian's, which are those of `texts`."""
+    ids = {text: id_ for id_, text in texts.items()}
+    end, unknown = (ids.get(SPECIAL[id_].text) for id_ in (EOS_ID, UNK_ID))
+    if end is None or unknown is None:
         raise DataError(f"{path}: has no </s> or no <unk>, which Marian needs")
-    special = {EOS_ID: texts.index("</s>"), UNK_ID: unknown[0]}
-    special |= dict.fromkeys((PAD_ID, BOS_ID), unknown[0])
-    controls = {piece.text for piece in model.pieces if piece.kind is Kind.CONTROL}
-    return map_vocabulary(
-        [model], dict(enumerate(texts)), special, controls=controls, borrowed=(PAD_ID, BOS_ID)
-    )
+    special = {EOS_ID: end, **dict.fromkeys((PAD_ID, UNK_ID, BOS_ID), unknown)}
+    kinds = (piece for model in models for piece in model.pieces if piece.kind is Kind.CONTROL)
+    controls = {piece.text for piece in kinds}
+    if path.suffix != _PIECES:
+        controls |= set(filter(TAG.fullmatch, ids))
+    return map_vocabulary(models, texts, special, controls=controls, borrowed=(PAD_ID, BOS_ID))
 
 
 # ---------------------------------------------------------------------------------- weights
@@ -320,7 +400,7 @@ class _Weights:
     """The arrays of a model, by our names for them."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         try:
             if path.suffix == SUFFIX:
                 self._arrays: Any = BinaryArrays(path)
@@ -371,13 +451,13 @@ class _Weights:
     def _tensor(self, name: str) -> Tensor:
         array = self._get(name)
         if array.dtype != np.float32 or array.ndim != 2:
-            raise DataError(f"{self._path}: {name} is not a matrix in fp32")
+            raise DataError(f"{self.path}: {name} is not a matrix in fp32")
         return torch.from_numpy(array)
 
     def _get(self, name: str) -> Any:
         if name not in self._names:
-            raise DataError(f"{self._path}: lacks {name}; it is no complete model of Marian")
+            raise DataError(f"{self.path}: lacks {name}; it is no complete model of Marian")
         try:
             return self._arrays[name]
         except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError):
-            raise DataError(f"{self._path}: damaged: {name} cannot be read") from None
+            raise DataError(f"{self.path}: damaged: {name} cannot be read") from None

@@ -31,8 +31,10 @@ from foreign_models import (
     assert_same,
     import_huggingface,
     import_marian,
+    learn_pieces,
     log_probs,
     to_binary,
+    write_package,
     write_pairs,
 )
 from hypothesis import given
@@ -43,6 +45,7 @@ from torch import Tensor
 from nmt import SearchOptions, Translator
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import DataError, UsageError
+from nmt.interchange.marian import pieces_by_id
 from nmt.interchange.marian_binary import BinaryArrays
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
@@ -389,6 +392,39 @@ def test_a_list_names_the_model_and_gives_way_to_the_vocabularies_of_the_user(
     assert model_checksum(import_marian(nmt, listing, *words)) == first
 
 
+@pytest.mark.parametrize("by", [".", "decoder.yml"])
+def test_a_package_of_opus_mt_translates_as_its_hugging_face_folder(
+    nmt: Nmt, tmp_path: Path, translate_lines: Callable[..., list[str]], by: str
+) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    package = write_package(tmp_path / "package", folder)
+    words = ("--src", "en", "--tgt", "de")
+    done = nmt("import", "marian", package / by, tmp_path / "native.safetensors", *words)
+    assert done.status == 0, done.stderr
+    lines = [source for source, _ in LINES] + [f"{TAGS[0]} abc", f"{TAGS[1]}gh", ">>xyz<< a", "ßß"]
+    theirs = translate_lines(import_huggingface(nmt, folder), lines)
+    assert translate_lines(tmp_path / "native.safetensors", lines) == theirs
+    assert len(set(theirs)) > 8
+
+
+def test_pieces_of_a_list_are_read_as_marian_writes_them(tmp_path: Path) -> None:
+    # Keys like numbers, truth values and dates; escapes, YAML's line breaks, and no UTF-8 at all.
+    keys = {
+        "null": b'"null"', "no": b"no", "0x1F": b"0x1F", "2019-01-01": b"2019-01-01",
+        "'": b'"\'"', '"': b'"\\""', "\\": b"\\", "it's": b"'it''s'", "\x80": b'"\\x80"',
+        "a:b": b"a:b", "\x85": b"\xc2\x85", "\u2028": b"\xe2\x80\xa8", "\ufeff": b'"\\ufeff"',
+        "": b"\xc1\xbf",
+    }  # fmt: skip
+    lines = [b"%s: %d\n" % (key, id_) for id_, key in enumerate(keys.values())]
+    lines[1] = b"? no\n: 1\n"
+    path = tmp_path / "vocab.yml"
+    path.write_bytes(b"".join(reversed(lines)))
+    found = pieces_by_id(path)
+    assert found == {id_: piece for id_, piece in enumerate(keys) if piece}
+    (tmp_path / "vocab").write_bytes(b"no\r\n'a'\r\n")
+    assert pieces_by_id(tmp_path / "vocab") == {0: "no", 1: "'a'"}
+
+
 @given(st.data())
 def test_any_bytes_are_a_binary_model_or_refused(data: st.DataObject) -> None:
     content = bytearray(SMALL_BINARY)
@@ -519,6 +555,28 @@ def with_objects(folder: Path) -> None:
     np.savez(folder / "model.npz", **arrays)
 
 
+def with_pieces(size: int) -> Callable[[Path], object]:
+    options = {"bos_id": -1, "eos_id": 0, "unk_id": 1}
+    model = partial(learn_pieces, "source", "bpe", size, **options)
+    return lambda folder: (folder / "vocab.spm").write_bytes(model())
+
+
+def with_line(line: str) -> Callable[[Path], object]:
+    def spoil(folder: Path) -> None:
+        with (folder / "opus.vocab.yml").open("a") as file:
+            file.write(f"{line}\n")
+
+    return spoil
+
+
+def subword_nmt(folder: Path) -> None:
+    (folder / "source.spm").rename(folder / "source.bpe")
+
+
+def truecased(folder: Path) -> None:
+    (folder / "source.tcmodel").write_text("a")
+
+
 def packed(folder: Path) -> None:
     content = bytearray((folder / "model.bin").read_bytes())
     (count,) = struct.unpack_from("<Q", content, 8)
@@ -527,6 +585,9 @@ def packed(folder: Path) -> None:
         if struct.unpack_from("<Q", content, at)[0] == 0x4101:
             struct.pack_into("<Q", content, at, 0x1801)
     (folder / "model.bin").write_bytes(bytes(content))
+
+
+OTHER_MODELS = (packed, subword_nmt, truecased)  # which are not damaged
 
 
 @pytest.mark.parametrize(
@@ -563,6 +624,15 @@ def packed(folder: Path) -> None:
         ("marian", cut("model.npz"), "model.npz: damaged"),
         ("marian", without_array, "lacks encoder_l2_ffn_W1"),
         ("marian", with_objects, "Wemb cannot be read"),
+        ("marian", with_pieces(60), "vocab.spm: has 60 pieces, but"),
+        ("package", with_line("a: b"), "opus.vocab.yml: damaged: 'a: b' is not a piece"),
+        ("package", with_line("more: 99999"), "has 100,000 pieces, but"),
+        ("package", with_line("more: 0"), "opus.vocab.yml: damaged: 'more: 0'"),
+        ("package", without("opus.vocab.yml"), "opus.vocab.yml: no such file"),
+        ("package", without("source.spm"), "source.spm: no such file"),
+        ("package", without("decoder.yml"), "should have one decoder.yml, but has none"),
+        ("package", subword_nmt, "source.bpe: is of subword-nmt"),
+        ("package", truecased, "source.tcmodel: nmt has no models that"),
         ("binary", packed, "has the type 0x1801"),
         ("binary", cut("model.bin"), "model.bin: damaged"),
         ("binary", without("model.bin"), "model.bin: no such file"),
@@ -581,6 +651,10 @@ def test_a_damaged_model_is_refused_in_one_line(
         words = "huggingface", MarianMT().write(folder), tmp_path / "out"
     else:
         words = "marian", MarianModel().write(folder), tmp_path / "out", *languages
+    if kind == "package":
+        package = write_package(tmp_path / "package", MarianMT().write(tmp_path / "opus"))
+        words = "marian", package, tmp_path / "out", *languages
+        folder = package
     if kind == "binary":
         words = (
             "marian",
@@ -590,5 +664,5 @@ def test_a_damaged_model_is_refused_in_one_line(
             folder / "vocab.spm",
         )
     spoil(folder)
-    assert named in nmt("import", *words).refusal(2 if spoil is packed else 1)
+    assert named in nmt("import", *words).refusal(2 if spoil in OTHER_MODELS else 1)
     assert not (tmp_path / "out").exists()
