@@ -392,7 +392,8 @@ def write_package(folder: Path, source: Path) -> Path:
             )
             marian = f"{side}_l{int(layer) + 1}_{marian_name(kind)}"
             arrays[marian] = np.ascontiguousarray(weight.T if weight.ndim == 2 else weight[None])
-    made = MarianModel(activation=config["activation_function"])
+    sizes = {"dim-vocabs": [len(ids)] * 2}
+    made = MarianModel(activation=config["activation_function"], options=sizes)
     options = yaml.safe_dump(made._options()).encode() + b"\0"
     arrays["special:model.yml"] = np.frombuffer(options, np.int8)
     np.savez(folder / "opus.npz.best-perplexity.npz", **arrays)
