@@ -16,6 +16,7 @@ import pytest
 import torch
 from benchmarks import corpora
 from command_line import Answer, Nmt
+from hypothesis import HealthCheck, settings
 from toy_training import Toy, prepare_toy, python_command, run_command, train
 
 from nmt import console
@@ -30,6 +31,10 @@ from nmt.values import Value
 # Programs that tests start are to buffer and to be compiled once as they are for most people.
 for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
     os.environ.pop(variable, None)
+
+# On a busy machine, drawing examples takes as long as it does.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 TEXT = "the a cat dog bird sees hears finds small red old house tree river and then slowly"
 
