@@ -1,7 +1,7 @@
 """Atomic writing of files, their checksums, and locks; JSON and TOML from anybody.
 
-Every file is written under a temporary name in the same folder, flushed to disk and renamed; then
-the folder is flushed too. After a crash or a full disk there is the earlier file or none.
+Every file is written in a temporary folder beside it, flushed to disk and renamed; then the folder
+is flushed too. After a crash or a full disk there is the earlier file or none.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import glob
 import hashlib
 import json
 import os
 import select
 import shutil
+import stat
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -96,19 +99,13 @@ def naming(path: Path | str) -> Iterator[None]:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write; on leaving without an error it becomes `path`."""
     path = resolved(path)  # a symbolic link stays, and its file is replaced
-    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
-    try:
+    with _working_folder(path) as working:
+        temporary = working / path.name
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        # The system names no file if the disk is full, or only the temporary one.
-        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            error.filename = str(path)
-        raise
 
 
 @contextlib.contextmanager
@@ -118,22 +115,112 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     A folder that is there is replaced.
     """
     path = resolved(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
-    replaced = temporary.with_suffix(f".replaced{TEMPORARY_SUFFIX}")
-    with naming(path):
+    with _working_folder(path) as working:
+        temporary = working / path.name
         temporary.mkdir()
-    try:
         yield temporary
         for entry in temporary.iterdir():
             with entry.open("rb") as written:
                 os.fsync(written.fileno())
         if path.exists():
-            os.replace(path, replaced)
+            os.replace(path, working / "replaced")
         os.replace(temporary, path)
         sync_folder(path.parent)
-    finally:
-        for left_over in (temporary, replaced):
+
+
+@contextlib.contextmanager
+def _working_folder(path: Path) -> Iterator[Path]:
+    """Yield a folder beside `path` in which only this user can write, so that no link is planted.
+
+    It is locked, and removed in the end. What a killed process leaves, the next one removes that
+    writes `path`. Errors of the system name `path`.
+    """
+    try:
+        remove_left_overs(path.parent, path.name)
+        with contextlib.ExitStack() as leaving:
+            descriptor = None
+            while descriptor is None:
+                prefix = f".{path.name}."
+                made = tempfile.mkdtemp(dir=path.parent, prefix=prefix, suffix=TEMPORARY_SUFFIX)
+                leaving.callback(shutil.rmtree, made, ignore_errors=True)
+                descriptor = _locked(Path(made), even_without_locks=True)
+            leaving.callback(os.close, descriptor)
+            yield Path(made)
+    except OSError as error:
+        # The system names no file if the disk is full, or only the temporary one.
+        if TEMPORARY_SUFFIX in str(error.filename or TEMPORARY_SUFFIX):
+            error.filename, error.filename2 = str(path), None
+        raise
+
+
+def remove_left_overs(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes have left in a folder while they wrote one file, or any."""
+    pattern = "*" if name is None else glob.escape(name)
+    for left_over in folder.glob(f".{pattern}.????????{TEMPORARY_SUFFIX}"):
+        descriptor = _locked(left_over)
+        if descriptor is not None:
             shutil.rmtree(left_over, ignore_errors=True)
+            os.close(descriptor)
+
+
+def _locked(folder: Path, *, even_without_locks: bool = False) -> int | None:
+    """Return the descriptor of a folder, locked; None if it is gone, or another process has it."""
+    from filelock import lock_descriptor
+
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        is_locked = lock_descriptor(descriptor, blocking=False)
+    except OSError:  # this file system has no locks
+        is_locked = even_without_locks
+    if is_locked and folder.exists():
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def open_unlinked(path: Path, flags: int = 0) -> BinaryIO:
+    """Open a file that only nmt writes, for reading and writing; make it if it is missing.
+
+    In a folder that others can write to, a link to another file may have been planted in its place.
+
+    Args:
+        path: where it is.
+        flags: of `os.open`, besides the usual ones.
+
+    Raises:
+        OSError: if it is a symbolic link, has other names, or is no file.
+    """
+    flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        file = os.fdopen(os.open(path, flags, 0o666), "r+b")
+    except OSError:
+        if path.is_symlink():
+            raise _planted(path) from None
+        raise
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        file.close()
+        raise _planted(path)
+    return file
+
+
+def check_owner(descriptor: int, path: Path) -> None:
+    """Raise OSError unless a working file or folder belongs to this user.
+
+    Others may have planted it, with content that they chose.
+    """
+    owner = os.fstat(descriptor).st_uid
+    if owner != os.geteuid():
+        with tempfile.TemporaryFile(dir=path.parent) as file:  # some file systems map users
+            if owner != os.fstat(file.fileno()).st_uid:
+                raise _planted(path)
+
+
+def _planted(path: Path) -> OSError:
+    return OSError(errno.EPERM, f"{path.name} is a link or another user's; remove it", str(path))
 
 
 @contextlib.contextmanager
@@ -177,7 +264,6 @@ def link_or_copy(source: Path, path: Path) -> None:
     if path.exists() and path.samefile(source):
         return  # renaming one name of a file over another would leave both
     with atomic_path(path) as temporary:
-        temporary.unlink(missing_ok=True)  # a link that a killed process left must not be written
         try:
             os.link(source, temporary)
         except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +36,33 @@ def test_an_error_leaves_the_earlier_file_and_is_given_its_name(tmp_path: Path) 
     assert caught.value.filename == str(tmp_path / "file")
     assert names(tmp_path) == ["file"]
     assert (tmp_path / "file").read_text() == "earlier"
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_and_no_more(tmp_path: Path) -> None:
+    killed = tmp_path / ".file.of_a_run.partial"
+    other = tmp_path / ".file.other.of_a_run.partial"
+    for folder in (killed, other):
+        folder.mkdir()
+        (folder / "file").write_text("half")
+    with atomic_writer(tmp_path / "file"):  # another process that is at work
+        under_way = set(names(tmp_path))
+        assert killed.name not in under_way
+        write_text(tmp_path / "file", "whole")
+        assert set(names(tmp_path)) == under_way | {"file"}
+    assert names(tmp_path) == [other.name, "file"]
+
+
+def test_nobody_else_can_write_where_a_file_is_made(tmp_path: Path) -> None:
+    with atomic_writer(tmp_path / "file"):
+        (working,) = tmp_path.iterdir()
+        assert working.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~umask()
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def test_behind_a_symbolic_link_the_file_itself_is_replaced(tmp_path: Path) -> None:

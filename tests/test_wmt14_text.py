@@ -142,7 +142,7 @@ def test_both_sides_are_taken_byte_by_byte_and_nothing_else(tmp_path: Path) -> N
     members = {"inner/text.fr": b"un\n", "./inner/text.en": en, "inner/text.de": de}
     make(path, members | {"../evil": b"x"})
     out.mkdir()
-    (out / "text.en.123.partial").write_bytes(b"of a killed run")
+    (out / ".text.en.of_a_run.partial").mkdir()
     take(path)
     found = {file.name: file.read_bytes() for file in out.iterdir()}
     assert found == {"text.en": en, "text.de": de, "text.lines": b"2\n"}

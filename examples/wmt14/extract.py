@@ -24,7 +24,7 @@ from nmt import console
 from nmt.cli.command import run
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError, did_you_mean
-from nmt.files import TEMPORARY_SUFFIX, atomic_writer, check_room, write_text
+from nmt.files import atomic_writer, check_room, remove_left_overs, write_text
 from nmt.scoring.inputs import read_sgml
 
 CHUNK = 1 << 20
@@ -40,8 +40,7 @@ def extract(text: ParallelText, archive: Path, folder: Path) -> None:
     if not archive.is_file():
         raise DataError(f"{archive}: no such file")
     console.notice(f"taking {text.name} out of {archive.name}")
-    for stale in folder.glob(f"{text.name}.*{TEMPORARY_SUFFIX}"):  # of a run that was killed
-        stale.unlink()
+    remove_left_overs(folder)
     languages = {member: language for language, member in text.members.items()}
     lines, others = {}, set()
     try:

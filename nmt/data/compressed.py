@@ -180,12 +180,12 @@ def is_compressed(path: Path) -> bool:
 
 
 def compress(source: Path, target: Path, suffix: str) -> None:
-    """Compress a file in the format of a suffix, and flush it to disk.
+    """Compress a file into a new one, in the format of a suffix, and flush it to disk.
 
     Raises:
         UsageError: if a package is missing.
     """
-    with target.open("wb") as file:
+    with target.open("xb") as file:  # follows no link
         with source.open("rb") as content, _WRITERS[suffix](file) as writer:
             shutil.copyfileobj(content, writer, 1 << 20)
         file.flush()

@@ -27,8 +27,10 @@ from nmt.data.compressed import compress, is_compressed
 from nmt.data.manifest import build_value
 from nmt.files import (
     TEMPORARY_SUFFIX,
+    check_owner,
     lock,
     naming,
+    open_unlinked,
     parse_json,
     resolved,
     sha256_file,
@@ -77,7 +79,7 @@ class Journal:
         self._partial = folder / f".{name}{TEMPORARY_SUFFIX}"
         self._compressed = folder / f".{name}.compressed{TEMPORARY_SUFFIX}"
         self._path = journal_of(self.output)
-        self._file = open_locked(self._path, output)
+        self._file = open_locked(self._path, output, is_ours=True)
         self._writing: BinaryIO | None = None
         self._is_new = not self._path.stat().st_size
         self._job: dict[str, Any] = {}
@@ -157,6 +159,7 @@ class Journal:
         self._started()
         complete = self._partial
         if is_compressed(self.output):
+            self._compressed.unlink(missing_ok=True)
             with naming(self.output):
                 compress(self._partial, self._compressed, self.output.suffix)
             complete = self._compressed
@@ -171,7 +174,8 @@ class Journal:
             if not self._end:
                 self._is_new = True
                 self._append(_header(self._job) | {"kernel": self.kernel})
-            self._writing = self._partial.open("r+b" if self._partial.exists() else "w+b")
+            with _naming_output(self.output):
+                self._writing = open_unlinked(self._partial)
             self._writing.truncate(self.progress.output_bytes)
             self._writing.seek(0, os.SEEK_END)
         return self._writing
@@ -191,7 +195,11 @@ class Journal:
             return False
         # The last two exist if the job was killed before it renamed them.
         for path in (self.output, self._partial, self._compressed):
-            if path.is_file() and sha256_file(path) == self.progress.file_sha256:
+            if (
+                path.is_file()
+                and not path.is_symlink()
+                and sha256_file(path) == self.progress.file_sha256
+            ):
                 self._put_in_place(path)
                 return True
         return False
@@ -263,24 +271,37 @@ def _header(job: dict[str, Any]) -> dict[str, Any]:
     return {"format": _FORMAT_VERSION, "job": job}
 
 
-def open_locked(path: Path, output: Path) -> BinaryIO:
+def open_locked(path: Path, output: Path, *, is_ours: bool = False) -> BinaryIO:
     """Open a file for appending and reading, create it if needed, and lock it until it is closed.
+
+    Args:
+        path: where it is.
+        output: what it is for.
+        is_ours: whether only nmt writes it, so that it must be neither a link nor another user's.
 
     Raises:
         HeldOff: if another process holds the lock. This and system errors name `output`.
     """
     while True:
-        try:
-            file = path.open("a+b")
-        except OSError as error:
-            error.filename = str(output)
-            raise
+        with _naming_output(output):
+            file = open_unlinked(path, os.O_APPEND) if is_ours else path.open("a+b")
+            if is_ours:
+                check_owner(file.fileno(), path)
         busy = f"{output}: another job is working on it; run the same command again later"
         lock(file.fileno(), path, busy)
         # Another job may have removed the file in between. Then the lock would be useless.
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return file
         file.close()
+
+
+@contextlib.contextmanager
+def _naming_output(output: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(output)
+        raise
 
 
 def _after(chunks: Chunks, count: int, digest: Any) -> Chunks:

@@ -399,7 +399,7 @@ def _check_workers(job: JobOptions) -> None:
     workers = job.workers
     if workers == "auto":
         return
-    if not re.fullmatch("0*[1-9][0-9]{0,8}", workers):
+    if not re.fullmatch("0*[1-9][0-9]{0,99}", workers):
         raise UsageError(f"--workers {workers!r} must be auto, ray or a number from 1")
     if job.device == "cpu":
         _number_of(job, 0)

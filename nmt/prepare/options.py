@@ -423,7 +423,7 @@ class PrepareOptions:
         """The number of threads that read files; 0 if it is not a number."""
         if self.workers in (None, RAY):
             return cores()
-        return int(self.workers) if re.fullmatch("[0-9]{1,9}", str(self.workers)) else 0
+        return int(self.workers) if re.fullmatch("[0-9]{1,99}", str(self.workers)) else 0
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

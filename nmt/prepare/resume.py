@@ -39,11 +39,12 @@ from nmt.data.manifest import (
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError, Stopped, UsageError
 from nmt.files import (
-    TEMPORARY_SUFFIX,
     atomic_writer,
+    check_owner,
     lock,
     megabytes,
     parse_json,
+    remove_left_overs,
     sha256_file,
     sync_folder,
     write_text,
@@ -267,19 +268,22 @@ def _locked(partial: Path) -> Iterator[None]:
         partial.mkdir()
     # A run that was killed just before the rename has already removed its progress.
     marks = (partial / PROGRESS_FOLDER, partial / FILE_NAME)
-    if not partial.is_dir() or not (
-        any(mark.exists() for mark in marks) or not any(partial.iterdir())
+    if (
+        partial.is_symlink()
+        or not partial.is_dir()
+        or not (any(mark.exists() for mark in marks) or not any(partial.iterdir()))
     ):
         raise UsageError(f"{partial} is in the way and not from `nmt prepare`; move it away")
-    folder = os.open(partial, os.O_RDONLY)
+    folder = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW)
     try:
+        check_owner(folder, partial)
         busy = (
             f"another process is building {partial}; wait for it, then run the same command again"
         )
         lock(folder, partial, busy)
         (partial / PROGRESS_FOLDER).mkdir(exist_ok=True)
-        for half_written in partial.rglob(f"*{TEMPORARY_SUFFIX}"):  # by a process that was killed
-            half_written.unlink()
+        for inner in (partial, partial / PROGRESS_FOLDER):
+            remove_left_overs(inner)
         yield
     finally:
         os.close(folder)

@@ -21,7 +21,7 @@ from torch import Tensor
 from nmt.data.updates import Position
 from nmt.distributed import Ranks, Vector
 from nmt.errors import DataError
-from nmt.files import TEMPORARY_SUFFIX, link_or_copy
+from nmt.files import link_or_copy, remove_left_overs
 from nmt.models.model_file import ModelCard, ModelReader
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.runs.run_folder import RunFolder
@@ -256,5 +256,4 @@ def _remove_beyond(run: RunFolder, state: RunState) -> None:
 def _remove_half_written(run: RunFolder) -> None:
     """Remove temporary files of a killed process; the caller holds the folder's lock."""
     for folder in (run.path, run.checkpoints):
-        for path in folder.glob(f"*{TEMPORARY_SUFFIX}"):
-            path.unlink()
+        remove_left_overs(folder)

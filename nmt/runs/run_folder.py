@@ -22,7 +22,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, BinaryIO, NamedTuple
 
 from nmt import __version__, console
 from nmt.config import (
@@ -35,7 +35,15 @@ from nmt.config import (
     resumable_keys,
 )
 from nmt.errors import DataError, UsageError
-from nmt.files import TEMPORARY_SUFFIX, atomic_writer, lock, parse_json, parse_toml, write_text
+from nmt.files import (
+    TEMPORARY_SUFFIX,
+    atomic_writer,
+    lock,
+    open_unlinked,
+    parse_json,
+    parse_toml,
+    write_text,
+)
 from nmt.model_config import MODEL_CONFIGS
 from nmt.plot import Panel, Point, Series, draw_curves
 from nmt.scoring.tokenizers import DEFAULT
@@ -145,7 +153,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.config = path / "config.toml"
         self._metrics = path / "metrics.jsonl"
-        self._lock: TextIO | None = None
+        self._lock: BinaryIO | None = None
         self._unwritten: set[Path] = set()  # files whose failure we have warned of
 
     @property
@@ -178,7 +186,7 @@ class RunFolder:
         Raises:
             HeldOff: if another process is training in it.
         """
-        self._lock = (self.path / "lock").open("w")
+        self._lock = open_unlinked(self.path / "lock")
         lock(
             self._lock.fileno(),
             self.path / "lock",

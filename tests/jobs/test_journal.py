@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +227,46 @@ def test_a_lock_that_is_held_for_moments_is_waited_for(output: Path) -> None:
     threading.Timer(0.2, lambda: journal.__exit__(None)).start()
     with Journal(output):
         pass
+
+
+@pytest.mark.parametrize("kind", ["journal", "partial"])
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_that_was_planted_is_refused_and_not_written_to(
+    output: Path, kind: str, link: Callable[[Path, Path], None]
+) -> None:
+    victim = output.with_name("victim")
+    victim.write_text("mine\n")
+    link(beside(output, kind), victim)
+    with pytest.raises(OSError, match=rf"\.out\.de\.{kind} is a link.*'{output}'"):
+        work(output)
+    assert victim.read_text() == "mine\n"
+    beside(output, kind).unlink(missing_ok=True)  # a job that did nothing left nothing
+    assert work(output) == LINES
+
+
+def test_a_link_in_place_of_the_compressed_output_is_replaced(tmp_path: Path) -> None:
+    output, victim = tmp_path / "out.gz", tmp_path / "victim"
+    victim.write_text("mine\n")
+    (tmp_path / ".out.gz.compressed.partial").symlink_to(victim)
+    work(output)
+    assert (victim.read_text(), output.is_symlink()) == ("mine\n", False)
+
+
+def test_a_journal_of_another_user_is_refused(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work(output)
+    status = os.fstat
+
+    def of_another_user(descriptor: int) -> os.stat_result:
+        found = list(status(descriptor))
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == ".out.de.journal":
+            found[stat.ST_UID] += 1
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "fstat", of_another_user)
+    with pytest.raises(OSError, match=r"\.out\.de\.journal is a link or another user's"):
+        Journal(output)
 
 
 def test_behind_a_symbolic_link_the_file_itself_is_replaced(output: Path, tmp_path: Path) -> None:

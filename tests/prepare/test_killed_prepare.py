@@ -88,7 +88,9 @@ def test_what_was_half_written_when_a_run_was_killed_does_not_stay(
     progress = tmp_path / "data.partial" / "progress"
     progress.mkdir(parents=True)
     for folder in (progress, progress.parent):
-        (folder / "train-00006.bin.9480.partial").write_bytes(b"half a shard")
+        left_over = folder / ".train-00006.bin.of_a_run.partial"
+        left_over.mkdir()
+        (left_over / "train-00006.bin").write_bytes(b"half a shard")
     finish(text, tmp_path / "data")
     assert content(tmp_path / "data") == whole
 
