@@ -191,7 +191,7 @@ def _html_parts(text: str) -> Iterator[str | Unit]:
 def _is_running(token: Token) -> bool:
     if token.kind == "other":
         return token.raw.startswith("<!--")
-    return token.kind == "text" or token.name in _INLINE
+    return token.kind in ("text", "message") or token.name in _INLINE
 
 
 def _running(raw: str) -> str | Unit:

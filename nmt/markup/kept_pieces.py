@@ -20,12 +20,12 @@ SIGN_PATTERN = (
     rf"(?P<sign>(?:(?:[{_SIGNS}]|[0-9#*]\ufe0f?\u20e3|[‼⁉ℹ〰]\ufe0f)[{_AFTER_SIGN}]*\u200d?)+"
     rf"(?<!\u200d))|(?P<symbol>[{_SYMBOLS}]|(?<![nN])°)"
 )
-PIECE = re.compile(
+_PIECE_PATTERN = (
     r"(?P<placeholder>\{\{\{[^{}]{0,200}\}\}\}|\{\{[^{}]{0,200}\}\}|[$#%]\{[^{}]{0,200}\}"
     r"|\{%.{0,200}?%\}|\{\s{0,9}[\w.:!,$\[\]<>=^+#%*-]{0,200}\s{0,9}\}"
     r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:number|date|time|spellout|ordinal|duration)\b[^{}]{0,200}\}"
-    r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:plural|select|selectordinal)\s{0,9},"  # of ICU, nested
-    r"(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,1000}+\}){0,1000}+\}"
+    r"|\{\s{0,9}[^\s{},'][^{},']{0,100},\s{0,9}(?:plural|select|selectordinal|choice)\s{0,9},"
+    r"(?s:[^{}]+[{}].*)"  # a damaged message, up to the next tag
     r"|[{}]|(?<![\w$])\$[A-Za-z_]\w{0,99}|(?<![\w%])%[A-Za-z_]\w{0,99}%(?!\w)|%%"
     r"|%(?:\(\w{1,100}\)|\d{1,3}\$)?[-+#0]*\d{0,4}(?:\.\d{1,4})?(?:hh?|ll?|[Lqjzt])?"
     r"[sdifuxXeEgGc@](?!\w)|(?<![^\s(\"'\[«“„])(?::[a-z_]\w{1,99}+:?|:[A-Z_]{3,100}+)(?![\w:])|\\t)"
@@ -35,5 +35,8 @@ PIECE = re.compile(
     r"(?!\w|\ufe0f?\u20e3))"
     rf"|{SIGN_PATTERN}"
 )
+PIECE = re.compile(_PIECE_PATTERN)
 """What stays as it is in running text."""
+PIECE_IN_MESSAGE = re.compile(_PIECE_PATTERN.replace("|[{}]|", "|[{}#]|"))
+"""What does in a branch of an ICU message."""
 SIGN = re.compile(SIGN_PATTERN)

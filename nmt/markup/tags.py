@@ -13,6 +13,8 @@
 - An element without text between two spaces, such as an icon, is one thing with all that is in it.
 - A piece that must stay as it is stands in the text, and is put back in the place of its
   translation: `<code>` and elements with `translate="no"`, and those of `kept_pieces`.
+- An ICU message (`messages`) stands in the text as a placeholder. Its branches are lines of their
+  own.
 - XML's CDATA sections are text. Entities are replaced by their characters, and a character that the
   line writes as an entity is written so in the output. Entities for control characters, and
   those of XML that HTML does not know, are kept like tags.
@@ -23,13 +25,14 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from bisect import bisect_left
-from collections import Counter
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nmt.data.words import has_letters
-from nmt.markup.kept_pieces import PIECE
+from nmt.markup.kept_pieces import PIECE, PIECE_IN_MESSAGE
+from nmt.markup.messages import MOST_NESTED, NO_TEXT, QUOTED, Message, find_messages
 
 FORMS = ("html", "xml")
 
@@ -76,6 +79,7 @@ _TAG = re.compile(
 )
 _DECLARATION = re.compile(r"<![A-Za-z][^<>\[]*(?:\[[^\]]{0,10000}\]\s*)?>|<!\[[^<>]*>")
 _ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[A-Za-z][A-Za-z0-9]{0,31};?)")
+_APOSTROPHE = re.compile("&apos;|&#0{0,9}39;|&#[xX]0{0,9}27;")
 _SPACE = re.compile(r"\s+")
 _SIGNS = set("&<>\"'")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -91,10 +95,11 @@ class Token:
 
     kind: str
     """text, open, close, empty (a tag without content), other (a comment, ...), or a whole element:
-    kept (its text stays as it is) or code (it has no text)."""
+    kept (its text stays as it is), code (it has no text) or message (of ICU, with its tags)."""
     raw: str
     start: int  # in the markup
     name: str = ""  # of an element: small letters in HTML, without a namespace's prefix in XML
+    message: Message | None = None
 
     @property
     def end(self) -> int:
@@ -121,6 +126,16 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
 
+@dataclass(eq=False)
+class MessageParts:
+    """An ICU message of a line."""
+
+    start: int  # in the markup
+    end: int
+    node: Node  # what stands for it in the text; its `opening` is the whole message
+    parts: list[str | Marked]  # of the frame, and branches
+
+
 @dataclass
 class Marked:
     """A line with its tags taken out."""
@@ -129,11 +144,35 @@ class Marked:
     text: str
     root: Node
     spelling: dict[str, str]  # how characters are escaped
+    messages: list[MessageParts] = field(default_factory=list)
+    is_of_message: bool = False  # whether it has one, or is a branch of one
+
+    def units(self) -> Iterator[Marked]:
+        """Yield the line, and then all branches of its messages: what is translated by itself."""
+        yield self
+        for message in self.messages:
+            for part in message.parts:
+                if isinstance(part, Marked):
+                    yield from part.units()
 
     @property
     def has_words(self) -> bool:
         """Whether there is a letter besides pieces that must stay as they are."""
+        return any(unit.has_own_words for unit in self.units())
+
+    @property
+    def has_own_words(self) -> bool:
+        """Whether there is one outside the branches of messages."""
         return has_letters(self.text, self.kept)
+
+    @property
+    def unchanged(self) -> str:
+        """The line as it is, except for branches of messages that have been translated."""
+        written, last = "", 0
+        for message in self.messages:
+            written += self.raw[last : message.start] + message.node.opening
+            last = message.end
+        return written + self.raw[last:]
 
     @property
     def kept(self) -> list[tuple[int, int]]:
@@ -254,7 +293,10 @@ def _keys(token: Token, form: str) -> tuple[str, str]:
 
 
 def elements(markup: str, form: str) -> list[Token]:
-    """Return the tokens of a line or document; an element that stays as it is is one token."""
+    """Return the tokens of a line or document.
+
+    An element that stays as it is is one token, and so is an ICU message.
+    """
     tokens = list(tokenize(markup, form))
     pairs = pair_up(tokens, form)
     closes = set(pairs.values())
@@ -270,6 +312,50 @@ def elements(markup: str, form: str) -> list[Token]:
             token, index = Token(kind, raw, token.start, token.name), last
         joined.append(token)
         index += 1
+    return _join_messages(markup, joined, form) if "{" in markup else joined
+
+
+def _join_messages(markup: str, tokens: list[Token], form: str) -> list[Token]:
+    """Make one token of each ICU message.
+
+    If one tag of a pair is in one of its branches, and the other is not, it is damaged.
+    """
+    text = "".join(
+        _APOSTROPHE.sub(lambda entity: NO_TEXT * (len(entity[0]) - 1) + "'", token.raw)
+        if token.kind == "text" and token.name != "cdata"
+        else NO_TEXT * len(token.raw)
+        for token in tokens
+    )
+    messages = deque(find_messages(text))
+    if not messages:
+        return tokens
+    branches = [branch for message in messages for branch in message.branches]
+    starts = [start for start, _ in branches]
+    divided = set()
+    for pair in pair_up(tokens, form).items():
+        ends = [tokens[index].start for index in pair]
+        numbers = [bisect_right(starts, end) - 1 for end in ends]
+        within = [
+            branches[number] if number >= 0 and end < branches[number][1] else None
+            for number, end in zip(numbers, ends, strict=True)
+        ]
+        if within[0] != within[1]:
+            divided.update(within)
+    joined = []
+    at = 0  # the end of the last message
+    for token in tokens:
+        at = max(at, token.start)
+        while messages and messages[0].start < token.end:
+            message = messages.popleft()
+            if not divided.isdisjoint(message.branches):
+                message = Message(message.start, token.end, message.argument)
+            if at < message.start:
+                joined.append(replace(token, raw=markup[at : message.start], start=at))
+            raw = markup[message.start : message.end]
+            joined.append(Token("message", raw, message.start, message=message))
+            at = message.end
+        if at < token.end:
+            joined.append(replace(token, raw=markup[at : token.end], start=at))
     return joined
 
 
@@ -313,13 +399,15 @@ def parse(markup: str, form: str) -> Marked:
         markup: the line.
         form: one of `FORMS`.
     """
-    return _Parser(markup, form).parse()
+    return _Parser(markup, form, 0).parse()
 
 
 class _Parser:
-    def __init__(self, markup: str, form: str) -> None:
+    def __init__(self, markup: str, form: str, level: int) -> None:
         self.markup = markup
         self.form = form
+        self.level = level  # of branches of messages
+        self.messages: list[MessageParts] = []
         self.characters: list[str] = []  # of the text
         self.written: list[str] = []  # how each was written
         self.spelling = dict(_ESCAPES)
@@ -328,12 +416,18 @@ class _Parser:
 
     def parse(self) -> Marked:
         tokens = elements(self.markup, self.form)
+        self.is_of_message = self.level > 0 or any(token.message for token in tokens)
+        if self.is_of_message:
+            # Those that stay are pieces; others are invented.
+            self.spelling |= dict.fromkeys("{}#" if self.level else "{}", "")
         pairs = pair_up(tokens, self.form)
         closes = set(pairs.values())
         for index, token in enumerate(tokens):
             opens, is_closing = _keys(token, self.form)
             if token.kind == "text":
                 self._add_text(token, find_pieces=True)
+            elif token.message is not None:
+                self._add_message(token, token.message)
             elif token.kind == "kept":
                 self._add_kept(token)
             elif index in pairs:
@@ -363,7 +457,9 @@ class _Parser:
         root.end = len(self.characters)
         text = "".join(self.characters)
         self._join_standing(root, text)
-        return Marked(self.markup, text, root, self.spelling)
+        return Marked(
+            self.markup, text, root, self.spelling, self.messages, is_of_message=self.is_of_message
+        )
 
     def _end_loose(self) -> None:
         while self.open[-1].loose:
@@ -387,6 +483,24 @@ class _Parser:
         node = Node(raw, here, here)
         self.open[-1].children.append(node)
         return node
+
+    def _add_message(self, token: Token, message: Message) -> None:
+        node = self._add(token.raw)
+        node.kept = "placeholder"
+        self._add_text(Token("text", f"{{{message.argument}}}", 0), find_pieces=False)
+        node.end = len(self.characters)
+        if self.level == MOST_NESTED or not message.branches:
+            return
+        parts: list[str | Marked] = []
+        last = message.start
+        for start, end in message.branches:
+            branch = self.markup[start:end]
+            text = branch.strip()
+            start += len(branch) - len(branch.lstrip())
+            parts += [self.markup[last:start], _Parser(text, self.form, self.level + 1).parse()]
+            last = start + len(text)
+        parts.append(self.markup[last : message.end])
+        self.messages.append(MessageParts(message.start, message.end, node, parts))
 
     def _add_kept(self, token: Token) -> None:
         node = self._add(token.raw)
@@ -431,12 +545,36 @@ class _Parser:
 
     def _add_run(self, run: list[tuple[str, str]], find_pieces: bool) -> None:
         """Add characters without a tag in between, and note the pieces that must stay."""
+        if not (find_pieces and self.is_of_message):
+            self._add_characters(run, PIECE if find_pieces else None)
+            return
+        plain: list[tuple[str, str]] = []
+        last = 0
+        for quoted in QUOTED.finditer("".join(character for character, _ in run)):
+            plain += run[last : quoted.start()]
+            last = quoted.end()
+            raw = "".join(written for _, written in run[quoted.start() : last])
+            if quoted[0] == "''":
+                plain.append(("'", raw))
+                self.spelling["'"] = raw
+                continue
+            self.spelling["'"] = 2 * run[quoted.start()][1]
+            self._add_characters(plain, PIECE_IN_MESSAGE)
+            plain = []
+            node = self._add(raw)
+            node.kept = "placeholder"
+            inner = quoted[0][1:].removesuffix("'").replace("''", "'")
+            self._add_characters([(character, "") for character in inner], None)
+            node.end = len(self.characters)
+        self._add_characters(plain + run[last:], PIECE_IN_MESSAGE)
+
+    def _add_characters(self, run: list[tuple[str, str]], pieces: re.Pattern[str] | None) -> None:
         first = len(self.characters)
         self.characters += [character for character, _ in run]
         self.written += [written for _, written in run]
-        if not find_pieces:
+        if pieces is None:
             return
-        for piece in PIECE.finditer("".join(self.characters[first:])):
+        for piece in pieces.finditer("".join(self.characters[first:])):
             start, end = first + piece.start(), first + piece.end()
             raw = "".join(self.written[start:end])
             self.open[-1].children.append(Node(raw, start, end, kept=piece.lastgroup or ""))

@@ -20,13 +20,13 @@ Spans = Sequence[tuple[int, int]]
 class LinesUnderWay:
     """Lines on their way to their translations. Each step reads what it needs, and adds to it."""
 
-    texts: Sequence[str]
+    texts: Sequence[str]  # without tags, of each line and of each branch of its ICU messages
     prefixes: Sequence[str] = ()  # what the translation of each begins with; or none
     contexts: Sequence[Sequence[str]] = ()  # the lines before each; or none
     on_progress: Callable[[int], object] | None = None  # called with lines or segments just done
     on_step: Callable[[], object] | None = None  # called before each step of the decoder
 
-    marked: Sequence[Marked] = ()  # each with its tags, if they were taken out
+    marked: Sequence[Marked] = ()  # each line with its tags, if they were taken out
     kept: Sequence[Spans] = ()  # parts of each that must stay as they are; or none
     segments: Sequence[Sequence[Source]] = ()  # of each
     fell_back: Collection[int] = ()  # numbers of those that could not be translated in context

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nmt.lexical.token_offsets import token_offsets
 from nmt.markup.tag_writer import restore
 from nmt.markup.tags import Marked, parse
+from nmt.search.engine import Source
+from nmt.translate.joined_segments import join_parts
 from nmt.translate.output import TermUse, Translation
 from nmt.translate.sources import only_text
 from nmt.translate.steps import LinesUnderWay
@@ -21,10 +24,14 @@ class TakeTagsOut:
     def __call__(self, lines: LinesUnderWay) -> None:
         """Leave the text without tags, and note what must stay as it is."""
         lines.marked = [parse(only_text(line), self.form) for line in lines.texts]
-        lines.texts = [line.text for line in lines.marked]
-        lines.kept = [line.kept for line in lines.marked]
+        units = [list(line.units()) for line in lines.marked]
+        lines.texts = [unit.text for line in units for unit in line]
+        lines.kept = [unit.kept for line in units for unit in line]
+        lines.prefixes = ()  # all are blank
         lines.contexts = [
-            [parse(line, self.form).text for line in context] for context in lines.contexts
+            [parse(line, self.form).text for line in context]
+            for context, line in zip(lines.contexts, units, strict=False)
+            for _ in line
         ]
 
 
@@ -38,12 +45,32 @@ class PutTagsBack:
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Put the tags of each line into its translations."""
-        for number, translation in lines.translations.items():
-            lines.translations[number] = self._tagged(lines.marked[number], translation)
+        translations = (lines.translations[number] for number in range(len(lines.texts)))
+        lines.translations = {
+            number: self._whole(line, translations) for number, line in enumerate(lines.marked)
+        }
+
+    def _whole(self, line: Marked, translations: Iterator[Translation]) -> Translation:
+        """Return the translation of a line, given those of its units in order."""
+        parts = [next(translations)]
+        for message in line.messages:
+            branches = [
+                part if isinstance(part, str) else self._whole(part, translations)
+                for part in message.parts
+            ]
+            parts += [part for part in branches if isinstance(part, Translation)]
+            message.node.opening = "".join(
+                part if isinstance(part, str) else part.text for part in branches
+            )
+        if failed := next((part for part in parts if part.error), None):
+            return failed
+        own = self._tagged(line, parts[0])
+        if len(parts) == 1:
+            return own
+        joined = join_parts([Source((), separator=" ")] * len(parts), [own, *parts[1:]])
+        return replace(joined, text=own.text, others=own.others)
 
     def _tagged(self, line: Marked, translation: Translation) -> Translation:
-        if translation.error:
-            return translation
         links, weaker_links = [], []
         alignment = translation.alignment
         if alignment is not None:
