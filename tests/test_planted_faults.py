@@ -33,7 +33,7 @@ FAULTS = {
     ),
     "top-k by one": Fault(
         "return largest.values[:, :count], largest.indices[:, :count], is_clear",
-        "return largest.values[:, -:count], largest.indices[:, -count:], is_clear",
+        "return largest.values[:, -count:], largest.indices[:, -count:], is_clear",
         "search/test_top_k.py",
     ),
     "mask inverted": Fault(

@@ -57,20 +57,20 @@ def prepare(
     from nmt.prepare.rejects import report_text
     from nmt.prepare.remote_folder import made_for
 
-    given, languages = list[Vocabulary](), None
+    vocabularies, languages = list[Vocabulary](), None
     for path in options.vocab:
-        vocabularies, languages = read_vocabularies(path)
+        of_file, languages = read_vocabularies(path)
         if languages is not None and len(options.vocab) > 1:
             raise UsageError(f"--vocab {path} is a model of several languages; give it alone")
-        given += vocabularies
-    if len(given) > 2:
+        vocabularies += of_file
+    if len(vocabularies) > 2:
         raise UsageError("--vocab gives more than two vocabularies; give one model only")
     if dry_run is not None:
-        report = try_rules(options, cleaning, given, languages, pairs=dry_run)
+        report = try_rules(options, cleaning, vocabularies, languages, pairs=dry_run)
         console.print_text(report_text(report))
         return
     with made_for(out) as path:
-        folder = run(path, options, cleaning, given, languages)
+        folder = run(path, options, cleaning, vocabularies, languages)
     _report(folder, out)
 
 

@@ -114,8 +114,8 @@ class Augmenter:
         longest = self.data.info.max_length
         fits = np.array(
             [
-                bool(line[0].strip() and one and other) and max(len(one), len(other)) <= longest
-                for line, one, other in zip(lines, new_src, new_tgt, strict=True)
+                bool(line[0].strip() and src and tgt) and max(len(src), len(tgt)) <= longest
+                for line, src, tgt in zip(lines, new_src, new_tgt, strict=True)
             ]
         )
         # The new rows stand after those of the shards, and take their places.

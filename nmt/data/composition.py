@@ -97,7 +97,7 @@ def composition_rules() -> Mapping[str, str]:
 def rules_as_tsv() -> str:
     """Return the rules in SentencePiece's form: code points, a tab, code points."""
     lines = (
-        "\t".join(" ".join(f"{ord(one):X}" for one in side) for side in rule)
+        "\t".join(" ".join(f"{ord(character):X}" for character in side) for side in rule)
         for rule in sorted(composition_rules().items())
     )
     return "".join(f"{line}\n" for line in lines)
@@ -128,8 +128,8 @@ def _equivalents(decomposed: str, spellings: Mapping[str, list[str]]) -> set[str
 def _steps(text: str, spellings: Mapping[str, list[str]]) -> Iterator[str]:
     """Yield what a text becomes if two marks are swapped, or a part of it is composed."""
     for at in range(len(text) - 1):
-        one, other = map(unicodedata.combining, text[at : at + 2])
-        if one and other and one != other:
+        first, second = map(unicodedata.combining, text[at : at + 2])
+        if first and second and first != second:
             yield text[:at] + text[at + 1] + text[at] + text[at + 2 :]
     for start in range(len(text)):
         for end in range(start + 1, len(text) + 1):

@@ -78,14 +78,15 @@ class Draws:
     part: int
     """The epoch of training, or the corpus whose lines the pairs are."""
 
-    def whole(self, *what: int) -> npt.NDArray[np.uint64]:
+    def whole(self, *purpose: int) -> npt.NDArray[np.uint64]:
         """Return numbers of 64 bits: (pairs,)."""
-        keys = np.random.SeedSequence((self.seed, self.part, *what, 1)).generate_state(2, np.uint64)
+        sequence = np.random.SeedSequence((self.seed, self.part, *purpose, 1))
+        keys = sequence.generate_state(2, np.uint64)
         return mix(mix(self.pairs.astype(np.uint64) ^ keys[0]) ^ keys[1])
 
-    def uniform(self, *what: int) -> npt.NDArray[np.float64]:
+    def uniform(self, *purpose: int) -> npt.NDArray[np.float64]:
         """Return numbers from 0 to below 1: (pairs,)."""
-        return (self.whole(*what) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return (self.whole(*purpose) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 class EncodedPairs(Protocol):

@@ -25,14 +25,14 @@ _SHOWN = 6  # languages of a message
 SIDES, OPTIONS = ("src", "tgt"), ("--from", "--to")
 
 
-def check_only(own: str, given: str | None, option: str) -> None:
+def check_only(own: str, wanted: str | None, option: str) -> None:
     """Check that a language which is given is the only one that the model knows.
 
     Raises:
         UsageError: if it is not.
     """
-    if given is not None and primary_language(given) != primary_language(own):
-        raise UsageError(f"{option} {given}: the model knows only {own}")
+    if wanted is not None and primary_language(wanted) != primary_language(own):
+        raise UsageError(f"{option} {wanted}: the model knows only {own}")
 
 
 def spell_pair(langs: tuple[str, str]) -> str:
@@ -121,21 +121,23 @@ class LanguageTokens:
         known = f"the model knows {', '.join(names)}" + f" and {others} more" * (others > 0)
         raise UsageError(f"{option} {lang}: {known}" if lang else f"{option} is missing: {known}")
 
-    def choose(self, own: tuple[str, str], given: tuple[str | None, str | None]) -> tuple[str, str]:
+    def choose(
+        self, own: tuple[str, str], wanted: tuple[str | None, str | None]
+    ) -> tuple[str, str]:
         """Return the languages of a translation.
 
         Args:
             own: those of the model, which may be "".
-            given: by --from and --to.
+            wanted: by --from and --to.
 
         Raises:
             UsageError: see `check`; if a language that is given has no choice; or if the model was
                 trained for other pairs.
         """
         if self.pairs:
-            return self._choose_pair(own, given)
+            return self._choose_pair(own, wanted)
         chosen = []
-        for side, default, lang, option in zip(SIDES, own, given, OPTIONS, strict=True):
+        for side, default, lang, option in zip(SIDES, own, wanted, OPTIONS, strict=True):
             if not self.has_choice(side):
                 check_only(default, lang, option)
             self.check(side, lang or default, option, is_given=lang is not None)
@@ -143,7 +145,7 @@ class LanguageTokens:
         return chosen[0], chosen[1]
 
     def _choose_pair(
-        self, own: tuple[str, str], given: tuple[str | None, str | None]
+        self, own: tuple[str, str], wanted: tuple[str | None, str | None]
     ) -> tuple[str, str]:
         """Choose among the pairs that the model was trained for.
 
@@ -151,14 +153,14 @@ class LanguageTokens:
         with target tokens is then told only what to write.
         """
         known = [(src, tgt) for src, _, tgt in (pair.partition("-") for pair in self.pairs)]
-        src, tgt = (lang or default for lang, default in zip(given, own, strict=True))
+        src, tgt = (lang or default for lang, default in zip(wanted, own, strict=True))
         into = [pair for pair in known if not tgt or _codes(tgt, pair[1:])]
         fitting = [pair for pair in into if not src or _codes(src, pair[:1])]
         trained = f"the model was trained for {', '.join(self.pairs)}"
         if not fitting:
             chosen = zip(OPTIONS, (src, tgt), strict=True)
             typed = " ".join(f"{option} {lang}" for option, lang in chosen if lang)
-            hint = "; leave out --from to try this pair all the same" * bool(into and given[0])
+            hint = "; leave out --from to try this pair all the same" * bool(into and wanted[0])
             raise UsageError(f"{typed}: {trained}{hint}")
         if len({pair[1] for pair in fitting}) > 1:
             raise UsageError(f"--to {tgt or 'is missing'}: {trained}; choose one")

@@ -224,7 +224,7 @@ def names_language(name: str, code: str) -> bool:
         is_open = "-" not in _tag(name) or "-" not in _tag(code)
         return is_open or variant_rank(name, code) not in (OTHER_VARIANT, None)
     codes = {primary_language(code), _tag(code).split("-")[0].lower()}
-    names = [_english_names().get(one, frozenset()) for one in codes]
+    names = [_english_names().get(language, frozenset()) for language in codes]
     is_name = _folded(match["name"]) in frozenset().union(*names)
     return is_name and not (match["variant"] and "-" in _tag(code))
 

@@ -49,9 +49,9 @@ def typos(pair: Pair, draw: random.Random) -> Pair:
     ]
     wanted = 1 + len(src) // _CHARACTERS_A_TYPO
     for at in sorted(draw.sample(inside, min(wanted, len(inside))), reverse=True):
-        one, next_ = src[at], src[at + 1]
+        letter, next_ = src[at], src[at + 1]
         other = draw.choice([letter for letter in src if letter.isalpha()])
-        there = draw.choice((next_ + one, next_, one + one + next_, other + next_))
+        there = draw.choice((next_ + letter, next_, letter + letter + next_, other + next_))
         src = src[:at] + there + src[at + 2 :]
     return src, tgt
 

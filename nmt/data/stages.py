@@ -52,8 +52,8 @@ class Stages:
                         f"{data.path} has {', '.join(dict.fromkeys(names))}"
                     )
                 weights = [
-                    weight if one == name else other
-                    for one, other in zip(names, weights, strict=True)
+                    weight if corpus == name else own
+                    for corpus, own in zip(names, weights, strict=True)
                 ]
             shares_of_stage = weighted_shares(data.info, weights)
             if not any(round(count * weight) for count, weight in shares_of_stage):

@@ -135,9 +135,8 @@ class Vocabulary:
 
     def has_ids_of(self, other: Vocabulary) -> bool:
         """Whether each id is the same piece in another vocabulary, so that they can share rows."""
-        mine, theirs = (
-            [piece.removeprefix(STRANGE) for piece in one._tokens] for one in (self, other)
-        )
+        both = (self._tokens, other._tokens)
+        mine, theirs = ([piece.removeprefix(STRANGE) for piece in tokens] for tokens in both)
         return mine == theirs
 
     @property
@@ -153,8 +152,8 @@ class Vocabulary:
     @cached_property
     def composes(self) -> bool:
         """Whether composed and decomposed text (NFC and NFD) have the same ids."""
-        one, other = self._processor.encode(["\u00fc", "u\u0308"])
-        return bool(one == other)
+        composed, decomposed = self._processor.encode(["\u00fc", "u\u0308"])
+        return bool(composed == decomposed)
 
     def beginning_with(self, piece: str) -> Vocabulary:
         """Return this vocabulary with a language token, which begins each line.

@@ -58,7 +58,7 @@ class WordEdges:
         end = [is_letter(token[-1:]) or bool(_BYTE.fullmatch(token)) for token in tokens]
         wide = [is_wide(token[-1:]) for token in tokens]
         closed = [bool(token) and token[-1] in _CLOSING for token in tokens]
-        follow = [not (one or other) for one, other in zip(end, closed, strict=True)]
+        follow = [not (letter or closing) for letter, closing in zip(end, closed, strict=True)]
         return cls(*map(np.array, (begin, end, wide, follow)))
 
 

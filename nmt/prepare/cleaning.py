@@ -63,8 +63,8 @@ _RULES = (
     Rule("identical", "both sides are equal"),
     Rule(
         "ratio",
-        f"the longer side has more than {RATIO_FREE_CHARACTERS} characters, and more than "
-        "--max-ratio times as many as the other",
+        f"without spaces, the longer side has more than {RATIO_FREE_CHARACTERS} characters, and "
+        "more than --max-ratio times as many as the other",
     ),
     Rule(
         "symbols",
@@ -108,8 +108,8 @@ class Cleaning:
     max_length: int = value(256, "Drop pairs if a side has more subwords.", panel=PANEL)
     max_ratio: float = value(
         9.0,
-        f"Drop pairs if the longer side has more than {RATIO_FREE_CHARACTERS} characters without "
-        "spaces, and more than X times as many as the other.",
+        f"Drop pairs if, without spaces, the longer side has more than {RATIO_FREE_CHARACTERS} "
+        "characters, and more than X times as many as the other.",
         minimum=1,
         panel=PANEL,
     )

@@ -61,7 +61,8 @@ class SourceText:
     def kept_bytes(self) -> int:
         """Size of the side columns that are kept, and of what finds their values in a shard."""
         sizes = zip(self.side_columns, self.surveys[0].side_bytes, strict=True)
-        return sum(size + _TEXT_BYTES_A_PAIR * self.lines for one, size in sizes if one.kept_as)
+        kept = [size for column, size in sizes if column.kept_as]
+        return sum(kept) + _TEXT_BYTES_A_PAIR * self.lines * len(kept)
 
     @property
     def records(self) -> tuple[FileRecord, FileRecord]:
@@ -85,8 +86,8 @@ class SourceText:
             tag=self.tag,
             langs=self.langs,
             columns=self.reader.columns,
-            min_scores={one.column: one.least for one in columns if one.least is not None},
-            kept_column="".join(one.column for one in columns if one.kept_as),
+            min_scores={side.column: side.least for side in columns if side.least is not None},
+            kept_column="".join(side.column for side in columns if side.kept_as),
             quoted=self.reader.quoted,
             flaws=tuple(flaws),
         )
@@ -152,7 +153,7 @@ class Sources:
             if options.pair:
                 name += f".{spell_pair(options.langs_of(text))}"
             others = (f"{name}+{number}" for number in count(2))
-            names[next(one for one in chain([name], others) if one not in names)] = text
+            names[next(new for new in chain([name], others) if new not in names)] = text
         train = options.train or options.pair
         n, texts = len(train), [*train, *options.valid, *names.values()]
         prefixes = [options.prefix_of(text) for text in texts]
@@ -208,7 +209,7 @@ def _survey_all(readers: Sequence[Reader], *, threads: int) -> list[tuple[Survey
             under_way = [
                 [pool.submit(survey, advance) for survey in reader.surveys()] for reader in readers
             ]
-            return [tuple(one.result() for one in of_reader) for of_reader in under_way]
+            return [tuple(job.result() for job in of_reader) for of_reader in under_way]
         finally:
             interrupted.set()  # else the pool would wait for threads with gigabytes still to read
 

@@ -34,8 +34,8 @@ class Subwords:
         self, src: Sequence[str], tgt: Sequence[str], langs: tuple[str, str]
     ) -> tuple[TokenRows, TokenRows]:
         """Return the token ids of source and target lines in these languages."""
-        one, other = self.vocabularies(langs)
-        return self.rows(one.encode(src)), self.rows(other.encode(tgt))
+        src_vocabulary, tgt_vocabulary = self.vocabularies(langs)
+        return self.rows(src_vocabulary.encode(src)), self.rows(tgt_vocabulary.encode(tgt))
 
     def rows(self, ids: Sequence[Sequence[int]]) -> TokenRows:
         """Return lists of ids as shards have them."""

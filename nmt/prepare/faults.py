@@ -88,12 +88,12 @@ def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
     return warnings
 
 
-def warn_of_faults(sources: Sources, given: Sequence[Vocabulary] = ()) -> None:
+def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) -> None:
     """Warn of faults in the first pairs of each text, and of equal files.
 
-    given: the vocabularies that are not learnt, one for both sides or two.
+    vocabularies: those that are not learnt, one for both sides or two.
     """
-    composes = [one.composes for one in given] or [True]
+    composes = [vocabulary.composes for vocabulary in vocabularies] or [True]
     for at, text in enumerate((*sources.train, *sources.held_out)):
         for block in map(_whole_pairs, islice(text.read(), 1)):
             pairs = Pairs.decode(block)
@@ -138,8 +138,8 @@ def _warn_of_flaws(text: SourceText, pairs: Pairs) -> None:
         name = text.reader.sides[flaw.side == "tgt"]
         if is_frequent(flaw, pairs.block.lines):
             unit = text.reader.unit
-            what = describe_flaw(flaw, name, unit, lines=pairs.block.lines, total=text.lines)
-            console.warning(f"{what}; valid and test stay as they are, so repair the file")
+            description = describe_flaw(flaw, name, unit, lines=pairs.block.lines, total=text.lines)
+            console.warning(f"{description}; valid and test stay as they are, so repair the file")
 
 
 def measure_shift(work: Work) -> None:

@@ -171,7 +171,7 @@ class _Joiner:
     def join(self) -> None:
         """Write everything."""
         places = list(self._places())
-        rejects = [one for folder in self.folders for one in _report(folder)]
+        rejects = [corpus for folder in self.folders for corpus in _report(folder)]
         keep = self.info.settings.get("keep", [])
         repeats = np.zeros(self.pairs, np.bool_) if _RULE in keep else self._repeats(places)
         shards, side_columns = self._write_shards(places, repeats, rejects)
@@ -180,7 +180,7 @@ class _Joiner:
             self.path,
             "train",
             shards,
-            [_recorded(*one) for one in zip(corpora, rejects, strict=True)],
+            [_recorded(*recorded) for recorded in zip(corpora, rejects, strict=True)],
             side_columns=side_columns,
             separator=self.folders[0].src_vocabulary.separator if self.info.window > 1 else None,
         )
@@ -274,7 +274,8 @@ class _Joiner:
 def _report(folder: DataFolder) -> list[CorpusRejects]:
     """Return the report of a folder; DataError if it is not that of its corpora."""
     report = read_report(folder.path)
-    told, known = ([one.prefix for one in some] for some in (report, folder.info.train.corpora))
+    told = [corpus.prefix for corpus in report]
+    known = [corpus.prefix for corpus in folder.info.train.corpora]
     if told != known:
         raise DataError(
             f"{folder.path / manifest.REJECTS_NAME}: damaged: it tells of {', '.join(told)}, but "

@@ -305,7 +305,7 @@ class PrepareOptions:
         """Yield which side columns are not named well, or are of none of the training files."""
         columns = list(self._side_columns())
         # A file has one column that is kept, and any number of scores.
-        uses = [(file, "" if one.kept_as else one.column) for _, file, one in columns]
+        uses = [(file, "" if side.kept_as else side.column) for _, file, side in columns]
         for use, (text, file, column) in zip(uses, columns, strict=True):
             option = "--keep-column" if column.kept_as else "--min-score"
             if not (file and column.column) or not math.isfinite(column.least or 0):
@@ -330,11 +330,11 @@ class PrepareOptions:
     def _problems_of_one_pair(self) -> Iterator[str]:
         missing = [
             option
-            for option, given in (
+            for option, value in (
                 *(("--src", self.src_lang), ("--tgt", self.tgt_lang)),
                 ("--train", self.train),
             )
-            if not given
+            if not value
         ]
         if missing:
             yield f"{', '.join(missing)}: missing; give --src, --tgt and --train, or --pair"
@@ -354,8 +354,8 @@ class PrepareOptions:
             yield "--pair names languages and training text; leave out --src, --tgt and --train"
         if self.moses_normalize or self.moses_tokenize:
             yield "--moses-normalize and --moses-tokenize are for one pair of languages; leave them"
-        given = (("--pair", self.pair), ("--valid", self.valid), ("--test", self.test))
-        for option, texts in given:
+        options = (("--pair", self.pair), ("--valid", self.valid), ("--test", self.test))
+        for option, texts in options:
             for text in texts:
                 langs, equals, prefix = text.partition("=")
                 src, _, tgt = langs.partition("-")
@@ -396,9 +396,9 @@ class PrepareOptions:
         """Yield what is wrong with --tag and --symbol, which become pieces of their own."""
         of_pairs = LanguageTokens.of_targets(self.pairs).pieces.values() if self.pair else ()
         of_terms = MARKERS if self.terms is not None else ()
-        given = [("--tag", text, name_and_value(text)[1]) for text in self.tag]
-        given += [("--symbol", symbol, symbol) for symbol in self.symbol]
-        for option, text, word in given:
+        words = [("--tag", text, name_and_value(text)[1]) for text in self.tag]
+        words += [("--symbol", symbol, symbol) for symbol in self.symbol]
+        for option, text, word in words:
             if len(word.split()) != 1 or "\u2581" in word:
                 yield f"{option} {text}: must be one word"
             elif word in of_pairs:

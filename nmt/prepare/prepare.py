@@ -51,8 +51,8 @@ from nmt.prepare.readers.copies import copies_kept
 from nmt.prepare.rejects import (
     CorpusRejects,
     check_any_left,
+    warn_if_most_rejected,
     warn_of_flaws,
-    warn_of_many,
     write_reports,
 )
 from nmt.prepare.repairs import Repair, recorded_fixes
@@ -98,7 +98,7 @@ def prepare(
     out: Path,
     options: PrepareOptions,
     cleaning: Cleaning,
-    given: Sequence[Vocabulary] | None = None,
+    vocabularies: Sequence[Vocabulary] | None = None,
     languages: LanguageTokens | None = None,
 ) -> DataFolder:
     """Make the data folder, or open it if it was already made from the same text and options.
@@ -107,28 +107,28 @@ def prepare(
         out: the folder.
         options: of texts and vocabulary.
         cleaning: of the rules.
-        given: the vocabularies of `options.vocab`; None: those are SentencePiece models with our
-            ids.
+        vocabularies: those of `options.vocab`; None: they are SentencePiece models with our ids.
         languages: their language tokens, which then begin all lines.
     """
     folder = resolved(out)
     check_target(folder)
     there = find_folder(folder)
     with copies_kept(options.texts, folder.parent) as copies:
-        inputs = _Inputs.read(options, cleaning, given, languages, copies)
+        inputs = _Inputs.read(options, cleaning, vocabularies, languages, copies)
         if there is not None:
-            check_same(there, inputs.settings, inputs.sources, inputs.given)
+            check_same(there, inputs.settings, inputs.sources, inputs.vocabularies)
             console.notice(f"{out} is already prepared from the same text and options")
             return there
 
         needed = inputs.sources.space_needed(options)
         check_space(folder, needed)
-        warn_of_faults(inputs.sources, inputs.given)
+        warn_of_faults(inputs.sources, inputs.vocabularies)
         inputs = inputs.with_valid()
-        held_out = inputs.check_held_out()
+        held_out = inputs.read_held_out()
+        inputs.report_skipped_rules()
         with building_folder(folder) as partial:
             builder = _Builder(partial, inputs, inputs.cleaner(held_out))
-            builder.build(builder.take_up(), held_out)
+            builder.build(builder.resume_or_begin(), held_out)
             DataFolder.open(partial)
     return DataFolder.open(folder)
 
@@ -136,7 +136,7 @@ def prepare(
 def dry_run(
     options: PrepareOptions,
     cleaning: Cleaning,
-    given: Sequence[Vocabulary] | None = None,
+    vocabularies: Sequence[Vocabulary] | None = None,
     languages: LanguageTokens | None = None,
     *,
     pairs: int,
@@ -147,13 +147,14 @@ def dry_run(
     vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
-        inputs = _Inputs.read(options, cleaning, given, languages, copies)
-        warn_of_faults(inputs.sources, inputs.given)
+        inputs = _Inputs.read(options, cleaning, vocabularies, languages, copies)
+        warn_of_faults(inputs.sources, inputs.vocabularies)
         inputs = inputs.with_valid()
-        cleaner = inputs.cleaner(inputs.check_held_out())
+        cleaner = inputs.cleaner(inputs.read_held_out())
+        inputs.report_skipped_rules()
         judge: Callable[[Block], EncodedBlock | CleanSample]
-        if inputs.given:
-            subwords = inputs.subwords([vocabulary.model for vocabulary in inputs.given])
+        if inputs.vocabularies:
+            subwords = inputs.subwords([vocabulary.model for vocabulary in inputs.vocabularies])
             judge = BlockEncoder(inputs.steps(subwords, cleaner, annotator=None))
         else:
             judge = SampleCleaner(cleaner, moses=(None, None))
@@ -166,7 +167,7 @@ def dry_run(
             rejects[block.corpus].add(block, result.verdicts, result.flaws)
         for corpus in rejects:
             warn_of_flaws(corpus, corpus.lines, set())
-        warn_of_many(rejects)
+        warn_if_most_rejected(rejects)
         return rejects
 
 
@@ -176,7 +177,7 @@ class _Inputs:
 
     options: PrepareOptions
     cleaning: Cleaning
-    given: tuple[Vocabulary, ...]
+    vocabularies: tuple[Vocabulary, ...]  # of --vocab; none if they are learnt
     languages: LanguageTokens | None
     sources: Sources
     identifier: LanguageIdentifier | None
@@ -191,7 +192,7 @@ class _Inputs:
         cls,
         options: PrepareOptions,
         cleaning: Cleaning,
-        given: Sequence[Vocabulary] | None,
+        vocabularies: Sequence[Vocabulary] | None,
         languages: LanguageTokens | None,
         copies: Mapping[str, Path],
     ) -> _Inputs:
@@ -214,9 +215,9 @@ class _Inputs:
         elif options.pair:
             languages = LanguageTokens.of_targets(options.pairs)
             check_tests(languages, options)
-        if given is None:
-            given = [Vocabulary.load(path) for path in options.vocab]
-        if not all(vocabulary.covers_all_text for vocabulary in given):
+        if vocabularies is None:
+            vocabularies = [Vocabulary.load(path) for path in options.vocab]
+        if not all(vocabulary.covers_all_text for vocabulary in vocabularies):
             listed = " ".join(map(str, options.vocab))
             console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
         identifier = LanguageIdentifier.find(cleaning.langid) if cleaning.langid else None
@@ -229,20 +230,22 @@ class _Inputs:
             raise UsageError(
                 "--weight: the weights are so small that an epoch has no pairs; raise them"
             )
-        given = tuple(with_new_pieces(given, options, languages))
-        return cls(options, cleaning, given, languages, sources, identifier, annotator, fixes)
+        vocabularies = tuple(with_new_pieces(vocabularies, options, languages))
+        return cls(
+            options, cleaning, vocabularies, languages, sources, identifier, annotator, fixes
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
         """The options that decide, with the text, what is written, as `dataset.json` has them."""
-        options, cleaning, given = self.options, self.cleaning, self.given
+        options, cleaning, vocabularies = self.options, self.cleaning, self.vocabularies
         used = asdict(options) | asdict(cleaning)
         used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
         used |= {"encoding": Encoding.find(options.encoding).name}
         used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
         used |= {"vocab_size": vocabulary_size(options, self.sources.train)}
-        if given:  # with rules of its own
-            used |= {"vocab_size": len(given[0]), "separate_vocab": len(given) == 2}
+        if vocabularies:  # with rules of its own
+            used |= {"vocab_size": len(vocabularies[0]), "separate_vocab": len(vocabularies) == 2}
             used["normalization"] = None
         if self.languages is not None:
             used[manifest.LANGUAGES] = asdict(self.languages)
@@ -269,7 +272,7 @@ class _Inputs:
         """Return the inputs with texts for valid, drawn from train if none were given."""
         if self.sources.valids:
             return self
-        train, held_out = self.sources.train, self.check_held_out()
+        train, held_out = self.sources.train, self.read_held_out()
         valids, drawn = [], [np.zeros(0, np.int64)] * len(train)
         for langs in self.options.pairs:
             places = [at for at, text in enumerate(train) if text.langs == langs]
@@ -287,14 +290,14 @@ class _Inputs:
         sources = replace(self.sources, valids=tuple(valids))
         return replace(self, sources=sources, drawn=tuple(drawn))
 
-    def check_held_out(self) -> list[HeldOutText]:
+    def read_held_out(self) -> list[HeldOutText]:
         """Read valid and the test sets; DataError names the first unusable line."""
         documents, fix = self.options.documents, self.cleaning.fix
         held_out = self.sources.held_out
-        return [HeldOutText.check(text, documents=documents, fix=fix) for text in held_out]
+        return [HeldOutText.read(text, documents=documents, fix=fix) for text in held_out]
 
-    def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
-        """Return the cleaning rules for the training text."""
+    def report_skipped_rules(self) -> None:
+        """Tell of the rules that do not know a language, and so skip its side."""
         for lang in dict.fromkeys(lang for pair in self.options.pairs for lang in pair):
             if self.cleaning.applies("script") and not known_scripts(lang):
                 console.notice(
@@ -306,6 +309,9 @@ class _Inputs:
                     f"{lang}: --langid does not know this language, so the rule `language` skips "
                     "its side"
                 )
+
+    def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
+        """Return the cleaning rules for the training text."""
         drawn = held_out[: len(self.sources.valids)] if self.drawn else ()
         cleaner = self._plain_cleaner(held_out)
         drawn_pairs = frozenset[frozenset[str]]().union(*(text.pairs for text in drawn))
@@ -337,6 +343,8 @@ class _Inputs:
     ) -> tuple[Step, ...]:
         """Return the steps of the work on a block of training text."""
         options, cleaning = self.options, self.cleaning
+        # Rules judge repaired text, and only what they keep is encoded. They count subwords without
+        # annotations, so terms come after them. Duplicates come last: with --documents, of windows.
         steps: list[Step] = [Repair(cleaning.fix), measure_shift, cleaner]
         steps += [Encode(subwords), JudgeTokens(cleaning)]
         if annotator is not None:
@@ -360,10 +368,10 @@ class _Builder:
     inputs: _Inputs
     cleaner: Cleaner
 
-    def take_up(self) -> Progress:
+    def resume_or_begin(self) -> Progress:
         """Return the progress of an earlier run, or start afresh with the vocabulary."""
-        inputs, given = self.inputs, self.inputs.given
-        key = progress_key(inputs.settings, inputs.sources, given)
+        inputs = self.inputs
+        key = progress_key(inputs.settings, inputs.sources, inputs.vocabularies)
         progress = read_progress(self.folder)
         if progress is not None and progress.key == key:
             pairs = sum(shard.pairs for shard in progress.shards)
@@ -379,7 +387,7 @@ class _Builder:
         elif any(path.is_file() for path in self.folder.iterdir()):
             console.notice(f"{self.folder} is damaged or almost empty; starting afresh")
         empty_folder(self.folder)
-        vocabularies = given or learn_vocabularies(
+        vocabularies = inputs.vocabularies or learn_vocabularies(
             inputs.options,
             inputs.languages,
             inputs.sources.train,
@@ -388,7 +396,9 @@ class _Builder:
         )
         progress = Progress(
             key=key,
-            vocabulary=write_vocabularies(self.folder, vocabularies, given=bool(given)),
+            vocabulary=write_vocabularies(
+                self.folder, vocabularies, given=bool(inputs.vocabularies)
+            ),
             shards=(),
             hashes=(),
             rejects=tuple(CorpusRejects.of(text) for text in inputs.sources.train),
@@ -425,7 +435,7 @@ class _Builder:
         )
         split.write(workers=self.inputs.options.processes)
         check_any_left(split.rejects)
-        warn_of_many(split.rejects)
+        warn_if_most_rejected(split.rejects)
         sources, has_pairs = self.inputs.sources, bool(self.inputs.options.pair)
         count = len(sources.valids)
         stems = [

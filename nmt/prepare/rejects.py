@@ -197,7 +197,7 @@ def warn_of_flaws(corpus: CorpusRejects, total: int, warned: set[tuple[str, str]
             warning(f"{corpus.describe(flaw, total)}; --fix {flaw.kind} repairs them")
 
 
-def warn_of_many(corpora: Sequence[CorpusRejects]) -> None:
+def warn_if_most_rejected(corpora: Sequence[CorpusRejects]) -> None:
     """Warn of each text that loses more than half of its pairs, and name the main rule."""
     for corpus in corpora:
         if 2 * corpus.kept < corpus.lines:

@@ -86,7 +86,7 @@ def _meaning(entity: re.Match[str]) -> str:
 
 def first_entity(line: str) -> str:
     """Return the first entity of a line; empty if there is none."""
-    entities = (one[0] for one in _ENTITY.finditer(line) if _meaning(one) != one[0])
+    entities = (entity[0] for entity in _ENTITY.finditer(line) if _meaning(entity) != entity[0])
     return next(entities, "")
 
 
@@ -147,7 +147,7 @@ def _encoding_test() -> _EncodingTest:
     then = "".join(_character(byte, "cp1252") for byte in range(0x80, 0xC0))
 
     starts = {text[:2] for text in beside_a_letter | in_a_row | sure}
-    starts |= {one + other for one in three for other in then}
+    starts |= {first + second for first in three for second in then}
     starts |= {"Â" + chr(code) for code in range(0xA0, 0xC0)} | {"Ã ", "Ã\xa0", "Ă\xa0"}
     firsts = sorted({text[0] for text in starts} | set(map(chr, range(0x80, 0xA0))))
     kinds = (
@@ -243,7 +243,7 @@ def _is_doubtful(fixed: str, line: str, lang: str) -> bool:
     """Return whether a repair makes nothing of sense."""
     known = _characters_of(lang)
     is_new = [character not in line for character in fixed]
-    is_odd = [new and not known[ord(one)] for new, one in zip(is_new, fixed, strict=True)]
+    is_odd = [new and not known[ord(sign)] for new, sign in zip(is_new, fixed, strict=True)]
     beside = zip([False, *is_odd[:-1]], is_odd, [*is_odd[1:], False], strict=True)
     return (
         "\0" in fixed

@@ -109,14 +109,17 @@ def find_folder(out: Path) -> DataFolder | None:
 
 
 def check_same(
-    folder: DataFolder, settings: Mapping[str, Any], sources: Sources, given: Sequence[Vocabulary]
+    folder: DataFolder,
+    settings: Mapping[str, Any],
+    sources: Sources,
+    vocabularies: Sequence[Vocabulary],
 ) -> None:
     """Raise UsageError that names every difference between a folder and the present options."""
     info = folder.info
     differences = [
-        *_changed_settings(info.settings, settings, ignored=LEARNING if given else ()),
+        *_changed_settings(info.settings, settings, ignored=LEARNING if vocabularies else ()),
         *_changed_text(info, sources),
-        *_changed_vocabulary(info, given),
+        *_changed_vocabulary(info, vocabularies),
     ]
     if differences:
         raise UsageError(
@@ -185,12 +188,12 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
     return differences
 
 
-def _changed_vocabulary(info: DatasetInfo, given: Sequence[Vocabulary]) -> list[str]:
-    if info.vocabulary.given != bool(given):
-        was, now = ("given" if is_given else "learnt" for is_given in (not given, bool(given)))
+def _changed_vocabulary(info: DatasetInfo, vocabularies: Sequence[Vocabulary]) -> list[str]:
+    if info.vocabulary.given != bool(vocabularies):
+        was, now = ("learnt", "given") if vocabularies else ("given", "learnt")
         return [f"the vocabulary was {was} and is {now}"]
-    checksums = [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in given]
-    if given and checksums != [file.sha256 for file in info.vocabulary.files]:
+    checksums = [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in vocabularies]
+    if vocabularies and checksums != [file.sha256 for file in info.vocabulary.files]:
         return ["the vocabulary was another one"]
     return []
 
@@ -332,9 +335,11 @@ class Progress:
     """The lexicon of --terms auto, if it is asked for."""
 
 
-def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[Vocabulary]) -> str:
+def progress_key(
+    settings: Mapping[str, Any], sources: Sources, vocabularies: Sequence[Vocabulary]
+) -> str:
     """Return a hash of everything that decides the bytes of the folder."""
-    what = {
+    decisive = {
         "version": __version__,
         "format": manifest.FORMAT_VERSION,
         "settings": settings,
@@ -342,9 +347,9 @@ def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[
         "train": [[text.prefix, _source(text)] for text in sources.train],
         "valid": [_source(text) for text in sources.valids],
         "tests": {name: _source(text) for name, text in sources.tests.items()},
-        "vocab": [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in given],
+        "vocab": [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in vocabularies],
     }
-    return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
 
 
 def read_progress(folder: Path) -> Progress | None:

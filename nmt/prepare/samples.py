@@ -177,9 +177,9 @@ class _DrawnText:
 def _as_source(
     src: Sequence[str], tgt: Sequence[str], tags: tuple[str, ...], langs: tuple[str, str]
 ) -> SourceText:
-    one, other = ("".join(f"{line}\n" for line in lines).encode() for lines in (src, tgt))
+    src_bytes, tgt_bytes = ("".join(f"{line}\n" for line in lines).encode() for lines in (src, tgt))
     encoding = Encoding.find("utf-8")
-    block = Block(0, 1, len(src), one, other, encoding, tags=tags)
+    block = Block(0, 1, len(src), src_bytes, tgt_bytes, encoding, tags=tags)
     drawn = _DrawnText(block, (f"valid.{langs[0]}", f"valid.{langs[1]}"), encoding)
     return SourceText(
         "drawn from train", drawn, langs, tuple(survey(int) for survey in drawn.surveys()), ()

@@ -126,35 +126,35 @@ class HeldOutText:
     """Lines that end a document."""
 
     @classmethod
-    def check(cls, source: SourceText, *, documents: bool, fix: Sequence[str] = ()) -> HeldOutText:
+    def read(cls, source: SourceText, *, documents: bool, fix: Sequence[str] = ()) -> HeldOutText:
         """Read the text; DataError names the first unusable line.
 
         fix: what is repaired in train, and so in the keys of lines.
         """
         keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
         pairs, breaks = set[frozenset[str]](), 0
-        for read in map(Pairs.decode, source.read()):
-            block = read.block
-            are_breaks = blank_pairs(read) & documents & ~(read.src.is_bad | read.tgt.is_bad)
+        for lines in map(Pairs.decode, source.read()):
+            block = lines.block
+            are_breaks = blank_pairs(lines) & documents & ~(lines.src.is_bad | lines.tgt.is_bad)
             breaks += int(are_breaks.sum())
             if block.missing:
                 row = min(block.missing)
                 is_variant = row in block.variants
-                what = "has another variant of a language" if is_variant else "lacks a side"
+                problem = "has another variant of a language" if is_variant else "lacks a side"
                 raise DataError(
-                    f"{source.prefix} row {row:,} {what}; every row of valid and test is kept, so "
-                    "remove it"
+                    f"{source.prefix} row {row:,} {problem}; every row of valid and test is kept, "
+                    "so remove it"
                 )
-            for where, side in zip(_places(source), read.sides, strict=True):
+            for where, side in zip(_places(source), lines.sides, strict=True):
                 name = block.encoding.name
                 _refuse(where, block, side.is_bad, f"is not valid {name}", "fix it")
                 is_blank = (side.visible == 0) & ~are_breaks
                 _refuse(where, block, is_blank, "is blank", "remove the pair")
             if fix:
-                read, _ = examine(read, fix)
-            for side, of_side in zip(read.sides, keys, strict=True):
+                lines, _ = examine(lines, fix)
+            for side, of_side in zip(lines.sides, keys, strict=True):
                 of_side.append(OverlapKeys.of(side))
-            pairs.update(pair_keys(read.src, read.tgt))
+            pairs.update(pair_keys(lines.src, lines.tgt))
         if source.lines == breaks:
             raise DataError(" and ".join(source.reader.sides) + " are empty")
         joined = OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])
@@ -211,11 +211,11 @@ def _places(source: SourceText) -> tuple[str, str]:
     return f"{src} {source.reader.unit}", f"{tgt} {source.reader.unit}"
 
 
-def _refuse(where: str, block: Block, bad: Mask, what: str, advice: str) -> None:
+def _refuse(where: str, block: Block, bad: Mask, problem: str, advice: str) -> None:
     if bad.any():
         number = block.number + int(np.argmax(bad))
         raise DataError(
-            f"{where} {number:,} {what}; every line of valid and test is kept, so {advice}"
+            f"{where} {number:,} {problem}; every line of valid and test is kept, so {advice}"
         )
 
 
@@ -343,8 +343,8 @@ class TrainSplit:
         self._builder.extend(src, tgt, block.number + rows)
         for name, values in side_rows.items():
             if len(rows):  # else the next corpus, which may keep nothing, would begin with it
-                one, other = (side.select(is_left) for side in values)
-                self._side_builders[name].extend(one, other, block.number + rows)
+                src_values, tgt_values = (side.select(is_left) for side in values)
+                self._side_builders[name].extend(src_values, tgt_values, block.number + rows)
         self._seconds += result.seconds
         if len(self._builder) >= self._shard_pairs:
             self._flush(

@@ -136,12 +136,12 @@ class Annotator:
         if self.terms is None or not (uses_of_terms := self.terms.find(src)):
             return []
         line, uses = LineForms.of(tgt, self.langs[1]), []
-        for one in uses_of_terms:
+        for use in uses_of_terms:
             there = (
-                target for target in one.term.targets if has_target(tgt, target) or line.has(target)
+                target for target in use.term.targets if has_target(tgt, target) or line.has(target)
             )
             if target := next(there, ""):
-                uses.append(Annotation(one.start, one.end, target))
+                uses.append(Annotation(use.start, use.end, target))
         return uses
 
 

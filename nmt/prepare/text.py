@@ -262,8 +262,8 @@ class Work:
         if self.ids is not None:
             self.ids = self.ids[0].select(are_left), self.ids[1].select(are_left)
         self.side_columns = {
-            name: (one.select(are_left), other.select(are_left))
-            for name, (one, other) in self.side_columns.items()
+            name: (src_values.select(are_left), tgt_values.select(are_left))
+            for name, (src_values, tgt_values) in self.side_columns.items()
         }
 
     def keep(self, name: str, values: Sequence[str]) -> None:

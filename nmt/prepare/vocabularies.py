@@ -71,42 +71,46 @@ def check_tests(languages: LanguageTokens, options: PrepareOptions) -> None:
 
 
 def with_new_pieces(
-    given: Sequence[Vocabulary],
+    vocabularies: Sequence[Vocabulary],
     options: PrepareOptions,
     languages: LanguageTokens | None,
 ) -> list[Vocabulary]:
-    """Return the given vocabularies with the pieces that they lack, if any.
+    """Return the vocabularies of --vocab, if any, with the pieces that they lack.
 
     Those are tags, a language, and the separator of documents.
     """
     added = [
         Piece(tag, kind=Kind.CONTROL if TAG.fullmatch(tag) else Kind.USER_DEFINED)
         for tag in sorted(set(options.tags.values()))
-        if given and not given[0].has_symbol(tag)
+        if vocabularies and not vocabularies[0].has_symbol(tag)
     ]
-    if options.terms is not None and given:
+    if options.terms is not None and vocabularies:
         added += [
-            Piece(piece, kind=Kind.CONTROL) for piece in MARKERS if not given[0].has_control(piece)
+            Piece(piece, kind=Kind.CONTROL)
+            for piece in MARKERS
+            if not vocabularies[0].has_control(piece)
         ]
-    if languages is not None and given:
+    if languages is not None and vocabularies:
         added += [
             Piece(piece, kind=Kind.CONTROL)
             for lang, piece in languages.pieces.items()
-            if lang == options.new_language or (options.pair and not given[0].has_control(piece))
+            if lang == options.new_language
+            or (options.pair and not vocabularies[0].has_control(piece))
         ]
-    if options.documents and given and given[0].separator is None:
+    if options.documents and vocabularies and vocabularies[0].separator is None:
         added.append(Piece(SEPARATOR, kind=Kind.CONTROL))
     for piece in added:
-        if any(vocabulary.has_piece(piece.text) for vocabulary in given):
+        if any(vocabulary.has_piece(piece.text) for vocabulary in vocabularies):
             raise UsageError(
                 f"{piece.text} is a piece of the vocabulary already, and text may have it; "
                 + _INSTEAD.get(piece.text, "choose another tag")
             )
     if not added:
-        return list(given)
+        return list(vocabularies)
     names = ", ".join(piece.text for piece in added)
     console.notice(f"{names}: new in the vocabulary; train with --init-from to keep the rest")
-    return [Vocabulary(PieceModel.read(one.model).with_pieces(added).write()) for one in given]
+    models = (PieceModel.read(vocabulary.model) for vocabulary in vocabularies)
+    return [Vocabulary(model.with_pieces(added).write()) for model in models]
 
 
 def size_for(pairs: int) -> int:
@@ -173,8 +177,8 @@ def learn_vocabularies(
     vocabularies = []
     for sides in ((0,), (1,)) if options.separate_vocab else ((0, 1),):
         langs = dict.fromkeys(pair[side] for pair in options.pairs for side in sides)
-        what = " and ".join(langs)
-        console.notice(f"learning the vocabulary of {what} from {lines:,} pairs")
+        of_langs = " and ".join(langs)
+        console.notice(f"learning the vocabulary of {of_langs} from {lines:,} pairs")
         learn = partial(
             learn_vocabulary,
             subwords=options.subwords,
@@ -197,11 +201,11 @@ def learn_vocabularies(
                 )
             except UnfitSize as error:
                 if options.vocab_size is not None:
-                    raise UsageError(f"{what}: {error}") from None
+                    raise UsageError(f"{of_langs}: {error}") from None
                 is_small = error.bound < size
                 size = _suited(size, error.bound)
                 console.notice(
-                    f"{what}: taking {size:,}, "
+                    f"{of_langs}: taking {size:,}, "
                     + ("the most for so little text" if is_small else "for so many characters")
                 )
         vocabularies.append(vocabulary)

@@ -237,7 +237,7 @@ def _parse_state(values: dict[str, Any]) -> RunState:
         (float(metric), float(*loss) if loss else math.inf, int(update))
         for metric, *loss, update in values["best"]
     )
-    values = {_RENAMED.get(name, name): one for name, one in values.items()}
+    values = {_RENAMED.get(name, name): state_value for name, state_value in values.items()}
     return RunState(**values | {"best": best, "position": Position(**values["position"])})
 
 

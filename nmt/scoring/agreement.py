@@ -64,7 +64,8 @@ def _bleu(texts: Sequence[str]) -> Floats:
 def _matches(texts: Sequence[Sequence[str]], max_order: int) -> Iterator[tuple[Floats, Floats]]:
     """Yield for each order how many n-grams each text has (N,), and each pair in common (N, N)."""
     ids: dict[str, int] = {}
-    symbols = np.array([ids.setdefault(one, len(ids)) for text in texts for one in text], np.int64)
+    numbers = [ids.setdefault(symbol, len(ids)) for text in texts for symbol in text]
+    symbols = np.array(numbers, np.int64)
     owners = np.arange(len(texts)).repeat([len(text) for text in texts])  # (T,) of each symbol
     starts = np.arange(len(symbols))  # of the n-grams
     ngrams = symbols

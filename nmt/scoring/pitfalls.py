@@ -125,10 +125,10 @@ def unspaced_lines(lines: Sequence[str]) -> list[int]:
 
 def _unspaced(text: Text, metrics: Sequence[str]) -> Iterator[str]:
     if numbers := unspaced_lines(text.lines):
-        what = f"have no spaces, at which {' and '.join(metrics)} would split them into words"
+        problem = f"have no spaces, at which {' and '.join(metrics)} would split them into words"
         remedy = "pass --tokenize char, or --lang without --tokenize"
         remedy = remedy if "BLEU" in metrics else "take another metric"
-        yield _described(text, what, numbers, remedy)
+        yield _described(text, problem, numbers, remedy)
 
 
 def _is_unspaced(line: str) -> bool:
@@ -158,8 +158,8 @@ def _decomposed(text: Text, other: Text) -> Iterator[str]:
         if is_decomposed(line) and has_composed(its)
     ]
     if numbers:
-        what = f"have letters apart from their marks (NFD), but {other.name} does not (NFC)"
-        yield _described(text, what, numbers, "compose them: uconv -x nfc")
+        problem = f"have letters apart from their marks (NFD), but {other.name} does not (NFC)"
+        yield _described(text, problem, numbers, "compose them: uconv -x nfc")
 
 
 def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str]:
@@ -177,9 +177,9 @@ def _with_text(lines: Sequence[str]) -> int:
     return sum(map(bool, map(str.strip, lines)))
 
 
-def _described(text: Text, what: str, numbers: Sequence[int], remedy: str) -> str:
+def _described(text: Text, problem: str, numbers: Sequence[int], remedy: str) -> str:
     """Describe a problem of some lines, counted from 1."""
     return (
-        f"{text.name}: {len(numbers):,} of {len(text.lines):,} lines {what}, "
+        f"{text.name}: {len(numbers):,} of {len(text.lines):,} lines {problem}, "
         f"line {numbers[0]:,} first; {remedy}"
     )

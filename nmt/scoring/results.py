@@ -90,7 +90,7 @@ def _count(name: str, metric: LineMetric, outputs: Sequence[Sequence[str]]) -> l
 
 def print_json(results: Mapping[str, Result], baselines: Sequence[str]) -> None:
     """Print one object, a key for each metric; `baselines` are the names of their files."""
-    objects = {key: _as_object(one, baselines) for key, one in results.items()}
+    objects = {key: _as_object(result, baselines) for key, result in results.items()}
     console.print_text(json.dumps(objects, indent=2))
 
 
@@ -114,8 +114,8 @@ def _as_object(result: Result, baselines: Sequence[str]) -> dict[str, object]:
             {"file": name, **asdict(comparison)}
             for name, comparison in zip(baselines, result.comparisons, strict=True)
         ]
-        for one, scores in zip(compared, result.line_scores[1:], strict=False):
-            one["sentences"] = scores
+        for comparison, scores in zip(compared, result.line_scores[1:], strict=False):
+            comparison["sentences"] = scores
         answer["baselines"] = compared
     return answer
 
@@ -189,5 +189,5 @@ def _detail(score: Score) -> str:
 
 def _short(value: object) -> str:
     if isinstance(value, list):
-        return "/".join(f"{one:.1f}" for one in value)
+        return "/".join(f"{number:.1f}" for number in value)
     return f"{round(value, 3) if isinstance(value, float) else value:,}"

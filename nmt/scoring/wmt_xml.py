@@ -117,12 +117,12 @@ def _choose(versions: Sequence[Version], path: Path, use: str, chosen: str | Non
         suited = [version for version in versions_of_use if version.name == chosen][:1]
     if len(suited) == 1:
         return suited[0]
-    what = f"{'more than one' if suited else 'no'} {use}{f' by {chosen}' if chosen else ''}"
+    problem = f"{'more than one' if suited else 'no'} {use}{f' by {chosen}' if chosen else ''}"
     names = list(dict.fromkeys(version.name for version in versions_of_use if version.name))
     if not names:
-        raise DataError(f"{path} has {what}")
+        raise DataError(f"{path} has {problem}")
     raise DataError(
-        f"{path} has {what}; say whose text to take, such as {path}:{names[0]}, of "
+        f"{path} has {problem}; say whose text to take, such as {path}:{names[0]}, of "
         f"{', '.join(names)}"
     )
 
@@ -152,9 +152,9 @@ class _WmtParser:
                 self._parser.Parse(chunk, False)
             self._parser.Parse(b"", True)
         except expat.ExpatError as error:
-            what = expat.errors.messages.get(error.code, "damaged")
+            reason = expat.errors.messages.get(error.code, "damaged")
             raise DataError(
-                f"{self._path} line {error.lineno:,}: not valid XML ({what}); download it again"
+                f"{self._path} line {error.lineno:,}: not valid XML ({reason}); download it again"
             ) from None
         except (LookupError, ValueError) as error:  # it names an encoding that Python cannot read
             raise DataError(f"{self._path}: {error}; convert it to UTF-8") from None

@@ -119,26 +119,26 @@ def warm_start(
     """
     source = find_model(path)
     other, other_card = load_model(source)
-    given = dict(other.named_parameters(remove_duplicate=False))
+    weights = dict(other.named_parameters(remove_duplicate=False))
     parameters = parameters_by_names(model)
     pieces, missing, reshaped = list[str](), list[str](), list[str]()
     random = set[nn.Parameter]()
     used: set[Tensor] = set()
     for names, parameter in parameters:
-        known = [name for name in names if name in given]
-        used.update(given[name] for name in known)
-        fitting = [name for name in known if _fits(name, given[name], parameter)]
+        known = [name for name in names if name in weights]
+        used.update(weights[name] for name in known)
+        fitting = [name for name in known if _fits(name, weights[name], parameter)]
         if not fitting:
             (reshaped if known else missing).append(names[0])
             random.add(parameter)
         elif _side(names[0]):
-            copied = _copy_rows(fitting, given, other_card, parameter, card)
+            copied = _copy_rows(fitting, weights, other_card, parameter, card)
             if copied < len(parameter):
                 random.add(parameter)
             share = f"{copied:,} of {len(parameter):,} pieces found ({copied / len(parameter):.1%})"
             pieces.append(f"{names[0]}: {share}")
         else:
-            parameter.copy_(given[names[0]])
+            parameter.copy_(weights[names[0]])
     count = len(parameters)
     taken = count - len(missing) - len(reshaped)
     if not taken:
@@ -174,15 +174,15 @@ def _side(name: str) -> str | None:
     return _SIDES.get(name.split(".")[0])
 
 
-def _fits(name: str, given: Tensor, parameter: Tensor) -> bool:
+def _fits(name: str, weight: Tensor, parameter: Tensor) -> bool:
     ignored = 1 if _side(name) else 0  # rows are matched by their pieces
-    return given.shape[ignored:] == parameter.shape[ignored:]
+    return weight.shape[ignored:] == parameter.shape[ignored:]
 
 
 def _copy_rows(
     names: Sequence[str],
-    given: Mapping[str, Tensor],
-    given_card: ModelCard,
+    weights: Mapping[str, Tensor],
+    other_card: ModelCard,
     parameter: Tensor,
     card: ModelCard,
 ) -> int:
@@ -192,13 +192,13 @@ def _copy_rows(
     """
     copied: set[int] = set()
     for name in names:
-        given_rows = _rows_by_piece(_vocabulary(given_card, name))
+        other_rows = _rows_by_piece(_vocabulary(other_card, name))
         matches = {
-            row: given_rows[piece]
+            row: other_rows[piece]
             for piece, row in _rows_by_piece(_vocabulary(card, name)).items()
-            if row not in copied and piece in given_rows
+            if row not in copied and piece in other_rows
         }
-        rows = given[name][list(matches.values())]  # (len(matches), D)
+        rows = weights[name][list(matches.values())]  # (len(matches), D)
         parameter[list(matches)] = rows.to(parameter.device)
         copied.update(matches)
     return len(copied)

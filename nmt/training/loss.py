@@ -76,8 +76,8 @@ def smoothed_cross_entropy(
         Two scalars in fp32 and natural logarithms; only the first carries a gradient.
     """
     of_chunk = _compiled() if compiled else _of_chunk
-    given = (states, projection, bias, targets, label_smoothing, of_chunk)
-    loss, nll = _SmoothedCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
+    arguments = (states, projection, bias, targets, label_smoothing, of_chunk)
+    loss, nll = _SmoothedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss, nll
 
 

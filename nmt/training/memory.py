@@ -85,10 +85,10 @@ class LiveBytes(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run one operation and count its new tensors."""
-        given = {storage._cdata for storage in _storages(args)}
+        before = {storage._cdata for storage in _storages(args)}
         result = func(*args, **(kwargs or {}))
         for storage in _storages(result):
-            if storage._cdata not in given:  # else a view, or a result in place
+            if storage._cdata not in before:  # else a view, or a result in place
                 self._count(storage)
         return result
 

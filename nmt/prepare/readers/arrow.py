@@ -49,9 +49,9 @@ class ArrowFiles(Table):
         shards: tuple[Path, ...] = (path,)
         if path.is_dir():
             shards = tuple(
-                sorted(one for one in path.iterdir() if one.suffix.lower() in TABLE_FOLDERS)
+                sorted(shard for shard in path.iterdir() if shard.suffix.lower() in TABLE_FOLDERS)
             )
-            if len({one.suffix.lower() for one in shards}) != 1:
+            if len({shard.suffix.lower() for shard in shards}) != 1:
                 raise DataError(
                     f"{path}: must have files of one of {', '.join(TABLE_FOLDERS)}; for others, "
                     "give the prefix of two files, as in FOLDER/train, or one file"
@@ -74,7 +74,7 @@ class ArrowFiles(Table):
                     raise DataError(
                         f"{shard}: the column {column} is of type {there[column]}, not a string"
                     )
-            for kept in (one.column for one in request.side_columns if one.kept_as):
+            for kept in (column.column for column in request.side_columns if column.kept_as):
                 if not (there[kept] in _STRINGS or _WHOLE_NUMBER.fullmatch(there[kept])):
                     raise DataError(
                         f"--keep-column {shard}: the column {kept} is of type {there[kept]}; it "
@@ -102,9 +102,9 @@ class ArrowFiles(Table):
                         for column in side_columns
                     ]
                     cells = zip(*others, strict=True) if others else repeat(())
-                    for one, other, side_cells in zip(src, tgt, cells, strict=False):
-                        sides = one_line(one or b""), one_line(other or b"")
-                        yield Row(*sides, one is None or other is None, side_cells)
+                    for src_cell, tgt_cell, side_cells in zip(src, tgt, cells, strict=False):
+                        sides = one_line(src_cell or b""), one_line(tgt_cell or b"")
+                        yield Row(*sides, src_cell is None or tgt_cell is None, side_cells)
                     advance(0)
             advance(shard.stat().st_size)
 
@@ -119,7 +119,7 @@ def _names(path: Path) -> dict[str, str]:
             types[field.name] = str(field.type)
             if _pyarrow().types.is_struct(field.type):
                 inner = (field.type.field(at) for at in range(field.type.num_fields))
-                types |= {f"{field.name}.{one.name}": str(one.type) for one in inner}
+                types |= {f"{field.name}.{part.name}": str(part.type) for part in inner}
     return types
 
 

@@ -183,11 +183,11 @@ def guess_separator(lines: list[bytes], name: str) -> bytes:
         if widths and widths[0] > 1 and widths.count(widths[0]) >= 0.9 * len(widths):
             separators.append(separator)
     if len(separators) != 1:
-        what = " and ".join(repr(one.decode()) for one in separators) or "nothing"
+        candidates = " and ".join(repr(separator.decode()) for separator in separators) or "nothing"
         shown = lines[0][:60].decode(errors="replace")
         raise DataError(
-            f"{name}: {what} may separate its cells; its first row is {shown!r}; write sep=, or "
-            "sep=; on a line before it"
+            f"{name}: {candidates} may separate its cells; its first row is {shown!r}; write sep=, "
+            "or sep=; on a line before it"
         )
     return separators[0]
 

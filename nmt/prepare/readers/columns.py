@@ -71,13 +71,13 @@ def find_columns(
     Raises:
         DataError: if a column is not there, or it is not clear which ones are meant.
     """
-    given = (*columns, *others)
-    if any(_NUMBER.fullmatch(one) and int(one) == 0 for one in given):
+    wanted = (*columns, *others)
+    if any(_NUMBER.fullmatch(column) and int(column) == 0 for column in wanted):
         raise UsageError(f"{text}: columns are counted from 1, not from 0")
-    more = tuple(_place(text, one, header) for one in others)
-    has_header = not all(map(_NUMBER.fullmatch, given))
+    more = tuple(_place(text, column, header) for column in others)
+    has_header = not all(map(_NUMBER.fullmatch, wanted))
     if columns:
-        src, tgt = (_place(text, one, header) for one in columns)
+        src, tgt = (_place(text, column, header) for column in columns)
         is_wide = all(map(_NUMBER.fullmatch, columns))
         as_text = not has_header and names_languages(header, langs)
         warning = _HEADER_AS_TEXT.format(text=text) if as_text else ""
@@ -85,22 +85,22 @@ def find_columns(
         return Columns(tuple(columns), places, has_header, len(header), is_wide, warning)
     if named := language_columns(text, header, langs):
         if rows[1:] and all(len(row) > len(header) for row in rows[1:]):
-            what = f"its header has {len(header)} columns and its rows have {len(rows[1])}"
-            raise DataError(f"{text}: {what}; name all columns, or write it without row names")
+            problem = f"its header has {len(header)} columns and its rows have {len(rows[1])}"
+            raise DataError(f"{text}: {problem}; name all columns, or write it without row names")
         for at in named:
             if _holds_no_text(rows[1:], at):
                 raise _unclear(
                     text, f"its column {header[at]!r} holds numbers or URLs", rows, header
                 )
         if all(_repeats_itself(rows, at) for at in named):
-            what = "it has the languages in each row, not in a header"
-            raise _unclear(text, what, rows)
+            problem = "it has the languages in each row, not in a header"
+            raise _unclear(text, problem, rows)
         names = tuple(header[at] for at in named)
         return Columns(names, (*named, *more), True, len(header), False)
     if has_header or looks_like_header(header, langs):
-        what = f"its first row looks like a header but names no {langs[0]} and {langs[1]}"
-        raise _unclear(text, what, rows, header)
-    taken = {int(one) - 1 for one in others}
+        problem = f"its first row looks like a header but names no {langs[0]} and {langs[1]}"
+        raise _unclear(text, problem, rows, header)
+    taken = {int(column) - 1 for column in others}
     free = [at for at in range(len(header)) if at not in taken and not _is_empty(rows, at)]
     if len(free) > 2:
         raise _unclear(text, f"it has {len(free)} columns and no header that names two", rows)
@@ -129,7 +129,7 @@ def _place(text: str, column: str, header: Sequence[str]) -> int:
 
 
 def _unclear(
-    text: str, what: str, rows: Sequence[Sequence[bytes]], header: Sequence[str] = ()
+    text: str, problem: str, rows: Sequence[Sequence[bytes]], header: Sequence[str] = ()
 ) -> DataError:
     """Return an error that shows the first row, and two columns that may be meant."""
     below = rows[1:] or rows
@@ -143,7 +143,7 @@ def _unclear(
         example = f"{text}:{header[src]},{header[tgt]}, or {example} if that row is text"
     cells = [cell.decode(errors="replace") for cell in rows[0][:_SHOWN_CELLS]]
     shown = printable(" | ".join(cell[:_SHOWN_LETTERS] for cell in cells))
-    return DataError(f"{text}: {what}: {shown}; choose two, as in {example}")
+    return DataError(f"{text}: {problem}: {shown}; choose two, as in {example}")
 
 
 def _is_empty(rows: Sequence[Sequence[bytes]], place: int) -> bool:
@@ -189,7 +189,7 @@ def language_columns(
     for lang, places in zip(langs, places_of, strict=True):
         if len(places) > 1 or places_of[0] == places_of[1]:
             listed = ", ".join(names[at] for at in places)
-            example = ",".join(names[one[0]] for one in places_of)
+            example = ",".join(names[places[0]] for places in places_of)
             raise DataError(
                 f"{text}: the {lang} column may be {listed}; choose two, as in {text}:{example}"
             )

@@ -56,15 +56,15 @@ def copies_kept(
                 continue
             two = two_files(name)
             is_two = two is not None and "://" in two[1]
-            for one in two if two and is_two else (name,):
-                if is_url(one):
-                    copies[one] = mirrored(one, Path(temporary))
-                    for url in [one] if is_two else _files_of(one, langs):
+            for file in two if two and is_two else (name,):
+                if is_url(file):
+                    copies[file] = mirrored(file, Path(temporary))
+                    for url in [file] if is_two else _files_of(file, langs):
                         path = mirrored(url, Path(temporary))
                         if not path.exists():
                             download(url, path)
-                elif "://" in one:
-                    copies[one] = Path(without_scheme(one))
+                elif "://" in file:
+                    copies[file] = Path(without_scheme(file))
         yield copies
 
 

@@ -99,13 +99,13 @@ def _find_files(
     two = two_files(name)
     if two is None:
         return ParallelText.find(here, *langs)
-    files = [Path(copies.get(one, one)) for one in two]
-    for one, path in zip(two, files, strict=True):
-        if is_one_file(one):
-            raise UsageError(f"{name}: {one} is a table or an archive; give it by itself")
+    files = [Path(copies.get(file, file)) for file in two]
+    for file, path in zip(two, files, strict=True):
+        if is_one_file(file):
+            raise UsageError(f"{name}: {file} is a table or an archive; give it by itself")
         if not path.is_file():
             raise DataError(
-                f"{one}: no such file; {name} is read as two files, SOURCE,TARGET, because there "
+                f"{file}: no such file; {name} is read as two files, SOURCE,TARGET, because there "
                 f"is no {name}.{langs[0]}"
             )
     return ParallelText(name, *files)
@@ -126,4 +126,4 @@ def _not_a_prefix(name: str, langs: tuple[str, str]) -> str:
 def _is_prefix(name: str, langs: tuple[str, str]) -> bool:
     """Tell whether there is a file PREFIX.LANG. A folder beside it may have the prefix's name."""
     names = (f"{name}.{lang}{suffix}" for lang in langs for suffix in ("", *SUFFIXES))
-    return any(Path(one).exists() for one in names)
+    return any(Path(name).exists() for name in names)

@@ -43,7 +43,7 @@ class JsonLines(Table):
             for key, inner in entry.items():
                 names[key] = None
                 if isinstance(inner, dict):
-                    names |= dict.fromkeys(f"{key}.{one}" for one in inner)
+                    names |= dict.fromkeys(f"{key}.{field}" for field in inner)
         if not request.columns and names:
             table = replace(table, columns=nested_columns(request.name, list(names), request.langs))
         for column in (*table.columns, *request.others):
@@ -54,7 +54,8 @@ class JsonLines(Table):
     def rows(self, advance: Advance) -> Iterator[Row]:
         for number, entry in self._objects(advance):
             src, tgt = (self._text(number, entry, column) for column in self.columns)
-            cells = tuple(self._side_cell(number, entry, one) for one in self.request.side_columns)
+            side_columns = self.request.side_columns
+            cells = tuple(self._side_cell(number, entry, column) for column in side_columns)
             if src is None or tgt is None:
                 shown = json.dumps(entry, ensure_ascii=False).encode(errors="replace")
                 yield Row(shown, b"", True, cells)

@@ -99,8 +99,8 @@ def find_layout(
     else:
         rows = [line.split(separator) for line in start[:_SAMPLED]]
         header = _decoded(_unquoted(rows[0]), encoding) if rows else []
-    found = find_columns(text, rows, header, langs, columns=columns, others=others)
-    return TableLayout(separator, named is not None, quoted, not (quoted or is_told), found)
+    table_columns = find_columns(text, rows, header, langs, columns=columns, others=others)
+    return TableLayout(separator, named is not None, quoted, not (quoted or is_told), table_columns)
 
 
 def _decoded(cells: list[bytes], encoding: Encoding) -> list[str]:

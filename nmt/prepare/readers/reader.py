@@ -90,6 +90,6 @@ def record_file(path: Path) -> FileRecord:
 def record_files(name: str, files: Sequence[Path]) -> FileRecord:
     """Return one record of several files: of their sizes together, and of all their checksums."""
     records = [record_file(path) for path in files]
-    listed = "".join(f"{one.sha256}  {one.name}\n" for one in records)
-    size = sum(one.size for one in records)
+    listed = "".join(f"{record.sha256}  {record.name}\n" for record in records)
+    size = sum(record.size for record in records)
     return FileRecord(name, size, hashlib.sha256(listed.encode()).hexdigest())

@@ -77,11 +77,13 @@ def number_of(text: str) -> float:
         return math.nan
 
 
-def problems_of_values(option: str, given: Sequence[str], prefixes: Sequence[str]) -> Iterator[str]:
+def problems_of_values(
+    option: str, values: Sequence[str], prefixes: Sequence[str]
+) -> Iterator[str]:
     """Yield which of the TEXT=VALUE of an option name no text, or one that has a value."""
     seen = set()
     prefixes = [file_and_columns(prefix)[0] for prefix in prefixes]
-    for text in given:
+    for text in values:
         prefix, _ = name_and_value(text)
         if "=" not in text:
             yield f"{option} {text}: must be TEXT=VALUE"

@@ -233,9 +233,9 @@ class _Units:
         try:
             self._parser.Parse(chunk, is_last)
         except expat.ExpatError as error:
-            what = expat.errors.messages.get(error.code, "damaged")
+            reason = expat.errors.messages.get(error.code, "damaged")
             raise DataError(
-                f"{self.path} line {error.lineno:,}: not valid XML ({what}); export it again"
+                f"{self.path} line {error.lineno:,}: not valid XML ({reason}); export it again"
             ) from None
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:

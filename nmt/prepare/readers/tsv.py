@@ -58,9 +58,9 @@ class TsvFile(Table):
             quoting=request.quoting,
             is_csv=is_csv,
         )
-        found = layout.columns
-        warnings = (found.warning,) if found.warning else ()
-        return cls(request, encoding, found.names, layout, layout.quoted, warnings)
+        columns = layout.columns
+        warnings = (columns.warning,) if columns.warning else ()
+        return cls(request, encoding, columns.names, layout, layout.quoted, warnings)
 
     def _survey(self, advance: Advance) -> Survey:
         if not self.layout.is_guessed:
