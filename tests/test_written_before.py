@@ -112,6 +112,9 @@ def test_a_run_stopped_before_goes_on(nmt: Nmt) -> None:
     assert metrics(run)[: len(before)] == before
     assert metrics(run, "valid")[-1]["old_chrf"] == 100
     assert translate(nmt, run, "--input", "held.en") == read("held.de")
+    # It had another BPE dropout, which only the first resume tells.
+    assert "subword_dropout = 0.05" in answer.stderr
+    assert "subword_dropout" not in nmt("train", data, "--out", run, "--max-updates", "4").stderr
 
 
 def test_a_data_folder_written_before_holds_the_same_text() -> None:

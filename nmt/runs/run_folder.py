@@ -236,6 +236,15 @@ class RunFolder:
         kept = {key: value for key, value in values.items() if key not in is_open}
         return OwnValues(preset, architecture, kept)
 
+    @property
+    def is_of_two_dropouts(self) -> bool:
+        """Whether the run began when BPE dropout on kept text still was the paper's algorithm.
+
+        Its values then have a key that went shortly before, or lack one that is older than that.
+        """
+        keys = parse_toml(self.config.read_bytes())["training"]
+        return "guided_links" in keys or "validate_tokenizer" not in keys
+
     def other_data(self, data: Path, fingerprint: str) -> Changes:
         """Compare a data folder with that of the run in this folder."""
         run, now = self._read_config()["run"], str(data.absolute())
