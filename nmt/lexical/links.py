@@ -92,7 +92,7 @@ class TokenLinker:
         keys = src.ids.astype(np.int64)[places] * self.tgt_vocab_size
         keys += np.repeat(tgt.ids.astype(np.int64), counts)
         entries = np.searchsorted(self.keys, keys)
-        entries[entries == len(self.keys)] = -1
+        entries[entries == len(self.keys)] = -1  # the last key, which is another, too
         entries[self.keys[entries] != keys] = -1
         return entries
 
@@ -121,6 +121,7 @@ def _candidates(
     if own_axis == 1:
         first = begins - positions * counts  # of the pair's comparisons
         scores = scores[(first + positions)[each] + places * sizes[each]]
+    # `reduceat` needs something to reduce for each token: no side of a pair is empty.
     best = np.maximum.reduceat(scores, begins)  # (own tokens,)
     # (position + 1/2) / length on both sides, times both lengths and 2: whole numbers are exact.
     distances = np.abs((2 * places + 1) * sizes[each] - ((2 * positions + 1) * counts)[each])

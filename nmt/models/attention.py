@@ -66,18 +66,18 @@ def attend(
     else:
         scores = scaled @ key.transpose(-1, -2)  # (B, H, T, S)
     if relative is not None:
-        by_distance = from_last(relative[0], keys).t()  # (K, S)
-        scores.view(-1, keys).addmm_(scaled.flatten(0, 2), by_distance)
+        by_distance = from_last(relative[0], keys).t()  # (K, S), since there is one query
+        scores.view(-1, keys).addmm_(scaled.flatten(0, 2), by_distance)  # (B * H, S)
     if score_bias is not None:
         scores += score_bias
     weights = scores.softmax(dim=-1)  # (B, H, T, S)
     if _is_small(query, value):
         attended: Tensor = (weights.transpose(2, 3) * value).sum(dim=2, keepdim=True)
     else:
-        attended = weights @ value
+        attended = weights @ value  # (B, H, T, V)
     if relative is not None:
         vectors = from_last(relative[1], keys)  # (S, V)
-        attended.view(-1, value.shape[3]).addmm_(weights.flatten(0, 2), vectors)
+        attended.view(-1, value.shape[3]).addmm_(weights.flatten(0, 2), vectors)  # (B * H, V)
     return attended  # (B, H, T, V)
 
 

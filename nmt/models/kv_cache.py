@@ -45,14 +45,15 @@ class KeyValueCache:
         """
         first, *others = projected
         added = [first[:, 1:], *others]  # each (N, parts, H, width)
-        stores = self._stores if layer else self._with_space(added)
+        stores = self._stores if layer else self._with_space(added)  # of all layers at once
         held: list[Tensor] = []
         for store, new in zip(stores, added, strict=True):
             own = store[layer, :, :, : len(new)]  # (parts, capacity, N, H, width)
-            own[:, self.length] = new.transpose(0, 1)
+            own[:, self.length] = new.transpose(0, 1)  # (parts, N, H, width)
             seen = own[:, self._first : self.length + 1]  # (parts, S, N, H, width)
             held += seen.permute(0, 2, 3, 1, 4)  # each (N, H, S, width)
         key, value = held
+        # Without a mask: all rows have as many positions.
         return attend(first[:, 0, :, None], key, value, None, relative).flatten(1)
 
     @property
@@ -154,6 +155,7 @@ class CacheRows:
         old_rows = self.rows[parents]  # (N',) in the order of the children
         places = np.arange(width)
         if width == self._width:
+            # A sentence's rows are W in a row, so the remainder is the place among them.
             places = _rows_of_children(old_rows.reshape(-1, width) % width)  # (B', W)
         self.rows = (np.arange(num_sentences)[:, None] * width + places).reshape(-1)  # (N',)
         self._width = width

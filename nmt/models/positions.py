@@ -26,6 +26,7 @@ from nmt.model_config import TransformerConfig
 
 def _angles(length: int, width: int) -> Tensor:
     """Return pos / 10000^(2i / width) for all positions and pairs: (length, width / 2) in fp64."""
+    # In fp32, an angle of 1,000 would be known to 4 digits after the point only.
     positions = torch.arange(length, dtype=torch.float64)[:, None]  # (length, 1)
     pairs = torch.arange(0, width, 2, dtype=torch.float64)  # (width / 2,)
     return positions * torch.exp(pairs * (-math.log(10000.0) / width))
@@ -188,6 +189,7 @@ def from_last(vectors: Tensor, keys: int) -> Tensor:
 
     vectors: (2k + 1, width) of the distances -k to k.
     """
+    # With k = 2 and S = 4, the keys are at -3 -2 -1 0, of which -3 has the vector of -2.
     farthest = len(vectors) // 2
     near = vectors[max(0, farthest + 1 - keys) : farthest + 1]
     far = keys - len(near)
@@ -231,6 +233,7 @@ def sum_by_distance(x: Tensor, farthest: int, first: int = 0) -> Tensor:
     device = x.device
     places = torch.arange(queries, device=device)[:, None] + first  # (T, 1)
     at = places + torch.arange(1 - farthest, farthest, device=device)  # (T, 2k - 1)
+    # Keys that are not there are read from the edge, and count 0.
     index = at.clamp(0, keys - 1).expand(*rows, queries, 2 * farthest - 1)
     between = x.gather(-1, index).masked_fill_((at < 0) | (at >= keys), 0.0)  # (..., T, 2k - 1)
     before = x.tril(first - farthest).sum(dim=-1, keepdim=True)  # (..., T, 1)

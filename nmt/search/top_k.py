@@ -61,7 +61,7 @@ class NextTokens:
         for own in read:
             # NaN cannot be ordered. One makes the whole row NaN, through the sum of the softmax.
             is_bad = np.isnan(own.scored_log_probs[:, 0])
-            own.log_probs[is_bad], own.tokens[is_bad] = math.nan, EOS_ID
+            own.log_probs[is_bad], own.tokens[is_bad] = math.nan, EOS_ID  # any valid id will do
         return read
 
     @classmethod
@@ -160,6 +160,7 @@ class StepQuery:
         uniforms = np.zeros(0) if self.uniforms is None else self.uniforms[rows]
         barred = _places(self.barred, rows, vocab_size) if self.barred else _NO_PLACES
         penalised = _places(self.penalised, rows, vocab_size) if self.penalised else _NO_PLACES
+        # All are of one type, so that they are one tensor on the way: random numbers as their bits.
         tensors = to_device([scored, barred, penalised, uniforms.view(np.int64)], device)
         return BlockQuery(tuple(barred_ids), self.repetition_penalty, *tensors)
 
@@ -302,7 +303,9 @@ def _top_k_by_values(values: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor
         return _strictly_first(values, count)
     missing = -values.shape[1] % width
     padded = F.pad(values, (0, missing), value=-math.inf) if missing else values
+    # A group is a column: maxima over rows would take several times as long.
     grouped = padded.view(len(values), width, -1)  # (n, width, g)
+    # Equal maxima are equal values, perhaps of a group that is left out.
     _, best, maxima_are_clear = _strictly_first(grouped.amax(dim=1), count)  # (n, count)
     within = torch.arange(width) * grouped.shape[2]
     indices = (best[:, :, None] + within).flatten(1)  # (n, count * width)
@@ -317,7 +320,7 @@ def _group_width(size: int, count: int) -> int:
     values for each one wanted, so there are that many groups. A divisor of the row's size is
     preferred, because padding copies the values.
     """
-    most = size // (64 * (count + 1))
+    most = size // (64 * (count + 1))  # one more is looked at, to see ties
     return next((width for width in range(most, most // 2, -1) if size % width == 0), max(1, most))
 
 

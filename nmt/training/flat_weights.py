@@ -82,9 +82,10 @@ class FlatWeights:
         self.own_gradient = self.gradient[own_trained]  # (s,) a view
         self._compute = whole.to(device=device, dtype=dtype)  # (n,)
         own_weights = (whole if self._is_rounded else self._compute)[self._own]
-        lets_go = self._is_rounded and shared_by is not None  # of the rest
+        # A slice of `whole` would hold all of it.
+        lets_go = self._is_rounded and shared_by is not None
         self.master = own_weights.to(device=device, copy=lets_go)
-        """(n,) fp32, or this rank's slice."""
+        """(n,) fp32, or this rank's slice. Unless rounded, the model computes with this memory."""
         self.trainable = self.master[: len(self.own_gradient)]  # (s,) a view
         self._reached: set[int] = set()
         """The `id` of each parameter whose gradient is in the vector."""
@@ -218,6 +219,7 @@ class GradientSum:
         if ranks.in_group:
             for number, (trained, _) in enumerate(self._buckets):
                 for parameter, _ in trained:
+                    # Hooks run in their order, so the gradient is in the vector by then.
                     parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                         lambda _, number=number: self._note(number)
                     )

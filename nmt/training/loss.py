@@ -144,7 +144,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 states_gradient[:tokens] -= (label_smoothing * mean_row).to(states.dtype)
                 summed = states[:tokens].sum(0, dtype=torch.float32)  # (D,)
                 if bias is None:
-                    projection_gradient -= summed * (label_smoothing / types)
+                    projection_gradient -= summed * (label_smoothing / types)  # from each row
                 else:
                     projection_gradient.addr_(shares, summed, alpha=-label_smoothing)
                     bias_gradient -= label_smoothing * tokens * shares
@@ -157,6 +157,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         states_gradient, projection_gradient, bias_gradient = ctx.saved_tensors
         scale = gradients[0]  # of the loss; that of nll is none
+        # In place, to save (V, D) in fp32: nobody walks this graph twice.
         states_gradient *= scale.to(states_gradient.dtype)
         projection_gradient *= scale
         bias_gradient = (bias_gradient * scale).to(ctx.dtype) if ctx.needs_input_grad[2] else None

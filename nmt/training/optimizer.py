@@ -146,7 +146,7 @@ class Optimizer:
             [gradient],
             [self._mean],
             [self._mean_square],
-            [],
+            [],  # of AMSGrad
             [self._updates],
             fused=True,  # one pass over all vectors
             amsgrad=False,

@@ -158,7 +158,8 @@ class UpdateRunner:
             if is_set:  # so that nothing is sent to a GPU in most updates
                 flags[place] = 1.0
         self._gradient_sum.finish(flags)  # over ranks
-        # Once an update is dropped, so are those launched after it, until `go_on`.
+        # Once an update is dropped, so are those launched after it, until `go_on`. Flags are sums
+        # over ranks, so they may exceed 1.
         self._dropping = torch.maximum(self._dropping, flags[:3].amax().clamp(max=1.0))
         norm = self.optimizer.step(number, dropped=self._dropping)
         bad = (~norm.isfinite()).float()
@@ -167,6 +168,7 @@ class UpdateRunner:
             flags = torch.empty(5, pin_memory=True).copy_(flags, non_blocking=True)
             written = torch.cuda.Event()  # type: ignore[no-untyped-call]
             written.record()
+        # Filled, not multiplied: NaN * 0 is NaN.
         return UpdateResult(norm, sums.masked_fill(bad > 0, 0.0), bad, flags, written)
 
     def go_on(self) -> None:

@@ -108,6 +108,7 @@ class _LinearReLU(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, rectified = ctx.saved_tensors  # (n, i), (o, i), (n, o)
+        # The output tells as well as the input where the ReLU was flat.
         gradient = torch.ops.aten.threshold_backward(gradients[0], rectified, 0)
         wanted = ctx.needs_input_grad
         return (
@@ -138,6 +139,7 @@ class _OneDNNLinear(torch.autograd.Function):
         x, weight = ctx.saved_tensors  # (n, i), (o, i)
         gradient = gradients[0].contiguous()  # (n, o)
         wanted = ctx.needs_input_grad
+        # The operator transposes its second factor, so each is given as its transpose.
         return (
             onednn_product(gradient, weight.t()) if wanted[0] else None,
             onednn_product(gradient.t(), x.t()) if wanted[1] else None,

@@ -109,7 +109,7 @@ def attend_packed(
     if own.heads is None or others.heads is None:
         assert relative is None
         query, key, value = (part for x in projected for part in _parts(x))  # (n or m, H, K)
-        before = window or -1
+        before = window or -1  # which means any distance
         # What `torch.nn.attention.varlen_attn` calls, without 0.2 ms of Python each time.
         attended: Tensor = torch.ops.aten._flash_attention_forward(
             *(query, key, value, own.packed.starts, others.packed.starts),
@@ -374,6 +374,7 @@ class _PaddedAttention(torch.autograd.Function):
         for_parts = [part for joined in for_laid_out for part in joined]
         inputs = [side.groups(x) for side, x in zip(sides, laid_out, strict=True)]
         outputs = [side.groups(x) for side, x in zip(sides, for_parts, strict=True)]
+        # At padding these repeat the gradient of a row's last token, where the weights are 0.
         for_attended = layout.own.groups(layout.own.lay_out(gradients[0][:, None], 0))
         for_relative = [None if x is None else torch.zeros_like(x) for x in (for_keys, for_values)]
         for group, gradient in enumerate(for_attended):  # (B * H, T, V)
@@ -385,6 +386,7 @@ class _PaddedAttention(torch.autograd.Function):
             if for_values is not None:
                 by_value = gradient @ for_values.t()  # (B * H, T, 2k + 1)
                 for_scores += spread_by_distance(by_value, for_scores.shape[2], layout.first)
+                # (2k + 1, V): summed over rows, heads and queries
                 for_relative[1] += by_distance.flatten(0, 1).t() @ gradient.flatten(0, 1)
             # weights * (for_scores - the row's sum of their products), in one pass. Hidden keys and
             # padded queries have the weight 0, and so no gradient.

@@ -108,6 +108,7 @@ class HeadLayout:
     def lay_out(self, x: Tensor, part: int) -> Tensor:
         """Lay out one part of x (n, parts, H, K): (P, K)."""
         _, parts, heads, width = x.shape
+        # Token, part and head count through the rows of x as (n * parts * H, K).
         sources = self.tokens * (parts * heads) + (self.heads + part * heads)  # (P,)
         return x.reshape(-1, width).index_select(0, sources)
 
