@@ -119,6 +119,7 @@ def _candidates(
     each = np.repeat(np.arange(len(rows)), counts)  # (comparisons,): its own token
     places = np.arange(len(each)) - begins[each]  # its position on the other side
     if own_axis == 1:
+        # The score of target token t with source token s is t * S + s after the pair's first.
         first = begins - positions * counts  # of the pair's comparisons
         scores = scores[(first + positions)[each] + places * sizes[each]]
     # `reduceat` needs something to reduce for each token: no side of a pair is empty.

@@ -102,7 +102,7 @@ def _draw(size: int, p: float, like: Tensor) -> Tensor:
     quarters = torch.empty((size + 3) // 4, dtype=torch.int64, device=like.device)
     quarters.random_(-(1 << 63), None)
     drawn = quarters.view(torch.int16)[:size]  # uniform on -2^15 .. 2^15 - 1
-    dropped = min(round(p * _RANGE), _RANGE - 1)
+    dropped = min(round(p * _RANGE), _RANGE - 1)  # of the 2^16 values; never all
     # Kept units are scaled by the rounded probability, so that the mean stays exact.
     return (drawn >= dropped - _RANGE // 2).to(like.dtype).mul_(_RANGE / (_RANGE - dropped))
 

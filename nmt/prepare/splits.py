@@ -235,7 +235,7 @@ class TrainSplit:
         duplicate_rules: Sequence[str],
         shard_pairs: int,
     ) -> None:
-        """Take up the split where `progress` has left it.
+        """Continue the split from `progress`.
 
         Args:
             folder: the data folder.

@@ -306,7 +306,7 @@ class Beams:
         rows, columns = np.nonzero(is_eos & (log_probs[:, : is_eos.shape[1]] > -math.inf))
         if not len(rows):
             return
-        penalty = self.options.penalty(self.ids.shape[2] + 1)
+        penalty = self.options.penalty(self.ids.shape[2] + 1)  # with eos
         finished_ids = [tuple(ids) for ids in self.ids[rows, parents[rows, columns]].tolist()]
         keys: Sequence[Hashable] = finished_ids  # of `finished`
         if self.options.sampling is not None:

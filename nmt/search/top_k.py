@@ -220,7 +220,7 @@ def _joined_wanted(queries: Sequence[StepQuery]) -> Integers | None:
         return None
     each = [query.scored[:, 1:] for query in queries]
     most = max(wanted.shape[1] for wanted in each)
-    fill = ((0, 0), (0, most))
+    fill = ((0, 0), (0, most))  # enough for any of them; what is too much is cut off
     return np.concatenate([np.pad(own, fill, constant_values=EOS_ID)[:, :most] for own in each])
 
 

@@ -163,7 +163,7 @@ class FlatWeights:
         if vector is self.master:  # the model already computes with these
             yield
             return
-        kept = self._compute.clone()
+        kept = self._compute.clone()  # unless rounded, `master` is in the same memory
         self._compute[self._own] = vector
         self._exchange()
         try:

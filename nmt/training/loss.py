@@ -103,7 +103,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         types, tokens = len(projection), len(targets)
         loss, nll, mean_bias = torch.zeros(3, dtype=torch.float32, device=states.device)
-        # The mean of all logits of a token is its state times the mean row of the projection.
+        # The mean of all logits of a token is its state times the mean row of the projection, plus
+        # the mean bias, which stays 0 without a bias.
         if bias is None:
             mean_row = projection.sum(0, dtype=torch.float32) / types  # (D,)
         else:

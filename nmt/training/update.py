@@ -129,7 +129,7 @@ class UpdateRunner:
         for index, batch in enumerate(update.batches):
             stop = self.stop()
             if stop or self.compiler_problem:
-                break
+                break  # the other micro-batches are not needed: the update is dropped
             self._seed_dropout(number, index)
             self._gradient_sum.begin(last=index == len(update.batches) - 1)
             try:
