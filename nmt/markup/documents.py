@@ -1,7 +1,7 @@
 """Documents: HTML and XLIFF files, of which text is translated and everything else stays.
 
-A document is cut into units, which are lines with markup. In HTML, a unit is what comes between two
-tags that are not part of running text, such as `<p>`, `<td>` or `<br>`; in `<pre>`, it is a line.
+A document is cut into units of markup. In HTML, a unit is what comes between two tags that are not
+part of running text, such as `<p>`, `<td>` or `<br>`; in `<pre>`, it is a line.
 In XLIFF 1.2 it is a trans-unit, or a segment that its seg-source marks, and in 2.0 a segment. Its
 translation fills an empty target, or one that repeats the source. A target that says something else
 is somebody's work, and stays.
@@ -18,22 +18,24 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from xml.parsers import expat
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
+from nmt.markup.breaks import cut_at_breaks, unwrap
 from nmt.markup.file_types import UTF16_STARTS, file_type
 from nmt.markup.tags import Token, elements, pair_up, parse, tokenize
 
 _INLINE = {
-    *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn"),
-    *("em", "font", "i", "img", "ins", "kbd", "mark", "math", "nobr", "q", "rp", "rt", "ruby", "s"),
-    *("samp", "small", "span", "strike", "strong", "sub", "sup", "svg", "time", "tt", "u"),
-    *("var", "wbr"),
+    *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "br", "cite", "code", "data", "del"),
+    *("dfn", "em", "font", "i", "img", "ins", "kbd", "mark", "math", "nobr", "q", "rp", "rt"),
+    *("ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "svg", "time"),
+    *("tt", "u", "var", "wbr"),
 }
 """Elements of HTML within running text."""
 
@@ -158,34 +160,37 @@ def _written(unit: Unit, translation: str | None) -> str:
     return unit.otherwise if translation is None else unit.before + translation + unit.after
 
 
-def _unit(raw: str, before: str = "", after: str = "", otherwise: str | None = None) -> Unit:
-    """Return a unit with the spaces around its text left where they are."""
+def _unit(
+    raw: str,
+    rewrap: Callable[[str], str],
+    before: str = "",
+    after: str = "",
+    otherwise: str | None = None,
+) -> Unit:
+    """Return a unit with the spaces around its text left where they are.
+
+    rewrap: replaces the line ends in it that mean nothing.
+    """
     opening = raw[: len(raw) - len(raw.lstrip())]
     line = raw.strip()
     closing = raw[len(opening) + len(line) :]
     otherwise = raw if otherwise is None else otherwise
-    return Unit(line, before + opening, closing + after, otherwise)
+    return Unit(rewrap(line), before + opening, closing + after, otherwise)
 
 
 def _html_parts(text: str) -> Iterator[str | Unit]:
     run: list[str] = []  # of running text
     in_pre = 0
     for token in elements(text, "html"):
+        if _is_running(token):
+            run.append(token.raw)
+            continue
+        yield from _running("".join(run), in_pre=in_pre > 0)
+        yield token.raw
+        run = []
         if token.name == "pre":
             in_pre += {"open": 1, "close": -1}.get(token.kind, 0)
-        if token.kind == "text" and in_pre > 0:
-            *lines, rest = re.split(r"(?<=\n)", token.raw)
-            for line in lines:
-                yield _running("".join([*run, line]))
-                run = []
-            run.append(rest)
-        elif _is_running(token):
-            run.append(token.raw)
-        else:
-            yield _running("".join(run))
-            yield token.raw
-            run = []
-    yield _running("".join(run))
+    yield from _running("".join(run), in_pre=in_pre > 0)
 
 
 def _is_running(token: Token) -> bool:
@@ -194,8 +199,14 @@ def _is_running(token: Token) -> bool:
     return token.kind in ("text", "message") or token.name in _INLINE
 
 
-def _running(raw: str) -> str | Unit:
-    return _unit(raw) if parse(raw, "html").has_words else raw
+def _running(raw: str, *, in_pre: bool) -> Iterator[str | Unit]:
+    """Yield the lines of running text, and what is between them."""
+    rewrap = str if in_pre else partial(unwrap, form="html", everywhere=True)
+    for number, part in enumerate(cut_at_breaks(raw, "html", at_line_ends=in_pre)):
+        if number % 2:
+            yield _unit(part, rewrap)
+        else:
+            yield part
 
 
 def _check_xliff(path: Path, text: str) -> None:
@@ -237,6 +248,7 @@ class _Side:
     start: int  # of its content
     end: int
     after: int  # where its closing tag ends
+    keeps_lines: bool  # whether each line end in it means something
 
 
 @dataclass
@@ -247,6 +259,7 @@ class _Open:
     name: str  # if it is of XLIFF's namespace, else nothing
     namespaces: dict[str, str]  # by prefix
     is_translated: bool
+    keeps_lines: bool
     sides: dict[str, _Side] = field(default_factory=dict)  # of a unit
 
 
@@ -269,15 +282,19 @@ class _Xliff:
                 if closed.name in ("trans-unit", "segment") and closed.is_translated:
                     self._fill(closed)
                 elif waiting:
-                    side = _Side(closed.token, closed.token.end, token.start, token.end)
+                    side = _Side(
+                        closed.token, closed.token.end, token.start, token.end, closed.keeps_lines
+                    )
                     waiting[-1].sides[closed.name] = side
             elif token.kind == "empty" and waiting:
-                side = _Side(token, token.end, token.end, token.end)
-                waiting[-1].sides[self._opened(token, waiting).name] = side
+                opened = self._opened(token, waiting)
+                side = _Side(token, token.end, token.end, token.end, opened.keeps_lines)
+                waiting[-1].sides[opened.name] = side
 
     def _opened(self, token: Token, waiting: Sequence[_Open]) -> _Open:
         """Return an element that begins inside those that are open."""
-        outer = waiting[-1] if waiting else _Open(token, "", {"": ""}, is_translated=True)
+        whole = _Open(token, "", {"": ""}, is_translated=True, keeps_lines=False)
+        outer = waiting[-1] if waiting else whole
         has = token.attributes()
         declared = {name[6:]: uri for name, uri in has.items() if name.split(":")[0] == "xmlns"}
         namespaces = outer.namespaces | declared if declared else outer.namespaces
@@ -289,7 +306,10 @@ class _Xliff:
             has.get("translate") != "no" and outer.is_translated
         )
         name = token.name if namespace == self.namespace else ""
-        return _Open(token, name, namespaces, is_translated)
+        keeps_lines = {"preserve": True, "default": False}.get(
+            has.get("xml:space", ""), outer.keeps_lines
+        )
+        return _Open(token, name, namespaces, is_translated, keeps_lines)
 
     def _content(self, side: _Side | None) -> str:
         return "" if side is None else self.text[side.start : side.end]
@@ -315,14 +335,18 @@ class _Xliff:
             start, end = target.opening.start, target.after
         else:
             indentation = self.text[: source.opening.start].rpartition(">")[2]
-            opening = f"{indentation}<{name}>"
+            is_own = "xml:space" in source.opening.attributes()
+            space = ' xml:space="preserve"' if is_own and source.keeps_lines else ""
+            opening = f"{indentation}<{name}{space}>"
             start = end = segmented.after
         closing = f"</{name}>"
         parts: list[str | Unit] = []
+        rewrap = str if segmented.keeps_lines else partial(unwrap, form="xml")
         if segments:
-            parts = [opening, *self._segmented(content, segments, present, written), closing]
+            own = self._segmented(content, segments, present, written, rewrap)
+            parts = [opening, *own, closing]
         elif parse(content, "xml").has_words:
-            parts = [_unit(content, opening, closing, self.text[start:end])]
+            parts = [_unit(content, rewrap, opening, closing, self.text[start:end])]
         elif content:
             parts = [opening, content, closing]
         texts = [part for part in parts if isinstance(part, str)]
@@ -345,6 +369,7 @@ class _Xliff:
         segments: dict[str, tuple[int, int]],
         present: str,
         written: dict[str, tuple[int, int]],
+        rewrap: Callable[[str], str],
     ) -> Iterator[str | Unit]:
         """Yield the content of a target, with the segments of its source and what it says now."""
         last = 0
@@ -356,7 +381,7 @@ class _Xliff:
                 yield said
             else:
                 has_words = parse(source, "xml").has_words
-                yield _unit(source, otherwise=said) if has_words else source
+                yield _unit(source, rewrap, otherwise=said) if has_words else source
             last = end
         yield content[last:]
 

@@ -65,6 +65,8 @@ _ENDED_BY: dict[str, tuple[str, ...]] = {
 """Elements of HTML that need no closing tag, and those whose beginning ends them.
 
 https://html.spec.whatwg.org/multipage/syntax.html#optional-tags"""
+BLOCKS = frozenset((*_BLOCKS, *_ROWS, *_ENDED_BY, "caption", "legend", "summary"))
+"""Elements of HTML that begin a line of their own, or a cell."""
 _NATIVE_CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
 """Elements of XLIFF and TMX that contain formatting of another file; they have attributes."""
 _BEGINNINGS = {"bx": "ex", "bpt": "ept", "sc": "ec", "sm": "em"}

@@ -177,12 +177,12 @@ def failed(sources: Sequence[Source], error: str) -> Translation:
 
 def join_parts(sources: Sequence[Source], parts: Sequence[Translation]) -> Translation:
     """Join a translation of each segment."""
-    text = parts[0].text
+    texts = [part.text.translate(_LINE_BREAKERS) for part in parts]
+    text = texts[0]
     if len(parts) > 1 or not parts[0].copied:  # else it keeps its spaces
-        separators = [source.separator for source in sources]
-        text = join_segments([part.text for part in parts], separators)
+        text = join_segments(texts, [source.separator for source in sources])
     return Translation(
-        text.translate(_LINE_BREAKERS),
+        text,
         sum(part.score for part in parts),
         sum(part.log_prob for part in parts),
         tuple(chain.from_iterable(part.tokens for part in parts)),

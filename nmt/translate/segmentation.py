@@ -25,6 +25,7 @@ from nmt.data.languages import primary_language
 from nmt.data.moses import Abbreviations, abbreviations
 from nmt.data.vocabulary import Vocabulary
 from nmt.lexical.token_offsets import WORD_START
+from nmt.markup.breaks import LINE_END
 from nmt.search.engine import Source
 
 STOPS = ".!?…؟۔"
@@ -218,9 +219,9 @@ def _may_touch(mark: str, first: str) -> bool:
 
 
 def join_segments(texts: Sequence[str], separators: Sequence[str]) -> str:
-    """Join the translations of a source's segments."""
+    """Join the translations of a source's segments; each line without spaces at its edges."""
     joined = "".join(text + end for text, end in zip(texts, separators, strict=True))
-    return joined.strip()
+    return LINE_END.join(map(str.strip, joined.split(LINE_END)))
 
 
 def translated_separator(separator: str, languages: tuple[str, str]) -> str:

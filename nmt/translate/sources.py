@@ -7,7 +7,7 @@ each sentence, terms are found. What has no letters is copied.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from nmt.data.pieces import Kind, PieceModel
 from nmt.lexical.glossary import Terms
+from nmt.markup.breaks import LINE_END
 from nmt.search.engine import Copy, Ids, Source
 from nmt.translate.copied_text import copying, has_words
 from nmt.translate.language_pair import LanguagePair
@@ -25,6 +26,7 @@ from nmt.translate.term_phrases import TermPhrases
 from nmt.translate.term_sources import TermSources, with_tag
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_LINE_BREAKERS = re.compile("[\n\r]")
 _SYMBOL = re.compile(r"(<[^\s<>]+>)\s*")
 
 
@@ -60,6 +62,7 @@ class SegmentLines:
         self._tgt_vocabulary = language_pair.tgt_vocabulary
         self._languages = language_pair.languages
         self._max_tokens = language_pair.max_src_tokens
+        self._has_breaks = config.markup is not None
         self._split = config.split
         self._may_split = not (config.no_split or config.context)
         self._usual_tokens = language_pair.usual_src_tokens or language_pair.max_src_tokens
@@ -118,13 +121,14 @@ class SegmentLines:
         if not text or text.isspace():
             return []
         at = len(line) - len(text)
-        if self._copies and not has_prefix:
+        is_one_line = not (self._has_breaks and LINE_END in text)
+        if self._copies and not has_prefix and is_one_line:
             symbol, rest = self._split_symbol(text)
             copied = rest.lstrip() if at or symbol else rest
             kept_here = _shifted(kept, len(line) - len(copied))
             if not has_words(copied, kept_here):
                 return [_Sentence(copied, "", kept_here, True, symbol)] if copied else []
-        parts = self._split_text(text, has_prefix=has_prefix)
+        parts = _with_whole_pieces(self._parts(text, has_prefix=has_prefix), _shifted(kept, at))
         sentences = []
         for number, (part, separator) in enumerate(parts):
             kept_here = _shifted(kept, at)
@@ -134,6 +138,16 @@ class SegmentLines:
             at += len(part) + len(separator)
         return sentences
 
+    def _parts(self, text: str, *, has_prefix: bool) -> Iterator[tuple[str, str]]:
+        """Yield the parts of a text that are translated one by one, each with what follows it."""
+        *lines, last = text.split(LINE_END) if self._has_breaks else [text]
+        for line in lines:
+            *sentences, (sentence, space) = self._split_text(line, has_prefix=has_prefix)
+            yield from sentences
+            yield sentence, space + LINE_END
+        for sentence, space in self._split_text(last, has_prefix=has_prefix):
+            yield sentence, _LINE_BREAKERS.sub(" ", space)
+
     def _split_text(self, text: str, *, has_prefix: bool) -> list[tuple[str, str]]:
         """Return the sentences of a text, or all of it if it is not to be split.
 
@@ -141,7 +155,7 @@ class SegmentLines:
         training, except for those with a prefix, which may be several sentences.
         """
         if self._split:
-            return split_sentences(text, self._languages[0])
+            return split_sentences(text, self._languages[0]) or [(text, "")]
         may_be_long = len(text.encode()) >= self._usual_tokens  # a token has a byte or more
         if self._may_split and may_be_long and not has_prefix:
             sentences = split_sentences(text, self._languages[0])
@@ -171,6 +185,8 @@ class SegmentLines:
             split = partial(self._annotations.segments, text, kept)
         most = max(1, self._max_tokens - len(tag))
         segments = split(ids, most, languages=self._languages, separator=separator)
+        if LINE_END in separator and not segments:  # the line stays, with nothing in it
+            segments = [Source((), separator=separator, copy=Copy("", ()))]
         if self._phrases is not None:
             segments = self._phrases.added_to(segments, text, kept)
         if is_copied and not any(segment.terms for segment in segments):
@@ -181,6 +197,18 @@ class SegmentLines:
         elif self._copies and len(segments) > 1:
             segments = copying(segments, self._src_vocabulary)
         return [with_tag(segment, tag) for segment in segments] if tag else segments
+
+
+def _with_whole_pieces(parts: Iterable[tuple[str, str]], kept: Spans) -> list[tuple[str, str]]:
+    """Join parts of a text again if what must stay as it is begins in one and ends in another."""
+    joined: list[tuple[str, str]] = []
+    at = 0
+    for part, separator in parts:
+        is_whole = not any(start < at < end for start, end in kept)
+        before = "" if is_whole or not joined else "".join(joined.pop())
+        joined.append((before + part, separator))
+        at += len(part) + len(separator)
+    return joined
 
 
 def _shifted(spans: Spans, start: int) -> Spans:

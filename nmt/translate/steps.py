@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
 
-from nmt.markup.tags import Marked
+from nmt.markup.breaks import MarkedLines
 from nmt.search.engine import Engine, SearchResult, Source
 from nmt.search.retry import search_again, search_placed
 from nmt.translate.output import Translation
@@ -26,7 +26,7 @@ class LinesUnderWay:
     on_progress: Callable[[int], object] | None = None  # called with lines or segments just done
     on_step: Callable[[], object] | None = None  # called before each step of the decoder
 
-    marked: Sequence[Marked] = ()  # each line with its tags, if they were taken out
+    marked: Sequence[MarkedLines] = ()  # each line with its tags, if they were taken out
     kept: Sequence[Spans] = ()  # parts of each that must stay as they are; or none
     segments: Sequence[Sequence[Source]] = ()  # of each
     fell_back: Collection[int] = ()  # numbers of those that could not be translated in context

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nmt.lexical.token_offsets import token_offsets
-from nmt.markup.tag_writer import restore
-from nmt.markup.tags import Marked, parse
+from nmt.markup.breaks import LINE_END, MarkedLines
+from nmt.markup.tags import parse
 from nmt.search.engine import Source
 from nmt.translate.joined_segments import join_parts
 from nmt.translate.output import TermUse, Translation
@@ -23,13 +23,13 @@ class TakeTagsOut:
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Leave the text without tags, and note what must stay as it is."""
-        lines.marked = [parse(only_text(line), self.form) for line in lines.texts]
+        lines.marked = [MarkedLines.of(only_text(line), self.form) for line in lines.texts]
         units = [list(line.units()) for line in lines.marked]
         lines.texts = [unit.text for line in units for unit in line]
         lines.kept = [unit.kept for line in units for unit in line]
         lines.prefixes = ()  # all are blank
         lines.contexts = [
-            [parse(line, self.form).text for line in context]
+            [MarkedLines.of(line, self.form).text.replace(LINE_END, " ") for line in context]
             for context, line in zip(lines.contexts, units, strict=False)
             for _ in line
         ]
@@ -50,12 +50,14 @@ class PutTagsBack:
             number: self._whole(line, translations) for number, line in enumerate(lines.marked)
         }
 
-    def _whole(self, line: Marked, translations: Iterator[Translation]) -> Translation:
+    def _whole(self, line: MarkedLines, translations: Iterator[Translation]) -> Translation:
         """Return the translation of a line, given those of its units in order."""
         parts = [next(translations)]
         for message in line.messages:
             branches = [
-                part if isinstance(part, str) else self._whole(part, translations)
+                part
+                if isinstance(part, str)
+                else self._whole(MarkedLines.whole(part), translations)
                 for part in message.parts
             ]
             parts += [part for part in branches if isinstance(part, Translation)]
@@ -70,7 +72,7 @@ class PutTagsBack:
         joined = join_parts([Source((), separator=" ")] * len(parts), [own, *parts[1:]])
         return replace(joined, text=own.text, others=own.others)
 
-    def _tagged(self, line: Marked, translation: Translation) -> Translation:
+    def _tagged(self, line: MarkedLines, translation: Translation) -> Translation:
         links, weaker_links = [], []
         alignment = translation.alignment
         if alignment is not None:
@@ -84,7 +86,7 @@ class PutTagsBack:
                 (*src[src_token], *tgt[tgt_token])
                 for src_token, tgt_token in alignment.weaker_links()
             ]
-        text = restore(line, translation.text, links, weaker_links)
+        text = line.restore(translation.text, links, weaker_links)
         terms = translation.terms
         if line.kept:  # pieces may have replaced some
             without_tags = parse(text, self.form).text

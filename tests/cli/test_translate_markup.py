@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections import Counter
 from pathlib import Path
@@ -105,6 +106,41 @@ def test_no_sentence_of_a_document_is_lost(
         assert found.status == 0
         assert found.stdout.count(".") == count
         assert tags(found.stdout) == tags(page.read_text())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--split",), ("--no-split",), ("--sample", "--n-best", "2", "--mbr"), ("--no-copy",)],
+)
+def test_breaks_stay_between_the_lines_that_they_part(
+    translate_text: TranslateText, words: tuple[str, ...]
+) -> None:
+    line = "<p>The cat sees.</p><ul><li>- a <b>dog</b><li>the tree</ul>1<br> <br>\tthe river<br>"
+    found = translate_text(f"{line}\n", "--markup", "html", *words)
+    assert found.status == 0
+    parts = re.split("(<(?!/?b>)[^<>]*>)", found.stdout)
+    expected = re.split("(<(?!/?b>)[^<>]*>)", f"{line}\n")
+    assert parts[1::2] == expected[1::2]
+    for text, src in zip(parts[::2], expected[::2], strict=True):
+        assert text == src or not src.strip().isnumeric()
+        assert text.startswith("- ") == src.startswith("- ")
+        assert bool(text.strip()) == bool(src.strip())
+
+
+def test_lines_of_a_unit_are_translated_one_by_one(
+    translate: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocabulary: Vocabulary
+) -> None:
+    use_instead_of_a_model(monkeypatch, lambda source: one_sentence(vocabulary, source))
+    kept = "The cat.\n\n  1. A dog. A bird.\n  \u2022 the tree\n12:30"
+    page = tmp_path / "page.xlf"
+    for source in (
+        f'<source xml:space="preserve">{kept}</source>',
+        '<source>The cat. A dog.<x id="1" ctype="lb"/>A bird.\n  The tree.</source>',
+    ):
+        page.write_text(f"<xliff><trans-unit>{source}</trans-unit></xliff>")
+        found = translate("--input", page)
+        target = source.replace("source", "target")
+        assert (found.status, source + target in found.stdout) == (0, True)
 
 
 def test_a_unit_that_fails_stays_and_the_status_is_1(

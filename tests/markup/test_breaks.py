@@ -1,0 +1,136 @@
+"""Markup is cut at its breaks, and what is between lines comes back as it was."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.markup.breaks import MarkedLines, cut_at_breaks, unwrap
+from nmt.markup.tags import FORMS
+
+BREAKS = {
+    "xml": [
+        *('<x id="1" ctype="lb"/>', '<ph id="1" ctype="lb"/>', '<ph id="1">&lt;br/&gt;</ph>'),
+        *('<ph id="1" type="fmt" subType="xlf:lb"/>', '<ph id="0" disp="&lt;br /&gt;"/>', "<lb/>"),
+        *('<x id="x" equiv-text="&lt;br/>"/>', '<x id="2" ctype="x-html-br"/>', "<br/>", "&#10;"),
+        '<ph id="1">&lt;mq:ch val="&#10;" /&gt;</ph>',
+        *('<x id="1" equiv-text="&amp;#10;"/>', '<ph type="lb" x="1"/>', "\n", "\r\n", "\u2028"),
+    ],
+    "html": ["<br>", "<BR />", "</p><p class='x'>", "<hr>", "</li>\n  <li>", "\n\n", "&#xA;"],
+}
+NO_BREAKS = {
+    "xml": [
+        *('<x id="1"/>', '<ph id="1" ctype="image"/>', '<ph id="1">&lt;b&gt;</ph>', "<label/>"),
+        '<x id="1" equiv-text="a &lt;br/&gt; b"/>',
+    ],
+    "html": ["<b>", "<wbr>", "<!-- \n -->", "<x-br>", "&#100;"],
+}
+
+
+def numbered(lines: MarkedLines) -> str:
+    """Return what becomes of markup if its lines are translated by their numbers."""
+    return lines.restore("\n".join(f"<{n}" for n in range(len(lines.lines))), (), ())
+
+
+@pytest.mark.parametrize(
+    ("form", "mark"), [(form, mark) for form, marks in BREAKS.items() for mark in marks]
+)
+def test_breaks_end_a_line_and_come_back(form: str, mark: str) -> None:
+    lines = MarkedLines.of(f"a dog. {mark} A cat{mark}{mark}12{mark} and{mark}", form)
+    assert lines.text == "a dog.\nA cat\nand"
+    assert numbered(lines) == f"&lt;0 {mark} &lt;1{mark}{mark}12{mark} &lt;2{mark}"
+
+
+@pytest.mark.parametrize(
+    ("form", "mark"), [(form, mark) for form, marks in NO_BREAKS.items() for mark in marks]
+)
+def test_other_tags_do_not_end_a_line(form: str, mark: str) -> None:
+    markup = f"a dog {mark}and a cat"
+    assert cut_at_breaks(markup, form) == ["", markup, ""]
+
+
+@pytest.mark.parametrize("mark", ["- ", "* ", "1. ", "2.1) ", "(3) ", "b) ", "\t•  ", "–&nbsp;"])
+def test_list_marks_and_indentation_stay(mark: str) -> None:
+    markup = f"  {mark}one\n\n  {mark}two. 2. three -\n"
+    assert cut_at_breaks(markup, "xml") == [
+        *(f"  {mark}", "one", f"\n\n  {mark}", "two. 2. three -", "\n"),
+    ]
+
+
+@pytest.mark.parametrize("line", ["-5 dogs", "1.5 dogs", "a. b", "3 dogs", "*one*", "- ", "2. "])
+def test_what_only_looks_like_a_list_mark_is_translated(line: str) -> None:
+    lines = cut_at_breaks(f"{line}\nand", "xml")[1::2]
+    assert lines == ["and"] if line[-1] == " " else [line, "and"]
+
+
+def test_by_itself_a_line_keeps_only_a_bullet() -> None:
+    assert cut_at_breaks("- one", "html") == ["- ", "one", ""]
+    assert cut_at_breaks("1. one ", "html") == ["", "1. one ", ""]
+
+
+def test_nothing_is_cut_inside_what_stays() -> None:
+    message = "{n, plural,\n  one {a<br>dog}\n  other {# dogs}}"
+    assert cut_at_breaks(f"{message}\nand", "html")[1::2] == [message, "and"]
+    assert unwrap(f"{message}\nand", "html", everywhere=True) == f"{message} and"
+    for whole in ("<code>a\nb<br>c</code>", '<i translate="no">a<br>b</i>', "<svg>\na</svg>"):
+        assert cut_at_breaks(f"see {whole} now", "html")[1::2] == [f"see {whole} now"]
+    assert len(cut_at_breaks("<![CDATA[a\nb]]>", "xml")) == 3
+
+
+def test_each_line_has_its_own_links() -> None:
+    lines = MarkedLines.of("a <b>red</b> dog<br>the <i>old</i> cat", "html")
+    assert lines.text == "a red dog\nthe old cat"
+    translation = "ROT hund\nkatze ALT"
+    words = {"red": "ROT", "old": "ALT", "dog": "hund", "cat": "katze"}
+    links = [
+        (
+            lines.text.index(src),
+            lines.text.index(src) + 3,
+            translation.index(tgt),
+            translation.index(tgt) + len(tgt),
+        )
+        for src, tgt in words.items()
+    ]
+    links.append((0, 1, translation.index("katze"), len(translation)))  # across the break
+    assert lines.restore(translation, links, ()) == "<b>ROT</b> hund<br>katze <i>ALT</i>"
+
+
+@pytest.mark.parametrize(
+    ("markup", "unwrapped"),
+    [
+        ("The door\n   is open.", "The door is open."),
+        ("The door is open.\nClose it", None),
+        ("The door\n<b>is</b> open.", "The door <b>is</b> open."),
+        ("The old house by the river with the big red\nTree is open", " Tree"),
+        ("The old house by the river with the red tree:\nOpen it", None),
+        ("The old house by the river with the red tree.”\nOpen it", None),
+        ("The old house by the river with the red tree\n- open", None),
+        ("the door\n\nis open", None),
+        ("Name\nStreet\nTown", None),
+    ],
+)
+def test_lines_that_were_wrapped_are_joined(markup: str, unwrapped: str | None) -> None:
+    found = unwrap(markup, "xml")
+    assert (unwrapped in found and "\n" not in found) if unwrapped else found == markup
+
+
+def test_all_lines_can_be_joined_but_not_those_in_a_tag() -> None:
+    markup = 'One.\r\n  Two<a\nhref="x">\n\n- three</a>'
+    assert unwrap(markup, "html", everywhere=True) == 'One. Two<a\nhref="x">  - three</a>'
+
+
+PARTS = ["<br>", "\n", "<b>", "</b>", " ", "a", "A b.", "- ", "1. ", "<p>", '<x ctype="lb"/>', "&"]
+PARTS += ["<code>", "</code>", "12", "<![CDATA[", "]]>", "<!--", "-->", "{n}", "\r", "&#10;", "<"]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=12), st.sampled_from(FORMS))
+def test_cut_markup_is_whole(parts: list[str], form: str) -> None:
+    markup = "".join(parts)
+    cut = cut_at_breaks(markup, form)
+    assert "".join(cut) == markup
+    assert len(cut) % 2
+    lines = MarkedLines.of(markup, form)
+    assert lines.text.count("\n") == len(lines.lines) - 1
+    restored = lines.restore(lines.text, (), ())
+    assert all(stays in restored for stays in lines.between)
