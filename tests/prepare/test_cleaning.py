@@ -195,11 +195,11 @@ def test_the_options_of_cleaning_are_checked_together() -> None:
     assert options == ["min-length 0", "max-ratio 0.5", "max-symbols 50", "duplicates-by target",
                        "keep duplicates", "keep empty", "max-length -1"]  # fmt: skip
     Cleaning(keep=tuple(rule for rule in RULES if not RULES[rule].always))
-    with pytest.raises(UsageError, match="--keep score: this rule cannot be switched off"):
+    with pytest.raises(UsageError, match="--keep score"):
         Cleaning(keep=("score",))
-    with pytest.raises(UsageError, match="--keep duplicate: --duplicates-by source drops by"):
+    with pytest.raises(UsageError, match="--keep duplicate: --duplicates-by source"):
         Cleaning(duplicates_by="source", keep=("duplicate",))
-    with pytest.raises(UsageError, match="--keep duplicate: --duplicates near drops them too"):
+    with pytest.raises(UsageError, match="--keep duplicate: --duplicates near"):
         Cleaning(duplicates="near", keep=("duplicate",))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -101,10 +102,10 @@ def test_real_text_is_warned_of_if_and_only_if_something_is_done_to_it(
     assert faults(reader.sides, read) == []
     one, other = (side.lines for side in read.sides)
     swapped = faults(reader.sides, pairs_of(other, one, (src, tgt)))
-    assert swapped == [f"{' and '.join(reader.sides)}: the two sides seem to be swapped"]
+    assert re.findall(f"{' and '.join(reader.sides)}: .*swapped", swapped[0]) == swapped
     shifted = pairs_of(one, ["First.", *other[:-1]], (src, tgt))
     (fault,) = faults(reader.sides, shifted)
-    assert "the targets come 1 line later than their sources" in fault
+    assert "1 line later" in fault
 
 
 def test_decomposed_text_is_warned_of_if_the_given_vocabulary_does_not_compose(
@@ -120,5 +121,5 @@ def test_decomposed_text_is_warned_of_if_the_given_vocabulary_does_not_compose(
         out=tmp_path / "tuned", vocab=(old.path / "vocab.model",), vocab_size=None
     ).prepare()
     told = capsys.readouterr().err
-    assert "marks.en: 60 of the first 60 lines have letters apart from their marks (NFD); " in told
+    assert re.search(r"marks\.en: 60 .*NFD", told)
     assert "marks.de" not in told

@@ -14,7 +14,7 @@ from prepare_job import Job, content, pairs, pairs_in, write
 
 from nmt.data.folder import DataFolder
 from nmt.data.shards import Ids, Lengths, TokenRows
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError, Stopped, UsageError
 from nmt.prepare import join as stage
 from nmt.prepare.join import join
 
@@ -102,8 +102,8 @@ def test_the_same_folders_give_the_same_bytes_and_are_found_again(
     one, two = (join(tmp_path / name, parts, memory=1) for name in ("one", "two"))
     assert content(one.path) == content(two.path)
     join(one.path, parts, memory=1)
-    assert "already joined from the same folders" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="one is another data folder"):
+    assert "already joined" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="one is"):
         join(one.path, parts[:2], memory=1)
 
 
@@ -119,7 +119,7 @@ def test_a_joined_folder_can_be_joined_again(prepare: Prepare, tmp_path: Path) -
         ({"vocab": (), "vocab_size": 320}, "differ in .*the vocabulary"),
         ({"valid": "VALID"}, "differ in valid"),
         ({"test": ("VALID",)}, "differ in the test sets"),
-        ({"max_ratio": 5.0}, "differ in max_ratio; prepare all folders with the same options"),
+        ({"max_ratio": 5.0}, "differ in max_ratio"),
         ({"keep_text": True}, "differ in keep_text"),
     ],
 )
@@ -139,7 +139,7 @@ def test_folders_that_do_not_fit_are_refused_with_the_reason(
 
 def test_a_text_in_two_folders_is_refused(prepare: Prepare, tmp_path: Path) -> None:
     parts = [prepare("ab").path, prepare("b").path]
-    with pytest.raises(UsageError, match=r"the text of .*b is also in .*part-ab; leave one of"):
+    with pytest.raises(UsageError, match=r"part-b.*part-ab"):
         join(tmp_path / "out", parts, memory=1)
 
 
@@ -158,7 +158,7 @@ def test_a_join_that_is_stopped_leaves_nothing(
             raise KeyboardInterrupt
 
         patch.setattr(stage, "shard_record", stop)
-        with pytest.raises(Exception, match="stopped; nothing was kept; run the same command"):
+        with pytest.raises(Stopped):
             join(tmp_path / "out", parts, memory=1)
     assert not list(tmp_path.glob("out*"))
     assert len(join(tmp_path / "out", parts, memory=1).train) > 40
@@ -179,7 +179,7 @@ def test_a_report_of_other_corpora_is_told(prepare: Prepare, tmp_path: Path) -> 
     other["corpora"].pop()
     text = json.dumps(other)
     report.write_text(text + " " * (report.stat().st_size - len(text)))  # its size is checked
-    with pytest.raises(DataError, match=r"rejects\.json: damaged: it tells of .*/b, but"):
+    with pytest.raises(DataError, match=r"rejects\.json: damaged"):
         join(tmp_path / "out", parts, memory=1)
 
 
@@ -217,7 +217,7 @@ def test_an_unfinished_prepare_is_not_lost(prepare: Prepare, tmp_path: Path) -> 
     progress = tmp_path / "out.partial" / "progress" / "progress.json"
     progress.parent.mkdir(parents=True)
     progress.write_text("what is complete")
-    with pytest.raises(UsageError, match=r"out\.partial is an unfinished `nmt prepare`: finish it"):
+    with pytest.raises(UsageError, match=r"out\.partial"):
         join(tmp_path / "out", parts, memory=1)
     assert progress.read_text() == "what is complete"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -106,10 +105,10 @@ def test_a_disk_that_fills_up_is_told_of_and_the_next_run_goes_on(
         ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - (1 << 20)))
         said += process.communicate()[1]
     assert process.returncode == 1, said
-    assert f"{small_disk}: the disk is full; complete shards are kept in" in said
+    assert f"{small_disk}: the disk is full" in said
     assert not out.exists()
 
-    assert re.search("the disk has .* make room", finish(text, out, status=1))
+    assert "MB free" in finish(text, out, status=1)
     ballast.unlink()
     assert "resuming" in finish(text, out)
     assert content(out) == whole

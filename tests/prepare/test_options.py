@@ -128,7 +128,7 @@ def test_every_special_piece_is_refused_as_a_symbol() -> None:
     pieces = learn_vocabulary(["abc"], vocab_size=264).tokens(range(260))
     assert pieces[3:5] == ["</s>", "<0x00>"]
     for piece in pieces:
-        with pytest.raises(UsageError, match=f"--symbol {piece}: every vocabulary has {piece}"):
+        with pytest.raises(UsageError, match=f"--symbol {piece}: "):
             dataclasses.replace(OPTIONS, symbol=(piece,))
     dataclasses.replace(OPTIONS, symbol=("<2de>", "<0x4a>", "<S>"))  # which none has
 

@@ -191,11 +191,11 @@ def test_the_folder_does_not_depend_on_workers_and_is_found_again(
     many = prepare(out=tmp_path / "many", workers=2, temperature=5.0)
     assert content(one.path) == content(many.path)
     prepare(temperature=5.0)
-    assert "already prepared from the same text and options" in capsys.readouterr().err
-    with pytest.raises(UsageError, match=r"temperature was 5 and is 1"):
+    assert "already prepared" in capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"temperature .*5 .*1"):
         prepare()
     swapped = tuple(f"{langs}={tmp_path}/text" for langs in ("de-en", "en-de", "en-fr"))
-    with pytest.raises(UsageError, match="the text of train was"):
+    with pytest.raises(UsageError, match="text of train"):
         prepare(temperature=5.0, pair=swapped)
 
 
@@ -229,5 +229,5 @@ def test_a_test_set_needs_a_language_that_the_model_writes(
     prepare: Prepare, tmp_path: Path
 ) -> None:
     write(tmp_path, "held", en=["a"], it=["b"])
-    with pytest.raises(UsageError, match=r"--test en-it=.* it: the model knows"):
+    with pytest.raises(UsageError, match=r"--test en-it=.* it: "):
         prepare(test=(f"en-it={tmp_path}/held",))

@@ -44,13 +44,13 @@ def test_the_address_of_the_cluster_must_be_told(
     text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(UsageError, match=r"^--workers ray: RAY_ADDRESS is not set"):
+    with pytest.raises(UsageError, match=r"^--workers ray: RAY_ADDRESS"):
         on_ray(text).prepare()
     assert not (text / "data").exists()
 
 
 def test_a_cluster_that_is_not_there_is_told(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(NMTError, match=r"^--workers ray: no Ray cluster at 127\.0\.0\.1:1"):
+    with pytest.raises(NMTError, match=r"^--workers ray: .*127\.0\.0\.1:1"):
         on_ray(text).prepare()
     assert not (text / "data").exists()

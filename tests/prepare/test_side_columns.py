@@ -172,7 +172,7 @@ def test_whole_numbers_are_kept_as_digits_and_line_ends_as_spaces(tmp_path: Path
     for column, found in (("n", ["5", "", "-7"]), ("s", ["a b", "", ""]), ("de", list(tgt))):
         kept = prepared.but(out=tmp_path / column, keep_column=(f"{file}:{column}",))
         assert provenance(kept.prepare()) == found
-    with pytest.raises(DataError, match="column x is of type double; it must hold strings or whol"):
+    with pytest.raises(DataError, match=r"column x .*double"):
         prepared.but(keep_column=(f"{file}:x",)).prepare()
 
 
@@ -208,7 +208,7 @@ def test_another_column_is_another_folder(tmp_path: Path) -> None:
     prepared = job(tmp_path, write_tsv(tmp_path, URLS))
     prepared.prepare()
     assert prepared.prepare().info.train.corpora[0].kept_column == "url"
-    with pytest.raises(UsageError, match=r"the --keep-column of .*crawl\.tsv was url and is none"):
+    with pytest.raises(UsageError, match=r"--keep-column .*crawl\.tsv .*url .*none"):
         prepared.but(keep_column=()).prepare()
 
 
@@ -219,14 +219,14 @@ def test_a_shard_of_another_corpus_is_refused(tmp_path: Path) -> None:
     text = dataset.read_text()
     dataset.write_text(text.replace(file.name, "train-00009.provenance"))
     (folder.path / file.name).rename(folder.path / "train-00009.provenance")
-    with pytest.raises(DataError, match=r"dataset\.json is damaged: provenance of no shard"):
+    with pytest.raises(DataError, match=r"dataset\.json .*damaged: provenance"):
         DataFolder.open(folder.path)
     content = json.loads(text)
     (other,) = content["valid"]["shards"]
     content["train"]["side_columns"][0].update(size=other["size"], sha256=other["sha256"])
     dataset.write_text(json.dumps(content))
     (folder.path / file.name).write_bytes((folder.path / "valid.bin").read_bytes())
-    with pytest.raises(DataError, match=r"provenance is not the provenance of train-00000\.bin"):
+    with pytest.raises(DataError, match=r"provenance of train-00000\.bin"):
         DataFolder.open(folder.path)
 
 

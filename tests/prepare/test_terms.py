@@ -223,7 +223,7 @@ def test_languages_without_lemmas_are_told_of(
         for name in ("train", "valid"):
             (tmp_path / f"{name}.{suffix}").rename(tmp_path / f"{name}.{lang}")
     folder = job.but(src_lang="tlh", tgt_lang="xx").prepare()
-    assert "tlh: simplemma does not know this language" in capsys.readouterr().err
+    assert "tlh: simplemma" in capsys.readouterr().err
     pairs = {pair for line in sources(folder) for pair in noted(line)}
     assert ("dogs", "Hunde") in pairs
     assert ("dogs", "Hund") not in pairs
@@ -232,9 +232,9 @@ def test_languages_without_lemmas_are_told_of(
 @pytest.mark.parametrize(
     ("terms", "message"),
     [
-        (None, "nowhere.tsv: no such file; give a file of terms, or auto"),
-        ("# none yet\n\n", "terms.tsv: has no terms; write SOURCE<TAB>TARGET"),
-        ("dog Hund\n", "terms.tsv: line 1 has no tab"),
+        (None, "nowhere.tsv: no such file"),
+        ("# none yet\n\n", "terms.tsv: has no terms"),
+        ("dog Hund\n", "terms.tsv: line 1"),
     ],
 )
 def test_a_file_that_is_none_of_terms_is_refused(
@@ -249,7 +249,7 @@ def test_a_file_that_is_none_of_terms_is_refused(
 def test_a_folder_with_other_terms_is_another_folder(job: Job, tmp_path: Path) -> None:
     job.prepare()
     job.prepare()  # the same again
-    with pytest.raises(UsageError, match="terms was auto, simplemma"):
+    with pytest.raises(UsageError, match=r"terms .*auto, simplemma"):
         job.but(terms=terms_file(tmp_path, "dog\tHund\n")).prepare()
 
 

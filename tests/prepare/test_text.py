@@ -66,7 +66,7 @@ def test_a_file_without_line_ends_is_no_text(
 ) -> None:
     monkeypatch.setattr(line_files, "LONGEST_LINE", 1 << 21)
     text = text_of(tmp_path, b"x" * (3 << 20), b"y\n")
-    with pytest.raises(DataError, match=r"t\.en has a line of more than 2 MiB"):
+    with pytest.raises(DataError, match=r"t\.en .*2 MiB"):
         list(MosesFiles(text, UTF8).blocks())
 
 

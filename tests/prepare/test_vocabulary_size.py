@@ -41,11 +41,11 @@ def test_little_text_gets_the_largest_vocabulary_that_it_allows(
     folder = job.prepare()
     told = capsys.readouterr().err
     (size,) = folder.info.vocabulary.sizes
-    assert "no --vocab-size given: taking 2,000, because the text has 60 pairs" in told
-    assert f"en and de: taking {size:,}, the most for so little text" in told
+    assert re.search(r"--vocab-size .*2,000, .* 60 pairs", told)
+    assert re.search(f"en and de: .* {size:,}, ", told)
     assert folder.info.settings["vocab_size"] == 2_000
     assert len(folder.src_vocabulary) == size
-    with pytest.raises(UsageError, match=f"{size + 1} is too large .*--vocab-size {size} or less"):
+    with pytest.raises(UsageError, match=f"{size + 1} .*--vocab-size {size} "):
         job.but(out=job.out / "other", vocab_size=size + 1).prepare()
     # The same command finds the folder.
     job.prepare()
@@ -60,7 +60,7 @@ def test_enough_text_gets_the_size_of_the_table(
     told = capsys.readouterr().err
     assert folder.info.settings["vocab_size"] == 320  # a weight does not make it larger
     assert folder.info.vocabulary.sizes == (320,)
-    assert "taking 320, because the text has 60 pairs" in told
+    assert re.search("320, .* 60 pairs", told)
     assert told.count("taking") == 1
 
 
@@ -136,7 +136,7 @@ def test_a_dry_run_says_which_size_it_would_take(
     unsized: Job, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dry_run(unsized.options, unsized.cleaning, pairs=10)
-    assert "no --vocab-size given: taking 2,000" in capsys.readouterr().err
+    assert "taking 2,000" in capsys.readouterr().err
     given = dataclasses.replace(unsized.options, vocab_size=300)
     dry_run(given, unsized.cleaning, pairs=10)
     assert "vocab-size" not in capsys.readouterr().err

@@ -38,8 +38,8 @@ def test_when_the_compiler_fails_the_update_comes_again_without_it(
     run = toy.train(compile="loss", max_updates=4)
     assert_same_weights(run, expected)
     log = (run / "train.log").read_text()
-    assert log.count("training goes on uncompiled") == 1
-    assert "name a compiler in CC and CXX, or give --set compile=false" in log
+    assert log.count("uncompiled") == 1
+    assert "--set compile=false" in log
 
 
 def test_a_compiler_that_fails_while_sizes_are_tried_spoils_no_update(toy: Toy) -> None:
@@ -57,7 +57,7 @@ def test_a_compiler_that_fails_while_sizes_are_tried_spoils_no_update(toy: Toy) 
     toy.patch.setattr(UpdateRunner, "run", try_first)
     tried = toy.train(compile="loss", max_updates=3)
     assert_same_weights(tried, expected)
-    assert "training goes on uncompiled" in (tried / "train.log").read_text()
+    assert "uncompiled" in (tried / "train.log").read_text()
 
 
 @pytest.mark.slow  # tracing the layers takes ten seconds
@@ -102,7 +102,7 @@ def train_lacking(toy: Toy, lack: str) -> subprocess.CompletedProcess[str]:
 def test_what_one_rank_cannot_compile_none_compiles(toy: Toy, lack: str) -> None:
     done = train_lacking(toy, lack)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("uncompiled, which is slower") == 1
+    assert done.stderr.count("uncompiled") == 1
     assert "C compiler; install gcc" in done.stderr
     toy.train_with(2, "plain", dropout=0.0, max_updates=8)
     assert_same_weights(toy.folder / "run", toy.folder / "plain")
@@ -113,6 +113,6 @@ def test_a_rank_without_memory_to_sum_ends_the_run_and_both_say_why(toy: Toy) ->
     done = train_lacking(toy, "memory")
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if re.match(r"nmt: rank \d: error", line)]
-    assert sorted(errors)[0].startswith("nmt: rank 0: error: rank 1 failed: MemoryError: out of")
-    assert sorted(errors)[1].startswith("nmt: rank 1: error: out of memory")
-    assert "out of memory to sum the gradient" in status(toy.folder / "run")["reason"]
+    assert re.match("nmt: rank 0: .* rank 1 .*MemoryError", sorted(errors)[0])
+    assert re.match("nmt: rank 1: .*memory", sorted(errors)[1])
+    assert "memory" in status(toy.folder / "run")["reason"]

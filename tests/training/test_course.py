@@ -92,7 +92,7 @@ def test_a_run_that_ended_off_its_cadence_goes_on_with_its_patience(toy: Toy) ->
     assert status(run)["reason"] == "max_updates"
     toy.train(**values)
     assert [record["update"] for record in metrics(run, "valid")] == [3, 5, 6, 9]
-    assert status(run)["reason"] == "no better result in 2 validations"
+    assert "2 validations" in status(run)["reason"]
 
 
 def length(**values: int) -> TrainingConfig:
@@ -132,4 +132,4 @@ def test_it_is_warned_of_before_the_first_update(
         toy.train(max_updates=8)
     warned = [line for line in capsys.readouterr().err.splitlines() if "nmt: warning: " in line]
     assert "warmup_updates is 10" in warned[0]
-    assert "see the training data 1 times" in warned[1]
+    assert "1 times" in warned[1]

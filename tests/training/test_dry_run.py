@@ -57,19 +57,24 @@ def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     assert found["parameters"] == f"{GRADIENT_BYTES // 4:,}"
     assert found["training pairs"] == "300"
     assert found["de tokens"] == f"{DataFolder.open(toy.data).info.train.tgt.tokens:,}"
-    assert found["learning rate"] == "up to 0.003 in 10 updates of 3,000, then inverse_sqrt"
+    assert re.findall(r"[\d.,]+\d|inverse_sqrt", found["learning rate"]) == [
+        "0.003",
+        "10",
+        "3,000",
+        "inverse_sqrt",
+    ]
     assert found["updates an epoch, about"] == "7"
     assert found["epochs, about"] == "428.6"
-    assert found["micro-batch"] == "at most 120 tokens a side"
-    assert found["tokens an update"] == "at most 200 a side"
+    assert "120 tokens" in found["micro-batch"]
+    assert "200" in found["tokens an update"]
     assert found["time an update"] == "2.5 s"
     assert found["time of all updates"] == "2.1 hours"  # 7,500 seconds
-    assert found["time of validating"] == "20.0 minutes: 100 times 12 s"
+    assert re.match("20.0 minutes: 100 .*12 s$", found["time of validating"])
     # 100 checkpoints, 100 models among the best, and a state in each of 145 minutes
     saving = seconds_of(found["time of saving, meanwhile"])
     assert saving == pytest.approx(100 + 100 + 435, rel=0.05)
     assert seconds_of(found["time in all"]) == pytest.approx(7_500 + 1_200, rel=0.03)
-    assert found["how sure"].startswith("measured on one process, ")
+    assert found["how sure"].startswith("measured")
     assert found["tokens a second"] == "1,234"
     assert found["model-FLOPs utilisation"] == "62%"
     parts = [size for name, size in found.items() if re.match("memory: ", name)]
@@ -82,7 +87,7 @@ def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
 def test_the_disk_that_it_names_is_what_a_start_asks_for(toy: Toy) -> None:
     needed = rows(toy.data, toy.folder / "run")["disk, at most"]
     toy.patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
-    with pytest.raises(NMTError, match=f"the run needs {re.escape(needed)} for"):
+    with pytest.raises(NMTError, match=re.escape(needed)):
         toy.train()
 
 
@@ -147,7 +152,7 @@ def test_for_processes_that_are_not_there_the_sum_of_gradients_is_a_range(toy: T
     assert found["processes"] == "4"
     assert found["time an update"] == "2.5 s to 5.5 s"
     assert found["time of all updates"] == "2.1 hours to 4.6 hours"
-    assert found["how sure"].startswith("estimate: one process did 1/4 of 1 updates; ")
+    assert re.match("estimate: .*1/4 of 1 ", found["how sure"])
 
 
 def test_a_process_that_stands_for_several_does_its_share(toy: Toy) -> None:
@@ -175,5 +180,5 @@ def test_under_torchrun_all_processes_measure_and_one_prints_a_table(toy: Toy) -
     assert found["processes"] == "2"
     assert re.fullmatch(r"[\d.e-]+ s", found["time an update"])
     assert re.fullmatch(r"[\d,.]+ MB", found["memory, measured"])
-    assert found["how sure"].startswith("measured on all 2 processes together, ")
+    assert re.match("measured .*2 processes", found["how sure"])
     assert not (toy.folder / "run").exists()

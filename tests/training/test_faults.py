@@ -112,7 +112,7 @@ def test_a_damaged_newest_state_is_passed_over(toy: Toy, capsys: Capture) -> Non
     assert "nmt: warning: " in told
     for text in (told, log):
         assert "update-00000020.state: damaged" in text
-        assert "; resuming from update-00000016.state instead" in text
+        assert "from update-00000016.state" in text
         assert "resuming at update 16" in text
     assert_same_run(run, toy.undisturbed(**FP32))
 
@@ -121,7 +121,7 @@ def test_states_of_an_earlier_version_are_refused(toy: Toy) -> None:
     with toy.patch.context() as patch:
         patch.setattr(checkpoint, "STATE_VERSION", 4)
         toy.train(max_updates=8)
-    with pytest.raises(DataError, match=r"format version 4; this nmt reads .* another --out"):
+    with pytest.raises(DataError, match=r"version 4.*--out"):
         toy.train(max_updates=16)
 
 
@@ -144,7 +144,7 @@ def test_nothing_but_damaged_states_is_an_error_that_loses_nothing(toy: Toy) -> 
     for path in run.glob("checkpoints/*.state"):
         cut_short(path)
     models = {name: held for name, held in content(run).items() if name.endswith(".safetensors")}
-    with pytest.raises(DataError, match=r"cannot be resumed: .*damaged.*choose another --out"):
+    with pytest.raises(DataError, match=r"damaged.*--out"):
         toy.train(**FP32 | {"max_updates": 40})
     assert status(run)["status"] == "failed"
     assert models.items() <= content(run).items()
@@ -156,7 +156,7 @@ def test_a_run_without_its_states_does_not_begin_again_over_its_models(toy: Toy,
     for path in [*run.glob("checkpoints/*"), *run.glob("*.safetensors")]:
         if path not in run.glob(kept):
             path.unlink()
-    with pytest.raises(DataError, match="it has models, but no training state; choose another"):
+    with pytest.raises(DataError, match=r"models.*--out"):
         toy.train(max_updates=4, validate_every=2)
     assert list(run.glob(kept))
 
@@ -198,10 +198,10 @@ def test_a_disk_too_small_for_the_run_is_told_before_the_start(toy: Toy) -> None
     free_bytes(toy.patch, needed)
     toy.train("fits", **FP32)
     free_bytes(toy.patch, needed - 12 * 10_000)
-    with pytest.raises(NMTError, match=r"3 training states .* and 10 models") as told:
+    with pytest.raises(NMTError, match=r"3 .*states .*10 models") as told:
         toy.train(**FP32)
-    assert f"{toy.folder / 'run'}: the disk has" in str(told.value)
-    assert "make room, lower keep_last or keep_best" in str(told.value)
+    assert f"{toy.folder / 'run'}: " in str(told.value)
+    assert "keep_last or keep_best" in str(told.value)
     assert not (toy.folder / "run/config.toml").exists()
     # What a run has written already counts when it goes on.
     toy.train("fits", **FP32)
@@ -209,7 +209,7 @@ def test_a_disk_too_small_for_the_run_is_told_before_the_start(toy: Toy) -> None
 
 def test_a_full_disk_is_told_before_the_start(toy: Toy, small_disk: Path) -> None:
     (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - (1 << 20)))
-    with pytest.raises(NMTError, match=rf"{small_disk}/run: the disk has 1\.0 MB free"):
+    with pytest.raises(NMTError, match=rf"{small_disk}/run: .*1\.0 MB"):
         toy.train(small_disk / "run")
 
 
@@ -322,7 +322,7 @@ def test_a_last_save_that_fails_is_an_error_and_can_be_made_up_for(toy: Toy) -> 
     with toy.patch.context() as patch, pytest.raises(NMTError) as told:
         full_at(patch, "update-00000030.state")
         toy.train(**FP32)
-    assert "checkpoints/update-00000030.state: No space left on device" in str(told.value)
+    assert "update-00000030.state: No space left" in str(told.value)
     assert told.value.exit_status == 1
     assert (status(run)["status"], status(run)["update"]) == ("failed", 30)
     assert newest_state(run)[0]["progress"]["update"] == 24
@@ -382,7 +382,7 @@ def test_lines_that_cannot_be_written_are_lost_and_the_run_goes_on(
         run.log(f"update {update}")
     told = capsys.readouterr().err
     for name in ("metrics.jsonl", "train.log"):
-        assert told.count(f"nmt: warning: {tmp_path / name}: No space left on device") == 1
+        assert told.count(f"nmt: warning: {tmp_path / name}: No space left") == 1
     assert "nmt: update 2" in told
 
 

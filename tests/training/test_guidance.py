@@ -177,7 +177,7 @@ def test_a_guided_run_goes_on_as_if_it_was_never_stopped(toy: Toy) -> None:
     expected = toy.undisturbed(**values)
     toy.stopped_after(13, **values)
     assert_same_run(toy.train(**values), expected)
-    with pytest.raises(UsageError, match=r"guided_alignment was 0\.5 and is now 0\.1"):
+    with pytest.raises(UsageError, match=r"guided_alignment .*0\.5 .*0\.1"):
         toy.train(**values | {"guided_alignment": 0.1})
 
 
@@ -200,5 +200,5 @@ def test_layers_are_compiled_whole_and_come_to_the_same(toy: Toy) -> None:
 
 
 def test_other_architectures_are_refused(toy: Toy) -> None:
-    with pytest.raises(UsageError, match=r"guided_alignment .*, but rnn_attention_small is"):
+    with pytest.raises(UsageError, match=r"guided_alignment .*rnn_attention_small"):
         toy.train(preset="rnn_attention_small", guided_alignment=0.1)

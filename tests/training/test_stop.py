@@ -117,7 +117,7 @@ def test_a_stop_is_answered_at_once_while_nothing_needs_saving() -> None:
 def test_every_signal_stops_with_everything_saved(toy: Toy, number: signal.Signals) -> None:
     run, before = toy.folder / "run", signal.getsignal(number)
     signal_after(toy.patch, 3, number)
-    with pytest.raises(Stopped, match=f"stopped at update 3 \\({number.name}\\), everything saved"):
+    with pytest.raises(Stopped, match=f"update 3 \\({number.name}\\)"):
         toy.train()
     assert Stopped.exit_status == 75
     assert status(run) == {"status": "stopped", "update": 3, "reason": number.name}
@@ -140,10 +140,10 @@ def test_the_end_of_a_terminal_is_no_stop_under_nohup(toy: Toy) -> None:
 def test_the_command_stops_at_its_time_limit(toy: Toy) -> None:
     config, run = toy.train("other", max_updates=1) / "config.toml", toy.folder / "run"
     endless = Shorthands(max_updates=1_000_000)
-    with pytest.raises(UsageError, match="--time-limit 'soon' is not a duration"):
+    with pytest.raises(UsageError, match="--time-limit 'soon'"):
         train_command(toy.data, run, config=config, shorthands=endless, time_limit="soon")
     assert not run.exists()
-    with pytest.raises(Stopped, match=r"\(time limit\), everything saved; run the same command"):
+    with pytest.raises(Stopped, match=r"\(time limit\)"):
         train_command(toy.data, run, config=config, shorthands=endless, time_limit="0.005")
     assert status(run)["reason"] == "time limit"
 
@@ -293,7 +293,7 @@ def test_a_validation_of_the_last_update_that_is_cut_short_is_made_up_for(toy: T
             os.kill(os.getpid(), signal.SIGTERM)
         return plain(*arguments)
 
-    with toy.patch.context() as patch, pytest.raises(Stopped, match="stopped at update 10"):
+    with toy.patch.context() as patch, pytest.raises(Stopped, match="update 10"):
         patch.setattr(Validator, "measure", stop_in_the_last)
         toy.train(**values)
     assert [record["update"] for record in metrics(run, "valid")] == [7]

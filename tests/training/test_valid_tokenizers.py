@@ -228,7 +228,7 @@ def test_a_tokenizer_must_be_installed_where_bleu_is_computed(
     if not refused:
         assert resolve() == "ko-mecab"
         return
-    with pytest.raises(UsageError, match=re.escape("run `pip install 'nmt[ko]'`")):
+    with pytest.raises(UsageError, match=r"nmt\[ko\]"):
         resolve()
 
 
@@ -255,11 +255,11 @@ def test_a_run_keeps_its_tokenizer_when_another_is_installed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     japanese(2)
-    assert "a new run would take" not in capsys.readouterr().err
+    assert "en-ja:" not in capsys.readouterr().err
     install(monkeypatch, True)
     assert config_of(japanese(4))["training"]["validate_tokenizer"] == "en-ja:char"
-    assert "en-ja:char; a new run would take en-ja:ja-mecab" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="validate_tokenizer was 'en-ja:char' and is now"):
+    assert re.search("en-ja:char; .* en-ja:ja-mecab", capsys.readouterr().err)
+    with pytest.raises(UsageError, match=r"validate_tokenizer .*'en-ja:char'"):
         japanese(6, validate_tokenizer="ja-mecab")
 
 
@@ -269,7 +269,7 @@ def test_a_run_does_not_go_on_without_its_tokenizer(
     install(monkeypatch, True)
     assert config_of(japanese(2))["training"]["validate_tokenizer"] == "en-ja:ja-mecab"
     install(monkeypatch, False)
-    with pytest.raises(UsageError, match=re.escape("ja-mecab (validate_tokenizer), which needs")):
+    with pytest.raises(UsageError, match=r"ja-mecab \(validate_tokenizer\)"):
         japanese(4)
 
 
@@ -281,7 +281,7 @@ def test_a_run_from_before_tokenizers_were_recorded_keeps_13a(
     new = re.compile(r"^validate_(tokenizer|metric) = .*\n", re.MULTILINE)
     config.write_text(new.sub("", config.read_text()))
     assert config_of(japanese(4))["training"]["validate_tokenizer"] == "13a"
-    assert "en-ja:13a; a new run would take en-ja:char" in capsys.readouterr().err
+    assert re.search("en-ja:13a; .* en-ja:char", capsys.readouterr().err)
 
 
 def test_every_process_must_have_it(monkeypatch: pytest.MonkeyPatch) -> None:

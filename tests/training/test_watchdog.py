@@ -102,7 +102,7 @@ def test_silence_is_counted_while_others_can_be_heard() -> None:
     assert add(1.0, rounds=1, beat="1 4").silent[1] == 0
     assert add(1.0, rounds=2, beat="2 4").silent[1] == 0
     assert add(1.0, rounds=3, beat="2 4").silent[1] == 1
-    assert seen.describe_busiest().startswith("rank 1 has been busy for 2 seconds")
+    assert re.match("rank 1 .*busy .*2 seconds", seen.describe_busiest())
     # The store hangs: that says nothing of the other rank.
     for seconds in range(1, 51):
         assert add(1.0, rounds=3, beat="2 4").silent[1] == 1
@@ -198,7 +198,7 @@ def test_a_suspended_rank_is_given_up(
     assert exit_statuses(toy) == {other: 1 for other in range(ranks) if other != rank}
     for other in exit_statuses(toy):
         (line,) = lines_of(done.stderr, other)
-        assert re.search(rf"rank {rank} has been silent for \d+ seconds; run the same", line)
+        assert re.search(rf"rank {rank} .*silent .*\d+ seconds", line)
     found = status(toy.folder / "run")
     assert (found["status"], f"rank {rank} has been" in found["reason"]) == ("failed", True)
     assert_resumes(toy, ranks, at_once)
@@ -244,13 +244,13 @@ def test_a_stop_is_told_although_no_rank_can_answer(
     # A suspended process writes nothing more.
     assert newest_update(toy) == (8 if (fault, rank) == ("suspend", 0) else 10)
     reason = rf"interrupted \(SIGTERM; {said}.*\)"
-    assert re.fullmatch(rf"{reason}(: updates after the last save are lost)?", found["reason"])
+    assert re.match(reason, found["reason"])
     if what == "silent":  # nobody waits for it to be killed
         assert exit_statuses(toy) == {other: 75 for other in range(ranks) if other != rank}
-        assert re.search(rf"error: stopped \(SIGTERM\) without saving, because {said}; run", stderr)
+        assert re.search(rf"error: .*\(SIGTERM\) .*{said}", stderr)
     else:  # a process that is slow might still save
         assert exit_statuses(toy) == {}
-        assert re.search(rf"nmt: warning: asked to stop \(SIGTERM\), but {said}", stderr)
+        assert re.search(rf"nmt: warning: .*\(SIGTERM\), .*{said}", stderr)
     assert_resumes(toy, ranks, at_once)
 
 
@@ -258,7 +258,7 @@ def test_a_stop_is_told_although_no_rank_can_answer(
 def test_a_rank_that_is_stopped_at_once_stops_the_other(toy: Toy) -> None:
     done = toy.train_with_fault("interrupt")
     assert done.returncode == 1  # torchrun's
-    assert "nmt: warning: rank 1 was stopped (SIGINT)" in done.stderr
+    assert re.search(r"nmt: warning: rank 1 .*\(SIGINT\)", done.stderr)
     assert status(toy.folder / "run")["status"] == "stopped"
     assert not [line for line in done.stderr.splitlines() if re.match(r"nmt: .*error", line)]
 
