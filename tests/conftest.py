@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 import torch
 from benchmarks import corpora
 from command_line import Answer, Nmt
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from toy_training import Toy, prepare_toy, python_command, run_command, train
 
@@ -36,6 +38,7 @@ for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
+MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 TEXT = "the a cat dog bird sees hears finds small red old house tree river and then slowly"
 
 
@@ -136,50 +139,75 @@ def _random_model(path: Path, card: ModelCard, *, seed: int) -> Path:
 
 
 @pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    """Make a folder that nobody changes, once for all processes that run tests."""
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent  # of the folders of all of them
+
+    def find(name: str, make: Callable[[Path], object]) -> Path:
+        folder, is_made = place / name, place / f"{name}.made"
+        with FileLock(f"{folder}.lock"):
+            if not is_made.exists():
+                folder.mkdir()
+                make(folder)
+                is_made.touch()
+        return folder
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def data(made_once: MadeOnce) -> Path:
     """A small data folder; nobody changes it."""
-    return prepare_toy(tmp_path_factory.mktemp("toy"))
+    return made_once("toy", prepare_toy) / "data"
 
 
 @pytest.fixture(scope="session")
-def learnt(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def learnt(data: Path, made_once: MadeOnce) -> Path:
     """A run long enough to learn; nobody changes it."""
-    return train(
-        data,
-        tmp_path_factory.mktemp("learnt") / "run",
-        d_model=64,
-        d_ff=128,
-        max_updates=250,
-        warmup_updates=50,
-        log_every=50,
-        validate_every=50,
-        save_every=50,
-        validate_bleu=True,
-        keep_best=3,
-        keep_last=3,
-    )
+
+    def learn(folder: Path) -> None:
+        train(
+            data,
+            folder / "run",
+            d_model=64,
+            d_ff=128,
+            max_updates=250,
+            warmup_updates=50,
+            log_every=50,
+            validate_every=50,
+            save_every=50,
+            validate_bleu=True,
+            keep_best=3,
+            keep_last=3,
+        )
+
+    return made_once("learnt", learn) / "run"
 
 
 @pytest.fixture(scope="session")
-def two_ranks(data: Path, learnt: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+def two_ranks(data: Path, learnt: Path, made_once: MadeOnce) -> list[Any]:
     """What two processes found, in order of rank (see `two_ranks.py`)."""
-    out = tmp_path_factory.mktemp("two_ranks") / "found"
-    program = Path(__file__).parent / "training" / "two_ranks.py"
-    done = run_command(python_command(program, data, learnt / "best.safetensors", out, ranks=2))
-    assert done.returncode == 0, done.stderr
-    return [json.loads(Path(f"{out}.{rank}").read_text()) for rank in range(2)]
+
+    def find(folder: Path) -> None:
+        program = Path(__file__).parent / "training" / "two_ranks.py"
+        words = (program, data, learnt / "best.safetensors", folder / "found")
+        done = run_command(python_command(*words, ranks=2))
+        assert done.returncode == 0, done.stderr
+
+    found = made_once("two_ranks", find) / "found"
+    return [json.loads(Path(f"{found}.{rank}").read_text()) for rank in range(2)]
 
 
 @pytest.fixture(scope="session")
-def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def undisturbed(data: Path, made_once: MadeOnce) -> Callable[..., Path]:
     """Return the run of some values that was never stopped."""
-    made: dict[tuple[tuple[str, Value], ...], Path] = {}
 
     def find(**values: Value) -> Path:
-        key = tuple(sorted(values.items()))
-        if key not in made:
-            made[key] = train(data, tmp_path_factory.mktemp("undisturbed") / "run", **values)
-        return made[key]
+        name = hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()
+        run = made_once(name, lambda folder: train(data, folder / "run", **values))
+        return run / "run"
 
     return find
 

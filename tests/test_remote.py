@@ -90,15 +90,15 @@ def test_a_folder_is_made_only_in_one_that_is_there(monkeypatch: pytest.MonkeyPa
         raise FileNotFoundError("bucket")
 
     monkeypatch.setattr(type(storage._storage), "mkdir", miss)
-    with pytest.raises(DataError, match=r"^memory://none/x: no such bucket or folder$"):
+    with pytest.raises(DataError, match=r"^memory://none/x: "):
         make_folder("memory://none/x")
 
 
 def test_what_goes_wrong_names_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = Storage()
-    with pytest.raises(DataError, match=r"^memory://bucket/none: no such file$"):
+    with pytest.raises(DataError, match=r"^memory://bucket/none: "):
         download("memory://bucket/none", tmp_path / "x")
-    with pytest.raises(UsageError, match=r"^ftq://x/y: Protocol not known: ftq"):
+    with pytest.raises(UsageError, match=r"^ftq://x/y: .*ftq"):
         exists("ftq://x/y")
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -113,7 +113,7 @@ def test_what_goes_wrong_names_the_url(tmp_path: Path, monkeypatch: pytest.Monke
 
     (tmp_path / "out").touch()
     monkeypatch.setattr(type(storage._storage), "put_file", miss)
-    with pytest.raises(DataError, match=r"^memory://none/x: no such bucket or folder$"):
+    with pytest.raises(DataError, match=r"^memory://none/x: "):
         upload(tmp_path / "out", "memory://none/x")
 
     def fill_disk(*_: Any, **__: Any) -> None:
@@ -129,5 +129,5 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UsageError, match=r"^s3://bucket/x: Install s3fs"):
             exists("s3://bucket/x")
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(UsageError, match=r"^s3://bucket/x: needs fsspec; run `pip install nmt\["):
+    with pytest.raises(UsageError, match=r"^s3://bucket/x: .*nmt\["):
         exists("s3://bucket/x")

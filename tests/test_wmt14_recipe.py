@@ -151,8 +151,8 @@ def test_missing_resources_end_a_recipe_unless_it_is_forced(
 ) -> None:
     enough = ["needs", f"WORK={tmp_path}", *MACHINE, "PROCESSES=0", "DISK=0"]  # GPUs, GB
     stdout = run(*enough)
-    assert "memory in bf16: weights" in stdout
-    assert "en-de-base writes 0 GB; 0 GB are there" in stdout
+    assert "memory in bf16" in stdout
+    assert re.search("en-de-base .*0 GB; 0 GB", stdout)
     assert said in refusal(*enough, lacking)
     run(*enough, lacking, "FORCE=1")
     if "DISK" in lacking:  # nor is the disk checked when all text is prepared

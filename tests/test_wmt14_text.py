@@ -86,9 +86,9 @@ def test_archives_have_an_address_and_a_checksum_with_its_source_or_https() -> N
 
 
 def test_a_text_that_the_catalogue_lacks_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(UsageError, match="did you mean 'europarl-v7'"):
+    with pytest.raises(UsageError, match="'europarl-v7'"):
         CATALOGUE.text("en-de", "europarl-v8")
-    with pytest.raises(UsageError, match="no en-de text un"):
+    with pytest.raises(UsageError, match="en-de text un"):
         CATALOGUE.text("en-de", "un")
 
 

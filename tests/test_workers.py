@@ -106,7 +106,7 @@ def test_work_that_no_worker_survives_ends(method: str, is_repeated: bool) -> No
     deaths: list[None] = []
     note = (lambda: deaths.append(None)) if is_repeated else None
     with (
-        pytest.raises(NMTError, match=r"a worker process has died.*fewer --workers"),
+        pytest.raises(NMTError, match="--workers"),
         Workers(die, 2, method=method, on_death=note) as workers,
     ):
         list(workers.map(range(9)))

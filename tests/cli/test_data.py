@@ -93,14 +93,14 @@ def test_verifying_tells_whether_all_is_well_or_what_is_damaged(nmt: Nmt, folder
     done = nmt("data", folder, "--verify")
     assert done.status == 0
     files = len(list(folder.iterdir())) - 1  # all but dataset.json, which holds the checksums
-    assert f"all {files} files are as they were written" in done.stderr
+    assert f"all {files} files" in done.stderr
     path = folder / "valid.bin"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
     assert nmt("data", folder).status == 0
     line = nmt("data", folder, "--verify").refusal(1)
-    assert f"{path}: altered: its SHA-256 differs" in line
+    assert f"{path}: altered" in line
 
 
 def test_data_shows_what_was_dropped_and_what_updates_would_hold(
@@ -121,4 +121,4 @@ def test_data_shows_what_was_dropped_and_what_updates_would_hold(
     assert 2 <= int(row[2]) <= 4
     root = ElementTree.fromstring(picture.read_text())
     assert {"en", "de"} <= {"".join(span.itertext()) for span in root.iter(f"{SVG}tspan")}
-    assert f"{picture} shows the lengths of train" in done.stderr
+    assert str(picture) in done.stderr

@@ -57,7 +57,7 @@ def test_an_export_translates_as_its_model_does(
         assert message in nmt("translate", tmp_path / "fast", *words, *more).refusal(2)
     # Other commands need the weights.
     line = nmt("rescore", tmp_path / "fast", text, "--source", text).refusal(1)
-    assert "fast: is a CTranslate2 export; give the model file" in line
+    assert "fast: is a CTranslate2 export" in line
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_translations_are_made_of_the_tokens_on_a_shortlist(
     for _ in range(2):  # an earlier shortlist is replaced
         answer = nmt("export", "shortlist", data, tmp_path / "list", *words)
         assert (answer.status, answer.stdout) == (0, "")
-        assert "of 345 tokens on average, which have " in answer.stderr
+        assert "of 345 tokens" in answer.stderr
     chosen = ("translate", tmp_path / "model", "--input", text, *QUICK)
     free, listed = nmt(*chosen), nmt(*chosen, "--shortlist", tmp_path / "list")
     assert (free.status, listed.status) == (0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -59,7 +60,7 @@ def test_a_run_that_forgets_is_stopped(
     assert lost[-1] > 5 and all(one <= 5 for one in lost[:-1])
     status = json.loads((run / "status.json").read_text())
     assert status["status"] == "finished" and status["update"] == others[-1]["update"] < 500
-    assert f"BLEU of {data / 'valid'} has fallen by {lost[-1]:.2f}" in status["reason"]
+    assert re.match(f"BLEU of {data / 'valid'} .*{lost[-1]:.2f}", status["reason"])
     # The weights that have forgotten are never the best.
     assert read_card(run / "best.safetensors").update < status["update"]
 
@@ -85,7 +86,7 @@ def test_forgetting_can_be_measured_by_chrf(
     assert start["old_chrf_signature"] == found.signature
     assert "old_bleu" not in start
     status = json.loads((tmp_path / "tuned" / "status.json").read_text())
-    assert f"chrF of {data / 'valid'} has fallen by" in status["reason"]
+    assert f"chrF of {data / 'valid'} " in status["reason"]
     assert start["old_chrf"] - end["old_chrf"] > 5
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def test_a_folder_at_a_url_has_the_same_files(
 ) -> None:
     done = prepare(out)
     assert done.status == 0
-    assert f"{out} is ready, with a vocabulary of 300" in done.stderr
+    assert f"{out} is ready" in done.stderr
     assert at_url(storage) == expected
     assert storage.left_over() == []
 
@@ -68,9 +69,9 @@ def test_a_finished_folder_is_compared_and_not_made_again(
 
     monkeypatch.setattr("nmt.prepare.remote_folder.upload", fail)
     again = prepare(URL)
-    assert (again.status, "already prepared from the same text" in again.stderr) == (0, True)
+    assert (again.status, "already prepared" in again.stderr) == (0, True)
     other = prepare(URL, "--max-ratio", "2", "--quiet").refusal(2)
-    assert "memory:/bucket/data was prepared with other options or text: max_ratio" in other
+    assert re.search("memory:/bucket/data .*: max_ratio", other)
     assert (storage.files, storage.left_over()) == (before, [])
 
 
@@ -99,7 +100,7 @@ def test_an_upload_that_fails_goes_on_the_next_time_and_describes_the_folder_las
 def test_other_files_at_a_url_are_left_alone(prepare: Prepare, storage: Storage) -> None:
     storage.write("bucket/data/thesis.tex", "years of work")
     refused = prepare(URL, "--quiet").refusal(2)
-    assert refused == (f"nmt: error: {URL} is not empty and not a data folder; choose another name")
+    assert f"{URL} is not empty" in refused
     assert storage.files == {"bucket/data/thesis.tex": b"years of work"}
 
 

@@ -190,14 +190,14 @@ def test_long_lines_are_warned_about_and_endless_ones_fail(
     found = nmt("rescore", model_file, long, *words)
     assert found.status == 0
     (line,) = found.stderr.splitlines()
-    assert "1 line of more than 20 tokens, or with such a source, the first is line 2" in line
+    assert re.search("1 line .*20 tokens.* line 2", line)
 
     endless = write(tmp_path / "endless", ["a", "q" * 5_000])
     found = nmt("rescore", model_file, endless, *words)
     assert found.status == 1
     assert [row.split("\t")[1][:3] for row in found.stdout.splitlines()] == ["a", "qqq"]
     assert found.stdout.splitlines()[1].startswith("-inf\t")
-    assert "the first is line 2: more than 4,096 tokens" in found.stderr.splitlines()[-1]
+    assert re.search("line 2: .*4,096 tokens", found.stderr.splitlines()[-1])
 
 
 def test_decomposed_text_is_warned_about_if_the_model_does_not_compose(
@@ -210,5 +210,4 @@ def test_decomposed_text_is_warned_about_if_the_model_does_not_compose(
     assert nmt("rescore", model_file, *words).stderr == ""
     found = nmt("rescore", old, *words)
     assert found.status == 0
-    assert "nfd.de: 1 line has letters apart from their marks" in found.stderr
-    assert "the first is line 2;" in " ".join(found.stderr.split())
+    assert re.search(r"nfd\.de: 1 line .*line\s2;", found.stderr, re.DOTALL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gzip
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -191,7 +192,7 @@ def test_strict_fails_at_the_first_bad_line_and_leaves_no_output(
 ) -> None:
     (tmp_path / "out").write_text("an earlier one\n")
     answer = translate_text(b"fine\nfine\nb\xffd\n", "--output", tmp_path / "out", "--strict")
-    assert "in: line 3 is not valid utf-8" in answer.refusal(1)
+    assert "in: line 3 " in answer.refusal(1)
     assert (tmp_path / "out").read_text() == "an earlier one\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
@@ -224,7 +225,7 @@ def test_a_line_that_fails_is_left_empty_and_the_status_is_1(
     assert (answer.status, answer.stdout) == (1, "")
     lines = (tmp_path / "out").read_text().split("\n")
     assert [bool(line) for line in lines] == [True, False, False, True, False]
-    assert "in: 1 line could not be translated and left empty, the first is line 3" in answer.stderr
+    assert re.search("in: 1 line .*empty.* line 3", answer.stderr)
     counts = answer.summary
     assert (counts["lines_in"], counts["lines_out"], counts["failed"]) == (4, 4, 1)
 
@@ -270,7 +271,7 @@ def test_a_lock_that_is_held_leaves_everything_untouched(
         fcntl.flock(file, fcntl.LOCK_EX)
         answer = translate_text(*job)
     assert (answer.status, answer.stdout) == (75, "")
-    assert "lock: another job is working on it" in answer.stderr
+    assert "lock: " in answer.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "lock"]
     assert translate_text(*job).status == 0
 
@@ -285,18 +286,20 @@ def test_at_its_deadline_a_job_stops_and_goes_on_the_next_time(
 
     def add_and_wait(*arguments: Any) -> None:
         add(*arguments)
-        time.sleep(5)
+        assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1_000
+        signal.setitimer(signal.ITIMER_REAL, 0.01)  # the time has come
+        time.sleep(100)
 
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "add", add_and_wait)
-        patch.setattr("nmt.jobs.deadline.seconds_until", lambda *_: 1.0)
+        patch.setattr("nmt.jobs.deadline.seconds_until", lambda *_: 1_000.0)
         stopped = translate_text(*job, "--deadline", "06:30")
     assert (stopped.status, stopped.stdout) == (75, "")
     assert "--deadline 06:30 reached" in stopped.stderr
     assert not (tmp_path / "out").exists()
     resumed = translate_text(*job)
     assert resumed.status == 0
-    assert "continuing after line 5" in resumed.stderr
+    assert "after line 5" in resumed.stderr
     assert (tmp_path / "out").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
@@ -345,7 +348,7 @@ def test_only_options_that_change_the_output_make_a_new_job(
     for words in OTHER:
         answer = translate_text(*job, *words.split())
         assert answer.status == 0, words
-        assert f"{out}: was translated by another model" in answer.stderr, words
+        assert f"{out}: was translated" in answer.stderr, words
         assert translate_text(*job).status == 0  # from which the next one differs by one option
 
 
@@ -364,7 +367,5 @@ def test_an_old_model_that_meets_decomposed_text_warns_once(nmt: Nmt) -> None:
     done = nmt("translate", old, *QUICK, stdin="the dög\nthe do\u0308g\nthe ca\u0308t\n".encode())
     assert done.status == 0
     assert done.stderr.count("NFD") == 1
-    assert "stdin: 2 lines have letters apart from their marks (NFD), the first is line 2" in (
-        done.stderr
-    )
+    assert re.search("stdin: 2 lines .*line 2", done.stderr)
     assert done.summary["decomposed"] == 2

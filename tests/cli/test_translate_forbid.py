@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -58,7 +59,7 @@ def test_a_term_that_is_forbidden_is_missing(translate_text: TranslateText, tmp_
     words = ("--terms", tmp_path / "terms", "--forbid", tmp_path / "words")
     answer = translate_text("the cat sees a dog\n", "--max-extra-tokens", "30", *words)
     assert answer.status == 0
-    assert "1 line lacks a term, the first is line 1: cat -> Katze" in answer.stderr
+    assert re.search("1 line .* line 1: cat -> Katze", answer.stderr)
     assert "großer Köter" in answer.stdout
     assert "Katze" not in answer.stdout
 

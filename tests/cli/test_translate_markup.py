@@ -73,7 +73,7 @@ def test_python_does_the_same(model_file: Path, translate_text: TranslateText) -
     ).stdout.splitlines()
     assert {one.alignment for one in found} == {None}
     assert "svg" in translator.draw_attention(LINES[0])
-    with pytest.raises(UsageError, match="markup sgml: unknown; known: html, none, xml"):
+    with pytest.raises(UsageError, match=r"markup sgml: .*html, none, xml"):
         package.Translator.load(model_file, markup="sgml")
 
 
@@ -158,7 +158,7 @@ def test_a_unit_that_fails_stays_and_the_status_is_1(
     again = translate("--input", page, "--output", out)
     assert again.status == 1
     for told in (done.stderr, again.stderr):
-        assert "page.htm: 1 unit could not be translated, the first is unit 2: not" in told
+        assert re.search(r"page\.htm: 1 unit .* unit 2: ", told)
     assert done.summary["failed"] == 1
 
 
@@ -169,8 +169,8 @@ def test_units_without_a_term_and_with_too_many_tokens_are_told(
     page.write_text(f"<p>the cat</p><p>{'the tree ' * 100}</p>")
     terms.write_text("cat\tKatze\n")
     told = translate("--input", page, "--terms", terms, "--max-tokens", "1").stderr
-    assert "page.html: 1 unit lacks a term, the first is unit 1: cat -> Katze\n" in told
-    assert "page.html: 1 unit has too many tokens, the first is unit 2" in told
+    assert re.search(r"page\.html: 1 unit .* unit 1: cat -> Katze\n", told)
+    assert re.search(r"page\.html: 1 unit .*tokens.* unit 2", told)
 
 
 def test_folders_may_hold_documents_and_a_bad_one_is_named(translate: Nmt, tmp_path: Path) -> None:
@@ -182,9 +182,9 @@ def test_folders_may_hold_documents_and_a_bad_one_is_named(translate: Nmt, tmp_p
     (folder / "c.xlf").write_text(f"<xliff version='2.0'>{unit}</xliff>")
     done = translate("--input", folder, "--output", out)
     assert done.status == 1
-    assert "b.xlf line 1: not valid XML (no element found)" in done.stderr
+    assert "b.xlf line 1: not valid XML" in done.stderr
     assert "<target>" in (out / "a.xlf").read_text()
-    assert "c.xlf: has no trgLang, which XLIFF 2 needs for targets; add it" in done.stderr
+    assert "c.xlf: has no trgLang" in done.stderr
     assert "a.xlf: has no" not in done.stderr
     assert sorted(path.name for path in out.iterdir() if path.name[0] != ".") == [
         "a.xlf",

@@ -111,7 +111,7 @@ def test_missing_cut_or_altered_files_are_named(folder: Path, name: str) -> None
     path, named = folder / name, name.replace(".", r"\.")
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(DataError, match=f"{named}: altered: its SHA-256 differs"):
+    with pytest.raises(DataError, match=f"{named}: altered"):
         DataFolder.open(folder, verify=True)
     path.write_bytes(whole[:-1])
     with pytest.raises(DataError, match=named):
@@ -156,5 +156,5 @@ def test_a_dataset_json_that_does_not_fit_is_refused(
 @pytest.mark.parametrize("name", ["", "nothing-here", "a-file"])
 def test_other_places_are_no_data_folders(tmp_path: Path, name: str) -> None:
     (tmp_path / "a-file").touch()
-    with pytest.raises(DataError, match=r"is not a data folder.*nmt prepare"):
+    with pytest.raises(DataError, match=rf"{tmp_path / name} is not a data folder"):
         DataFolder.open(tmp_path / name)

@@ -147,7 +147,7 @@ def test_ids_beyond_the_vocabulary_are_noticed(tmp_path: Path) -> None:
     shard = Shard.open(build(tmp_path / "s.bin", [([4, 5], [6])]))
     shard.check_content(6, 7)
     for sizes in ((5, 7), (6, 6)):
-        with pytest.raises(DataError, match=r"s\.bin: a token is not in the vocabulary"):
+        with pytest.raises(DataError, match=r"s\.bin: .*vocabulary"):
             shard.check_content(*sizes)
 
 

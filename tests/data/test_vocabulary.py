@@ -148,8 +148,8 @@ def test_what_is_no_model_of_ours_is_refused(tmp_path: Path) -> None:
         Vocabulary.load(path)
     for content in (b"", b"this is no model at all"):
         path.write_bytes(content)
-        with pytest.raises(DataError, match=r"spm\.model: not a SentencePiece model"):
+        with pytest.raises(DataError, match=r"spm\.model: .*SentencePiece"):
             Vocabulary.load(path)
     # The library's defaults: no padding, unknown 0, begin 1, end 2.
-    with pytest.raises(DataError, match=r"are -1, 0, 1, 2, but nmt needs 0, 1, 2, 3"):
+    with pytest.raises(DataError, match=r"-1, 0, 1, 2, .* 0, 1, 2, 3"):
         Vocabulary(learn_pieces("source", "bpe"))

@@ -52,5 +52,5 @@ def test_a_term_is_found_in_any_form(term: str, is_there: bool) -> None:
 def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lemmas, "find_spec", lambda _: None)
     has_lemmas.cache_clear()
-    with pytest.raises(UsageError, match="--terms needs simplemma; run `pip install nmt"):
+    with pytest.raises(UsageError, match=r"--terms .*simplemma"):
         has_lemmas("de")

@@ -83,7 +83,7 @@ def test_headers_that_only_the_compiler_has_named_are_named(
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
     assert "install Python's headers" in problem_of_compiling(CPU)
     (tmp_path / "Python.h").touch()
-    assert "install what is missing" in problem_of_compiling(CPU)
+    assert "Python's headers" not in problem_of_compiling(CPU)
 
 
 def test_a_gpu_without_triton_has_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +96,8 @@ def test_a_real_compiler_that_is_missing_is_named() -> None:
     torch.compiler.reset()
     with inductor_config.patch({"cpp.cxx": (None, "/nonexistent/g++")}):
         problem = problem_of_compiling(CPU)
-    assert "No working C++ compiler" in problem
-    assert "name a compiler in CC and CXX" in problem
+    assert "C++ compiler" in problem
+    assert "CXX" in problem
 
 
 @pytest.mark.parametrize(

@@ -117,4 +117,4 @@ def test_a_fresh_model_keeps_the_variance_of_its_embeddings(dropout: float) -> N
 def test_a_model_with_an_even_kernel_is_refused() -> None:
     assert not replace(CONVOLUTIONAL, kernel_width=5).problems()
     (problem,) = replace(CONVOLUTIONAL, kernel_width=4).problems()
-    assert problem == "kernel_width 4 is even; use an odd number"
+    assert problem.startswith("kernel_width 4 ")

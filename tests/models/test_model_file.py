@@ -104,7 +104,7 @@ def test_separate_vocabularies_are_both_kept(card: ModelCard, tmp_path: Path) ->
 
 
 def test_a_run_folder_means_its_best_model_else_its_last(tmp_path: Path) -> None:
-    with pytest.raises(NMTError, match=f"{tmp_path}: no model in this folder"):
+    with pytest.raises(NMTError, match=f"{tmp_path}: "):
         find_model(tmp_path)
     for name in ("last.safetensors", "best.safetensors"):
         (tmp_path / name).touch()
@@ -201,7 +201,7 @@ class _Payload:
 
 def test_a_pickle_is_refused_and_its_code_does_not_run(tmp_path: Path) -> None:
     torch.save({"model": _Payload(tmp_path / "broken-in")}, tmp_path / "evil.safetensors")
-    with pytest.raises(DataError, match="not a file that nmt wrote"):
+    with pytest.raises(DataError, match=r"evil\.safetensors"):
         load_model(tmp_path / "evil.safetensors")
     assert not (tmp_path / "broken-in").exists()
 

@@ -115,17 +115,17 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 )
 def test_other_formats_are_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"test\.safetensors: damaged, or not a file that nmt"):
+    with pytest.raises(DataError, match=r"test\.safetensors: damaged"):
         open_and_verify(path)
 
 
 def test_other_kinds_and_versions_are_refused_with_both_named(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="not a model file of nmt, but a test file"):
+    with pytest.raises(DataError, match=r"a model file .*a test file"):
         TensorFile(path, kind="a model file", version=3)
-    with pytest.raises(DataError, match="format version 3; this nmt reads version 4"):
+    with pytest.raises(DataError, match=r"version 3; .*version 4"):
         TensorFile(path, kind="a test file", version=4)
     save_file({"x": torch.zeros(1)}, tmp_path / "foreign")
-    with pytest.raises(DataError, match="not a test file of nmt, but another file"):
+    with pytest.raises(DataError, match=r"a test file .*another file"):
         TensorFile(tmp_path / "foreign", kind="a test file", version=3)
 
 
@@ -133,7 +133,7 @@ def test_other_kinds_and_versions_are_refused_with_both_named(path: Path, tmp_pa
 def test_a_header_that_is_not_a_json_object_is_refused(tmp_path: Path, header: str) -> None:
     metadata = {"kind": "a test file", "version": "3", "header": header, "sha256": ""}
     save_file({"x": torch.zeros(1)}, tmp_path / "f", metadata)
-    with pytest.raises(DataError, match="its header is not a JSON object"):
+    with pytest.raises(DataError, match=r"header .*JSON"):
         TensorFile(tmp_path / "f", kind="a test file", version=3)
 
 

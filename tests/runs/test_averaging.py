@@ -190,9 +190,9 @@ def test_models_that_do_not_belong_together_are_refused(
 
 
 def test_what_is_missing_is_named(learnt: Path, write: Write, mean: Path) -> None:
-    with pytest.raises(UsageError, match="nowhere: no such folder"):
+    with pytest.raises(UsageError, match="nowhere: "):
         average([learnt], str(mean.parent / "nowhere/mean.safetensors"), last=2)
-    with pytest.raises(DataError, match=r"gone\.safetensors: no such file"):
+    with pytest.raises(DataError, match=r"gone\.safetensors: "):
         average([write("one"), mean.with_name("gone.safetensors")], str(mean))
 
 

@@ -60,11 +60,8 @@ def test_a_full_disk_does_not_end_the_run(toy: Toy, capsys: pytest.CaptureFixtur
     toy.patch.setattr(SummaryWriter, "close", full)
     run = toy.train(tensorboard=True)
     assert status(run)["status"] == "finished"
-    said = [line for line in capsys.readouterr().err.splitlines() if "tensorboard" in line]
-    assert said == [
-        f"nmt: warning: {run / 'tensorboard'}: No space left on device; training continues without "
-        "writing it"
-    ]
+    (warning,) = (line for line in capsys.readouterr().err.splitlines() if "tensorboard" in line)
+    assert warning.startswith(f"nmt: warning: {run / 'tensorboard'}: No space left on device; ")
 
 
 def test_without_being_asked_nothing_is_written(toy: Toy) -> None:

@@ -99,7 +99,7 @@ def test_signatures_and_what_scores_compare_with() -> None:
 
 @pytest.mark.parametrize(("lang", "advice"), [("zh", "zh"), ("th", "char"), ("zh_TW", "zh")])
 def test_languages_without_spaces_are_refused(lang: str, advice: str) -> None:
-    with pytest.raises(UsageError, match=f"leave out --card, then BLEU's tokenizer is {advice}"):
+    with pytest.raises(UsageError, match=f"--card.*tokenizer is {advice}"):
         bleu_card([REFERENCES], lang)
 
 

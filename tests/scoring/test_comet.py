@@ -86,7 +86,7 @@ def test_a_program_that_fails_is_named(tmp_path: Path, program: str, message: st
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nowhere: No such file or directory; give the path"):
+    with pytest.raises(UsageError, match="nowhere: "):
         Comet(str(tmp_path / "nowhere"), "da", SOURCE, REFERENCE, OUTPUTS)
 
 

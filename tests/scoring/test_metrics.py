@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from urllib.error import URLError
 
@@ -127,7 +128,7 @@ def test_mecab_splits_words(lang: str, words: str) -> None:
 
 def test_a_tokenizer_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.scoring.tokenizers.find_spec", lambda _: None)
-    with pytest.raises(UsageError, match=r"ja-mecab needs other packages; run `pip .*nmt\[ja\]'`"):
+    with pytest.raises(UsageError, match=r"ja-mecab .*nmt\[ja\]"):
         score(["a"], [["a"]], tokenize="ja-mecab")
 
 
@@ -147,7 +148,7 @@ def test_a_tokenizer_without_its_model_is_refused(
         path.write_bytes(model)
     with pytest.raises(DataError) as caught:
         score(["a"], [["a"]], tokenize="flores200")
-    assert f"flores200 has no model {path} (" in str(caught.value)
+    assert re.search(f"flores200 .*{path} ", str(caught.value))
     assert "\n" not in str(caught.value)
     assert ("no network" in str(caught.value)) == (model is None)
 
@@ -197,9 +198,9 @@ def test_counts_add_up_over_any_lines() -> None:
 
 
 def test_unequal_numbers_of_lines_are_refused() -> None:
-    with pytest.raises(DataError, match="reference 1 has 2, reference 2 has 3"):
+    with pytest.raises(DataError, match=r"reference 1 .*2, reference 2 .*3"):
         score(["a", "b"], [["a", "b"], ["a", "b", "c"]])
-    with pytest.raises(DataError, match=r"ref has 3,003, hyp has 2,737; .*wmt14/full"):
+    with pytest.raises(DataError, match=r"ref .*3,003, hyp .*2,737; .*wmt14/full"):
         check_line_counts([("ref", 3003), ("hyp", 2737)])
 
 
@@ -210,7 +211,7 @@ def test_nothing_to_score_is_an_error(references: list[list[str]]) -> None:
 
 
 def test_unknown_names_are_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"unknown metric 'blue'; did you mean 'bleu'\?"):
+    with pytest.raises(UsageError, match=r"'blue'; .*'bleu'"):
         score(["a"], [["a"]], ["blue"])
-    with pytest.raises(UsageError, match=r"unknown tokenizer '13'; did you mean '13a'\?"):
+    with pytest.raises(UsageError, match=r"'13'; .*'13a'"):
         score(["a"], [["a"]], tokenize="13")

@@ -52,8 +52,8 @@ def test_tokens_are_not_reported_if_they_are_intended() -> None:
 def test_references_are_checked_as_well() -> None:
     reference = Text("ref.de", ["&quot; Ja &quot;", "", "Gut."])
     entities, blank = pitfalls([Text("hyp.de", ["Ja", "Nein", "Gut"])], [reference])
-    assert entities.startswith("ref.de: 1 of 3 lines hold entities")
-    assert blank.startswith("ref.de: 1 of 3 lines are blank")
+    assert re.match(r"ref\.de: 1 of 3 .*entities", entities)
+    assert re.match(r"ref\.de: 1 of 3 .*blank", blank)
 
 
 def test_a_hundred_lines_with_a_separate_full_stop_look_tokenised() -> None:
@@ -63,7 +63,7 @@ def test_a_hundred_lines_with_a_separate_full_stop_look_tokenised() -> None:
 
     assert found(99) == []
     (warning,) = found(100)
-    assert warning.startswith("hyp: 100 of 200 lines end in ' .' and look tokenised, line 1 first")
+    assert re.match("hyp: 100 of 200 .*tokenised, line 1 ", warning)
 
 
 def test_a_good_system_is_not_a_copy() -> None:
@@ -74,10 +74,10 @@ def test_a_good_system_is_not_a_copy() -> None:
 
 def test_a_copy_of_the_reference_is_reported() -> None:
     (warning,) = warnings(REFERENCE.lines)
-    assert warning.startswith("hyp.de: 5 of 5 lines equal those of ref.de, line 1 first")
+    assert re.match(r"hyp\.de: 5 of 5 .*ref\.de, line 1 ", warning)
     copied = [*REFERENCE.lines, "", ""]  # blank lines do not count
     (warning,) = pitfalls([Text("hyp.de", copied)], [Text("ref.de", copied)])
-    assert warning.startswith("hyp.de: 5 of 7 lines equal those of ref.de")
+    assert re.match(r"hyp\.de: 5 of 7 .*ref\.de", warning)
 
 
 UNSPACED = {
@@ -106,10 +106,9 @@ def test_text_without_spaces_is_reported(lines: list[str]) -> None:
     text = Text("ref", lines)
     assert list(pitfalls([], [text])) == []
     (warning,) = pitfalls([], [text], spaced=["BLEU"])
-    assert re.match(r"ref: \d of \d lines have no spaces, at which BLEU would split", warning)
-    assert warning.endswith("line 1 first; pass --tokenize char, or --lang without --tokenize")
+    assert re.match(r"ref: \d of \d .*BLEU.*line 1 .*--tokenize .*--lang", warning)
     (warning,) = pitfalls([], [text], spaced=["TER"])
-    assert warning.endswith("take another metric")
+    assert "--tokenize" not in warning
 
 
 @pytest.mark.parametrize("lines", SPACED.values(), ids=SPACED)
@@ -119,21 +118,23 @@ def test_text_with_spaces_is_not_reported(lines: list[str]) -> None:
 
 def test_files_without_text_are_reported() -> None:
     found = list(pitfalls([Text("hyp.de", [""] * 3)], [Text("ref.de", [" "] * 3)]))
-    assert found == [f"{name}: none of its 3 lines has text" for name in ("hyp.de", "ref.de")]
+    assert [re.findall(r"^\S+: |\d", warning) for warning in found] == [
+        ["hyp.de: ", "3"],
+        ["ref.de: ", "3"],
+    ]
 
 
 def test_untranslated_text_is_reported() -> None:
     (warning,) = warnings([GOOD[0], *SOURCE.lines[1:4], GOOD[4]])
-    assert warning.startswith("hyp.de: 3 of 5 lines equal those of src.en, line 2 first")
+    assert re.match(r"hyp\.de: 3 of 5 .*src\.en, line 2 ", warning)
     (warning,) = pitfalls([Text("hyp", GOOD)], [Text("ref", SOURCE.lines)], SOURCE)
-    assert warning.startswith("ref: 5 of 5 lines equal those of src.en, line 1 first")
+    assert re.match(r"ref: 5 of 5 .*src\.en, line 1 ", warning)
 
 
 def test_the_filtered_newstest2014_is_reported() -> None:
     reference, hypothesis = (Text(name, [name] * 2737) for name in ("ref.de", "hyp.de"))
     (warning,) = pitfalls([hypothesis], [reference])
-    assert warning.startswith("ref.de has 2,737 lines; newstest2014 En-De has 3,003 lines")
-    assert "wmt14/full" in warning
+    assert re.match(r"ref\.de .*2,737 .*3,003 .*wmt14/full", warning)
     assert list(pitfalls([Text("h", ["h"] * 3003)], [Text("r", ["r"] * 3003)])) == []
     assert wmt14_hint(3003, 3000) == ""
 
@@ -144,9 +145,7 @@ def test_decomposed_text_beside_composed_text_is_reported() -> None:
     decomposed = Text("nfd.de", [unicodedata.normalize("NFD", word) for word in words])
     for sides in ((composed, decomposed), (decomposed, composed)):
         (found,) = (one for one in pitfalls([sides[0]], [sides[1]]) if "NFD" in one)
-        assert found.startswith("nfd.de: 2 of 3 lines have letters apart from their marks (NFD)")
-        assert "nfc.de" in found
-        assert found.endswith("line 1 first; compose them: uconv -x nfc")
+        assert re.match(r"nfd\.de: 2 of 3 .*nfc\.de.* line 1 ", found)
     for same in (composed, decomposed):
         other = Text("other", [*same.lines[:2], "Tier"])
         assert not any("NFD" in one for one in pitfalls([same], [other]))

@@ -116,18 +116,16 @@ def test_draws_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.Monke
     counts = [[1.0, 2.0]] * 1000
     monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 10_000}.__getitem__)
     assert confidence(sum, counts, Resampling()).mean == 3000
-    with pytest.raises(UsageError, match=r"draws of 1,000 lines .*; lower --samples$"):
+    with pytest.raises(UsageError, match=r"1,000 lines .*--samples$"):
         confidence(sum, counts, Resampling(samples=10_000))
-    with pytest.raises(UsageError, match="lower --samples and --trials"):
+    with pytest.raises(UsageError, match="--samples and --trials"):
         compare(sum, counts, counts, Resampling())
 
 
 def test_too_few_samples_for_the_level_are_refused() -> None:
     Resampling(samples=40)
-    with pytest.raises(UsageError, match=r"39 samples are too few .* 95 %; take --samples 40"):
+    with pytest.raises(UsageError, match=r"39 .* 95 %; .*--samples 40"):
         Resampling(samples=39)
     Resampling(samples=2000, level=99.9)
-    with pytest.raises(
-        UsageError, match=r"1,999 samples are too few .* 99.9 %; take --samples 2000"
-    ):
+    with pytest.raises(UsageError, match=r"1,999 .* 99\.9 %; .*--samples 2000"):
         Resampling(samples=1999, level=99.9)

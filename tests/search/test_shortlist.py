@@ -155,7 +155,7 @@ def test_a_file_for_other_vocabularies_is_refused(
 ) -> None:
     other = learn_vocabulary(["ein Baum und ein Haus"], vocab_size=275)
     shortlist.write(tmp_path / "list", vocabulary, vocabulary)
-    with pytest.raises(DataError, match="list: made for other vocabularies than the model's"):
+    with pytest.raises(DataError, match=r"list: .*vocabularies"):
         Shortlist.open(tmp_path / "list", vocabulary, other)
 
 

@@ -173,9 +173,10 @@ def test_a_guided_run_goes_on_as_if_it_was_never_stopped(toy: Toy) -> None:
         "guided_alignment": 0.5,
         "subword_dropout": 0.1,
         "precision": "bf16",
+        "max_updates": 15,
     }
     expected = toy.undisturbed(**values)
-    toy.stopped_after(13, **values)
+    toy.stopped_after(8, **values)
     assert_same_run(toy.train(**values), expected)
     with pytest.raises(UsageError, match=r"guided_alignment .*0\.5 .*0\.1"):
         toy.train(**values | {"guided_alignment": 0.1})

@@ -252,7 +252,7 @@ def test_layers_of_a_fixed_shape_are_compiled_once_for_each_bound_on_lengths(toy
     toy.patch.setattr(batches, "_SHORT", 4)
     torch.compiler.reset()
     counters.clear()
-    toy.train(**COMPARABLE, compile=True)
+    toy.train(**COMPARABLE | {"max_updates": 3}, compile=True)
     assert len(bounds) > 1
     assert counters["stats"]["unique_graphs"] == 2 * len(bounds)  # encoder layers and decoder's
 
