@@ -6,7 +6,6 @@ Documents and lines that are typed are in `document_job.py` and `terminal.py`.
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +38,7 @@ from nmt.jobs.file_pairs import LineShard, count_lines, cut_lines
 from nmt.jobs.journal import Journal
 from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
-from nmt.jobs.parallel import Pool, Translators
+from nmt.jobs.parallel import Pool, Translators, check_unchanged
 from nmt.jobs.stream import translate_stream
 from nmt.markup.file_types import AS_LINES, file_type, has_tags, type_of_content
 from nmt.pipeline import Pause
@@ -73,7 +72,9 @@ class Job:
         kernel = kernel or next(iter(self._started), None)
         if kernel not in self._started:
             self._is_starting = True  # until one has started
+            _ = self._identity
             started = self.start(kernel)
+            check_unchanged(self.config, self._identity)
             kernel = started.kernel
             self._started[kernel] = started
         self._is_starting = False
@@ -251,8 +252,7 @@ class Job:
     @cached_property
     def _identity(self) -> dict[str, Any]:
         """Return everything that the output depends on besides the source, as JSON."""
-        identity = self.config.identity() | {"version": __version__, "shard": str(self.shard)}
-        return dict(json.loads(json.dumps(identity)))
+        return self.config.identity() | {"version": __version__, "shard": str(self.shard)}
 
     def _lines(self, source: Path) -> tuple[int, int]:
         """Return the first line of a file to translate, from 0, and the first line after the shard.

@@ -13,19 +13,19 @@ import platform
 import re
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt import console
 from nmt.cpu import RAY, cores, default_threads, most_workers
-from nmt.errors import MissingKernel, UsageError
+from nmt.errors import DataError, MissingKernel, UsageError
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory
@@ -111,9 +111,10 @@ class Translators:
         if chosen.type == "cuda":
             if kernel not in (None, _GPU_KERNEL):
                 raise MissingKernel(f"a GPU has no kernel {kernel!r}")
-            load_on_gpu = partial(_load, config, batch_tokens=batch_tokens)
             if count == 1:
-                return cls(load_on_gpu(device=chosen), 1, kernel=_GPU_KERNEL)
+                translator = _load(config, device=chosen, batch_tokens=batch_tokens)
+                return cls(translator, 1, kernel=_GPU_KERNEL)
+            load_on_gpu = partial(_load_same, config, config.identity(), batch_tokens=batch_tokens)
             taken: Synchronized[int] = multiprocessing.get_context("spawn").Value("i", 0)
             on_gpu = _OnGpu(load_on_gpu, taken)
             processes = Workers(on_gpu, count, on_death=on_gpu.halve_batch)
@@ -369,6 +370,29 @@ def _load(
             config, device=device, batch_tokens=batch_tokens, kernel=kernel
         )
     return Translator(engine, language_pair, config)
+
+
+def _load_same(
+    config: TranslationConfig, identity: Mapping[str, Any], **options: Any
+) -> Translator:
+    """Load the model that other processes have loaded, or will load."""
+    translator = _load(config, **options)
+    check_unchanged(config, identity)
+    return translator
+
+
+def check_unchanged(config: TranslationConfig, identity: Mapping[str, Any]) -> None:
+    """Check that a job's files are still those that its `identity` names.
+
+    Raises:
+        DataError: if one was replaced.
+    """
+    if not config.identity().items() <= identity.items():
+        names = ", ".join(map(str, config.models))
+        raise DataError(
+            f"{names}: the model or a list was replaced while the job loaded it; run the same "
+            "command again"
+        )
 
 
 def _halve(translator: Translator) -> None:

@@ -358,7 +358,7 @@ def read_vocabularies(path: Path) -> tuple[tuple[Vocabulary, ...], LanguageToken
 
 
 def _open(path: Path) -> TensorFile:
-    return TensorFile(path, kind=KIND, version=FORMAT_VERSION, framework="numpy")
+    return TensorFile(path, kind=KIND, version=FORMAT_VERSION)
 
 
 def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:

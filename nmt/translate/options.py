@@ -5,6 +5,7 @@ The command line, Python and the journal take it whole. How a job runs is in `nm
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -334,7 +335,8 @@ class TranslationConfig:
         models = [_checksum(model) for model in self.models]
         lists = {field: sha256_file(path) for field, path in self._lists.items()}
         encoding = Encoding.find(self.encoding).name
-        return asdict(self) | lists | {"models": models, "encoding": encoding}
+        identity = asdict(self) | lists | {"models": models, "encoding": encoding}
+        return dict(json.loads(json.dumps(identity)))
 
 
 def _checksum(model: Path) -> str:

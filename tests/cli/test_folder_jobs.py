@@ -6,16 +6,18 @@ import errno
 import fcntl
 import gzip
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
-from command_line import Answer, Nmt
+from command_line import QUICK, Answer, Nmt
 
 from nmt.errors import Stopped, UsageError
 from nmt.jobs.file_pairs import find_files
 from nmt.jobs.job import Job
+from nmt.jobs.parallel import Translators
 from nmt.translate.translator import Translator
 
 Translate = Callable[..., Answer]
@@ -203,6 +205,24 @@ def test_the_deadline_ends_all(job: Translate, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Job, "translate_file", stop)
     answer = job()
     assert (answer.status, answer.stderr.count("has come")) == (75, 1)
+
+
+def test_a_model_that_is_replaced_as_the_job_starts_ends_it(
+    nmt: Nmt, model_file: Path, other_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, start = tmp_path / "model", Translators.start
+    shutil.copy(model_file, model)
+    (tmp_path / "in").write_text("the cat\n")
+
+    def start_and_replace(*arguments: Any) -> Translators:
+        shutil.copy(other_model, tmp_path / "new")
+        (tmp_path / "new").rename(model)
+        return start(*arguments)
+
+    monkeypatch.setattr(Translators, "start", start_and_replace)
+    words = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert str(model) in nmt("translate", model, *QUICK, *words).refusal(1)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_damaged_model_is_told_of_once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -98,6 +99,19 @@ def test_separate_vocabularies_are_both_kept(card: ModelCard, tmp_path: Path) ->
     assert read.tgt_vocabulary.model == other.model
     assert model.get_parameter("src_embedding.weight").shape == (330, 16)
     assert model.output_projection.shape == (290, 16)
+
+
+def test_a_loaded_model_stays_as_it_is_when_its_file_is_written_over(
+    model_file: Path, tmp_path: Path
+) -> None:
+    path = Path(shutil.copy(model_file, tmp_path))
+    expected, _ = load_model(model_file)
+    loaded, _ = load_model(path)
+    with path.open("r+b") as same_file:
+        same_file.write(bytes(path.stat().st_size))
+    assert torch.equal(first_logits(loaded), first_logits(expected))
+    os.truncate(path, 0)  # which would kill a process that maps the file
+    assert torch.equal(first_logits(loaded), first_logits(expected))
 
 
 # ------------------------------------------------------------- which file of a folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,23 @@ def test_every_truncation_is_noticed(path: Path) -> None:
     path.write_bytes(good + b"\0")
     with pytest.raises(DataError, match=r"test\.safetensors: "):
         open_and_verify(path)
+
+
+@pytest.mark.parametrize("length", [0, 100, 10_000])
+def test_a_file_that_is_written_over_while_it_is_read_is_noticed(path: Path, length: int) -> None:
+    os.utime(path, (1, 1))
+    file = open_and_verify(path)
+    with path.open("r+b") as same_file:
+        same_file.write(bytes(length))
+        same_file.truncate(length)
+    with pytest.raises(DataError, match=r"test\.safetensors: was changed while it was being read"):
+        file.read("a/weights")
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_as_it_was(path: Path) -> None:
+    file = open_and_verify(path)
+    write_tensors(path, {}, {}, kind="a test file", version=3)
+    assert same(file.read("a/weights"), TENSORS["a/weights"])
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
