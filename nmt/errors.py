@@ -68,6 +68,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names)}"
 
 
+_MISSING_MEMORY = (
+    *("DefaultCPUAllocator", "ALLOC_FAILED", "out of memory", "CUDA calloc"),
+    *("Cannot allocate memory", "can't allocate memory", "bad_alloc"),
+    *("failed to map segment", "could not create a primitive", "can't start new thread"),
+    "Resource temporarily unavailable",  # a thread
+)
+"""What errors say if memory is missing; most libraries raise a RuntimeError or ImportError."""
+
+
+def is_of_memory(error: BaseException) -> bool:
+    """Tell whether an error says that memory is missing."""
+    is_one = isinstance(error, MemoryError)
+    return is_one or any(words in str(error) for words in _MISSING_MEMORY)
+
+
 def describe(error: NMTError | OSError) -> str:
     """Return the message of an error, in one line."""
     if not isinstance(error, OSError):

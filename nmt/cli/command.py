@@ -16,7 +16,15 @@ from types import FrameType
 from typing import NoReturn
 
 from nmt import console
-from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, NMTError, Stopped, describe
+from nmt.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_STOPPED,
+    NMTError,
+    Stopped,
+    describe,
+    is_of_memory,
+)
 from nmt.files import naming
 
 
@@ -98,8 +106,10 @@ def _report(command: Callable[[], None]) -> int:
             return EXIT_DONE  # the reader has seen enough (`| head`)
         console.error(describe(error))
         return EXIT_FAILED
-    except MemoryError:
-        console.error("out of memory; make the batches smaller")
+    except Exception as error:
+        if not is_of_memory(error):
+            raise  # a fault of nmt, with its traceback
+        console.error("out of memory; make the batches smaller, or give the command more")
         return EXIT_FAILED
     return EXIT_DONE
 

@@ -30,6 +30,7 @@ from nmt.errors import (
     UsageError,
     WorkerDied,
     describe,
+    is_of_memory,
 )
 from nmt.files import atomic_writer, naming, write_text
 from nmt.jobs.counts import Counts
@@ -331,7 +332,7 @@ def _of_file(source: Path, error: Exception) -> str:
     """Return the message of an error that ended the work on a file."""
     if isinstance(error, NMTError | OSError):
         return describe(error)
-    if isinstance(error, MemoryError):
+    if is_of_memory(error):
         return f"{source}: out of memory; split it, or give the job more memory"
     traceback.print_exception(error)  # a fault of nmt
     return f"{source}: failed by a fault of nmt; please report the {type(error).__name__} above"

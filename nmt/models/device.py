@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING
 
-from nmt.errors import UsageError, did_you_mean
+from nmt.errors import UsageError, did_you_mean, is_of_memory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -137,12 +137,7 @@ def memory_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        # By message, because torch's CPU allocator, CUDA's libraries and CTranslate2 raise plain
-        # RuntimeErrors. torch.OutOfMemoryError has such a message, too.
-        if any(
-            words in str(error)
-            for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "out of memory", "CUDA calloc")
-        ):
+        if is_of_memory(error):  # torch.OutOfMemoryError has such a message, too
             raise MemoryError(str(error)) from error
         raise
 

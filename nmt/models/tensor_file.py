@@ -80,7 +80,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class _Place:
+class _TensorPlace:
     """Where a tensor is in a file."""
 
     type: str
@@ -175,7 +175,7 @@ class TensorFile:
         if digest.hexdigest() != self.checksum:
             raise DataError(f"{self.path}: damaged: its checksum does not match its content")
 
-    def _place(self, name: str) -> _Place:
+    def _place(self, name: str) -> _TensorPlace:
         if name not in self._places:
             raise DataError(f"{self.path}: damaged: it lacks {name!r}")
         return self._places[name]
@@ -195,7 +195,7 @@ class TensorFile:
                 )
             buffer, start = buffer[read:], start + read
 
-    def _read_layout(self) -> tuple[dict[str, str], dict[str, _Place]]:
+    def _read_layout(self) -> tuple[dict[str, str], dict[str, _TensorPlace]]:
         """Return the metadata and where each tensor is; any error if it is no safetensors file."""
         size, _ = self._state
         first = 8 + int.from_bytes(os.pread(self._descriptor, 8, 0), "little")
@@ -211,7 +211,7 @@ class TensorFile:
         for name, entry in sorted(entries.items(), key=lambda one: one[1]["data_offsets"]):
             kind, item_bytes = _TYPES[entry["dtype"]]
             shape = tuple(operator.index(length) for length in entry["shape"])
-            place = _Place(kind, shape, end, end + math.prod(shape) * item_bytes)
+            place = _TensorPlace(kind, shape, end, end + math.prod(shape) * item_bytes)
             offsets = [place.start - first, place.end - first]
             if entry["data_offsets"] != offsets or not all(0 <= one < 2**48 for one in shape):
                 raise ValueError

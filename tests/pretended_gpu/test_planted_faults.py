@@ -113,7 +113,7 @@ FAULTS = {
         "assert",
     ),
     "an unknown error of missing memory": Fault(
-        "models/device.py",
+        "errors.py",
         '"out of memory", "CUDA calloc"',
         '"CUDA calloc"',
         "test_what_fits_is_found_by_trying",
