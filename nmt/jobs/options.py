@@ -16,8 +16,8 @@ class JobOptions:
     inputs: tuple[str, ...] = value(
         (),
         "Text to translate: a file, folder, glob or URL such as s3://bucket/file, plain or "
-        "compressed (.gz, .xz, .bz2, .zst). You can repeat it. Documents (.html, .xlf) stay "
-        "documents, and files with other structure, such as .json, are refused.",
+        "compressed (.gz, .xz, .bz2, .zst). You can repeat it. Documents (.html, .xlf, .srt, .po) "
+        "stay documents, and files with other structure, such as .json, are refused.",
         option="--input",
         metavar="PATH|URL",
         shown="stdin",

@@ -1,4 +1,4 @@
-"""Documents: HTML and XLIFF files, of which text is translated and everything else stays.
+"""Documents: files of which text is translated and everything else stays, such as HTML and XLIFF.
 
 A document is cut into units of markup. In HTML, a unit is what comes between two tags that are not
 part of running text, such as `<p>`, `<td>` or `<br>`; in `<pre>`, it is a line.
@@ -6,7 +6,10 @@ In XLIFF 1.2 it is a trans-unit, or a segment that its seg-source marks, and in 
 translation fills an empty target, or one that repeats the source. A target that says something else
 is somebody's work, and stays.
 
-A document keeps its encoding. Characters that this does not have are written as numbers. HTML that
+Catalogues and subtitles have files of their own.
+
+A document keeps its encoding. Characters that this does not have are written as numbers, or the
+document fails if its type has none. HTML that
 says it is Latin-1 or ASCII is read as Windows-1252, as browsers do.
 
 Sources: https://encoding.spec.whatwg.org/#names-and-labels,
@@ -28,7 +31,10 @@ from xml.parsers import expat
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
 from nmt.markup.breaks import cut_at_breaks, unwrap
-from nmt.markup.file_types import UTF16_STARTS, file_type
+from nmt.markup.catalogues import catalogue_parts
+from nmt.markup.document_units import Unit
+from nmt.markup.file_types import UTF16_STARTS, FileType, file_type
+from nmt.markup.subtitles import subtitle_parts
 from nmt.markup.tags import Token, elements, pair_up, parse, tokenize
 
 _INLINE = {
@@ -48,25 +54,16 @@ _BOMS = {  # the first that fits: UTF-32's begins with UTF-16's
 }
 _DECLARED_IN_XML = rb"""^<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]+)"""
 _DECLARED = {
-    "html": re.compile(
+    "HTML": re.compile(
         _DECLARED_IN_XML + rb"""|<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE
     ),
-    "xml": re.compile(_DECLARED_IN_XML),
+    "XLIFF": re.compile(_DECLARED_IN_XML),
+    "PO": re.compile(rb"""Content-Type:[^\n"]*charset=(?!CHARSET)([\w.:-]+)"""),
 }
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
-_DECLARATION_BYTES = 2_048
+_DECLARATION_BYTES = 4_096
 _DONE = {"translated", "signed-off", "final", "reviewed"}
 """States of targets in XLIFF 1.2, and of segments in 2.0, that a person has given."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A part of a document that is translated."""
-
-    line: str  # its markup
-    before: str = ""  # what is written around a translation
-    after: str = ""
-    otherwise: str = ""  # what is written if there is none
 
 
 @dataclass
@@ -74,7 +71,7 @@ class Document:
     """A document, cut into units and what stays."""
 
     path: Path
-    form: str
+    type: FileType
     encoding: str
     bom: bytes
     parts: list[str | Unit] = field(default_factory=list)
@@ -91,20 +88,20 @@ class Document:
             encoding: if it does not say itself which it has.
 
         Raises:
-            DataError: if it is not valid in its encoding, or is XLIFF and damaged.
+            DataError: if it is not valid in its encoding, or is damaged.
         """
         file = file_type(path, content)
         if file is None:
             raise DataError(f"{path}: is a compressed document; decompress it first")
-        form = file.markup
         bom = next((bom for bom in _BOMS if content.startswith(bom)), b"")
         head = _COMMENT.sub(b"", content[:_DECLARATION_BYTES])
-        declared = None if bom else _DECLARED[form].search(head)
+        declaration = None if bom else _DECLARED.get(file.name)
+        declared = declaration and declaration.search(head)
         name = _BOMS.get(bom) or UTF16_STARTS.get(content[:2], encoding.name)
         if declared is not None and declared.lastindex:
             name = declared[declared.lastindex].decode("ascii")
         try:
-            if declared and form == "html":
+            if declared and file.name == "HTML":
                 name = _as_browsers_do(name)
             Encoding.find(name)
             text = content[len(bom) :].decode(name)
@@ -119,9 +116,22 @@ class Document:
             ) from None
         if text.count("\0") * 4 > len(text):
             raise DataError(f"{path}: not {name} text; pass its --encoding, or save it as UTF-8")
-        document = cls(path, form, name, bom)
-        document.parts = list(_html_parts(text) if form == "html" else document._xliff(text))
+        document = cls(path, file, name, bom)
+        parts = list(document._parts(text))
+        document.parts = [part for part in parts if part is not None]
+        document.kept += parts.count(None)
         return document
+
+    def _parts(self, text: str) -> Iterator[str | Unit | None]:
+        """Yield what stays, what is translated, and None for what has a translation already."""
+        match self.type.name:
+            case "HTML":
+                return _html_parts(text)
+            case "PO":
+                return catalogue_parts(self.path, text)
+            case "subtitles":
+                return subtitle_parts(self.path, text)
+        return self._xliff(text)
 
     @property
     def units(self) -> list[Unit]:
@@ -131,9 +141,19 @@ class Document:
         """Return the document with a translation of each unit, or None."""
         waiting = iter(translations)
         text = "".join(
-            part if isinstance(part, str) else _written(part, next(waiting)) for part in self.parts
+            part if isinstance(part, str) else part.write(next(waiting)) for part in self.parts
         )
-        return self.bom + text.encode(self.encoding, "xmlcharrefreplace")
+        has_references = self.type.name in ("HTML", "XLIFF")
+        try:
+            written = text.encode(
+                self.encoding, "xmlcharrefreplace" if has_references else "strict"
+            )
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"{self.path}: {self.encoding} has no {text[error.start]!r}, which is in the "
+                "translation; save it as UTF-8"
+            ) from None
+        return self.bom + written
 
     def _xliff(self, text: str) -> Iterator[str | Unit]:
         _check_xliff(self.path, text)
@@ -154,10 +174,6 @@ def _as_browsers_do(name: str) -> str:
     if known in ("iso8859-1", "ascii"):
         return "windows-1252"
     return "utf-8" if known.startswith(("utf-16", "utf-32")) else name
-
-
-def _written(unit: Unit, translation: str | None) -> str:
-    return unit.otherwise if translation is None else unit.before + translation + unit.after
 
 
 def _unit(

@@ -60,6 +60,18 @@ TYPES = (
         _PROLOG + r"<(?:[\w.-]+:)?xliff[\s>]",
         "xml",
     ),
+    FileType(
+        "PO",
+        (".po", ".pot"),
+        r'(?:[ \t\r]*+(?:#[^\n]*+)?\n)*+(?:msgctxt\s++"[^\n]*+\n)?msgid\s++"',
+        "html",
+    ),
+    FileType(
+        "subtitles",
+        (".srt", ".vtt"),
+        r"WEBVTT(?:\s|\Z)|\s*+(?:\d++\s++)?\d++:\d\d:\d\d[.,]\d++ *-->",
+        "html",
+    ),
     FileType("TMX", (".tmx",), _PROLOG + r"<tmx[\s>]"),
     FileType("XML", (".xml", ".resx", ".ttml", ".dfxp", ".dita"), r"\s*+<(?:\?xml|!DOCTYPE)\s"),
     FileType(

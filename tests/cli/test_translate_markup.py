@@ -220,6 +220,25 @@ def test_what_has_another_structure_is_refused_and_the_others_go_on(
     assert [path.name for path in out.iterdir() if path.name[0] != "."] == ["e.txt"]
 
 
+def test_subtitles_and_catalogues_are_documents(translate: Nmt, tmp_path: Path) -> None:
+    cues, messages = tmp_path / "a.srt", tmp_path / "b.txt"
+    times = "00:00:01,000 --> 00:00:02,000"
+    cues.write_text(f"1\n{times}\nthe cat\n\n2\n{times}\nsees a dog.\n")
+    messages.write_text('msgid "the %s"\nmsgstr ""\n\nmsgid "cat"\nmsgstr "Katze"\n')
+    out = tmp_path / "out"
+    done = translate("--input", cues, "--input", messages, "--output", out)
+    assert done.status == 0
+    assert "1 unit has a translation already" in done.stderr
+    number, *others = (out / "a.srt").read_text().split(f"{times}\n")
+    assert number == "1\n"
+    assert [text.endswith("\n\n2\n") for text in others] == [True, False]
+    assert all(text.split("\n")[0] for text in others)
+    found = (out / "b.txt").read_text()
+    assert found.startswith('msgid "the %s"\nmsgstr "')
+    assert found.count("%s") == 2
+    assert found.endswith('"\n\nmsgid "cat"\nmsgstr "Katze"\n')
+
+
 def test_with_markup_none_any_text_is_lines(translate: Nmt, tmp_path: Path) -> None:
     page, text, out = tmp_path / "a.html", tmp_path / "a.txt", tmp_path / "out"
     for path in (page, text, tmp_path / "b.json"):

@@ -1,0 +1,226 @@
+"""Subtitles (SubRip and WebVTT): what is said is translated, and everything else stays.
+
+A unit is what one speaker says in a cue. If a sentence goes on in the next cue, both are one unit:
+a tag between them comes back where the alignment puts it, and the translation is cut there. A cue
+gets as many lines as it had, of about equal length.
+
+A sentence goes on if the cue does not end like one, and the next cue follows soon. But if few cues
+end like sentences, as in Chinese subtitles, each is taken for whole.
+
+Source: https://www.w3.org/TR/webvtt1/#file-structure.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise, zip_longest
+from pathlib import Path
+
+from nmt.errors import DataError
+from nmt.markup.document_units import Unit, as_html, as_text
+from nmt.markup.tags import parse
+
+_SPACES = string.whitespace + "\u3000\xa0"
+_TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
+_TIMES = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?:[ \t\r][^\n]*)?$\n?", re.MULTILINE)
+_LIKE_TIMES = re.compile(rf"^[ \t]*(?:\d[^\n]*-->|\d+:{_TIME})", re.MULTILINE)
+_NUMBER = re.compile(r"^[ \t]*\d+[ \t\r]*\n\Z", re.MULTILINE)  # of the next cue
+_BLOCK = re.compile(r"(?:^(?=[^\n]*?\S)[^\n]*+(?:\n|\Z))++", re.MULTILINE)  # without blank lines
+_TAG = re.compile(r"<[^<>]*>")
+_CODE = r"\{\\[^{}\n]*\}"  # as in SubStation Alpha
+_INNER_TIME = r"<\d[\d:.]*>"
+_DASH = re.compile(rf"(?:\s|{_CODE}|{_TAG.pattern})*[-–—‐]")
+_OPENING = re.compile(rf"(?:{_DASH.pattern})?(?:\s|{_CODE}|[♪♫])*")
+_CLOSING_TAGS = re.compile(r"(?<![>\s])(?:</[^<>]*>\s*+)++\Z")
+_BREAK = re.compile(r"</(\w+)>[ \t]*+\r?\n[ \t]*+<\1>|(?<![ \t])[ \t]*+\r?\n[ \t]*+")
+_WRAPPED = re.compile(r"(?P<before>(?:<[^<>/]*>)+)(?P<text>[^<>]+)(?P<after>(?:</[^<>]*>)+)")
+_ENDS = re.compile(r"[.!?…。！？؟۔।:♪♫\])][\"'”’»」』\s]*\Z")
+_FEW_ENDS = 0.25  # the part of cues that end like sentences, in subtitles without full stops
+_LONGEST_GAP = 2.0  # seconds between two cues of a sentence
+_MOST_CUES = 6  # of a sentence
+_CUT = "<nmt-cut/>"
+# Where text may be cut: at spaces, and between characters of Chinese and Japanese.
+_GAP = re.compile(
+    _TAG.pattern
+    + "|(?<![ \t])[ \t]++(?![!?:;»])|(?<=[\u3001-\u9fff\uff01-\uff1f])(?=[\u3041-\u9fff])"
+)
+_CLASS = r"(?<=<[cbiuv])\.|(?<=<rt)\.|(?<=<(?:lang|ruby))\."  # of an element of WebVTT
+
+
+@dataclass(frozen=True)
+class _Speech:
+    """What one speaker says in a cue."""
+
+    start: int  # of what is translated
+    end: int
+    text: str  # without line breaks
+    breaks: list[str]  # between its lines
+    begins: float  # seconds, of the cue
+    ends: float
+    is_whole: bool  # ends like a sentence, or somebody else speaks after it
+    is_continued: bool  # may continue the cue before
+
+
+def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
+    """Yield what stays and what is translated.
+
+    Raises:
+        DataError: if a line looks like times but is not, or there are none.
+    """
+    is_vtt = subtitles.startswith("WEBVTT")
+    times = list(_TIMES.finditer(subtitles))
+    starts = {found.start() for found in times}
+    strange = (found.start() for found in _LIKE_TIMES.finditer(subtitles))
+    fault = next((start for start in strange if start not in starts), None)
+    if fault is None and not times and not is_vtt and subtitles.strip():
+        fault = 0
+    if fault is not None:
+        number = subtitles.count("\n", 0, fault) + 1
+        raise DataError(f"{path} line {number:,}: not times such as 00:00:01,000 --> 00:00:02,500")
+    last = 0
+    for group in _sentences(list(_speeches(subtitles, times, is_vtt=is_vtt))):
+        source = f" {_CUT} ".join(speech.text for speech in group)
+        line = _as_html(source, is_vtt=is_vtt)
+        if parse(line, "html").has_words:
+            start, end = group[0].start, group[-1].end
+            between = [subtitles[one.end : other.start] for one, other in pairwise(group)]
+            spell = partial(_spelt, source=source, group=group, between=between, is_vtt=is_vtt)
+            yield subtitles[last:start]
+            yield Unit(line, otherwise=subtitles[start:end], spell=spell)
+            last = end
+    yield subtitles[last:]
+
+
+def _speeches(text: str, times: Sequence[re.Match[str]], *, is_vtt: bool) -> Iterator[_Speech]:
+    """Yield what is said in each cue. In WebVTT, a cue ends at a blank line."""
+    for cue, following in zip_longest(times, times[1:]):
+        payload = text[cue.end() : len(text) if following is None else following.start()]
+        if following is not None and not is_vtt:
+            payload = _NUMBER.sub("", payload)
+        starts: list[int] = []  # of what each says
+        ends: list[int] = []
+        for block in _BLOCK.finditer(payload):
+            if is_vtt and block.start():
+                break
+            at, has_ended = cue.end() + block.start(), True
+            for line in re.findall(r"[^\n]*\n|[^\n]+", block[0]):
+                goes_on = _TAG.sub("", line).lstrip()[:1].islower()
+                is_first = at == cue.end() + block.start()
+                if is_first or (has_ended and not goes_on) or _DASH.match(line):
+                    starts.append(at)
+                    ends.append(at)
+                ends[-1] = at = at + len(line)
+                has_ended = _is_whole(line)
+        for start, end in zip(starts, ends, strict=True):
+            yield _speech(
+                text, start, end, cue, is_first=start == starts[0], is_last=end == ends[-1]
+            )
+
+
+def _speech(
+    text: str, start: int, end: int, cue: re.Match[str], *, is_first: bool, is_last: bool
+) -> _Speech:
+    opening = _OPENING.match(text, start, end)
+    assert opening is not None  # it fits an empty text
+    said = text[opening.end() : end]
+    raw = said.rstrip(_SPACES + "♪♫")
+    if "<" in opening[0]:
+        raw = _CLOSING_TAGS.sub("", raw)
+    start, end = opening.end(), opening.end() + len(raw)
+    joined = _BREAK.sub(" ", raw)
+    breaks = [found[0] for found in _BREAK.finditer(raw)]
+    if wrapped := _WRAPPED.fullmatch(joined):
+        start, end = start + len(wrapped["before"]), end - len(wrapped["after"])
+        joined = wrapped["text"]
+    else:
+        breaks = [_TAG.sub("", each) for each in breaks]
+    begins, ends = (
+        3_600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + float(f"0.{fraction}")
+        for hours, minutes, seconds, fraction in (cue.groups()[:4], cue.groups()[4:])
+    )
+    is_whole = not is_last or _is_whole(said)
+    is_continued = is_first and not opening[0].strip().endswith(tuple("-–—‐♪♫"))
+    return _Speech(start, end, joined, breaks, begins, ends, is_whole, is_continued)
+
+
+def _is_whole(text: str) -> bool:
+    """Tell whether text ends like a sentence, or is a number by itself."""
+    plain = _TAG.sub("", text)
+    return bool(_ENDS.search(plain)) or plain.strip().isdecimal()
+
+
+def _sentences(speeches: Sequence[_Speech]) -> Iterator[list[_Speech]]:
+    """Join what is said in several cues, if it is one sentence."""
+    has_stops = sum(one.is_whole for one in speeches) > _FEW_ENDS * len(speeches)
+    group: list[_Speech] = []
+    for speech in speeches:
+        goes_on = (
+            has_stops
+            and 0 < len(group) < _MOST_CUES
+            and not group[-1].is_whole
+            and speech.is_continued
+            and abs(speech.begins - group[-1].ends) <= _LONGEST_GAP
+            and speech.text.isupper() == group[-1].text.isupper()
+        )
+        if group and not goes_on:
+            yield group
+            group = []
+        group.append(speech)
+    if group:
+        yield group
+
+
+def _as_html(text: str, *, is_vtt: bool) -> str:
+    """Return text with its codes and times as comments, and its classes as attributes."""
+    text = re.sub(rf"{_CODE}|{_INNER_TIME}", r"<!--\g<0>-->", text)
+    return re.sub(_CLASS, " .", text) if is_vtt else as_html(text)
+
+
+def _spelt(
+    translation: str, *, source: str, group: Sequence[_Speech], between: Sequence[str], is_vtt: bool
+) -> str:
+    """Return the text of cues, with what stands between them."""
+    text = re.sub(rf"<!--({_CODE}|{_INNER_TIME})-->", r"\1", translation)
+    text = re.sub(_CLASS.replace(r"\.", r" \."), ".", text) if is_vtt else as_text(text, source)
+    parts = [part.strip() for part in text.split(_CUT)]
+    if not all(any(map(str.isalnum, _TAG.sub("", part))) for part in parts):
+        lengths = [len(speech.text) for speech in group]
+        parts = _divided(" ".join(filter(None, parts)), lengths)
+    parts += parts[-1:] * (len(group) - len(parts))  # too few words: the last ones stay
+    written = []
+    for part, speech, rest in zip(parts, group, [*between, ""], strict=True):
+        lines = _divided(part, [1] * (len(speech.breaks) + 1))
+        for line, end in zip(lines, [*speech.breaks[: len(lines) - 1], rest], strict=True):
+            written += [line, end]
+    return "".join(written)
+
+
+def _divided(text: str, weights: Sequence[int]) -> list[str]:
+    """Cut text into parts with lengths in this proportion; fewer if it has too few words."""
+    gaps: list[tuple[int, int]] = []
+    lengths: list[int] = []  # of the text without tags before each
+    in_tags = 0
+    for found in _GAP.finditer(text):
+        if found[0].startswith("<"):
+            in_tags += len(found[0])
+        else:
+            gaps.append(found.span())
+            lengths.append(found.start() - in_tags)
+    total, whole = len(text) - in_tags, sum(weights)
+    parts, last, first = [], 0, 0
+    for number, share in enumerate(accumulate(weights[:-1]), start=2):
+        if first == len(gaps):
+            break
+        stop = min(max(first + 1, len(gaps) - len(weights) + number), len(gaps))
+        goal = total * share / whole
+        following = bisect(lengths, goal, first, stop)
+        nearest = range(max(first, following - 1), min(following + 1, stop))
+        best = min(nearest, key=lambda gap: abs(lengths[gap] - goal))
+        parts.append(text[last : gaps[best][0]])
+        last, first = gaps[best][1], best + 1
+    return [*parts, text[last:]]

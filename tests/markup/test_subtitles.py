@@ -1,0 +1,172 @@
+"""Subtitles stay as they are, except for what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nmt.data.corpus import Encoding
+from nmt.errors import DataError
+from nmt.markup.documents import Document
+
+CUT = "<nmt-cut/>"
+SUBRIP = """1
+00:00:01,000 --> 00:00:02,500 X1:40 X2:600
+Say it & stay
+in the house
+
+2
+00:00:02,600 --> 00:00:04,000
+<i>with a <b>red</b></i>
+<i>door.</i>
+
+3
+00:00:05,000 --> 00:00:06,000
+{\\an8}<i>- Who's there?</i>
+- It is {\\i1}me{\\i0}, Tom.
+
+4
+00:00:07,000 --> 00:00:08,000
+♪ A man sings ♪
+[door]
+
+a dog. 5
+A cat.
+
+6
+
+00:00:09,000 --> 00:00:10,000
+
+7
+00:00:10,000 --> 00:00:11,000
+2026
+
+
+"""
+SUBRIP_LINES = [
+    f"Say it &amp; stay in the house {CUT} <i>with a <b>red</b> door.</i>",
+    "Who's there?",
+    "It is <!--{\\i1}-->me<!--{\\i0}-->, Tom.",
+    "A man sings",
+    "[door]",
+    "a dog. 5 A cat.",
+]
+WEBVTT = """WEBVTT - A title
+Kind: captions
+
+STYLE
+::cue { color: red }
+
+NOTE a note
+of two lines
+
+first
+00:01.000 --> 00:02.000 align:start
+<v.loud Tom>A man &amp; <c.red.big>a dog</c>
+
+1:00:02.500 --> 1:00:04.000
+sit<1:00:03.000> down.
+
+NOTE 00:05
+"""
+WEBVTT_LINES = [
+    "<v .loud Tom>A man &amp; <c .red.big>a dog</c>",
+    "sit<!--<1:00:03.000>--> down.",
+]
+
+
+def read(content: str, name: str = "a.srt") -> Document:
+    return Document.read(Path(name), content.encode(), Encoding.find("utf-8"))
+
+
+def cues(*texts: str, seconds: float = 0.5, pause: float = 0.1) -> str:
+    """Return subtitles of these cues, one after the other."""
+    times = [number * (seconds + pause) for number in range(len(texts))]
+    return "\n".join(
+        f"00:00:{begin:06.3f} --> 00:00:{begin + seconds:06.3f}\n{text}\n".replace(".", ",", 2)
+        for begin, text in zip(times, texts, strict=True)
+    )
+
+
+def lines_of(content: str, name: str = "a.srt") -> list[str]:
+    return [unit.line for unit in read(content, name).units]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "lines"),
+    [("a.srt", SUBRIP, SUBRIP_LINES), ("a.vtt", WEBVTT, WEBVTT_LINES), ("a.vtt", "WEBVTT", [])],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_only_what_is_said_is_translated(
+    name: str, content: str, lines: list[str], newline: str
+) -> None:
+    content = content.replace("\n", newline)
+    document = read(content, name)
+    assert [unit.line for unit in document.units] == lines
+    assert document.write(None for _ in lines).decode() == content
+    written = document.write(lines).decode()
+    if name == "a.srt":  # the lines of a cue are about equally long
+        for before, after in (
+            ("<i>with a <b>red</b></i>\n<i>door.</i>", "<i>with a\n<b>red</b> door.</i>"),
+        ):
+            content = content.replace(before.replace("\n", newline), after.replace("\n", newline))
+    assert written == content
+
+
+def test_a_sentence_of_several_cues_is_cut_where_the_tag_is() -> None:
+    document = read(cues("A man sits", "on a", "red chair.", "He sings."))
+    written = document.write([f"Auf {CUT} einem roten Stuhl {CUT} sitzt er.", "Er singt."])
+    expected = cues("Auf", "einem roten Stuhl", "sitzt er.", "Er singt.")
+    assert written.decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("translation", "expected"),
+    [
+        (f"Eins zwei drei vier. {CUT}", ("Eins zwei", "drei vier.")),
+        (f"{CUT} <i>Eins</i> zwei drei vier.", ("<i>Eins</i> zwei", "drei vier.")),
+        (f"Eins zwei drei {CUT} .", ("Eins zwei", "drei .")),
+        (f"Eins. {CUT}", ("Eins.", "Eins.")),
+        (f"一二三四五六七八。{CUT}", ("一二三四", "五六七八。")),
+    ],
+)
+def test_without_words_for_each_cue_it_is_cut_by_length(
+    translation: str, expected: tuple[str, str]
+) -> None:
+    document = read(cues("A man sits", "on a seat.", "Yes."))
+    assert document.write([translation, "Ja."]).decode() == cues(*expected, "Ja.")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        cues("A man sits.", "On a chair."),
+        cues("A man sits!”", "on a chair."),
+        cues("A man sits", "- on a chair."),
+        cues("♪ A man sits ♪", "on a chair."),
+        cues("A MAN", "sits there."),
+        cues("A man sits", "on a chair.", pause=3),
+        cues("人们坐", "在椅子", "上面看", "书了吗", "我不知道。"),
+    ],
+)
+def test_what_is_whole_is_not_joined(content: str) -> None:
+    assert not any(CUT in line for line in lines_of(content))
+
+
+def test_lines_of_a_cue_that_end_like_sentences_are_apart() -> None:
+    assert lines_of(cues("A man.\nHe sits...\nor not.")) == ["A man.", "He sits... or not."]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "line"),
+    [
+        ("A man sits.\n", "a.srt", 1),
+        (cues("A man.") + "\n00:00:05,000 -> 00:00:06,000\nHe sits.\n", "a.srt", 4),
+        (cues("A man.") + "\n00:00:05 --> 00:00:06\nHe sits.\n", "a.srt", 4),
+        ("WEBVTT\n\n00:0a.000 --> 00:01.000\nA man.\n", "a.vtt", 3),
+    ],
+)
+def test_what_is_not_subtitles_is_refused(content: str, name: str, line: int) -> None:
+    with pytest.raises(DataError, match=rf"{name} line {line}: "):
+        read(content, name)
