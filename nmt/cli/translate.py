@@ -69,7 +69,7 @@ def translate(
     from nmt.jobs.parallel import Translators
     from nmt.jobs.remote_files import RemoteOutput, local_inputs
     from nmt.jobs.terminal import converse
-    from nmt.markup.file_types import AS_LINES, common_markup, file_type
+    from nmt.markup.file_types import AS_LINES, common_markup, file_type, is_document
     from nmt.remote import is_url, without_scheme
 
     config = replace(config, models=(model, *config.ensemble), ensemble=())
@@ -91,17 +91,17 @@ def translate(
         )
         talks = is_terminal and not job.inputs and job.output is None
         types = {} if config.markup == AS_LINES else {one: file_type(one) for one in sources}
-        is_document = any(one is not None and one.markup for one in types.values())
+        has_document = any(is_document(path, kind) for path, kind in types.items())
         circumstances = {
-            DOCUMENT: is_document,
+            DOCUMENT: has_document,
             FILE: bool(sources) and all(source.is_file() for source in sources),
             FILES: bool(files),
             TERMINAL: talks,
         }
         holding = {name: name for name, holds in circumstances.items() if holds}
         refuse_contradictions(config.given | options_given(job) | holding)
-        if is_document:
-            markup = common_markup(types, config.markup)
+        markup = common_markup(types, config.markup)
+        if has_document:
             config = replace(config, markup=markup, split=not config.no_split)
         if job.attention is not None:
             check_picture(job.attention)

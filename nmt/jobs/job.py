@@ -41,7 +41,7 @@ from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Pool, Translators, check_unchanged
 from nmt.jobs.stream import translate_stream
-from nmt.markup.file_types import AS_LINES, file_type, has_tags, type_of_content
+from nmt.markup.file_types import AS_LINES, file_type, has_tags, is_document, type_of_content
 from nmt.pipeline import Pause
 from nmt.translate.context import Before
 from nmt.translate.options import TranslationConfig
@@ -223,7 +223,7 @@ class Job:
         kind = file_type(source)
         if kind is not None and not kind.markup and self.config.markup is None:
             raise DataError(kind.refusal(source))
-        return kind is not None and bool(kind.markup)
+        return is_document(source, kind)
 
     def _translate_document_file(self, source: Path, output: Path) -> Counts:
         """Translate a document. It is translated as a whole: a killed job begins it again."""

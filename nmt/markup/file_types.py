@@ -130,6 +130,11 @@ def _beginning(path: Path) -> bytes:
     return b""
 
 
+def is_document(path: Path, kind: FileType | None) -> bool:
+    """Tell whether a file of this type is translated as a document; compressed ones are not."""
+    return kind is not None and bool(kind.markup) and path.suffix not in SUFFIXES
+
+
 def type_of_content(content: bytes) -> FileType | None:
     """Return the type of what begins like this, if that is unmistakable."""
     head = _decoded(content)
@@ -159,8 +164,8 @@ def common_markup(types: Mapping[Path, FileType | None], markup: str | None) -> 
     first, first_type = next(iter(types.items()))
     common = markup or (first_type.markup if first_type is not None else None)
     for path, one in types.items():
-        own = one.markup if one is not None else ""
-        if own and path.suffix in SUFFIXES and markup is None:
+        own = one.markup if one is not None and is_document(path, one) else ""
+        if one is not None and one.markup and not own and markup is None:
             raise UsageError(f"{path}: is a compressed document; decompress it first")
         if own and own != common:
             needed = f"needs --markup {common}" if common else "is text"

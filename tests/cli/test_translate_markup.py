@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import unicodedata
@@ -252,6 +253,15 @@ def test_with_markup_none_any_text_is_lines(translate: Nmt, tmp_path: Path) -> N
         assert scored.stdout.partition("\t")[2] == as_text.stdout
         assert translate(*words, "--output", out).status == 0
         assert out.read_text() == scored.stdout
+
+
+def test_a_compressed_document_is_refused_or_lines(translate: Nmt, tmp_path: Path) -> None:
+    page = tmp_path / "a.html.gz"
+    page.write_bytes(gzip.compress(b"<p>the cat</p>\n"))
+    assert "a.html.gz: is a compressed document" in translate("--input", page).refusal(2)
+    for form in ("html", "none"):
+        lines = translate("--markup", form, stdin=b"<p>the cat</p>\n").stdout
+        assert translate("--markup", form, "--input", page).stdout == lines
 
 
 def test_xliff_under_any_name_is_xliff(translate: Nmt, tmp_path: Path) -> None:
