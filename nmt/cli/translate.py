@@ -90,7 +90,7 @@ def translate(
             stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)
         )
         talks = is_terminal and not job.inputs and job.output is None
-        types = {} if config.markup == AS_LINES else {one: file_type(one) for one in sources}
+        types = {} if config.markup == AS_LINES else {path: file_type(path) for path in sources}
         has_document = any(is_document(path, kind) for path, kind in types.items())
         circumstances = {
             DOCUMENT: has_document,

@@ -114,7 +114,7 @@ def file_type(path: Path, content: bytes | None = None) -> FileType | None:
     """
     plain = path.with_suffix("") if path.suffix in SUFFIXES else path
     suffix = plain.suffix.lower()
-    by_name = next((one for one in TYPES if suffix in one.suffixes), None)
+    by_name = next((kind for kind in TYPES if suffix in kind.suffixes), None)
     if by_name is not None and by_name.markup:
         return by_name
     return type_of_content(_beginning(path) if content is None else content) or by_name
@@ -138,7 +138,8 @@ def is_document(path: Path, kind: FileType | None) -> bool:
 def type_of_content(content: bytes) -> FileType | None:
     """Return the type of what begins like this, if that is unmistakable."""
     head = _decoded(content)
-    return next((one for one in TYPES if one.sign and re.match(one.sign, head, re.DOTALL)), None)
+    fitting = (kind for kind in TYPES if kind.sign and re.match(kind.sign, head, re.DOTALL))
+    return next(fitting, None)
 
 
 def has_tags(content: bytes) -> bool:
@@ -158,19 +159,19 @@ def common_markup(types: Mapping[Path, FileType | None], markup: str | None) -> 
             is compressed.
     """
     if markup is None:
-        types = {path: one for path, one in types.items() if one is None or one.markup}
+        types = {path: kind for path, kind in types.items() if kind is None or kind.markup}
     if not types:
         return None
     first, first_type = next(iter(types.items()))
     common = markup or (first_type.markup if first_type is not None else None)
-    for path, one in types.items():
-        own = one.markup if one is not None and is_document(path, one) else ""
-        if one is not None and one.markup and not own and markup is None:
+    for path, kind in types.items():
+        own = kind.markup if kind is not None and is_document(path, kind) else ""
+        if kind is not None and kind.markup and not own and markup is None:
             raise UsageError(f"{path}: is a compressed document; decompress it first")
         if own and own != common:
             needed = f"needs --markup {common}" if common else "is text"
-            found = f"{first} {needed}" if markup is None else f"this is --markup {markup}"
-            raise UsageError(f"{path}: needs --markup {own}, but {found}; translate them apart")
+            conflict = f"{first} {needed}" if markup is None else f"this is --markup {markup}"
+            raise UsageError(f"{path}: needs --markup {own}, but {conflict}; translate them apart")
         if not own and markup is None and common:
             raise UsageError(
                 f"{path}: is text, but {first} is a document; translate them apart, or give "

@@ -51,7 +51,7 @@ def find_messages(text: str) -> list[Message]:
 
     text: with `NO_TEXT` in place of each character of its tags.
     """
-    found: list[Message] = []
+    messages: list[Message] = []
     at = work = 0
     while work < _MOST_WORK and (header := _HEADER.search(text, at)) is not None:
         branches, at = _branches(text, header)
@@ -60,22 +60,22 @@ def find_messages(text: str) -> list[Message]:
             work += 2 * ((at or len(text)) - header.end())
             tag = text.find(NO_TEXT, header.end())
             at = min(end for end in (at, tag, len(text)) if end > 0)
-        found.append(Message(header.start(), at, header["argument"], tuple(branches)))
-    return found
+        messages.append(Message(header.start(), at, header["argument"], tuple(branches)))
+    return messages
 
 
 def _branches(text: str, header: re.Match[str]) -> tuple[list[tuple[int, int]], int]:
     """Return the branches of a message, and its end; of a damaged one, none and 0."""
     syntax = _SYNTAX_IN_PLURAL if header["plural"] else _SYNTAX
-    found = []
+    branches = []
     at = header.end()
     while selector := _SELECTOR.match(text, at):
         at = _closing_brace(text, selector.end(), syntax)
         if not at:
             return [], 0
-        found.append((selector.end(), at - 1))
+        branches.append((selector.end(), at - 1))
     end = _END.match(text, at)
-    return (found, end.end()) if found and end else ([], 0)
+    return (branches, end.end()) if branches and end else ([], 0)
 
 
 def _closing_brace(text: str, at: int, syntax: re.Pattern[str]) -> int:
