@@ -43,8 +43,9 @@ one target (Tiedemann and Scherrer 2017, "Neural Machine Translation with Extend
 Junczys-Dowmunt 2019, "Microsoft Translator at WMT 2019"). It is a control piece, so no text spells
 it, and search never produces it unless it translates a window."""
 
-# A translated line must stay one line, and NUL ends strings in other programs.
-_LINE_BREAKERS = "\n\r\0"
+# A translated line must stay one line, NUL ends strings in other programs, and the other control
+# characters steer terminals.
+_CONTROLS = re.compile("[\0-\x08\x0a-\x1f\x7f-\x9f]")  # all but the tab
 # In some releases the trainer's positions inside a word have 16 bits; longer lines are split.
 _LONGEST_LEARNT = 50_000
 _SILENT = 9  # above the highest level of SentencePiece's log
@@ -71,7 +72,7 @@ class Vocabulary:
     """Lines to token ids and back.
 
     Search must never produce `barred_ids`: pad, unk, bos, other control pieces, and every piece
-    with a line feed, a carriage return or NUL.
+    with a control character other than the tab.
 
     In a model from another toolkit, pieces that only the other side has are UNUSED. They stand for
     unknown characters that are just their text. Pieces without an id there come after
@@ -277,8 +278,10 @@ class Vocabulary:
         piece: str = processor.id_to_piece(token_id)
         if processor.is_unused(token_id) and piece.startswith(STRANGE):
             return True
-        text = chr(int(piece[1:-1], 16)) if processor.is_byte(token_id) else piece
-        return any(character in text for character in _LINE_BREAKERS)
+        if processor.is_byte(token_id):
+            byte = int(piece[1:-1], 16)
+            return byte < 0x80 and bool(_CONTROLS.match(chr(byte)))  # above, it is part of one
+        return bool(_CONTROLS.search(piece))
 
 
 def join_lines(lines: Sequence[Sequence[int]], separator: int) -> list[int]:

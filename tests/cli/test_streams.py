@@ -35,6 +35,11 @@ def pipe_without_reader() -> int:
     ("closed", "words", "message"),
     [
         ("stdin", ["translate", "MODEL"], "stdin is closed; name an --input"),
+        (
+            "stdin",
+            ["prepare", "out", *["--src", "en", "--tgt", "de", "--train", "-", "--valid", "in"]],
+            "stdin is closed; name the file of each text",
+        ),
         ("stdout", ["translate", "MODEL", "--input", "in"], "stdout is closed; name an --output"),
         ("stdin", ["score", "in"], "stdin is closed; name the file of each text"),
         ("stdout", ["score", "in", "in"], "stdout is closed, where the answer would go"),

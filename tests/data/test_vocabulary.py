@@ -59,15 +59,18 @@ def test_many_lines_are_encoded_and_decoded_in_one_call(vocabulary: Vocabulary) 
 
 
 def test_barred_are_special_ids_and_what_would_break_a_line() -> None:
-    vocabulary = learn_vocabulary([*LINES, "one\rtwo", "three\nfour"], vocab_size=310)
+    vocabulary = learn_vocabulary([*LINES, "one\rtwo\x9b", "three\nfour"], vocab_size=310)
     assert len(vocabulary) == 310
     assert vocabulary.covers_all_text
     assert vocabulary.tokens([PAD_ID, UNK_ID, BOS_ID, EOS_ID]) == ["<pad>", "<unk>", "<s>", "</s>"]
-    breakers = [4 + byte for byte in (0x00, 0x0A, 0x0D)]
-    assert vocabulary.tokens(breakers) == ["<0x00>", "<0x0A>", "<0x0D>"]
-    learnt = [i for i in range(260, 310) if set("\r\n") & set(vocabulary.tokens([i])[0])]
-    assert len(learnt) >= 2
-    assert list(vocabulary.barred_ids) == [PAD_ID, UNK_ID, BOS_ID, *breakers, *learnt]
+    controls = [4 + byte for byte in (*range(0x20), 0x7F) if byte != 0x09]
+    assert [*vocabulary.tokens(controls[:1]), *vocabulary.tokens(controls[-1:])] == [
+        "<0x00>",
+        "<0x7F>",
+    ]
+    learnt = [i for i in range(260, 310) if set("\r\n\x9b") & set(vocabulary.tokens([i])[0])]
+    assert len(learnt) >= 3
+    assert list(vocabulary.barred_ids) == [PAD_ID, UNK_ID, BOS_ID, *controls, *learnt]
 
 
 def test_long_lines_are_learnt_from() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nmt import console
 from nmt.data.compressed import SUFFIXES
-from nmt.errors import DataError
+from nmt.errors import DataError, UsageError
 from nmt.files import TEMPORARY_SUFFIX, megabytes, naming
 from nmt.prepare.readers.find import is_one_file
 from nmt.prepare.readers.text_names import STDIN, TABLE_FOLDERS, file_and_columns, two_files
@@ -69,6 +69,8 @@ def copies_kept(
 
 
 def _copy_stdin(path: Path) -> None:
+    if sys.stdin is None:
+        raise UsageError("stdin is closed; name the file of each text")
     with path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
 
