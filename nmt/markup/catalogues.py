@@ -116,7 +116,7 @@ def _form_for_one(path: Path, header: str) -> int:
 
 def _message(source: str, newline: str) -> str | Unit:
     """Return what is written of a message: its translation, or itself if it has no words."""
-    line = _TAB.sub(r"<!--\g<0>-->", as_html(source))
+    line = _TAB.sub(r"<!--\g<0>-->", as_html(source.strip()))
     if not parse(line, "html").has_words:
         return _quoted(source, source=source, newline=newline)
     return Unit(line, otherwise='""', spell=partial(_quoted, source=source, newline=newline))
@@ -125,6 +125,7 @@ def _message(source: str, newline: str) -> str | Unit:
 def _quoted(translation: str, *, source: str, newline: str) -> str:
     """Return a translation in quotes, each line by itself."""
     text = as_text(re.sub(f"<!--({_TAB.pattern})-->", r"\1", translation), source)
-    lines = re.findall(r"[^\n]*\n|[^\n]+", text) or [""]
+    start, end = source[: -len(source.lstrip())], source[len(source.rstrip()) :]
+    lines = re.findall(r"[^\n]*\n|[^\n]+", start + text.strip() + end) or [""]
     quoted = [f'"{line.translate(_ESCAPED)}"' for line in lines]
     return newline.join(quoted if len(lines) == 1 else ['""', *quoted])

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -64,6 +64,13 @@ _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _DECLARATION_BYTES = 4_096
 _DONE = {"translated", "signed-off", "final", "reviewed"}
 """States of targets in XLIFF 1.2, and of segments in 2.0, that a person has given."""
+_LOCKED = {"locked": {"true", "locked", "yes", "1"}}
+_CONFIRMED = {
+    "conf": {"translated", "approvedtranslation", "approvedsignoff"},
+    "status": {"confirmed", "manuallyconfirmed", "confirmedtranslator", "proofread"},
+    "confirmed": {"true", "1", "2"},
+}
+"""Attributes of Trados, memoQ and Phrase for units or segments, by their names without prefixes."""
 
 
 @dataclass
@@ -277,6 +284,8 @@ class _Open:
     is_translated: bool
     keeps_lines: bool
     sides: dict[str, _Side] = field(default_factory=dict)  # of a unit
+    locked: set[str] = field(default_factory=set)  # numbers of its segments
+    confirmed: set[str] = field(default_factory=set)
 
 
 class _Xliff:
@@ -318,10 +327,12 @@ class _Xliff:
         if not waiting:
             self.namespace = namespace
             self.lacks_language = has.get("version", "")[:1] == "2" and "trglang" not in has
-        is_translated = has.get("translate") == "yes" or (
-            has.get("translate") != "no" and outer.is_translated
+        is_translated = not _is_marked(has, _LOCKED) and (
+            has.get("translate") == "yes" or (has.get("translate") != "no" and outer.is_translated)
         )
         name = token.name if namespace == self.namespace else ""
+        if not name and "id" in has:
+            _note_marks(has, waiting)
         keeps_lines = {"preserve": True, "default": False}.get(
             has.get("xml:space", ""), outer.keeps_lines
         )
@@ -359,7 +370,7 @@ class _Xliff:
         parts: list[str | Unit] = []
         rewrap = str if segmented.keeps_lines else partial(unwrap, form="xml")
         if segments:
-            own = self._segmented(content, segments, present, written, rewrap)
+            own = self._segmented(unit, content, segments, present, written, rewrap)
             parts = [opening, *own, closing]
         elif parse(content, "xml").has_words:
             parts = [_unit(content, rewrap, opening, closing, self.text[start:end])]
@@ -375,12 +386,15 @@ class _Xliff:
         if target is None or not parse(self._content(target), "xml").text.strip():
             return False
         has, of_target = unit.token.attributes(), target.opening.attributes()
-        return has.get("approved") == "yes" or bool(
-            {has.get("state"), of_target.get("state")} & _DONE
+        return (
+            has.get("approved") == "yes"
+            or _is_marked(has, _CONFIRMED)
+            or bool({has.get("state"), of_target.get("state")} & _DONE)
         )
 
     def _segmented(
         self,
+        unit: _Open,
         content: str,
         segments: dict[str, tuple[int, int]],
         present: str,
@@ -392,7 +406,8 @@ class _Xliff:
         for number, (start, end) in segments.items():
             source, said = content[start:end], present[slice(*written.get(number, (0, 0)))]
             yield content[last:start]
-            if _says_more(said, source):
+            is_confirmed = number in unit.confirmed and bool(said.strip())
+            if number in unit.locked or is_confirmed or _says_more(said, source):
                 self.kept += 1
                 yield said
             else:
@@ -400,6 +415,22 @@ class _Xliff:
                 yield _unit(source, rewrap, otherwise=said) if has_words else source
             last = end
         yield content[last:]
+
+
+def _is_marked(attributes: Mapping[str, str], marks: Mapping[str, Container[str]]) -> bool:
+    return any(
+        value.lower() in marks.get(name.rpartition(":")[2], ())
+        for name, value in attributes.items()
+    )
+
+
+def _note_marks(attributes: Mapping[str, str], waiting: Sequence[_Open]) -> None:
+    """Note a segment of the unit around it that is locked or confirmed."""
+    unit = next((one for one in reversed(waiting) if one.name == "trans-unit"), None)
+    if unit is not None and _is_marked(attributes, _LOCKED):
+        unit.locked.add(attributes["id"])
+    if unit is not None and _is_marked(attributes, _CONFIRMED):
+        unit.confirmed.add(attributes["id"])
 
 
 def _segments(content: str) -> dict[str, tuple[int, int]]:

@@ -225,7 +225,7 @@ def test_subtitles_and_catalogues_are_documents(translate: Nmt, tmp_path: Path) 
     cues, messages = tmp_path / "a.srt", tmp_path / "b.txt"
     times = "00:00:01,000 --> 00:00:02,000"
     cues.write_text(f"1\n{times}\nthe cat\n\n2\n{times}\nsees a dog.\n")
-    messages.write_text('msgid "the %s"\nmsgstr ""\n\nmsgid "cat"\nmsgstr "Katze"\n')
+    messages.write_text('msgid "the\\n%s cat\\n"\nmsgstr ""\n\nmsgid "cat"\nmsgstr "Katze"\n')
     out = tmp_path / "out"
     done = translate("--input", cues, "--input", messages, "--output", out)
     assert done.status == 0
@@ -235,9 +235,9 @@ def test_subtitles_and_catalogues_are_documents(translate: Nmt, tmp_path: Path) 
     assert [text.endswith("\n\n2\n") for text in others] == [True, False]
     assert all(text.split("\n")[0] for text in others)
     found = (out / "b.txt").read_text()
-    assert found.startswith('msgid "the %s"\nmsgstr "')
-    assert found.count("%s") == 2
-    assert found.endswith('"\n\nmsgid "cat"\nmsgstr "Katze"\n')
+    assert found.startswith('msgid "the\\n%s cat\\n"\nmsgstr ""\n"')
+    assert (found.count("%s"), found.count('\\n"\n')) == (2, 3)
+    assert found.endswith('\\n"\n\nmsgid "cat"\nmsgstr "Katze"\n')
 
 
 def test_with_markup_none_any_text_is_lines(translate: Nmt, tmp_path: Path) -> None:

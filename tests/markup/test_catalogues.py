@@ -54,10 +54,10 @@ def test_empty_translations_are_filled() -> None:
     document = read(head + ENTRIES.format(*['""'] * 3))
     assert [unit.line for unit in document.units] == [
         'Open "%s" &amp; save',
-        "The first line\n\n  the<!--\t-->second, which is long\n",
+        "The first line\n\n  the<!--\t-->second, which is long",
     ]
     assert document.kept == 1
-    written = document.write(['"%s" &amp; \\ &lt;', "eins\n\n  <!--\t-->zwei\n"]).decode()
+    written = document.write(['"%s" &amp; \\ &lt;', "eins\n\n  <!--\t-->zwei"]).decode()
     filled = r'"\"%s\" & \\ <"', '""\n"eins\\n"\n"\\n"\n"  \\tzwei\\n"', '"12 %"'
     assert written == head + ENTRIES.format(*filled)
 

@@ -182,6 +182,47 @@ def test_a_target_without_text_is_filled(target: str) -> None:
     assert document.write(["[0]"]).decode() == unit_of("<source>one</source><target>[0]</target>")
 
 
+@pytest.mark.parametrize(
+    ("attribute", "target", "is_filled"),
+    [
+        ('locked="true"', "", False),
+        ('locked="locked"', "one", False),
+        ('locked="no"', "", True),
+        ('locked="false"', "one", True),
+        ('confirmed="1"', "one", False),
+        ('confirmed="0"', "one", True),
+        ('confirmed="2"', "", True),
+        ('status="Proofread"', "one", False),
+        ('status="NotStarted"', "one", True),
+    ],
+)
+def test_what_a_program_has_locked_or_confirmed_stays(
+    attribute: str, target: str, is_filled: bool
+) -> None:
+    content = f"""<xliff version="1.2" xmlns:m="urn:m"><trans-unit m:{attribute} translate="yes">
+<source>one</source><target>{target}</target></trans-unit></xliff>"""
+    document = read("a.mxliff", content)
+    assert [unit.line for unit in document.units] == ["one"] * is_filled
+    assert document.write(["[0]"] * is_filled).decode() == (
+        content.replace(f"<target>{target}<", "<target>[0]<") if is_filled else content
+    )
+
+
+def test_segments_that_trados_has_locked_or_confirmed_stay() -> None:
+    source = "".join(map(segment, range(4), ("one", "two", "three", "four")))
+    target = "".join(map(segment, range(4), ("", "two", "", "four")))
+    content = f"""<xliff version="1.2" xmlns:sdl="urn:sdl"><trans-unit id="1">
+<source>one two three four</source><seg-source>{source}</seg-source><target>{target}</target>
+<sdl:seg-defs><sdl:seg id="0" locked="true"/><sdl:seg id="1" conf="Translated"/>
+<sdl:seg id="2" conf="Translated"><sdl:value/></sdl:seg><sdl:seg id="3" conf="Draft"/>
+</sdl:seg-defs></trans-unit></xliff>"""
+    document = read("a.sdlxliff", content)
+    assert [unit.line for unit in document.units] == ["three", "four"]
+    assert document.kept == 2
+    filled = "".join(map(segment, range(4), ("", "two", "[2]", "[3]")))
+    assert document.write(["[2]", "[3]"]).decode() == content.replace(target, filled)
+
+
 def test_elements_of_other_namespaces_are_not_xliff() -> None:
     other = '<e:target xmlns:e="urn:other">note</e:target><source xmlns="urn:other">no</source>'
     content = unit_of(f"<source>one</source>{other}")
