@@ -2,7 +2,7 @@
 
 A break is a line end, or a tag such as `<br>` or `<p>`, or in XLIFF and TMX a code that stands for
 one. What is between two breaks is a line. Breaks stay, and so do lines without words, and the
-spaces and list marks beside a break.
+spaces and list marks beside a break. A CDATA section begins and ends a line. Its text is HTML.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _SPACES = r"(?:\s|&nbsp;|&#160;)+"
 _SIGN = "[-–—*+•‣◦▪▫●○■□·]"
 _BULLET = re.compile(rf"\s*{_SIGN}{_SPACES}")
 _LIST_MARK = re.compile(rf"\s*(?:{_SIGN}|\(?(?:\d{{1,3}}(?:\.\d{{1,3}})*[.)]|[A-Za-z]\))){_SPACES}")
+_CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _WRAPPED_AT = 40  # characters: shorter lines were hardly wrapped
 _ENDS, _CLOSING = ".!?…:;。！？：；", "\"'”’“»›)]}"  # of lines that were hardly wrapped either
 _NEW_LINE = re.compile(r"(?:\r\n?|\n)[^\S\r\n]*")
@@ -36,8 +37,16 @@ _KIND = re.compile(r"(?:.*[:_-])?(?:br|lb|pb)", re.IGNORECASE)  # xlf:lb, x-html
 _NATIVE = re.compile(r"\s*(?:<br\b[^<>]*>|<[\w:]+ val=\"[\r\n]+\" ?/>|\n|\\n)\s*", re.IGNORECASE)
 
 
-def cut_at_breaks(markup: str, form: str, *, at_line_ends: bool = True) -> list[str]:
+def cut_at_breaks(
+    markup: str, form: str, *, at_line_ends: bool = True, is_part: bool = False
+) -> list[str]:
     """Cut markup at its breaks.
+
+    Args:
+        markup: any.
+        form: of it.
+        at_line_ends: whether these are breaks.
+        is_part: whether there are breaks before it or behind it.
 
     Returns:
         Parts that, joined, are the markup. Every second one is a line with words. The others, with
@@ -48,10 +57,10 @@ def cut_at_breaks(markup: str, form: str, *, at_line_ends: bool = True) -> list[
     line_start = 0
     for start, end in [*breaks, (len(markup), len(markup))]:
         line = markup[line_start:start]
-        mark = (_LIST_MARK if breaks else _BULLET).match(line)
+        mark = (_LIST_MARK if breaks or is_part else _BULLET).match(line)
         text = line[mark.end() if mark else 0 :]
         if parse(text, form).has_words:
-            stripped = text.strip() if breaks else text
+            stripped = text.strip() if breaks or is_part else text
             before, _, after = text.partition(stripped)
             kept[-1] += line[: len(line) - len(text)] + before
             lines.append(stripped)
@@ -130,10 +139,28 @@ class MarkedLines:
     @classmethod
     def of(cls, markup: str, form: str) -> MarkedLines:
         """Take the tags out of a line of a text, or of a unit of a document."""
-        parts = cut_at_breaks(markup, form)
-        if len(parts) == 1:
-            return cls.whole(parse(markup, form))
-        return cls([parse(line, form) for line in parts[1::2]], parts[::2])
+        lines, between = list[Marked](), [""]
+        sections = list(_sections(markup, form))
+        for before, section, is_cdata in sections:
+            own_form = "html" if is_cdata else form
+            is_literal = is_cdata and html.unescape(section) == section and "<" not in section
+            parts = cut_at_breaks(
+                section,
+                own_form,
+                at_line_ends=is_literal or not is_cdata,
+                is_part=len(sections) > 1,
+            )
+            between[-1] += before + parts[0]
+            between += parts[2::2]
+            own = [parse(line, own_form) for line in parts[1::2]]
+            for line in own if is_literal else ():
+                line.spelling = {
+                    sign: as_ for sign, as_ in line.spelling.items() if sign not in "<>&"
+                }
+            lines += own
+        if lines or len(sections) > 1:
+            return cls(lines or [parse("", form)], between if lines else [*between, ""])
+        return cls.whole(parse(markup, form))
 
     @classmethod
     def whole(cls, line: Marked) -> MarkedLines:
@@ -183,6 +210,18 @@ class MarkedLines:
             restored.append(restore(line, text, found[number], found_weaker[number]))
             restored.append(self.between[number + 1])
         return "".join(restored)
+
+
+def _sections(markup: str, form: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield what stays before each part of XML, its text, and whether that is a CDATA section."""
+    before, last = "", 0
+    if form == "xml" and _CDATA in markup:
+        for token in elements(markup, form):
+            if token.name == "cdata":
+                yield before, markup[last : token.start], False
+                yield _CDATA, token.raw[len(_CDATA) : -len(_CDATA_END)], True
+                before, last = _CDATA_END, token.end
+    yield before, markup[last:], False
 
 
 def _starts(lines: Sequence[str]) -> list[int]:

@@ -219,7 +219,8 @@ def _html_parts(text: str) -> Iterator[str | Unit]:
 def _is_running(token: Token) -> bool:
     if token.kind == "other":
         return token.raw.startswith("<!--")
-    return token.kind in ("text", "message") or token.name in _INLINE
+    is_in_text = not token.name[:1].isalpha()  # a text, a message, or a tag written in text
+    return is_in_text or token.name in _INLINE
 
 
 def _running(raw: str, *, in_pre: bool) -> Iterator[str | Unit]:

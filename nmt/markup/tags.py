@@ -13,6 +13,7 @@
 - An element without text between two spaces, such as an icon, is one thing with all that is in it.
 - A piece that must stay as it is stands in the text, and is put back in the place of its
   translation: `<code>` and elements with `translate="no"`, and those of `kept_pieces`.
+- Other tags that are written in text (`text_tags`), such as escaped ones, are tags.
 - An ICU message (`messages`) stands in the text as a placeholder. Its branches are lines of their
   own.
 - XML's CDATA sections are text. Entities are replaced by their characters, and a character that the
@@ -33,14 +34,10 @@ from dataclasses import dataclass, field, replace
 from nmt.data.words import has_letters
 from nmt.markup.kept_pieces import PIECE, PIECE_IN_MESSAGE
 from nmt.markup.messages import MOST_NESTED, NO_TEXT, QUOTED, Message, find_messages
+from nmt.markup.text_tags import TEXT_TAG, VOID, text_tags
 
 FORMS = ("html", "xml")
 
-_VOID = {
-    *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
-    *("source", "track", "wbr"),
-}
-"""Elements of HTML without a closing tag."""
 _RAW_TEXT = frozenset(("script", "style", "textarea"))
 """Elements of HTML whose content is not markup."""
 _NOT_TEXT = frozenset(("svg", "math", "template", "iframe", "object"))
@@ -77,10 +74,14 @@ _PAIRED = {*_BEGINNINGS, *_ENDINGS}
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s"'=<>`]+))?""")
 _TAG = re.compile(
     r"""</?(?P<name>[^\W\d][\w:.-]*+)(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*+|/)?>"""
-    r"""|</?(?P<odd>[^\W\d][^\s<>/]*+)[^<>]*>"""  # with a quote that is not closed, for example
+    r"""|</?(?P<odd>[^\W\d][^\s<>/}]*+)(?!\})[^<>]*>"""  # with an open quote, for example
 )
 _DECLARATION = re.compile(r"<![A-Za-z][^<>\[]*(?:\[[^\]]{0,10000}\]\s*)?>|<!\[[^<>]*>")
-_ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[A-Za-z][A-Za-z0-9]{0,31};?)")
+_ENTITY_PATTERN = r"(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[A-Za-z][A-Za-z0-9]{0,31};?)"
+_ENTITY = {
+    "html": re.compile("&" + _ENTITY_PATTERN),
+    "xml": re.compile(rf"&(?:amp;(?=#?\w{{1,31}};))?{_ENTITY_PATTERN}"),  # also of escaped HTML
+}
 _APOSTROPHE = re.compile("&apos;|&#0{0,9}39;|&#[xX]0{0,9}27;")
 _SPACE = re.compile(r"\s+")
 _SIGNS = set("&<>\"'")
@@ -110,7 +111,8 @@ class Token:
 
     def attributes(self) -> dict[str, str]:
         """Return the attributes by name, in small letters."""
-        tag = _TAG.match(self.raw)
+        raw = html.unescape(self.raw) if self.raw.startswith("&lt;") else self.raw
+        tag = _TAG.match(raw)
         after_name = re.sub(r"^</?[^\s<>/]+", "", tag[0]) if tag else ""
         return {name.lower(): value.strip("\"'") for name, value in _ATTRIBUTE.findall(after_name)}
 
@@ -257,7 +259,7 @@ def _tag_at(markup: str, at: int, last: dict[str, int], *, is_html: bool) -> Tok
     name = name.lower() if is_html else name.rpartition(":")[2]
     if match[0].startswith("</"):
         return Token("close", match[0], at, name)
-    is_empty = match[0].endswith("/>") or (is_html and name in _VOID)
+    is_empty = match[0].endswith("/>") or (is_html and name in VOID)
     return Token("empty" if is_empty else "open", match[0], at, name)
 
 
@@ -288,10 +290,9 @@ def _keys(token: Token, form: str) -> tuple[str, str]:
         if token.name in _BEGINNINGS:
             return f"{token.name} {number}", ""
         return "", f"{_ENDINGS[token.name]} {number}"
-    return (
-        token.name if token.kind == "open" else "",
-        token.name if token.kind == "close" else "",
-    )
+    is_escaped = token.raw.startswith("&lt;") and token.name[:1].isalnum()  # no partner of others
+    name = f"&{token.name}" if is_escaped else token.name
+    return name if token.kind == "open" else "", name if token.kind == "close" else ""
 
 
 def elements(markup: str, form: str) -> list[Token]:
@@ -300,6 +301,8 @@ def elements(markup: str, form: str) -> list[Token]:
     An element that stays as it is is one token, and so is an ICU message.
     """
     tokens = list(tokenize(markup, form))
+    if TEXT_TAG.search(markup):
+        tokens = _with_text_tags(tokens, form)
     pairs = pair_up(tokens, form)
     closes = set(pairs.values())
     joined = []
@@ -315,6 +318,57 @@ def elements(markup: str, form: str) -> list[Token]:
         joined.append(token)
         index += 1
     return _join_messages(markup, joined, form) if "{" in markup else joined
+
+
+def _with_text_tags(tokens: list[Token], form: str) -> list[Token]:
+    """Part texts at the tags in them. A pair of these is in one and the same element."""
+    pairs = pair_up(tokens, form)
+    closes = set(pairs.values())
+    parted: list[Token] = []
+    single: set[int] = set()  # numbers of those that need a partner, and have none
+    within: list[list[int]] = [[]]  # of the tags in each element that is open
+    in_stars = [False]  # whether each has an open `**`
+
+    def end_element() -> None:
+        numbers = within.pop()
+        in_stars.pop()
+        for pair in pair_up([parted[number] for number in numbers], form).items():
+            single.difference_update(numbers[index] for index in pair)
+
+    for index, token in enumerate(tokens):
+        if index in pairs:
+            within.append([])
+            in_stars.append(False)
+        elif index in closes:
+            end_element()
+        last = 0
+        is_text = token.kind == "text" and token.name != "cdata"
+        found = text_tags(token.raw, form, is_in_stars=in_stars[-1]) if is_text else ()
+        for tag in found:
+            if last < tag.start:
+                text = token.raw[last : tag.start]
+                parted.append(replace(token, raw=text, start=token.start + last))
+            last = tag.end
+            within[-1].append(len(parted))
+            if tag.name == "**":
+                in_stars[-1] = tag.kind == "open"
+            if tag.needs_partner:
+                single.add(len(parted))
+            raw = token.raw[tag.start : last]
+            parted.append(Token(tag.kind, raw, token.start + tag.start, tag.name))
+        if last < len(token.raw):
+            parted.append(replace(token, raw=token.raw[last:], start=token.start + last))
+    while within:
+        end_element()
+    joined: list[Token] = []
+    for number, token in enumerate(parted):
+        token = replace(token, kind="text", name="") if number in single else token
+        is_text = token.kind == "text" and not token.name
+        if is_text and joined and joined[-1].kind == "text" and not joined[-1].name:
+            before = joined.pop()
+            token = replace(before, raw=before.raw + token.raw)
+        joined.append(token)
+    return joined
 
 
 def _join_messages(markup: str, tokens: list[Token], form: str) -> list[Token]:
@@ -524,10 +578,12 @@ class _Parser:
         raw = _on_one_line(token.raw)
         run: list[tuple[str, str]] = []  # each character, and how it is written
         last = 0
-        for entity in _ENTITY.finditer(raw):
+        for entity in _ENTITY[self.form].finditer(raw):
             run += [(character, character) for character in raw[last : entity.start()]]
             last = entity.end()
             decoded = _decoded(entity[0])
+            if self.form == "xml" and entity[0].startswith("&amp;") and decoded != "&":
+                decoded = _decoded(decoded)
             is_complete = entity[0].endswith(";")
             if self.form == "xml" and decoded == entity[0] and is_complete:
                 decoded = ""  # it may be declared elsewhere

@@ -1,0 +1,163 @@
+"""Tags that are written in running text are tags where they are, and text where they are not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nmt.data.corpus import Encoding
+from nmt.markup.breaks import MarkedLines
+from nmt.markup.documents import Document
+from nmt.markup.tag_writer import restore
+from nmt.markup.tags import Node, parse
+
+
+def nodes_of(line: str, form: str) -> list[Node]:
+    """Return what is taken out of a line or kept in it, but for numbers."""
+    found, waiting = [], [parse(line, form).root]
+    while waiting:
+        children = waiting.pop().children
+        found += [node for node in children if node.kept != "number"]
+        waiting += children
+    return found
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing", "form"),
+    [
+        ("&lt;b&gt;", "&lt;/b&gt;", "xml"),
+        ("&lt;b&gt;", "&lt;/b&gt;", "html"),
+        ("&lt;p>", "&lt;/p>", "xml"),
+        ("&lt;a href=\"x?a=1&amp;amp;b=2\" class='y'&gt;", "&lt;/a&gt;", "xml"),
+        ("&lt;my-link&gt;", "&lt;/my-link&gt;", "xml"),
+        ("<0>", "</0>", "html"),
+        ("&lt;12&gt;", "&lt;/12&gt;", "xml"),
+        ("{1&gt;", "&lt;1}", "xml"),
+        ("{b>", "<b}", "html"),
+        ("[b]", "[/b]", "xml"),
+        ("[URL=https://a.b/c]", "[/URL]", "html"),
+        ("**", "**", "html"),
+    ],
+)
+def test_a_pair_moves_with_its_words(opening: str, closing: str, form: str) -> None:
+    marked = parse(f"a {opening}b{closing}, c", form)
+    assert marked.text == "a b, c"
+    links = [(0, 1, 5, 6), (2, 3, 2, 3), (5, 6, 0, 1)]
+    assert restore(marked, "C B A", links) == f"C {opening}B{closing} A"
+    # Inside and around an element, and beside another pair.
+    line = f"<i>{opening}b <u>c</u>{closing}</i> {opening}d{closing}"
+    marked = parse(line, form)
+    assert marked.text == "b c d"
+    assert restore(marked, "b c d", [(at, at + 1, at, at + 1) for at in (0, 2, 4)]) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        ("a &lt;br&gt; b", "xml"),
+        ('a &lt;img src="x"/&gt; b', "html"),
+        ("a <3/> b", "html"),
+        ("a {1} b", "xml"),
+        ("a `b c` d", "html"),
+        (r"see C:\new\readme.txt now", "html"),
+        (r"A b.\nC d.", "html"),
+        (r"A b.\r\n\nc d.", "xml"),
+    ],
+)
+def test_what_has_no_content_stays(line: str, form: str) -> None:
+    (node,) = nodes_of(line, form)
+    assert node.opening in line
+    marked = parse(line, form)
+    translation = " ".join(marked.text.split())
+    words = (re.finditer(r"\w+", text) for text in (marked.text, translation))
+    links = [(*one.span(), *other.span()) for one, other in zip(*words, strict=True)]
+    assert restore(marked, translation, links) == line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "a &lt; b &gt; c",
+            "give &lt;file&gt; now",
+            "<0> a",
+            "a </0> b",
+            "1<2 and 3>2",
+            "a <2b> c",
+        ),
+        *("{a&gt; b", "a &lt;1} b", "[b] a", "[note]a[/note]", "see [1] and [/b]", "a ** b ** c"),
+        *(
+            "2**3**4",
+            "***",
+            "****",
+            "** a",
+            "un**happy**ness",
+            "a**",
+            "`a' and `b'",
+            "``a''",
+            "a ` b",
+        ),
+        *("use \\n for ends", "docs\\notes", "\\\\n", "un`a`b"),
+    ],
+)
+def test_what_has_no_partner_is_text(line: str) -> None:
+    assert [node for node in nodes_of(line, "xml") if node.kept != "placeholder"] == []
+
+
+def test_pairs_never_overlap_elements_or_each_other() -> None:
+    assert parse("<b>a [i]b</b> c[/i]", "html").text == "a [i]b c[/i]"
+    assert parse("[b] <i>a [/b] b</i>", "html").text == "[b] a [/b] b"
+    assert parse("[b]a **b[/b] c**", "html").text == "a **b c**"
+
+
+def test_entities_in_escaped_html_are_read_and_written_as_they_were() -> None:
+    marked = parse("&lt;b&gt;&amp;quot;a&amp;quot;&lt;/b&gt; R&amp;D&amp;nbsp;b &amp;foo;", "xml")
+    assert marked.text == '"a" R&D\xa0b &foo;'
+    found = restore(marked, '"A" R&D\xa0B &foo;', [(1, 2, 1, 2)])
+    assert found == "&amp;quot;&lt;b&gt;A&lt;/b&gt;&amp;quot; R&amp;D&amp;nbsp;B &amp;foo;"
+    assert parse("&amp;quot;a", "html").text == "&quot;a"
+
+
+def test_escaped_tags_are_shown_in_html_so_they_part_no_units() -> None:
+    page = "<p>Use &lt;p&gt; for a **big** <0>text</0>.</p>"
+    document = Document.read(Path("a.html"), page.encode(), Encoding.find("utf-8"))
+    assert [unit.line for unit in document.units] == [page[3:-4]]
+
+
+@pytest.mark.parametrize(
+    "part", ["**a ", "[b]", "{1>", "&lt;b&gt;", "`a ", "<0>", "&lt;b ", "**a** "]
+)
+def test_many_beginnings_are_read_once(part: str) -> None:
+    line = part * (100_000 // len(part))
+    assert parse(line, "html").raw == line
+
+
+@pytest.mark.parametrize(
+    ("markup", "texts", "expected"),
+    [
+        ("<![CDATA[<p>A <b>b</b>.</p>]]>", ["A b."], "<![CDATA[<p>X <b>X</b>.</p>]]>"),
+        (
+            "a <![CDATA[b<br>c &amp; d\ne]]> f",
+            ["a", "b", "c & d e", "f"],
+            "X <![CDATA[X<br>X &amp; X X]]> X",
+        ),
+        ("<g><![CDATA[ a & b ]]></g>", ["a & b"], "<g><![CDATA[ X & X ]]></g>"),
+        ("<![CDATA[a\nb]]>", ["a", "b"], "<![CDATA[X\nX]]>"),
+        ("<![CDATA[<br/>]]>", [""], "<![CDATA[<br/>]]>"),
+        (
+            "&lt;p&gt;a &amp;amp; b&lt;/p&gt;&lt;p&gt;c&lt;/p&gt;",
+            ["a & b", "c"],
+            "&lt;p&gt;X &amp;amp; X&lt;/p&gt;&lt;p&gt;X&lt;/p&gt;",
+        ),
+        ("a.&lt;br/&gt;b", ["a.", "b"], "X.&lt;br/&gt;X"),
+        (r"a.\n\nb", ["a.", "b"], r"X.\n\nX"),
+    ],
+)
+def test_escaped_html_is_cut_at_its_breaks(markup: str, texts: list[str], expected: str) -> None:
+    marked = MarkedLines.of(markup, "xml")
+    assert [line.text.strip() for line in marked.lines] == texts
+    text = re.sub(r"\w", "X", marked.text)
+    words = [word.span() for word in re.finditer(r"\w", text)]
+    assert marked.restore(text, [(*word, *word) for word in words], []) == expected
