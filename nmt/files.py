@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 
 from nmt import console
 from nmt.errors import HeldOff, NMTError
+from nmt.limits import check_toml
 
 TEMPORARY_SUFFIX = ".partial"
 
@@ -284,8 +285,10 @@ def parse_json(text: str | bytes) -> Any:
 
 def parse_toml(text: bytes) -> dict[str, Any]:
     """Parse TOML that may be damaged or hostile; ValueError says in one line what is wrong."""
+    decoded = text.decode()
+    check_toml(decoded)
     with _one_kind_of_error():
-        return tomllib.loads(text.decode())
+        return tomllib.loads(decoded)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from nmt.data.compressed import DAMAGE, MAGIC, SUFFIXES, Decompressor
 from nmt.errors import DataError, UsageError
+from nmt.limits import check_unpacked
 
 _CHUNK_BYTES = 1 << 20
 _START_BYTES = 1 << 16
@@ -249,6 +250,7 @@ class TextStream:
         codec = "" if encoding.by_line else encoding.name
         self._text = _Start(_BOMS, None if encoding.name == "utf-8" else codec)
         self._decompressor: Decompressor | None = None
+        self._packed = self._unpacked = 0  # bytes so far
         self._decoder: codecs.IncrementalDecoder | None = None
 
     def feed(self, block: bytes, *, final: bool = False) -> Iterator[bytes]:
@@ -275,7 +277,11 @@ class TextStream:
         try:
             if self._decompressor is None:
                 self._decompressor = Decompressor(kind)
-            yield from self._decompressor.feed(block)
+            self._packed += len(block)
+            for piece in self._decompressor.feed(block):
+                self._unpacked += len(piece)
+                check_unpacked(self._name, self._packed, self._unpacked)
+                yield piece
             if final:
                 self._decompressor.finish()
         except DAMAGE as error:

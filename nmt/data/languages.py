@@ -216,8 +216,8 @@ def names_language(name: str, code: str) -> bool:
     that of the code is another language here.
     """
     name = name.strip()
-    match = _NAME.fullmatch(name)
-    if not match or len(name) > _LONGEST_NAME:  # most text, for which nothing need be loaded
+    match = _NAME.fullmatch(name) if len(name) <= _LONGEST_NAME else None
+    if not match:  # most text, for which nothing need be loaded
         return False
     if _WHOLE_CODE.fullmatch(name) and primary_language(name) == primary_language(code):
         # Both must be able to mean the same script and region.
@@ -238,8 +238,8 @@ def is_language(name: str) -> bool:
     """Return whether a name is a code of a language that has two letters, or its English name."""
     if is_code(name) and len(primary_language(name)) == 2:
         return True
-    match = _NAME.fullmatch(name.strip())
-    if not match or len(name) > _LONGEST_NAME:
+    match = _NAME.fullmatch(name.strip()) if len(name) <= _LONGEST_NAME else None
+    if not match:
         return False
     return _folded(match["name"]) in _common_names()
 

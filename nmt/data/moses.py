@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # A tag such as <2de> must stay one word.
 _PROTECTED = [r"<[^\s<>]+>"]
+_MOST_PROTECTED = 1_000  # in a line; sacremoses refuses more
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ class Moses:
         if self.normalize:
             line = self._normalizer.normalize(line)
         if self.tokenize:
+            protected = _PROTECTED if line.count("<") < _MOST_PROTECTED else None
             line = _tokenizer(self.lang).tokenize(
-                line, return_str=True, escape=False, protected_patterns=_PROTECTED
+                line, return_str=True, escape=False, protected_patterns=protected
             )
         return line
 

@@ -35,6 +35,14 @@ def unit_pattern() -> re.Pattern[str]:
     return re.compile(rf"{wide}[{marks}]*|(?:(?!{wide})[\w{marks}])+|[^\w\s]")
 
 
+_WHITE = re.compile(r"\s+")
+
+
+def on_one_line(text: str) -> str:
+    """Return a text with a space in place of each run of white space that has a line end."""
+    return _WHITE.sub(lambda run: " " if {"\n", "\r"} & set(run[0]) else run[0], text)
+
+
 @dataclass(frozen=True, eq=False)
 class WordEdges:
     """Which tokens of a vocabulary begin or end inside a word.

@@ -36,6 +36,7 @@ from nmt.interchange.foreign import (
     write_imported,
 )
 from nmt.interchange.marian_binary import SUFFIX, BinaryArrays
+from nmt.limits import check_settings, check_unpacked
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard
 
@@ -202,11 +203,25 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: damaged: not UTF-8") from None
 
 
+def parse_yaml(text: str) -> Any:
+    """Parse YAML that may be damaged or hostile; ValueError says in one line what is wrong."""
+    check_settings(text)
+    try:
+        # An alias such as *a may stand for what has aliases itself, and so grow without bound.
+        if "*" in text and any(isinstance(one, yaml.AliasEvent) for one in yaml.parse(text)):
+            raise ValueError("it has aliases; write out what they stand for")
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    except (yaml.YAMLError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(" ".join(str(error).split())) from None  # in one line
+
+
 def _parsed(text: str, path: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError):
-        values = None
+        values = parse_yaml(text)
+    except ValueError as error:
+        raise DataError(f"{path}: damaged: its options are not YAML: {error}") from None
     if not isinstance(values, dict):
         raise DataError(f"{path}: damaged: its options are not YAML")
     return values
@@ -406,6 +421,9 @@ class _Weights:
                 self._arrays: Any = BinaryArrays(path)
             else:
                 self._arrays = np.load(path, allow_pickle=False)
+                for member in self._arrays.zip.infolist():
+                    name = f"{path}: {member.filename}"
+                    check_unpacked(name, member.compress_size, member.file_size)
             names = self._arrays.files
         except FileNotFoundError:
             raise DataError(f"{path}: no such file") from None
@@ -459,5 +477,5 @@ class _Weights:
             raise DataError(f"{self.path}: lacks {name}; it is no complete model of Marian")
         try:
             return self._arrays[name]
-        except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError):
+        except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError, MemoryError):
             raise DataError(f"{self.path}: damaged: {name} cannot be read") from None

@@ -30,6 +30,7 @@ from xml.parsers import expat
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
+from nmt.limits import MOST_OPEN_ELEMENTS
 from nmt.markup.breaks import cut_at_breaks, unwrap
 from nmt.markup.catalogues import catalogue_parts
 from nmt.markup.document_units import Unit
@@ -240,11 +241,23 @@ def _check_xliff(path: Path, text: str) -> None:
         DataError: naming the line.
     """
     first: list[str] = []
+    open_elements = 0
 
     def start(name: str, _attributes: dict[str, str]) -> None:
+        nonlocal open_elements
+        open_elements += 1
+        if open_elements > MOST_OPEN_ELEMENTS:
+            raise DataError(
+                f"{path} line {parser.CurrentLineNumber:,}: more than {MOST_OPEN_ELEMENTS:,} "
+                "elements, each inside the other; export it again"
+            )
         if not first and name.rpartition(" ")[2] != "xliff":
             raise DataError(f"{path}: not XLIFF: its first element is <{name.rpartition(' ')[2]}>")
         first.append(name)
+
+    def end(_name: str) -> None:
+        nonlocal open_elements
+        open_elements -= 1
 
     def refuse(name: str, *_: object) -> None:
         raise DataError(
@@ -253,6 +266,7 @@ def _check_xliff(path: Path, text: str) -> None:
 
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.StartElementHandler = start
+    parser.EndElementHandler = end
     parser.EntityDeclHandler = refuse
     parser.SkippedEntityHandler = refuse
     try:
@@ -281,7 +295,7 @@ class _Open:
 
     token: Token
     name: str  # if it is of XLIFF's namespace, else nothing
-    namespaces: dict[str, str]  # by prefix
+    declared: dict[str, str]  # namespaces by prefix
     is_translated: bool
     keeps_lines: bool
     sides: dict[str, _Side] = field(default_factory=dict)  # of a unit
@@ -319,12 +333,15 @@ class _Xliff:
 
     def _opened(self, token: Token, waiting: Sequence[_Open]) -> _Open:
         """Return an element that begins inside those that are open."""
-        whole = _Open(token, "", {"": ""}, is_translated=True, keeps_lines=False)
+        whole = _Open(token, "", {}, is_translated=True, keeps_lines=False)
         outer = waiting[-1] if waiting else whole
         has = token.attributes()
         declared = {name[6:]: uri for name, uri in has.items() if name.split(":")[0] == "xmlns"}
-        namespaces = outer.namespaces | declared if declared else outer.namespaces
-        namespace = namespaces.get(_name_of(token).rpartition(":")[0].lower())
+        prefix = _name_of(token).rpartition(":")[0].lower()
+        inside_out = (declared, *(element.declared for element in reversed(waiting)))
+        namespace = next(
+            (scope[prefix] for scope in inside_out if prefix in scope), None if prefix else ""
+        )
         if not waiting:
             self.namespace = namespace
             self.lacks_language = has.get("version", "")[:1] == "2" and "trglang" not in has
@@ -337,7 +354,7 @@ class _Xliff:
         keeps_lines = {"preserve": True, "default": False}.get(
             has.get("xml:space", ""), outer.keeps_lines
         )
-        return _Open(token, name, namespaces, is_translated, keeps_lines)
+        return _Open(token, name, declared, is_translated, keeps_lines)
 
     def _content(self, side: _Side | None) -> str:
         return "" if side is None else self.text[side.start : side.end]
@@ -359,10 +376,13 @@ class _Xliff:
         name = re.sub("source$", "target", _name_of(source.opening))
         if target is not None:
             name = _name_of(target.opening)
-            opening = re.sub(r"\s*/>$", ">", target.opening.raw)
+            opening = target.opening.raw
+            if target.opening.kind == "empty":
+                opening = f"{opening.removesuffix('/>').rstrip()}>"
             start, end = target.opening.start, target.after
         else:
-            indentation = self.text[: source.opening.start].rpartition(">")[2]
+            line_start = self.text.rfind(">", 0, source.opening.start) + 1
+            indentation = self.text[line_start : source.opening.start]
             is_own = "xml:space" in source.opening.attributes()
             space = ' xml:space="preserve"' if is_own and source.keeps_lines else ""
             opening = f"{indentation}<{name}{space}>"

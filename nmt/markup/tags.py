@@ -31,7 +31,7 @@ from collections import Counter, deque
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 
-from nmt.data.words import has_letters
+from nmt.data.words import has_letters, on_one_line
 from nmt.markup.kept_pieces import PIECE, PIECE_IN_MESSAGE
 from nmt.markup.messages import MOST_NESTED, NO_TEXT, QUOTED, Message, find_messages
 from nmt.markup.text_tags import TEXT_TAG, VOID, text_tags
@@ -83,7 +83,6 @@ _ENTITY = {
     "xml": re.compile(rf"&(?:amp;(?=#?\w{{1,31}};))?{_ENTITY_PATTERN}"),  # also of escaped HTML
 }
 _APOSTROPHE = re.compile("&apos;|&#0{0,9}39;|&#[xX]0{0,9}27;")
-_SPACE = re.compile(r"\s+")
 _SIGNS = set("&<>\"'")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -572,10 +571,10 @@ class _Parser:
 
     def _add_text(self, token: Token, *, find_pieces: bool) -> None:
         if token.name == "cdata":
-            text = _on_one_line(token.raw[9:-3])
+            text = on_one_line(token.raw[9:-3])
             self._add_run(list(zip(text, text, strict=True)), find_pieces)
             return
-        raw = _on_one_line(token.raw)
+        raw = on_one_line(token.raw)
         run: list[tuple[str, str]] = []  # each character, and how it is written
         last = 0
         for entity in _ENTITY[self.form].finditer(raw):
@@ -643,10 +642,6 @@ def _decoded(entity: str) -> str:
         return html.unescape(entity)
     except ValueError:  # a number of thousands of digits
         return "\ufffd"  # as any number is that is too large
-
-
-def _on_one_line(text: str) -> str:
-    return _SPACE.sub(lambda spaces: " " if {"\n", "\r"} & set(spaces[0]) else spaces[0], text)
 
 
 def _is_control(character: str) -> bool:

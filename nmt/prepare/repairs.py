@@ -44,6 +44,9 @@ from nmt.prepare.text import Block, Pairs, Rows, TextSide, Work
 _WORTH_A_WARNING = 0.001
 """Share of lines. Clean text has up to 0.06 % with entities, as in "Q&amp;A"."""
 _EXAMPLE_CHARACTERS = 30
+_MOST_ESCAPES = 8
+"""Times that text was escaped, one upon the other. Without a bound, `&amp;amp;amp;...` would take
+the square of its length."""
 _ENTITY = re.compile(
     r"&(#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,8}|[A-Za-z][A-Za-z0-9]*);"
     r"|& ?(# ?[0-9]{1,8}|(?:amp|apos|gt|lt|nbsp|quot)) ?;"
@@ -94,7 +97,10 @@ def without_entities(line: str) -> str:
     """Return a line with characters in place of their entities."""
     if "<" in line and "&lt;" in line:
         return line
-    while (resolved := _ENTITY.sub(_meaning, line)) != line:  # each time it gets shorter
+    for _ in range(_MOST_ESCAPES):
+        resolved = _ENTITY.sub(_meaning, line)
+        if resolved == line:
+            break
         line = resolved
     return line
 
@@ -242,7 +248,8 @@ def _bytes_of(codec: str) -> dict[str, int]:
 def _is_doubtful(fixed: str, line: str, lang: str) -> bool:
     """Return whether a repair makes nothing of sense."""
     known = _characters_of(lang)
-    is_new = [character not in line for character in fixed]
+    known_before = set(line)
+    is_new = [character not in known_before for character in fixed]
     is_odd = [new and not known[ord(sign)] for new, sign in zip(is_new, fixed, strict=True)]
     beside = zip([False, *is_odd[:-1]], is_odd, [*is_odd[1:], False], strict=True)
     return (

@@ -25,13 +25,13 @@ from nmt.scoring.wmt_xml import read_side
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED = ("gz", "xz", "bz2", "zst")
 _ENDING = rf"(?:\.(?:{'|'.join(_COMPRESSED)}))?"
-_TSV = re.compile(rf"(?P<file>.+\.tsv{_ENDING})(?::(?P<column>[1-9]\d{0, 8}))?", re.IGNORECASE)
+_TSV = re.compile(rf"(?P<file>.+\.tsv{_ENDING})(?::(?P<column>[1-9]\d{{0,8}}))?", re.IGNORECASE)
 _SGML = re.compile(rf".+\.sgml?{_ENDING}", re.IGNORECASE)
 _XML = re.compile(rf"(?P<file>.+\.xml{_ENDING})(?::(?P<whose>.+))?", re.IGNORECASE)
 _PAIR = ("source", "hypothesis")
 _NO_LANGUAGE = {*_COMPRESSED, "sgm", "sgml", "tsv", "txt"}
 
-_TAG = re.compile(r"<(?P<end>/?)(?P<name>doc|seg)\b(?P<attributes>[^>]*)>", re.IGNORECASE)
+_TAG = re.compile(r"<(?P<end>/?)(?P<name>doc|seg)\b(?P<attributes>[^<>]*)>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(quot|amp|lt|gt|apos);")
 _CHARACTERS = {"quot": '"', "amp": "&", "lt": "<", "gt": ">", "apos": "'"}
 

@@ -180,7 +180,7 @@ RENDERS: dict[str, Render] = {
 
 _BETWEEN = " ||| "
 _NUMBER = r"-?[\d.]+(?:e[-+]?\d+)?"
-_FEATURES = re.compile(rf"(?: \|\|\|(?: [^\s|]+=(?: {_NUMBER})+)+ ?)+$")
+_FEATURES = re.compile(rf"(?: [^\s|]+=(?: {_NUMBER})+)+ ?")
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,10 @@ def read_n_best(lines: Iterable[str], name: str) -> Iterator[Entry]:
 def _parse(content: str) -> Entry | None:
     line, first, rest = content.partition(_BETWEEN)
     text, second, score = rest.rpartition(_BETWEEN)  # the text itself may contain bars
-    text = _FEATURES.sub("", text)
+    fields = text.split(" |||")
+    while len(fields) > 1 and _FEATURES.fullmatch(fields[-1]):
+        fields.pop()
+    text = " |||".join(fields)
     try:
         entry = Entry(int(line), text, float(score))
     except ValueError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,7 +89,8 @@ def place(
     for name in ("tmx", "xlf", "xml"):
         (tmp_path / f"{EVIL}.{name}").write_text(f"<dataset><doc id='1'>{xml}</doc></dataset>")
     (tmp_path / f"{EVIL}.csv").write_text(f'"{EVIL}","a"\n"{EVIL}","b"\n')
-    (tmp_path / f"{EVIL}.zip").write_bytes(b"PK\x05\x06" + bytes(18))
+    with zipfile.ZipFile(tmp_path / f"{EVIL}.zip", "w") as archive:
+        archive.writestr(EVIL, "text")
     for folder, name in (("damaged", "dataset.json"), ("folder", "config.json")):
         (tmp_path / folder).mkdir()
         value = EVIL.encode("unicode_escape").decode().replace("\\x", "\\u00")

@@ -108,9 +108,14 @@ class Quotes:
     """Quotes in cells that are not quoted. Who writes quoted cells leaves none."""
     example: bytes = b""
     """The first cell that may be quoted."""
+    _covered: tuple[int, int] = (0, 0)
+    """Start and end of the lines that a cell would cover, which were looked at last."""
+    _are_rows: bool = False
+    """Whether these lines are rows."""
 
     def look_at(self, text: bytes) -> None:
         """Count the quotes of whole lines."""
+        self._covered = 0, 0
         codes = np.frombuffer(text, np.uint8)
         places = np.flatnonzero(codes == _QUOTE)
         before = codes[places - 1]
@@ -139,8 +144,12 @@ class Quotes:
     def _fits(self, text: bytes, start: int, end: int) -> bool:
         """Tell whether the lines that a cell would cover are rows without it."""
         first, last = text.rfind(b"\n", 0, start) + 1, text.find(b"\n", end)
-        lines = text[first : len(text) if last < 0 else last].split(b"\n")
-        return all(line.count(TAB) + 1 == self.columns for line in lines)
+        last = len(text) if last < 0 else last
+        if (first, last) != self._covered:  # a line may have many such cells
+            lines = text[first:last].split(b"\n")
+            self._are_rows = all(line.count(TAB) + 1 == self.columns for line in lines)
+            self._covered = first, last
+        return self._are_rows
 
     def is_quoted(self) -> bool | None:
         """Return whether the file is quoted; None if that is unclear."""

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.console import printable
 from nmt.data.compressed import DAMAGE
 from nmt.data.corpus import Encoding, ParallelText, TextStream, read_chunks, split_lines
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
+from nmt.limits import check_unpacked
 from nmt.pipeline import prefetched
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
@@ -157,19 +157,20 @@ class ZipFiles(LineFiles):
         """Find the files of both languages; DataError if there is not one of each."""
         try:
             with zipfile.ZipFile(path) as archive:
-                names = [name for name in archive.namelist() if not name.endswith("/")]
+                members = [one for one in archive.infolist() if not one.is_dir()]
         except (*DAMAGE, *_OF_ZIP) as error:
             raise _damaged(path, error) from None
-        members = []
+        found = []
         for lang in langs:
-            of_lang = [name for name in names if name.endswith(f".{lang}")]
+            of_lang = [one for one in members if one.filename.endswith(f".{lang}")]
             if len(of_lang) != 1:
-                listed = printable(", ".join((of_lang or names)[:8]))
+                listed = ", ".join(one.filename for one in (of_lang or members)[:8])
                 raise DataError(
                     f"{path}: must have one file that ends with .{lang}; it has {listed or 'none'}"
                 )
-            members.append(of_lang[0])
-        return cls(path, (members[0], members[1]), encoding)
+            check_unpacked(str(path), of_lang[0].compress_size, of_lang[0].file_size)
+            found.append(of_lang[0].filename)
+        return cls(path, (found[0], found[1]), encoding)
 
     @property
     def prefix(self) -> str:
@@ -181,7 +182,7 @@ class ZipFiles(LineFiles):
 
     @property
     def sides(self) -> tuple[str, str]:
-        src, tgt = map(printable, self.members)
+        src, tgt = self.members
         return f"{self.path}:{src}", f"{self.path}:{tgt}"
 
     def chunks(self, side: int) -> Iterator[bytes]:

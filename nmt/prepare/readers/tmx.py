@@ -19,6 +19,7 @@ from xml.parsers import expat
 
 from nmt.data.corpus import Encoding
 from nmt.data.languages import OTHER_VARIANT, variant_name, variant_rank
+from nmt.data.words import on_one_line
 from nmt.errors import DataError
 from nmt.prepare.readers.line_files import LONGEST_LINE
 from nmt.prepare.readers.reader import Advance, Survey
@@ -43,7 +44,6 @@ _BREAK = re.compile(
 )
 """The content of a code that separates words."""
 _CODE_CHARACTERS = 1000  # of a code that are looked at
-_LINE_END = re.compile(r"\s*[\r\n]+\s*")
 _LISTED = 20  # characters of each text of a unit that lacks a side
 _TUV_BYTES = 100  # that a text of a unit takes, however short
 
@@ -190,7 +190,7 @@ class _Unit:
 
 
 def _one_line(text: str) -> str:
-    return _LINE_END.sub(" ", text).strip()
+    return on_one_line(text).strip()
 
 
 @dataclass

@@ -38,16 +38,6 @@ def test_an_archive_needs_one_file_of_each_language(tmp_path: Path, names: list[
         survey(tmp_path / "x.zip")
 
 
-def test_names_in_an_archive_do_not_reach_the_terminal_as_they_are(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        for lang in ("en", "de"):
-            archive.writestr(f"\x1b[31mred.{lang}", "text\n")
-    found = find_reader(f"{tmp_path}/x.zip", ("en", "de"), UTF8)
-    assert found.sides[0] == rf"{tmp_path}/x.zip:\x1b[31mred.en"
-    with pytest.raises(DataError, match=r"it has \\x1b\[31mred\.en"):
-        find_reader(f"{tmp_path}/x.zip", ("en", "fr"), UTF8)
-
-
 @pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2, zipfile.ZIP_DEFLATED])
 def test_damaged_members_are_refused(tmp_path: Path, method: int) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as archive:

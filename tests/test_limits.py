@@ -1,0 +1,107 @@
+"""Small files that would become far too much: refused by one error that names the file."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+
+from nmt.config import read_toml
+from nmt.data.corpus import Encoding, read_chunks
+from nmt.errors import DataError, UsageError
+from nmt.files import parse_toml
+from nmt.interchange.marian import import_marian, parse_yaml
+from nmt.limits import (
+    LONGEST_SETTINGS,
+    MOST_KEY_PARTS,
+    MOST_OPEN_ELEMENTS,
+    MOST_TIMES_UNPACKED,
+    UNPACKED_FREELY,
+    check_unpacked,
+)
+from nmt.markup.documents import Document
+from nmt.prepare.readers.find import find_reader
+
+UTF8 = Encoding.find("utf-8")
+BLANK = b"\n" * (UNPACKED_FREELY + 1)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"),
+    [
+        (".gz", gzip.compress),
+        (".xz", lzma.compress),
+        (".bz2", bz2.compress),
+        (".zst", zstandard.compress),
+    ],
+)
+def test_blank_lines_of_a_compressed_file_are_refused(
+    suffix: str, compress: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(compress(BLANK))
+    with pytest.raises(DataError, match=rf"text{suffix}: .* {MOST_TIMES_UNPACKED} times"):
+        for _ in read_chunks(path, UTF8):
+            pass
+
+
+def test_blank_lines_of_a_zip_are_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for lang in ("en", "de"):
+            archive.writestr(f"x.{lang}", BLANK)
+    with pytest.raises(DataError, match=r"x.zip: .* 200 times"):
+        find_reader(str(tmp_path / "x.zip"), ("en", "de"), UTF8)
+
+
+def test_small_files_and_usual_text_are_not_refused() -> None:
+    check_unpacked("x", 10, UNPACKED_FREELY)
+    check_unpacked("x", UNPACKED_FREELY, MOST_TIMES_UNPACKED * UNPACKED_FREELY)
+
+
+def test_an_array_that_would_take_gigabytes_is_refused(tmp_path: Path) -> None:
+    arrays = {"special:model.yml": np.zeros(UNPACKED_FREELY, np.int8)}
+    np.savez_compressed(tmp_path / "model.npz", allow_pickle=False, **arrays)
+    with pytest.raises(DataError, match=r"model.npz: special:model.yml.npy: .* 200 times"):
+        import_marian(
+            tmp_path / "model.npz",
+            tmp_path / "out",
+            src_lang="en",
+            tgt_lang="de",
+            vocabularies=[tmp_path / "x.spm"],
+        )
+
+
+@pytest.mark.parametrize(
+    "text", ["a: &a [1]\nb: *a", "[" * 3_000, "a: 1\n" * (LONGEST_SETTINGS // 5 + 1)]
+)
+def test_yaml_that_could_take_more_than_its_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"alias|deep|MiB"):
+        parse_yaml(text)
+    assert parse_yaml("a: [x * y, '*a']") == {"a": ["x * y", "*a"]}
+
+
+@pytest.mark.parametrize("part", ["a.", "a . ", "'b.c'.", '"b" .\t'])
+def test_a_key_of_toml_has_a_limit(part: str, tmp_path: Path) -> None:
+    assert parse_toml((part * (MOST_KEY_PARTS - 1) + "a = 1").encode())
+    for start in ("", "[", "x = {"):
+        path = tmp_path / "recipe.toml"
+        path.write_text(start + part * MOST_KEY_PARTS + "a = 1")
+        with pytest.raises(UsageError, match=rf"recipe.toml: .* {MOST_KEY_PARTS} parts"):
+            read_toml(path)
+
+
+def test_elements_of_xliff_inside_each_other_have_a_limit() -> None:
+    def xliff(depth: int) -> bytes:
+        inner = "".join(f'<a xmlns:n{number}="u{number}">' for number in range(depth))
+        return f'<xliff version="1.2">{inner}{"</a>" * depth}</xliff>'.encode()
+
+    Document.read(Path("x.xlf"), xliff(MOST_OPEN_ELEMENTS - 1), UTF8)
+    with pytest.raises(DataError, match=r"x.xlf line 1: more than 1,000 elements"):
+        Document.read(Path("x.xlf"), xliff(MOST_OPEN_ELEMENTS), UTF8)

@@ -1,0 +1,182 @@
+"""Reading takes time in proportion to the text, not to its square."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmt.data.composition import compose
+from nmt.data.corpus import Encoding
+from nmt.data.languages import is_language, names_language, variant_rank
+from nmt.data.moses import Moses
+from nmt.data.words import has_letters
+from nmt.errors import NMTError
+from nmt.files import parse_json, parse_toml
+from nmt.lexical.glossary import Term, Terms, has_target
+from nmt.lexical.lemmas import WORD
+from nmt.markup.documents import Document
+from nmt.markup.tag_writer import restore
+from nmt.markup.tags import parse
+from nmt.prepare.characters import plain_classes
+from nmt.prepare.readers.find import find_reader
+from nmt.prepare.repairs import broken_word, first_entity, fixed_encoding, without_entities
+from nmt.scoring.inputs import Text, check_plain, read_sgml
+from nmt.scoring.pitfalls import pitfalls
+from nmt.scoring.wmt_xml import read_side
+from nmt.translate.output import read_n_best
+from nmt.translate.segmentation import split_sentences
+
+SHORT, MIDDLE, LONG = 4_000, 20_000, 200_000  # characters
+MOST = 500  # times as long; linear time would take 50 times
+SUSPICIOUS = 12  # of MIDDLE: linear time would take 5 times
+LEAST_SECONDS = 0.001  # less is no measurement
+
+UNIT = "<trans-unit id='1'>\n <source>a</source>\n</trans-unit>"
+SHAPES = [
+    *(("", one) for one in "<&{ \"'[(|%1.。你a\t\n"),
+    *(("", one) for one in ("{{", "<!--", "<![CDATA[", "<b>", "<b><i>", "</b>", "<br>", "<p>a")),
+    *(("", one) for one in ("<script>", "<a b=", '<a b="', "<!a[", "<seg>", "<seg id=", "<x/>")),
+    *(
+        ("", one)
+        for one in (" \r\n", '\t"', '"\t', '","', '""', '." ', "A. ", " ||| ", " ||| a= 1")
+    ),
+    *(("", one) for one in ("1.", "-1 ", "a@", "a.b+", "www.", "://", "${", "{%", "%(", "{0} ")),
+    *(("", one) for one in ("a-", "a.", "Ã¼", "a\u0301", "ก", "😀\u200d", "<2de>", ">>", UNIT)),
+    *(("&", one) for one in ("amp;", "#38;", "1")),
+    *(("a=", one) for one in ("[", "{a=", "{a,plural,one{")),
+]
+"""What stands at the beginning of a text, and what follows again and again."""
+MENDED = [
+    *(("tmx", "", " "), ("xliff tag", "", " "), ("xliff body", "", UNIT), ("sgml", "", "<seg id=")),
+    *(("n-best", "", " ||| a= 1"), ("entities", "&", "amp;"), ("encoding", "", "Ã¼")),
+    *(("toml", "", "a."), ("tsv start", "", '"\t'), ("csv header", "a", " ")),
+]
+"""Parsers and shapes that took the square of the time."""
+
+UTF8 = Encoding.find("utf-8")
+XLIFF = (
+    '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file><body>'
+    '<trans-unit id="1"><source>{}</source>{}</trans-unit></body></file></xliff>'
+)
+TMX = (
+    '<tmx version="1.4"><body><tu><prop type="x">{0}</prop><tuv xml:lang="en"><seg>{0}</seg></tuv>'
+    '<tuv xml:lang="de"><seg><ph>{0}</ph>{0}</seg></tuv></tu></body></tmx>'
+)
+TERMS = Terms([Term("a a a", ("b",)), Term("1 2", ("b",)), Term("a - a b", ("b",))])
+
+
+def _document(path: str, text: str) -> None:
+    document = Document.read(Path(path), text.encode(errors="replace"), UTF8)
+    document.write(unit.line for unit in document.units)
+
+
+def _line_of_markup(text: str, form: str) -> None:
+    marked = parse(text, form)
+    restore(marked, marked.text, [])
+
+
+def _reading(name: str, content: str) -> None:
+    """Read parallel text, in the folder of the test."""
+    for one in (name, f"{name}.en", f"{name}.de"):
+        Path(one).write_text(content, errors="replace")
+    reader = find_reader(name, ("en", "de"), UTF8)
+    for survey in reader.surveys():
+        survey(lambda size: size)
+    for _ in reader.blocks():
+        pass
+
+
+def _scoring(text: str) -> None:
+    line = Text("x", [text])
+    list(pitfalls([line], [line], line, spaced=["BLEU"]))
+    check_plain([line])
+
+
+def _wmt_xml(text: str) -> None:
+    xml = f'<dataset><doc id="{text}"><src><seg id="1">{text}</seg></src></doc></dataset>'
+    Path("x.xml").write_text(xml, errors="replace")
+    read_side(Path("x.xml"), "source", None)
+
+
+def _moses(text: str) -> None:
+    rules = Moses("en", normalize=True, tokenize=True)
+    rules.undo(rules.apply(text))
+
+
+PARSERS: dict[str, Callable[[str], object]] = {
+    "html": lambda text: _document("x.html", f"<p>{text}"),
+    "xliff": lambda text: _document("x.xlf", XLIFF.format(html.escape(text), "")),
+    "xliff tag": lambda text: _document("x.xlf", XLIFF.format("a", f"<target{text}/>")),
+    "xliff target": lambda text: _document(
+        "x.xlf", XLIFF.format(f"a <x/>{text}", f"<target>{text}</target>")
+    ),
+    "xliff body": lambda text: _document(
+        "x.xlf", XLIFF.format("", f"</trans-unit>{text}<trans-unit id='2'>")
+    ),
+    "markup html": lambda text: _line_of_markup(text, "html"),
+    "markup xml": lambda text: _line_of_markup(text, "xml"),
+    "tmx": lambda text: _reading("x.tmx", TMX.format(html.escape(text))),
+    "tmx tags": lambda text: _reading("x.tmx", TMX.format(text)),
+    "tsv": lambda text: _reading("x.tsv", "a b\tc d\n" * 20 + text),
+    "tsv start": lambda text: _reading("x.tsv", f"{text}\tb\n" + "a b\tc d\n" * 20),
+    "csv": lambda text: _reading("x.csv", "a b,c d\n" * 20 + text),
+    "csv header": lambda text: _reading("x.csv", f"{text},de\na,b"),
+    "jsonl": lambda text: _reading("x.jsonl", text),
+    "lines": lambda text: _reading("x", text),
+    "json": parse_json,
+    "toml": lambda text: parse_toml(text.encode(errors="replace")),
+    "sgml": lambda text: read_sgml("x", f"<doc docid=1><seg id=1>{text}</seg></doc>"),
+    "sgml tag": lambda text: read_sgml("x", f"<doc docid=1><seg id={text}>a</seg></doc>"),
+    "wmt xml": _wmt_xml,
+    "n-best": lambda text: list(read_n_best([f"0 ||| a{text} ||| b ||| -1"], "x")),
+    "scoring": _scoring,
+    "sentences": lambda text: [split_sentences(text, lang) for lang in ("en", "ja")],
+    "entities": lambda text: [first_entity(text), without_entities(text)],
+    "encoding": lambda text: [broken_word(text), fixed_encoding(text, "en")],
+    "language": lambda text: [
+        *(variant_rank(text, "en"), names_language(text, "en"), is_language(text)),
+        has_letters(text),
+    ],
+    "words": lambda text: [compose(text), WORD.findall(text), plain_classes()],
+    "terms": lambda text: [TERMS.find(text), has_target(text, "a b c d")],
+    "moses": _moses,
+}
+
+
+def _seconds(parser: str, beginning: str, repeated: str, size: int) -> float:
+    text = beginning + repeated * (size // len(repeated))
+    start = time.process_time()
+    with contextlib.suppress(NMTError, ValueError):
+        PARSERS[parser](text)
+    return time.process_time() - start
+
+
+def _check(parser: str, beginning: str, repeated: str) -> None:
+    _seconds(parser, beginning, repeated, len(repeated))  # loads what it needs
+    short = min(_seconds(parser, beginning, repeated, SHORT) for _ in range(2))
+    short = max(short, LEAST_SECONDS)
+    if _seconds(parser, beginning, repeated, MIDDLE) > SUSPICIOUS * short:
+        long = _seconds(parser, beginning, repeated, LONG)
+        assert long <= MOST * short, f"{beginning}{repeated}: {short:.4f} s, {long:.2f} s"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("parser", "beginning", "repeated"), MENDED)
+def test_what_was_quadratic_is_linear(parser: str, beginning: str, repeated: str) -> None:
+    _check(parser, beginning, repeated)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parser", PARSERS)
+def test_no_parser_is_quadratic(parser: str) -> None:
+    for beginning, repeated in SHAPES:
+        _check(parser, beginning, repeated)
