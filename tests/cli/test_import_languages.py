@@ -109,10 +109,10 @@ def test_languages_have_short_codes_and_defaults(nmt: Nmt, tmp_path: Path, sourc
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ((), "--from is missing: the model knows deu_Latn, eng_Latn, zho_Hans, zho_Hant"),
-        (("--from", "en"), "--to is missing: the model knows deu_Latn"),
-        (("--from", "en", "--to", "fr"), "--to fr: the model knows deu_Latn"),
-        (("--from", "en", "--to", "zh"), "--to zh: the model has zho_Hans and zho_Hant; choose"),
+        ((), "--from is missing"),
+        (("--from", "en"), "--to is missing"),
+        (("--from", "en", "--to", "fr"), "--to fr: "),
+        (("--from", "en", "--to", "zh"), "zho_Hans and zho_Hant"),
     ],
 )
 def test_a_language_that_is_not_clear_is_refused(
@@ -220,9 +220,9 @@ def test_a_new_tag_is_read_as_a_tag(nmt: Nmt, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("--tag", "TRAIN=deu_Latn"), "deu_Latn is a piece of the vocabulary already"),
-        (("--new-language", "gsw_Latn"), "--new-language gsw_Latn: no training text is in this"),
-        (("--vocab", "MODEL"), "is a model of several languages; give it alone"),
+        (("--tag", "TRAIN=deu_Latn"), "deu_Latn is a piece"),
+        (("--new-language", "gsw_Latn"), "--new-language gsw_Latn: no"),
+        (("--vocab", "MODEL"), "model of several languages"),
     ],
 )
 def test_what_a_vocabulary_cannot_get_is_refused(

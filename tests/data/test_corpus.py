@@ -190,10 +190,10 @@ def test_a_side_is_found_plain_or_compressed(tmp_path: Path, suffix: str) -> Non
     ("prefix", "message"),
     [
         ("both", r"both\.en and .*both\.en\.gz both exist"),
-        ("train", r"/train\.de: no such file, plain or compressed \(\.gz \.xz \.bz2 \.zst\); the"),
+        ("train", r"/train\.de: no such file"),
         ("train", r"^(?!.*readme).*; the folder has .*train\.ger\.gz"),
-        ("train.en", r"train\.en\.en: no such file; .*train\.en exists: give the prefix"),
-        ("nowhere/train", r"there is no folder .*/nowhere"),
+        ("train.en", r"train\.en\.en: .*train\.en exists"),
+        ("nowhere/train", "no folder .*/nowhere"),
     ],
 )
 def test_a_side_that_is_missing_or_ambiguous_is_told(

@@ -79,10 +79,10 @@ def test_a_pair_is_one_of_training(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ((None, None), "--to is missing: the model was trained for en-de, de-en, en-fr, fr-en"),
-        (("en", None), "--to is missing: the model was trained for"),
-        ((None, "it"), "--to it: the model was trained for en-de, de-en, en-fr, fr-en$"),
-        (("de", "fr"), "--from de --to fr: .*; leave out --from to try this pair all the same"),
+        ((None, None), "--to is missing: .*en-de, de-en, en-fr, fr-en"),
+        (("en", None), "--to is missing"),
+        ((None, "it"), "--to it: .*en-de, de-en, en-fr, fr-en$"),
+        (("de", "fr"), "--from de --to fr: .*leave out --from"),
         (("it", "fr"), "--from it --to fr: "),
     ],
 )

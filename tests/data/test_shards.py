@@ -125,12 +125,12 @@ def test_rows_are_chosen_with_their_tokens() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "this shard is missing"),
-        (b"PK\x03\x04" + bytes(200), "not a shard of nmt"),
-        (b"NMTSHARD\7\0\0\0" + bytes(64), "has format 7, but this nmt reads 2.*nmt prepare"),
+        (None, "is missing"),
+        (b"PK\x03\x04" + bytes(200), "not a shard"),
+        (b"NMTSHARD\7\0\0\0" + bytes(64), "format 7, .* 2"),
         (
             struct.pack("<8sIIQQQ24x", b"NMTSHARD", 2, 2, 2**64 - 1, 2**64 - 1, 2**64 - 1),
-            "cut short or altered",
+            "cut short",
         ),
     ],
 )

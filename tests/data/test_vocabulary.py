@@ -116,9 +116,9 @@ def test_symbols_are_one_piece_wherever_they_stand(vocabulary: Vocabulary) -> No
 @pytest.mark.parametrize(
     ("lines", "vocab_size", "message"),
     [
-        (LINES, 5000, r"5000 is too large .*--vocab-size (\d+) or less"),
+        (LINES, 5000, r"5000 .*--vocab-size (\d+) "),
         # 4 special, 256 bytes, and the characters a b c and the space mark.
-        (["ab ca"], 100, r"100 is too small.*--vocab-size (264) or more"),
+        (["ab ca"], 100, "100 .*--vocab-size (264) "),
     ],
 )
 def test_a_size_that_cannot_be_learnt_is_refused_with_the_nearest(

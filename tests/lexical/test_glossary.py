@@ -82,12 +82,12 @@ def test_a_file_is_read_with_its_forms_and_alternatives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"dog", "line 3 has no tab; write a term as SOURCE<TAB>TARGET"),
-        (b"dog\t", "line 3 has an empty target term; fill it in"),
-        (b"dog\t \tHund", "line 3 has an empty target term; fill it in"),
-        (b" \tHund", "line 3 has an empty source term; fill it in"),
-        ("dog\tHund".encode("utf-16-le"), "line 3 is not valid UTF-8"),
-        (b"dog\tK\xf6ter", "line 3 is not valid UTF-8"),
+        (b"dog", "line 3 has no tab"),
+        (b"dog\t", "line 3 .*target"),
+        (b"dog\t \tHund", "line 3 .*target"),
+        (b" \tHund", "line 3 .*source"),
+        ("dog\tHund".encode("utf-16-le"), "line 3 .*UTF-8"),
+        (b"dog\tK\xf6ter", "line 3 .*UTF-8"),
     ],
 )
 def test_a_line_that_is_no_term_is_named(tmp_path: Path, line: bytes, message: str) -> None:

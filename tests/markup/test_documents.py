@@ -290,35 +290,19 @@ def test_a_document_keeps_its_encoding(content: str, encoding: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "a.xlf",
-            XLIFF.replace("</xliff>", ""),
-            "a.xlf line 19: not valid XML (no element found); export it again",
-        ),
-        (
-            "a.xlf",
-            "<xliff><e:source/></xliff>",
-            "a.xlf line 1: not valid XML (unbound prefix); export it again",
-        ),
-        ("a.xlf", "<html></html>", "a.xlf: not XLIFF: its first element is <html>"),
+        ("a.xlf", XLIFF.replace("</xliff>", ""), "a.xlf line 19: not valid XML"),
+        ("a.xlf", "<xliff><e:source/></xliff>", "a.xlf line 1: not valid XML"),
+        ("a.xlf", "<html></html>", "a.xlf: not XLIFF"),
         (
             "a.xlf",
             '<!DOCTYPE xliff [<!ENTITY e SYSTEM "/etc/passwd">]><xliff>&e;</xliff>',
-            "a.xlf: uses the entity &e;, which XLIFF does not need; replace it by its text",
+            "entity &e;",
         ),
-        (
-            "a.html",
-            "a cat<p>a dog</p>".encode("utf-16-le"),
-            "a.html: not utf-8 text; pass its --encoding, or save it as UTF-8",
-        ),
-        ("a.html", b"<p>\xff</p>", "a.html: not valid utf-8; pass its --encoding"),
-        (
-            "a.html",
-            b"<meta charset=utf-8><p>\xff</p>",
-            "a.html: not valid utf-8, which it says it has; correct that, or save it as UTF-8",
-        ),
-        ("a.html", "<meta charset=klingon>", "its encoding 'klingon' is unknown"),
-        ("a.html", "<meta charset=idna><p>a", "its encoding 'idna' is unknown"),
+        ("a.html", "a cat<p>a dog</p>".encode("utf-16-le"), "a.html: not utf-8 text"),
+        ("a.html", b"<p>\xff</p>", "a.html: not valid utf-8"),
+        ("a.html", b"<meta charset=utf-8><p>\xff</p>", "a.html: not valid utf-8, which"),
+        ("a.html", "<meta charset=klingon>", "'klingon'"),
+        ("a.html", "<meta charset=idna><p>a", "'idna'"),
         ("a.html", "<meta charset=utf-7><p>+2AA-", "not valid utf-7"),
     ],
 )

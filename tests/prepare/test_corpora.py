@@ -97,10 +97,10 @@ def test_many_bad_lines_are_another_encoding(tmp_path: Path, valid: str) -> None
 @pytest.mark.parametrize(
     ("src", "tgt", "message"),
     [
-        (b"more\n", b"more\n", "changed while it was read"),
-        (b"", b"", "changed while it was read"),  # but its time
-        (b"", b"more\n", r"train\.en ends after line 2"),
-        (b"more\n", b"", r"train\.de ends after line 2"),
+        (b"more\n", b"more\n", "changed"),
+        (b"", b"", "changed"),  # but its time
+        (b"", b"more\n", r"train\.en .*line 2"),
+        (b"more\n", b"", r"train\.de .*line 2"),
     ],
 )
 def test_text_that_changes_under_our_hands_is_noticed(

@@ -118,7 +118,7 @@ def test_a_joined_folder_can_be_joined_again(prepare: Prepare, tmp_path: Path) -
     [
         ({"vocab": (), "vocab_size": 320}, "differ in .*the vocabulary"),
         ({"valid": "VALID"}, "differ in valid"),
-        ({"test": ("VALID",)}, "differ in the test sets"),
+        ({"test": ("VALID",)}, "the test sets"),
         ({"max_ratio": 5.0}, "differ in max_ratio"),
         ({"keep_text": True}, "differ in keep_text"),
     ],

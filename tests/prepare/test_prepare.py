@@ -124,23 +124,23 @@ def test_what_the_rules_take_of_a_text_is_counted(
 @pytest.mark.parametrize(
     ("error", "message", "values", "texts"),
     [
-        (DataError, r"valid\.en line 20 is not valid utf-8.*fix it", {},
+        (DataError, r"valid\.en line 20 .*utf-8", {},
          {"valid": (b"a\n" * 19 + b"b\xff\n", b"x\n" * 20)}),
-        (DataError, r"valid\.de line 3 is blank.*remove the pair", {},
+        (DataError, r"valid\.de line 3 .*blank", {},
          {"valid": (b"a\nb\nc\n", b"x\ny\n \t\n")}),
         # SentencePiece's own mark of a space
-        (DataError, r"valid\.en line 2 has no tokens.*remove the pair", {},
+        (DataError, r"valid\.en line 2 .*tokens", {},
          {"valid": (b"a\n\xe2\x96\x81\n", b"x\ny\n")}),
         (DataError, r"valid\.en and .*valid\.de are empty", {}, {"valid": (b"", b"")}),
-        (DataError, r"the training text is empty: .*/train$", {}, {"train": (b"", b"")}),
-        (DataError, "all 3 training pairs were rejected: empty 1, identical 2", {},
+        (DataError, "empty: .*/train$", {}, {"train": (b"", b"")}),
+        (DataError, "3 .*: empty 1, identical 2", {},
          {"train": (b"same\n\ny\n", b"same\nx\ny\n")}),
-        (DataError, "all 60 training pairs were rejected: too_long 60", {"max_length": 1}, {}),
-        (DataError, "--valid-lines 61: only 60 of 60 training pairs are",
+        (DataError, "60 .*: too_long 60", {"max_length": 1}, {}),
+        (DataError, "--valid-lines 61: .*60 of 60",
          {"valid": (), "valid_lines": 61}, {}),
-        (DataError, "all 60 training pairs were rejected: valid 60",
+        (DataError, "60 .*: valid 60",
          {"valid": (), "valid_lines": 60}, {}),
-        (UsageError, "^en: a vocabulary of 9999", {"vocab_size": 9999, "separate_vocab": True}, {}),
+        (UsageError, "^en: .*9999", {"vocab_size": 9999, "separate_vocab": True}, {}),
     ],
 )  # fmt: skip
 def test_what_cannot_be_prepared_is_refused_and_nothing_written(

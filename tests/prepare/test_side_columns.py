@@ -179,10 +179,10 @@ def test_whole_numbers_are_kept_as_digits_and_line_ends_as_spaces(tmp_path: Path
 @pytest.mark.parametrize(
     ("form", "column", "message"),
     [
-        (write_tsv, "link", "crawl.tsv: has no column 'link'"),
-        (write_tsv, "9", "--keep-column .*crawl.tsv: no row has anything in '9'; check the name"),
-        (write_arrow, "link", "h.parquet: has no column 'link'"),
-        (write_tmx, "tuid", "--keep-column .*m.tmx: no row has anything in 'tuid'; check the name"),
+        (write_tsv, "link", "crawl.tsv: .*'link'"),
+        (write_tsv, "9", "--keep-column .*crawl.tsv: .*'9'"),
+        (write_arrow, "link", "h.parquet: .*'link'"),
+        (write_tmx, "tuid", "--keep-column .*m.tmx: .*'tuid'"),
     ],
 )
 def test_a_column_that_is_not_there_is_told(

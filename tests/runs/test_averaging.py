@@ -199,15 +199,15 @@ def test_what_is_missing_is_named(learnt: Path, write: Write, mean: Path) -> Non
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ("best.safetensors", "best.safetensors belongs to a training run"),
-        ("checkpoints/update-00000250.safetensors", "is one of the models to average"),
-        ("checkpoints/mean.safetensors", "belongs to a training run"),
-        ("config.toml", "belongs to a training run"),
-        ("notes", "notes exists and is not a model file"),
-        ("no/", "no/: is a folder; name a file"),
-        ("checkpoints", "checkpoints: is a folder; name a file"),
-        ("round", "round: Too many levels of symbolic links"),
-        ("link", "is one of the models to average"),
+        ("best.safetensors", "best.safetensors belongs"),
+        ("checkpoints/update-00000250.safetensors", "one of the models"),
+        ("checkpoints/mean.safetensors", "belongs"),
+        ("config.toml", "belongs"),
+        ("notes", "notes exists"),
+        ("no/", "no/: is a folder"),
+        ("checkpoints", "checkpoints: is a folder"),
+        ("round", "round: "),
+        ("link", "one of the models"),
     ],
 )
 def test_an_average_replaces_nothing_but_a_model_of_no_run(

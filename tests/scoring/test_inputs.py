@@ -63,14 +63,14 @@ def test_sgml_gives_its_segments(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("<doc>\n<seg id='1'>eins\n<seg id='2'>zwei</seg>", "line 3: <seg id='2'> out of place"),
-        ("<doc>\neins</seg>", "line 2: </seg> out of place"),
-        ("<doc>\n<seg id='1'>eins\n</doc>", "line 3: </doc> out of place"),
-        ("<doc>\n<seg id='1'>eins", "line 2: <seg id='1'> has no </seg>"),
-        ("eins\nzwei\n", "no <seg>; WMT's SGML was expected"),
+        ("<doc>\n<seg id='1'>eins\n<seg id='2'>zwei</seg>", "line 3: <seg id='2'>"),
+        ("<doc>\neins</seg>", "line 2: </seg>"),
+        ("<doc>\n<seg id='1'>eins\n</doc>", "line 3: </doc>"),
+        ("<doc>\n<seg id='1'>eins", "line 2: <seg id='1'>"),
+        ("eins\nzwei\n", "no <seg>"),
         (
             "<doc docid='a'><seg id='1'>x</seg></doc>\n<doc docid='a'><seg id='1'>y</seg></doc>",
-            "line 2: segment a:1 appears twice",
+            "line 2: segment a:1",
         ),
     ],
 )

@@ -28,13 +28,13 @@ def test_good_text_has_no_warnings() -> None:
 @pytest.mark.parametrize(
     ("bad", "what"),
     [
-        ("ein Hau@@ s .", r"hold subword marks \(@@\), line 2 first; join the subwords"),
+        ("ein Hau@@ s .", r".*\(@@\), line 2 "),
         ("ein Hau@@", r"hold subword marks \(@@\)"),
-        ("▁ein ▁Haus", r"hold subword marks \(▁\), line 2 first; decode them"),
-        ("wie geht&apos;s", r"hold entities \(&apos;\), line 2 first; make them characters again"),
+        ("▁ein ▁Haus", r".*\(▁\), line 2 "),
+        ("wie geht&apos;s", r".*\(&apos;\), line 2 "),
         ("d&#39;Obama", r"hold entities \(&#39;\)"),
-        ("E @-@ Mail", r"hold split hyphens \(@-@\), line 2 first; undo the tokenisation"),
-        (" ", r"are blank where ref.de has text, line 2 first; find out what became of them"),
+        ("E @-@ Mail", r".*\(@-@\), line 2 "),
+        (" ", ".*blank .*ref.de .*line 2 "),
     ],
 )
 def test_each_problem_of_lines_is_reported(bad: str, what: str) -> None:

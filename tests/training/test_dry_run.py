@@ -119,14 +119,14 @@ def separate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("out", "values", "message"),
     [
         ("run", {"tie_embeddings": "all"}, "add --set tie_embeddings=decoder"),
-        ("run", {"batch_tokens": 20}, "batch_tokens is 20, but the longest sentence has 46"),
+        ("run", {"batch_tokens": 20}, "batch_tokens .*20, .* 46"),
         (
             "run",
             {"positions": "learned", "max_positions": 256},
-            r"up to 257 tokens.*add --set max_positions=257",
+            "257 tokens.*max_positions=257",
         ),
-        ("mine", {}, "has other files and no run"),
-        ("mine/thesis.txt", {}, "exists and is not a folder"),
+        ("mine", {}, "has other files"),
+        ("mine/thesis.txt", {}, "not a folder"),
     ],
 )
 def test_both_it_and_training_refuse_what_does_not_fit(

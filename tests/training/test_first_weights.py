@@ -307,11 +307,11 @@ def test_a_tied_parameter_goes_by_each_of_its_names(card: ModelCard, name: str) 
 @pytest.mark.parametrize(
     ("patterns", "message"),
     [
-        ("decodr.*", "freeze: no parameter matches 'decodr.*'; did you mean 'decoder.*'?"),
+        ("decodr.*", "'decodr.*'; did you mean 'decoder.*'?"),
         ("encoder.*,encoder.2.*", "matches 'encoder.2.*'; did you mean 'encoder."),
         ("src_embedding", "matches 'src_embedding'; did you mean 'src_embedding.*'?"),
         ("encoder.*,", "matches ''; known: decoder.*, decoder.0.*, encoder.*, encoder.0.*"),
-        ("*", "freeze: '*' matches all parameters; leave some to train"),
+        ("*", "freeze: '*' matches all"),
     ],
 )
 def test_patterns_that_mean_nothing_are_refused(

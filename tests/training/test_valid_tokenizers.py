@@ -192,9 +192,9 @@ def test_you_can_name_one_for_all_or_one_for_each() -> None:
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ("mecab", "validate_tokenizer: unknown tokenizer 'mecab'; did you mean"),
+        ("mecab", "validate_tokenizer: unknown tokenizer 'mecab'"),
         ("en-de:13a,en-zh:", "unknown tokenizer ''"),
-        ("en-de:13a", "has en-de, but data has en-de, en-zh; name a tokenizer for each pair"),
+        ("en-de:13a", "has en-de, but data has en-de, en-zh"),
         ("en-de:13a,en-zh:zh,en-fr:13a", "has en-de, en-zh, en-fr, but data has en-de, en-zh"),
     ],
 )

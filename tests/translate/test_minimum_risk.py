@@ -59,8 +59,8 @@ def test_a_translator_orders_what_it_has_found(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mbr": "chrf"}, "--mbr chooses among several translations; add --n-best N"),
-        ({"mbr": "ter", "n_best": 2}, "mbr 'ter': must be one of chrf, bleu"),
+        ({"mbr": "chrf"}, "--mbr .*--n-best N"),
+        ({"mbr": "ter", "n_best": 2}, "mbr 'ter': .*chrf, bleu"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:

@@ -56,7 +56,7 @@ OTHER_FORM = r"list: line 2 is not LINE \|\|\| TEXT \|\|\| SCORE"
     [
         *((line, OTHER_FORM) for line in ("", "a", "0 ||| a", "x ||| a ||| -1", "0 ||| a ||| b")),
         *((line, OTHER_FORM) for line in ("-1 ||| a ||| -1", "0 ||| a ||| nan")),
-        ("0 ||| c ||| -2", "list: line 2 is a translation of line 0 of the source"),
+        ("0 ||| c ||| -2", "list: line 2 .*line 0 "),
     ],
 )
 def test_a_line_of_another_form_or_out_of_order_is_named(line: str, message: str) -> None:
@@ -73,10 +73,10 @@ def test_each_translation_stands_beside_its_source() -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ((1, 2), "the list has no translation of line 0 of source"),
-        ((0, 2), "the list has no translation of line 1 of source"),
-        ((0, 1), "the list has no translation of line 2 of source"),
-        ((0, 1, 2, 3), "source has 3 lines, and the list a translation of line 3"),
+        ((1, 2), "line 0 of source"),
+        ((0, 2), "line 1 of source"),
+        ((0, 1), "line 2 of source"),
+        ((0, 1, 2, 3), "source .*3 lines, .*line 3"),
     ],
 )
 def test_a_list_of_other_lines_than_the_source_s_is_refused(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from prepare_job import Job, content, job_of, pairs, pairs_in, write
 from text_formats import FORMATS
 
+from nmt import workers
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.prepare.encode import EncodedBlock
@@ -47,7 +49,9 @@ def test_all_pairs_come_in_order_from_any_row_on(
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_data_folder_is_that_of_two_plain_files(tmp_path: Path, name: str) -> None:
+def test_the_data_folder_is_that_of_two_plain_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     plain = Job.of(
         tmp_path / "plain",
         train=(write(tmp_path, "train", pairs(60)),),
@@ -57,6 +61,8 @@ def test_the_data_folder_is_that_of_two_plain_files(tmp_path: Path, name: str) -
     job = plain.but(out=tmp_path / "other", train=(FORMATS[name](tmp_path, pairs(60)),))
     folder = job.prepare()
     assert pairs_in(folder) == pairs_in(plain.prepare())
+    if name not in ("parquet", "arrow"):  # whose library does not survive it
+        monkeypatch.setattr(workers, "Workers", partial(workers.Workers, method="fork"))
     same = job.but(out=tmp_path / "again", workers=2).prepare()
     assert content(same.path) == content(folder.path)
     for file, raw in content(plain.out).items():
@@ -103,10 +109,10 @@ def test_a_run_resumes_in_the_middle_of_a_table(
         (f"x.tsv:1,{'9' * 5_000}", DataError, "has no column"),
         ("none.CSV", DataError, "none.CSV: no such file"),
         ("none.jsonl.gz:a,b", DataError, "none.jsonl.gz: no such file"),
-        ("corpus.txt", DataError, "corpus.txt: not a prefix; give PREFIX of"),
-        ("half.en", DataError, "half.en: give the prefix of both files, .*/half$"),
-        ("half.en,half.xx", DataError, "no such file; .* is read as two files, SOURCE,TARGET"),
-        ("memory.tmx:1,2", UsageError, "only TSV, CSV, JSON Lines, Parquet and Arrow have columns"),
+        ("corpus.txt", DataError, "corpus.txt: not a prefix"),
+        ("half.en", DataError, "half.en: .*/half$"),
+        ("half.en,half.xx", DataError, "no such file; .*SOURCE,TARGET"),
+        ("memory.tmx:1,2", UsageError, "have columns"),
     ],
 )
 def test_names_that_say_too_little_are_refused(

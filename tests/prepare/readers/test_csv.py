@@ -43,15 +43,15 @@ def test_the_separator_is_what_makes_rows_equal(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a, b;x, y\n", "',' and ';' may separate its cells; .* write sep=, or sep=; on a line"),
-        ("a\nb\n", "nothing may separate its cells; its first row is 'a'"),
-        ("u,a,x\n", r"has 3 columns and no header .*x\.csv:1,2"),
-        ('en,de\na,x\n"b" c,y\n', r"x\.csv line 3: a quote opens a cell, but none closes it"),
-        ('sep=,\nen,de\n"a\nb",x\n"b,y\n', r"x\.csv line 5: a quote opens a cell"),
-        ("en,de\n" + "a, b,x\n" * 2 + "a,x\n", "nothing may separate its cells"),
+        ("a, b;x, y\n", "',' and ';' .*sep=, or sep=;"),
+        ("a\nb\n", "nothing .*'a'"),
+        ("u,a,x\n", r"3 columns .*x\.csv:1,2"),
+        ('en,de\na,x\n"b" c,y\n', r"x\.csv line 3: a quote"),
+        ('sep=,\nen,de\n"a\nb",x\n"b,y\n', r"x\.csv line 5: a quote"),
+        ("en,de\n" + "a, b,x\n" * 2 + "a,x\n", "nothing may separate"),
         # What `datasets` writes for a column with a field for each language, and JSON.
-        ("translation\n\"{'en': 'a', 'de': 'x'}\"\n", "its cells hold dictionaries, not text"),
-        ('id,translation\n1,"{""en"": ""a"", ""de"": ""x""}"\n', "hold dictionaries, not text"),
+        ("translation\n\"{'en': 'a', 'de': 'x'}\"\n", "dictionaries"),
+        ('id,translation\n1,"{""en"": ""a"", ""de"": ""x""}"\n', "dictionaries"),
     ],
 )
 def test_what_the_first_rows_do_not_show_is_refused(

@@ -76,9 +76,9 @@ def test_files_may_be_compressed_or_in_another_encoding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "columns", "message"),
     [
-        ("a\tb\n", ":en,de", r"x\.tsv: has no column 'en'; its first row is 'a, b'; name columns"),
-        ("en\ten\tde\n", ":en,de", "has several columns 'en'"),
-        ("", ":en,de", "has no column 'en'"),
+        ("a\tb\n", ":en,de", r"x\.tsv: .* column 'en'; .*'a, b'"),
+        ("en\ten\tde\n", ":en,de", "several columns 'en'"),
+        ("", ":en,de", "no column 'en'"),
     ],
 )
 def test_a_header_that_lacks_a_column_is_refused(
@@ -114,24 +114,24 @@ def test_a_header_names_languages_by_code_country_or_english_name(
     [
         # A header without the languages: what it has, and what to type.
         ("Source text\tTarget text\na\tx\n", "Source text | Target text; .*:Source text,Target"),
-        ("text_en\ttext_de\na\tx\n", "text_en | text_de; choose two, as in .*:text_en,text_de, or"),
-        ("fr\tde\na\tx\n", r"names no en and de: fr \| de"),
-        ("German\tDeutsch\na\tx\n", r"names no en and de: German \| Deutsch"),
-        ("en-US\ten-GB\tde\na\tb\tx\n", "the en column may be en-US, en-GB; .*:en-US,de"),
-        ("zh\tde\na\tx\n", r"names no en and de: zh \| de"),
-        ("en\tgsw\na\tx\n", r"names no en and de: en \| gsw"),
-        ("sent_en\tsent_de\na\tx\n", "choose two, as in .*:sent_en,sent_de, or"),
-        ("lang\tsrc_text\tcol_a\nen\ta\tx\n", r"names no en and de: lang \| src_text \| col_a"),
+        ("text_en\ttext_de\na\tx\n", "text_en | text_de; .*:text_en,text_de, "),
+        ("fr\tde\na\tx\n", r" en and de: fr \| de"),
+        ("German\tDeutsch\na\tx\n", r" en and de: German \| Deutsch"),
+        ("en-US\ten-GB\tde\na\tb\tx\n", "en column .*en-US, en-GB; .*:en-US,de"),
+        ("zh\tde\na\tx\n", r" en and de: zh \| de"),
+        ("en\tgsw\na\tx\n", r" en and de: en \| gsw"),
+        ("sent_en\tsent_de\na\tx\n", ".*:sent_en,sent_de, "),
+        ("lang\tsrc_text\tcol_a\nen\ta\tx\n", r" en and de: lang \| src_text \| col_a"),
         # The languages in each row.
         ("en\tde\ta b\tx y\nen\tde\tb b\ty y\n", r"languages in each row.*\.tsv:3,4$"),
         # No header, and more than two columns.
-        ("a b\tx y\t0.7\n" * 3, r"has 3 columns and no header .*: a b \| x y \| 0.7; .*\.tsv:1,2"),
+        ("a b\tx y\t0.7\n" * 3, r"3 columns .*: a b \| x y \| 0.7; .*\.tsv:1,2"),
         ("http://a/1\thttp://b/1\ta b\tx y\n" * 3, r"has 4 columns .*\.tsv:3,4$"),
         ("17\ta b\tx y\n18\ta\tx\n", r"has 3 columns .*\.tsv:2,3$"),
         # Two columns, of which one is no text.
-        ("1\ta b\n2\ta c\n", "a column holds numbers or URLs"),
-        ("https://a/b\ta b\n", "a column holds numbers or URLs"),
-        ("id\tEN\tde\n1\t2\tx\n3\t4\ty\n", "its column 'EN' holds numbers or URLs"),
+        ("1\ta b\n2\ta c\n", "numbers or URLs"),
+        ("https://a/b\ta b\n", "numbers or URLs"),
+        ("id\tEN\tde\n1\t2\tx\n3\t4\ty\n", "column 'EN'"),
         ("en\tde\ra\tx\rb\ty\r", r"its lines end in \\r only"),
     ],
 )
