@@ -86,7 +86,13 @@ TYPES = (
     FileType("AsciiDoc", (".adoc", ".asciidoc"), way="make a .po file with po4a"),
     FileType("LaTeX", (".tex",), way="make a .po file with po4a"),
     FileType("CSV", (".csv",)),
-    FileType("SubStation Alpha", (".ass", ".ssa"), r"\s*+\[Script Info\]", way="save it as .srt"),
+    FileType(
+        "this type of subtitles",
+        (".ass", ".ssa", ".sub", ".sbv", ".smi", ".lrc"),
+        r"\s*+\[Script Info\]",
+        way="save it as .srt",
+    ),
+    FileType("SGML", (".sgm", ".sgml"), way="write its text to a file, one segment on each line"),
     FileType(
         "an Office document or e-book",
         (".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".idml", ".epub"),

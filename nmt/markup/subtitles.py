@@ -188,7 +188,8 @@ def _spelt(
     text = re.sub(rf"<!--({_CODE}|{_INNER_TIME})-->", r"\1", translation)
     text = re.sub(_CLASS.replace(r"\.", r" \."), ".", text) if is_vtt else as_text(text, source)
     parts = [part.strip() for part in text.split(_CUT)]
-    if not all(any(map(str.isalnum, _TAG.sub("", part))) for part in parts):
+    have_words = all(any(map(str.isalnum, _TAG.sub("", part))) for part in parts)
+    if len(parts) != len(group) or not have_words:
         lengths = [len(speech.text) for speech in group]
         parts = _divided(" ".join(filter(None, parts)), lengths)
     parts += parts[-1:] * (len(group) - len(parts))  # too few words: the last ones stay

@@ -128,6 +128,7 @@ def test_a_sentence_of_several_cues_is_cut_where_the_tag_is() -> None:
         (f"{CUT} <i>Eins</i> zwei drei vier.", ("<i>Eins</i> zwei", "drei vier.")),
         (f"Eins zwei drei {CUT} .", ("Eins zwei", "drei .")),
         (f"Eins. {CUT}", ("Eins.", "Eins.")),
+        (f"Eins {CUT} zwei {CUT} drei.", ("Eins zwei", "drei.")),  # of a source that has one
         (f"一二三四五六七八。{CUT}", ("一二三四", "五六七八。")),
     ],
 )
