@@ -1,8 +1,8 @@
 """Subtitles (SubRip and WebVTT): what is said is translated, and everything else stays.
 
 A unit is what one speaker says in a cue. If a sentence goes on in the next cue, both are one unit:
-a tag between them comes back where the alignment puts it, and the translation is cut there. A cue
-gets as many lines as it had, of about equal length.
+a tag between them comes back where the alignment puts it, and the translation is cut there, unless
+a cue would have too little to read. A cue gets as many lines as it had, of about equal length.
 
 A sentence goes on if the cue does not end like one, and the next cue follows soon. But if few cues
 end like sentences, as in Chinese subtitles, each is taken for whole.
@@ -84,7 +84,7 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
         raise DataError(f"{path} line {number:,}: not times such as 00:00:01,000 --> 00:00:02,500")
     last = 0
     for group in _sentences(list(_speeches(subtitles, times, is_vtt=is_vtt))):
-        source = f" {_CUT} ".join(speech.text for speech in group)
+        source = f"{_CUT} ".join(speech.text for speech in group)
         line = _as_html(source, is_vtt=is_vtt)
         if parse(line, "html").has_words:
             start, end = group[0].start, group[-1].end
@@ -187,41 +187,64 @@ def _spelt(
     """Return the text of cues, with what stands between them."""
     text = re.sub(rf"<!--({_CODE}|{_INNER_TIME})-->", r"\1", translation)
     text = re.sub(_CLASS.replace(r"\.", r" \."), ".", text) if is_vtt else as_text(text, source)
-    parts = [part.strip() for part in text.split(_CUT)]
-    have_words = all(any(map(str.isalnum, _TAG.sub("", part))) for part in parts)
-    if len(parts) != len(group) or not have_words:
-        lengths = [len(speech.text) for speech in group]
-        parts = _divided(" ".join(filter(None, parts)), lengths)
+    pieces = text.split(_CUT)
+    text = "".join(pieces).strip()
+    lengths = [_length(piece) for piece in pieces]
+    parts = _divided(text, list(accumulate(lengths[:-1])))
+    weights = [len(speech.text) for speech in group]
+    if not _are_alike(lengths, weights):
+        parts = _divided(text, _shares(text, weights))
     parts += parts[-1:] * (len(group) - len(parts))  # too few words: the last ones stay
     written = []
     for part, speech, rest in zip(parts, group, [*between, ""], strict=True):
-        lines = _divided(part, [1] * (len(speech.breaks) + 1))
+        lines = _divided(part, _shares(part, [1] * (len(speech.breaks) + 1)))
         for line, end in zip(lines, [*speech.breaks[: len(lines) - 1], rest], strict=True):
             written += [line, end]
     return "".join(written)
 
 
-def _divided(text: str, weights: Sequence[int]) -> list[str]:
-    """Cut text into parts with lengths in this proportion; fewer if it has too few words."""
+def _length(text: str) -> int:
+    return len(_TAG.sub("", text))
+
+
+def _are_alike(lengths: Sequence[int], weights: Sequence[int]) -> bool:
+    """Tell whether each part has at least half of the length that it would have by weight."""
+    if len(lengths) != len(weights):
+        return False
+    scale = sum(lengths) / sum(weights)
+    return all(
+        2 * length >= scale * weight for length, weight in zip(lengths, weights, strict=True)
+    )
+
+
+def _shares(text: str, weights: Sequence[int]) -> list[float]:
+    """Return where the parts of a text end, but for the last, if their lengths are like these."""
+    length, whole = _length(text), sum(weights)
+    return [length * share / whole for share in accumulate(weights[:-1])]
+
+
+def _divided(text: str, ends: Sequence[float]) -> list[str]:
+    """Cut text between the words that are next to these places; less often if it has too few.
+
+    ends: by characters that are not of tags, in order.
+    """
     gaps: list[tuple[int, int]] = []
-    lengths: list[int] = []  # of the text without tags before each
+    places: list[int] = []  # of these
     in_tags = 0
     for found in _GAP.finditer(text):
         if found[0].startswith("<"):
             in_tags += len(found[0])
         else:
             gaps.append(found.span())
-            lengths.append(found.start() - in_tags)
-    total, whole = len(text) - in_tags, sum(weights)
+            places.append(found.start() - in_tags)
     parts, last, first = [], 0, 0
-    for number, share in enumerate(accumulate(weights[:-1]), start=2):
+    for following_ends, end in zip(reversed(range(len(ends))), ends, strict=True):
         if first == len(gaps):
             break
-        stop = min(max(first + 1, len(gaps) - len(weights) + number), len(gaps))
-        goal = total * share / whole
-        following = bisect(lengths, goal, first, stop)
+        stop = max(first + 1, len(gaps) - following_ends)
+        following = bisect(places, end, first, stop)
         nearest = range(max(first, following - 1), min(following + 1, stop))
-        best = min(nearest, key=lambda gap: abs(lengths[gap] - goal))
+        best = min(nearest, key=lambda gap: abs(places[gap] - end))
         parts.append(text[last : gaps[best][0]])
         last, first = gaps[best][1], best + 1
     return [*parts, text[last:]]

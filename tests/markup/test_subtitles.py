@@ -45,7 +45,7 @@ A cat.
 
 """
 SUBRIP_LINES = [
-    f"Say it &amp; stay in the house {CUT} <i>with a <b>red</b> door.</i>",
+    f"Say it &amp; stay in the house{CUT} <i>with a <b>red</b> door.</i>",
     "Who's there?",
     "It is <!--{\\i1}-->me<!--{\\i0}-->, Tom.",
     "A man sings",
@@ -116,8 +116,8 @@ def test_only_what_is_said_is_translated(
 
 def test_a_sentence_of_several_cues_is_cut_where_the_tag_is() -> None:
     document = read(cues("A man sits", "on a", "red chair.", "He sings."))
-    written = document.write([f"Auf {CUT} einem roten Stuhl {CUT} sitzt er.", "Er singt."])
-    expected = cues("Auf", "einem roten Stuhl", "sitzt er.", "Er singt.")
+    written = document.write([f"Da sitzt er{CUT} auf {CUT}dem roten Stuhl.", "Er singt."])
+    expected = cues("Da sitzt er", "auf", "dem roten Stuhl.", "Er singt.")
     assert written.decode() == expected
 
 
@@ -125,10 +125,12 @@ def test_a_sentence_of_several_cues_is_cut_where_the_tag_is() -> None:
     ("translation", "expected"),
     [
         (f"Eins zwei drei vier. {CUT}", ("Eins zwei", "drei vier.")),
-        (f"{CUT} <i>Eins</i> zwei drei vier.", ("<i>Eins</i> zwei", "drei vier.")),
-        (f"Eins zwei drei {CUT} .", ("Eins zwei", "drei .")),
+        (f"{CUT}<i>Eins</i> zwei drei vier.", ("<i>Eins</i> zwei", "drei vier.")),
+        (f"Eins zwei drei{CUT} .", ("Eins zwei", "drei .")),
+        (f"Eins{CUT} zwei drei vier fünf sechs.", ("Eins zwei drei", "vier fünf sechs.")),
+        (f"Das ist l'{CUT}Eins zwei.", ("Das ist", "l'Eins zwei.")),
         (f"Eins. {CUT}", ("Eins.", "Eins.")),
-        (f"Eins {CUT} zwei {CUT} drei.", ("Eins zwei", "drei.")),  # of a source that has one
+        (f"Eins{CUT} zwei{CUT} drei.", ("Eins zwei", "drei.")),  # of a source that has one
         (f"一二三四五六七八。{CUT}", ("一二三四", "五六七八。")),
     ],
 )
