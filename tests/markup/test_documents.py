@@ -85,6 +85,37 @@ def test_the_running_text_of_html_is_translated() -> None:
     assert document.write(f"[{number}]" for number in range(len(lines))).decode() == expected
 
 
+def test_lines_of_pre_and_between_br_are_units_without_their_list_marks() -> None:
+    page = (
+        "<pre>\nOne\n\n  - two\n\t1. <b>three\n12\nfour</b></pre><p>five<br>\n* six\nseven<br></p>"
+    )
+    document = read("a.html", page)
+    lines = [unit.line for unit in document.units]
+    assert lines == ["One", "two", "<b>three", "four</b>", "five", "six seven"]
+    lines[-1] = "six\nseven"
+    assert document.write(lines).decode() == page
+
+
+@pytest.mark.parametrize(
+    ("unit", "source", "are_kept"),
+    [
+        ("", "", False),
+        ("", "preserve", True),
+        ("preserve", "", True),
+        ("preserve", "default", False),
+    ],
+)
+def test_xml_space_says_whether_line_ends_mean_something(
+    unit: str, source: str, are_kept: bool
+) -> None:
+    says = [f' xml:space="{value}"' if value else "" for value in (unit, source)]
+    content = f"<source{says[1]}>One\n two</source>"
+    document = read("a.xlf", f"<xliff><trans-unit{says[0]}>{content}</trans-unit></xliff>")
+    assert [unit.line for unit in document.units] == ["One\n two" if are_kept else "One two"]
+    space = says[1] if are_kept else ""
+    assert f"{content}<target{space}>1</target>" in document.write(["1"]).decode()
+
+
 def test_the_targets_of_xliff_are_filled_and_its_sources_untouched() -> None:
     document = read("a.xlf", XLIFF)
     lines = [unit.line for unit in document.units]
