@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
@@ -83,12 +82,6 @@ class PairDataset:
             src = _add_counts(src, np.bincount(shard.src_lengths))
             tgt = _add_counts(tgt, np.bincount(shard.tgt_lengths))
         return src, tgt
-
-    @cached_property
-    def usual_src_tokens(self) -> int:
-        """The source tokens that 99 of 100 pairs do not exceed."""
-        counts, _ = self.length_counts()
-        return int(np.searchsorted(counts.cumsum(), 0.99 * len(self)))
 
     def window_counts(self, separator: int) -> list[int]:
         """Return how many pairs are windows of 1, 2, 3 ... lines, given the token between them."""

@@ -33,8 +33,8 @@ FORMAT_VERSION = 2
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
 _READS_TERMS = "reads_terms"
-_USUAL_SRC_TOKENS = "usual_src_tokens"
-_DEFAULTS = {"window": 1, _READS_TERMS: False, _USUAL_SRC_TOKENS: 0}
+_WHOLE_SRC_TOKENS = "whole_src_tokens"
+_DEFAULTS = {"window": 1, _READS_TERMS: False, _WHOLE_SRC_TOKENS: 0}
 """What is only in files of models that have another value."""
 # Types of the values in the header. They are checked, because the file may be from a stranger.
 _MOSES = {"normalize": bool, "tokenize": bool}
@@ -51,9 +51,9 @@ _HEADER = {
     "valid": dict,
     "window": int,
     _READS_TERMS: bool,
-    _USUAL_SRC_TOKENS: int,
+    _WHOLE_SRC_TOKENS: int,
 }
-_LEAST = {"max_src_tokens": 1, "window": 1, _USUAL_SRC_TOKENS: 0}
+_LEAST = {"max_src_tokens": 1, "window": 1, _WHOLE_SRC_TOKENS: 0}
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ class ModelCard:
     window: int = 1  # the most lines of a document that it was trained to read together
     alignment_head: AttentionHead | None = None  # trained to show alignments, if one is
     reads_terms: bool = False  # whether training sources had annotations of terms
-    usual_src_tokens: int = 0  # that 99 of 100 training sources did not exceed; 0: not known
+    whole_src_tokens: int = 0
+    """Lines of several sentences are split if they have more tokens; 0: not known."""
 
     def for_pair(self, src_lang: str | None = None, tgt_lang: str | None = None) -> ModelCard:
         """Return the card for a pair of languages, whose tokens begin lines; None: the card's own.

@@ -39,6 +39,7 @@ from nmt.scoring.tokenizers import (
     tokenizer_for,
 )
 from nmt.search.options import SearchOptions
+from nmt.training.first_weights import whole_src_tokens
 from nmt.training.loss import losses_of
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
@@ -87,6 +88,7 @@ class Validator:
         self.device = device
         self.config = config
         self.micro_batch_tokens = config.micro_batch_tokens
+        self._whole_src_tokens = whole_src_tokens(data)
         self._texts = [_ValidText.read(text) for text in data.valid_texts]
         self.old_metric = old_metric(config)
         self._tokenizers = tokenizers_of(config.validate_tokenizer, data)
@@ -257,9 +259,7 @@ class Validator:
         src, tgt = self.data.vocabularies(langs)
         return Translator(
             TorchEngine(model, options.into(tgt), device=self.device),
-            LanguagePair(
-                langs, src, tgt, self.data.info.max_length, self.data.train.usual_src_tokens
-            ),
+            LanguagePair(langs, src, tgt, self.data.info.max_length, self._whole_src_tokens),
             TranslationConfig(search=options),
         )
 

@@ -17,7 +17,7 @@ class LanguagePair:
     src_vocabulary: Vocabulary
     tgt_vocabulary: Vocabulary
     max_src_tokens: int  # longer sources are translated in segments
-    usual_src_tokens: int = 0  # longer lines are split into sentences; 0: those of max_src_tokens
+    whole_src_tokens: int = 0  # longer lines are split into sentences; 0: as many as the maximum
     reads_terms: bool = False  # in its sources; other models get terms by search
 
     @classmethod
@@ -29,6 +29,6 @@ class LanguagePair:
             card.src_vocabulary,
             card.tgt_vocabulary,
             card.max_src_tokens,
-            card.usual_src_tokens,
+            card.whole_src_tokens,
             card.reads_terms,
         )

@@ -93,7 +93,7 @@ class TranslationConfig:
     split: bool = value(
         False,
         "Split each line into sentences, translate them one by one, and join them. Documents are "
-        "split anyway, and so are lines that are longer than usual in training.",
+        "split anyway, and so are lines if the model has learnt single sentences.",
     )
     no_split: bool = value(False, "Never split lines into sentences.", panel="Text")
     sample: bool = value(

@@ -65,7 +65,7 @@ class SegmentLines:
         self._has_breaks = config.markup is not None
         self._split = config.split
         self._may_split = not (config.no_split or config.context)
-        self._usual_tokens = language_pair.usual_src_tokens or language_pair.max_src_tokens
+        self._whole_tokens = language_pair.whole_src_tokens or language_pair.max_src_tokens
         self._annotations: TermSources | None = None  # terms that the model reads, or
         self._phrases: TermPhrases | None = None  # those that search forces
         if config.terms is not None:
@@ -156,12 +156,12 @@ class SegmentLines:
         """
         if self._split:
             return split_sentences(text, self._languages[0]) or [(text, "")]
-        may_be_long = len(text.encode()) >= self._usual_tokens  # a token has a byte or more
+        may_be_long = len(text.encode()) >= self._whole_tokens  # a token has a byte or more
         if self._may_split and may_be_long and not has_prefix:
             sentences = split_sentences(text, self._languages[0])
             if len(sentences) > 1:
                 (ids,) = self._src_vocabulary.encode_text([text])
-                if len(ids) > self._usual_tokens:
+                if len(ids) > self._whole_tokens:
                     return sentences
         return [(text, "")]
 

@@ -100,7 +100,7 @@ def load(
     language_pair = replace(
         language_pair,
         max_src_tokens=min(card.max_src_tokens for card in cards),
-        usual_src_tokens=min(card.usual_src_tokens or card.max_src_tokens for card in cards),
+        whole_src_tokens=min(card.whole_src_tokens or card.max_src_tokens for card in cards),
     )
     shortlist = None
     if config.shortlist is not None:

@@ -52,7 +52,7 @@ def test_a_loaded_model_is_the_one_that_was_written(
     card: ModelCard, tmp_path: Path, tie_embeddings: str
 ) -> None:
     config = replace(card.config, tie_embeddings=tie_embeddings)
-    card = replace(card, config=config, usual_src_tokens=12)
+    card = replace(card, config=config, whole_src_tokens=12)
     torch.manual_seed(2)
     model = card.build()
     write_model(tmp_path / "m", card, weights_of(model))
@@ -135,7 +135,7 @@ HEADER = [
     for spec in dataclasses.fields(ModelCard)
     if "vocabulary" not in spec.name
     and spec.name
-    not in ("languages", "window", "alignment_head", "reads_terms", "usual_src_tokens")
+    not in ("languages", "window", "alignment_head", "reads_terms", "whole_src_tokens")
 ]
 GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, num_heads=1)
 
@@ -183,8 +183,8 @@ GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, n
                 ("alignment_head", {"from_top": -1, "head": 0}),
                 ("alignment_head", {"from_top": 1, "head": "0"}),
                 ("reads_terms", 1),
-                ("usual_src_tokens", "20"),
-                ("usual_src_tokens", -1),
+                ("whole_src_tokens", "20"),
+                ("whole_src_tokens", -1),
                 ("surplus", 1),
             )
         ),

@@ -12,9 +12,20 @@ from typing import Any
 
 import pytest
 import torch
+from prepare_job import job_of
 from safetensors import safe_open
 from torch import Tensor, nn
-from toy_training import Toy, assert_same_state, flat, metrics, newest_state, nmt, recipe, weights
+from toy_training import (
+    Toy,
+    assert_same_state,
+    flat,
+    metrics,
+    newest_state,
+    nmt,
+    recipe,
+    weights,
+    write_text,
+)
 
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import learn_vocabulary
@@ -361,12 +372,17 @@ def test_the_logged_norm_is_of_what_is_trained(toy: Toy) -> None:
     assert 0 < part["grad_norm"] < 0.99 * whole["grad_norm"]
 
 
-def test_the_card_says_how_long_sources_usually_were(data: Path) -> None:
-    folder = DataFolder.open(data)
-    lengths = sorted(len(folder.train.src(number)) for number in range(len(folder.train)))
-    usual = card_of(recipe(), folder).usual_src_tokens
-    within = sum(length <= usual for length in lengths) / len(lengths)
-    assert within >= 0.99 > sum(length < usual for length in lengths) / len(lengths)
+@pytest.mark.parametrize(("several", "are_few"), [(0, True), (5, True), (10, False), (40, False)])
+def test_the_card_says_how_long_lines_of_several_sentences_may_be(
+    tmp_path: Path, several: int, are_few: bool
+) -> None:
+    more = [" A dog hears."] * several + [""] * (40 - several)
+    lines = [f"The cat sees {number}.{other}" for number, other in enumerate(more)]
+    train = write_text(tmp_path, "train", [(line, line.upper()) for line in lines])
+    folder = job_of(tmp_path, train).prepare()
+    whole = card_of(recipe(), folder).whole_src_tokens
+    longest = max(len(folder.train.src(number)) for number in range(40))
+    assert whole == (1 if are_few else longest)
 
 
 def test_the_card_says_whether_sources_had_terms(data: Path) -> None:
