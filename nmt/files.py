@@ -65,6 +65,11 @@ def _warn_without_locks(folder: Path) -> None:
     console.warning(f"{folder}: this file system has no locks; do not run two jobs here at a time")
 
 
+def user_cache() -> Path:
+    """Return ~/.cache/nmt, or where XDG_CACHE_HOME says."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt"
+
+
 def sync_folder(folder: Path) -> None:
     """Flush a folder's entries, so that a rename in it survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)

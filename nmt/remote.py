@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -17,7 +16,7 @@ from typing import Any
 
 from nmt import console
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.files import TEMPORARY_SUFFIX, megabytes
+from nmt.files import TEMPORARY_SUFFIX, megabytes, user_cache
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _LOCAL = "file://"
@@ -49,8 +48,7 @@ def mirrored(url: str, folder: Path) -> Path:
 
 def cached(url: str) -> Path:
     """Return the path under ~/.cache/nmt where what goes to a URL is made."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return mirrored(url, cache / "nmt")
+    return mirrored(url, user_cache())
 
 
 def files_at(url: str) -> list[str]:

@@ -32,7 +32,7 @@ def import_(
             "pytorch_model.bin), source.spm, target.spm and vocab.json, such as those of OPUS-MT; "
             "or with sentencepiece.bpe.model, such as those of M2M100 and NLLB. "
             "For marian, model.npz or model.bin, beside which a decoder.yml of its name names the "
-            "vocabularies; or that decoder.yml.",
+            "vocabularies; or that decoder.yml, or its folder, such as a package of OPUS-MT.",
         ),
     ],
     out: Annotated[str, typer.Argument(metavar="OUT", help="The model file to write.")],
@@ -57,8 +57,8 @@ def import_(
         list[Path] | None,
         typer.Option(
             metavar="FILE.spm",
-            help="SentencePiece model of both languages. Give it twice if source and target have "
-            "their own.",
+            help="SentencePiece model of both languages, or a list of pieces beside source.spm and "
+            "target.spm. Give it twice if source and target have their own.",
             show_default="as decoder.yml says",
             rich_help_panel=_MARIAN,
         ),

@@ -140,6 +140,7 @@ def rescore(
     counts as a subword. Lower is better. Compare only models with the same subwords.
     """
     from nmt.data.corpus import Encoding
+    from nmt.interchange.imported_once import model_of
     from nmt.models.device import choose_device, keep_freed_memory
     from nmt.models.model_file import find_model
     from nmt.scoring.inputs import name_of, stream_together
@@ -160,7 +161,7 @@ def rescore(
 
     models = (model, *options.ensemble)
     config = TranslationConfig(
-        models=tuple(map(find_model, models)),
+        models=tuple(find_model(model_of(path)) for path in models),
         search=options.search,
         src_lang=options.src_lang,
         tgt_lang=options.tgt_lang,

@@ -42,7 +42,8 @@ def translate(
         Path,
         typer.Argument(
             metavar="MODEL",
-            help="A model file, a run folder (its best model is used), or a CTranslate2 export.",
+            help="A model file, a run folder (its best model is used), a CTranslate2 export, or a "
+            "folder of Hugging Face, which is imported once.",
         ),
     ],
     *,

@@ -159,18 +159,27 @@ class PieceModel:
         controls = {piece.text for piece in kept if piece.kind is Kind.CONTROL}
         return self.reordered([piece.text for piece in kept], controls)
 
-    def reordered(self, texts: Sequence[str], controls: Container[str] = ()) -> PieceModel:
+    def reordered(
+        self,
+        texts: Sequence[str],
+        controls: Container[str] = (),
+        symbols: Container[str] = (),
+    ) -> PieceModel:
         """Return a model that segments alike, with our special pieces first and these after them.
 
         Args:
             texts: of all other pieces, by id; every own piece is among them.
-            controls: those that become control pieces. Others that are not own ones become UNUSED.
+            controls: those that become control pieces.
+            symbols: those that become user-defined pieces. Others that are not own ones become
+                UNUSED.
         """
         own, prefix = self.own, STRANGE if self.is_bpe else ""
         pieces = [*SPECIAL.values()]
         for text in texts:
             if text in controls:
                 pieces.append(Piece(text, kind=Kind.CONTROL))
+            elif text in symbols:
+                pieces.append(Piece(text, kind=Kind.USER_DEFINED))
             else:
                 pieces.append(own.get(text, Piece(prefix + text, kind=Kind.UNUSED)))
         if tuple(pieces) == self.pieces:

@@ -35,6 +35,11 @@ this private character."""
 READ_AS_UNK = "<read as unk>"
 """A control piece; those after it are segmented, but stand for unk."""
 
+ADDED = "<added tokens>"
+ADDED_WITH_SPACE = "<added tokens with space>"
+"""Control pieces; those after one are split off from text before it is segmented, as transformers
+does with the tokens of `add_tokens`. After the second one, a space before them is a piece."""
+
 TAG = re.compile(r">>.*?<<")
 
 SEPARATOR = "<sep>"
@@ -117,6 +122,14 @@ class Vocabulary:
             piece: id_ for id_, piece in enumerate(self._tokens) if processor.is_control(id_)
         }
         self._tags = {piece: id_ for piece, id_ in self._controls.items() if TAG.fullmatch(piece)}
+        starts = [
+            self._controls[name] for name in (ADDED, ADDED_WITH_SPACE) if self.has_control(name)
+        ]
+        self._added = {
+            self._tokens[id_]: id_
+            for id_ in range(min(starts, default=self._known), self._known)
+            if not processor.is_control(id_)
+        }
         self.barred_ids = tuple(i for i in range(len(self)) if i != EOS_ID and self._is_barred(i))
 
     @classmethod
@@ -188,6 +201,29 @@ class Vocabulary:
     def encode_text(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
         """Return the ids of text that begins no line."""
         prepared = list(map(self._prepared, lines)) if self.moses else list(lines)
+        if not self._added:
+            return self._segmented(prepared, threads)
+        # The longest one first, where one is the beginning of another.
+        added = re.compile(f"({'|'.join(map(re.escape, sorted(self._added, reverse=True)))})")
+        parts = list(map(added.split, prepared))  # text, token, text, ...
+        ids = iter(self._segmented([text for line in parts for text in line[::2]], threads))
+        space = [self._processor.piece_to_id("\u2581")] * self.has_control(ADDED_WITH_SPACE)
+        rows = []
+        for line in parts:
+            row: list[int] = []
+            for number, part in enumerate(line):
+                row += [self._added[part]] if number % 2 else next(ids)
+                if number % 2 == 0 and len(line) > 1 and part[-1:].isspace():
+                    row += space
+            rows.append(row)
+        return rows
+
+    @property
+    def has_added_tokens(self) -> bool:
+        """Whether some pieces are split off from text before it is segmented."""
+        return bool(self._added)
+
+    def _segmented(self, prepared: list[str], threads: int) -> list[list[int]]:
         ids: list[list[int]] = self._processor.encode(prepared, num_threads=threads)
         if self._others:
             ids = [

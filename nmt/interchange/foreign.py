@@ -8,6 +8,7 @@ model file keeps its form.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,8 @@ from torch import Tensor
 from nmt import console
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
-from nmt.data.vocabulary import BOS_ID, READ_AS_UNK, TAG, UNK_ID, Vocabulary
-from nmt.errors import DataError
+from nmt.data.vocabulary import ADDED, BOS_ID, READ_AS_UNK, TAG, UNK_ID, Vocabulary
+from nmt.errors import DataError, UsageError
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard, write_model
@@ -29,6 +30,8 @@ from nmt.models.registry import parameters_by_names, shapes_only
 
 EMBEDDINGS = ("src_embedding.weight", "tgt_embedding.weight", "output_projection")
 OUTPUT_BIAS = "output_bias"
+WITHOUT_PIECE = re.compile(r"<row \d+>")
+"""Pieces of ours for foreign ids that have none."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ class VocabularyMapping:
     rows: NDArray[np.int64]  # (V,) the foreign id of each of ours
     barred: tuple[int, ...]
     """Ids without a row of their own, which must have no share in the softmax."""
+
+    def produced(self) -> set[int]:
+        """Return the foreign ids that search may produce."""
+        barred = {*self.barred, *self.vocabularies[-1].barred_ids}
+        return {row for id_, row in enumerate(self.rows.tolist()) if id_ not in barred}
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,8 @@ def map_vocabulary(
     special: Mapping[int, int],
     *,
     controls: Collection[str] = (),
+    added: Collection[str] = (),
+    marker: str = ADDED,
     borrowed: Collection[int] = (),
 ) -> VocabularyMapping:
     """Return our ids for foreign ones.
@@ -78,24 +88,30 @@ def map_vocabulary(
         texts: the piece of each foreign id that has one.
         special: the foreign id for each of our special ids.
         controls: the pieces that are never text, such as tags.
+        added: the pieces that are split off from text before it is segmented.
+        marker: the piece before them.
         borrowed: special ids of ours that are not pieces of the foreign model.
     """
     names = {piece.text for piece in SPECIAL.values()}
     own = {row for id_, row in special.items() if id_ not in borrowed}
     gaps = {row: f"<row {row}>" for row in range(max(texts) + 1) if row not in texts}
     pieces = dict(sorted({**texts, **gaps}.items()))
-    others = [row for row, text in pieces.items() if row not in own and text not in names]
-    ordered = [pieces[row] for row in others]
-    known = set(ordered)
+    others = [(text, row) for row, text in pieces.items() if row not in own and text not in names]
+    unk = special[UNK_ID]  # the row of what has none
+    ordered = [(text, row) for text, row in others if text not in added]
+    if len(ordered) < len(others):
+        ordered += [(marker, unk), *((text, row) for text, row in others if text in added)]
+    known = {text for text, _ in ordered}
     missing = [text for model in models for text in model.own if text not in known]
     if missing:
-        missing = [READ_AS_UNK, *dict.fromkeys(missing)]
-    rows = [special[id_] for id_ in SPECIAL] + others + [special[UNK_ID]] * len(missing)
-    controls = {READ_AS_UNK, *controls, *gaps.values()}
+        ordered += [(text, unk) for text in dict.fromkeys([READ_AS_UNK, *missing])]
+    texts_by_id = [text for text, _ in ordered]
+    controls = {marker, READ_AS_UNK, *controls, *gaps.values()}
+    without_row = (len(SPECIAL) + id_ for id_, (_, row) in enumerate(ordered) if row == unk)
     return VocabularyMapping(
-        tuple(Vocabulary(m.reordered(ordered + missing, controls).write()) for m in models),
-        np.array(rows),
-        (*borrowed, *range(len(rows) - len(missing), len(rows))),
+        tuple(Vocabulary(m.reordered(texts_by_id, controls, added).write()) for m in models),
+        np.array([special[id_] for id_ in SPECIAL] + [row for _, row in ordered]),
+        (*borrowed, *without_row),
     )
 
 
@@ -117,6 +133,7 @@ def write_imported(
     origin: Path,
     model: ForeignModel,
     read: Callable[[str], Tensor],
+    unread: Callable[[], Collection[str]],
     *,
     langs: tuple[str, str],
     max_src_tokens: int,
@@ -128,11 +145,13 @@ def write_imported(
         origin: what is imported, for messages.
         model: what is imported.
         read: returns a foreign weight by our name for it, with foreign ids as rows.
+        unread: returns the names of foreign weights that were not read.
         langs: source and target, "" if there are several.
         max_src_tokens: the longest source, without eos.
 
     Raises:
         DataError: if a weight has another shape than the configuration says.
+        UsageError: if there are weights that our model does not have.
     """
     config, src, tgt = model.config, model.src, model.tgt
     card = ModelCard(
@@ -177,6 +196,11 @@ def write_imported(
                 raise DataError(f"{origin}: {name} is {found}, but its sizes say {wanted}")
             weights[name] = weight.contiguous()
             bar.update(weight.nbytes)
+    if others := sorted(unread()):
+        raise UsageError(
+            f"{origin}: has {others[0]}, which is no part of a model that nmt imports; "
+            "see its configuration"
+        )
     write_model(path, card, weights)
     return card
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from nmt.errors import UsageError
 from nmt.interchange.foreign import write_imported
-from nmt.interchange.huggingface_files import CONFIG, TOKENIZER, Config, open_weights, read_json
-from nmt.interchange.m2m100 import read_m2m100
+from nmt.interchange.huggingface_files import TOKENIZER, Config, open_weights, read_json
+from nmt.interchange.huggingface_settings import check_search, settings_of
+from nmt.interchange.m2m100 import choose_languages, read_m2m100
 from nmt.interchange.marian_mt import languages_of, read_marian_mt
 from nmt.models.model_file import ModelCard
 
@@ -33,8 +34,8 @@ def import_huggingface(
         DataError: if a file is missing or damaged.
         UsageError: if our Transformer cannot be this model, or a language is not known.
     """
-    hf_config = Config.read(folder / CONFIG)
-    model_type = hf_config.values.get("model_type", "marian")
+    (path, values), *_ = settings_of(folder)
+    hf_config, model_type = Config(path, values), values.get("model_type", "marian")
     with open_weights(folder) as weights:
         match model_type:
             case "marian":
@@ -44,20 +45,19 @@ def import_huggingface(
                 if positions is not None:
                     raise UsageError("--positions is for MarianMT; leave it out")
                 model = read_m2m100(folder, hf_config, weights)
-                langs = src_lang or "", tgt_lang or ""
-                for side, lang in zip(("src", "tgt"), langs, strict=True):
-                    if model.languages is not None and lang:
-                        model.languages.check(side, lang, f"--{side}", is_given=True)
+                langs = choose_languages(folder, model, src_lang, tgt_lang)
             case _:
                 raise UsageError(
                     f"{hf_config.path}: model_type is {model_type!r}; nmt imports 'marian' and "
                     "'m2m_100'"
                 )
+        check_search(folder, model.tgt.produced())
         return write_imported(
             out,
             folder,
             model,
             lambda name: weights.of(name, model.order),
+            weights.unread,
             langs=langs,
             max_src_tokens=_max_src_tokens(folder, hf_config),
         )

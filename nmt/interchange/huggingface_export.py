@@ -125,6 +125,8 @@ def _not_expressed(model: Transformer, card: ModelCard) -> str | None:
         return fault
     if card.src_vocabulary.moses is not None:
         return "the Moses preprocessing of its vocabulary"
+    if card.src_vocabulary.has_added_tokens:
+        return "the tokens that were added to its vocabulary"
     if model.config.first_input == "zeros" and model.tgt_embedding.weight[BOS_ID].any():
         return "first_input=zeros with a vector of bos that is not zeros"
     return None

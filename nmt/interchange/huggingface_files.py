@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, first_input
 from nmt.model_config import TransformerConfig
 
 CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
+_INDEX = ".index.json"  # after the name of weights that are in several files
 TOKENIZER = "tokenizer_config.json"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 
@@ -66,7 +67,11 @@ _READS = (
 
 _ADDS = tuple(kind for kind in _LAYER if "output" in kind or "norm" in kind or "outer" in kind)
 
+_POSITIONS = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weights?")
+
 _MOST_IDS = 1 << 24
+_PADDING = 128
+"""Fewer rows than that may have no piece: the number of rows is often rounded up."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +80,6 @@ class Config:
 
     path: Path
     values: Mapping[str, Any]
-
-    @classmethod
-    def read(cls, path: Path) -> Config:
-        return cls(path, read_json(path))
 
     def number(self, name: str) -> int:
         """Return a whole number that must be there.
@@ -126,6 +127,9 @@ class Config:
                 f"{self.path}: activation_function is {activation!r}; nmt imports "
                 f"{', '.join(_ACTIVATIONS)}"
             )
+        tied = {"all": EMBEDDINGS, "decoder": EMBEDDINGS[1:]}.get(base.tie_embeddings)
+        if tied is not None:
+            weights.check_tied(tied)
         embeddings = weights.of("tgt_embedding.weight", None)
         eos, start = (self.number(name) for name in ("eos_token_id", "decoder_start_token_id"))
         if max(eos, start) >= len(embeddings):
@@ -198,6 +202,11 @@ def numbered(path: Path, ids: Mapping[str, Any]) -> dict[int, str]:
     return texts
 
 
+def content_of(token: Any) -> Any:
+    """Return the text of a token, which files have with or without properties."""
+    return token.get("content") if isinstance(token, Mapping) and "content" in token else token
+
+
 # ---------------------------------------------------------------------------------- weights
 
 
@@ -213,6 +222,7 @@ class Weights:
         self._path = path
         self._names = frozenset(names)
         self._read = read
+        self._unread = {name for name in names if not _POSITIONS.fullmatch(name)}
 
     def of(self, ours: str, order: Tensor | None) -> Tensor:
         """Return a weight, with foreign ids as rows; order: the foreign dimension of each of ours.
@@ -242,7 +252,48 @@ class Weights:
         names = [name for name in self._names if re.search(r"_attn\.\w_proj|out_proj", name)]
         return any(self._get(name).any() for name in names if name.endswith(".bias"))
 
+    def with_all_rows(self, path: Path, texts: Mapping[int, str], ours: str) -> dict[int, str]:
+        """Return the pieces of a table, with one for its last row, which has its share in softmax.
+
+        Args:
+            path: of the pieces, for messages.
+            texts: the pieces by id.
+            ours: our name of the table.
+
+        Raises:
+            DataError: if there are fewer rows than pieces, or more than padding explains.
+        """
+        rows, size = len(self.of(ours, None)), max(texts, default=-1) + 1
+        if not 0 <= rows - size < _PADDING:
+            raise DataError(
+                f"{path}: has {size:,} pieces, but {self._path} has embeddings for {rows:,}"
+            )
+        return {rows - 1: f"<row {rows - 1}>", **texts}
+
+    def positions(self) -> Tensor | None:
+        """Return a table of positions, if there is one."""
+        names = filter(_POSITIONS.fullmatch, self._names)
+        return next((self._read(name).float() for name in names), None)
+
+    def unread(self) -> Collection[str]:
+        """Return the names of weights that were not read."""
+        return self._unread
+
+    def check_tied(self, tables: Collection[str]) -> None:
+        """Check that tables of ours which are one have only copies of one in the folder.
+
+        Raises:
+            DataError: if they do not.
+        """
+        first, *others = sorted({name for ours in tables for name in _TABLES[ours]} & self._names)
+        for name in others:
+            if not torch.equal(self._get(name), self._get(first)):
+                raise DataError(
+                    f"{self._path}: {name} differs from {first}, with which {CONFIG} ties it"
+                )
+
     def _get(self, name: str) -> Tensor:
+        self._unread.discard(name)
         if name not in self._names:
             raise DataError(
                 f"{self._path}: lacks {name}; it is cut short, or of another size than config.json"
@@ -287,22 +338,69 @@ def foreign_names(ours: str) -> list[str]:
 
 @contextmanager
 def open_weights(folder: Path) -> Iterator[Weights]:
-    """Yield the weights of a folder; a pickle is read without executing anything in it."""
-    path, pickled = folder / WEIGHTS, folder / PICKLED
-    if path.is_file():
-        try:
-            with safe_open(path, framework="pt") as file:
-                yield Weights(path, list(file.keys()), file.get_tensor)
-        except SafetensorError as error:
-            raise DataError(f"{path}: damaged: {error}") from None
-        return
-    if not pickled.is_file():
+    """Yield the weights of a folder; pickles are read without executing anything in them."""
+    for name, open_file in ((WEIGHTS, _open_safetensors), (PICKLED, _open_pickle)):
+        path, index = folder / name, folder / f"{name}{_INDEX}"
+        if path.is_file():
+            with open_file(path) as (names, read):
+                yield Weights(path, names, read)
+            return
+        if index.is_file():
+            with _open_shards(index, open_file) as (names, read):
+                yield Weights(index, names, read)
+            return
+    raise DataError(f"{folder / WEIGHTS}: no such file")
+
+
+_Opened = tuple[Collection[str], Callable[[str], Tensor]]
+"""The names of a file's weights, and how they are read."""
+
+
+@contextmanager
+def _open_shards(
+    index: Path, open_file: Callable[[Path], AbstractContextManager[_Opened]]
+) -> Iterator[_Opened]:
+    """Open the files that an index lists, which each have some of the weights."""
+    places = _places(index)
+    with ExitStack() as opened:
+        files = sorted(set(places.values()))
+        shards = {file: opened.enter_context(open_file(index.parent / file)) for file in files}
+        for name, file in places.items():
+            if name not in shards[file][0]:
+                raise DataError(f"{index.parent / file}: lacks {name}, which {index.name} names")
+        yield places, lambda name: shards[places[name]][1](name)
+
+
+def _places(index: Path) -> dict[str, str]:
+    """Return the file of each weight, by an index."""
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict) or not all(
+        isinstance(file, str) and Path(file).name == file for file in places.values()
+    ):
+        raise DataError(f"{index}: damaged: its weight_map names no files of the folder")
+    return places
+
+
+@contextmanager
+def _open_safetensors(path: Path) -> Iterator[_Opened]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield list(file.keys()), file.get_tensor
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except SafetensorError as error:
+        raise DataError(f"{path}: damaged: {error}") from None
+
+
+@contextmanager
+def _open_pickle(path: Path) -> Iterator[_Opened]:
+    if not path.is_file():
         raise DataError(f"{path}: no such file")
     try:
-        mmap = zipfile.is_zipfile(pickled)  # not in the format of torch before 1.6
-        weights = torch.load(pickled, map_location="cpu", weights_only=True, mmap=mmap)
+        mmap = zipfile.is_zipfile(path)  # not in the format of torch before 1.6
+        weights = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception:  # whatever a damaged file raises, or one that wants to execute something
         weights = None
     if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
-        raise DataError(f"{pickled}: damaged, or holds more than tensors")
-    yield Weights(pickled, list(weights), weights.__getitem__)
+        raise DataError(f"{path}: damaged, or holds more than tensors")
+    yield list(weights), weights.__getitem__

@@ -3,30 +3,51 @@
 They translate between many languages (Fan et al. 2020, "Beyond English-Centric Multilingual
 Machine Translation"; NLLB Team 2022, "No Language Left Behind"). A folder holds a SentencePiece
 model, whose pieces have other ids in the model. NLLB numbers them and its languages in
-`tokenizer.json`. M2M100 numbers them in `vocab.json`, and its languages follow.
+`tokenizer.json`, or as fairseq does if there is none. M2M100 numbers them in `vocab.json`, and its
+languages follow.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nmt.data.language_tokens import LanguageTokens
-from nmt.data.pieces import SPECIAL
-from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from nmt.data.pieces import SPECIAL, PieceModel
+from nmt.data.vocabulary import ADDED, ADDED_WITH_SPACE, BOS_ID, EOS_ID, PAD_ID
 from nmt.errors import DataError
 from nmt.interchange.foreign import ForeignModel, map_vocabulary, read_pieces
-from nmt.interchange.huggingface_files import Config, Weights, numbered, read_json
+from nmt.interchange.huggingface_files import (
+    Config,
+    Weights,
+    content_of,
+    numbered,
+    read_json,
+)
+from nmt.interchange.huggingface_settings import (
+    added_tokens,
+    check_folder,
+    settings_of,
+    with_added,
+)
 from nmt.model_config import TransformerConfig
 
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"
-ALL_IDS, _TOKENS = "tokenizer.json", "special_tokens_map.json"
+ALL_IDS = "tokenizer.json"
 
-_ONLY: dict[str, object] = {"scale_embedding": True, "tie_word_embeddings": True}
+_ONLY: dict[str, object] = {
+    "scale_embedding": True,
+    "tie_word_embeddings": True,
+    "normalize_before": True,
+    "normalize_embedding": False,
+    "add_final_layer_norm": True,
+    "add_bias_logits": False,
+    "static_position_embeddings": True,
+    "language_codes": "m2m100",
+}
 FIRST_POSITION = 2  # after those that fairseq keeps for padding
-_LANGUAGE = re.compile(r"__(?P<m2m100>\w+)__|(?P<nllb>[a-z]{3}_[A-Z][a-z]{3})")
+_LANGUAGE = re.compile(r"__(?!madeupword)(?P<m2m100>\w+)__|(?P<nllb>[a-z]{3}_[A-Z][a-z]{3})")
 
 # fmt: off
 LANGUAGES = (
@@ -49,7 +70,10 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
         DataError: if a file is missing or damaged.
         UsageError: if our Transformer cannot be this model.
     """
-    texts = _pieces_by_id(folder)
+    check_folder(folder, "m2m_100", _ONLY)
+    model = read_pieces(folder / PIECES)
+    path, own, tokens = _pieces_by_id(folder, model)
+    texts, split_off = with_added(path, own, added_tokens(folder, tokens))
     ids = {text: id_ for id_, text in texts.items()}
     special = dict[int, int]()
     for id_, piece in SPECIAL.items():
@@ -57,10 +81,8 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
             raise DataError(f"{folder}: has no {piece.text}")
         special[id_] = ids[piece.text]
     marks = {"bos": BOS_ID, "eos": EOS_ID, "pad": PAD_ID, "decoder_start": EOS_ID}
-    hf_config.check(_ONLY | {f"{name}_token_id": special[id_] for name, id_ in marks.items()})
-    last_row = len(weights.of("tgt_embedding.weight", None)) - 1
-    texts.setdefault(last_row, f"<row {last_row}>")  # all rows have a share in the softmax
-    model = read_pieces(folder / PIECES)
+    hf_config.check({f"{name}_token_id": special[id_] for name, id_ in marks.items()})
+    texts = weights.with_all_rows(path, texts, "tgt_embedding.weight")
     languages = {
         match["m2m100"] or match["nllb"]: text
         for text in texts.values()
@@ -68,8 +90,10 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
     }
     if not languages:
         raise DataError(f"{folder}: has no tokens of languages, such as __en__ or eng_Latn")
-    unused = set(texts.values()) - model.own.keys() - {piece.text for piece in SPECIAL.values()}
-    both = map_vocabulary([model], texts, special, controls=unused)
+    split_off -= set(languages.values())
+    unused = set(texts.values()) - model.own.keys() - split_off
+    marker = ADDED if path.name == IDS else ADDED_WITH_SPACE
+    both = map_vocabulary([model], texts, special, controls=unused, added=split_off, marker=marker)
     base = TransformerConfig(
         pre_norm=True,
         positions="sinusoidal_halves",
@@ -81,31 +105,71 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
     return ForeignModel(config, both, both, LanguageTokens(languages, src="src", tgt="tgt"))
 
 
-def _pieces_by_id(folder: Path) -> dict[int, str]:
-    """Return the pieces of a folder, among them those of languages."""
-    path = folder / IDS
-    if path.exists():
+def choose_languages(
+    folder: Path, model: ForeignModel, src_lang: str | None, tgt_lang: str | None
+) -> tuple[str, str]:
+    """Return the languages that the user chooses, or else the folder; "" for none.
+
+    Raises:
+        UsageError: if the model does not know one.
+    """
+    assert model.languages is not None
+    named: dict[str, tuple[str, str]] = {}  # by side: the language, and where it is from
+    pieces = model.tgt.vocabularies[-1].tokens(range(len(model.tgt.rows)))
+    by_row = dict(zip(model.tgt.rows.tolist(), pieces, strict=True))
+    for path, values in settings_of(folder):
+        forced = values.get("forced_bos_token_id")
+        if forced is not None:
+            codes = {piece: code for code, piece in model.languages.pieces.items()}
+            code = codes.get(by_row.get(forced, ""), str(forced))
+            named.setdefault("tgt", (code, f"{path}: forced_bos_token_id"))
+        for side in ("src", "tgt"):
+            lang = values.get(f"{side}_lang")
+            if lang:
+                named.setdefault(side, (str(lang), f"{path}: {side}_lang"))
+    chosen = []
+    for side, given in (("src", src_lang), ("tgt", tgt_lang)):
+        lang, origin = (given, f"--{side}") if given else named.get(side, ("", ""))
+        if lang:
+            model.languages.check(side, lang, origin, is_given=True)
+        chosen.append(lang)
+    return chosen[0], chosen[1]
+
+
+def _pieces_by_id(
+    folder: Path, model: PieceModel
+) -> tuple[Path, dict[int, str], list[dict[str, Any]]]:
+    """Return the file that numbers a folder's pieces, the pieces, and what it adds to them."""
+    path, listed = folder / IDS, _languages(folder)
+    is_nllb = (folder / ALL_IDS).exists() or not any(text.startswith("__") for text in listed)
+    with_ids = set(added_tokens(folder).values())
+    if path.exists() or not is_nllb:
         ids = read_json(path)
-        ids |= {text: id_ for id_, text in enumerate(_languages(folder), start=len(ids))}
-        return numbered(path, ids)
+        listed = listed or [f"__{code}__" for code in LANGUAGES]
+        others = (text for text in listed if text not in with_ids)
+        languages = {text: len(ids) + number for number, text in enumerate(others)}
+        return path, numbered(path, ids | languages), []
     path = folder / ALL_IDS
+    if not path.exists():  # a slow tokenizer of NLLB numbers pieces as fairseq does
+        path = folder / PIECES
+        texts = ["<s>", "<pad>", "</s>", "<unk>", *(piece.text for piece in model.pieces[3:])]
+        texts += [text for text in [*listed, "<mask>"] if text not in with_ids]
+        return path, dict(enumerate(texts)), []
     values = read_json(path)
     try:
-        ids = values["model"]["vocab"] | {
-            token["content"]: token["id"] for token in values["added_tokens"]
-        }
+        tokens = values["added_tokens"]
+        ids = values["model"]["vocab"] | {token["content"]: token["id"] for token in tokens}
     except (KeyError, TypeError):
         raise DataError(f"{path}: damaged: not a BPE tokenizer with its added tokens") from None
-    return numbered(path, ids)
+    return path, numbered(path, ids), tokens
 
 
 def _languages(folder: Path) -> list[str]:
-    """Return the language tokens of M2M100 in the order of their ids."""
-    path = folder / _TOKENS
-    listed = read_json(path).get("additional_special_tokens") if path.exists() else None
-    texts = [_text(token) for token in listed] if isinstance(listed, list) else []
-    return list(filter(_LANGUAGE.fullmatch, texts)) or [f"__{lang}__" for lang in LANGUAGES]
-
-
-def _text(token: Any) -> str:
-    return str(token.get("content")) if isinstance(token, Mapping) else str(token)
+    """Return the language tokens that a tokenizer lists, in the order of their ids."""
+    for _, values in settings_of(folder):
+        for key in ("additional_special_tokens", "extra_special_tokens"):
+            listed = values.get(key)
+            texts = [str(content_of(token)) for token in listed] if isinstance(listed, list) else []
+            if languages := list(filter(_LANGUAGE.fullmatch, texts)):
+                return languages
+    return []

@@ -50,6 +50,8 @@ def not_m2m100(model: Transformer, card: ModelCard) -> str | None:
     pieces = PieceModel.read(card.src_vocabulary.model)
     if not pieces.is_bpe or card.src_vocabulary.model != card.tgt_vocabulary.model:
         return "a vocabulary other than one of byte-pair encoding for both sides"
+    if card.src_vocabulary.has_added_tokens:
+        return "the tokens that were added to its vocabulary"
     if model.output_bias is not None and model.output_bias[: card.src_vocabulary.known].any():
         return "an output_bias that is not zero"
     return None

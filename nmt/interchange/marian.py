@@ -7,10 +7,11 @@ names a list of pieces, and `source.spm` and `target.spm` lie beside it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,7 @@ def import_marian(
         model,
         foreign,
         lambda name: weights.of(name, config),
+        weights.unread,
         langs=(src_lang, tgt_lang),
         max_src_tokens=_MAX_SRC_TOKENS,
     )
@@ -358,19 +360,22 @@ def pieces_by_id(path: Path) -> dict[int, str]:
     texts = dict[int, str]()
     for line in content.removesuffix("\n").replace("\n: ", ": ").split("\n"):
         entry = _ENTRY.fullmatch(line)
-        if entry is None or int(entry["id"]) in texts:
+        text = None if entry is None else _unquoted(entry["piece"])
+        if entry is None or text is None or int(entry["id"]) in texts:
             raise DataError(f"{path}: damaged: {line!r:.80} is not a piece with its own id")
-        texts[int(entry["id"])] = _unquoted(entry["piece"])
+        texts[int(entry["id"])] = text
     return {id_: text for id_, text in texts.items() if not _NOT_UTF_8.search(text)}
 
 
-def _unquoted(key: str) -> str:
-    """Return what a key of YAML stands for."""
+def _unquoted(key: str) -> str | None:
+    """Return what a key of YAML stands for; None if it is damaged."""
     if not (len(key) > 1 and key[0] == key[-1] and key[0] in "\"'"):
         return key
     if _NOT_UTF_8.search(key) or not ("\\" in key or "''" in key):
         return key[1:-1]
-    return str(yaml.load(key, yaml.BaseLoader))
+    with contextlib.suppress(yaml.YAMLError):
+        return str(yaml.load(key, yaml.BaseLoader))
+    return None
 
 
 def _own_ids(
@@ -430,6 +435,7 @@ class _Weights:
         except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError):
             raise DataError(f"{path}: damaged, or not a model.npz of Marian") from None
         self._names = frozenset(names)
+        self._unread = set(names)
         # Newer files end the options with a NUL, and fill up with more.
         text = self._get(OPTIONS).tobytes().partition(b"\0")[0].decode(errors="replace")
         self.options = _parsed(text, path)
@@ -457,6 +463,10 @@ class _Weights:
             return torch.cat([part[0] for part in parts])
         return torch.cat([part.t() for part in parts])  # from (inputs, outputs)
 
+    def unread(self) -> Collection[str]:
+        """Return the names of arrays that were not read."""
+        return self._unread
+
     def _table(self, ours: str) -> Tensor:
         names = [name for name in _TABLES[ours] if name in self._names]
         if ours == OUTPUT_BIAS:
@@ -473,6 +483,7 @@ class _Weights:
         return torch.from_numpy(array)
 
     def _get(self, name: str) -> Any:
+        self._unread.discard(name)
         if name not in self._names:
             raise DataError(f"{self.path}: lacks {name}; it is no complete model of Marian")
         try:

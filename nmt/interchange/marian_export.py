@@ -82,6 +82,8 @@ def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
         return fault
     if card.src_vocabulary.moses is not None:
         return "the Moses preprocessing of its vocabulary"
+    if card.src_vocabulary.has_added_tokens:
+        return "the tokens that were added to its vocabulary"
     if config.tie_embeddings == "all" and card.src_vocabulary.model != card.tgt_vocabulary.model:
         return "two vocabularies with one embedding"
     return None

@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.foreign import (
+    EMBEDDINGS,
     OUTPUT_BIAS,
     ForeignModel,
     VocabularyMapping,
@@ -22,6 +25,7 @@ from nmt.interchange.foreign import (
     tags_of,
 )
 from nmt.interchange.huggingface_files import (
+    CONFIG,
     TOKENIZER,
     Config,
     Weights,
@@ -29,7 +33,14 @@ from nmt.interchange.huggingface_files import (
     numbered,
     read_json,
 )
+from nmt.interchange.huggingface_settings import (
+    NO_TEXT,
+    added_tokens,
+    check_folder,
+    with_added,
+)
 from nmt.model_config import TransformerConfig
+from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
 
 SRC_PIECES, TGT_PIECES = "source.spm", "target.spm"
 IDS, TGT_IDS = "vocab.json", "target_vocab.json"
@@ -45,6 +56,7 @@ _ONLY: dict[str, object] = {
     "normalize_embedding": False,
     "add_final_layer_norm": False,
     "add_bias_logits": False,
+    "forced_bos_token_id": None,
 }
 
 
@@ -61,7 +73,7 @@ def languages_of(folder: Path, src: str | None, tgt: str | None) -> tuple[str, s
         lang = named or values.get(f"{side}_lang")
         if not isinstance(lang, str) or not lang:
             raise UsageError(
-                f"{folder}: {TOKENIZER} names no {side} language; give --src and --tgt"
+                f"{folder}: {TOKENIZER} names no {side} language; nmt import takes --src and --tgt"
             )
         langs.append(lang)
     return langs[0], langs[1]
@@ -76,10 +88,10 @@ def read_marian_mt(
         DataError: if a file is missing or damaged.
         UsageError: if our Transformer cannot be this model.
     """
-    hf_config.check(_ONLY)
+    check_folder(folder, "marian", _ONLY)
     if positions is None:
         positions = "huggingface" if hf_config.values.get(EXPORTED) == "sinusoidal" else "marian"
-    src, tgt = _mappings(folder, hf_config)
+    src, tgt = _mappings(folder, hf_config, weights)
     is_theirs = positions == "huggingface"
     base = TransformerConfig(
         output_bias=bool(tgt.barred) or bool(weights.of(OUTPUT_BIAS, None).any()),
@@ -87,6 +99,7 @@ def read_marian_mt(
         tie_embeddings=_tie(hf_config.values),
     )
     config = hf_config.transformer(weights, base)
+    _check_positions(folder, weights, config.d_model)
     order = interleaved(config.d_model) if is_theirs else None
     return ForeignModel(config, src, tgt, tags_of(src.vocabularies[0]), order)
 
@@ -104,30 +117,69 @@ def _tie(values: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------------------- vocabulary
 
 
-def _mappings(folder: Path, hf_config: Config) -> tuple[VocabularyMapping, VocabularyMapping]:
+def _mappings(
+    folder: Path, hf_config: Config, weights: Weights
+) -> tuple[VocabularyMapping, VocabularyMapping]:
     """Return our ids of both sides; they are the same if the sides share their embeddings."""
     src, tgt = (read_pieces(folder / name) for name in (SRC_PIECES, TGT_PIECES))
-    src_ids = folder / IDS
-    if _is_joint(hf_config.values):
-        joint = _mapping([src, tgt], src_ids, hf_config)
+    is_joint, added = _is_joint(hf_config.values), added_tokens(folder)
+    values = read_json(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
+    if values.get("separate_vocabs", not is_joint) == is_joint:
+        raise UsageError(f"{folder / TOKENIZER}: separate_vocabs is not what {CONFIG} says")
+    if is_joint:
+        joint = _mapping([src, tgt], folder / IDS, added, hf_config, weights, EMBEDDINGS[1])
         return joint, joint
-    tgt_ids = folder / TGT_IDS
-    return _mapping([src], src_ids, hf_config), _mapping([tgt], tgt_ids, hf_config)
+    if others := set(added.values()) - NO_TEXT:
+        raise UsageError(
+            f"{folder}: has {min(others)} added to two vocabularies; nmt knows only one"
+        )
+    return (
+        _mapping([src], folder / IDS, {}, hf_config, weights, EMBEDDINGS[0]),
+        _mapping([tgt], folder / TGT_IDS, {}, hf_config, weights, EMBEDDINGS[1]),
+    )
 
 
-def _mapping(models: list[PieceModel], path: Path, hf_config: Config) -> VocabularyMapping:
-    texts = numbered(path, read_json(path))
+def _mapping(
+    models: list[PieceModel],
+    path: Path,
+    added: Mapping[int, str],
+    hf_config: Config,
+    weights: Weights,
+    table: str,
+) -> VocabularyMapping:
+    """Return our ids for those of a vocabulary; table: our name of its embeddings."""
+    texts, split_off = with_added(path, numbered(path, read_json(path)), added)
     ids = {text: id_ for id_, text in texts.items()}
-    special = {PAD_ID: hf_config.number("pad_token_id"), EOS_ID: hf_config.number("eos_token_id")}
-    special[BOS_ID] = hf_config.number("decoder_start_token_id")
     for id_ in (UNK_ID, PAD_ID, EOS_ID):
         if SPECIAL[id_].text not in ids:
             raise DataError(f"{path}: has no {SPECIAL[id_].text}")
-        special[id_] = ids[SPECIAL[id_].text]
+    special = {id_: ids[SPECIAL[id_].text] for id_ in (UNK_ID, PAD_ID, EOS_ID)}
+    special[BOS_ID] = special[PAD_ID]  # sources have no first token
+    if table == EMBEDDINGS[1]:
+        names = {"pad_token_id": PAD_ID, "eos_token_id": EOS_ID}
+        hf_config.check({name: special[id_] for name, id_ in names.items()})
+        special[BOS_ID] = hf_config.number("decoder_start_token_id")
+    texts = weights.with_all_rows(path, texts, table)
+    tags = set(filter(TAG.fullmatch, ids))
     return map_vocabulary(
         models,
         texts,
         special,
-        controls=set(filter(TAG.fullmatch, texts.values())),
+        controls=tags,
+        added=split_off - tags,
         borrowed=[BOS_ID] if texts.get(special[BOS_ID]) != SPECIAL[BOS_ID].text else [],
     )
+
+
+def _check_positions(folder: Path, weights: Weights, d_model: int) -> None:
+    """Check that a table of positions, if there is one, is that of a formula."""
+    table = weights.positions()
+    if table is None:
+        return
+    theirs = sinusoidal_positions(len(table), d_model)
+    theirs[:, interleaved(d_model)] = theirs.clone()
+    formulas = (sinusoids_by_halves(len(table), d_model), theirs)
+    if not any(
+        table.shape == one.shape and torch.allclose(table, one, atol=0.01) for one in formulas
+    ):
+        raise UsageError(f"{folder}: embed_positions are learnt; nmt imports only sinusoids")

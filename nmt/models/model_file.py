@@ -313,6 +313,8 @@ def find_model(path: Path) -> Path:
             return path / name
     if (path / "model.bin").is_file():
         raise NMTError(f"{path}: is a CTranslate2 export; give the model file that was exported")
+    if (path / "config.json").is_file():
+        raise NMTError(f"{path}: is a folder of Hugging Face; import it: nmt import huggingface")
     raise NMTError(f"{path}: no model in this folder; it should hold best.safetensors")
 
 

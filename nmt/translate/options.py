@@ -15,6 +15,7 @@ from typing import Any, Self
 from nmt.errors import DataError, UsageError
 from nmt.files import sha256_file
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
+from nmt.interchange.imported_once import model_of
 from nmt.markup.file_types import AS_LINES
 from nmt.markup.tags import FORMS
 from nmt.models.device import PRECISIONS
@@ -38,7 +39,8 @@ class TranslationConfig:
     """What decides a translation. It is checked before torch is loaded, which takes seconds."""
 
     models: tuple[Path, ...] = ()
-    """Model files or run folders (several: an ensemble), or an export; none if not yet known."""
+    """Model files, run folders or folders of Hugging Face (several: an ensemble), or an export;
+    none if not yet known. Folders of Hugging Face become the files that they are imported to."""
     src_lang: str | None = value(
         None,
         "Language of the input, for a model that knows several.",
@@ -158,6 +160,7 @@ class TranslationConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        object.__setattr__(self, "models", tuple(map(model_of, self.models)))
         # The command line names these apart from `search`.
         metric = self.mbr_metric if self.mbr else self.search.mbr
         n_best = self.search.n_best if self.n_best is None else self.n_best
@@ -196,7 +199,7 @@ class TranslationConfig:
             if is_path and not isinstance(file, str | Path) and (file or name == "a model"):
                 raise UsageError(f"{name} must be a path, not {called(file)}")
         values |= {name: Path(values[name]) for name in _LISTS if values.get(name) is not None}
-        values["models"] = tuple(find_model(Path(model)) for model in paths)
+        values["models"] = tuple(find_model(model_of(Path(model))) for model in paths)
         try:
             return replace(options if isinstance(options, cls) else cls(), **values)
         except UsageError as error:

@@ -105,10 +105,10 @@ class Translator:
         batch_tokens: int | None = None,
         **values: Any,
     ) -> Translator:
-        """Load a model file, or the best model of a run folder; or several as an ensemble.
+        """Load a model file, the best model of a run folder, or a folder of Hugging Face.
 
         Args:
-            path: the file or folder, or several with the same vocabularies.
+            path: the file or folder, or several with the same vocabularies as an ensemble.
             options: of the search, or the whole configuration.
             device: cpu, cuda, cuda:1 or auto.
             batch_tokens: see `Engine`; if None, a default for the device.

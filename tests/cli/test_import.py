@@ -49,7 +49,7 @@ from nmt.interchange.marian import pieces_by_id
 from nmt.interchange.marian_binary import BinaryArrays
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
-from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
+from nmt.models.model_file import ModelCard, load_model, model_checksum, read_card, write_model
 
 # ------------------------------------------------------------------------------ Hugging Face
 
@@ -103,6 +103,65 @@ def test_the_weights_of_a_pickle_are_the_same(nmt: Nmt, tmp_path: Path, is_zip: 
     first = model_checksum(import_huggingface(nmt, folder))
     path.unlink()
     assert model_checksum(import_huggingface(nmt, folder)) == first
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_the_weights_of_several_files_are_the_same(nmt: Nmt, tmp_path: Path, name: str) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    first = model_checksum(import_huggingface(nmt, folder))
+    write_shards(folder, name)
+    assert model_checksum(import_huggingface(nmt, folder)) == first
+
+
+def write_shards(folder: Path, name: str = "model.safetensors") -> None:
+    """Write the weights into two files, with the index that transformers writes."""
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    stem, _, suffix = name.partition(".")
+    places = {
+        weight: f"{stem}-0000{1 + number % 2}-of-00002.{suffix}"
+        for number, weight in enumerate(weights)
+    }
+    for file in set(places.values()):
+        part = {weight: weights[weight] for weight in places if places[weight] == file}
+        save = save_file if suffix == "safetensors" else torch.save
+        save(part, folder / file)
+    (folder / f"{name}.index.json").write_text(json.dumps({"weight_map": places}))
+
+
+def test_added_tokens_are_split_off_from_text(nmt: Nmt, tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    theirs = with_added_tokens(folder, "<term>", "<term>s")
+    model = import_huggingface(nmt, folder)
+    assert_same(model, LINES, theirs.log_probs)  # their rows have a share in the softmax
+    vocabulary = read_card(model).tgt_vocabulary
+    around = ["ghi ", " jkl ", "jkl"]
+    ghi, spaced, jkl = vocabulary.encode(around)
+    (term,), (terms,) = vocabulary.encode(["<term>", "<term>s"])
+    found = vocabulary.encode(["ghi <term> jkl <term>sjkl", "<term><term>"])
+    assert found == [[*ghi, term, *spaced, terms, *jkl], [term, term]]
+    assert vocabulary.decode(found) == ["ghi<term> jkl<term>s jkl", "<term><term>"]
+    line = nmt("export", "huggingface", model, tmp_path / "out").refusal(2)
+    assert "tokens that were added" in line
+
+
+def with_added_tokens(folder: Path, *tokens: str) -> MarianMTFolder:
+    """Add tokens and rows to a folder as transformers does, and return its formulas."""
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    first = len(weights["model.shared.weight"])
+    rows = 0.1 * torch.randn(len(tokens), weights["model.shared.weight"].shape[1])
+    weights["model.shared.weight"] = torch.cat([weights["model.shared.weight"], rows])
+    bias = torch.zeros(1, len(tokens))
+    weights["final_logits_bias"] = torch.cat([weights["final_logits_bias"], bias], dim=1)
+    save_file(weights, path)
+    ids = {token: first + number for number, token in enumerate(tokens)}
+    (folder / "added_tokens.json").write_text(json.dumps(ids))
+    listed = {str(id_): {"content": token, "special": False} for token, id_ in ids.items()}
+    size = first + len(tokens)
+    spoil_json("tokenizer_config.json", added_tokens_decoder=listed)(folder)
+    spoil_json("config.json", vocab_size=size, decoder_vocab_size=size)(folder)
+    return MarianMTFolder(folder, "marian")
 
 
 def test_a_pickle_with_code_is_not_executed(nmt: Nmt, tmp_path: Path) -> None:
@@ -510,7 +569,8 @@ def test_options_that_do_not_fit_the_model_are_refused(
 
 def spoil_json(name: str, **changes: Any) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
-        values = json.loads((folder / name).read_text("utf-8"))
+        path = folder / name
+        values = json.loads(path.read_text("utf-8")) if path.exists() else {}
         (folder / name).write_text(json.dumps(values | changes))
 
     return spoil
@@ -521,6 +581,46 @@ spoil_config = partial(spoil_json, "config.json")
 
 def without(name: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).unlink()
+
+
+def shards_without(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        write_shards(folder)
+        (folder / name).unlink()
+
+    return spoil
+
+
+def shards_at(name: str) -> Callable[[Path], None]:
+    index = json.dumps({"weight_map": {"model.shared.weight": name}})
+
+    def spoil(folder: Path) -> None:
+        (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+        (folder / "model.safetensors.index.json").write_text(index)
+
+    return spoil
+
+
+def adapter_only(folder: Path) -> None:
+    (folder / "config.json").rename(folder / "adapter_config.json")
+
+
+def with_weight(name: str, weight: Tensor) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        save_file({**load_file(path), name: weight}, path)
+
+    return spoil
+
+
+def with_copy(name: str) -> Callable[[Path], None]:
+    return with_weight(name, torch.ones(2, 2))
+
+
+def with_rows(folder: Path, count: int) -> None:
+    with_added_tokens(folder, *map(str, range(count)))
+    (folder / "added_tokens.json").unlink()
+    spoil_json("tokenizer_config.json", added_tokens_decoder=None)(folder)
 
 
 def without_weight(folder: Path) -> None:
@@ -606,7 +706,17 @@ OTHER_MODELS = (packed, subword_nmt, truecased)  # which are not damaged
         ("huggingface", spoil_config(decoder_start_token_id=10**5), "special ids"),
         ("huggingface", spoil_json("vocab.json", a=10**4), "has embeddings for"),
         ("huggingface", spoil_json("vocab.json", a="one"), "the id 'one'"),
-        ("nllb", without("tokenizer.json"), "tokenizer.json: no such file"),
+        (
+            "huggingface",
+            shards_without("model-00002-of-00002.safetensors"),
+            "00002.safetensors: no",
+        ),
+        ("huggingface", shards_at("../model.safetensors"), "index.json: damaged"),
+        ("huggingface", spoil_json("added_tokens.json", a=0), "the id of 'a' is 0 and that of"),
+        ("huggingface", adapter_only, "adapter_config.json: is no model"),
+        ("huggingface", lambda folder: with_rows(folder, 200), "has embeddings for"),
+        ("huggingface", with_copy("lm_head.weight"), "differs from lm_head.weight"),
+        ("nllb", without("tokenizer.json"), "has no tokens of languages"),
         ("nllb", replaced("tokenizer.json", "{}"), "tokenizer.json: damaged"),
         ("nllb", spoil_json("tokenizer.json", model={"vocab": []}), "tokenizer.json: damaged"),
         ("nllb", spoil_json("tokenizer.json", added_tokens=[]), "no tokens of languages"),
@@ -625,6 +735,7 @@ OTHER_MODELS = (packed, subword_nmt, truecased)  # which are not damaged
         ("marian", with_pieces(60), "vocab.spm: has 60 pieces, but"),
         ("package", with_line("a: b"), "opus.vocab.yml: damaged: 'a: b' is not a piece"),
         ("package", with_line("more: 99999"), "has 100,000 pieces, but"),
+        ("package", with_line('"\\x": 5000'), r'\\x": 5000'),
         ("package", with_line("more: 0"), "opus.vocab.yml: damaged: 'more: 0'"),
         ("package", without("opus.vocab.yml"), "opus.vocab.yml: no such file"),
         ("package", without("source.spm"), "source.spm: no such file"),
@@ -664,3 +775,90 @@ def test_a_damaged_model_is_refused_in_one_line(
     spoil(folder)
     assert named in nmt("import", *words).refusal(2 if spoil in OTHER_MODELS else 1)
     assert not (tmp_path / "out").exists()
+
+
+LEARNT_POSITIONS = torch.ones(512, 16)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil", "named"),
+    [
+        # What transformers computes by.
+        ("opus", ("config.json", "quantization_config", {"load_in_8bit": True}), ""),
+        ("opus", ("config.json", "layer_norm_eps", 1e-12), ""),
+        ("opus", ("config.json", "architectures", ["MarianForCausalLM"]), ""),
+        ("opus", ("config.json", "auto_map", {"AutoModel": "a.B"}), ""),
+        ("opus", ("config.json", "eos_token_id", 5), ""),
+        ("nllb", ("config.json", "normalize_before", False), ""),
+        # What it must and must not produce.
+        ("opus", ("config.json", "forced_bos_token_id", 5), ""),
+        ("opus", ("generation_config.json", "bad_words_ids", [[5]]), ""),
+        ("opus", ("generation_config.json", "no_repeat_ngram_size", 3), ""),
+        ("opus", ("generation_config.json", "suppress_tokens", [5]), ""),
+        ("opus", ("generation_config.json", "decoder_start_token_id", 5), ""),
+        ("opus", ("generation_config.json", "do_sample", True), ""),
+        ("nllb", ("generation_config.json", "forced_bos_token_id", 9), ""),
+        # How it reads text.
+        ("opus", ("tokenizer_config.json", "tokenizer_class", "T5Tokenizer"), ""),
+        ("opus", ("tokenizer_config.json", "sp_model_kwargs", {"enable_sampling": True}), ""),
+        ("opus", ("tokenizer_config.json", "separate_vocabs", True), ""),
+        ("opus", ("special_tokens_map.json", "unk_token", {"content": "[UNK]"}), ""),
+        ("nllb", ("tokenizer_config.json", "legacy_behaviour", True), ""),
+        ("nllb", ("tokenizer_config.json", "tgt_lang", "fra_Latn"), ""),
+        # Other files, and weights.
+        ("opus", replaced("adapter_config.json", "{}"), "adapter_config.json"),
+        ("opus", replaced("tokenization_small100.py", ""), "tokenization_small100.py"),
+        ("opus", with_weight("lora_A.weight", torch.ones(2, 2)), "has lora_A.weight"),
+        (
+            "opus",
+            with_weight("model.encoder.embed_positions.weight", LEARNT_POSITIONS),
+            "embed_positions",
+        ),
+    ],
+)
+def test_what_would_change_translations_is_refused_by_name(
+    nmt: Nmt,
+    tmp_path: Path,
+    kind: str,
+    spoil: tuple[str, str, Any] | Callable[[Path], object],
+    named: str,
+) -> None:
+    folder = (M2M100() if kind == "nllb" else MarianMT()).write(tmp_path / kind)
+    if isinstance(spoil, tuple):
+        file, key, value = spoil
+        spoil_json(file, **{key: value})(folder)
+        named = key
+    else:
+        file = ""
+        spoil(folder)
+    line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(2)
+    assert file in line and named in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_published_folders_say_besides_is_harmless(nmt: Nmt, tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    first = model_checksum(import_huggingface(nmt, folder))
+    pad = json.loads((folder / "vocab.json").read_text("utf-8"))["<pad>"]
+    of_config = {
+        "_name_or_path": "/tmp/opus-mt-en-de", "_num_labels": 3, "activation_dropout": 0.0,
+        "add_bias_logits": False, "add_final_layer_norm": False, "architectures": ["MarianMTModel"],
+        "attention_dropout": 0.0, "bad_words_ids": [[pad]], "bos_token_id": 0,
+        "classif_dropout": 0.0, "classifier_dropout": 0.0, "decoder_layerdrop": 0.0,
+        "encoder_layerdrop": 0.0, "extra_pos_embeddings": 58101, "forced_eos_token_id": 0,
+        "id2label": {"0": "LABEL_0"}, "init_std": 0.02, "is_encoder_decoder": True,
+        "label2id": {"LABEL_0": 0}, "max_length": 512, "normalize_before": False,
+        "normalize_embedding": False, "num_beams": 4, "num_hidden_layers": 6, "prefix": None,
+        "static_position_embeddings": True, "torch_dtype": "float16",
+        "transformers_version": "4.22.0.dev0", "use_cache": True,
+    }  # fmt: skip
+    spoil_config(**of_config)(folder)
+    generation = {"max_length": 512, "num_beams": 6, "renormalize_logits": True}
+    spoil_json("generation_config.json", bad_words_ids=[[pad]], **generation)(folder)
+    tokenizer = {"tokenizer_class": "MarianTokenizer", "sp_model_kwargs": {}, "backend": "custom"}
+    token = {"content": "<pad>", "special": True, "single_word": False}
+    spoil_json("tokenizer_config.json", added_tokens_decoder={str(pad): token}, **tokenizer)(folder)
+    spoil_json("special_tokens_map.json", eos_token="</s>", unk_token={"content": "<unk>"})(folder)
+    for name in ("README.md", "tf_model.h5", "training_args.bin", ".gitattributes"):
+        (folder / name).touch()
+    assert model_checksum(import_huggingface(nmt, folder)) == first

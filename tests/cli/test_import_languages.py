@@ -106,6 +106,51 @@ def test_languages_have_short_codes_and_defaults(nmt: Nmt, tmp_path: Path, sourc
     assert nmt("translate", chosen, "--input", source, *QUICK).stdout == wanted.stdout
 
 
+def test_a_folder_of_a_slow_tokenizer_has_the_same_model(nmt: Nmt, tmp_path: Path) -> None:
+    folder = M2M100().write(tmp_path / "nllb")
+    first = model_checksum(import_huggingface(nmt, folder))
+    added = json.loads((folder / "tokenizer.json").read_text("utf-8"))["added_tokens"]
+    (folder / "tokenizer.json").unlink()
+    listed = {"additional_special_tokens": list(CODES["nllb"])}
+    (folder / "special_tokens_map.json").write_text(json.dumps(listed))
+    assert model_checksum(import_huggingface(nmt, folder)) == first
+    # Newer ones also have the ids.
+    ids = {str(token["id"]): {"content": token["content"]} for token in added}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": ids}))
+    assert model_checksum(import_huggingface(nmt, folder)) == first
+
+
+def test_a_space_before_an_added_token_of_nllb_is_a_piece(nmt: Nmt, tmp_path: Path) -> None:
+    folder = M2M100().write(tmp_path / "nllb")
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text("utf-8"))
+    last = max(token["id"] for token in tokenizer["added_tokens"])
+    tokenizer["added_tokens"].append({"id": last + 1, "content": "<term>", "special": True})
+    path.write_text(json.dumps(tokenizer), encoding="utf-8")
+    vocabulary = read_card(import_huggingface(nmt, folder)).src_vocabulary
+    lines = ["ab <term> cd", "ab<term>cd", "<term> <term>"]
+    one, other, term = vocabulary.encode(["ab", "cd", "<term>"])
+    space = vocabulary.tokens(range(len(vocabulary))).index("\u2581")
+    assert vocabulary.encode(lines) == [
+        [*one, space, *term, *other],
+        [*one, *term, *other],
+        [*term, space, *term],
+    ]
+
+
+def test_a_folder_may_choose_its_languages(nmt: Nmt, tmp_path: Path) -> None:
+    folder = M2M100().write(tmp_path / "nllb")
+    added = json.loads((folder / "tokenizer.json").read_text("utf-8"))["added_tokens"]
+    german = next(token["id"] for token in added if token["content"] == "deu_Latn")
+    generation = {"forced_bos_token_id": german}
+    (folder / "generation_config.json").write_text(json.dumps(generation))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"src_lang": "eng_Latn"}))
+    card = read_card(import_huggingface(nmt, folder))
+    assert (card.src_lang, card.tgt_lang) == ("eng_Latn", "deu_Latn")
+    card = read_card(import_huggingface(nmt, folder, "--tgt", "zho_Hans"))
+    assert (card.src_lang, card.tgt_lang) == ("eng_Latn", "zho_Hans")
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

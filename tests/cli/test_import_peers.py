@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 import yaml
 from command_line import Nmt
@@ -30,6 +31,7 @@ from foreign_models import (
     log_probs,
     text,
     to_binary,
+    write_package,
     write_pairs,
 )
 from pairs import batch_of
@@ -195,6 +197,23 @@ def assert_same_as_many(
         )
 
 
+def test_added_tokens_and_several_files_are_read_as_by_transformers(
+    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "many"
+    theirs, tokenizer = many_languages("nllb", folder)
+    (folder / "model.safetensors").unlink()
+    tokenizer.add_tokens(["<term>", "<b>"])
+    theirs.resize_token_embeddings(len(tokenizer))
+    tokenizer.save_pretrained(folder)
+    theirs.save_pretrained(folder, max_shard_size="8KB")
+    assert (folder / "model.safetensors.index.json").exists()
+    tokenizer.src_lang, tokenizer.tgt_lang = LANGUAGES["nllb"]
+    lines = [("ab <term> cd", "gh<b>x"), ("<term>a", "<term> <b>"), (" <term>  b", "a")]
+    monkeypatch.setattr(sys.modules[__name__], "LINES", lines)
+    assert_same_as_many(import_huggingface(nmt, folder), LANGUAGES["nllb"], theirs, tokenizer)
+
+
 def test_a_model_that_was_trained_translates_alike_in_transformers(
     nmt: Nmt, learnt: Path, data: Path, tmp_path: Path
 ) -> None:
@@ -302,6 +321,23 @@ def trained_by_marian(
         *("--learn-rate", "0.003", "--after", "40u", "--seed", "1", *options),
     )
     yield folder / "model.npz", vocabularies
+
+
+def test_a_package_of_opus_mt_is_what_marian_scores(nmt: Nmt, tmp_path: Path) -> None:
+    package = write_package(tmp_path / "package", MarianMT().write(tmp_path / "opus"))
+    pairs = list(zip(text("source", 30), text("target", 30), strict=True))
+    files = []
+    for index, side in enumerate(("source", "target")):
+        pieces = sentencepiece.SentencePieceProcessor(model_file=str(package / f"{side}.spm"))
+        lines = [" ".join(pieces.encode(pair[index], out_type=str)) for pair in pairs]
+        files.append(tmp_path / side)
+        files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    listed = [package / "opus.vocab.yml"] * 2
+    model = package / "opus.npz.best-perplexity.npz"
+    scores = marian("score", "--model", model, "--vocabs", *listed, "--train-sets", *files)
+    path = import_marian(nmt, package / "decoder.yml", "--src", "en", "--tgt", "xx")
+    sums = [found.sum() for found in log_probs(path, pairs)]
+    np.testing.assert_allclose(sums, list(map(float, scores.split())), rtol=2e-6, atol=6e-5)
 
 
 def test_an_import_is_what_marian_scores(

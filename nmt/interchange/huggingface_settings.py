@@ -1,0 +1,219 @@
+"""Settings of Hugging Face's folders: which are harmless, and which are refused by their names.
+
+A folder says more than sizes: which tokens transformers forces or bars, how a tokenizer treats
+text. `nmt` translates as transformers does, or refuses the setting in the way. What it does not
+know is refused, too, because it may change translations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from nmt.data.pieces import SPECIAL
+from nmt.data.vocabulary import EOS_ID, PAD_ID, UNK_ID
+from nmt.errors import DataError, UsageError
+from nmt.interchange.foreign import WITHOUT_PIECE
+from nmt.interchange.huggingface_files import CONFIG, TOKENIZER, content_of, numbered, read_json
+
+GENERATION, _SPECIAL_TOKENS = "generation_config.json", "special_tokens_map.json"
+_ADDED = "added_tokens.json"
+_ADAPTER = "adapter_config.json"
+_ID = re.compile("[0-9]{1,9}")
+
+_TOKENIZERS = {
+    "marian": ("MarianTokenizer",),
+    "m2m_100": ("M2M100Tokenizer", "NllbTokenizer", "NllbTokenizerFast"),
+}
+_ARCHITECTURES = {"marian": "MarianMTModel", "m2m_100": "M2M100ForConditionalGeneration"}
+_DEFAULTS: Mapping[str, Mapping[str, object]] = {
+    "marian": {"scale_embedding": False},
+    "m2m_100": {},
+}
+"""Values of keys that are missing in config.json, if they are not those that we need."""
+
+_READ = (
+    *("activation_function", "added_tokens_decoder", "additional_special_tokens", "architectures"),
+    *("bad_words_ids", "bos_token_id", "d_model", "decoder_attention_heads", "decoder_ffn_dim"),
+    *("decoder_layers", "decoder_start_token_id", "decoder_vocab_size", "dropout"),
+    *("encoder_attention_heads", "encoder_ffn_dim", "encoder_layers", "eos_token_id"),
+    *("exported_by_nmt", "extra_special_tokens", "forced_bos_token_id"),
+    *("max_position_embeddings", "model_max_length", "model_type", "pad_token_id"),
+    *("separate_vocabs", "share_encoder_decoder_embeddings", "source_lang", "src_lang"),
+    *("target_lang", "tgt_lang", "tie_word_embeddings", "tokenizer_class", "vocab_size"),
+)
+"""Keys that the import reads."""
+
+_HARMLESS = (
+    # Records.
+    *("_commit_hash", "_from_model_config", "_name_or_path", "_num_labels", "dtype"),
+    *("finetuning_task", "id2label", "label2id", "name_or_path", "num_labels", "problem_type"),
+    *("torch_dtype", "transformers_version"),
+    # Of training.
+    *("activation_dropout", "attention_dropout", "classif_dropout", "classifier_dropout"),
+    *("decoder_layerdrop", "encoder_layerdrop", "gradient_checkpointing", "init_std"),
+    # Of search, for which `nmt translate` has its own options.
+    *("early_stopping", "forced_eos_token_id", "length_penalty", "max_length", "max_new_tokens"),
+    *("num_beams", "num_return_sequences", "renormalize_logits", "temperature", "top_k", "top_p"),
+    # What transformers returns and how it computes.
+    *("_attn_implementation", "_attn_implementation_autoset", "attn_implementation"),
+    *("cache_implementation", "output_attentions", "output_hidden_states", "output_past"),
+    *("output_scores", "return_dict", "return_dict_in_generate", "tf_legacy_loss", "torchscript"),
+    *("use_bfloat16", "use_cache"),
+    # Sizes that follow from others.
+    *("extra_pos_embeddings", "num_hidden_layers", "num_madeup_words", "unk_token_id"),
+    # Names of files, the form of batches, and tokens that translation does not use.
+    *("backend", "bos_token", "clean_up_tokenization_spaces", "cls_token", "is_local"),
+    *("local_files_only", "mask_token", "model_input_names", "pad_to_multiple_of"),
+    *("pad_token_type_id", "padding_side", "processor_class", "return_tensors", "sep_token"),
+    *("source_spm", "special_tokens_map_file", "spm_file", "stride", "target_spm"),
+    *("target_vocab_file", "tokenizer_file", "truncation_side", "truncation_strategy"),
+    *("use_fast", "vocab_file"),
+)
+"""Keys that do not change how a sentence is translated, or only how one searches."""
+
+_ONLY: Mapping[str, object] = {
+    "add_cross_attention": False,
+    "chunk_size_feed_forward": 0,
+    "diversity_penalty": 0,
+    "do_blenderbot_90_layernorm": False,
+    "do_sample": False,
+    "encoder_no_repeat_ngram_size": 0,
+    "eos_token": SPECIAL[EOS_ID].text,
+    "force_bos_token_to_be_generated": False,
+    "is_decoder": False,
+    "is_encoder_decoder": True,
+    "legacy_behaviour": False,
+    "min_length": 0,
+    "no_repeat_ngram_size": 0,
+    "num_beam_groups": 1,
+    "pad_token": SPECIAL[PAD_ID].text,
+    "prefix": "",
+    "pruned_heads": {},
+    "remove_invalid_values": False,
+    "repetition_penalty": 1,
+    "sp_model_kwargs": {},
+    "split_special_tokens": False,
+    "tie_encoder_decoder": False,
+    "unk_token": SPECIAL[UNK_ID].text,
+}
+"""Keys that may only have one value."""
+
+NO_TEXT = {*(piece.text for piece in SPECIAL.values()), "<mask>"}
+"""Pieces that tokenizers list among those that were added, but that no text has."""
+
+
+def check_folder(folder: Path, model_type: str, only: Mapping[str, object]) -> None:
+    """Check that no file of a folder says what would change translations.
+
+    only: the keys of config.json that this type of model may only have with one value.
+
+    Raises:
+        UsageError: if one does, naming the file and the key.
+    """
+    for path in sorted((*folder.glob("*.py"), *folder.glob(_ADAPTER))):
+        raise UsageError(f"{path}: changes the model in a way that nmt does not know")
+    allowed: dict[str, tuple[object, ...]] = {
+        key: (value,) for key, value in {**_ONLY, **only}.items()
+    }
+    allowed["architectures"] = ([_ARCHITECTURES[model_type]],)
+    allowed["tokenizer_class"] = _TOKENIZERS[model_type]
+    for path, values in settings_of(folder):
+        defaults = _DEFAULTS[model_type] if path.name == CONFIG else {}
+        for key, value in {**defaults, **values}.items():
+            wanted = allowed.get(key)
+            if value is None or (wanted is None and key in (*_READ, *_HARMLESS)):
+                continue
+            if wanted is None:
+                raise UsageError(
+                    f"{path}: nmt does not know {key}, which is {value!r:.40}; remove it if "
+                    "translations do not depend on it"
+                )
+            if content_of(value) not in wanted:
+                raise UsageError(
+                    f"{path}: {key} is {value!r:.60}; nmt imports only models with "
+                    f"{' or '.join(map(repr, wanted))}"
+                )
+
+
+def settings_of(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Return the files of a folder that have settings, and what they say.
+
+    Raises:
+        DataError: if it is no folder of a whole model.
+    """
+    if not (folder / CONFIG).exists() and (folder / _ADAPTER).exists():
+        raise DataError(f"{folder / _ADAPTER}: is no model; merge the adapter into its model first")
+    paths = [folder / name for name in (CONFIG, GENERATION, TOKENIZER, _SPECIAL_TOKENS)]
+    return [(path, read_json(path)) for path in paths if path.name == CONFIG or path.exists()]
+
+
+def check_search(folder: Path, produced: Collection[int]) -> None:
+    """Check what a folder says of tokens that search must produce, or must not.
+
+    produced: the ids that our search may produce.
+
+    Raises:
+        UsageError: if it says more than that.
+    """
+    ids = dict[str, object]()
+    for path, values in settings_of(folder):
+        for word in values.get("bad_words_ids") or []:
+            if not isinstance(word, list) or len(word) != 1 or word[0] in produced:
+                raise UsageError(f"{path}: bad_words_ids bars {word!r:.40}, which nmt does not")
+        for key in ("bos", "decoder_start", "eos", "forced_bos", "pad"):
+            value = values.get(f"{key}_token_id")
+            if value is not None and ids.setdefault(key, value) != value:
+                raise UsageError(f"{path}: {key}_token_id is {value!r}, elsewhere {ids[key]!r}")
+
+
+def added_tokens(folder: Path, tokenizer: Collection[Mapping[str, Any]] = ()) -> dict[int, str]:
+    """Return the pieces that a folder's tokenizer adds to its vocabulary, by id.
+
+    tokenizer: those that `tokenizer.json` lists.
+
+    Raises:
+        DataError: if its files contradict each other.
+        UsageError: if pieces are words only between spaces, which nmt cannot do.
+    """
+    path, ids = folder / _ADDED, dict[str, Any]()
+    if path.exists():
+        ids = read_json(path)
+    path = folder / TOKENIZER
+    listed = (read_json(path) if path.exists() else {}).get("added_tokens_decoder") or {}
+    entries = [(token.get("id"), token) for token in tokenizer]
+    entries += [(int(id_) if _ID.fullmatch(id_) else id_, token) for id_, token in listed.items()]
+    for id_, token in entries:
+        if not isinstance(token, Mapping) or not isinstance(content_of(token), str):
+            raise DataError(f"{path}: damaged: added_tokens_decoder has {token!r:.40}")
+        if token.get("single_word"):
+            raise UsageError(
+                f"{path}: {content_of(token)} has single_word, which nmt does not know"
+            )
+        if ids.setdefault(content_of(token), id_) != id_:
+            raise DataError(f"{path}: {content_of(token)} has another id in another file")
+    return numbered(path, ids)
+
+
+def with_added(
+    path: Path, texts: Mapping[int, str], added: Mapping[int, str]
+) -> tuple[dict[int, str], set[str]]:
+    """Return a vocabulary with its added pieces, and those that are split off from text.
+
+    Args:
+        path: of the vocabulary.
+        texts: its pieces by id.
+        added: see `added_tokens`.
+
+    Raises:
+        DataError: if an id or a piece is there twice.
+    """
+    ids = {text: id_ for id_, text in texts.items()}
+    for id_, text in added.items():
+        if texts.get(id_, text) != text or ids.get(text, id_) != id_:
+            other = f"that of {texts[id_]!r}" if id_ in texts else str(ids[text])
+            raise DataError(f"{path}: the id of {text!r} is {id_} and {other}")
+    split_off = {text for text in added.values() if not WITHOUT_PIECE.fullmatch(text)} - NO_TEXT
+    return {**texts, **added}, split_off

@@ -1,0 +1,81 @@
+"""Folders of Hugging Face as models: imported once, to a file with their checksum in its name.
+
+It lies in the folder, or in the user's cache if that cannot be written. This file imports no torch,
+so that a folder that was imported before is found at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nmt import console
+from nmt.errors import HeldOff
+from nmt.files import lock, sha256_file, user_cache
+from nmt.interchange.ctranslate2_manifest import is_export
+
+_PREFIX, _SUFFIX = "imported-by-nmt-", ".safetensors"
+_VERSION = 1  # of what an import makes of the same files
+_READ = (".bin", ".json", ".model", ".py", ".safetensors", ".spm")
+"""How the names of files end that an import reads, or refuses."""
+
+
+def model_of(path: Path) -> Path:
+    """Return a model that can be opened: the path itself, or what a folder is imported to.
+
+    Raises:
+        DataError: see `import_huggingface`.
+        UsageError: likewise.
+    """
+    has_config = any((path / name).is_file() for name in ("config.json", "adapter_config.json"))
+    if not has_config or is_export(path):
+        return path
+    name = f"{_PREFIX}{_checksum(path)[:16]}{_SUFFIX}"
+    folder = path if os.access(path, os.W_OK) else user_cache() / "imported"
+    imported = folder / name
+    if not imported.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder, path):
+            if not imported.is_file():  # another process may have made it
+                _import(path, imported)
+    return imported
+
+
+def _import(folder: Path, imported: Path) -> None:
+    from nmt.interchange.huggingface import import_huggingface
+
+    console.notice(f"{folder}: is imported once, to {imported}")
+    import_huggingface(folder, imported, src_lang=None, tgt_lang=None, positions=None)
+    for earlier in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        if earlier != imported:
+            earlier.unlink()
+
+
+def _checksum(folder: Path) -> str:
+    """Return the checksum of all files of a folder that an import reads."""
+    digest = hashlib.sha256(str(_VERSION).encode())
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _READ and not path.name.startswith(_PREFIX) and path.is_file():
+            digest.update(f"{path.name} {sha256_file(path)}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+@contextmanager
+def _locked(folder: Path, path: Path) -> Iterator[None]:
+    """Lock a folder, after other processes have unlocked it."""
+    descriptor, is_waiting = os.open(folder, os.O_RDONLY), False
+    try:
+        while True:
+            try:
+                lock(descriptor, folder, f"{path}: another process imports it")
+                break
+            except HeldOff as error:
+                if not is_waiting:
+                    console.notice(f"{error}; waiting for it")
+                is_waiting = True
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,127 @@
+"""Folders of Hugging Face as models: imported once, and again if they have changed."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import QUICK, Nmt
+from foreign_m2m100 import M2M100
+from foreign_models import MarianMT, import_huggingface, text
+from safetensors.torch import load_file, save_file
+
+from nmt import SearchOptions, Translator
+from nmt.files import lock
+from nmt.interchange import huggingface
+from nmt.interchange.imported_once import model_of
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source"
+    path.write_text("".join(f"{line}\n" for line in text("source", 4)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def imports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders that were imported."""
+    folders = []
+    real = huggingface.import_huggingface
+
+    def record(folder: Path, *words: object, **options: object) -> object:
+        folders.append(folder)
+        return real(folder, *words, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(huggingface, "import_huggingface", record)
+    return folders
+
+
+def test_a_folder_is_imported_once_and_translates_as_its_import(
+    nmt: Nmt, tmp_path: Path, source: Path, imports: list[Path]
+) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    done = [nmt("translate", folder, "--input", source, *QUICK) for _ in range(2)]
+    assert len(imports) == 1
+    (imported,) = folder.glob("imported-by-nmt-*")
+    assert [str(imported) in answer.stderr for answer in done] == [True, False]
+    model = import_huggingface(nmt, folder)
+    wanted = nmt("translate", model, "--input", source, *QUICK).stdout
+    assert [answer.stdout for answer in done] == [wanted, wanted]
+    assert len(set(wanted.splitlines())) > 1
+
+
+def test_a_folder_that_has_changed_is_imported_again(tmp_path: Path, imports: list[Path]) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    first = model_of(folder)
+    (folder / "README.md").touch()
+    assert model_of(folder) == first
+    before = (folder / "model.safetensors").stat()
+    weights = load_file(folder / "model.safetensors")
+    weights["model.shared.weight"][5] += 1
+    save_file(weights, folder / "model.safetensors")
+    os.utime(folder / "model.safetensors", ns=(before.st_atime_ns, before.st_mtime_ns))
+    second = model_of(folder)
+    assert second != first and not first.exists()
+    assert len(imports) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_imported_to_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports: list[Path]
+) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    files = sorted(folder.iterdir())
+    monkeypatch.setattr(os, "access", lambda path, _: path != folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert model_of(folder) == model_of(folder)
+    assert model_of(folder).is_relative_to(tmp_path / "cache" / "nmt")
+    assert sorted(folder.iterdir()) == files
+    assert len(imports) == 1
+
+
+def test_what_another_process_imports_is_waited_for(tmp_path: Path, imports: list[Path]) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    imported = model_of(folder)
+    content = imported.read_bytes()
+    imported.unlink()
+    descriptor = os.open(folder, os.O_RDONLY)
+    lock(descriptor, folder, "busy")
+    found: list[Path] = []
+    thread = threading.Thread(target=lambda: found.append(model_of(folder)))
+    thread.start()
+    time.sleep(0.1)
+    imported.write_bytes(content)
+    os.close(descriptor)
+    thread.join()
+    assert found == [imported] and len(imports) == 1
+
+
+def test_python_takes_a_folder(nmt: Nmt, tmp_path: Path) -> None:
+    folder = M2M100().write(tmp_path / "nllb")
+    options = SearchOptions(max_extra_tokens=3, beam_size=1)
+    texts = []
+    for path in (str(folder), import_huggingface(nmt, folder)):
+        translator = Translator.load(path, options, src_lang="eng_Latn", tgt_lang="deu_Latn")
+        texts.append([found.text for found in translator.translate(text("source", 3))])
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("run", [model_of, Translator.load])
+def test_a_folder_that_is_refused_leaves_nothing(
+    tmp_path: Path, run: Callable[[Path], object]
+) -> None:
+    folder = MarianMT(config={"scale_embedding": False}).write(tmp_path / "opus")
+    files = sorted(folder.iterdir())
+    with pytest.raises(Exception, match="scale_embedding"):
+        run(folder)
+    assert sorted(folder.iterdir()) == files
+
+
+def test_other_commands_say_how_to_import_a_folder(nmt: Nmt, tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    line = nmt("export", "marian", folder, tmp_path / "out").refusal(1)
+    assert f"{folder}: is a folder of Hugging Face; import it" in line
