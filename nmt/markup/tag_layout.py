@@ -24,12 +24,14 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from nmt.data.words import is_wide
 from nmt.markup.kept_pieces import PIECE
 from nmt.markup.tags import STANDING, Marked, Node
 from nmt.markup.text_units import Span
 
 OPENING, CLOSING = "([{«„“‘¿¡", ".,;:!?)]}»”’…"
 """Signs that have no space behind them, and before them."""
+_JOINTS = "'’-‐"
 _PUNCTUATION = frozenset(OPENING + CLOSING + "\"'-–—、。，！？：；")
 _MOST_WORK = 20_000_000  # units looked at, in all levels of a line's tree: some seconds
 
@@ -144,8 +146,9 @@ class Layout:
             if is_of_piece and other not in self.of_pieces:
                 self.labels[number] = other
         for number, unit in enumerate(self.target):
-            is_word = number not in taken and not self._is_sign(unit, self.translation)
-            if is_word and self.labels[number] in units["sign"]:
+            text = self.translation[slice(*unit)]
+            is_own = text in _PUNCTUATION or any(map(str.isalnum, text))
+            if is_own and number not in taken and self.labels[number] in units["sign"]:
                 self.labels[number] = -1
 
     def _take_copy(self, piece: Node, units: dict[str, deque[int]], taken: set[int]) -> bool:
@@ -200,7 +203,10 @@ class Layout:
         self.runs = sorted((place.first, place.end) for place in placed if place.first < place.end)
         for child, *own in children:
             if child not in self.places:
-                self.places[child] = self._between(within, units, child, *own)
+                place = self._between(within, units, child, *own)
+                if child.kept not in ("", STANDING):
+                    self._leave_word(place, child, within)
+                self.places[child] = place
 
     def _end_of_closed(self, within: Place, src_end: int) -> int:
         """Return where most units before come from before unit `src_end` of the source."""
@@ -304,6 +310,21 @@ class Layout:
         return self._outside(
             within.first + round(share * (within.end - within.first)), is_after=True
         )
+
+    def _leave_word(self, place: Place, piece: Node, within: Place) -> None:
+        """Move the place of a piece out of what is written together, such as `l'eau`."""
+        text, translation = self.marked.text, self.translation
+        if (text[piece.start - 1 : piece.start] + text[piece.end : piece.end + 1]).strip():
+            return  # it is so itself
+        step = 1 if place.is_after else -1
+        while within.first < place.first < within.end:
+            (_, end), (start, _) = self.target[place.first - 1 : place.first + 1]
+            both = translation[end - 1], translation[start]
+            are_joined = all(sign.isalnum() or sign in _JOINTS for sign in both)
+            if end < start or not are_joined or any(map(is_wide, both)):
+                return
+            place.first += step
+            place.end += step
 
     def _beside(self, within: Place, unit: int, side: int) -> Place | None:
         """Return the place before (side 1) or after (-1) the translation of a unit."""

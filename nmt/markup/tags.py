@@ -32,7 +32,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 
 from nmt.data.words import has_letters, on_one_line
-from nmt.markup.kept_pieces import PIECE, PIECE_IN_MESSAGE
+from nmt.markup.kept_pieces import PIECE, PIECE_IN_MESSAGE, SIGN
 from nmt.markup.messages import MOST_NESTED, NO_TEXT, QUOTED, Message, find_messages
 from nmt.markup.text_tags import TEXT_TAG, VOID, text_tags
 
@@ -455,6 +455,12 @@ def parse(markup: str, form: str) -> Marked:
         form: one of `FORMS`.
     """
     return _Parser(markup, form, 0).parse()
+
+
+def mark_signs(text: str) -> Marked:
+    """Find the signs in a text without tags. Nothing in it is escaped."""
+    signs = [Node(sign[0], *sign.span(), kept=sign.lastgroup or "") for sign in SIGN.finditer(text)]
+    return Marked(text, text, Node("", 0, len(text), children=signs), {})
 
 
 class _Parser:

@@ -180,9 +180,9 @@ class Engine(ABC):
         """Return the attention (T, S) of target tokens to source tokens, without eos.
 
         Models attend to the source's eos when they need no particular word, so rows do not sum to
-        1. None if a pair does not fit into memory. CTranslate2 has no attention.
+        1. None if a pair does not fit into memory, and always from CTranslate2.
         """
-        raise NotImplementedError
+        return [None] * len(pairs)
 
     def attention_weights(self, source: Ids, target: Ids) -> AttentionWeights:
         """Return all attention weights of a pair of source and target ids without eos."""

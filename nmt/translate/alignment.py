@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.lexical.token_offsets import WORD_START
+from nmt.lexical.token_offsets import WORD_START, token_offsets
+from nmt.markup.text_units import Link
 
 Floats = NDArray[np.float32]
 
@@ -40,6 +41,17 @@ class Alignment:
             first += segment.shape[1]
         words = align_words(positions, src_tokens, tgt_tokens)
         return cls(tuple(src_tokens), tuple(positions), tuple(words), tuple(attention))
+
+    def links(
+        self, src_text: str, tgt_text: str, tgt_tokens: Sequence[str]
+    ) -> tuple[list[Link], list[Link]]:
+        """Return the links by characters of both texts, and those of `weaker_links`."""
+        src, tgt = token_offsets(src_text, self.src_tokens), token_offsets(tgt_text, tgt_tokens)
+        links = [
+            (*src[position], *offsets)
+            for position, offsets in zip(self.positions, tgt, strict=True)
+        ]
+        return links, [(*src[one], *tgt[other]) for one, other in self.weaker_links()]
 
     def weaker_links(self) -> list[tuple[int, int]]:
         """Return the target token that attends most to each source token without any link.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import chain
 
@@ -50,6 +51,12 @@ class JoinSegments:
         self._is_aligned = config.alignment or config.tags is not None
         self._forbidden = forbidden
         self._inflected_lang = inflected_lang
+
+    def with_alignments(self) -> JoinSegments:
+        """Return the same step, which also gives each translation its alignment."""
+        aligned = copy(self)
+        aligned._is_aligned = True
+        return aligned
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Translate the lines that no step before has translated."""

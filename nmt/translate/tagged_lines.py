@@ -1,15 +1,22 @@
-"""Tags are taken out of lines before they are translated, and put back into the translations."""
+"""Tags are taken out of lines and put back into translations, and so are signs that those lost.
+
+Models drop emoji and other signs that they have hardly seen in training. Of text without markup,
+only lines that have lost a sign need their alignment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nmt.lexical.token_offsets import token_offsets
 from nmt.markup.breaks import LINE_END, MarkedLines
-from nmt.markup.tags import parse
+from nmt.markup.kept_pieces import SIGN
+from nmt.markup.tag_writer import restore
+from nmt.markup.tags import mark_signs, parse
+from nmt.markup.text_units import Link
 from nmt.search.engine import Source
-from nmt.translate.joined_segments import join_parts
+from nmt.translate.joined_segments import JoinSegments, join_parts
 from nmt.translate.output import TermUse, Translation
 from nmt.translate.sources import only_text
 from nmt.translate.steps import LinesUnderWay
@@ -73,20 +80,11 @@ class PutTagsBack:
         return replace(joined, text=own.text, others=own.others)
 
     def _tagged(self, line: MarkedLines, translation: Translation) -> Translation:
-        links, weaker_links = [], []
         alignment = translation.alignment
+        links: tuple[list[Link], list[Link]] = [], []
         if alignment is not None:
-            src = token_offsets(line.text, alignment.src_tokens)
-            tgt = token_offsets(translation.text, translation.tokens)
-            links = [
-                (*src[position], *offsets)
-                for position, offsets in zip(alignment.positions, tgt, strict=True)
-            ]
-            weaker_links = [
-                (*src[src_token], *tgt[tgt_token])
-                for src_token, tgt_token in alignment.weaker_links()
-            ]
-        text = line.restore(translation.text, links, weaker_links)
+            links = alignment.links(line.text, translation.text, translation.tokens)
+        text = line.restore(translation.text, *links)
         terms = translation.terms
         if line.kept:  # pieces may have replaced some
             without_tags = parse(text, self.form).text
@@ -98,3 +96,71 @@ class PutTagsBack:
             alignment=alignment if self.keeps_alignment else None,
             others=tuple(self._tagged(line, other) for other in translation.others),
         )
+
+
+@dataclass(frozen=True)
+class PutSignsBack:
+    """The step that puts signs back that translations have lost, without `--markup`."""
+
+    join: JoinSegments | None  # gives alignments; None: translations have them
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Put the signs of each line into those of its translations that have lost one."""
+        numbers = [
+            number
+            for number, text in enumerate(lines.texts)
+            if not text.isascii() and has_lost_signs(text, lines.translations[number])
+        ]
+        if numbers:
+            for number, aligned in zip(numbers, self._aligned(lines, numbers), strict=True):
+                lines.translations[number] = self._with_signs(lines.texts[number], aligned)
+
+    def _aligned(self, lines: LinesUnderWay, numbers: Sequence[int]) -> list[Translation]:
+        """Return the translations of some lines, with alignments if there can be any."""
+        if self.join is None:
+            return [lines.translations[number] for number in numbers]
+        wanted, chosen, of_chosen = set(numbers), list[int](), list[int]()
+        at = 0  # the number of the line's first source
+        for number, segments in enumerate(lines.segments):
+            if lines.translations[number].context:  # its window was searched, not its segments
+                continue
+            end = at + sum(segment.copy is None for segment in segments)
+            if number in wanted:
+                chosen.append(number)
+                of_chosen += range(at, end)
+            at = end
+        some = LinesUnderWay(
+            [lines.texts[number] for number in chosen],
+            segments=[lines.segments[number] for number in chosen],
+            fell_back={at for at, number in enumerate(chosen) if number in lines.fell_back},
+            sources=[lines.sources[source] for source in of_chosen],
+            results=[lines.results[source] for source in of_chosen],
+            guarded={at for at, source in enumerate(of_chosen) if source in lines.guarded},
+        )
+        self.join(some)
+        aligned = dict(zip(chosen, map(some.translations.get, range(len(chosen))), strict=True))
+        return [aligned.get(number) or lines.translations[number] for number in numbers]
+
+    def _with_signs(self, text: str, translation: Translation) -> Translation:
+        alignment = translation.alignment
+        links: tuple[list[Link], list[Link]] = [], []
+        if alignment is not None:
+            links = alignment.links(text, translation.text, translation.tokens)
+        return replace(
+            translation,
+            text=restore(mark_signs(text), translation.text, *links),
+            alignment=alignment if self.join is None else None,
+            others=tuple(self._with_signs(text, other) for other in translation.others),
+        )
+
+
+def has_lost_signs(text: str, translation: Translation) -> bool:
+    """Tell whether one of a line's translations has fewer of a sign than the line."""
+    signs = _signs_of(text)
+    if not signs or translation.error or not mark_signs(text).has_own_words:
+        return False
+    return any(signs - _signs_of(one.text) for one in translation.n_best)
+
+
+def _signs_of(text: str) -> Counter[str]:
+    return Counter("".join(sign[0] for sign in SIGN.finditer(text)))

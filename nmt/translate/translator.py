@@ -34,7 +34,7 @@ from nmt.translate.options import TranslationConfig, called
 from nmt.translate.output import Translation
 from nmt.translate.sources import SegmentLines, only_text
 from nmt.translate.steps import LinesUnderWay, Search, SearchAgain, TranslationStep
-from nmt.translate.tagged_lines import PutTagsBack, TakeTagsOut
+from nmt.translate.tagged_lines import PutSignsBack, PutTagsBack, TakeTagsOut
 
 if TYPE_CHECKING:
     import torch
@@ -90,6 +90,8 @@ class Translator:
         if forbidden is not None:
             yield AvoidForbidden(engine, forbidden)
         yield join
+        if config.markup is None:
+            yield PutSignsBack(None if config.alignment else join.with_alignments())
         if engine.options.mbr is not None:
             yield Choose(engine.options.mbr)
         if config.tags is not None:

@@ -465,6 +465,8 @@ def test_braces_are_never_lost() -> None:
         ("a b 👍", "A B.", [(0, 0), (1, 1)], "A B. 👍"),
         ("a b 👍.", "A B.", [(0, 0), (1, 1)], "A B 👍."),
         ("a™ b", "B A", [(1, 0), (0, 1)], "B A™"),
+        # It parts nothing that is written together, and replaces no apostrophe.
+        ("a 👍 eau", "A l'eau", [(0, 0)], "A 👍 l'eau"),
         ("✓ a b", "B A", [(2, 0), (1, 1)], "✓ B A"),
     ],
 )

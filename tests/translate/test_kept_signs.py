@@ -1,0 +1,86 @@
+"""Signs of plain text come back if a translation has lost them, and other lines are not touched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nmt
+from nmt.markup.kept_pieces import SIGN
+from nmt.search.engine import Engine
+from nmt.translate.tagged_lines import has_lost_signs
+from nmt.translate.torch_engine import TorchEngine
+
+LINES = [
+    *(
+        "the cat 😀 sat",
+        "a dog 👍🏽.",
+        "👨‍👩‍👧 the dog",
+        "cat™ and dog",
+        "© the cat",
+        "it is 5 ° warm",
+        "✓ dog",
+    ),
+    *("cat → dog", "½ of the dog", "a cat for € 5", "see § 5 of the cat", "❤ a cat ❤", "cat ≤ dog"),
+    *("│ cat │ dog │", "★★★☆ the dog", "🇫🇷 cat and 🇩🇪 dog", "dog 1️⃣", "the dog ➔ the cat"),
+    *("a dog ⚠️!", "🎉 the cat 🎉🎉"),
+]
+
+
+def signs(text: str) -> Counter[str]:
+    return Counter("".join(sign[0] for sign in SIGN.finditer(text)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"markup": "html"},
+        {"alignment": True},
+        {"split": True},
+        {"search": {"n_best": 2}},
+        {"search": {"n_best": 2, "mbr": "chrf", "sampling": nmt.Sampling(seed=1)}},
+    ],
+)
+def test_every_sign_comes_back(model_file: Path, options: dict[str, Any]) -> None:
+    others = dict(options)
+    search = nmt.SearchOptions(max_extra_tokens=4, **others.pop("search", {}))
+    translator = nmt.Translator.load(model_file, search, **others)
+    for line, translation in zip(LINES, translator.translate(LINES), strict=True):
+        for other in translation.n_best:
+            assert signs(other.text) >= signs(line), line
+            assert (other.alignment is not None) == options.get("alignment", False)
+
+
+def test_only_lines_that_have_lost_a_sign_are_changed_or_aligned(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aligned: list[int] = []
+    attention = TorchEngine.attention
+
+    def noted(engine: TorchEngine, pairs: Sequence[Any]) -> list[Any]:
+        aligned.append(len(pairs))
+        return attention(engine, pairs)
+
+    monkeypatch.setattr(TorchEngine, "attention", noted)
+    translator = nmt.Translator.load(model_file, nmt.SearchOptions(max_extra_tokens=4))
+    plain = ["the cat", "a “dog” – sat…", "l'été", "5 < 6", "😀", ""]
+    before = translator.translate(plain)
+    assert not aligned
+    mixed = translator.translate([*plain, "the cat 😀", "a dog"])
+    assert aligned == [1]
+    assert [one.text for one in mixed[:-2]] == [one.text for one in before]
+    assert "😀" in mixed[-2].text
+
+
+def test_without_attention_the_place_of_a_sign_is_estimated(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TorchEngine, "attention", Engine.attention)
+    (translation,) = nmt.Translator.load(model_file).translate(["the cat 😀 sat"])
+    assert "😀" in translation.text
+    assert not has_lost_signs("the cat 😀 sat", translation)
