@@ -20,6 +20,7 @@ from nmt.files import parse_json, parse_toml
 from nmt.lexical.glossary import Term, Terms, has_target
 from nmt.lexical.lemmas import WORD
 from nmt.markup.documents import Document
+from nmt.markup.file_types import has_tags, type_of_content
 from nmt.markup.tag_writer import restore
 from nmt.markup.tags import parse
 from nmt.prepare.characters import plain_classes
@@ -67,6 +68,7 @@ TMX = (
     '<tmx version="1.4"><body><tu><prop type="x">{0}</prop><tuv xml:lang="en"><seg>{0}</seg></tuv>'
     '<tuv xml:lang="de"><seg><ph>{0}</ph>{0}</seg></tuv></tu></body></tmx>'
 )
+CUE = "00:00:01,000 --> 00:00:02,000\n"
 TERMS = Terms([Term("a a a", ("b",)), Term("1 2", ("b",)), Term("a - a b", ("b",))])
 
 
@@ -118,6 +120,12 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "xliff body": lambda text: _document(
         "x.xlf", XLIFF.format("", f"</trans-unit>{text}<trans-unit id='2'>")
     ),
+    "subtitles": lambda text: _document("x.srt", f"{CUE}a\n\n2\n{CUE}{text}\n\n3\n{CUE}b."),
+    "cues": lambda text: _document("x.vtt", f"WEBVTT\n\n{(CUE + text[:20]) * (len(text) // 20)}"),
+    "po": lambda text: _document("x.po", text),
+    "po message": lambda text: _document("x.po", f'msgid "{text}"\nmsgstr ""\n'),
+    "file type": lambda text: [type_of_content(text.encode(errors="replace"))],
+    "lines with tags": lambda text: [has_tags(text.encode(errors="replace"))],
     "markup html": lambda text: _line_of_markup(text, "html"),
     "markup xml": lambda text: _line_of_markup(text, "xml"),
     "tmx": lambda text: _reading("x.tmx", TMX.format(html.escape(text))),
