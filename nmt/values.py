@@ -11,6 +11,7 @@ import dataclasses
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any
@@ -27,6 +28,7 @@ _KINDS: dict[str, tuple[type, type]] = {
     "bool": (bool, bool),
     "int": (int, Integral),
     "float": (float, Real),
+    "str": (str, str),
 }
 """By the type of a field: its kind, and what is also one, such as a number of NumPy."""
 
@@ -132,6 +134,8 @@ def _type_fault(name: str, value: object) -> str:
     kind, also = _KINDS.get(name.removesuffix(" | None"), (object, object))
     is_unset = value is None and name.endswith("None")
     is_kind = isinstance(value, also) and (kind is bool or not isinstance(value, bool))
+    if is_kind and kind is float:
+        is_kind = not isinstance(value, int) or abs(value) < sys.float_info.max
     return "" if is_unset or is_kind or kind is object else f"must be {_KIND_NAMES[kind]}"
 
 

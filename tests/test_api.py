@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,7 +104,22 @@ def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
         lambda: nmt.Translator.load(model_file, device="tpu"),
         lambda: nmt.Translator.load(model_file, device="cuda:99"),
         lambda: nmt.Translator.load(model_file, batch_tokens=0),
+        lambda: nmt.Translator.load(model_file, batch_tokens="9"),  # type: ignore[arg-type]
+        lambda: nmt.Translator.load(model_file, bream_size=4),
+        lambda: nmt.Translator.load(model_file, search=None),
+        lambda: nmt.Translator.load(model_file, models=[model_file]),
+        lambda: nmt.Translator.load(model_file, src_lang=5),
+        lambda: nmt.Translator.load(model_file, precision=None),
         lambda: nmt.SearchOptions(beam_size=0),
+        lambda: nmt.SearchOptions(n_best=True),
+        lambda: nmt.SearchOptions(barred_ids=5),  # type: ignore[arg-type]
+        lambda: nmt.SearchOptions(forbidden=((1,), 5)),  # type: ignore[arg-type]
+        lambda: nmt.Sampling(temperature=10**400),
+        lambda: list(translator.stream(["the cat"], pool_lines=True)),
+        lambda: translator.draw_attention(5),  # type: ignore[arg-type]
+        lambda: copy.copy(translator),
+        lambda: copy.deepcopy(translator),
+        lambda: pickle.dumps(translator),
     ):
         with pytest.raises(UsageError):
             wrong()

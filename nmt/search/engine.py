@@ -96,10 +96,10 @@ class Engine(ABC):
                 out.
 
         Raises:
-            UsageError: if `batch_tokens` is less than 1.
+            UsageError: if `batch_tokens` is not a whole number from 1.
         """
-        if batch_tokens < 1:
-            raise UsageError(f"batch tokens are {batch_tokens}; they must be 1 or more")
+        if type(batch_tokens) is not int or batch_tokens < 1:
+            raise UsageError(f"batch tokens are {batch_tokens!r}; they must be 1 or more")
         self.options = options
         self.batch_tokens = batch_tokens
 

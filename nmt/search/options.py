@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from nmt.data.words import WordEdges
@@ -142,10 +143,13 @@ class SearchOptions:
         n_best: object = self.n_best
         if sampling is not None and not isinstance(sampling, Sampling):
             yield f"sampling {sampling!r}: must be Sampling(...) or None"
-        if not isinstance(n_best, int):
+        if not isinstance(n_best, int) or isinstance(n_best, bool):
             yield f"--n-best {n_best!r}: must be a whole number"
         elif self.n_best < 1 or (self.sampling is None and self.n_best > max(1, self.beam_size)):
             yield f"--n-best {self.n_best}: must be from 1 to the beam size {self.beam_size}"
+        for name, sequences in (("barred_ids", (self.barred_ids,)), ("forbidden", self.forbidden)):
+            if not _are_of_ids(sequences):
+                yield f"{name} {getattr(self, name)!r:.80}: must hold tuples of ids"
         if self.mbr is not None and self.mbr not in MBR_METRICS:
             yield f"mbr {self.mbr!r}: must be one of {', '.join(MBR_METRICS)}"
         if self.mbr is not None and self.n_best == 1:
@@ -190,3 +194,10 @@ class SearchOptions:
         if self.max_tokens is not None:
             longest = min(longest, self.max_tokens)
         return max(longest, self.min_tokens)
+
+
+def _are_of_ids(sequences: object) -> bool:
+    return isinstance(sequences, tuple) and all(
+        isinstance(ids, tuple) and all(isinstance(id_, Integral) for id_ in ids)
+        for ids in sequences
+    )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import sha256_file
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
 from nmt.interchange.imported_once import model_of
@@ -159,6 +159,9 @@ class TranslationConfig:
     )
 
     def __post_init__(self) -> None:
+        search: object = self.search
+        if not isinstance(search, SearchOptions):
+            raise UsageError(f"search must be SearchOptions, not {called(search)}")
         check(self)
         object.__setattr__(self, "models", tuple(map(model_of, self.models)))
         # The command line names these apart from `search`.
@@ -194,6 +197,10 @@ class TranslationConfig:
             values["search"] = options
         elif not isinstance(options, TranslationConfig | None):
             raise UsageError(f"options must be SearchOptions, not {called(options)}")
+        names = {spec.name for spec in fields(cls)} - {"models", "ensemble"}
+        for name in values:
+            if name not in names:
+                raise UsageError(f"{name}: no such option{did_you_mean(name, names)}")
         for name, file in (*(("a model", model) for model in paths), *values.items()):
             is_path = name == "a model" or name in _LISTS
             if is_path and not isinstance(file, str | Path) and (file or name == "a model"):

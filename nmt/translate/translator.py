@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from nmt.errors import NMTError, UsageError
 from nmt.lexical.glossary import Terms
@@ -126,6 +126,10 @@ class Translator:
         config = TranslationConfig.of(path, options, **values)
         return cls(*load(config, device=device, batch_tokens=batch_tokens), config)
 
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        """Refuse to be copied or pickled: packed weights belong to the model that was loaded."""
+        raise UsageError("a translator cannot be copied or pickled; load the model again")
+
     def stream(
         self, lines: Iterable[str], *, pool_lines: int = POOL_LINES
     ) -> Iterator[Translation]:
@@ -144,7 +148,7 @@ class Translator:
         """
         if isinstance(lines, str) or not isinstance(lines, Iterable):
             raise UsageError(f"give lines, not {called(lines)}")
-        if not isinstance(pool_lines, int) or pool_lines < 1:
+        if type(pool_lines) is not int or pool_lines < 1:
             raise UsageError(f"pool_lines is {pool_lines!r}; it must be a whole number from 1")
         waiting, before = iter(lines), Before(self.config.context)
         while pool := _as_lines(islice(waiting, pool_lines)):
@@ -200,6 +204,7 @@ class Translator:
         Raises:
             NMTError: if the line has no letters or could not be translated.
         """
+        (line,), (prefix,) = _as_lines([line]), _as_lines([prefix])
         text = line if self.config.tags is None else parse(line, self.config.tags).text
         (segments,) = self.segment.of([text], [prefix])
         segments = [segment for segment in segments if segment.copy is None]
