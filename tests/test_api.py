@@ -110,6 +110,7 @@ def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
         lambda: nmt.Translator.load(model_file, models=[model_file]),
         lambda: nmt.Translator.load(model_file, src_lang=5),
         lambda: nmt.Translator.load(model_file, precision=None),
+        lambda: nmt.Translator.load(model_file, encoding="utf-9"),
         lambda: nmt.SearchOptions(beam_size=0),
         lambda: nmt.SearchOptions(n_best=True),
         lambda: nmt.SearchOptions(barred_ids=5),  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import sha256_file
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
@@ -163,6 +164,7 @@ class TranslationConfig:
         if not isinstance(search, SearchOptions):
             raise UsageError(f"search must be SearchOptions, not {called(search)}")
         check(self)
+        Encoding.find(self.encoding)
         object.__setattr__(self, "models", tuple(map(model_of, self.models)))
         # The command line names these apart from `search`.
         metric = self.mbr_metric if self.mbr else self.search.mbr
@@ -340,8 +342,6 @@ class TranslationConfig:
 
     def identity(self) -> dict[str, Any]:
         """Return, as JSON, what identifies translations with this configuration."""
-        from nmt.data.corpus import Encoding
-
         models = [_checksum(model) for model in self.models]
         lists = {field: sha256_file(path) for field, path in self._lists.items()}
         encoding = Encoding.find(self.encoding).name
