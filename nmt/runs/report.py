@@ -95,8 +95,21 @@ def rows(train: Record, valid: Sequence[Record], best: int | None) -> list[tuple
         if len(values) > 1:
             rows.append((label, f"{sparkline(values)} {values[0]:.4g} to {values[-1]:.4g}"))
     for sample in valid[-1].get("samples", ()) if valid else ():
-        rows += [(label, sample.get(label, "")) for label in _SAMPLE]
+        rows += [(label, sample[label]) for label in _SAMPLE]
     return rows
+
+
+def _is_validation(record: Record) -> bool:
+    """Tell whether a record of metrics.jsonl is a validation, and none that is damaged."""
+    numbers = [value for key, value in record.items() if key.partition("/")[0] in _VALID]
+    samples = record.get("samples", [])
+    return (
+        record["kind"] == "valid"
+        and all(isinstance(value, int | float) for value in numbers)
+        and isinstance(samples, list)
+        and all(isinstance(sample, dict) for sample in samples)
+        and all(isinstance(sample.get(key), str) for sample in samples for key in _SAMPLE)
+    )
 
 
 def _is_doubtful(validations: Sequence[Record], end: str) -> bool:
@@ -263,7 +276,7 @@ class Report:
         if description:
             self.run.log(f"{verb}: {description}")
         self._marks = [(state.update, time.monotonic())]
-        self._valid = [record for record in self.run.metrics() if record.get("kind") == "valid"]
+        self._valid = list(filter(_is_validation, self.run.metrics()))
         self._open_tensorboard(state.update)
         self._draw_at = time.monotonic() + _CURVES_SECONDS
         self._show(state)

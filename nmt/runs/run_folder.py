@@ -431,6 +431,7 @@ def _is_metric(record: object) -> bool:
         isinstance(record, dict)
         and type(record.get("update")) is int
         and isinstance(record.get("kind"), str)
+        and all(abs(value) < 2**1000 for value in record.values() if type(value) is int)
     )
 
 
