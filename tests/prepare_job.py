@@ -33,7 +33,7 @@ class Job:
 
         Without rules of NFC, a vocabulary is small, and learnt in no time.
         """
-        options: dict[str, Any] = {"src_lang": "en", "tgt_lang": "de", "workers": 1}
+        options: dict[str, Any] = {"src_lang": "en", "tgt_lang": "de", "workers": "1"}
         if not values.get("vocab"):
             options["normalization"] = "identity"
         chosen, cleaning = _split(values)
@@ -60,6 +60,8 @@ def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the values that are options of text, and of cleaning."""
     if isinstance(values.get("valid"), str):
         values = values | {"valid": (values["valid"],)}
+    if "workers" in values:
+        values = values | {"workers": str(values["workers"])}
     names = {spec.name for spec in dataclasses.fields(Cleaning)}
     cleaning = {name: given for name, given in values.items() if name in names}
     return {name: given for name, given in values.items() if name not in names}, cleaning

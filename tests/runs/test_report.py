@@ -245,6 +245,20 @@ def test_the_log_soon_tells_how_long_the_run_will_take(
 # --- curves
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"nll": None}, {"bleu/en-de": {}}, {"samples": 5}, {"samples": [{"source": "a"}]}],
+)
+def test_a_damaged_validation_does_not_stop_a_run_that_resumes(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    run = RunFolder(tmp_path)
+    run.record({"kind": "valid", "update": 6, "nll": 1.5} | change)
+    with Report(run, recipe().training, 6) as report:
+        report.started(RunState(update=6), "as before")
+    assert "resuming at update 6" in (tmp_path / "train.log").read_text()
+
+
 def test_metrics_become_panels() -> None:
     records: list[dict[str, object]] = [
         {"kind": "train", "update": 100, "loss": 6.1, "nll": 5.9, "learning_rate": 3e-4,

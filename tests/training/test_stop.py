@@ -330,6 +330,7 @@ def test_metrics_written_beyond_the_state_are_cut_back(tmp_path: Path) -> None:
         b'{"kind": "train", "update": ' + b"9" * 5_000 + b"}",
         b'{"kind": "train", "vpdate": 6}',
         b'{"kind": ["train"], "update": 6}',
+        b'{"kind": "valid", "update": 6, "nll": ' + b"9" * 400 + b"}",
         b"6",
     ],
 )
