@@ -53,6 +53,11 @@ class PairDataset:
     def __len__(self) -> int:
         return self._length
 
+    def check_unchanged(self) -> None:
+        """Raise DataError if a shard was written over since it was opened."""
+        for shard in self._shards:
+            shard.check_unchanged()
+
     def by_shard(self) -> list[PairDataset]:
         """Return the pairs of each shard; of valid, those are the pairs of each text."""
         return [PairDataset([shard]) for shard in self._shards]

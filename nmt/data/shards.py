@@ -237,12 +237,12 @@ class _Header(NamedTuple):
 class Shard:
     """One shard, memory-mapped: pairs by index, without copying."""
 
-    def __init__(self, path: Path, content: memoryview) -> None:
+    def __init__(self, path: Path, content: memoryview, opened: os.stat_result) -> None:
         raw = bytes(content[: _HEADER.size])
         header = _Header._make(_HEADER.unpack(raw))
         header.check(path, len(content))
         (crc,) = _CRC.unpack_from(content, _HEADER.size)
-        self.path = path
+        self.path, self._opened = path, opened
         self.token_bytes, self.corpus = header.token_bytes, header.corpus
         at = _BODY_AT
 
@@ -270,14 +270,31 @@ class Shard:
         except FileNotFoundError:
             raise DataError(f"{path}: this shard is missing; {_AGAIN}") from None
         with file:
-            size = os.fstat(file.fileno()).st_size
+            opened = os.fstat(file.fileno())
+            size = opened.st_size
             if size < _BODY_AT:
                 raise DataError(
                     f"{path}: {size} bytes are too few for a shard, whose header has {_BODY_AT}; "
                     f"{_AGAIN}"
                 )
             content = _map(path, file.fileno(), size)
-        return cls(path, content)
+        return cls(path, content, opened)
+
+    def check_unchanged(self) -> None:
+        """Raise DataError if somebody has written over the file since it was opened.
+
+        What was removed or replaced by another file is still mapped as it was.
+        """
+        try:
+            now = self.path.stat()
+        except OSError:
+            return
+        is_written_over = (now.st_size, now.st_mtime_ns) != (
+            self._opened.st_size,
+            self._opened.st_mtime_ns,
+        )
+        if os.path.samestat(now, self._opened) and is_written_over:
+            raise DataError(f"{self.path}: was written over while it was in use; {_AGAIN}")
 
     def __len__(self) -> int:
         return len(self._src_offsets) - 1
