@@ -92,6 +92,8 @@ def translate(
         )
         talks = is_terminal and not job.inputs and job.output is None
         types = {} if config.markup == AS_LINES else {path: file_type(path) for path in sources}
+        if config.markup is not None:  # so the others are lines with these tags
+            types = {path: kind for path, kind in types.items() if is_document(path, kind)}
         has_document = any(is_document(path, kind) for path, kind in types.items())
         circumstances = {
             DOCUMENT: has_document,
@@ -112,6 +114,7 @@ def translate(
         work = Job(
             config,
             job,
+            types,
             lambda kernel: leaving.enter_context(Translators.start(config, job, kernel)),
             remote.synced if remote is not None else contextlib.nullcontext,
         )

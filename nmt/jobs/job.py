@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,7 +41,7 @@ from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Pool, Translators, check_unchanged
 from nmt.jobs.stream import translate_stream
-from nmt.markup.file_types import AS_LINES, file_type, has_tags, is_document, type_of_content
+from nmt.markup.file_types import FileType, has_tags, is_document, type_of_content
 from nmt.pipeline import Pause
 from nmt.translate.context import Before
 from nmt.translate.options import TranslationConfig
@@ -54,6 +54,7 @@ class Job:
 
     config: TranslationConfig
     options: JobOptions
+    types: Mapping[Path, FileType | None]  # of the files that are not lines of text
     start: Callable[[str | None], Translators]  # with a kernel; None: the fastest
     around: Callable[[Path], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     """Entered around the work on each output file."""
@@ -216,12 +217,10 @@ class Job:
         """Tell whether a file is translated as a document.
 
         Raises:
-            DataError: if it has a type that is not supported, and options do not say more.
+            DataError: if it has a type that is not supported.
         """
-        if self.config.markup == AS_LINES:
-            return False
-        kind = file_type(source)
-        if kind is not None and not kind.markup and self.config.markup is None:
+        kind = self.types.get(source)
+        if kind is not None and not kind.markup:
             raise DataError(kind.refusal(source))
         return is_document(source, kind)
 

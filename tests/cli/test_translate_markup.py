@@ -215,10 +215,14 @@ def test_what_has_another_structure_is_refused_and_the_others_go_on(
             assert len(alone.stderr.splitlines()) == 1
             assert ("--markup none" in alone.stderr) == (name != "c.docx")
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
-    (folder / "e.txt").write_text("the cat\n")
-    done = translate("--input", folder, "--output", out)
-    assert done.status == 1
-    assert [path.name for path in out.iterdir() if path.name[0] != "."] == ["e.txt"]
+    for name, content in {"e.txt": "the cat\n", "e.html": "<p>the cat\n"}.items():
+        (folder / name).write_text(content)
+        done = translate("--input", folder, "--output", out)
+        assert done.status == 1
+        assert [path.name for path in out.iterdir() if path.name[0] != "."] == [name]
+        assert all(f"{name}: " in done.stderr for name in UNSUPPORTED)
+        (folder / name).unlink()
+        (out / name).unlink()
 
 
 def test_subtitles_and_catalogues_are_documents(translate: Nmt, tmp_path: Path) -> None:
