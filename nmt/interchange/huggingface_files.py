@@ -299,6 +299,10 @@ class Weights:
                 f"{self._path}: lacks {name}; it is cut short, or of another size than config.json"
             )
         weight = self._read(name)
+        if not weight.is_floating_point():
+            raise UsageError(
+                f"{self._path}: {name} is in {weight.dtype}, which nmt does not import"
+            )
         if weight.dim() not in (1, 2):
             raise DataError(f"{self._path}: damaged: {name} has {weight.dim()} dimensions")
         return weight

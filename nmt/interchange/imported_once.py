@@ -47,7 +47,7 @@ def model_of(path: Path) -> Path:
 def _import(folder: Path, imported: Path) -> None:
     from nmt.interchange.huggingface import import_huggingface
 
-    console.notice(f"{folder}: is imported once, to {imported}")
+    console.notice(f"{folder}: importing it to {imported}, which is done once")
     import_huggingface(folder, imported, src_lang=None, tgt_lang=None, positions=None)
     for earlier in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
         if earlier != imported:

@@ -809,6 +809,7 @@ LEARNT_POSITIONS = torch.ones(512, 16)
         ("opus", replaced("adapter_config.json", "{}"), "adapter_config.json"),
         ("opus", replaced("tokenization_small100.py", ""), "tokenization_small100.py"),
         ("opus", with_weight("lora_A.weight", torch.ones(2, 2)), "has lora_A.weight"),
+        ("opus", with_weight("final_logits_bias", torch.ones(1, 9, dtype=torch.int8)), "int8"),
         (
             "opus",
             with_weight("model.encoder.embed_positions.weight", LEARNT_POSITIONS),
