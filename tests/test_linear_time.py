@@ -19,10 +19,9 @@ from nmt.errors import NMTError
 from nmt.files import parse_json, parse_toml
 from nmt.lexical.glossary import Term, Terms, has_target
 from nmt.lexical.lemmas import WORD
+from nmt.markup.breaks import MarkedLines, unwrap
 from nmt.markup.documents import Document
 from nmt.markup.file_types import has_tags, type_of_content
-from nmt.markup.tag_writer import restore
-from nmt.markup.tags import parse
 from nmt.prepare.characters import plain_classes
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.repairs import broken_word, first_entity, fixed_encoding, without_entities
@@ -40,13 +39,19 @@ LEAST_SECONDS = 0.001  # less is no measurement
 UNIT = "<trans-unit id='1'>\n <source>a</source>\n</trans-unit>"
 SHAPES = [
     *(("", one) for one in "<&{ \"'[(|%1.。你a\t\n"),
-    *(("", one) for one in ("{{", "<!--", "<![CDATA[", "<b>", "<b><i>", "</b>", "<br>", "<p>a")),
+    *(
+        ("", one)
+        for one in ("{{", "<!--", "<![CDATA[", "<b>", "<b><i>", "</b>", "<br>", "<p>a", "- a\n")
+    ),
     *(("", one) for one in ("<script>", "<a b=", '<a b="', "<!a[", "<seg>", "<seg id=", "<x/>")),
     *(
         ("", one)
         for one in (" \r\n", '\t"', '"\t', '","', '""', '." ', "A. ", " ||| ", " ||| a= 1")
     ),
-    *(("", one) for one in ("1.", "-1 ", "a@", "a.b+", "www.", "://", "${", "{%", "%(", "{0} ")),
+    *(
+        ("", one)
+        for one in ("- a\n", "1.", "-1 ", "a@", "a.b+", "www.", "://", "${", "{%", "%(", "{0} ")
+    ),
     *(("", one) for one in ("a-", "a.", "Ã¼", "a\u0301", "ก", "😀\u200d", "<2de>", ">>", UNIT)),
     *(("&", one) for one in ("amp;", "#38;", "1")),
     *(("a=", one) for one in ("[", "{a=", "{a,plural,one{")),
@@ -78,8 +83,9 @@ def _document(path: str, text: str) -> None:
 
 
 def _line_of_markup(text: str, form: str) -> None:
-    marked = parse(text, form)
-    restore(marked, marked.text, [])
+    for markup in (text, unwrap(text, form)):
+        marked = MarkedLines.of(markup, form)
+        marked.restore(marked.text, [], [])
 
 
 def _reading(name: str, content: str) -> None:

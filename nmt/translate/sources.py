@@ -7,10 +7,12 @@ each sentence, terms are found. What has no letters is copied.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
+from operator import itemgetter
 from typing import NamedTuple
 
 from nmt.data.pieces import Kind, PieceModel
@@ -131,7 +133,7 @@ class SegmentLines:
         parts = _with_whole_pieces(self._parts(text, has_prefix=has_prefix), _shifted(kept, at))
         sentences = []
         for number, (part, separator) in enumerate(parts):
-            kept_here = _shifted(kept, at)
+            kept_here = _shifted(kept[_first(kept, at) : _first(kept, at + len(part))], at)
             may_copy = self._copies and len(parts) > 1 and (number > 0 or not has_prefix)
             is_copied = may_copy and not has_words(part, kept_here)
             sentences.append(_Sentence(part, separator, kept_here, is_copied))
@@ -204,11 +206,17 @@ def _with_whole_pieces(parts: Iterable[tuple[str, str]], kept: Spans) -> list[tu
     joined: list[tuple[str, str]] = []
     at = 0
     for part, separator in parts:
-        is_whole = not any(start < at < end for start, end in kept)
+        before_here = _first(kept, at)
+        is_whole = not before_here or kept[before_here - 1][1] <= at
         before = "" if is_whole or not joined else "".join(joined.pop())
         joined.append((before + part, separator))
         at += len(part) + len(separator)
     return joined
+
+
+def _first(spans: Spans, place: int) -> int:
+    """Return the number of the first span that begins at a place in the text, or later."""
+    return bisect_left(spans, place, key=itemgetter(0))
 
 
 def _shifted(spans: Spans, start: int) -> Spans:
