@@ -353,9 +353,9 @@ def _warning_of_tags(chunks: Iterator[bytes | Pause], name: str) -> Iterator[byt
             has_begun = True
             kind = type_of_content(chunk)
             if kind is not None:
+                way = "give it as --input FILE" if kind.markup else kind.way
                 console.warning(
-                    f"{name}: looks like {kind.name}, but is translated as lines of text; to keep "
-                    "its structure, name a file as --input"
+                    f"{name}: looks like {kind.name}, but is translated as lines of text; {way}"
                 )
             elif has_tags(chunk):
                 console.warning(

@@ -77,7 +77,7 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
     starts = {found.start() for found in times}
     strange = (found.start() for found in _LIKE_TIMES.finditer(subtitles))
     fault = next((start for start in strange if start not in starts), None)
-    if fault is None and not times and not is_vtt and subtitles.strip():
+    if fault is None and not times and ("-->" in subtitles if is_vtt else subtitles.strip()):
         fault = 0
     if fault is not None:
         number = subtitles.count("\n", 0, fault) + 1

@@ -167,6 +167,7 @@ def test_lines_of_a_cue_that_end_like_sentences_are_apart() -> None:
         ("A man sits.\n", "a.srt", 1),
         (cues("A man.") + "\n00:00:05,000 -> 00:00:06,000\nHe sits.\n", "a.srt", 4),
         (cues("A man.") + "\n00:00:05 --> 00:00:06\nHe sits.\n", "a.srt", 4),
+        ("WEBVTT\r\r00:00.000 --> 00:01.000\rA man.\r", "a.vtt", 1),
         ("WEBVTT\n\n00:0a.000 --> 00:01.000\nA man.\n", "a.vtt", 3),
     ],
 )
