@@ -43,6 +43,7 @@ class Message:
     start: int
     end: int
     argument: str
+    is_plural: bool  # where `#` is a number
     branches: tuple[tuple[int, int], ...] = ()  # none: it is kept whole
 
 
@@ -60,7 +61,9 @@ def find_messages(text: str) -> list[Message]:
             work += 2 * ((at or len(text)) - header.end())
             tag = text.find(NO_TEXT, header.end())
             at = min(end for end in (at, tag, len(text)) if end > 0)
-        messages.append(Message(header.start(), at, header["argument"], tuple(branches)))
+        is_plural = header["plural"] == "plural"
+        branches_at = tuple(branches)
+        messages.append(Message(header.start(), at, header["argument"], is_plural, branches_at))
     return messages
 
 

@@ -139,17 +139,23 @@ class Layout:
         for piece in pieces:
             units[piece.kept].update(range(*self.units_of(piece)))
         self.of_pieces = set[int]().union(*units.values())
-        # Numbers and symbols are often written as words, and signs never.
-        replaceable = self.of_pieces - units["number"] - units["symbol"]
+        replaceable = self.of_pieces - units["number"]  # a number is often written as a word
         for other, number in self.weak_targets.items():
             is_of_piece = self.labels[number] in replaceable and number not in taken
             if is_of_piece and other not in self.of_pieces:
                 self.labels[number] = other
         for number, unit in enumerate(self.target):
             text = self.translation[slice(*unit)]
+            is_elided = len(text) <= 2 and self._is_elided(unit)
             is_own = text in _PUNCTUATION or any(map(str.isalnum, text))
-            if is_own and number not in taken and self.labels[number] in units["sign"]:
+            owners = self.of_pieces if is_elided else units["sign"] if is_own else ()
+            if number not in taken and self.labels[number] in owners:
                 self.labels[number] = -1
+
+    def _is_elided(self, unit: Span) -> bool:
+        """Tell whether a unit of the translation is written with the next word, as in `l'eau`."""
+        following = self.translation[unit[1] : unit[1] + 2]
+        return following[:1] in ("'", "’") and following[1:].isalpha()
 
     def _take_copy(self, piece: Node, units: dict[str, deque[int]], taken: set[int]) -> bool:
         copies = units.get(self.marked.text[piece.start : piece.end], deque())

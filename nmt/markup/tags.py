@@ -28,7 +28,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from nmt.data.words import has_letters, on_one_line
@@ -83,6 +83,7 @@ _ENTITY = {
     "xml": re.compile(rf"&(?:amp;(?=#?\w{{1,31}};))?{_ENTITY_PATTERN}"),  # also of escaped HTML
 }
 _APOSTROPHE = re.compile("&apos;|&#0{0,9}39;|&#[xX]0{0,9}27;")
+_SELECTS_ONE = re.compile(r"(?:\bone|=1)\s*\{\s*$")
 _SIGNS = set("&<>\"'")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -403,7 +404,7 @@ def _join_messages(markup: str, tokens: list[Token], form: str) -> list[Token]:
         while messages and messages[0].start < token.end:
             message = messages.popleft()
             if not divided.isdisjoint(message.branches):
-                message = Message(message.start, token.end, message.argument)
+                message = replace(message, end=token.end, branches=())
             if at < message.start:
                 joined.append(replace(token, raw=markup[at : message.start], start=at))
             raw = markup[message.start : message.end]
@@ -468,6 +469,7 @@ class _Parser:
         self.markup = markup
         self.form = form
         self.level = level  # of branches of messages
+        self.number = "#"  # what stands for it in the text
         self.messages: list[MessageParts] = []
         self.characters: list[str] = []  # of the text
         self.written: list[str] = []  # how each was written
@@ -558,7 +560,10 @@ class _Parser:
             branch = self.markup[start:end]
             text = branch.strip()
             start += len(branch) - len(branch.lstrip())
-            parts += [self.markup[last:start], _Parser(text, self.form, self.level + 1).parse()]
+            frame = self.markup[last:start]
+            parser = _Parser(text, self.form, self.level + 1)
+            parser.number = _number_for(frame, text) if message.is_plural else "#"
+            parts += [frame, parser.parse()]
             last = start + len(text)
         parts.append(self.markup[last : message.end])
         self.messages.append(MessageParts(message.start, message.end, node, parts))
@@ -640,7 +645,21 @@ class _Parser:
         for piece in pieces.finditer("".join(self.characters[first:])):
             start, end = first + piece.start(), first + piece.end()
             raw = "".join(self.written[start:end])
-            self.open[-1].children.append(Node(raw, start, end, kept=piece.lastgroup or ""))
+            kept = piece.lastgroup or ""
+            if raw == "#" != self.number and not _touches_word(self.characters, start):
+                self.characters[start], kept = self.number, "number"
+            self.open[-1].children.append(Node(raw, start, end, kept=kept))
+
+
+def _number_for(selector: str, text: str) -> str:
+    """Return a digit for `#` in a branch: models know the plural of numbers, but not of signs."""
+    own = _SELECTS_ONE.search(selector)
+    return next((digit for digit in ("1" if own else "") + "57648932" if digit not in text), "#")
+
+
+def _touches_word(characters: Sequence[str], at: int) -> bool:
+    beside = (*characters[max(0, at - 1) : at], *characters[at + 1 : at + 2])
+    return any(map(str.isalnum, beside))
 
 
 def _decoded(entity: str) -> str:

@@ -318,6 +318,11 @@ def test_a_new_piece_in_an_element_has_the_spaces_of_the_source(
     assert restore(marked, translation, links, weaker) == expected
 
 
+def test_a_piece_does_not_replace_what_is_elided() -> None:
+    line = parse("a {x} eau", "html")
+    assert restore(line, "A d'eau", [(0, 1, 0, 1), (2, 5, 2, 3), (6, 9, 4, 7)]) == "A {x} d'eau"
+
+
 def test_a_piece_in_the_place_of_others_has_their_spaces() -> None:
     line = parse("a {x} ball", "html")
     assert restore(line, "A Mit-Ball", [(0, 1, 0, 1), (2, 5, 2, 5), (6, 10, 6, 10)]) == "A {x}-Ball"

@@ -56,7 +56,7 @@ def through_the_steps(line: str, form: str, random: Random | None = None) -> tup
 @pytest.mark.parametrize(
     ("line", "texts", "expected"),
     [
-        (DOGS, ["{n}", "a dog", "# dogs"], "{n, plural, one {A DOG} other {# DOGS}}"),
+        (DOGS, ["{n}", "a dog", "5 dogs"], "{n, plural, one {A DOG} other {# DOGS}}"),
         (
             "see {n, plural, =0 {no dogs} =1{<b>one</b> dog}\tother {{n, number} dogs}} now",
             ["see {n} now", "no dogs", "one dog", "{n, number} dogs"],
@@ -81,16 +81,20 @@ def through_the_steps(line: str, form: str, random: Random | None = None) -> tup
             "{<b>DOGS</b>}}} other {THEIR {n, plural, other {DOGS}}}}</i> D",
         ),
         # A branch without words, and an argument that is an expression.
-        ("{a.b?.c, plural, one {#} other {}}", ["{a.b?.c}", "#", ""], None),
-        ("{n, plural,\n one {#}\n other {dogs}\n}", ["{n}", "#", "dogs"],
+        ("{a.b?.c, plural, one {#} other {}}", ["{a.b?.c}", "1", ""], None),
+        ("{n, plural,\n one {#}\n other {dogs}\n}", ["{n}", "1", "dogs"],
          "{n, plural,\n one {#}\n other {DOGS}\n}"),
+        # A number of which the plural is known, unless it is there already, or in a word.
+        ("{n, plural, =1 {# dog and 1 cat} other {5 of # #rd}}",
+         ["{n}", "5 dog and 1 cat", "5 of 7 #rd"],
+         "{n, plural, =1 {# DOG AND 1 CAT} other {5 OF # #RD}}"),
         # Two messages, and a placeholder beside them.
-        (f"{DOGS} {{n}} and {DOGS}", ["{n} {n} and {n}", *["a dog", "# dogs"] * 2],
+        (f"{DOGS} {{n}} and {DOGS}", ["{n} {n} and {n}", *["a dog", "5 dogs"] * 2],
          "{n, plural, one {A DOG} other {# DOGS}} {n} AND {n, plural, one {A DOG} other {# DOGS}}"),
         # Apostrophes: doubled ones are text, and a brace behind one is quoted.
         ("{n, plural, other {it''s '{dogs}' it''s}}", ["{n}", "it's {dogs} it's"],
          "{n, plural, other {IT''S '{dogs}' IT''S}}"),
-        ("{n, plural, other {dog's # '#' '}'}}", ["{n}", "dog's # # }"],
+        ("{n, plural, other {dog's # '#' '}'}}", ["{n}", "dog's 5 # }"],
          "{n, plural, other {DOG''S # '#' '}'}}"),
         ("{n, plural, other {dog&apos;s &apos;{&apos; a}}", ["{n}", "dog's { a"],
          "{n, plural, other {DOG&apos;&apos;S &apos;{&apos; A}}"),
