@@ -122,7 +122,7 @@ class Config:
             UsageError: if it cannot be this model.
         """
         activation = self.values.get("activation_function")
-        if activation not in _ACTIVATIONS:
+        if not isinstance(activation, str) or activation not in _ACTIVATIONS:
             raise UsageError(
                 f"{self.path}: activation_function is {activation!r}; nmt imports "
                 f"{', '.join(_ACTIVATIONS)}"
@@ -387,11 +387,11 @@ def _places(index: Path) -> dict[str, str]:
 
 @contextmanager
 def _open_safetensors(path: Path) -> Iterator[_Opened]:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
     try:
         with safe_open(path, framework="pt") as file:
             yield list(file.keys()), file.get_tensor
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
     except SafetensorError as error:
         raise DataError(f"{path}: damaged: {error}") from None
 

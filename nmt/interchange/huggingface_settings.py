@@ -160,9 +160,13 @@ def check_search(folder: Path, produced: Collection[int]) -> None:
     """
     ids = dict[str, object]()
     for path, values in settings_of(folder):
-        for word in values.get("bad_words_ids") or []:
-            if not isinstance(word, list) or len(word) != 1 or word[0] in produced:
-                raise UsageError(f"{path}: bad_words_ids bars {word!r:.40}, which nmt does not")
+        words = values.get("bad_words_ids") or []
+        for word in words if isinstance(words, list) else [words]:
+            match word:
+                case [int(id_)] if id_ not in produced:
+                    pass
+                case _:
+                    raise UsageError(f"{path}: bad_words_ids bars {word!r:.40}; nmt does not")
         for key in ("bos", "decoder_start", "eos", "forced_bos", "pad"):
             value = values.get(f"{key}_token_id")
             if value is not None and ids.setdefault(key, value) != value:
@@ -183,6 +187,8 @@ def added_tokens(folder: Path, tokenizer: Collection[Mapping[str, Any]] = ()) ->
         ids = read_json(path)
     path = folder / TOKENIZER
     listed = (read_json(path) if path.exists() else {}).get("added_tokens_decoder") or {}
+    if not isinstance(listed, Mapping):
+        raise DataError(f"{path}: damaged: added_tokens_decoder is {listed!r:.40}")
     entries = [(token.get("id"), token) for token in tokenizer]
     entries += [(int(id_) if _ID.fullmatch(id_) else id_, token) for id_, token in listed.items()]
     for id_, token in entries:

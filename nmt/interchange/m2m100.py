@@ -121,7 +121,8 @@ def choose_languages(
         forced = values.get("forced_bos_token_id")
         if forced is not None:
             codes = {piece: code for code, piece in model.languages.pieces.items()}
-            code = codes.get(by_row.get(forced, ""), str(forced))
+            piece = by_row.get(forced, "") if isinstance(forced, int) else ""
+            code = codes.get(piece, str(forced))
             named.setdefault("tgt", (code, f"{path}: forced_bos_token_id"))
         for side in ("src", "tgt"):
             lang = values.get(f"{side}_lang")

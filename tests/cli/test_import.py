@@ -685,7 +685,8 @@ def packed(folder: Path) -> None:
     (folder / "model.bin").write_bytes(bytes(content))
 
 
-OTHER_MODELS = (packed, subword_nmt, truecased)  # which are not damaged
+with_list = spoil_config(activation_function=[])
+OTHER_MODELS = (packed, subword_nmt, truecased, with_list)  # which are not damaged
 
 
 @pytest.mark.parametrize(
@@ -712,6 +713,9 @@ OTHER_MODELS = (packed, subword_nmt, truecased)  # which are not damaged
             "00002.safetensors: no",
         ),
         ("huggingface", shards_at("../model.safetensors"), "index.json: damaged"),
+        ("huggingface", shards_at("\ud800"), "no such file"),
+        ("huggingface", with_list, "activation_function is []"),
+        ("huggingface", spoil_json("tokenizer_config.json", added_tokens_decoder=[1]), "is [1]"),
         ("huggingface", spoil_json("added_tokens.json", a=0), "the id of 'a' is 0 and that of"),
         ("huggingface", adapter_only, "adapter_config.json: is no model"),
         ("huggingface", lambda folder: with_rows(folder, 200), "has embeddings for"),
@@ -793,6 +797,7 @@ LEARNT_POSITIONS = torch.ones(512, 16)
         # What it must and must not produce.
         ("opus", ("config.json", "forced_bos_token_id", 5), ""),
         ("opus", ("generation_config.json", "bad_words_ids", [[5]]), ""),
+        ("opus", ("generation_config.json", "bad_words_ids", [[[5]]]), ""),
         ("opus", ("generation_config.json", "no_repeat_ngram_size", 3), ""),
         ("opus", ("generation_config.json", "suppress_tokens", [5]), ""),
         ("opus", ("generation_config.json", "decoder_start_token_id", 5), ""),
