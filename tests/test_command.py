@@ -34,6 +34,11 @@ from nmt.errors import describe
                 'RuntimeError("could not create a primitive")',
             )
         ),
+        (
+            "exec('import resource as r; r.setrlimit(r.RLIMIT_AS, (1 << 45, -1)); 1 / 0')",
+            1,
+            "error: ZeroDivisionError: division by zero; memory is limited",
+        ),
         ("None", 0, None),
     ],
 )

@@ -7,6 +7,7 @@ make or cron can tell what happened.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import sys
@@ -107,9 +108,14 @@ def _report(command: Callable[[], None]) -> int:
         console.error(describe(error))
         return EXIT_FAILED
     except Exception as error:
-        if not is_of_memory(error):
+        if is_of_memory(error):
+            console.error("out of memory; make the batches smaller, or give the command more")
+        elif resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+            # Many libraries fail in odd ways then.
+            what = " ".join(f"{type(error).__name__}: {error}".split())
+            console.error(f"{what}; memory is limited (ulimit -v), which may be the reason")
+        else:
             raise  # a fault of nmt, with its traceback
-        console.error("out of memory; make the batches smaller, or give the command more")
         return EXIT_FAILED
     return EXIT_DONE
 

@@ -22,6 +22,8 @@ from nmt.translate.term_sources import attention_to_plain
 
 # Search never produces these, but a foreign vocabulary's rules for decoding might.
 _LINE_BREAKERS = str.maketrans("\n\r\0", "   ")
+# Nor these, but two bytes may be drawn that make one of the later ones.
+_CONTROLS = dict.fromkeys((*range(0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0)), " ")
 
 
 class JoinSegments:
@@ -184,7 +186,10 @@ def failed(sources: Sequence[Source], error: str) -> Translation:
 
 def join_parts(sources: Sequence[Source], parts: Sequence[Translation]) -> Translation:
     """Join a translation of each segment."""
-    texts = [part.text.translate(_LINE_BREAKERS) for part in parts]
+    texts = [
+        part.text.translate(_LINE_BREAKERS if part.copied or source.prefix else _CONTROLS)
+        for source, part in zip(sources, parts, strict=True)
+    ]
     text = texts[0]
     if len(parts) > 1 or not parts[0].copied:  # else it keeps its spaces
         text = join_segments(texts, [source.separator for source in sources])

@@ -415,3 +415,11 @@ def test_lost_lines_are_a_failure(vocabulary: Vocabulary, monkeypatch: pytest.Mo
     )
     with pytest.raises(NMTError, match=r"3 .* 1 "):
         stream(translator, b"a\nb\nc\n")
+
+
+def test_samples_have_no_control_characters(model_file: Path) -> None:
+    options = SearchOptions(sampling=Sampling(temperature=50.0), n_best=64, max_extra_tokens=10)
+    lines = Translator.load(model_file, options).translate(["the cat", "a dog"])
+    texts = [one.text for line in lines for one in (line, *line.others)]
+    assert len(texts) == 128
+    assert not re.search(r"[\0-\x08\n-\x1f\x7f-\x9f]", "".join(texts))
