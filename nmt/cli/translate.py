@@ -105,7 +105,7 @@ def translate(
         refuse_contradictions(config.given | options_given(job) | holding)
         markup = common_markup(types, config.markup)
         if has_document:
-            config = replace(config, markup=markup, split=not config.no_split)
+            config = replace(config, markup=markup)
         if job.attention is not None:
             check_picture(job.attention)
         if talks:

@@ -44,7 +44,7 @@ def translate_document(
         )
     if document.lacks_language:
         console.warning(f"{source}: has no trgLang, which XLIFF 2 needs for targets; add it")
-    lines = [Line(unit.line) for unit in document.units]
+    lines = [Line(unit.line, is_unit=True) for unit in document.units]
     pools = (lines[first : first + pool_units] for first in range(0, len(lines), pool_units))
     counts = Counts()
     started = time.monotonic()

@@ -410,8 +410,13 @@ def _translate(
     translator: Translator, pool: Pool, on_progress: Callable[[int], object] | None = None
 ) -> Translations:
     lines, prefixes = [line.text for line in pool], [line.prefix for line in pool]
-    contexts = [line.context for line in pool]
-    return translator.translate(lines, prefixes, contexts=contexts, on_progress=on_progress)
+    return translator.translate(
+        lines,
+        prefixes,
+        contexts=[line.context for line in pool],
+        on_progress=on_progress,
+        are_units=any(line.is_unit for line in pool),
+    )
 
 
 def _length(line: Line) -> int:

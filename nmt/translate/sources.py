@@ -6,6 +6,7 @@ each sentence, terms are found. What has no letters is copied.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,7 +65,7 @@ class SegmentLines:
         self._tgt_vocabulary = language_pair.tgt_vocabulary
         self._languages = language_pair.languages
         self._max_tokens = language_pair.max_src_tokens
-        self._has_breaks = config.markup is not None
+        self._has_breaks = config.tags is not None
         self._split = config.split
         self._may_split = not (config.no_split or config.context)
         self._whole_tokens = language_pair.whole_src_tokens or language_pair.max_src_tokens
@@ -81,10 +82,15 @@ class SegmentLines:
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Set the segments of each line."""
-        lines.segments = self.of(lines.texts, lines.prefixes, lines.kept)
+        lines.segments = self.of(lines.texts, lines.prefixes, lines.kept, are_units=lines.are_units)
 
     def of(
-        self, lines: Sequence[str], prefixes: Sequence[str] = (), kept: Sequence[Spans] = ()
+        self,
+        lines: Sequence[str],
+        prefixes: Sequence[str] = (),
+        kept: Sequence[Spans] = (),
+        *,
+        are_units: bool = False,
     ) -> list[list[Source]]:
         """Return the segments of each line; blank lines have none.
 
@@ -95,13 +101,17 @@ class SegmentLines:
             lines: text.
             prefixes: what the first segment's translation begins with, of each line; or none.
             kept: what stays as it is in each line, so that terms in it do not count; or none.
+            are_units: whether they are of a document, and so split into sentences if that may be.
         """
+        most: float = self._whole_tokens if self._may_split else math.inf
+        if self._split or (are_units and self._may_split):
+            most = 0
         whole = list(map(only_text, lines))
         tagged = [self._src_vocabulary.split_tag(line) for line in whole]
         begun = self._tgt_vocabulary.encode_text(prefixes)
         parts_of_lines = zip(whole, tagged, kept or repeat(()), begun or repeat(()), strict=False)
         sentences = [
-            self._sentences(line, text, spans, has_prefix=bool(prefix))
+            self._sentences(line, text, spans, most, has_prefix=bool(prefix))
             for line, (_, text), spans, prefix in parts_of_lines
         ]
         texts = [sentence.text for line in sentences for sentence in line]
@@ -118,8 +128,13 @@ class SegmentLines:
                 line[0] = replace(line[0], prefix=tuple(prefix), copy=None)
         return segments
 
-    def _sentences(self, line: str, text: str, kept: Spans, *, has_prefix: bool) -> list[_Sentence]:
-        """Return the sentences of a line's text, which is all of it, or what follows its tag."""
+    def _sentences(
+        self, line: str, text: str, kept: Spans, most: float, *, has_prefix: bool
+    ) -> list[_Sentence]:
+        """Return the sentences of a line's text, which is all of it, or what follows its tag.
+
+        most: tokens of several sentences that stay together.
+        """
         if not text or text.isspace():
             return []
         at = len(line) - len(text)
@@ -130,7 +145,9 @@ class SegmentLines:
             kept_here = _shifted(kept, len(line) - len(copied))
             if not has_words(copied, kept_here):
                 return [_Sentence(copied, "", kept_here, True, symbol)] if copied else []
-        parts = _with_whole_pieces(self._parts(text, has_prefix=has_prefix), _shifted(kept, at))
+        if has_prefix and most:  # it may be that of several sentences
+            most = math.inf
+        parts = _with_whole_pieces(self._parts(text, most), _shifted(kept, at))
         sentences = []
         for number, (part, separator) in enumerate(parts):
             kept_here = _shifted(kept[_first(kept, at) : _first(kept, at + len(part))], at)
@@ -140,32 +157,26 @@ class SegmentLines:
             at += len(part) + len(separator)
         return sentences
 
-    def _parts(self, text: str, *, has_prefix: bool) -> Iterator[tuple[str, str]]:
+    def _parts(self, text: str, most: float) -> Iterator[tuple[str, str]]:
         """Yield the parts of a text that are translated one by one, each with what follows it."""
         *lines, last = text.split(LINE_END) if self._has_breaks else [text]
         for line in lines:
-            *sentences, (sentence, space) = self._split_text(line, has_prefix=has_prefix)
+            *sentences, (sentence, space) = self._split_text(line, most)
             yield from sentences
             yield sentence, space + LINE_END
-        for sentence, space in self._split_text(last, has_prefix=has_prefix):
+        for sentence, space in self._split_text(last, most):
             yield sentence, _LINE_BREAKERS.sub(" ", space)
 
-    def _split_text(self, text: str, *, has_prefix: bool) -> list[tuple[str, str]]:
-        """Return the sentences of a text, or all of it if it is not to be split.
-
-        Without the option, texts are split that have more tokens than the model usually saw in
-        training, except for those with a prefix, which may be several sentences.
-        """
-        if self._split:
-            return split_sentences(text, self._languages[0]) or [(text, "")]
-        may_be_long = len(text.encode()) >= self._whole_tokens  # a token has a byte or more
-        if self._may_split and may_be_long and not has_prefix:
+    def _split_text(self, text: str, most: float) -> list[tuple[str, str]]:
+        """Return the sentences of a text, or all of it if it has one, or at most so many tokens."""
+        if len(text.encode()) >= most:  # a token has a byte or more
             sentences = split_sentences(text, self._languages[0])
-            if len(sentences) > 1:
-                (ids,) = self._src_vocabulary.encode_text([text])
-                if len(ids) > self._whole_tokens:
-                    return sentences
+            if len(sentences) > 1 and (not most or self._length(text) > most):
+                return sentences
         return [(text, "")]
+
+    def _length(self, text: str) -> int:
+        return len(self._src_vocabulary.encode_text([text])[0])
 
     def _split_symbol(self, text: str) -> tuple[str, str]:
         """Return the symbol that a text begins with as a tag, or nothing, and the rest."""

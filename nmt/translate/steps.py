@@ -25,6 +25,7 @@ class LinesUnderWay:
     contexts: Sequence[Sequence[str]] = ()  # the lines before each; or none
     on_progress: Callable[[int], object] | None = None  # called with lines or segments just done
     on_step: Callable[[], object] | None = None  # called before each step of the decoder
+    are_units: bool = False  # whether they are of a document
 
     marked: Sequence[MarkedLines] = ()  # each line with its tags, if they were taken out
     kept: Sequence[Spans] = ()  # parts of each that must stay as they are; or none

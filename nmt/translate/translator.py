@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from nmt.errors import NMTError, UsageError
 from nmt.lexical.glossary import Terms
 from nmt.lexical.lemmas import is_installed
-from nmt.markup.tags import parse
+from nmt.markup.breaks import MarkedLines
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
 from nmt.search.retry import search_guarded
@@ -162,6 +162,7 @@ class Translator:
         contexts: Sequence[Sequence[str]] | None = None,
         on_progress: Callable[[int], object] | None = None,
         on_step: Callable[[], object] | None = None,
+        are_units: bool = False,
     ) -> list[Translation]:
         """Translate lines.
 
@@ -174,6 +175,8 @@ class Translator:
                 they are taken from `lines`, where a blank line ends a document.
             on_progress: called with the number of lines or segments just done.
             on_step: called before each step of the decoder. If it raises, the search ends.
+            are_units: whether the lines are units of a document, which are split into sentences if
+                nothing forbids it.
 
         Returns:
             The translation of each line, in order; with `error` set if there is none.
@@ -191,7 +194,7 @@ class Translator:
             self.config.check_prefixes()
         contexts = contexts_of(texts, contexts, self.config.context)
         contexts = [list(map(only_text, _as_lines(context))) for context in contexts]
-        under_way = LinesUnderWay(texts, prefixes, contexts, on_progress, on_step)
+        under_way = LinesUnderWay(texts, prefixes, contexts, on_progress, on_step, are_units)
         for step in self.steps:
             step(under_way)
         return [under_way.translations[number] for number in range(len(texts))]
@@ -205,7 +208,7 @@ class Translator:
             NMTError: if the line has no letters or could not be translated.
         """
         (line,), (prefix,) = _as_lines([line]), _as_lines([prefix])
-        text = line if self.config.tags is None else parse(line, self.config.tags).text
+        text = line if self.config.tags is None else MarkedLines.of(line, self.config.tags).text
         (segments,) = self.segment.of([text], [prefix])
         segments = [segment for segment in segments if segment.copy is None]
         results, _ = search_guarded(self.engine, segments[:1])

@@ -144,6 +144,24 @@ def test_lines_of_a_unit_are_translated_one_by_one(
         assert (found.status, source + target in found.stdout) == (0, True)
 
 
+def test_lines_of_text_beside_documents_are_split_as_without_them(
+    translate: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocabulary: Vocabulary
+) -> None:
+    use_instead_of_a_model(monkeypatch, lambda source: one_sentence(vocabulary, source))
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for name in ("a.html", "b.txt"):
+        (folder / name).write_text("The cat. A dog.\n")
+    job = ("--input", folder, "--output", out, "--markup", "html")
+    assert translate(*job).status == 0
+    assert [(out / name).read_text() for name in ("a.html", "b.txt")] == [
+        "The cat. A dog.\n",
+        "The cat.\n",
+    ]
+    (folder / "a.html").unlink()
+    assert "b.txt: already translated" in translate(*job).stderr
+
+
 def test_a_unit_that_fails_stays_and_the_status_is_1(
     translate: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
