@@ -68,6 +68,25 @@ def test_a_message_without_translation_stays_empty() -> None:
 
 
 @pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("bind <key> <file name>", "bind <key nmt-lone/> <file name nmt-lone/>"),
+        ("<key>a</key> <b>b", "<key>a</key> <b>b"),
+        ("a < b & c", "a < b &amp; c"),
+        ("a &lt; b & c", "a &lt; b & c"),
+        ("<br>a <x/>", "<br>a <x/>"),
+        ("see <https://a.b/c>", "see <https://a.b/c>"),
+    ],
+)
+def test_messages_may_have_tags_and_what_looks_like_them(message: str, line: str) -> None:
+    document = read(f'msgid "{message}"\nmsgstr ""\n')
+    (unit,) = document.units
+    assert unit.line == line
+    written = document.write([line.replace("a < b", "a &lt; b")]).decode()
+    assert written == f'msgid "{message}"\nmsgstr "{message}"\n'
+
+
+@pytest.mark.parametrize(
     ("number", "formula", "expected"),
     [
         (1, "0", ["many"]),
