@@ -44,7 +44,7 @@ from nmt.models.model_file import ModelCard
 OPTIONS = "special:model.yml"
 LISTING = ".decoder.yml"
 _PIECES = ".spm"
-_ENTRY = re.compile(r"(?:\? )?(?P<piece>.*): (?P<id>\d{1,9})")
+_ENTRY = re.compile(r"(?:\? )?(?P<piece>.{0,1000}): (?P<id>\d{1,9})")
 _NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # as surrogateescape has it
 
 NORM_EPSILON = 1e-6
