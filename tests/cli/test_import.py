@@ -45,6 +45,7 @@ from torch import Tensor
 from nmt import SearchOptions, Translator
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import DataError, UsageError
+from nmt.interchange.huggingface_files import open_weights
 from nmt.interchange.marian import pieces_by_id
 from nmt.interchange.marian_binary import BinaryArrays
 from nmt.model_config import TransformerConfig
@@ -868,3 +869,9 @@ def test_what_published_folders_say_besides_is_harmless(nmt: Nmt, tmp_path: Path
     for name in ("README.md", "tf_model.h5", "training_args.bin", ".gitattributes"):
         (folder / name).touch()
     assert model_checksum(import_huggingface(nmt, folder)) == first
+
+
+def test_a_file_that_is_missing_elsewhere_is_not_taken_for_the_weights(tmp_path: Path) -> None:
+    save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(FileNotFoundError, match="another"), open_weights(tmp_path):
+        raise FileNotFoundError("another file")
