@@ -28,6 +28,11 @@ class Fault(NamedTuple):
 
 
 FAULTS = {
+    "lines of several sentences": Fault(
+        "(not most or self._length(text) > most)",
+        "(not most or self._length(text) > most + 1)",
+        "translate/test_split.py",
+    ),
     "length penalty": Fault(
         "else (5 + length) / 6", "else (6 + length) / 6", "search/test_beam.py"
     ),
