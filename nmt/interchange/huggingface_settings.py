@@ -22,6 +22,8 @@ GENERATION, _SPECIAL_TOKENS = "generation_config.json", "special_tokens_map.json
 _ADDED = "added_tokens.json"
 _ADAPTER = "adapter_config.json"
 _ID = re.compile("[0-9]{1,9}")
+_OTHER_MODELS = (_ADAPTER, "configuration_*.py", "modeling_*.py", "tokenization_*.py")
+"""Files that make another model of a folder."""
 
 _TOKENIZERS = {
     "marian": ("MarianTokenizer",),
@@ -113,7 +115,7 @@ def check_folder(folder: Path, model_type: str, only: Mapping[str, object]) -> N
     Raises:
         UsageError: if one does, naming the file and the key.
     """
-    for path in sorted((*folder.glob("*.py"), *folder.glob(_ADAPTER))):
+    for path in sorted(path for pattern in _OTHER_MODELS for path in folder.glob(pattern)):
         raise UsageError(f"{path}: changes the model in a way that nmt does not know")
     allowed: dict[str, tuple[object, ...]] = {
         key: (value,) for key, value in {**_ONLY, **only}.items()

@@ -866,7 +866,7 @@ def test_what_published_folders_say_besides_is_harmless(nmt: Nmt, tmp_path: Path
     token = {"content": "<pad>", "special": True, "single_word": False}
     spoil_json("tokenizer_config.json", added_tokens_decoder={str(pad): token}, **tokenizer)(folder)
     spoil_json("special_tokens_map.json", eos_token="</s>", unk_token={"content": "<unk>"})(folder)
-    for name in ("README.md", "tf_model.h5", "training_args.bin", ".gitattributes"):
+    for name in ("README.md", "tf_model.h5", "training_args.bin", "train.py"):
         (folder / name).touch()
     assert model_checksum(import_huggingface(nmt, folder)) == first
 
