@@ -257,7 +257,8 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
             f"{' and '.join(map(str, PRE_NORM))}"
         )
     widths = {_number(path, options, "transformer-dim-ffn")}
-    widths.add(options.get("transformer-decoder-dim-ffn") or max(widths))
+    if options.get("transformer-decoder-dim-ffn"):
+        widths.add(_number(path, options, "transformer-decoder-dim-ffn"))
     if len(widths) > 1:
         raise UsageError(f"{path}: nmt has no models whose sides differ in transformer-dim-ffn")
     activation = options.get("transformer-ffn-activation")

@@ -2,7 +2,7 @@
 
 - `entities`: `&#39;` or `&eacute;` in place of a character, or `& quot ;` if a tokeniser cut it.
   Only those that end with a semicolon count, since `&copy=2` may stand in a URL. Crawls have text
-  that was escaped twice (`&amp;#39;`), so they are resolved until nothing changes. A line with both
+  that was escaped twice (`&amp;#39;`), so they are resolved up to eight times. A line with both
   `<` and `&lt;` is about HTML, and stays as it is.
 - `encoding`: UTF-8 that was read as another encoding (`fÃ¼r`).
 

@@ -568,6 +568,13 @@ def test_options_that_do_not_fit_the_model_are_refused(
     assert named in nmt("import", form, path, tmp_path / "out", *words).refusal(2)
 
 
+def test_a_size_that_is_a_list_is_refused(nmt: Nmt, tmp_path: Path) -> None:
+    odd = {"transformer-decoder-dim-ffn": [1]}
+    path = MarianModel(options=odd).write(tmp_path / "theirs")
+    words = ("import", "marian", path, tmp_path / "out", "--src", "en", "--tgt", "de")
+    assert "model.npz: transformer-decoder-dim-ffn" in nmt(*words).refusal(1)
+
+
 def spoil_json(name: str, **changes: Any) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         path = folder / name
