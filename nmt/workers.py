@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import queue
 import signal
 import threading
@@ -196,8 +197,16 @@ def _serve(function: Callable[[Any], Any], pipe: connection.Connection[Any, Any]
                 answer = function(item), None
             except Exception as error:
                 error.add_note(traceback.format_exc())
-                answer = None, error
+                answer = None, _picklable(error)
             pipe.send(answer)
+
+
+def _picklable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _die_with_parent() -> None:

@@ -34,6 +34,15 @@ def refuse(number: int) -> int:
     return number
 
 
+class Unpicklable(Exception):
+    def __init__(self, one: object, two: object) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def refuse_oddly(number: int) -> int:
+    raise Unpicklable(number, number)
+
+
 def sleep_long(number: int) -> None:
     time.sleep(1_000 * number)
 
@@ -97,6 +106,14 @@ def test_an_error_in_a_worker_comes_through_in_its_place(workers: int) -> None:
     assert [next(results)[0] for _ in range(3)] == [0, 1, 2]
     with pytest.raises(DataError, match="three is refused"):
         next(results)
+
+
+def test_an_error_that_cannot_be_sent_is_told_by_its_name() -> None:
+    with (
+        pytest.raises(RuntimeError, match="Unpicklable: 1 and 1"),
+        Workers(refuse_oddly, 1, method="fork") as workers,
+    ):
+        list(workers.map([1]))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from torch import Tensor
 from nmt import console
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.files import atomic_folder, check_room, resolved, write_text
+from nmt.files import atomic_folder, check_room, parse_json, resolved, write_text
 from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, not_expressed
 from nmt.interchange.huggingface_files import (
     CONFIG,
@@ -112,7 +112,7 @@ def _is_shared(card: ModelCard) -> bool:
 
 def _check_replaceable(out: Path) -> None:
     try:
-        values = json.loads((out / CONFIG).read_text(encoding="utf-8"))
+        values = parse_json((out / CONFIG).read_bytes())
     except (OSError, ValueError):
         values = None
     if not isinstance(values, dict) or EXPORTED not in values:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from nmt.data.vocabulary import Vocabulary
@@ -234,6 +235,7 @@ def load(
     """
     ctranslate2 = _ctranslate2()
     (folder,) = config.models
+    before = _states(folder)
     export, card = Export.open(folder), read_card(folder / CARD)
     language_pair = LanguagePair.of(card, config.src_lang, config.tgt_lang)
     vocabularies = language_pair.src_vocabulary, language_pair.tgt_vocabulary
@@ -257,9 +259,17 @@ def load(
         raise UsageError(f"{folder}: {error}; export it with another --quantization") from None
     except RuntimeError as error:
         raise DataError(f"{folder}: CTranslate2 cannot load it: {error}") from None
+    if _states(folder) != before:
+        raise DataError(f"{folder}: was changed while it was loaded; run the same command again")
     form = config.search.length_penalty_form or "power"
     options = replace(config.search, length_penalty_form=form).into(vocabularies[1])
     engine = CTranslate2Engine(
         model, options, vocabularies, workers=workers, batch_tokens=batch_tokens
     )
     return engine, language_pair
+
+
+def _states(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return the size and time of each file of an export."""
+    statuses = {file.name: file.stat() for file in folder.iterdir()}
+    return {name: (status.st_size, status.st_mtime_ns) for name, status in statuses.items()}

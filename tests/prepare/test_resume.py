@@ -97,6 +97,16 @@ def test_what_something_else_has_put_in_the_way_stays(tmp_path: Path) -> None:
     assert names(partial) == ["notes"]
 
 
+def test_a_link_that_was_planted_in_place_of_the_unfinished_folder_stays(tmp_path: Path) -> None:
+    victim, partial = tmp_path / "victim", tmp_path / "data.partial"
+    victim.mkdir()
+    (victim / "dataset.json").write_text("of somebody")
+    partial.symlink_to(victim)
+    with pytest.raises(UsageError, match=r"data\.partial"), building_folder(tmp_path / "data"):
+        pass
+    assert content(victim) == {"dataset.json": b"of somebody"}
+
+
 def test_two_runs_do_not_build_the_same_folder(tmp_path: Path) -> None:
     out = tmp_path / "data"
     with building_folder(out) as folder:

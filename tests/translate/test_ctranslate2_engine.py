@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from torch import Tensor
 from nmt.data.vocabulary import EOS_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange.ctranslate2 import export_ctranslate2
-from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST
+from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, Export
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.search.engine import Hypothesis, SearchResult, Source
@@ -323,6 +325,21 @@ def test_a_damaged_export_is_refused(copied: Path, name: str) -> None:
         start(copied, POWER)
     path.unlink()
     with pytest.raises(DataError, match=name):
+        start(copied, POWER)
+
+
+def test_an_export_that_changes_while_it_is_loaded_is_refused(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_and_change(folder: Path) -> Export:
+        export = Export.open(folder)
+        os.utime(folder / "model.bin", (1, 1))
+        return export
+
+    monkeypatch.setattr(
+        "nmt.translate.ctranslate2_engine.Export", SimpleNamespace(open=open_and_change)
+    )
+    with pytest.raises(DataError, match="was changed while it was loaded"):
         start(copied, POWER)
 
 
