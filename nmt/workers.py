@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import multiprocessing
 import os
-import pickle
 import queue
 import signal
 import threading
@@ -197,13 +197,13 @@ def _serve(function: Callable[[Any], Any], pipe: connection.Connection[Any, Any]
                 answer = function(item), None
             except Exception as error:
                 error.add_note(traceback.format_exc())
-                answer = None, _picklable(error)
+                answer = None, _sendable(error)
             pipe.send(answer)
 
 
-def _picklable(error: Exception) -> Exception:
+def _sendable(error: Exception) -> Exception:
     try:
-        pickle.loads(pickle.dumps(error))
+        copy.copy(error)  # so the other side will make it
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error

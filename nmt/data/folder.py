@@ -285,6 +285,8 @@ def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
         file = path / record.name
         if Path(record.name).name != record.name or record.name in ("", ".."):
             raise DataError(f"{path}: dataset.json names a file outside the folder: {record.name}")
+        if not record.name.isprintable():  # not even a name
+            raise DataError(f"{path}: dataset.json is damaged: a file without a name")
         try:
             size = file.stat().st_size
         except FileNotFoundError:
@@ -326,6 +328,8 @@ def _check_shape(path: Path, info: DatasetInfo) -> None:
     if len(info.vocabulary.files) not in (1, 2):
         raise DataError(f"{path}: dataset.json is damaged: a folder has one or two vocabularies")
     for split in info.splits:
+        if any(len(corpus.langs) not in (0, 2) for corpus in split.corpora):
+            raise DataError(f"{path}: dataset.json is damaged: {split.name} has no two languages")
         numbers = [shard.corpus for shard in split.shards]
         if numbers != sorted(numbers) or max(numbers, default=0) >= len(split.corpora):
             raise DataError(f"{path}: dataset.json is damaged: {split.name} has no such corpus")

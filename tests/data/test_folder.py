@@ -139,6 +139,9 @@ def test_missing_cut_or_altered_files_are_named(folder: Path, name: str) -> None
         (lambda c: c["train"]["side_columns"].pop(), "needs its text"),
         (lambda c: c["rejects"].update(name="../../etc/passwd"), "outside the folder"),
         (lambda c: c["rejects"].update(name=".."), "outside the folder: .."),
+        (lambda c: c["rejects"].update(name="a\0b"), "a file without a name"),
+        (lambda c: c["rejects"].update(name="\ud800"), "a file without a name"),
+        (lambda c: c["train"]["corpora"][0].update(langs=["en"]), "two languages"),
     ],
 )
 def test_a_dataset_json_that_does_not_fit_is_refused(
