@@ -16,9 +16,12 @@ _SIGNS = (
 )
 _AFTER_SIGN = "\u20e3\ufe0e\ufe0f\U000e0020-\U000e007f"  # skin tones are signs
 
-SIGN_PATTERN = (
-    rf"(?P<sign>(?:(?:[{_SIGNS}]|[0-9#*]\ufe0f?\u20e3|[‼⁉ℹ〰]\ufe0f)[{_AFTER_SIGN}]*\u200d?)+"
-    rf"(?<!\u200d))|(?P<symbol>[{_SYMBOLS}]|(?<![nN])°)"
+SIGN_CHARACTERS = f"{_SIGNS}{_AFTER_SIGN}\u200d"
+"""What signs are made of, to be put between brackets."""
+_SIGN_PATTERN = (
+    rf"(?=[{_SIGNS}{_SYMBOLS}°0-9#*‼⁉ℹ〰])"  # to find out quickly
+    rf"(?:(?P<sign>(?:(?:[{_SIGNS}]|[0-9#*]\ufe0f?\u20e3|[‼⁉ℹ〰]\ufe0f)[{_AFTER_SIGN}]*\u200d?)+"
+    rf"(?<!\u200d))|(?P<symbol>[{_SYMBOLS}]|(?<![nN])°))"
 )
 _PIECE_PATTERN = (
     r"(?P<placeholder>\{\{\{[^{}]{0,200}\}\}\}|\{\{[^{}]{0,200}\}\}|[$#%]\{[^{}]{0,200}\}"
@@ -33,10 +36,10 @@ _PIECE_PATTERN = (
     r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,100}(?:\.[\w-]{1,100})+(?!\w))"
     r"|(?P<number>(?:(?<![^\s(])[-−+±])?(?<!\w)(?<!\d[.,:/-])\d+(?:[.,:/-]\d+)*+"
     r"(?!\w|\ufe0f?\u20e3))"
-    rf"|{SIGN_PATTERN}"
+    rf"|{_SIGN_PATTERN}"
 )
 PIECE = re.compile(_PIECE_PATTERN)
 """What stays as it is in running text."""
 PIECE_IN_MESSAGE = re.compile(_PIECE_PATTERN.replace("|[{}]|", "|[{}#]|"))
 """What does in a branch of an ICU message."""
-SIGN = re.compile(SIGN_PATTERN)
+SIGN = re.compile(_SIGN_PATTERN)

@@ -147,9 +147,12 @@ class Layout:
         for number, unit in enumerate(self.target):
             text = self.translation[slice(*unit)]
             is_elided = len(text) <= 2 and self._is_elided(unit)
-            is_own = text in _PUNCTUATION or any(map(str.isalnum, text))
-            owners = self.of_pieces if is_elided else units["sign"] if is_own else ()
-            if number not in taken and self.labels[number] in owners:
+            never = units["sign"] if any(map(str.isalnum, text)) else set[int]()
+            if text in _PUNCTUATION:
+                never = units["sign"] | units["symbol"]
+            elif is_elided:
+                never = self.of_pieces
+            if number not in taken and self.labels[number] in never:
                 self.labels[number] = -1
 
     def _is_elided(self, unit: Span) -> bool:
@@ -210,7 +213,7 @@ class Layout:
         for child, *own in children:
             if child not in self.places:
                 place = self._between(within, units, child, *own)
-                if child.kept not in ("", STANDING):
+                if child.kept:
                     self._leave_word(place, child, within)
                 self.places[child] = place
 

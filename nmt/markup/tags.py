@@ -28,8 +28,9 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from nmt.data.words import has_letters, on_one_line
 from nmt.markup.kept_pieces import PIECE, PIECE_IN_MESSAGE, SIGN
@@ -188,6 +189,34 @@ class Marked:
             if node.kept and node.start < node.end:
                 spans.append((node.start, node.end))
         return sorted(spans)
+
+    def take_signs_out(self, is_known: Callable[[str], bool]) -> bool:
+        """Take those signs and symbols out of the text that a model does not know.
+
+        What it does not know misleads it. Returns whether there are any.
+        """
+        nodes, unknown = [self.root], list[Node]()
+        for node in nodes:
+            nodes += node.children
+            is_sign = node.kept in ("sign", "symbol")
+            if is_sign and not is_known(self.text[node.start : node.end]):
+                unknown.append(node)
+        if not unknown or not self.has_own_words:
+            return False
+        unknown.sort(key=lambda node: node.start)
+        ends = [node.end for node in unknown]
+        removed = [0, *accumulate(node.end - node.start for node in unknown)]
+        last, text = 0, ""
+        for node in unknown:
+            text += self.text[last : node.start]
+            last, node.kept = node.end, STANDING
+        self.text = text + self.text[last:]
+        for node in unknown:
+            node.end = node.start
+        for node in nodes:
+            node.start -= removed[bisect_right(ends, node.start)]
+            node.end -= removed[bisect_right(ends, node.end)]
+        return True
 
     def escape(self, text: str) -> str:
         """Write text as the line would."""

@@ -26,6 +26,7 @@ from nmt.data.moses import Abbreviations, abbreviations
 from nmt.data.vocabulary import Vocabulary
 from nmt.lexical.token_offsets import WORD_START
 from nmt.markup.breaks import LINE_END
+from nmt.markup.kept_pieces import SIGN_CHARACTERS
 from nmt.search.engine import Source
 
 STOPS = ".!?…؟۔"
@@ -44,7 +45,8 @@ def _any(characters: str) -> str:
 _END = re.compile(
     rf"(?P<stops>{_any(STOPS + WIDE_STOPS)}++)"
     rf"(?P<closing>(?<={_any(WIDE_STOPS)}){_any(WIDE_CLOSING)}*+"
-    rf"|{_any(CLOSING)}*+(?:\s{_any(_LONE_CLOSING)}++(?=\s|$))?)"
+    rf"|{_any(CLOSING)}*+(?:\s{_any(_LONE_CLOSING)}++(?=\s|$))?"
+    rf"(?:\s?[{SIGN_CHARACTERS}]++(?=\s|$))?+)"  # an emoji after a sentence belongs to it
     r"(?P<space>\s*+)"
 )
 _BEGINNING = re.compile(rf"(?:{_any(_OPENING)}\s?)*+(\w?)")

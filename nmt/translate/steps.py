@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Protocol
 
 from nmt.markup.breaks import MarkedLines
+from nmt.markup.tags import Marked
 from nmt.search.engine import Engine, SearchResult, Source
 from nmt.search.retry import search_again, search_placed
 from nmt.translate.output import Translation
@@ -29,6 +30,7 @@ class LinesUnderWay:
 
     marked: Sequence[MarkedLines] = ()  # each line with its tags, if they were taken out
     kept: Sequence[Spans] = ()  # parts of each that must stay as they are; or none
+    without_signs: dict[int, Marked] = field(default_factory=dict)  # texts that had unknown ones
     segments: Sequence[Sequence[Source]] = ()  # of each
     fell_back: Collection[int] = ()  # numbers of those that could not be translated in context
 

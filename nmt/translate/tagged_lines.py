@@ -1,19 +1,23 @@
 """Tags are taken out of lines and put back into translations, and so are signs that those lost.
 
-Models drop emoji and other signs that they have hardly seen in training. Of text without markup,
-only lines that have lost a sign need their alignment.
+Models drop emoji and other signs that they have hardly seen in training. Those that are no pieces
+of the vocabulary, they do not see: what a model does not know spoils the translation beside it. Of
+text without markup, only lines with such signs, and those that have lost one, need an alignment.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
+from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.markup.breaks import LINE_END, MarkedLines
 from nmt.markup.kept_pieces import SIGN
 from nmt.markup.tag_writer import restore
-from nmt.markup.tags import mark_signs, parse
+from nmt.markup.tags import Marked, mark_signs, parse
 from nmt.markup.text_units import Link
 from nmt.search.engine import Source
 from nmt.translate.joined_segments import JoinSegments, join_parts
@@ -21,17 +25,24 @@ from nmt.translate.output import TermUse, Translation
 from nmt.translate.sources import only_text
 from nmt.translate.steps import LinesUnderWay
 
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+
 
 @dataclass(frozen=True)
 class TakeTagsOut:
     """The first step with `--markup`."""
 
     form: str
+    is_known: Callable[[str], bool]  # tells whether the model knows a sign
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Leave the text without tags, and note what must stay as it is."""
         lines.marked = [MarkedLines.of(only_text(line), self.form) for line in lines.texts]
         units = [list(line.units()) for line in lines.marked]
+        for line in units:
+            for unit in line:
+                for part in unit.lines:
+                    part.take_signs_out(self.is_known)
         lines.texts = [unit.text for line in units for unit in line]
         lines.kept = [unit.kept for line in units for unit in line]
         lines.prefixes = ()  # all are blank
@@ -98,22 +109,56 @@ class PutTagsBack:
         )
 
 
+def knows_signs(vocabulary: Vocabulary) -> Callable[[str], bool]:
+    """Return what tells whether a vocabulary has pieces for a sign, other than its bytes."""
+
+    @cache
+    def is_known(sign: str) -> bool:
+        (ids,) = vocabulary.encode_text([sign])
+        tokens = vocabulary.tokens(ids)
+        return bool(ids) and UNK_ID not in ids and not any(map(_BYTE.fullmatch, tokens))
+
+    return is_known if is_known("a") else lambda _: True  # of bytes only
+
+
+@dataclass(frozen=True)
+class TakeSignsOut:
+    """The first step without `--markup`."""
+
+    is_known: Callable[[str], bool]  # tells whether the model knows a sign
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Leave the text without signs that the model does not know."""
+        for number, text in enumerate(lines.texts):
+            if not text.isascii() and SIGN.search(text):
+                marked = mark_signs(text)
+                if marked.take_signs_out(self.is_known):
+                    lines.without_signs[number] = marked
+        if lines.without_signs:
+            lines.texts = [
+                lines.without_signs[number].text if number in lines.without_signs else text
+                for number, text in enumerate(lines.texts)
+            ]
+
+
 @dataclass(frozen=True)
 class PutSignsBack:
-    """The step that puts signs back that translations have lost, without `--markup`."""
+    """The step that puts signs back that were taken out or lost, without `--markup`."""
 
     join: JoinSegments | None  # gives alignments; None: translations have them
 
     def __call__(self, lines: LinesUnderWay) -> None:
-        """Put the signs of each line into those of its translations that have lost one."""
-        numbers = [
-            number
+        """Put the signs of each line into its translations, unless they have them all."""
+        marked = {
+            number: lines.without_signs.get(number) or mark_signs(text)
             for number, text in enumerate(lines.texts)
-            if not text.isascii() and has_lost_signs(text, lines.translations[number])
-        ]
-        if numbers:
-            for number, aligned in zip(numbers, self._aligned(lines, numbers), strict=True):
-                lines.translations[number] = self._with_signs(lines.texts[number], aligned)
+            if number in lines.without_signs
+            or (not text.isascii() and has_lost_signs(text, lines.translations[number]))
+        }
+        if marked:
+            translations = self._aligned(lines, list(marked))
+            for (number, line), aligned in zip(marked.items(), translations, strict=True):
+                lines.translations[number] = self._with_signs(line, aligned)
 
     def _aligned(self, lines: LinesUnderWay, numbers: Sequence[int]) -> list[Translation]:
         """Return the translations of some lines, with alignments if there can be any."""
@@ -141,16 +186,18 @@ class PutSignsBack:
         aligned = dict(zip(chosen, map(some.translations.get, range(len(chosen))), strict=True))
         return [aligned.get(number) or lines.translations[number] for number in numbers]
 
-    def _with_signs(self, text: str, translation: Translation) -> Translation:
+    def _with_signs(self, line: Marked, translation: Translation) -> Translation:
+        if translation.error:
+            return translation
         alignment = translation.alignment
         links: tuple[list[Link], list[Link]] = [], []
         if alignment is not None:
-            links = alignment.links(text, translation.text, translation.tokens)
+            links = alignment.links(line.text, translation.text, translation.tokens)
         return replace(
             translation,
-            text=restore(mark_signs(text), translation.text, *links),
+            text=restore(line, translation.text, *links),
             alignment=alignment if self.join is None else None,
-            others=tuple(self._with_signs(text, other) for other in translation.others),
+            others=tuple(self._with_signs(line, other) for other in translation.others),
         )
 
 

@@ -34,7 +34,13 @@ from nmt.translate.options import TranslationConfig, called
 from nmt.translate.output import Translation
 from nmt.translate.sources import SegmentLines, only_text
 from nmt.translate.steps import LinesUnderWay, Search, SearchAgain, TranslationStep
-from nmt.translate.tagged_lines import PutSignsBack, PutTagsBack, TakeTagsOut
+from nmt.translate.tagged_lines import (
+    PutSignsBack,
+    PutTagsBack,
+    TakeSignsOut,
+    TakeTagsOut,
+    knows_signs,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -79,8 +85,11 @@ class Translator:
         join = JoinSegments(
             engine, language_pair, config, forbidden=forbidden, inflected_lang=inflected_lang
         )
-        if config.tags is not None:
-            yield TakeTagsOut(config.tags)
+        is_known = knows_signs(language_pair.src_vocabulary)
+        if config.tags is None:
+            yield TakeSignsOut(is_known)
+        else:
+            yield TakeTagsOut(config.tags, is_known)
         yield self.segment
         if config.context:
             yield TranslateInContext(engine, language_pair, join)
@@ -90,7 +99,7 @@ class Translator:
         if forbidden is not None:
             yield AvoidForbidden(engine, forbidden)
         yield join
-        if config.markup is None:
+        if config.tags is None:
             yield PutSignsBack(None if config.alignment else join.with_alignments())
         if engine.options.mbr is not None:
             yield Choose(engine.options.mbr)

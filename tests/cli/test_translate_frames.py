@@ -67,10 +67,10 @@ def test_a_feature_that_is_off_has_no_step(model_file: Path, tmp_path: Path) -> 
         return [type(step).__name__ for step in Translator(engine, pair, config).steps]
 
     plain = ["SegmentLines", "Search", "SearchAgain", "JoinSegments"]
-    assert steps() == [*plain, "PutSignsBack"]
+    assert steps() == ["TakeSignsOut", *plain, "PutSignsBack"]
     assert steps(markup="html") == ["TakeTagsOut", *plain, "PutTagsBack"]
     assert steps(forbid=tmp_path / "words") == [
-        *(*plain[:3], "AvoidForbidden", "JoinSegments", "PutSignsBack")
+        *("TakeSignsOut", *plain[:3], "AvoidForbidden", "JoinSegments", "PutSignsBack")
     ]
     mbr = steps(sample=True, n_best=2, mbr=True)
-    assert mbr == ["SegmentLines", "Search", "JoinSegments", "PutSignsBack", "Choose"]
+    assert mbr == ["TakeSignsOut", *plain[:2], "JoinSegments", "PutSignsBack", "Choose"]

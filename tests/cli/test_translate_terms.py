@@ -177,7 +177,7 @@ def test_a_term_that_a_piece_replaces_is_missing() -> None:
     use = TermUse.of(Term("cat", (text,)), text)
     given = Translation(text, 0.0, 0.0, (), (), 1, terms=(use,))
     lines = LinesUnderWay(["cat 5"])
-    TakeTagsOut("xml")(lines)
+    TakeTagsOut("xml", lambda _: True)(lines)
     lines.translations[0] = given
     PutTagsBack("xml", keeps_alignment=False, inflected_lang=None)(lines)
     found = lines.translations[0]

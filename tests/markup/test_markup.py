@@ -318,6 +318,22 @@ def test_a_new_piece_in_an_element_has_the_spaces_of_the_source(
     assert restore(marked, translation, links, weaker) == expected
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_signs_that_a_model_does_not_know_are_taken_out_and_come_back(form: str) -> None:
+    line = "<b>😀 a</b> {x} 👍🏽👍 ™b <i>12 €, c</i> → d ✓"
+    marked = parse(line, form)
+    assert marked.take_signs_out(lambda sign: sign in ("€", "✓"))
+    assert marked.text.split() == ["a", "{x}", "b", "12", "€,", "c", "d", "✓"]
+    assert [marked.text[start:end] for start, end in marked.kept] == ["{x}", "12", "€", "✓"]
+    words = [word.span() for word in re.finditer(r"\S+", marked.text)]
+    translation = " ".join(marked.text.split()).upper()
+    others = [word.span() for word in re.finditer(r"\S+", translation)]
+    links = [(*one, *other) for one, other in zip(words, others, strict=True)]
+    assert restore(marked, translation, links).lower() == line
+    assert not parse("😀", form).take_signs_out(lambda _: False)
+    assert not parse("a 😀", form).take_signs_out(lambda _: True)
+
+
 def test_a_piece_does_not_replace_what_is_elided() -> None:
     line = parse("a {x} eau", "html")
     assert restore(line, "A d'eau", [(0, 1, 0, 1), (2, 5, 2, 3), (6, 9, 4, 7)]) == "A {x} d'eau"

@@ -12,7 +12,7 @@ import pytest
 import nmt
 from nmt.markup.kept_pieces import SIGN
 from nmt.search.engine import Engine
-from nmt.translate.tagged_lines import has_lost_signs
+from nmt.translate.tagged_lines import has_lost_signs, knows_signs
 from nmt.translate.torch_engine import TorchEngine
 
 LINES = [
@@ -84,3 +84,15 @@ def test_without_attention_the_place_of_a_sign_is_estimated(
     (translation,) = nmt.Translator.load(model_file).translate(["the cat 😀 sat"])
     assert "😀" in translation.text
     assert not has_lost_signs("the cat 😀 sat", translation)
+
+
+def test_a_model_does_not_see_signs_that_it_does_not_know(model_file: Path) -> None:
+    translator = nmt.Translator.load(model_file, nmt.SearchOptions(max_extra_tokens=4))
+    without, *others = translator.translate(["the cat sat", "the cat 😀 sat", "the cat sat ✓"])
+    for other in others:
+        assert "".join(other.text.split()).replace("😀", "").replace("✓", "") == "".join(
+            without.text.split()
+        )
+    is_known = knows_signs(translator.language_pair.src_vocabulary)
+    assert is_known("a")
+    assert not is_known("😀")

@@ -21,6 +21,7 @@ def texts(paragraph: str, lang: str) -> list[str]:
         ("en", ["One.", "Two!", "Three?", "Four…", "Five...", "Six.", "7 is a number."]),
         ("en", ["What?!", "Never!!", "Well...?", "No."]),
         ("en", ["No stop at the end.", "None here"]),
+        ("en", ["He sleeps. 😆", "She sings!👍🏽🎉", "They play."]),
         # Quotes and brackets that close belong to the sentence, those that open to the next.
         ("en", ['He said "no."', '"Why?"', "(She left.)", "[So did he.]", "‘Me too.’", "“Yes.”"]),
         ("de", ["„Wer ist da?“", "»Niemand.«", "«Oui.»", "– Ja.", "- Gut."]),
