@@ -323,7 +323,8 @@ class Layout:
     def _leave_word(self, place: Place, piece: Node, within: Place) -> None:
         """Move the place of a piece out of what is written together, such as `l'eau`."""
         text, translation = self.marked.text, self.translation
-        if (text[piece.start - 1 : piece.start] + text[piece.end : piece.end + 1]).strip():
+        beside = text[piece.start - 1 : piece.start], text[piece.end : piece.end + 1]
+        if all(sign and (sign.isalnum() or sign in _JOINTS) for sign in beside):
             return  # it is so itself
         step = 1 if place.is_after else -1
         while within.first < place.first < within.end:

@@ -339,6 +339,13 @@ def test_a_piece_does_not_replace_what_is_elided() -> None:
     assert restore(line, "A d'eau", [(0, 1, 0, 1), (2, 5, 2, 3), (6, 9, 4, 7)]) == "A {x} d'eau"
 
 
+def test_a_piece_beside_a_sign_is_not_put_into_a_word() -> None:
+    line = parse("a b {x}, c", "html")
+    assert (
+        restore(line, "A l'eau C", [(0, 1, 0, 1), (2, 3, 2, 3), (9, 10, 8, 9)]) == "A l'eau {x} C"
+    )
+
+
 def test_a_piece_in_the_place_of_others_has_their_spaces() -> None:
     line = parse("a {x} ball", "html")
     assert restore(line, "A Mit-Ball", [(0, 1, 0, 1), (2, 5, 2, 5), (6, 10, 6, 10)]) == "A {x}-Ball"
