@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,6 +100,12 @@ def error(message: str) -> None:
         "nmt: error: " if "WORLD_SIZE" not in os.environ else f"nmt: rank {_voice.rank}: error: "
     )
     _say(prefix + message)
+
+
+def fault(error: BaseException) -> None:
+    """Print the traceback of a fault of ours, which somebody is to report."""
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        _write(printable(line[:_LONGEST_MESSAGE]))
 
 
 class Bar(Protocol):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -333,7 +332,7 @@ def _of_file(source: Path, error: Exception) -> str:
         return describe(error)
     if is_of_memory(error):
         return f"{source}: out of memory; split it, or give the job more memory"
-    traceback.print_exception(error)  # a fault of nmt
+    console.fault(error)
     return f"{source}: failed by a fault of nmt; please report the {type(error).__name__} above"
 
 

@@ -186,14 +186,14 @@ def test_any_error_ends_one_file_and_is_told(
 
     def fail_for_b(self: Translator, lines: list[str], *more: Any, **options: Any) -> Any:
         if lines == ["the b cat"]:
-            raise ZeroDivisionError
+            raise ZeroDivisionError("\x1b[2J")
         return translate(self, lines, *more, **options)
 
     monkeypatch.setattr(Translator, "translate", fail_for_b)
     answer = job("--workers", workers)
     assert answer.status == 1
     assert translated(tmp_path / "out") == ["a", "c"]
-    assert "ZeroDivisionError\n" in answer.stderr  # with its traceback
+    assert "ZeroDivisionError: \\x1b[2J\n" in answer.stderr  # with its traceback
     (line,) = (line for line in answer.stderr.splitlines() if line.startswith("nmt: error: "))
     assert "in/b: " in line
 
