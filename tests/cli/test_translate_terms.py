@@ -50,7 +50,7 @@ def has(text: str, target: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("--split",), ("--workers", "2"), ("--no-repeat-ngram", "2")]
+    "words", [(), ("--split",), ("--workers", "2"), ("--no-repeat-ngram", "3")]
 )
 def test_each_line_has_its_terms_and_others_do_not_change(
     translate_text: TranslateText, terms: Path, words: tuple[str, ...]
