@@ -35,6 +35,8 @@ def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: object, **kwargs: object) -> None:
+        statuses = [EXIT_DONE]
+
         def answer() -> None:
             if name in _ANSWER_ON_STDOUT and sys.stdout is None:
                 raise UsageError("stdout is closed, where the answer would go")
@@ -42,9 +44,12 @@ def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
                 # What a program reads is UTF-8, whatever the locale.
                 sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
             with naming("stdout") if name in _ANSWER_ON_STDOUT else contextlib.nullcontext():
-                command(*args, **kwargs)
+                try:
+                    command(*args, **kwargs)
+                except typer.Exit as leaving:
+                    statuses.append(leaving.exit_code)
 
-        raise typer.Exit(exit_status(answer))
+        raise typer.Exit(exit_status(answer) or statuses[-1])
 
     return run
 

@@ -6,6 +6,7 @@ import fcntl
 import gzip
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -369,3 +370,12 @@ def test_an_old_model_that_meets_decomposed_text_warns_once(nmt: Nmt) -> None:
     assert done.stderr.count("NFD") == 1
     assert re.search("stdin: 2 lines .*line 2", done.stderr)
     assert done.summary["decomposed"] == 2
+
+
+def test_a_limit_on_memory_is_no_failure(translate_text: TranslateText) -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 45, before[1]))
+    try:
+        assert translate_text("a cat\n").status == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
