@@ -29,7 +29,7 @@ _PIECE_PATTERN = (
     r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:number|date|time|spellout|ordinal|duration)\b[^{}]{0,200}\}"
     r"|\{\s{0,9}[^\s{},'][^{},']{0,100},\s{0,9}(?:plural|select|selectordinal|choice)\s{0,9},"
     r"(?s:[^{}]+[{}].*)"  # a damaged message, up to the next tag
-    r"|[{}]|(?<![\w$])\$[A-Za-z_]\w{0,99}|(?<![\w%])%[A-Za-z_]\w{0,99}%(?!\w)|%%"
+    r"|[{}]|(?<![\w$])\$[A-Za-z_]\w{0,99}|(?<![\w%])%(?!l{0,2}[a-zX]%%)[A-Za-z_]\w{0,99}%(?!\w)|%%"
     r"|%(?:\(\w{1,100}\)|\d{1,3}\$)?[-+#0]*\d{0,4}(?:\.\d{1,4})?(?:hh?|ll?|[Lqjzt])?"
     r"[sdifuxXeEgGc@](?!\w)|(?<![^\s(\"'\[«“„])(?::[a-z_]\w{1,99}+:?|:[A-Z_]{3,100}+)(?![\w:])|(?<!\\)\\[nrt](?![a-z]))"
     r"|(?P<address>(?<!\w)(?:https?://|ftp://|mailto:|www\.)[^\s<>\"']+(?<![.,;:!?)\]}'’»”])"

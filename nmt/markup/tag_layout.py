@@ -161,13 +161,15 @@ class Layout:
         return following[:1] in ("'", "’") and following[1:].isalpha()
 
     def _take_copy(self, piece: Node, units: dict[str, deque[int]], taken: set[int]) -> bool:
-        copies = units.get(self.marked.text[piece.start : piece.end], deque())
-        while copies:
-            unit = copies.popleft()
-            if unit not in taken:
-                taken.add(unit)
-                self.labels[unit] = self.units_of(piece)[0]
-                return True
+        text = self.marked.text[piece.start : piece.end]
+        for spelling in (text, "%") if text == "%%" else (text,):
+            copies = units.get(spelling, deque())
+            while copies:
+                unit = copies.popleft()
+                if unit not in taken:
+                    taken.add(unit)
+                    self.labels[unit] = self.units_of(piece)[0]
+                    return True
         return False
 
     def _take_element(self, piece: Node, _units: dict[str, deque[int]], taken: set[int]) -> bool:

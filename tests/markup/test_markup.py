@@ -339,6 +339,19 @@ def test_a_piece_does_not_replace_what_is_elided() -> None:
     assert restore(line, "A d'eau", [(0, 1, 0, 1), (2, 5, 2, 3), (6, 9, 4, 7)]) == "A {x} d'eau"
 
 
+@pytest.mark.parametrize(
+    ("line", "translation", "expected"),
+    [
+        ("100%% b", "100 % B", "100 %% B"),
+        ("%d%% b", "%d % B", "%d %% B"),
+        ("%ld%% b", "%ld%% B", "%ld%% B"),
+        ("%name% b", "%name% B", "%name% B"),
+    ],
+)
+def test_a_percent_sign_of_a_format_stays_one(line: str, translation: str, expected: str) -> None:
+    assert aligned(parse(line, "html"), translation, [(0, 0)]) == expected
+
+
 def test_a_piece_beside_a_sign_is_not_put_into_a_word() -> None:
     line = parse("a b {x}, c", "html")
     assert (
