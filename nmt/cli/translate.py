@@ -16,7 +16,6 @@ from nmt.cli.options import Quiet, check_picture
 from nmt.errors import EXIT_DONE, EXIT_FAILED
 from nmt.jobs.options import JobOptions
 from nmt.translate.contradictions import (
-    DOCUMENT,
     FILE,
     FILES,
     TERMINAL,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "nmt translate run < news.en > news.de",
-    "nmt translate run --markup html --input page.html --output seite.html",
+    "nmt translate run --input page.html --output seite.html",
     "nmt translate run --terms terms.tsv --forbid words.txt < news.en",
     "nmt translate run --sample --n-best 16 --temperature 0.5 --mbr < news.en",
     "nmt translate run --context 3 --input in --output out --lock lock",
@@ -70,7 +69,6 @@ def translate(
     from nmt.jobs.parallel import Translators
     from nmt.jobs.remote_files import RemoteOutput, local_inputs
     from nmt.jobs.terminal import converse
-    from nmt.markup.file_types import AS_LINES, common_markup, file_type, is_document
     from nmt.remote import is_url, without_scheme
 
     config = replace(config, models=(model, *config.ensemble), ensemble=())
@@ -91,21 +89,14 @@ def translate(
             stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)
         )
         talks = is_terminal and not job.inputs and job.output is None
-        types = {} if config.markup == AS_LINES else {path: file_type(path) for path in sources}
-        if config.markup is not None:  # so the others are lines with these tags
-            types = {path: kind for path, kind in types.items() if is_document(path, kind)}
-        has_document = any(is_document(path, kind) for path, kind in types.items())
         circumstances = {
-            DOCUMENT: has_document,
             FILE: bool(sources) and all(source.is_file() for source in sources),
             FILES: bool(files),
             TERMINAL: talks,
         }
         holding = {name: name for name, holds in circumstances.items() if holds}
-        refuse_contradictions(config.given | options_given(job) | holding)
-        markup = common_markup(types, config.markup)
-        if has_document:
-            config = replace(config, markup=markup)
+        given = config.given | options_given(job) | holding
+        refuse_contradictions(given)
         if job.attention is not None:
             check_picture(job.attention)
         if talks:
@@ -114,7 +105,7 @@ def translate(
         work = Job(
             config,
             job,
-            types,
+            given,
             lambda kernel: leaving.enter_context(Translators.start(config, job, kernel)),
             remote.synced if remote is not None else contextlib.nullcontext,
         )

@@ -19,6 +19,7 @@ from nmt.translate.output import Translation
 def translate_document(
     source: Path,
     content: bytes,
+    form: str,
     *,
     encoding: Encoding,
     pool_units: int,
@@ -29,6 +30,7 @@ def translate_document(
     Args:
         source: its name.
         content: its bytes.
+        form: of its markup.
         encoding: if it does not say itself which it has.
         pool_units: how many units are translated at a time.
         start: returns translators, when the document has been read.
@@ -44,7 +46,7 @@ def translate_document(
         )
     if document.lacks_language:
         console.warning(f"{source}: has no trgLang, which XLIFF 2 needs for targets; add it")
-    lines = [Line(unit.line, is_unit=True) for unit in document.units]
+    lines = [Line(unit.line, unit_form=form) for unit in document.units]
     pools = (lines[first : first + pool_units] for first in range(0, len(lines), pool_units))
     counts = Counts()
     started = time.monotonic()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,9 +40,10 @@ from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Pool, Translators, check_unchanged
 from nmt.jobs.stream import translate_stream
-from nmt.markup.file_types import FileType, has_tags, is_document, type_of_content
+from nmt.markup.file_types import AS_LINES, document_form, has_tags, type_of_content
 from nmt.pipeline import Pause
 from nmt.translate.context import Before
+from nmt.translate.contradictions import DOCUMENT, Given, refuse_contradictions
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import RENDERS
 
@@ -53,7 +54,7 @@ class Job:
 
     config: TranslationConfig
     options: JobOptions
-    types: Mapping[Path, FileType | None]  # of the files that are not lines of text
+    given: Given  # the options of both, and circumstances
     start: Callable[[str | None], Translators]  # with a kernel; None: the fastest
     around: Callable[[Path], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     """Entered around the work on each output file."""
@@ -113,8 +114,9 @@ class Job:
                     out.flush()
 
             chunks: Iterator[bytes | Pause]
-            if source is not None and self._is_document(source):
-                written, counts = self._translate_document(source, source.read_bytes())
+            form = None if source is None else self._document_form(source)
+            if source is not None and form is not None:
+                written, counts = self._translate_document(source, source.read_bytes(), form)
                 write(b"", written, counts)
                 warn_of_units(source, counts)
                 return counts
@@ -174,8 +176,9 @@ class Job:
         Raises:
             HeldOff: if another job is working on the output.
         """
-        if self._is_document(source):
-            return self._translate_document_file(source, output)
+        form = self._document_form(source)
+        if form is not None:
+            return self._translate_document_file(source, output, form)
         with Journal(output) as journal:
             first, end = self._lines(source)
             recorded = journal.job()
@@ -212,25 +215,27 @@ class Job:
             journal.finish()
         return counts
 
-    def _is_document(self, source: Path) -> bool:
-        """Tell whether a file is translated as a document.
+    def _document_form(self, source: Path) -> str | None:
+        """Return the form of markup of a document; None if a file is lines.
 
         Raises:
-            DataError: if it has a type that is not supported.
+            DataError: if the type of the file is not supported.
+            UsageError: if an option does not go with a document.
         """
-        kind = self.types.get(source)
-        if kind is not None and not kind.markup:
-            raise DataError(kind.refusal(source))
-        return is_document(source, kind)
+        form = None if self.config.markup == AS_LINES else document_form(source)
+        if form is not None:
+            refuse_contradictions({**self.given, DOCUMENT: f"the document {source}"})
+        return form
 
-    def _translate_document_file(self, source: Path, output: Path) -> Counts:
+    def _translate_document_file(self, source: Path, output: Path, form: str) -> Counts:
         """Translate a document. It is translated as a whole: a killed job begins it again."""
+        identity = self._identity | {"markup": form}
         with Journal(output) as journal:
             content = source.read_bytes()
-            if journal.begin(self._identity, lambda: iter([content])) is None:
+            if journal.begin(identity, lambda: iter([content])) is None:
                 console.notice(f"{output}: already translated")
             elif not journal.progress.input_bytes:  # else only the last renaming is missing
-                written, counts = self._translate_document(source, content)
+                written, counts = self._translate_document(source, content, form)
                 journal.kernel = self.translators().kernel
                 journal.add(content, written, counts)
             counts = journal.progress.counts
@@ -239,10 +244,11 @@ class Job:
         warn_of_units(source, counts)
         return counts
 
-    def _translate_document(self, source: Path, content: bytes) -> tuple[bytes, Counts]:
+    def _translate_document(self, source: Path, content: bytes, form: str) -> tuple[bytes, Counts]:
         return translate_document(
             source,
             content,
+            form,
             encoding=self.encoding,
             pool_units=self.options.pool_lines,
             start=self.translators,

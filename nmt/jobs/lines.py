@@ -34,7 +34,7 @@ class Line:
     raw: bytes = b""  # as read, with its end
     is_valid: bool = True  # whether its bytes are valid in the encoding
     context: tuple[str, ...] = ()  # lines before it in its document, if they are needed
-    is_unit: bool = False  # of HTML, XLIFF and the like, as are all in its pool
+    unit_form: str | None = None  # of its markup if it is of a document, as are all in its pool
 
 
 class LineReader:

@@ -415,7 +415,7 @@ def _translate(
         prefixes,
         contexts=[line.context for line in pool],
         on_progress=on_progress,
-        are_units=any(line.is_unit for line in pool),
+        unit_form=next((line.unit_form for line in pool), None),
     )
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, read_chunks
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError
 
 AS_LINES = "none"
 """The form of markup of what is translated as lines, whatever its type."""
@@ -42,7 +41,9 @@ class FileType:
     is_text: bool = True
 
     def refusal(self, path: Path) -> str:
-        """Return what to tell of a file of this type, which is not supported."""
+        """Return what to tell of a file of this type that is not translated."""
+        if self.markup:
+            return f"{path}: is a compressed document; decompress it first"
         lines = ", or pass --markup none to translate it as lines" if self.is_text else ""
         return f"{path}: {self.name} is not supported; {self.way}{lines}"
 
@@ -136,9 +137,18 @@ def _beginning(path: Path) -> bytes:
     return b""
 
 
-def is_document(path: Path, kind: FileType | None) -> bool:
-    """Tell whether a file of this type is translated as a document; compressed ones are not."""
-    return kind is not None and bool(kind.markup) and path.suffix not in SUFFIXES
+def document_form(path: Path) -> str | None:
+    """Return the form of markup of a document; None if a file is lines.
+
+    Raises:
+        DataError: if the type of the file is not supported, or it is a compressed document.
+    """
+    kind = file_type(path)
+    if kind is None:
+        return None
+    if not kind.markup or path.suffix in SUFFIXES:
+        raise DataError(kind.refusal(path))
+    return kind.markup
 
 
 def type_of_content(content: bytes) -> FileType | None:
@@ -153,37 +163,6 @@ def has_tags(content: bytes) -> bool:
     lines = [line[:_LONGEST_LINE] for line in _decoded(content).split("\n") if line.strip()]
     lines = lines[:_FIRST_LINES]
     return 2 * sum(bool(_TAGGED.search(line)) for line in lines) >= max(1, len(lines))
-
-
-def common_markup(types: Mapping[Path, FileType | None], markup: str | None) -> str | None:
-    """Return the form of markup of all inputs, by their types and that of the option.
-
-    Files of types that are not supported do not count.
-
-    Raises:
-        UsageError: if a document has another form than the option, or than the other inputs, or
-            is compressed.
-    """
-    if markup is None:
-        types = {path: kind for path, kind in types.items() if kind is None or kind.markup}
-    if not types:
-        return None
-    first, first_type = next(iter(types.items()))
-    common = markup or (first_type.markup if first_type is not None else None)
-    for path, kind in types.items():
-        own = kind.markup if kind is not None and is_document(path, kind) else ""
-        if kind is not None and kind.markup and not own and markup is None:
-            raise UsageError(f"{path}: is a compressed document; decompress it first")
-        if own and own != common:
-            needed = f"needs --markup {common}" if common else "is text"
-            conflict = f"{first} {needed}" if markup is None else f"this is --markup {markup}"
-            raise UsageError(f"{path}: needs --markup {own}, but {conflict}; translate them apart")
-        if not own and markup is None and common:
-            raise UsageError(
-                f"{path}: is text, but {first} is a document; translate them apart, or give "
-                f"--markup {common} if the text has tags"
-            )
-    return common
 
 
 def _decoded(content: bytes) -> str:

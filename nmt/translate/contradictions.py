@@ -59,6 +59,7 @@ class Contradiction:
 
 _COUNTS_LINES_BEFORE = "it would count for the lines before, too"
 _NOT_IN_EXPORT = "; give the model file instead"
+_NO_ALIGNMENTS = "it has no alignments to place tags by"
 _OWN_FORM = "each has a form of its own; --format jsonl has both"
 _FOR_LINES = "it is for lines of text"
 
@@ -94,7 +95,8 @@ TABLE = (
             ("--forbid", "it cannot forbid words", ()),
             ("--alignment", "it has no alignments", ()),
             ("--attention", "it has no attention", ()),
-            ("--markup", "it has no alignments to place tags by", ()),
+            ("--markup", _NO_ALIGNMENTS, ()),
+            (DOCUMENT, _NO_ALIGNMENTS, ()),
             ("--context", "it translates line by line", ()),
             ("--prefixes", "it cannot score translations with a prefix", ()),
             ("--format jsonl", "it has no log-probabilities of tokens", ()),

@@ -50,7 +50,7 @@ class JoinSegments:
         self._engine = engine
         self._src_vocabulary = language_pair.src_vocabulary
         self._tgt_vocabulary = language_pair.tgt_vocabulary
-        self._is_aligned = config.alignment or config.tags is not None
+        self._is_aligned = config.alignment
         self._forbidden = forbidden
         self._inflected_lang = inflected_lang
 

@@ -79,8 +79,8 @@ class TranslationConfig:
     markup: str | None = value(
         None,
         "Lines have tags, such as `Click <b>here</b>`. They come back around the translation of "
-        "their words. Code, placeholders, addresses and numbers stay as they are. none translates "
-        "files of any type as lines of text.",
+        "their words. Code, placeholders, addresses and numbers stay. Documents keep their own "
+        "form. none translates any file as lines.",
         choices=(*FORMS, AS_LINES),
         shown="by the type of --input",
     )

@@ -10,6 +10,7 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
@@ -79,6 +80,12 @@ class SegmentLines:
                 vocabularies = language_pair.src_vocabulary, language_pair.tgt_vocabulary
                 self._phrases = TermPhrases(terms, *vocabularies, barred_ids, is_forbidden)
         self._copies = not config.search.no_copy
+
+    def with_breaks(self) -> SegmentLines:
+        """Return the same step for lines with tags, in which line ends part what is apart."""
+        of_tagged = copy(self)
+        of_tagged._has_breaks = True
+        return of_tagged
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Set the segments of each line."""

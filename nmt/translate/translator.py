@@ -21,6 +21,7 @@ from nmt.errors import NMTError, UsageError
 from nmt.lexical.glossary import Terms
 from nmt.lexical.lemmas import is_installed
 from nmt.markup.breaks import MarkedLines
+from nmt.markup.tags import FORMS
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
 from nmt.search.retry import search_guarded
@@ -74,11 +75,16 @@ class Translator:
             barred_ids=engine.options.barred_ids,
             is_forbidden=None if forbidden is None else forbidden.are_in,
         )
-        self.steps = list(self._steps(forbidden))
+        self.steps = {
+            form: list(self._steps(form, forbidden)) for form in (config.tags, *FORMS)
+        }  # by the form of tags in lines
 
-    def _steps(self, forbidden: ForbiddenWords | None) -> Iterator[TranslationStep]:
-        """Yield the steps that the configuration asks for, in order."""
+    def _steps(
+        self, form: str | None, forbidden: ForbiddenWords | None
+    ) -> Iterator[TranslationStep]:
+        """Yield the steps that the configuration asks for, in order, for lines with such tags."""
         engine, language_pair, config = self.engine, self.language_pair, self.config
+        segment = self.segment
         # A model that reads terms inflects them, so any form that lemmas know will do.
         inflects = language_pair.reads_terms and is_installed()
         inflected_lang = language_pair.languages[1] if inflects else None
@@ -86,11 +92,12 @@ class Translator:
             engine, language_pair, config, forbidden=forbidden, inflected_lang=inflected_lang
         )
         is_known = knows_signs(language_pair.src_vocabulary)
-        if config.tags is None:
+        if form is None:
             yield TakeSignsOut(is_known)
         else:
-            yield TakeTagsOut(config.tags, is_known)
-        yield self.segment
+            segment, join = segment.with_breaks(), join.with_alignments()
+            yield TakeTagsOut(form, is_known)
+        yield segment
         if config.context:
             yield TranslateInContext(engine, language_pair, join)
         yield Search(engine)
@@ -99,12 +106,12 @@ class Translator:
         if forbidden is not None:
             yield AvoidForbidden(engine, forbidden)
         yield join
-        if config.tags is None:
+        if form is None:
             yield PutSignsBack(None if config.alignment else join.with_alignments())
         if engine.options.mbr is not None:
             yield Choose(engine.options.mbr)
-        if config.tags is not None:
-            yield PutTagsBack(config.tags, config.alignment, inflected_lang)
+        if form is not None:
+            yield PutTagsBack(form, config.alignment, inflected_lang)
 
     @classmethod
     def load(
@@ -171,7 +178,7 @@ class Translator:
         contexts: Sequence[Sequence[str]] | None = None,
         on_progress: Callable[[int], object] | None = None,
         on_step: Callable[[], object] | None = None,
-        are_units: bool = False,
+        unit_form: str | None = None,
     ) -> list[Translation]:
         """Translate lines.
 
@@ -184,17 +191,20 @@ class Translator:
                 they are taken from `lines`, where a blank line ends a document.
             on_progress: called with the number of lines or segments just done.
             on_step: called before each step of the decoder. If it raises, the search ends.
-            are_units: whether the lines are units of a document, which are split into sentences if
-                nothing forbids it.
+            unit_form: the form of tags if the lines are units of a document, which are split into
+                sentences if nothing forbids it.
 
         Returns:
             The translation of each line, in order; with `error` set if there is none.
 
         Raises:
             UsageError: if `lines` or `prefixes` is a string, or something in it is none, numbers
-                differ, there are prefixes with context or markup, or contexts without it.
+                differ, the form is unknown, there are prefixes with context or markup, or contexts
+                without context.
         """
         texts, prefixes = _as_lines(lines), _as_lines(prefixes)
+        if unit_form not in (None, *FORMS):
+            raise UsageError(f"unit_form is {unit_form!r}; it must be one of {', '.join(FORMS)}")
         if prefixes and len(prefixes) != len(texts):
             raise UsageError(
                 f"{len(texts)} lines but {len(prefixes)} prefixes; give one for each line"
@@ -203,8 +213,10 @@ class Translator:
             self.config.check_prefixes()
         contexts = contexts_of(texts, contexts, self.config.context)
         contexts = [list(map(only_text, _as_lines(context))) for context in contexts]
-        under_way = LinesUnderWay(texts, prefixes, contexts, on_progress, on_step, are_units)
-        for step in self.steps:
+        under_way = LinesUnderWay(
+            texts, prefixes, contexts, on_progress, on_step, are_units=unit_form is not None
+        )
+        for step in self.steps[unit_form or self.config.tags]:
             step(under_way)
         return [under_way.translations[number] for number in range(len(texts))]
 

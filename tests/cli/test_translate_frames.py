@@ -64,7 +64,7 @@ def test_a_feature_that_is_off_has_no_step(model_file: Path, tmp_path: Path) -> 
         config = TranslationConfig(models=(model_file,), **values)
         engine, pair = load(config)
         assert isinstance(pair, LanguagePair)
-        return [type(step).__name__ for step in Translator(engine, pair, config).steps]
+        return [type(step).__name__ for step in Translator(engine, pair, config).steps[config.tags]]
 
     plain = ["SegmentLines", "Search", "SearchAgain", "JoinSegments"]
     assert steps() == ["TakeSignsOut", *plain, "PutSignsBack"]

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Nmt, TranslateText
@@ -17,7 +18,9 @@ from mishaps import short_of_memory
 import nmt as package
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError
+from nmt.jobs import parallel
 from nmt.markup.tags import parse, tokenize
+from nmt.translate.translator import Translator
 
 LINES = [
     "the <b>cat</b> sees a &amp; bird",
@@ -162,6 +165,66 @@ def test_lines_of_text_beside_documents_are_split_as_without_them(
     assert "b.txt: already translated" in translate(*job).stderr
 
 
+MIXED: dict[str, str | bytes] = {
+    "a.html": "<p>the <b>cat</b> &amp; a dog</p>\n",
+    "b.txt": "the <b>cat</b> sees \U0001f600\n",
+    "c.xlf": "<xliff><trans-unit><source>the <g id='1'>cat</g></source></trans-unit></xliff>\n",
+    "d.srt": "1\n00:00:01,000 --> 00:00:02,000\nthe cat\n",
+    "e.html.gz": gzip.compress(b"<p>the cat</p>\n"),
+}
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A folder of files of several types; the last cannot be translated."""
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    for name, content in MIXED.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+@pytest.mark.parametrize("words", [(), ("--markup", "xml"), ("--workers", "2")])
+def test_each_file_of_a_folder_is_translated_by_its_own_type(
+    translate: Nmt,
+    mixed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    loaded: list[Translator] = []
+
+    def load(*given: Any, **options: Any) -> Translator:
+        loaded.append(load_model(*given, **options))
+        return loaded[-1]
+
+    load_model = parallel._load
+    monkeypatch.setattr(parallel, "_load", load)
+    out, apart = tmp_path / "out", tmp_path / "apart"
+    done = translate("--input", mixed, "--output", out, *words)
+    assert len(loaded) == 1
+    assert (done.status, done.summary["lines_in"]) == (1, 4)
+    for name in list(MIXED)[:4]:
+        once = translate("--input", mixed / name, "--output", apart, *words)
+        assert once.status == 0
+        assert (out / name).read_bytes() == apart.read_bytes() != (mixed / name).read_bytes(), name
+        again = translate("--input", mixed / name, "--output", out / name, *words)
+        assert "already translated" in again.stderr
+        apart.unlink()
+
+
+def test_documents_that_do_not_go_with_an_option_fail_and_lines_go_on(
+    translate: Nmt, mixed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    done = translate("--input", mixed, "--output", out, "--scores")
+    assert (done.status, done.summary["lines_in"]) == (1, 1)
+    assert [path.name for path in out.iterdir() if path.name[0] != "."] == ["b.txt"]
+    for name in set(MIXED) - {"b.txt"}:
+        (line,) = (line for line in done.stderr.splitlines() if name in line)
+        assert ("--scores" in line) == (name != "e.html.gz")
+
+
 def test_a_unit_that_fails_stays_and_the_status_is_1(
     translate: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +289,7 @@ def test_what_has_another_structure_is_refused_and_the_others_go_on(
     folder.mkdir()
     for name, content in UNSUPPORTED.items():
         (folder / name).write_text(content)
-        for words in (("--output", tmp_path / name), ()):
+        for words in (("--output", tmp_path / name), (), ("--markup", "html")):
             alone = translate("--input", folder / name, *words)
             assert (alone.status, alone.stdout) == (1, "")
             assert f"{name}: " in alone.stderr
@@ -280,10 +343,10 @@ def test_with_markup_none_any_text_is_lines(translate: Nmt, tmp_path: Path) -> N
 def test_a_compressed_document_is_refused_or_lines(translate: Nmt, tmp_path: Path) -> None:
     page = tmp_path / "a.html.gz"
     page.write_bytes(gzip.compress(b"<p>the cat</p>\n"))
-    assert "a.html.gz: is a compressed document" in translate("--input", page).refusal(2)
-    for form in ("html", "none"):
-        lines = translate("--markup", form, stdin=b"<p>the cat</p>\n").stdout
-        assert translate("--markup", form, "--input", page).stdout == lines
+    assert "a.html.gz: is a compressed document" in translate("--input", page).refusal(1)
+    assert "a.html.gz: " in translate("--input", page, "--markup", "html").refusal(1)
+    lines = translate("--markup", "none", stdin=b"<p>the cat</p>\n").stdout
+    assert translate("--markup", "none", "--input", page).stdout == lines
 
 
 def test_xliff_under_any_name_is_xliff(translate: Nmt, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.errors import UsageError
+from nmt.errors import DataError
 from nmt.markup import file_types
-from nmt.markup.file_types import TYPES, common_markup, file_type, has_tags
+from nmt.markup.file_types import TYPES, document_form, file_type, has_tags
 
 XLIFF = '<?xml version="1.0"?>\n<!-- a note -->\n<x:xliff version="1.2" xmlns:x="urn:x"/>'
 PLAIN = (
@@ -130,24 +130,15 @@ def test_tags_are_found_in_lines(text: str, expected: bool) -> None:
     assert has_tags(text.encode()) == expected
 
 
-def test_the_types_of_all_inputs_must_agree() -> None:
-    page, units, text, settings = (Path(name) for name in ("a.html", "b.xlf", "c.txt", "d.yaml"))
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("a.html", "html"), ("a.xlf", "xml"), ("a.po", "html"), ("a.txt", None), ("a.txt.gz", None)],
+)
+def test_each_type_of_documents_has_its_form(name: str, form: str | None) -> None:
+    assert document_form(Path(name)) == form
 
-    def common(*paths: Path, markup: str | None = None) -> str | None:
-        return common_markup({path: file_type(path) for path in paths}, markup)
 
-    assert common(page, settings) == "html"
-    assert common(settings, units) == "xml"
-    assert common(settings, text) is None
-    assert common(settings) is None
-    assert common(units, text, settings, markup="xml") == "xml"
-    for paths, markup, message in (
-        ([page, units], None, "b.xlf: needs --markup xml, but a.html needs --markup html"),
-        ([units], "html", "b.xlf: needs --markup xml, but this is --markup html"),
-        ([text, page], None, "a.html: needs --markup html, but c.txt is text; translate them"),
-        ([Path("p.html.gz")], None, "p.html.gz: is a compressed document; decompress it first"),
-        ([page, text], None, "c.txt: is text, but a.html is a document; translate them apart"),
-    ):
-        with pytest.raises(UsageError) as caught:
-            common(*paths, markup=markup)
-        assert message in str(caught.value)
+@pytest.mark.parametrize("name", ["a.yaml", "a.html.gz"])
+def test_what_is_not_supported_is_refused_by_name(name: str) -> None:
+    with pytest.raises(DataError, match=name):
+        document_form(Path(name))

@@ -122,7 +122,7 @@ def best(translations: Sequence[Translation]) -> list[str]:
 
 def joining(translator: Translator) -> JoinSegments:
     """Return the step that joins the translations of segments."""
-    return next(step for step in translator.steps if isinstance(step, JoinSegments))
+    return next(step for step in translator.steps[None] if isinstance(step, JoinSegments))
 
 
 # ------------------------------------------------------------------------- a copying model
