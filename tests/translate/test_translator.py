@@ -51,7 +51,7 @@ LINES = [
     "x",
     "the dog slowly sees the cat, and the cat sees the dog, and the dog sees the old red house.",
     "the cat sees the dog",
-    "😀\0é\u2028",
+    "한\0é\u2028",
 ]
 
 
