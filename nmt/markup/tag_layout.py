@@ -24,7 +24,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from nmt.data.words import is_wide
+from nmt.data.words import is_letter, is_wide
 from nmt.markup.kept_pieces import PIECE
 from nmt.markup.tags import STANDING, Marked, Node
 from nmt.markup.text_units import Span
@@ -146,17 +146,17 @@ class Layout:
                 self.labels[number] = other
         for number, unit in enumerate(self.target):
             text = self.translation[slice(*unit)]
-            is_elided = len(text) <= 2 and self._is_elided(unit)
             never = units["sign"] if any(map(str.isalnum, text)) else set[int]()
             if text in _PUNCTUATION:
                 never = units["sign"] | units["symbol"]
-            elif is_elided:
-                never = self.of_pieces
+            elif self._is_elided(unit):
+                is_article = len(text) <= 2
+                never = self.of_pieces if is_article else never | units["symbol"]
             if number not in taken and self.labels[number] in never:
                 self.labels[number] = -1
 
     def _is_elided(self, unit: Span) -> bool:
-        """Tell whether a unit of the translation is written with the next word, as in `l'eau`."""
+        """Tell whether a unit is written with the next word, as in `l'eau` or `aujourd'hui`."""
         following = self.translation[unit[1] : unit[1] + 2]
         return following[:1] in ("'", "’") and following[1:].isalpha()
 
@@ -352,8 +352,8 @@ class Layout:
         """Tell whether a piece touches the same word before it as in the source, and behind it."""
         text, place = self.marked.text, self.places[piece]
         first, end = self.units_of(piece)
-        touches_previous = piece.start > 0 and not text[piece.start - 1].isspace()
-        touches_next = piece.end < len(text) and not text[piece.end].isspace()
+        touches_previous = is_letter(text[piece.start - 1 : piece.start])
+        touches_next = is_letter(text[piece.end : piece.end + 1])
         return (
             touches_previous and place.first - 1 in self.targets.get(first - 1, ()),
             touches_next and place.end in self.targets.get(end, ()),

@@ -339,6 +339,17 @@ def test_a_piece_does_not_replace_what_is_elided() -> None:
     assert restore(line, "A d'eau", [(0, 1, 0, 1), (2, 5, 2, 3), (6, 9, 4, 7)]) == "A {x} d'eau"
 
 
+def test_a_symbol_does_not_replace_half_a_word() -> None:
+    line = parse("a ½ b", "html")
+    links = [(0, 1, 0, 1), (2, 3, 2, 9), (4, 5, 10, 13)]
+    assert restore(line, "A aujourd'hui", links) == "A ½ aujourd'hui"
+
+
+def test_a_sign_does_not_touch_what_is_aligned_to_the_comma_beside_it() -> None:
+    line = parse("a 👍, b", "html")
+    assert restore(line, "A B", [(0, 1, 0, 1), (3, 4, 2, 3)]) == "A 👍 B"
+
+
 @pytest.mark.parametrize(
     ("line", "translation", "expected"),
     [
