@@ -36,6 +36,7 @@ _FOLLOWS = {
 }
 """By keyword, those that may come before it."""
 _TAB = re.compile(r"[\a\b\f\t\v]")
+_INDENTATION_OR_TAB = re.compile(rf"(?P<indentation>^[ \t]+)|{_TAB.pattern}", re.MULTILINE)
 
 
 @dataclass
@@ -116,7 +117,9 @@ def _form_for_one(path: Path, header: str) -> int:
 
 def _message(source: str, newline: str) -> str | Unit:
     """Return what is written of a message: its translation, or itself if it has no words."""
-    line = _TAB.sub(r"<!--\g<0>-->", as_html(source.strip()))
+    line = _INDENTATION_OR_TAB.sub(
+        lambda found: found["indentation"] or f"<!--{found[0]}-->", as_html(source.strip())
+    )
     if not parse(line, "html").has_words:
         return _quoted(source, source=source, newline=newline)
     return Unit(line, otherwise='""', spell=partial(_quoted, source=source, newline=newline))

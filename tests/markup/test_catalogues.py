@@ -8,6 +8,7 @@ import pytest
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
+from nmt.markup.breaks import MarkedLines
 from nmt.markup.documents import Document
 
 HEADER = """# A note.
@@ -60,6 +61,14 @@ def test_empty_translations_are_filled() -> None:
     written = document.write(['"%s" &amp; \\ &lt;', "eins\n\n  <!--\t-->zwei"]).decode()
     filled = r'"\"%s\" & \\ <"', '""\n"eins\\n"\n"\\n"\n"  \\tzwei\\n"', '"12 %"'
     assert written == head + ENTRIES.format(*filled)
+
+
+def test_list_marks_behind_tabs_stay() -> None:
+    (unit,) = read('msgid "a\\tb\\n\\t- c\\n"\nmsgstr ""\n').units
+    marked = MarkedLines.of(unit.line, "html")
+    assert [line.text for line in marked.lines] == ["ab", "c"]
+    assert marked.between[1] == "\n\t- "
+    assert unit.write(unit.line) == '""\n"a\\tb\\n"\n"\\t- c\\n"'
 
 
 def test_a_message_without_translation_stays_empty() -> None:
