@@ -74,7 +74,11 @@ TYPES = (
         "html",
     ),
     FileType("TMX", (".tmx",), _PROLOG + r"<tmx[\s>]"),
-    FileType("XML", (".xml", ".resx", ".ttml", ".dfxp", ".dita"), r"\s*+<(?:\?xml|!DOCTYPE)\s"),
+    FileType(
+        "XML",
+        (".xml", ".resx", ".resw", ".plist", ".svg", ".xaml", ".ttml", ".dfxp", ".dita"),
+        r"\s*+<(?:(?:\?xml|!DOCTYPE)\s|(?:TS|plist|resources|root)(?:\s[^<>]*)?>\s*+<)",
+    ),
     FileType(
         "JSON", (".json", ".jsonl", ".arb", ".ipynb"), r'\s*+[\[{]\s*+(?:\{\s*+)?"[^"\n]*+"\s*+:'
     ),
