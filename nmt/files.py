@@ -29,7 +29,7 @@ from nmt.errors import HeldOff, NMTError
 from nmt.limits import check_toml
 
 TEMPORARY_SUFFIX = ".partial"
-
+_ROOT = 0  # the administrator's user id
 
 _LOCK_SECONDS = 1.0
 
@@ -83,11 +83,16 @@ def resolved(path: Path) -> Path:
     """Return where a path leads, after following all symbolic links.
 
     Raises:
-        OSError: if a link leads to itself, for which `Path.resolve` would raise RuntimeError.
+        OSError: if a link leads to itself, for which `Path.resolve` would raise RuntimeError; or if
+            it is of another user, who may want a file of ours to be written over.
     """
     target = Path(os.path.realpath(path))
     if target.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    if path.is_symlink():
+        trusted = (os.geteuid(), path.parent.stat().st_uid, _ROOT)
+        if path.lstat().st_uid not in trusted:
+            raise _planted(path)
     return target
 
 

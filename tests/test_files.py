@@ -73,6 +73,19 @@ def test_behind_a_symbolic_link_the_file_itself_is_replaced(tmp_path: Path) -> N
     assert (tmp_path / "real").read_text() == "now"
 
 
+def test_a_symbolic_link_of_another_user_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").write_text("earlier")
+    (tmp_path / "link").symlink_to("mine")
+    status = (tmp_path / "link").lstat()
+    of_another = os.stat_result((*status[:4], status.st_uid + 12_345, *status[5:]))
+    monkeypatch.setattr(Path, "lstat", lambda _: of_another)
+    with pytest.raises(OSError, match="link"):
+        write_text(tmp_path / "link", "now")
+    assert (tmp_path / "mine").read_text() == "earlier"
+
+
 def test_linking_leaves_the_other_names_of_what_was_there(tmp_path: Path) -> None:
     for source in ("old", "new", "new"):  # linking twice leaves no temporary file
         (tmp_path / source).write_text(source)
