@@ -25,7 +25,7 @@ _SIGN_PATTERN = (
 )
 _PIECE_PATTERN = (
     r"(?P<placeholder>\{\{\{[^{}]{0,200}\}\}\}|\{\{[^{}]{0,200}\}\}|[$#%]\{[^{}]{0,200}\}"
-    r"|\{%.{0,200}?%\}|\{\s{0,9}[\w.:!,$\[\]<>=^+#%*-]{0,200}\s{0,9}\}"
+    r"|\{%.{0,200}?%\}|\{\s{0,9}/?[\w.:!,$\[\]<>=^+#%*-]{0,200}\s{0,9}/?\}"
     r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:number|date|time|spellout|ordinal|duration)\b[^{}]{0,200}\}"
     r"|\{\s{0,9}[^\s{},'][^{},']{0,100},\s{0,9}(?:plural|select|selectordinal|choice)\s{0,9},"
     r"(?s:[^{}]+[{}].*)"  # a damaged message, up to the next tag

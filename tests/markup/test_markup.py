@@ -441,6 +441,8 @@ def test_an_element_of_html_may_end_without_a_closing_tag(line: str, kept: list[
             "{a[0]}",
             "{a:>10}",
             "{:.2f}",
+            "{/b}",
+            "{icon/}",
             "%name%",
             "%%",
             "{% if a %}",
