@@ -43,7 +43,7 @@ def test_n_best_lists_scores_and_alignments_stand_beside_the_text(
     translate_text: TranslateText,
 ) -> None:
     plain, scored, n_best, aligned = (
-        translate_text("the cat\n\nthe dog\n", *words).stdout.splitlines()
+        translate_text("a small cat\n\na small cat\n", *words).stdout.splitlines()
         for words in ((), ("--scores",), ("--n-best", "2"), ("--alignment",))
     )
     texts = [line.split("\t", maxsplit=1) for line in scored]
