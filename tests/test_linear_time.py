@@ -53,6 +53,7 @@ SHAPES = [
         for one in ("- a\n", "1.", "-1 ", "a@", "a.b+", "www.", "://", "${", "{%", "%(", "{0} ")
     ),
     *(("", one) for one in ("a-", "a.", "Ã¼", "a\u0301", "ก", "😀\u200d", "<2de>", ">>", UNIT)),
+    *(("", one) for one in ("<b>x ", "<b>x</b> ", "<code>x</code> ", "x</b> ", "<?", "{a,plural,")),
     *(("&", one) for one in ("amp;", "#38;", "1")),
     *(("a=", one) for one in ("[", "{a=", "{a,plural,one{")),
 ]
@@ -61,8 +62,10 @@ MENDED = [
     *(("tmx", "", " "), ("xliff tag", "", " "), ("xliff body", "", UNIT), ("sgml", "", "<seg id=")),
     *(("n-best", "", " ||| a= 1"), ("entities", "&", "amp;"), ("encoding", "", "Ã¼")),
     *(("toml", "", "a."), ("tsv start", "", '"\t'), ("csv header", "a", " ")),
+    *(("markup html", "", one) for one in ("<b>", "{{", "<!--", "{a,plural,")),
+    *(("markup xml", "", one) for one in ("<b>x ", "<![CDATA[")),
 ]
-"""Parsers and shapes that took the square of the time."""
+"""Parsers and shapes that took the square of the time, or would if each looked for its end."""
 
 UTF8 = Encoding.find("utf-8")
 XLIFF = (

@@ -77,7 +77,9 @@ def test_a_node_without_the_kernel_says_so(model_file: Path, tmp_path: Path) -> 
 
 
 def start(model_file: Path, kernel: str | None = None, **options: Any) -> Translators:
-    config = TranslationConfig(models=(model_file,), search=SearchOptions(beam_size=2))
+    config = TranslationConfig(
+        models=(model_file,), search=SearchOptions(beam_size=2, max_extra_tokens=3)
+    )
     return Translators.start(config, JobOptions(workers="ray", **options), kernel)
 
 
@@ -112,7 +114,7 @@ def test_all_nodes_use_the_kernel_that_the_journal_names(
 ) -> None:
     translators = start(model_file, kernel, threads=2)
     assert translators.kernel == kernel
-    pool = [Line(line) for line in LINES * 8]
+    pool = [Line(line) for line in LINES * 4]  # two shares
     (found,) = translators.translate([pool], int)
     assert found == translators.translator.translate([line.text for line in pool])
     (workers,) = no_cluster

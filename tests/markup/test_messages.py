@@ -221,14 +221,15 @@ def test_many_beginnings_are_read_once(part: str) -> None:
 
 
 def test_a_translator_gives_one_line_for_each_line(model_file: Path) -> None:
-    translator = nmt.Translator.load(model_file, nmt.SearchOptions(n_best=2), markup="html")
+    options = nmt.SearchOptions(n_best=2, max_extra_tokens=5)
+    translator = nmt.Translator.load(model_file, options, markup="html")
     lines = [f"the {DOGS}", "<b>the cat</b>", "", DOGS]
     for found, line in zip(translator.translate(lines), lines, strict=True):
         assert not found.error
         assert skeleton(found.text) == skeleton(line)
         assert len(found.tokens) == len(found.token_log_probs)
         assert all(skeleton(other.text) == skeleton(line) for other in found.others)
-    plain = nmt.Translator.load(model_file).translate(["a dog"])[0].text
+    plain = nmt.Translator.load(model_file, options).translate(["a dog"])[0].text
     assert f"{{{html.escape(plain, quote=False)}}} other" in translator.translate([DOGS])[0].text
 
 
