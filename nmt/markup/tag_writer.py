@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from nmt.data.words import is_letter
+from nmt.markup.kept_pieces import SIGN
 from nmt.markup.tag_layout import CLOSING, OPENING, Layout, Place
 from nmt.markup.tags import STANDING, Marked, Node
 from nmt.markup.text_units import Link, label_units, link_weakly, source_units, target_units
@@ -119,14 +120,21 @@ class _Writer:
         return end
 
     def _stand(self, node: Node) -> None:
-        """Write an element that stands for something, with spaces where the source has them."""
+        """Write what stands for something, with spaces where the source has them.
+
+        A sign has one beside a letter, too, unless it touches one in the source.
+        """
         source = self.layout.marked.text
-        if node.start and source[node.start - 1].isspace() and not self.last.isspace():
+        before, after = source[node.start - 1 : node.start], source[node.end : node.end + 1]
+        is_sign = SIGN.fullmatch(html.unescape(node.opening)) is not None
+        is_apart_from_letter = is_sign and not is_letter(before) and is_letter(self.last)
+        if is_apart_from_letter or (before.isspace() and not self.last.isspace()):
             self.out.insert(self.gap, " ")
         self._add_piece(node.opening, self.cursor)
         following = self.text[self.cursor : self.cursor + 1]
-        has_space = source[node.end : node.end + 1].isspace()
-        self.is_apart = has_space and following.strip() != "" and following not in CLOSING
+        is_apart_from_letter = is_sign and not is_letter(after) and is_letter(following)
+        is_word = following.strip() != "" and following not in CLOSING
+        self.is_apart = is_apart_from_letter or (after.isspace() and is_word)
 
     def _insert(self, piece: Node, end: int, *, is_new: bool) -> None:
         """Write a piece in place of other text or of none, apart from the words beside it.

@@ -340,6 +340,12 @@ def test_a_piece_does_not_replace_what_is_elided() -> None:
     assert restore(line, "A d'eau", [(0, 1, 0, 1), (2, 5, 2, 3), (6, 9, 4, 7)]) == "A {x} d'eau"
 
 
+def test_a_sign_that_the_model_does_not_know_is_apart_from_letters() -> None:
+    line = parse("a ✓. b", "html")
+    line.take_signs_out(str.isalpha)
+    assert aligned(line, "A B", [(1, 1)]) == "A ✓ B"
+
+
 def test_a_symbol_does_not_replace_half_a_word() -> None:
     line = parse("a ½ b", "html")
     links = [(0, 1, 0, 1), (2, 3, 2, 9), (4, 5, 10, 13)]
