@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nmt.errors import UsageError
+from nmt.errors import DataError, UsageError
 from nmt.interchange.foreign import write_imported
 from nmt.interchange.huggingface_files import TOKENIZER, Config, open_weights, read_json
 from nmt.interchange.huggingface_settings import check_search, settings_of
@@ -34,6 +34,9 @@ def import_huggingface(
         DataError: if a file is missing or damaged.
         UsageError: if our Transformer cannot be this model, or a language is not known.
     """
+    for entry in folder.glob("*"):
+        if entry.exists() and not (entry.is_file() or entry.is_dir()):  # such as a pipe
+            raise DataError(f"{entry}: is no file, and would be waited for; remove it")
     (path, values), *_ = settings_of(folder)
     hf_config, model_type = Config(path, values), values.get("model_type", "marian")
     with open_weights(folder) as weights:

@@ -15,6 +15,7 @@ from foreign_models import MarianMT, import_huggingface, text
 from safetensors.torch import load_file, save_file
 
 from nmt import SearchOptions, Translator
+from nmt.errors import DataError
 from nmt.files import lock
 from nmt.interchange import huggingface
 from nmt.interchange.imported_once import model_of
@@ -119,6 +120,14 @@ def test_a_folder_that_is_refused_leaves_nothing(
     with pytest.raises(Exception, match="scale_embedding"):
         run(folder)
     assert sorted(folder.iterdir()) == files
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    (folder / "vocab.json").unlink()
+    os.mkfifo(folder / "vocab.json")
+    with pytest.raises(DataError, match=r"vocab\.json: is no file"):
+        model_of(folder)
 
 
 def test_other_commands_say_how_to_import_a_folder(nmt: Nmt, tmp_path: Path) -> None:
