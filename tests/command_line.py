@@ -8,6 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 QUICK = ("--workers", "1", "--threads", "1", "--beam-size", "2", "--max-extra-tokens", "3")
 """Options by which `nmt translate` takes a moment with the tiny model."""
+_SET = ("--set", "matmul=torch", "--set", "sample_translations=1")
+QUICK_TRAINING = ("--precision", "fp32", *_SET)
+"""Options by which `nmt train` measures no library and translates one valid line."""
 
 
 class Answer(NamedTuple):

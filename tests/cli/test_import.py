@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from command_line import QUICK, Answer, Nmt
+from command_line import QUICK, QUICK_TRAINING, Answer, Nmt
 from foreign_m2m100 import M2M100
 from foreign_models import (
     KINDS,
@@ -337,8 +337,8 @@ def tune(nmt: Nmt, tmp_path: Path) -> Callable[..., Answer]:
         data = tmp_path / "data"
         done = nmt("prepare", data, *write_pairs(tmp_path), "--vocab", model)
         assert done.status == 0, done.stderr
-        quick = ("--batch-tokens", "100", "--precision", "fp32", "--set", "warmup_updates=1")
-        return nmt("train", data, "--out", out, "--init-from", model, *quick, *words)
+        started = ("train", data, "--out", out, "--init-from", model, *QUICK_TRAINING)
+        return nmt(*started, "--batch-tokens", "100", "--set", "warmup_updates=1", *words)
 
     return run
 

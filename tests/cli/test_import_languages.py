@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import QUICK, Nmt
+from command_line import QUICK, QUICK_TRAINING, Nmt
 from foreign_m2m100 import CODES, M2M100, M2M100Folder
 from foreign_models import LINES, TAGS, MarianMT, import_huggingface, text, write_pairs
 
@@ -201,7 +201,7 @@ def test_an_export_reads_the_same_languages(
         assert theirs.stdout == ours.stdout
 
 
-QUICKLY = ("--batch-tokens", "200", "--precision", "fp32", "--max-updates", "2")
+QUICKLY = (*QUICK_TRAINING, "--batch-tokens", "200", "--max-updates", "2")
 
 
 @pytest.mark.parametrize("kind", ["nllb", "m2m100"])
