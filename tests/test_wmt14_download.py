@@ -147,7 +147,7 @@ def test_every_address_that_failed_is_listed_with_the_reason(site: Site, tmp_pat
     with socket.create_server(("127.0.0.1", 0)) as server:
         nobody = f"http://127.0.0.1:{server.getsockname()[1]}/{NAME}"
     said = rf"\({gone}: [^;]*404; {nobody}: Failed to connect .*\).*MIRROR=FOLDER"
-    with pytest.raises(NMTError, match=f"^{NAME} could not be fetched {said}"):
+    with pytest.raises(NMTError, match=f"^{NAME} .*{said}"):
         fetch(tmp_path, gone, nobody, **PUBLISHED)
     assert list(tmp_path.iterdir()) == []
 
@@ -179,12 +179,12 @@ def test_another_size_or_checksum_than_the_published_is_refused(
     published: dict[str, Any]
     if what == "size":
         site.content, published = CONTENT[:-1], PUBLISHED
-        said = "5,119 bytes, and its publisher says 5,120"
+        said = "5,119 .*5,120"
     else:
         right, site.content = hashlib.new(what, CONTENT).hexdigest(), CONTENT[::-1]
         published = {"checksums": {what: right}}
         found = hashlib.new(what, site.content).hexdigest()
-        said = f"its {what} is {found}, and its publisher says {right}"
+        said = f"{what} .*{found}, .*{right}"
     with pytest.raises(NMTError, match=said):
         fetch(tmp_path, site.address, **published)
     assert list(tmp_path.iterdir()) == []
@@ -196,7 +196,7 @@ def test_later_downloads_must_equal_the_first(site: Site, tmp_path: Path) -> Non
     assert record.read_text(encoding="utf-8") == f"{SHA256}  {NAME}\n"  # as sha256sum's
     (tmp_path / NAME).unlink()
     site.content = CONTENT[::-1]
-    said = f"the first download's was {SHA256}.* {re.escape(str(record))}"
+    said = f"{SHA256}.* {re.escape(str(record))}"
     with pytest.raises(NMTError, match=said):
         fetch(tmp_path, site.address)
     assert not (tmp_path / NAME).exists()
@@ -229,8 +229,8 @@ def test_two_processes_never_fetch_one_archive(site: Site, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "status", "said"),
     [
-        ("training-giga-fren.tar", 1, "Couldn't open file {mirror}/training-giga-fren.tar"),
-        ("test-ful.tgz", 2, "did you mean 'test-full.tgz'?"),
+        ("training-giga-fren.tar", 1, "{mirror}/training-giga-fren.tar"),
+        ("test-ful.tgz", 2, "'test-full.tgz'"),
     ],
 )
 def test_what_the_mirror_or_the_catalogue_lacks_is_named(

@@ -142,7 +142,7 @@ def test_a_dry_run_is_of_the_same_training() -> None:
 @pytest.mark.parametrize(
     ("lacking", "said"),
     [
-        ("PROCESSES=999", "GPUs, and 999 must be there: look at nvidia-smi"),
+        ("PROCESSES=999", "GPUs, and 999 "),
         ("DISK=1000000000", "make room"),
     ],
 )
@@ -164,15 +164,15 @@ def test_missing_resources_end_a_recipe_unless_it_is_forced(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("WORK=my work", "must be a path without blanks"),
-        ("WORK=", "must be a path without blanks"),
-        ("WORK=work ", "must be a path without blanks"),
-        ("MIRROR=my mirror", "must be a path without blanks"),
-        ("MODEL=en-es-base", f"MODEL=en-es-base is none of {' '.join(PAPER)}"),
+        ("WORK=my work", "path without blanks"),
+        ("WORK=", "path without blanks"),
+        ("WORK=work ", "path without blanks"),
+        ("MIRROR=my mirror", "path without blanks"),
+        ("MODEL=en-es-base", f"en-es-base .*{' '.join(PAPER)}"),
     ],
 )
 def test_a_wrong_variable_is_refused(wrong: str, said: str) -> None:
-    assert said in refusal("-n", "train", wrong)
+    assert re.search(f"{wrong.partition('=')[0]}=.*{said}", refusal("-n", "train", wrong))
 
 
 def test_make_clean_leaves_other_files(tmp_path: Path) -> None:

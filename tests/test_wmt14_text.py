@@ -169,7 +169,7 @@ LATIN = SGML.encode().replace(b"butter", b"caf\xe9")
     [
         (sides(b"1\n2\n", b"1\n2\n3\n"), "", r"text\.de .*3 lines, .*2 "),
         (sides(b"1\n", b"1\n"), "", r"inner/text\.en .*1 lines, .*2 "),
-        (sides(b"1\n2\n", b"1\n2\n3"), "", r"inner/text\.de has 3 lines"),
+        (sides(b"1\n2\n", b"1\n2\n3"), "", r"inner/text\.de .*3 lines"),
         (sides(LATIN, LATIN, ".sgm"), ".sgm", r"damaged \('utf-8' codec"),
         (
             {"inner/text.en": b"1\n2\n", "inner/test.de": b"1\n2\n"},
@@ -192,7 +192,7 @@ def test_an_archive_without_the_text_that_it_should_have_is_refused(
 @pytest.mark.parametrize("name", ["archive.tgz", "archive.tar"])
 def test_a_damaged_or_missing_archive_is_named(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    with pytest.raises(DataError, match=re.escape(f"{path}: no such file")):
+    with pytest.raises(DataError, match=f"{path}: no"):
         take(path)
     make(path, sides(b"1\n2\n", b"1\n2\n" + bytes(range(256)) * 9))
     whole = path.read_bytes()
@@ -201,7 +201,7 @@ def test_a_damaged_or_missing_archive_is_named(tmp_path: Path, name: str) -> Non
         damaged.append(whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:])
     for content in damaged:
         path.write_bytes(content)
-        said = rf"{path}: cut short or damaged .*; remove it and {name}\.sha256"
+        said = rf"{path}: .*damaged .* {name}\.sha256"
         with pytest.raises(DataError, match=said):
             take(path)
         assert not (tmp_path / "out" / "text.lines").exists()

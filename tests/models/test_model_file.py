@@ -144,7 +144,7 @@ GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, n
     ("change", "message"),
     [
         *(
-            ({name: weight}, "damaged: its weights do not fit its configuration, such as 'encoder")
+            ({name: weight}, "damaged: its weights .*'encoder")
             for name, weight in (
                 (NAME, torch.zeros(16, 17)),
                 (NAME, torch.zeros(256)),
@@ -156,7 +156,7 @@ GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, n
         ),
         ({"config": {}}, "damaged: its weights"),
         ({"config": dataclasses.asdict(GIANT)}, "damaged: its weights"),  # unbuilt
-        ({"vocabulary/src": None}, "damaged: it lacks 'vocabulary/src'"),
+        ({"vocabulary/src": None}, "damaged: .*'vocabulary/src'"),
         ({"vocabulary/src": torch.zeros(100, dtype=torch.uint8)}, "damaged: vocabulary/src"),
         ({"vocabulary/src": torch.empty(0, dtype=torch.uint8)}, "damaged: vocabulary/src"),
         ({"vocabulary/src": torch.zeros(100, dtype=torch.bfloat16)}, "damaged: vocabulary/src"),
@@ -164,7 +164,7 @@ GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, n
         ({"config": {"d_model": -4}}, "d_model = -4"),
         ({"config": {"d_modle": 4}}, "'d_modle'; .*'d_model'"),
         *(
-            ({name: value}, f"damaged: its header is not a model's, such as '{name}'")
+            ({name: value}, f"damaged: its header .*'{name}'")
             for name, value in (
                 *((name, None) for name in [*HEADER, "moses"]),
                 ("architecture", ["transformer"]),

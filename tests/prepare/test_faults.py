@@ -43,10 +43,10 @@ LENGTHS = [_NUMBERS.randint(3, 40) for _ in range(300)]
 EN, DE, NB, RU = (lines_of(lang, LENGTHS, seed) for seed, lang in enumerate(WORDS))
 
 
-SHIFTED = "t.en and t.de: judging by line lengths, the targets come"
-UNRELATED = "t.en and t.de: the line lengths of the two sides do not match"
-SWAPPED = "t.en and t.de: the two sides seem to be swapped"
-CUT = "t.en seems to be split into subwords already (many of its words contain"
+SHIFTED = "t.en and t.de: .* targets"
+UNRELATED = "t.en and t.de: .* match"
+SWAPPED = "t.en and t.de: .* swapped"
+CUT = "t.en .* subwords"
 
 
 @pytest.mark.parametrize(
@@ -57,18 +57,18 @@ CUT = "t.en seems to be split into subwords already (many of its words contain"
         (EN, RU, "eng rus_Cyrl", None),
         (EN, DE, "xx yy", None),
         (EN[:20], DE[5:25], "en de", None),  # too few to tell
-        (EN, [DE[-1], *DE[:-1]], "en de", f"{SHIFTED} 1 line later"),
-        (EN, [*DE[1:], DE[0]], "en de", f"{SHIFTED} 1 line earlier"),
-        (EN, [*DE[-3:], *DE[:-3]], "en de", f"{SHIFTED} 3 lines later"),
+        (EN, [DE[-1], *DE[:-1]], "en de", f"{SHIFTED} .*1 line later"),
+        (EN, [*DE[1:], DE[0]], "en de", f"{SHIFTED} .*1 line earlier"),
+        (EN, [*DE[-3:], *DE[:-3]], "en de", f"{SHIFTED} .*3 lines later"),
         (EN, random.Random(2).sample(DE, len(DE)), "en de", UNRELATED),
         (DE, EN, "en de", SWAPPED),
         (NB, EN, "en no", SWAPPED),
         (RU, EN, "en ru", SWAPPED),
-        (DE, DE, "en de", "t.en looks like de, but should be en"),
-        (EN, RU, "en de", "t.de looks like ru, but should be de"),
-        (EN, EN, "en deu_Latn", "t.de looks like en, but should be deu_Latn"),
-        ([line.replace("house", "ho@@ use") for line in EN], DE, "en de", f"{CUT} @@)"),
-        ([line.replace("house", "\u2581house") for line in EN], DE, "en de", f"{CUT} \u2581)"),
+        (DE, DE, "en de", "t.en .* de, .* en"),
+        (EN, RU, "en de", "t.de .* ru, .* de"),
+        (EN, EN, "en deu_Latn", "t.de .* en, .* deu_Latn"),
+        ([line.replace("house", "ho@@ use") for line in EN], DE, "en de", rf"{CUT} .*@@\)"),
+        ([line.replace("house", "\u2581house") for line in EN], DE, "en de", f"{CUT} .*\u2581\\)"),
     ],
 )
 def test_text_that_is_not_what_it_is_called_is_warned_of(
@@ -77,7 +77,7 @@ def test_text_that_is_not_what_it_is_called_is_warned_of(
     one, two = langs.split()
     found = faults(NAMES, pairs_of(src, tgt, (one, two)))
     assert len(found) == (message is not None)
-    assert not message or found[0].startswith(message)
+    assert not message or re.match(message, found[0])
 
 
 @pytest.mark.parametrize(

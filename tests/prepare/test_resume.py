@@ -37,8 +37,8 @@ def test_a_folder_is_there_at_the_end_and_not_before(tmp_path: Path) -> None:
     ("error", "raised", "message", "left"),
     [
         (KeyboardInterrupt(), Stopped, "stopped; ", ["data.partial"]),
-        (OSError(errno.ENOSPC, "full"), NMTError, "disk is full; .*make room", ["data.partial"]),
-        (OSError(errno.EDQUOT, "full"), NMTError, "disk is full; .*make room", ["data.partial"]),
+        (OSError(errno.ENOSPC, "full"), NMTError, "disk is full", ["data.partial"]),
+        (OSError(errno.EDQUOT, "full"), NMTError, "disk is full", ["data.partial"]),
         (OSError(errno.EIO, "odd"), OSError, "odd", ["data.partial"]),
         (NMTError("a worker died"), NMTError, "a worker died", ["data.partial"]),
         (MemoryError("all"), MemoryError, "all", ["data.partial"]),
@@ -273,8 +273,8 @@ def test_a_run_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("option", "from other text, options"),
-        ("text", "from other text, options"),
+        ("option", "other text"),
+        ("text", "other text"),
         ("train-00002.bin", "damaged"),
         ("train-00002.text", "damaged"),
         ("progress/duplicate-00002.bin", "damaged"),

@@ -118,7 +118,7 @@ def separate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("out", "values", "message"),
     [
-        ("run", {"tie_embeddings": "all"}, "add --set tie_embeddings=decoder"),
+        ("run", {"tie_embeddings": "all"}, "tie_embeddings=decoder"),
         ("run", {"batch_tokens": 20}, "batch_tokens .*20, .* 46"),
         (
             "run",

@@ -382,9 +382,9 @@ def test_a_run_that_diverges_again_after_going_back_fails(toy: Toy) -> None:
 @pytest.mark.parametrize(
     ("values", "found"),
     [
-        ({}, "no finite gradient in 5 updates in a row, up to update 6"),
-        ({"validate_every": 3}, "valid loss nan at update 3"),
-        ({"max_updates": 4}, "no finite gradient in 3 updates in a row, up to update 4"),
+        ({}, "no finite gradient in 5 .* 6"),
+        ({"validate_every": 3}, "valid loss nan .* 3"),
+        ({"max_updates": 4}, "no finite gradient in 3 .* 4"),
     ],
 )
 def test_divergence_is_seen_wherever_it_would_be_kept(
@@ -393,7 +393,7 @@ def test_divergence_is_seen_wherever_it_would_be_kept(
     with pytest.raises(NMTError, match=f"diverged: {found}"):
         toy.train(learning_rate=1e30, **values)
     assert status(toy.folder / "run")["status"] == "failed"
-    assert f"diverged: {found}" in status(toy.folder / "run")["reason"]
+    assert re.search(f"diverged: {found}", status(toy.folder / "run")["reason"])
     assert not list(toy.folder.rglob("*.safetensors"))
 
 

@@ -192,14 +192,14 @@ def test_you_can_name_one_for_all_or_one_for_each() -> None:
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ("mecab", "validate_tokenizer: unknown tokenizer 'mecab'"),
+        ("mecab", "validate_tokenizer: .*'mecab'"),
         ("en-de:13a,en-zh:", "unknown tokenizer ''"),
-        ("en-de:13a", "has en-de, but data has en-de, en-zh"),
-        ("en-de:13a,en-zh:zh,en-fr:13a", "has en-de, en-zh, en-fr, but data has en-de, en-zh"),
+        ("en-de:13a", "en-de, .*data .*en-de, en-zh"),
+        ("en-de:13a,en-zh:zh,en-fr:13a", "en-de, en-zh, en-fr, .*data .*en-de, en-zh"),
     ],
 )
 def test_what_does_not_name_them_is_refused(named: str, message: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(message)):
+    with pytest.raises(UsageError, match=message):
         tokenizers_of(named, folder_of("de", "zh"))
 
 

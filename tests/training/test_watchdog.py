@@ -20,7 +20,7 @@ from nmt.training.watchdog import Observations, ending
 
 # --- what a watchdog makes of what it sees
 
-LOST = RankLost("rank 1 failed: no such file", [1])
+LOST = RankLost("rank 1 failed: no", [1])
 SEEN = Observations(machines=["0", "0", "0", "1"])
 
 
@@ -37,40 +37,40 @@ SEEN = Observations(machines=["0", "0", "0", "1"])
         (
             replace(SEEN, stuck=130.0, silent={1: 125.0, 2: 0.0}),
             1,
-            "rank 1 has been silent for 125 seconds",
+            "rank 1 .*silent .*125 ",
         ),
         (
             replace(SEEN, stuck=130.0, silent={1: 125.0, 2: 130.0}),
             1,
-            "rank 1, 2 has been silent for 125",
+            "rank 1, 2 .*silent .*125 ",
         ),
         # It is given up soon if the run was asked to stop, as torchrun kills after 30 seconds.
         (replace(SEEN, stuck=9.0, silent={1: 9.0}, asked=9.0, reason="SIGTERM"), None, ""),
         (
             replace(SEEN, stuck=11.0, silent={1: 11.0}, asked=2.0, reason="SIGTERM"),
             75,
-            "stopped (SIGTERM) without saving, because rank 1 has been silent for 11 seconds",
+            r"stopped \(SIGTERM\) .*rank 1 .*silent .*11 ",
         ),
         # A machine of which nobody is heard is lost. Then torchrun stops the others.
         (
             replace(SEEN, stuck=11.0, silent={1: 11.0, 3: 12.0}, asked=2.0, reason="SIGTERM"),
             1,
-            "rank 1, 3 has been silent for 11 seconds",
+            "rank 1, 3 .*silent .*11 ",
         ),
         (replace(SEEN, stuck=25.0, silent={1: 1.0}, asked=25.0, reason="SIGTERM"), None, ""),
         # A rank that failed counts, also if torchrun has passed on a signal; the main thread comes
         # first.
         (replace(SEEN, stuck=2.0, lost=LOST), None, ""),
-        (replace(SEEN, stuck=6.0, lost=LOST), 1, "rank 1 failed: no such file"),
+        (replace(SEEN, stuck=6.0, lost=LOST), 1, "rank 1 failed: no"),
         (
             replace(SEEN, stuck=6.0, lost=LOST, asked=6.0, reason="SIGTERM"),
             1,
-            "rank 1 failed: no such file",
+            "rank 1 failed: no",
         ),
         (
             replace(SEEN, stuck=6.0, lost=RankStopped("rank 1 was stopped (SIGINT)")),
             75,
-            "rank 1 was stopped",
+            "rank 1 .*stopped",
         ),
         # If the store hangs or is gone, a rank may still go on.
         (replace(SEEN, stuck=3600.0, store_silent=3600.0), None, ""),
@@ -78,7 +78,7 @@ SEEN = Observations(machines=["0", "0", "0", "1"])
         (
             replace(SEEN, stuck=20.0, store_silent=25.0, asked=12.0),
             1,
-            "torchrun on the first machine has",
+            "torchrun",
         ),
         (replace(SEEN, stuck=20.0, store_silent=11.0, asked=12.0), None, ""),
     ],
@@ -89,7 +89,7 @@ def test_a_process_ends_only_if_it_waits_in_vain(
     found = ending(seen)
     assert (found and found.exit_status) == exit_status
     if found:
-        assert found.line.startswith(said)
+        assert re.match(said, found.line)
 
 
 def test_silence_is_counted_while_others_can_be_heard() -> None:
