@@ -234,10 +234,10 @@ def test_what_is_no_regular_file_is_put_aside_untouched(place: Place, run: Run) 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"bad\n", "exit status 1: nmt: error: {source}: cannot be translated"),
-        (b"killed\n", "nmt was killed by signal 9"),
-        (b"silent\n", "nmt ended without a translation"),
-        (b"grows\n", "was changed while it was translated"),
+        (b"bad\n", "status 1: nmt: error: {source}: "),
+        (b"killed\n", "signal 9"),
+        (b"silent\n", "without a translation"),
+        (b"grows\n", "was changed"),
     ],
 )
 def test_a_file_that_fails_holds_up_no_others_and_is_given_up_in_the_end(
@@ -254,7 +254,9 @@ def test_a_file_that_fails_holds_up_no_others_and_is_given_up_in_the_end(
     assert failed["a.en/source/a.en"].startswith(text)
     reasons = failed["a.en/reason.txt"].decode().splitlines()
     what = reason.format(source=place.folder / "working" / "a.en" / "source" / "a.en")
-    assert [line[20:] for line in reasons] == [f"attempt {n} of 3: {what}" for n in (1, 2, 3)]
+    for number, line in enumerate(reasons, start=1):
+        assert re.match(f"attempt {number} of 3: .*{what}", line[20:])
+    assert len(reasons) == 3
     run(mail="")
 
 

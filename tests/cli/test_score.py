@@ -368,11 +368,11 @@ def test_warnings_name_each_file(nmt: Nmt, files: Files, tmp_path: Path) -> None
     answer = nmt("score", files.reference, files.source, "--source", files.source, "--quiet")
     assert answer.status == 0
     (line,) = answer.stderr.splitlines()
-    assert line.startswith(f"nmt: warning: {files.source}: 40 of 40 lines equal those of")
+    assert line.startswith(f"nmt: warning: {files.source}: 40 of 40 lines equal")
     assert nmt("score", files.reference, files.new, "--source", files.source).stderr == ""
     bad = write(tmp_path / "bad.de", [line.replace(".", " &quot; .") for line in NEW])
     words = ("score", files.reference, files.new, "--baseline", bad, *BLEU, *FEW)
-    assert f"nmt: warning: {bad}: 40 of 40 lines hold entities" in nmt(*words).stderr
+    assert re.search(f"nmt: warning: {bad}: 40 of 40 .*entities", nmt(*words).stderr)
     assert nmt(*words, "--tokenize", "none").stderr == ""  # tokens are intended
 
 

@@ -110,7 +110,7 @@ def test_urls_go_with_pipes_and_files(
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
-        ("--input memory://none", 1, "memory://none: no such file"),
+        ("--input memory://none", 1, "memory://none: "),
         ("--input memory://empty/ --output x", 2, "--input memory://empty/: "),
         ("--input memory://in/a --output memory://in/a", 2, "memory://in/a"),
         ("--input memory://in/a --output memory://in/", 2, "memory://in/a"),

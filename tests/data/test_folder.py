@@ -134,13 +134,13 @@ def test_missing_cut_or_altered_files_are_named(folder: Path, name: str) -> None
         (lambda c: c["train"]["shards"][1].update(pairs=31), "not the shard"),
         (lambda c: c["train"]["shards"].pop(), "100 pairs"),
         (lambda c: c["vocabulary"].update(sizes=[8]), "its vocabulary"),
-        (lambda c: c["vocabulary"].update(files=[]), "one or two vocabularies"),
+        (lambda c: c["vocabulary"].update(files=[]), "two vocabularies"),
         (lambda c: c["valid"].update(text=[]), "two text files"),
         (lambda c: c["train"]["side_columns"].pop(), "needs its text"),
         (lambda c: c["rejects"].update(name="../../etc/passwd"), "outside the folder"),
         (lambda c: c["rejects"].update(name=".."), "outside the folder: .."),
-        (lambda c: c["rejects"].update(name="a\0b"), "a file without a name"),
-        (lambda c: c["rejects"].update(name="\ud800"), "a file without a name"),
+        (lambda c: c["rejects"].update(name="a\0b"), "without a name"),
+        (lambda c: c["rejects"].update(name="\ud800"), "without a name"),
         (lambda c: c["train"]["corpora"][0].update(langs=["en"]), "two languages"),
     ],
 )
@@ -159,5 +159,5 @@ def test_a_dataset_json_that_does_not_fit_is_refused(
 @pytest.mark.parametrize("name", ["", "nothing-here", "a-file"])
 def test_other_places_are_no_data_folders(tmp_path: Path, name: str) -> None:
     (tmp_path / "a-file").touch()
-    with pytest.raises(DataError, match=rf"{tmp_path / name} is not a data folder"):
+    with pytest.raises(DataError, match=rf"{tmp_path / name} is not"):
         DataFolder.open(tmp_path / name)

@@ -120,5 +120,5 @@ def test_a_language_that_is_not_known_has_no_token(vocabulary: Vocabulary) -> No
 
 
 def test_a_vocabulary_without_the_token_is_damaged(vocabulary: Vocabulary) -> None:
-    with pytest.raises(DataError, match="no control piece 'deu_Latn'"):
+    with pytest.raises(DataError, match="piece 'deu_Latn'"):
         NLLB.begin((vocabulary, vocabulary), ("de", "en"))

@@ -147,7 +147,7 @@ def test_an_error_in_the_text_comes_through_the_trainer() -> None:
 
 def test_what_is_no_model_of_ours_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "spm.model"
-    with pytest.raises(DataError, match=r"spm\.model: no such file"):
+    with pytest.raises(DataError, match=r"spm\.model: no"):
         Vocabulary.load(path)
     for content in (b"", b"this is no model at all"):
         path.write_bytes(content)

@@ -103,5 +103,5 @@ def test_text_that_looks_like_a_marker_is_text(vocabulary: Vocabulary) -> None:
 
 def test_a_vocabulary_without_markers_is_refused() -> None:
     plain = learn_vocabulary([LINE] * 5, vocab_size=300)
-    with pytest.raises(DataError, match="no control piece '<term>'"):
+    with pytest.raises(DataError, match="piece '<term>'"):
         annotated(plain, {"cat": "Katze"})

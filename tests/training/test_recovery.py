@@ -370,7 +370,7 @@ def test_a_run_that_diverges_again_after_going_back_fails(toy: Toy) -> None:
             optimizer.weights.gradient[0] = math.nan
 
     around_steps(toy.patch, before=spoil)
-    said = "5 updates in a row, up to update 14, as after going back once; lower learning_rate"
+    said = "5 updates .* 14, .*learning_rate"
     for _ in range(2):  # it stays so when it is started again
         with pytest.raises(NMTError, match=said):
             toy.train()

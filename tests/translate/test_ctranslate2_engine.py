@@ -212,7 +212,7 @@ def test_a_model_that_it_could_not_express_is_not_exported(
     variant = replace(card, config=replace(card.config, **changes))
     path = tmp_path / "variant.safetensors"
     write_model(path, variant, random_weights(variant))
-    with pytest.raises(UsageError, match=f"does not support {named}"):
+    with pytest.raises(UsageError, match=f"not support {named}"):
         export_ctranslate2(path, tmp_path / "export", "float32")
     assert not (tmp_path / "export").exists()
 
@@ -339,7 +339,7 @@ def test_an_export_that_changes_while_it_is_loaded_is_refused(
     monkeypatch.setattr(
         "nmt.translate.ctranslate2_engine.Export", SimpleNamespace(open=open_and_change)
     )
-    with pytest.raises(DataError, match="was changed while it was loaded"):
+    with pytest.raises(DataError, match="was changed"):
         start(copied, POWER)
 
 
