@@ -157,7 +157,7 @@ def test_a_file_that_another_job_is_at_work_on_is_passed_over(
 
 
 @pytest.mark.parametrize(
-    ("number", "message"), [(errno.ENOSPC, "disk is full"), (errno.EIO, "Input/out")]
+    ("number", "message"), [(errno.ENOSPC, "the disk is full"), (errno.EIO, "Input/out")]
 )
 def test_an_error_of_the_system_ends_one_file_and_leaves_nothing_of_it(
     job: Translate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str
