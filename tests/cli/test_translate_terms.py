@@ -108,7 +108,7 @@ def test_a_folder_or_a_pipe_is_refused_as_such(
     translate_text: TranslateText, tmp_path: Path, option: str
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path, message in ((tmp_path, "is a folder"), (tmp_path / "pipe", "regular file")):
+    for path, message in ((tmp_path, "is a folder"), (tmp_path / "pipe", "not a regular")):
         found = translate_text("the cat\n", option, path)
         assert (found.status, found.stdout) == (1, "")
         assert f"{path}: {message}" in found.stderr
