@@ -171,7 +171,7 @@ def test_what_a_value_cannot_be_is_told(key: str, raw: object, message: str) -> 
 def test_overrides_are_split_at_the_first_equals_sign() -> None:
     assert parse_overrides(["a=1", " b = x=y ", "c=", "a=2"]) == {"a": "2", "b": "x=y", "c": ""}
     for text in ("dropout", "=3", " =3", ""):
-        with pytest.raises(UsageError, match=re.escape(text)):
+        with pytest.raises(UsageError, match=re.escape(repr(text))):
             parse_overrides([text])
 
 
