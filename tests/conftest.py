@@ -62,9 +62,9 @@ def _nothing_is_quiet() -> None:
     console.set_quiet(False)  # which a command of another test may have been
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
+@pytest.hookimpl(tryfirst=True)  # before fixtures that train
+def pytest_runtest_setup() -> None:
+    torch.set_num_threads(1)  # which training in the test before may have set to all cores
 
 
 @pytest.fixture(scope="session", autouse=True)
