@@ -204,7 +204,7 @@ def _serve(function: Callable[[Any], Any], pipe: connection.Connection[Any, Any]
 def _sendable(error: Exception) -> Exception:
     try:
         copy.copy(error)  # so the other side will make it
-    except Exception:
+    except Exception:  # whatever its class raises if it wants other arguments
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
 

@@ -1,7 +1,7 @@
 """Folders of Hugging Face as models: imported once, to a file with their checksum in its name.
 
 It lies in the folder, or in the user's cache if that cannot be written. This file imports no torch,
-so that a folder that was imported before is found at once.
+so that a folder that was imported before is found without it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _import(folder: Path, imported: Path) -> None:
 
     console.notice(f"{folder}: importing it to {imported}, which is done once")
     import_huggingface(folder, imported, src_lang=None, tgt_lang=None, positions=None)
-    for earlier in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+    for earlier in folder.glob(f"{_PREFIX}*{_SUFFIX}"):  # the cache has those of others
         if earlier != imported:
             earlier.unlink()
 

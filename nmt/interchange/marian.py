@@ -375,7 +375,7 @@ def _unquoted(key: str) -> str | None:
     if _NOT_UTF_8.search(key) or not ("\\" in key or "''" in key):
         return key[1:-1]
     with contextlib.suppress(yaml.YAMLError):
-        return str(yaml.load(key, yaml.BaseLoader))
+        return str(yaml.safe_load(key))
     return None
 
 

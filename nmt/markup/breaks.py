@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice, pairwise
 
+from nmt.markup.markup_tokens import BLOCKS, Token, elements
 from nmt.markup.tag_writer import restore
-from nmt.markup.tags import BLOCKS, Marked, MessageParts, Token, elements, parse
+from nmt.markup.tags import Marked, MessageParts, parse
 from nmt.markup.text_units import Link
 
 LINE_END = "\n"
@@ -39,36 +40,35 @@ _NATIVE = re.compile(r"\s*(?:<br\b[^<>]*>|<[\w:]+ val=\"[\r\n]+\" ?/>|\n|\\n)\s*
 
 def cut_at_breaks(
     markup: str, form: str, *, at_line_ends: bool = True, is_part: bool = False
-) -> list[str]:
+) -> tuple[list[Marked], list[str]]:
     """Cut markup at its breaks.
 
     Args:
         markup: any.
         form: of it.
         at_line_ends: whether these are breaks.
-        is_part: whether there are breaks before it or behind it.
+        is_part: whether there are breaks before or after it.
 
     Returns:
-        Parts that, joined, are the markup. Every second one is a line with words. The others, with
-        the first and the last, stay as they are.
+        The lines with words, and what stays: before the first one, between two, and after the last.
     """
-    kept, lines = [""], list[str]()
+    lines, between = list[Marked](), [""]
     breaks = list(_breaks(markup, form, at_line_ends=at_line_ends))
     line_start = 0
     for start, end in [*breaks, (len(markup), len(markup))]:
         line = markup[line_start:start]
         mark = (_LIST_MARK if breaks or is_part else _BULLET).match(line)
         text = line[mark.end() if mark else 0 :]
-        if parse(text, form).has_words:
-            stripped = text.strip() if breaks or is_part else text
-            before, _, after = text.partition(stripped)
-            kept[-1] += line[: len(line) - len(text)] + before
-            lines.append(stripped)
-            kept.append(after + markup[start:end])
+        marked = parse(text.strip() if breaks or is_part else text, form)
+        if marked.has_words:
+            before, _, after = text.partition(marked.raw)
+            between[-1] += line[: len(line) - len(text)] + before
+            lines.append(marked)
+            between.append(after + markup[start:end])
         else:
-            kept[-1] += markup[line_start:end]
+            between[-1] += markup[line_start:end]
         line_start = end
-    return [part for both in zip(kept, [*lines, ""], strict=True) for part in both][:-1]
+    return lines, between
 
 
 def _breaks(markup: str, form: str, *, at_line_ends: bool) -> Iterator[tuple[int, int]]:
@@ -101,8 +101,8 @@ def _is_break(token: Token, form: str) -> bool:
 def unwrap(markup: str, form: str, *, everywhere: bool = False) -> str:
     """Replace line ends in text by spaces, if they are only there to make lines shorter.
 
-    That are those before a small letter, and those after a long line without a stop, unless a list
-    mark follows.
+    A line end is, if a small letter follows, or if it comes after a long line without a stop and no
+    list mark follows.
 
     everywhere: replace all.
     """
@@ -144,15 +144,14 @@ class MarkedLines:
         for before, section, is_cdata in sections:
             own_form = "html" if is_cdata else form
             is_literal = is_cdata and html.unescape(section) == section and "<" not in section
-            parts = cut_at_breaks(
+            own, (first, *others) = cut_at_breaks(
                 section,
                 own_form,
                 at_line_ends=is_literal or not is_cdata,
                 is_part=len(sections) > 1,
             )
-            between[-1] += before + parts[0]
-            between += parts[2::2]
-            own = [parse(line, own_form) for line in parts[1::2]]
+            between[-1] += before + first
+            between += others
             for line in own if is_literal else ():
                 line.spelling = {
                     sign: as_ for sign, as_ in line.spelling.items() if sign not in "<>&"

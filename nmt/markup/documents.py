@@ -9,8 +9,8 @@ is somebody's work, and stays.
 Catalogues and subtitles have files of their own.
 
 A document keeps its encoding. Characters that this does not have are written as numbers, or the
-document fails if its type has none. HTML that
-says it is Latin-1 or ASCII is read as Windows-1252, as browsers do.
+document fails if its type has none. HTML that says it is Latin-1 or ASCII is read as Windows-1252,
+as browsers do.
 
 Sources: https://encoding.spec.whatwg.org/#names-and-labels,
 https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html,
@@ -35,8 +35,9 @@ from nmt.markup.breaks import cut_at_breaks, unwrap
 from nmt.markup.catalogues import catalogue_parts
 from nmt.markup.document_units import Unit
 from nmt.markup.file_types import UTF16_STARTS, FileType, file_type
+from nmt.markup.markup_tokens import Token, elements, pair_up, tokenize
 from nmt.markup.subtitles import subtitle_parts
-from nmt.markup.tags import Token, elements, pair_up, parse, tokenize
+from nmt.markup.tags import parse
 
 _INLINE = {
     *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "br", "cite", "code", "data", "del"),
@@ -227,11 +228,11 @@ def _is_running(token: Token) -> bool:
 def _running(raw: str, *, in_pre: bool) -> Iterator[str | Unit]:
     """Yield the lines of running text, and what is between them."""
     rewrap = str if in_pre else partial(unwrap, form="html", everywhere=True)
-    for number, part in enumerate(cut_at_breaks(raw, "html", at_line_ends=in_pre)):
-        if number % 2:
-            yield _unit(part, rewrap)
-        else:
-            yield part
+    lines, between = cut_at_breaks(raw, "html", at_line_ends=in_pre)
+    yield between[0]
+    for line, after in zip(lines, between[1:], strict=True):
+        yield _unit(line.raw, rewrap)
+        yield after
 
 
 def _check_xliff(path: Path, text: str) -> None:

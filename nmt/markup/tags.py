@@ -4,16 +4,11 @@
 `tag_writer.restore` puts it back. No byte is lost: whatever is not a tag, such as the `<` of
 `a < b` or a tag without its `>`, is text, and is escaped in the output.
 
-- A pair is an opening tag and the next closing tag of the same name, unless it would overlap
-  another pair. A tag without a partner is loose: what it opens reaches to the end of what it is in,
-  and what it closes reaches to its start.
-- Comments, declarations and processing instructions are kept like tags. So are `<script>`,
-  `<style>` and the like with all that they contain, and the native codes of XLIFF and TMX (`<ph>`,
-  `<bpt>` and so on).
+- Tags and elements that stay whole are the tokens of `markup_tokens`. A tag without a partner is
+  loose: what it opens reaches to the end of what it is in, and what it closes reaches to its start.
 - An element without text between two spaces, such as an icon, is one thing with all that is in it.
 - A piece that must stay as it is stands in the text, and is put back in the place of its
   translation: `<code>` and elements with `translate="no"`, and those of `kept_pieces`.
-- Other tags that are written in text (`text_tags`), such as escaped ones, are tags.
 - An ICU message (`messages`) stands in the text as a placeholder. Its branches are lines of their
   own.
 - XML's CDATA sections are text. Entities are replaced by their characters, and a character that the
@@ -27,95 +22,34 @@ import html
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections import Counter, deque
-from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from nmt.data.words import has_letters, on_one_line
 from nmt.markup.kept_pieces import PIECE, PIECE_IN_MESSAGE, SIGN
-from nmt.markup.messages import MOST_NESTED, NO_TEXT, QUOTED, Message, find_messages
-from nmt.markup.text_tags import TEXT_TAG, VOID, text_tags
-
-FORMS = ("html", "xml")
-
-_RAW_TEXT = frozenset(("script", "style", "textarea"))
-"""Elements of HTML whose content is not markup."""
-_NOT_TEXT = frozenset(("svg", "math", "template", "iframe", "object"))
-"""Elements of HTML whose content is not running text."""
-_KEPT = frozenset(("code", "kbd", "samp", "var"))
-_BLOCKS = (
-    *("address", "article", "aside", "blockquote", "details", "div", "dl", "fieldset"),
-    *("figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header"),
-    *("hgroup", "hr", "main", "menu", "nav", "ol", "p", "pre", "search", "section", "table", "ul"),
+from nmt.markup.markup_tokens import (
+    NOT_TEXT,
+    Token,
+    elements,
+    pair_up,
+    partner_keys,
+    tokenize,
 )
-_ROWS = ("tbody", "tfoot", "thead")
-_ENDED_BY: dict[str, tuple[str, ...]] = {
-    "p": _BLOCKS,
-    "li": ("li",),
-    **dict.fromkeys(("dd", "dt"), ("dd", "dt")),
-    **dict.fromkeys(("td", "th"), ("td", "th", "tr", *_ROWS)),
-    "tr": ("tr", *_ROWS),
-    **dict.fromkeys(_ROWS, _ROWS),
-    "option": ("option", "optgroup"),
-    **dict.fromkeys(("body", "html"), ()),
-}
-"""Elements of HTML that need no closing tag, and those whose beginning ends them.
+from nmt.markup.messages import MOST_NESTED, QUOTED, Message
 
-https://html.spec.whatwg.org/multipage/syntax.html#optional-tags"""
-BLOCKS = frozenset((*_BLOCKS, *_ROWS, *_ENDED_BY, "caption", "legend", "summary"))
-"""Elements of HTML that begin a line of their own, or a cell."""
-_NATIVE_CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
-"""Elements of XLIFF and TMX that contain formatting of another file; they have attributes."""
-_BEGINNINGS = {"bx": "ex", "bpt": "ept", "sc": "ec", "sm": "em"}
-"""Elements of XLIFF and TMX that pair up by an attribute."""
-_ENDINGS = {end: begin for begin, end in _BEGINNINGS.items()}
-_PAIRED = {*_BEGINNINGS, *_ENDINGS}
-
-_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s"'=<>`]+))?""")
-_TAG = re.compile(
-    r"""</?(?P<name>[^\W\d][\w:.-]*+)(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*+|/)?>"""
-    r"""|</?(?P<odd>[^\W\d][^\s<>/}]*+)(?!\})[^<>]*>"""  # with an open quote, for example
-)
-_DECLARATION = re.compile(r"<![A-Za-z][^<>\[]*(?:\[[^\]]{0,10000}\]\s*)?>|<!\[[^<>]*>")
 _ENTITY_PATTERN = r"(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[A-Za-z][A-Za-z0-9]{0,31};?)"
 _ENTITY = {
     "html": re.compile("&" + _ENTITY_PATTERN),
     "xml": re.compile(rf"&(?:amp;(?=#?\w{{1,31}};))?{_ENTITY_PATTERN}"),  # also of escaped HTML
 }
-_APOSTROPHE = re.compile("&apos;|&#0{0,9}39;|&#[xX]0{0,9}27;")
 _SELECTS_ONE = re.compile(r"(?:\bone|=1)\s*\{\s*$")
 _SIGNS = set("&<>\"'")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 STANDING = "standing"
-_STANDING = {"html": {"img", "input", "textarea", *_NOT_TEXT}, "xml": {"x", "ph"}}
+_STANDING = {"html": {"img", "input", "textarea", *NOT_TEXT}, "xml": {"x", "ph"}}
 """Elements without text that stand for a word or a picture: spaces around them matter."""
-
-
-@dataclass(frozen=True)
-class Token:
-    """A tag, or the text up to the next one."""
-
-    kind: str
-    """text, open, close, empty (a tag without content), other (a comment, ...), or a whole element:
-    kept (its text stays as it is), code (it has no text) or message (of ICU, with its tags)."""
-    raw: str
-    start: int  # in the markup
-    name: str = ""  # of an element: small letters in HTML, without a namespace's prefix in XML
-    message: Message | None = None
-
-    @property
-    def end(self) -> int:
-        """Where the next token begins."""
-        return self.start + len(self.raw)
-
-    def attributes(self) -> dict[str, str]:
-        """Return the attributes by name, in small letters."""
-        raw = html.unescape(self.raw) if self.raw.startswith("&lt;") else self.raw
-        tag = _TAG.match(raw)
-        after_name = re.sub(r"^</?[^\s<>/]+", "", tag[0]) if tag else ""
-        return {name.lower(): value.strip("\"'") for name, value in _ATTRIBUTE.findall(after_name)}
 
 
 @dataclass(eq=False)
@@ -223,258 +157,6 @@ class Marked:
         return "".join(self.spelling.get(character, character) for character in text)
 
 
-def tokenize(markup: str, form: str) -> Iterator[Token]:
-    """Yield the tags and texts of a line or document, which joined in turn are the whole."""
-    is_html = form == "html"
-    last: dict[str, int] = {}
-    text_start = at = 0
-    while (at := markup.find("<", at)) >= 0:
-        token = _tag_at(markup, at, last, is_html=is_html)
-        if token is None:
-            at += 1
-            continue
-        if text_start < at:
-            yield Token("text", markup[text_start:at], text_start)
-        yield token
-        at = text_start = token.end
-        if is_html and token.kind == "open" and token.name in _RAW_TEXT:
-            end = last.get(token.name) or _raw_text_end(markup, at, token.name)
-            if end < 0:
-                last[token.name] = end
-            elif end > at:
-                yield Token("other", markup[at:end], at)
-                at = text_start = end
-    if text_start < len(markup):
-        yield Token("text", markup[text_start:], text_start)
-
-
-def _raw_text_end(markup: str, at: int, name: str) -> int:
-    end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(markup, at)
-    return end.start() if end else -1
-
-
-def _end_of(closer: str, markup: str, at: int, last: dict[str, int]) -> int:
-    """Return where the next `closer` ends, or 0 if there is none.
-
-    last: where it is last found, so that text with many beginnings is not read as often.
-    """
-    if closer not in last:
-        last[closer] = markup.rfind(closer)
-    return markup.index(closer, at) + len(closer) if at <= last[closer] else 0
-
-
-def _tag_at(markup: str, at: int, last: dict[str, int], *, is_html: bool) -> Token | None:
-    """Return the tag that begins at a `<`, or None if it is text."""
-    for begin, size, closer in (
-        ("<!--", 2 if is_html else 4, "-->"),  # <!--> is whole in HTML
-        ("<![CDATA[", 9, "]]>"),
-        ("<?php", 5, "?>"),
-        ("<?=", 3, "?>"),
-        ("<?", 2, ">" if is_html else "?>"),
-        ("<%", 2, "%>"),
-    ):
-        if markup.startswith(begin, at):
-            end = _end_of(closer, markup, at + size, last)
-            is_cdata = begin == "<![CDATA[" and not is_html
-            kind, name = ("text", "cdata") if is_cdata else ("other", "")
-            return Token(kind, markup[at:end], at, name) if end else None
-    if markup.startswith("<!", at):
-        match = _DECLARATION.match(markup, at)
-        return Token("other", match[0], at) if match else None
-    match = _TAG.match(markup, at)
-    if match is None:
-        return None
-    name = match["name"] or match["odd"]
-    name = name.lower() if is_html else name.rpartition(":")[2]
-    if match[0].startswith("</"):
-        return Token("close", match[0], at, name)
-    is_empty = match[0].endswith("/>") or (is_html and name in VOID)
-    return Token("empty" if is_empty else "open", match[0], at, name)
-
-
-def pair_up(tokens: list[Token], form: str) -> dict[int, int]:
-    """Return the index of the closing tag of each opening one that has one; pairs never overlap."""
-    pairs: dict[int, int] = {}
-    waiting: list[tuple[str, int]] = []
-    count: Counter[str] = Counter()
-    for index, token in enumerate(tokens):
-        opens, closes = _keys(token, form)
-        if closes and count[closes]:
-            key = ""
-            while key != closes:  # those in between have no partner
-                key, opening = waiting.pop()
-                count[key] -= 1
-            pairs[opening] = index
-        elif opens:
-            waiting.append((opens, index))
-            count[opens] += 1
-    return pairs
-
-
-def _keys(token: Token, form: str) -> tuple[str, str]:
-    """Return what a tag opens and closes: its name, or that of a pair by an attribute."""
-    if form == "xml" and token.kind in ("empty", "code") and token.name in _PAIRED:
-        has = token.attributes()
-        number = has.get("startref") or has.get("rid") or has.get("id") or has.get("i") or ""
-        if token.name in _BEGINNINGS:
-            return f"{token.name} {number}", ""
-        return "", f"{_ENDINGS[token.name]} {number}"
-    is_escaped = token.raw.startswith("&lt;") and token.name[:1].isalnum()  # no partner of others
-    name = f"&{token.name}" if is_escaped else token.name
-    return name if token.kind == "open" else "", name if token.kind == "close" else ""
-
-
-def elements(markup: str, form: str) -> list[Token]:
-    """Return the tokens of a line or document.
-
-    An element that stays as it is is one token, and so is an ICU message.
-    """
-    tokens = list(tokenize(markup, form))
-    if TEXT_TAG.search(markup):
-        tokens = _with_text_tags(tokens, form)
-    pairs = pair_up(tokens, form)
-    closes = set(pairs.values())
-    joined = []
-    index = 0
-    while index < len(tokens):
-        token, last = tokens[index], pairs.get(index)
-        begins = last is not None or token.kind == "open"
-        kind = _stays_whole(token, form) if begins else ""
-        if kind and (last is not None or _is_protected(token)):
-            last = _implied_end(tokens, pairs, closes, index) if last is None else last
-            raw = "".join(inner.raw for inner in tokens[index : last + 1])
-            token, index = Token(kind, raw, token.start, token.name), last
-        joined.append(token)
-        index += 1
-    return _join_messages(markup, joined, form) if "{" in markup else joined
-
-
-def _with_text_tags(tokens: list[Token], form: str) -> list[Token]:
-    """Part texts at the tags in them. A pair of these is in one and the same element."""
-    pairs = pair_up(tokens, form)
-    closes = set(pairs.values())
-    parted: list[Token] = []
-    single: set[int] = set()  # numbers of those that need a partner, and have none
-    within: list[list[int]] = [[]]  # of the tags in each element that is open
-    in_stars = [False]  # whether each has an open `**`
-
-    def end_element() -> None:
-        numbers = within.pop()
-        in_stars.pop()
-        for pair in pair_up([parted[number] for number in numbers], form).items():
-            single.difference_update(numbers[index] for index in pair)
-
-    for index, token in enumerate(tokens):
-        if index in pairs:
-            within.append([])
-            in_stars.append(False)
-        elif index in closes:
-            end_element()
-        last = 0
-        is_text = token.kind == "text" and token.name != "cdata"
-        found = text_tags(token.raw, form, is_in_stars=in_stars[-1]) if is_text else ()
-        for tag in found:
-            if last < tag.start:
-                text = token.raw[last : tag.start]
-                parted.append(replace(token, raw=text, start=token.start + last))
-            last = tag.end
-            within[-1].append(len(parted))
-            if tag.name == "**":
-                in_stars[-1] = tag.kind == "open"
-            if tag.needs_partner:
-                single.add(len(parted))
-            raw = token.raw[tag.start : last]
-            parted.append(Token(tag.kind, raw, token.start + tag.start, tag.name))
-        if last < len(token.raw):
-            parted.append(replace(token, raw=token.raw[last:], start=token.start + last))
-    while within:
-        end_element()
-    joined: list[Token] = []
-    for number, token in enumerate(parted):
-        token = replace(token, kind="text", name="") if number in single else token
-        is_text = token.kind == "text" and not token.name
-        if is_text and joined and joined[-1].kind == "text" and not joined[-1].name:
-            before = joined.pop()
-            token = replace(before, raw=before.raw + token.raw)
-        joined.append(token)
-    return joined
-
-
-def _join_messages(markup: str, tokens: list[Token], form: str) -> list[Token]:
-    """Make one token of each ICU message.
-
-    If one tag of a pair is in one of its branches, and the other is not, it is damaged.
-    """
-    text = "".join(
-        _APOSTROPHE.sub(lambda entity: NO_TEXT * (len(entity[0]) - 1) + "'", token.raw)
-        if token.kind == "text" and token.name != "cdata"
-        else NO_TEXT * len(token.raw)
-        for token in tokens
-    )
-    messages = deque(find_messages(text))
-    if not messages:
-        return tokens
-    branches = [branch for message in messages for branch in message.branches]
-    starts = [start for start, _ in branches]
-    divided = set()
-    for pair in pair_up(tokens, form).items():
-        ends = [tokens[index].start for index in pair]
-        numbers = [bisect_right(starts, end) - 1 for end in ends]
-        within = [
-            branches[number] if number >= 0 and end < branches[number][1] else None
-            for number, end in zip(numbers, ends, strict=True)
-        ]
-        if within[0] != within[1]:
-            divided.update(within)
-    joined = []
-    at = 0  # the end of the last message
-    for token in tokens:
-        at = max(at, token.start)
-        while messages and messages[0].start < token.end:
-            message = messages.popleft()
-            if not divided.isdisjoint(message.branches):
-                message = replace(message, end=token.end, branches=())
-            if at < message.start:
-                joined.append(replace(token, raw=markup[at : message.start], start=at))
-            raw = markup[message.start : message.end]
-            joined.append(Token("message", raw, message.start, message=message))
-            at = message.end
-        if at < token.end:
-            joined.append(replace(token, raw=markup[at : token.end], start=at))
-    return joined
-
-
-def _implied_end(
-    tokens: list[Token], pairs: dict[int, int], closes: Container[int], index: int
-) -> int:
-    """Return the index of the last token of an element that has no closing tag."""
-    enders = _ENDED_BY.get(tokens[index].name, ())
-    at = index + 1
-    while at < len(tokens) and at not in closes and tokens[at].name not in enders:
-        at = pairs.get(at, at) + 1
-    return at - 1
-
-
-def _stays_whole(token: Token, form: str) -> str:
-    """Return the kind of the element with this opening tag: kept, code or "" (any other)."""
-    if form == "html" and token.name in _RAW_TEXT | _NOT_TEXT:
-        return "code"
-    has = token.attributes()
-    if form == "xml" and token.name in _NATIVE_CODES and has:
-        return "code"
-    is_code = token.name in _KEPT and has.get("translate") != "yes"
-    return "kept" if is_code or _is_protected(token) else ""
-
-
-def _is_protected(token: Token) -> bool:
-    has = token.attributes()
-    return (
-        has.get("translate", "").lower() == "no"
-        or "notranslate" in has.get("class", "").split()
-        or has.get("mtype") == "protected"
-    )
-
-
 def parse(markup: str, form: str) -> Marked:
     """Take the tags out of a line.
 
@@ -515,7 +197,7 @@ class _Parser:
         pairs = pair_up(tokens, self.form)
         closes = set(pairs.values())
         for index, token in enumerate(tokens):
-            opens, is_closing = _keys(token, self.form)
+            opens, is_closing = partner_keys(token, self.form)
             if token.kind == "text":
                 self._add_text(token, find_pieces=True)
             elif token.message is not None:

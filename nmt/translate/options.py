@@ -18,7 +18,7 @@ from nmt.files import sha256_file
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
 from nmt.interchange.imported_once import model_of
 from nmt.markup.file_types import AS_LINES
-from nmt.markup.tags import FORMS
+from nmt.markup.markup_tokens import FORMS
 from nmt.models.device import PRECISIONS
 from nmt.search.options import MBR_METRICS, Sampling, SearchOptions
 from nmt.translate.contradictions import (

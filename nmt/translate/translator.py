@@ -21,7 +21,7 @@ from nmt.errors import NMTError, UsageError
 from nmt.lexical.glossary import Terms
 from nmt.lexical.lemmas import is_installed
 from nmt.markup.breaks import MarkedLines
-from nmt.markup.tags import FORMS
+from nmt.markup.markup_tokens import FORMS
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
 from nmt.search.retry import search_guarded

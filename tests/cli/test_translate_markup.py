@@ -19,7 +19,8 @@ import nmt as package
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError
 from nmt.jobs import parallel
-from nmt.markup.tags import parse, tokenize
+from nmt.markup.markup_tokens import tokenize
+from nmt.markup.tags import parse
 from nmt.translate.translator import Translator
 
 LINES = [

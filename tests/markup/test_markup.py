@@ -16,17 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.markup.markup_tokens import FORMS, elements, pair_up, tokenize
 from nmt.markup.tag_writer import restore
-from nmt.markup.tags import (
-    FORMS,
-    STANDING,
-    Marked,
-    Node,
-    elements,
-    pair_up,
-    parse,
-    tokenize,
-)
+from nmt.markup.tags import STANDING, Marked, Node, parse
 from nmt.markup.text_tags import TEXT_TAG
 from nmt.markup.text_units import Link, source_units
 

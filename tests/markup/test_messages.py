@@ -13,9 +13,10 @@ import pytest
 import nmt
 from nmt.data.corpus import Encoding
 from nmt.markup.documents import Document
+from nmt.markup.markup_tokens import FORMS, tokenize
 from nmt.markup.messages import find_messages
 from nmt.markup.tag_writer import restore
-from nmt.markup.tags import FORMS, parse, tokenize
+from nmt.markup.tags import parse
 from nmt.translate.alignment import Alignment
 from nmt.translate.output import Translation
 from nmt.translate.steps import LinesUnderWay
