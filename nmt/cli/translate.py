@@ -13,7 +13,7 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, check_picture
-from nmt.errors import EXIT_DONE, EXIT_FAILED
+from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from nmt.jobs.options import JobOptions
 from nmt.translate.contradictions import (
     FILE,
@@ -109,24 +109,24 @@ def translate(
             lambda kernel: leaving.enter_context(Translators.start(config, job, kernel)),
             remote.synced if remote is not None else contextlib.nullcontext,
         )
-        status = EXIT_DONE
+        failed = held = 0  # files
         if talks:
             done = [converse(work.translators().translator)]
         elif files:
-            done, status = work.translate_files(files)
+            done, failed, held = work.translate_files(files)
         else:
             source = Path(job.inputs[0]) if job.inputs else None
             target = Path(job.output) if job.output is not None else None
             done = [work.translate_pipe(source, target)]
             if remote is not None:
                 remote.move(remote.path)
-    _summarize(done)
-    if any(counts.failed.lines for counts in done):
-        status = EXIT_FAILED
-    raise typer.Exit(status)
+    _summarize(done, failed)
+    if failed or any(counts.failed.lines for counts in done):
+        raise typer.Exit(EXIT_FAILED)
+    raise typer.Exit(EXIT_STOPPED if held else EXIT_DONE)
 
 
-def _summarize(done: Sequence[Counts]) -> None:
+def _summarize(done: Sequence[Counts], failed_files: int) -> None:
     seconds = sum(counts.seconds for counts in done)
     console.summary(
         {
@@ -138,6 +138,7 @@ def _summarize(done: Sequence[Counts]) -> None:
             "copied": sum(counts.copied for counts in done),
             "fell_back": sum(counts.fell_back.lines for counts in done),
             "failed": sum(counts.failed.lines for counts in done),
+            "failed_files": failed_files,
             "seconds": round(seconds, 1),
             "tokens_per_second": round(sum(counts.tokens for counts in done) / max(seconds, 1e-9)),
         }

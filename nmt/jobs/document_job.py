@@ -61,7 +61,13 @@ def translate_document(
     counts.lines_out = counts.lines
     counts.seconds = time.monotonic() - started
     texts = (None if translation.error else translation.text for translation in translations)
-    return document.write(texts), counts
+    written = document.write(texts)
+    if document.refused:
+        console.warning(
+            f"{source}: {counted(document.refused, 'translation was', 'translations were')} left "
+            "out, because placeholders such as %s changed in a way that their programs do not allow"
+        )
+    return written, counts
 
 
 def warn_of_units(source: Path, counts: Counts) -> None:

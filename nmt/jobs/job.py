@@ -18,9 +18,6 @@ from nmt.data.compressed import is_compressed
 from nmt.data.corpus import Encoding, read_chunks, refuse_binary
 from nmt.data.words import has_letters
 from nmt.errors import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_STOPPED,
     DataError,
     HeldOff,
     MissingKernel,
@@ -136,18 +133,18 @@ class Job:
             self._translate(chunks, name, counts, write, total=None)
             return counts
 
-    def translate_files(self, files: Sequence[tuple[Path, Path]]) -> tuple[list[Counts], int]:
+    def translate_files(self, files: Sequence[tuple[Path, Path]]) -> tuple[list[Counts], int, int]:
         """Translate pairs of files one after the other. If one of several fails, the others go on.
 
         Returns:
-            The counts of the translated files, and the exit status: `EXIT_FAILED` if a file
-            failed, else `EXIT_STOPPED` if other jobs are working on some.
+            The counts of the translated files, how many files failed, and how many are left to
+            other jobs, which are working on them.
 
         Raises:
             NMTError: if the only file fails, or the error would affect every file.
         """
         done: list[Counts] = []
-        status = EXIT_DONE
+        failed = held = 0
         _ = self._identity  # an unreadable model fails here, not once for each file
         for source, output in files:
             try:
@@ -160,11 +157,11 @@ class Job:
                     raise
                 if held_off:
                     console.warning(str(error))
-                    status = status or EXIT_STOPPED
+                    held += 1
                 else:
                     console.error(_of_file(source, error))
-                    status = EXIT_FAILED
-        return done, status
+                    failed += 1
+        return done, failed, held
 
     def translate_file(self, source: Path, output: Path) -> Counts:
         """Translate a file, or continue where an earlier job stopped.

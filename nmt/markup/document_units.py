@@ -27,13 +27,16 @@ class Unit:
     before: str = ""  # what is written around a translation
     after: str = ""
     otherwise: str = ""  # what is written if there is none
-    spell: Callable[[str], str] = str  # makes what is written of a translation's markup
+    spell: Callable[[str], str | None] = str
+    """Makes what is written of a translation's markup; None if the document does not allow it."""
 
-    def write(self, translation: str | None) -> str:
-        """Return what stands in the document, given the translation of the line, or None."""
-        if translation is None:
-            return self.otherwise
-        return self.before + self.spell(translation) + self.after
+    def write(self, translation: str | None) -> str | None:
+        """Return what stands in the document, given the translation of the line.
+
+        None: there is none that the document allows, and `otherwise` stands there.
+        """
+        spelt = None if translation is None else self.spell(translation)
+        return None if spelt is None else self.before + spelt + self.after
 
 
 def as_html(text: str) -> str:

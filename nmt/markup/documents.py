@@ -86,6 +86,7 @@ class Document:
     parts: list[str | Unit] = field(default_factory=list)
     kept: int = 0  # units that have a translation already
     lacks_language: bool = False  # of targets, which XLIFF 2 needs
+    refused: int = 0  # translations that did not fit in the document, when it was written
 
     @classmethod
     def read(cls, path: Path, content: bytes, encoding: Encoding) -> Document:
@@ -149,12 +150,19 @@ class Document:
     def write(self, translations: Iterable[str | None]) -> bytes:
         """Return the document with a translation of each unit, or None."""
         waiting = iter(translations)
-        text = "".join(
-            part if isinstance(part, str) else part.write(next(waiting)) for part in self.parts
-        )
+        written, self.refused = list[str](), 0
+        for part in self.parts:
+            if isinstance(part, str):
+                written.append(part)
+                continue
+            translation = next(waiting)
+            translated = part.write(translation)
+            written.append(part.otherwise if translated is None else translated)
+            self.refused += translated is None and translation is not None
+        text = "".join(written)
         has_references = self.type.name in ("HTML", "XLIFF")
         try:
-            written = text.encode(
+            encoded = text.encode(
                 self.encoding, "xmlcharrefreplace" if has_references else "strict"
             )
         except UnicodeEncodeError as error:
@@ -162,7 +170,7 @@ class Document:
                 f"{self.path}: {self.encoding} has no {text[error.start]!r}, which is in the "
                 "translation; save it as UTF-8"
             ) from None
-        return self.bom + written
+        return self.bom + encoded
 
     def _xliff(self, text: str) -> Iterator[str | Unit]:
         _check_xliff(self.path, text)

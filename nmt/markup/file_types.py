@@ -151,6 +151,13 @@ def document_form(path: Path) -> str | None:
     if kind is None:
         return None
     if not kind.markup or path.suffix in SUFFIXES:
+        beginning = _beginning(path)
+        is_lines = type_of_content(beginning) is None and has_tags(beginning)
+        if kind.name in ("XML", "TMX", "SGML") and is_lines:
+            raise DataError(
+                f"{path}: its name is that of {kind.name}, which is not supported; if it is lines "
+                "with tags, rename it to .txt, or pass it on stdin, with --markup xml"
+            )
         raise DataError(kind.refusal(path))
     return kind.markup
 

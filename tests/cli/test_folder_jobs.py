@@ -138,7 +138,8 @@ def test_files_that_cannot_be_read_do_not_stop_the_others(
     for message in ("missing: No such", "cut.gz: cut short", "gone: No such", "round: "):
         assert message in answer.stderr
     assert translated(tmp_path / "out") == ["a", "b", "c"]
-    assert answer.summary["lines_in"] == 3
+    assert (answer.summary["lines_in"], answer.summary["failed"]) == (3, 0)
+    assert answer.summary["failed_files"] == 4
 
 
 def test_a_file_that_another_job_is_at_work_on_is_passed_over(

@@ -57,7 +57,7 @@ def test_stdout_holds_data_alone_and_files_hold_the_same(translate: Nmt, tmp_pat
     counts = done.summary
     assert list(counts) == [
         *("lines_in", "lines_out", "split", "guarded", "decomposed", "copied", "fell_back"),
-        "failed",
+        *("failed", "failed_files"),
         *("seconds", "tokens_per_second"),
     ]
     assert (counts["lines_in"], counts["lines_out"]) == (3, 3)

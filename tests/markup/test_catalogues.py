@@ -115,6 +115,83 @@ def test_each_form_of_a_plural_is_filled(number: int, formula: str, expected: li
     assert written.endswith(entry)
 
 
+def fitted(source: str, flags: str, translation: str) -> str | None:
+    """Return what is written of a translation in an entry with these flags."""
+    (unit,) = read(f'#, {flags}\nmsgid "{source}"\nmsgstr ""\n').units
+    return unit.write(translation)
+
+
+@pytest.mark.parametrize(
+    ("flags", "source", "translation", "expected"),
+    [
+        ("c-format", "a %s b %d", "%d B %s", "%2$d B %1$s"),
+        ("fuzzy, possible-c-format", "a %s b %-5.2f%%", "%-5.2f B %s%%", "%2$-5.2f B %1$s%%"),
+        ("c-format, range: 0..5", "a %s %d %s", "%d %s %s A", "%2$d %1$s %3$s A"),
+        ("php-format", "a %s b %d", "%d B %s", "%2$d B %1$s"),
+        ("c-format", "a %s %m %d", "%m %d %s A", "%m %2$d %1$s A"),
+        ("c-format", "a %s b %d", "A %s B %d", "A %s B %d"),
+        ("c-format", "a %1$s b %2$d", "%2$d B %1$s", "%2$d B %1$s"),
+        ("python-format", "a %(s)s b %(d)d", "%(d)d B %(s)s", "%(d)d B %(s)s"),
+        ("python-brace-format", "a {0} b {x}", "{x} B {0}", "{x} B {0}"),
+        ("no-c-format", "a %s b %d", "%d B %s", "%d B %s"),
+        ("python-format", "a %s b %d", "%d B %s", None),
+        ("python-brace-format", "a {} b {:d}", "{:d} B {}", None),
+        ("c-format", "a %*d b %s", "%s B %*d", None),
+        ("c-format", "a %s", "A %s %s", None),
+        ("c-format", "a %s", "A", None),
+        ("c-format", "a %s b", "100 % de %s", None),
+        ("lisp-format", "a ~a", "A ~", None),
+    ],
+)
+def test_values_are_filled_in_where_they_belong(
+    flags: str, source: str, translation: str, expected: str | None
+) -> None:
+    assert fitted(source, flags, translation) == (expected if expected is None else f'"{expected}"')
+
+
+@pytest.mark.parametrize(
+    ("flags", "source", "directive"),
+    [
+        ("qt-format", "open %1", "%1"),
+        ("c-format", "at %dth", "%d"),
+        ("c-format", "at %<PRIu64> of it", "%<PRIu64>"),
+        ("c-format", "at %*d of it", "%*d"),
+        ("lisp-format", "at ~a of it", "~a"),
+    ],
+)
+def test_directives_are_kept_pieces(flags: str, source: str, directive: str) -> None:
+    document = read(f'#, {flags}\nmsgid "{source}"\nmsgstr ""\n')
+    (unit,) = document.units
+    (line,) = MarkedLines.of(unit.line, "html").lines
+    ((start, end),) = line.kept
+    assert line.text[start:end] == directive.replace("<PRIu64>", "")
+    assert unit.write(unit.line) == f'"{source}"'
+
+
+def test_translations_that_do_not_fit_are_left_out_and_counted() -> None:
+    content = '#, python-format\nmsgid "a %s b %d"\nmsgstr ""\n'
+    document = read(content)
+    assert (document.write(["%d B %s"]).decode(), document.refused) == (content, 1)
+    document.write([None])
+    assert document.refused == 0
+
+
+@pytest.mark.parametrize(
+    ("formula", "singular", "expected"),
+    [
+        ("n > 1", "one file", ["%d files", "%d files"]),  # the first form is also for 0
+        ("n > 1", "%d file", ["%d file", "%d files"]),
+        ("n != 1", "one file", ["one file", "%d files"]),
+    ],
+)
+def test_a_form_for_several_numbers_says_the_number(
+    formula: str, singular: str, expected: list[str]
+) -> None:
+    entry = f'#, c-format\nmsgid "{singular}"\nmsgid_plural "%d files"\n'
+    document = read(HEADER.format(2, formula) + entry + 'msgstr[0] ""\nmsgstr[1] ""\n')
+    assert [unit.line for unit in document.units] == expected
+
+
 def test_forms_that_are_there_stay() -> None:
     entry = 'msgid "one"\nmsgid_plural "many"\nmsgstr[0] "eins"\nmsgstr[1] ""\n'
     document = read(HEADER.format(2, "n != 1") + entry)

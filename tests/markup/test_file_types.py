@@ -141,6 +141,17 @@ def test_each_type_of_documents_has_its_form(name: str, form: str | None) -> Non
     assert document_form(Path(name)) == form
 
 
+def test_lines_with_tags_under_a_name_of_xml_are_told_how_to_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.xml"
+    path.write_text("Click <b>here</b>.\n")
+    with pytest.raises(DataError, match=r"a\.xml: .*stdin.* --markup xml"):
+        document_form(path)
+    path = tmp_path / "a.yaml"
+    path.write_text("a: <b>here</b>\n")
+    with pytest.raises(DataError, match=r"a\.yaml: .* --markup none"):
+        document_form(path)
+
+
 @pytest.mark.parametrize("name", ["a.yaml", "a.html.gz"])
 def test_what_is_not_supported_is_refused_by_name(name: str) -> None:
     with pytest.raises(DataError, match=name):
