@@ -1,6 +1,6 @@
-"""The optimiser: the paper's Adam over the flat weights, with the learning rate's schedules.
+"""The optimiser: Adam or Schedule-Free AdamW over the flat weights, with the learning rate.
 
-It also clips the gradient, keeps a moving average of the weights and the fp16 loss scale. An update
+It also clips the gradient, and keeps an average of the weights and the fp16 loss scale. An update
 whose gradient is not finite changes only the loss scaler. Everything happens on the device, so an
 update never waits for the GPU.
 """
@@ -8,6 +8,8 @@ update never waits for the GPU.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -26,19 +28,20 @@ def learning_rate(config: TrainingConfig, d_model: int, update: int) -> float:
 
     `inverse_sqrt` with the paper's peak is its equation 3,
     d_model^-0.5 * min(update^-0.5, update * warmup_updates^-1.5). `cosine` is half a cosine
-    (Loshchilov and Hutter 2017, equation 5, without restarts).
+    (Loshchilov and Hutter 2017, equation 5, without restarts). `wsd` is of Hu et al. (2024),
+    section 4.2, with a linear decay.
     """
     peak = config.learning_rate or (d_model * config.warmup_updates) ** -0.5
     if update <= config.warmup_updates:
         return peak * update / config.warmup_updates
-    if config.schedule == "constant":
+    if config.schedule == "constant" or update <= config.decay_begins:
         return peak
     if config.schedule == "inverse_sqrt":
         return float(peak * (config.warmup_updates / update) ** 0.5)
     # The share that is left of the way from the peak to max_updates.
-    way = max(1, config.max_updates - config.warmup_updates)
+    way = max(1, config.max_updates - max(config.warmup_updates, config.decay_begins))
     left = max(0, config.max_updates - update) / way
-    return peak * left if config.schedule == "linear" else peak * (1 - math.cos(math.pi * left)) / 2
+    return peak * (1 - math.cos(math.pi * left)) / 2 if config.schedule == "cosine" else peak * left
 
 
 class LossScaler:
@@ -88,8 +91,161 @@ class LossScaler:
         return bad_in_a_row >= (30 if self.fp16 else 2 if last else 5)
 
 
+class _Rule(Protocol):
+    """How a gradient changes the weights."""
+
+    @property
+    def average(self) -> Tensor | None:
+        """(n,) as `FlatWeights.master`; validated and written, if there is one."""
+
+    def step(self, gradient: Tensor, update: int, /, learning_rate: float, skipped: Tensor) -> None:
+        """Change the weights by a gradient (s,).
+
+        Args:
+            gradient: of what is trained; clipped, and free to be written over.
+            update: its number, counted from 1.
+            learning_rate: of this update.
+            skipped: a scalar. If it is 1.0, nothing changes; else it is 0.0.
+        """
+
+    def held_bytes(self) -> dict[str, int]:
+        """Return the memory of what this rule keeps for each weight, by name."""
+
+    def vectors(self) -> dict[str, Vector]:
+        """Return what a resumed run needs, without the weights, by name."""
+
+
+class _Adam:
+    """Adam (Kingma and Ba 2015), with AdamW's decay (Loshchilov and Hutter 2019), and an average.
+
+    The moving average is exponential.
+    """
+
+    def __init__(self, weights: FlatWeights, config: TrainingConfig) -> None:
+        self.average = weights.master.clone() if config.ema_decay else None
+        self._weights = weights
+        self._config = config
+        self._mean = torch.zeros_like(weights.trainable)
+        self._mean_square = torch.zeros_like(weights.trainable)
+        self._updates = torch.zeros((), device=weights.master.device)  # without the skipped ones
+
+    def step(self, gradient: Tensor, update: int, learning_rate: float, skipped: Tensor) -> None:
+        config, weights = self._config, self._weights
+        # The function instead of torch.optim.Adam, which takes two seconds to import the compiler.
+        adam(
+            [weights.trainable],
+            [gradient],
+            [self._mean],
+            [self._mean_square],
+            [],  # of AMSGrad
+            [self._updates],
+            fused=True,  # one pass over all vectors
+            amsgrad=False,
+            maximize=False,
+            weight_decay=config.weight_decay,
+            decoupled_weight_decay=True,
+            lr=learning_rate,
+            beta1=config.adam_beta1,
+            beta2=config.adam_beta2,
+            eps=config.adam_epsilon,
+            found_inf=skipped,  # if 1, nothing changes
+        )
+        if self.average is not None:
+            # In the first updates the average would mostly be the random start.
+            decay = min(config.ema_decay, update / (update + 10))
+            # By 0 after a skipped update, so the average stays.
+            self.average.lerp_(weights.master, (1 - decay) * (1 - skipped))
+
+    def held_bytes(self) -> dict[str, int]:
+        held = {"Adam": self._mean.nbytes + self._mean_square.nbytes}
+        if self.average is not None:
+            held["moving average"] = self.average.nbytes
+        return held
+
+    def vectors(self) -> dict[str, Vector]:
+        vectors = {
+            "adam_mean": Vector(self._mean, self._weights.trained_places),
+            "adam_mean_square": Vector(self._mean_square, self._weights.trained_places),
+            "adam_updates": Vector(self._updates),
+        }
+        if self.average is not None:
+            vectors["ema"] = Vector(self.average, self._weights.places)
+        return vectors
+
+
+class _ScheduleFree:
+    """Schedule-Free AdamW (Defazio et al. 2024, "The Road Less Scheduled", algorithm 1).
+
+    The iterate z takes Adam's steps without momentum. The average x is the mean of all z, each with
+    the square of its learning rate as its weight; x is the model. Training runs at
+    y = (1 - beta1) z + beta1 x: these are the weights that the gradient is of. A run needs no end
+    that is known from the start, because x takes the place of a decay.
+    """
+
+    def __init__(self, weights: FlatWeights, config: TrainingConfig) -> None:
+        self.average = weights.master.clone()  # x
+        self._weights = weights  # y
+        self._config = config
+        self._iterate = weights.trainable.clone()  # z
+        self._mean_square = torch.zeros_like(weights.trainable)
+        self._updates = torch.zeros((), device=weights.master.device)  # without the skipped ones
+        self._sum = torch.zeros((), device=weights.master.device)  # of the weights of all z
+
+    def step(self, gradient: Tensor, _: int, learning_rate: float, skipped: Tensor) -> None:
+        config, trainable = self._config, self._weights.trainable
+        if config.weight_decay:
+            share = learning_rate * config.weight_decay * (1 - skipped)
+            self._iterate.addcmul_(trainable, share, value=-1)
+        # With beta1 = 0, Adam's mean is the gradient itself, which so needs no vector of its own.
+        adam(
+            [self._iterate],
+            [gradient],
+            [gradient],
+            [self._mean_square],
+            [],  # of AMSGrad
+            [self._updates],
+            fused=True,
+            amsgrad=False,
+            maximize=False,
+            weight_decay=0.0,
+            lr=learning_rate,
+            beta1=0.0,
+            beta2=config.adam_beta2,
+            eps=config.adam_epsilon,
+            found_inf=skipped,
+        )
+        weight = learning_rate**2 * (1 - skipped)
+        self._sum += weight
+        average = self.average[: len(trainable)]
+        # Until an update counts, both are 0.
+        average.lerp_(self._iterate, weight / self._sum.clamp(min=1e-30))
+        torch.lerp(self._iterate, average, config.adam_beta1, out=trainable)
+
+    def held_bytes(self) -> dict[str, int]:
+        return {
+            "Schedule-Free AdamW": self._iterate.nbytes + self._mean_square.nbytes,
+            "average": self.average.nbytes,
+        }
+
+    def vectors(self) -> dict[str, Vector]:
+        places = self._weights.trained_places
+        return {
+            "average": Vector(self.average, self._weights.places),
+            "iterate": Vector(self._iterate, places),
+            "mean_square": Vector(self._mean_square, places),
+            "updates": Vector(self._updates),
+            "sum_of_weights": Vector(self._sum),
+        }
+
+
+_RULES: dict[str, Callable[[FlatWeights, TrainingConfig], _Rule]] = {
+    "adam": _Adam,
+    "schedule_free": _ScheduleFree,
+}
+
+
 class Optimizer:
-    """Adam (Kingma and Ba 2015) over the flat weights, with clipping and a moving average."""
+    """Changes the flat weights by each update's gradient, which it clips."""
 
     def __init__(self, weights: FlatWeights, config: TrainingConfig, d_model: int) -> None:
         self.weights = weights
@@ -97,20 +253,19 @@ class Optimizer:
         self.d_model = d_model
         self.loss_scaler = LossScaler(config.precision == "fp16", weights.master.device)
         self.learning_rate_factor = 1.0  # less after the run has diverged
-        self.ema = weights.master.clone() if config.ema_decay else None
-        self._mean = torch.zeros_like(weights.trainable)
-        self._mean_square = torch.zeros_like(weights.trainable)
-        self._updates = torch.zeros((), device=weights.master.device)  # without the bad ones
+        self._rule = _RULES[config.optimizer](weights, config)
 
     @property
     def eval_weights(self) -> Tensor:
         """The weights to validate and write, as in `FlatWeights.master`: perhaps an average."""
-        return self.weights.master if self.ema is None else self.ema
+        average = self._rule.average
+        return self.weights.master if average is None else average
 
     @property
     def eval_name(self) -> str:
         """Their name among `vectors`."""
-        return "weights" if self.ema is None else "ema"
+        held = self.eval_weights
+        return next(name for name, vector in self.vectors().items() if vector.held is held)
 
     def loaded(self, *, learning_rate_factor: float) -> None:
         """Continue with what has been loaded into `vectors`."""
@@ -134,56 +289,25 @@ class Optimizer:
         norm = self.weights.norm() / self.loss_scaler.scale  # of the gradient without the scale
         # Flags are tensors: an `if` would make the host wait for the device.
         bad = (~norm.isfinite()).float()
-        skipped = torch.maximum(bad, dropped)
         if self.loss_scaler.fp16:
             gradient /= self.loss_scaler.scale
         if self.config.clip_norm:
             # The epsilon keeps a gradient of zeros from becoming 0 / 0.
             gradient *= (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
-        # The function instead of torch.optim.Adam, which takes two seconds to import the compiler.
-        adam(
-            [self.weights.trainable],
-            [gradient],
-            [self._mean],
-            [self._mean_square],
-            [],  # of AMSGrad
-            [self._updates],
-            fused=True,  # one pass over all vectors
-            amsgrad=False,
-            maximize=False,
-            weight_decay=0.0,
-            lr=self.learning_rate(update),
-            beta1=self.config.adam_beta1,
-            beta2=self.config.adam_beta2,
-            eps=self.config.adam_epsilon,
-            found_inf=skipped,  # if 1, nothing changes
-        )
+        self._rule.step(gradient, update, self.learning_rate(update), torch.maximum(bad, dropped))
         self.weights.begin_gradient()
         self.weights.refresh()
-        if self.ema is not None:
-            # In the first updates the average would mostly be the random start.
-            decay = min(self.config.ema_decay, update / (update + 10))
-            # By 0 after a skipped update, so the average stays.
-            self.ema.lerp_(self.weights.master, (1 - decay) * (1 - skipped))
         self.loss_scaler.note(bad, dropped)
         return norm
 
     def held_bytes(self) -> dict[str, int]:
         """Return the memory of all vectors with a value per weight, by name."""
-        held = self.weights.held_bytes()
-        held["Adam"] = self._mean.nbytes + self._mean_square.nbytes
-        if self.ema is not None:
-            held["moving average"] = self.ema.nbytes
-        return held
+        return self.weights.held_bytes() | self._rule.held_bytes()
 
     def vectors(self) -> dict[str, Vector]:
         """Return every vector that a resumed run needs, by name; loading writes into them."""
-        places, trained_places = self.weights.places, self.weights.trained_places
-        vectors = {
-            "weights": Vector(self.weights.master, places),
-            "adam_mean": Vector(self._mean, trained_places),
-            "adam_mean_square": Vector(self._mean_square, trained_places),
-            "adam_updates": Vector(self._updates),
+        return {
+            "weights": Vector(self.weights.master, self.weights.places),
+            **self._rule.vectors(),
             "guard": Vector(self.loss_scaler.state),
         }
-        return vectors if self.ema is None else vectors | {"ema": Vector(self.ema, places)}
