@@ -55,7 +55,8 @@ class TrainingConfig:
     max_updates: int = value(
         100_000,
         "Updates after which training ends. You can resume a finished run with more; with "
-        "schedule=linear or cosine, the learning rate then jumps up from 0.",
+        "schedule=linear or cosine, the learning rate then jumps up from 0, and with wsd the run "
+        "goes back to where it began to fall.",
         minimum=1,
         resumable=True,
     )

@@ -55,7 +55,14 @@ FAULTS = {
         "training/test_optimizer.py",
     ),
     "Adam's second beta": Fault(
-        "beta2=self.config.adam_beta2", "beta2=self.config.adam_beta1", "training/test_optimizer.py"
+        "beta1=config.adam_beta1,\n            beta2=config.adam_beta2",
+        "beta1=config.adam_beta1,\n            beta2=config.adam_beta1",
+        "training/test_optimizer.py",
+    ),
+    "Schedule-Free's gradient at z": Fault(
+        "torch.lerp(self._iterate, average, config.adam_beta1, out=trainable)",
+        "trainable.copy_(self._iterate)",
+        "training/test_optimizer.py",
     ),
     "shard offsets": Fault(
         "offsets[indices].astype(np.int64)",

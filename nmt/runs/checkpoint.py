@@ -2,7 +2,8 @@
 
     checkpoints/update-00003000.safetensors   a model file every save_every updates; newest kept
     checkpoints/best-00002000.safetensors     a model file, one of the best by validation
-    checkpoints/update-00003000.state         the training state; newest two kept
+    checkpoints/update-00003000.state         the training state; newest two kept, and that of
+                                              the update after which wsd's learning rate falls
 
 A run resumes from a state. It writes one before the first update, one every save_minutes, and one
 when it ends. A run that was killed makes later checkpoints again, bit for bit the same on CPUs.
@@ -77,6 +78,7 @@ class RunState:
     micro_batch_tokens: int = 0  # in use; 0: not chosen yet
     micro_batch_for: str = ""  # the recipe's value, device and ranks that it was chosen for
     learning_rate_factor: float = 1.0  # below 1 after the run has diverged and gone back
+    decay_began: int = 0  # the update of wsd after which the learning rate fell; 0: it has not
     old_text: str = ""  # the recipe's valid_old that the next two are of
     old_score: float = 0.0  # when it was first measured
     lost_score: float = 0.0  # by how much it has fallen since
@@ -151,6 +153,7 @@ def restore(
     ranks: Ranks,
     *,
     before: int | None = None,
+    decay_begins: int = 0,
 ) -> RunState | None:
     """Load the newest whole training state on all ranks; None, and nothing changed, without one.
 
@@ -162,15 +165,17 @@ def restore(
         vectors: those of `write_state`, overwritten.
         ranks: all of them take part.
         before: load a state from before this update that does not follow a bad update.
+        decay_begins: the update of wsd after which the learning rate falls. A state in whose
+            history it began to fall after another update is passed over.
 
     Raises:
-        DataError: if all states are damaged, or if there are models but no states.
+        DataError: if all states are damaged or passed over, or if there are models but no states.
     """
     newest: _Stored | None = None
     with ranks.raise_on_all_ranks():
         if ranks.is_first:
             _remove_half_written(run)
-            newest = _read_newest(run, vectors, before)
+            newest = _read_newest(run, vectors, before, decay_begins)
     state, stored = newest or (None, {})
     values = ranks.gather(None if state is None else asdict(state))[0]
     if values is None:
@@ -187,7 +192,7 @@ _RENAMED = {"old_bleu": "old_score", "lost_bleu": "lost_score"}
 
 
 def _read_newest(
-    run: RunFolder, vectors: Mapping[str, Vector], before: int | None
+    run: RunFolder, vectors: Mapping[str, Vector], before: int | None, decay_begins: int
 ) -> _Stored | None:
     problems = []
     for update in reversed(updates_of(run, STATE)):
@@ -198,6 +203,11 @@ def _read_newest(
             if before is not None and file.read("guard")[2]:
                 continue
             state, stored = _read_state(file, vectors)
+            if state.decay_began not in (0, decay_begins):
+                raise DataError(
+                    f"{file.path}: its learning rate fell after update {state.decay_began:,}, and "
+                    f"now is to fall after {decay_begins:,}"
+                )
         except DataError as error:
             problems.append(str(error))
             continue

@@ -38,7 +38,12 @@ _FACTOR_AFTER_DIVERGING = 0.5  # of the learning rate
 
 def resume_or_begin(trainer: Trainer) -> None:
     """Load the run folder's newest state, or begin; then start the stream of updates."""
-    saved = checkpoint.restore(trainer.run, trainer.optimizer.vectors(), trainer.ranks)
+    saved = checkpoint.restore(
+        trainer.run,
+        trainer.optimizer.vectors(),
+        trainer.ranks,
+        decay_begins=trainer.config.decay_begins,
+    )
     _go_on_from(trainer, saved or RunState())
     trainer.saver.resume_from(trainer.state if saved else None)
 
@@ -118,7 +123,13 @@ def go_back(trainer: Trainer, symptom: str) -> None:
     if not went_back:
         saver.wait()
         vectors = trainer.optimizer.vectors()
-        sound = checkpoint.restore(run, vectors, trainer.ranks, before=diverged.update)
+        sound = checkpoint.restore(
+            run,
+            vectors,
+            trainer.ranks,
+            before=diverged.update,
+            decay_begins=trainer.config.decay_begins,
+        )
     if sound is None:
         why = "as after going back once" if went_back else "with no state to go back to"
         raise NMTError(

@@ -150,8 +150,12 @@ class Trainer:
     def advance(self, update: Update, result: UpdateResult) -> None:
         """Take note of an update that is launched; `read_results` sees the end of it."""
         self.unread.append((self.state, update, result))
+        number, decay_begins = self.state.update + 1, self.config.decay_begins
         self.state = dataclasses.replace(
-            self.state, update=self.state.update + 1, position=update.following
+            self.state,
+            update=number,
+            position=update.following,
+            decay_began=decay_begins if number > decay_begins else 0,
         )
         self.valid = {}
 

@@ -1,4 +1,4 @@
-"""Flat weights, schedules, Adam, clipping and the moving average, against torch and by hand."""
+"""Flat weights, schedules, both optimisers, clipping and averages, against torch and by hand."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import dataclasses
 import gc
 import math
 import weakref
+from typing import Any
 
+import numpy as np
 import pytest
+import reference
 import torch
 from pairs import batch_of
 from torch import Tensor, nn
@@ -183,10 +186,14 @@ def test_the_schedule_is_the_paper_s_in_figures() -> None:
             [0.2, 0.4, 0.8, 0.4 + 0.2 * math.sqrt(2), 0.4, 0.4 - 0.2 * math.sqrt(2), 0.0, 0.0],
         ),
         ("constant", [0.2, 0.4, *[0.8] * 6]),
+        # The decay is the last 8 of 20 updates: from update 12 on, an eighth of the peak less each.
+        ("wsd", [0.2, 0.4, 0.8, 0.8, 0.8, 0.4, 0.0, 0.0]),
     ],
 )
 def test_schedules_by_hand(schedule: str, rates: list[float]) -> None:
-    config = TrainingConfig(schedule=schedule, learning_rate=0.8, warmup_updates=4, max_updates=20)
+    config = TrainingConfig(
+        schedule=schedule, learning_rate=0.8, warmup_updates=4, max_updates=20, decay_share=0.4
+    )
     found = [learning_rate(config, 512, update) for update in (1, 2, 4, 8, 12, 16, 20, 24)]
     # The warm-up climbs by a quarter of the peak each update: 0.2, 0.4, 0.6, 0.8.
     assert found == pytest.approx(rates)
@@ -225,8 +232,13 @@ def test_the_first_step_by_hand() -> None:
 @pytest.mark.parametrize("clip_norm", [0.0, 0.5, 1e3])
 @pytest.mark.parametrize("frozen", ["", "encoder.0.*,tgt_embedding.*,output_projection"])
 def test_updates_are_those_of_torch_with_separate_parameters(clip_norm: float, frozen: str) -> None:
+    decay = 0.1 if clip_norm else 0.0
     config = TrainingConfig(
-        warmup_updates=3, learning_rate=0.01, clip_norm=clip_norm, adam_epsilon=1e-6
+        warmup_updates=3,
+        learning_rate=0.01,
+        clip_norm=clip_norm,
+        adam_epsilon=1e-6,
+        weight_decay=decay,
     )
     model = build(tie_embeddings="none")
     alone = copy.deepcopy(model)
@@ -234,7 +246,7 @@ def test_updates_are_those_of_torch_with_separate_parameters(clip_norm: float, f
     optimizer = Optimizer(FlatWeights(model, torch.float32), config, MODEL.d_model)
     # As if the parameters that are trained were all there is.
     trained = [parameter for name, parameter in alone.named_parameters() if name not in kept]
-    adam = torch.optim.Adam(trained, betas=(0.9, 0.98), eps=1e-6)
+    adam = torch.optim.AdamW(trained, betas=(0.9, 0.98), eps=1e-6, weight_decay=decay)
     for update in range(1, 9):
         backward(model, update)
         norm = optimizer.step(update, dropped=NO)
@@ -261,6 +273,92 @@ def test_the_moving_average_by_hand() -> None:
         average = decay * average + (1 - decay) * optimizer.weights.master.double()
         torch.testing.assert_close(optimizer.eval_weights, average.float())
     assert not torch.allclose(optimizer.eval_weights, optimizer.weights.master)
+
+
+# --- Schedule-Free AdamW
+
+SCHEDULE_FREE: dict[str, Any] = {"optimizer": "schedule_free", "schedule": "constant"}
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_schedule_free_is_algorithm_1_of_its_paper(weight_decay: float) -> None:
+    values: dict[str, Any] = {"adam_beta1": 0.95, "adam_beta2": 0.9, "adam_epsilon": 1e-3}
+    config = TrainingConfig(
+        learning_rate=0.1, warmup_updates=4, weight_decay=weight_decay, **SCHEDULE_FREE | values
+    )
+    optimizer = optimizer_of(config)
+    start = optimizer.weights.master.double().numpy()
+    gradients = np.random.default_rng(1).normal(size=(12, 4))
+    for update, gradient in enumerate(gradients, 1):
+        optimizer.weights.gradient.copy_(torch.from_numpy(gradient))
+        if update == 5:  # as if it had never been
+            optimizer.weights.gradient.fill_(math.nan)
+        optimizer.step(update, dropped=torch.tensor(float(update == 8)))
+    counted = [update for update in range(1, 13) if update not in (5, 8)]
+    expected = reference.schedule_free(
+        start,
+        [gradients[update - 1] for update in counted],
+        [learning_rate(config, 1, update) for update in counted],
+        beta1=0.95,
+        beta2=0.9,
+        epsilon=1e-3,
+        weight_decay=weight_decay,
+    )
+    held = {name: vector.held for name, vector in optimizer.vectors().items()}
+    found = held["average"], held["weights"], held["iterate"]
+    for vector, right in zip(found, expected, strict=True):
+        torch.testing.assert_close(vector, torch.from_numpy(right).float())
+    assert optimizer.eval_weights is held["average"]
+    assert optimizer.eval_name == "average"
+
+
+def test_schedule_free_is_that_of_the_package() -> None:
+    package = pytest.importorskip("schedulefree", reason="pip install schedulefree")
+    config = TrainingConfig(
+        learning_rate=0.01, warmup_updates=3, weight_decay=0.05, adam_epsilon=1e-6, **SCHEDULE_FREE
+    )
+    model = build(tie_embeddings="none")
+    alone = copy.deepcopy(model)
+    optimizer = Optimizer(FlatWeights(model, torch.float32), config, MODEL.d_model)
+    its_own = package.AdamWScheduleFree(
+        alone.parameters(),
+        lr=0.01,
+        betas=(0.9, 0.98),
+        eps=1e-6,
+        warmup_steps=3,
+        weight_decay=0.05,
+    )
+    its_own.train()
+    for update in range(1, 9):
+        backward(model, update)
+        optimizer.step(update, dropped=NO)
+        alone.zero_grad()
+        backward(alone, update)
+        its_own.step()
+        for found, expected in zip(model.parameters(), alone.parameters(), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    its_own.eval()
+    average = optimizer.weights.named(optimizer.eval_weights)
+    for name, expected in alone.named_parameters():
+        torch.testing.assert_close(average[name], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("values", [{}, SCHEDULE_FREE])
+def test_frozen_weights_and_rows_without_a_gradient_stay(values: dict[str, Any]) -> None:
+    model = build(tie_embeddings="none")
+    freeze(model, "encoder.*")
+    weights = FlatWeights(model, torch.float32)
+    optimizer = Optimizer(weights, TrainingConfig(**values), MODEL.d_model)
+    before = weights.master.clone()
+    for update in range(1, 4):
+        weights.gradient.fill_(1.0)
+        weights.gradient[5:9] = 0.0
+        optimizer.step(update, dropped=NO)
+    changed = optimizer.eval_weights != before
+    expected = torch.arange(len(before)) < weights.trained_count
+    expected[5:9] = False
+    assert torch.equal(changed, expected)
+    assert torch.equal(weights.master != before, expected)
 
 
 # --- the loss scale of fp16
@@ -300,10 +398,11 @@ def test_bad_updates_in_a_row_are_counted_once_they_are_too_many(
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("bad", [math.inf, math.nan])
+@pytest.mark.parametrize("rule", [{"ema_decay": 0.5}, SCHEDULE_FREE])
 def test_a_gradient_that_is_not_finite_leaves_everything_but_the_scaler(
-    bad: float, precision: str
+    rule: dict[str, Any], bad: float, precision: str
 ) -> None:
-    optimizer = optimizer_of(TrainingConfig(precision=precision, ema_decay=0.5, clip_norm=1.0))
+    optimizer = optimizer_of(TrainingConfig(precision=precision, clip_norm=1.0, **rule))
     before = {name: vector.held.clone() for name, vector in optimizer.vectors().items()}
     optimizer.weights.gradient.copy_(torch.tensor([1.0, bad, 1.0, 1.0]))
     assert not optimizer.step(1, dropped=NO).isfinite()
@@ -315,8 +414,11 @@ def test_a_gradient_that_is_not_finite_leaves_everything_but_the_scaler(
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("value", [1.0, math.nan])
-def test_a_dropped_update_changes_nothing_at_all(value: float, precision: str) -> None:
-    optimizer = optimizer_of(TrainingConfig(precision=precision, ema_decay=0.5))
+@pytest.mark.parametrize("rule", [{"ema_decay": 0.5}, SCHEDULE_FREE])
+def test_a_dropped_update_changes_nothing_at_all(
+    rule: dict[str, Any], value: float, precision: str
+) -> None:
+    optimizer = optimizer_of(TrainingConfig(precision=precision, **rule))
     optimizer.loss_scaler.note(BAD, NO)
     before = {name: vector.held.clone() for name, vector in optimizer.vectors().items()}
     optimizer.weights.gradient.fill_(value)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mishaps import pretend_to_compile, signal_after
+import torch
+from mishaps import pretend_to_compile, save_states_every, signal_after
 from torch import nn
 from toy_training import (
     FP32,
@@ -26,12 +27,14 @@ from toy_training import (
     recipe,
     status,
     validated_last,
+    weights,
 )
 
 from nmt.cli.train import Shorthands
 from nmt.cli.train import train as train_command
-from nmt.errors import Stopped, UsageError
+from nmt.errors import DataError, Stopped, UsageError
 from nmt.models.model_file import ModelReader
+from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
 from nmt.training import recovery, stop, validation
@@ -283,6 +286,30 @@ def test_going_on_for_longer_is_having_asked_for_it_at_once(toy: Toy) -> None:
     records = metrics(run, "valid")
     assert [record for record in records if record["update"] != 15] == metrics(whole, "valid")
     assert_same_state(run, whole)
+
+
+def test_schedule_free_goes_on_exactly_and_writes_its_average(toy: Toy) -> None:
+    values: dict[str, Value] = {"optimizer": "schedule_free", "schedule": "constant"}
+    run = toy.stopped_after(11, **values)
+    toy.train(**values)
+    assert_same_run(run, toy.undisturbed(**values))
+    last, (_, vectors) = weights(run / "last.safetensors"), newest_state(run)
+    written = torch.cat([weight.flatten() for weight in last.values()])
+    assert torch.equal(written.sort().values, vectors["average"].sort().values)
+
+
+def test_a_longer_run_with_wsd_goes_on_from_before_its_decay(toy: Toy) -> None:
+    values = {**FP32, "schedule": "wsd", "decay_share": 0.4}
+    whole = toy.undisturbed(**values)
+    save_states_every(toy.patch, 4)
+    run = toy.train(**values | {"max_updates": 20})
+    assert updates_of(RunFolder(run), STATE) == [12, 16, 20]  # the decay began after 12
+    toy.train(**values)
+    assert_same_run(run, whole)
+    assert "resuming at update 12" in (run / "train.log").read_text()
+    (run / "checkpoints/update-00000018.state").unlink()
+    with pytest.raises(DataError, match="fell after update 18"):
+        toy.train(**values | {"max_updates": 40})
 
 
 def test_a_validation_of_the_last_update_that_is_cut_short_is_made_up_for(toy: Toy) -> None:
