@@ -4,8 +4,9 @@ A unit is what one speaker says in a cue. If a sentence goes on in the next cue,
 a tag between them comes back where the alignment puts it, and the translation is cut there, unless
 a cue would have too little to read. A cue gets as many lines as it had, of about equal length.
 
-A sentence goes on if the cue does not end like one, and the next cue follows soon. But if few cues
-end like sentences, as in Chinese subtitles, each is taken for whole.
+A sentence goes on if the cue does not end like one, and the next cue follows soon. It does not if
+either is a title in capitals among other cues, or if the next one begins with a sound or the name
+of a speaker. If few cues end like sentences, as in Chinese subtitles, each is taken for whole.
 
 Source: https://www.w3.org/TR/webvtt1/#file-structure.
 """
@@ -35,12 +36,18 @@ _TAG = re.compile(r"<[^<>]*>")
 _CODE = r"\{\\[^{}\n]*\}"  # as in SubStation Alpha
 _INNER_TIME = r"<\d[\d:.]*>"
 _DASH = re.compile(rf"(?:\s|{_CODE}|{_TAG.pattern})*[-–—‐]")
+_LABEL = re.compile(
+    rf"(?:\s|{_CODE}|{_TAG.pattern})*"
+    r"(?:(?P<name>[\w.' -]{1,30})(?:\([^()\n]{1,20}\))?:(?!\S)|[\[(])"
+)
+"""The name of a speaker before what is said, or the beginning of a sound."""
 _OPENING = re.compile(rf"(?:{_DASH.pattern})?(?:\s|{_CODE}|[♪♫])*")
 _CLOSING_TAGS = re.compile(r"(?<![>\s])(?:</[^<>]*>\s*+)++\Z")
 _BREAK = re.compile(r"</(\w+)>[ \t]*+\r?\n[ \t]*+<\1>|(?<![ \t])[ \t]*+\r?\n[ \t]*+")
 _WRAPPED = re.compile(r"(?P<before>(?:<[^<>/]*>)+)(?P<text>[^<>]+)(?P<after>(?:</[^<>]*>)+)")
 _ENDS = re.compile(r"[.!?…。！？؟۔।:♪♫\])][\"'”’»」』\s]*\Z")
 _FEW_ENDS = 0.25  # the part of cues that end like sentences, in subtitles without full stops
+_LONG_WORD = 4  # letters: shorter ones have no capital in a title
 _LONGEST_GAP = 2.0  # seconds between two cues of a sentence
 _MOST_CUES = 6  # of a sentence
 _CUT = "<nmt-cut/>"
@@ -111,7 +118,8 @@ def _speeches(text: str, times: Sequence[re.Match[str]], *, is_vtt: bool) -> Ite
             for line in re.findall(r"[^\n]*\n|[^\n]+", block[0]):
                 goes_on = _TAG.sub("", line).lstrip()[:1].islower()
                 is_first = at == cue.end() + block.start()
-                if is_first or (has_ended and not goes_on) or _DASH.match(line):
+                is_new = _DASH.match(line) or _names_speaker(line)
+                if is_first or (has_ended and not goes_on) or is_new:
                     starts.append(at)
                     ends.append(at)
                 ends[-1] = at = at + len(line)
@@ -144,8 +152,27 @@ def _speech(
         for hours, minutes, seconds, fraction in (cue.groups()[:4], cue.groups()[4:])
     )
     is_whole = not is_last or _is_whole(said)
-    is_continued = is_first and not opening[0].strip().endswith(tuple("-–—‐♪♫"))
+    is_begun = opening[0].strip().endswith(tuple("-–—‐♪♫")) or _names_speaker(said)
+    is_continued = is_first and not is_begun
     return _Speech(start, end, joined, breaks, begins, ends, is_whole, is_continued)
+
+
+def _names_speaker(text: str) -> bool:
+    """Tell whether text begins with the name of a speaker, or with a sound."""
+    label = _LABEL.match(text)
+    if label is None:
+        return False
+    words = (label["name"] or "").split()
+    return all(word[0].isupper() or word[0].isdecimal() for word in words)
+
+
+def _is_title(text: str) -> bool:
+    """Tell whether text is in capitals, or most of its words, and all long ones, begin with one."""
+    words = re.findall(r"[^\W\d_]+", _TAG.sub("", text))
+    capitals = [word for word in words if word[0].isupper()]
+    others = {len(word) for word in words if not word[0].isupper()}
+    is_headline = len(capitals) > max(1, len(words) / 2) and max(others, default=0) < _LONG_WORD
+    return text.isupper() or (is_headline and text.rstrip()[-1:].isalnum())
 
 
 def _is_whole(text: str) -> bool:
@@ -157,6 +184,7 @@ def _is_whole(text: str) -> bool:
 def _sentences(speeches: Sequence[_Speech]) -> Iterator[list[_Speech]]:
     """Join what is said in several cues, if it is one sentence."""
     has_stops = sum(one.is_whole for one in speeches) > _FEW_ENDS * len(speeches)
+    has_capitals = 2 * sum(one.text.isupper() for one in speeches) > len(speeches)
     group: list[_Speech] = []
     for speech in speeches:
         goes_on = (
@@ -165,6 +193,7 @@ def _sentences(speeches: Sequence[_Speech]) -> Iterator[list[_Speech]]:
             and not group[-1].is_whole
             and speech.is_continued
             and abs(speech.begins - group[-1].ends) <= _LONGEST_GAP
+            and (has_capitals or not (_is_title(group[-1].text) and speech.text[:1].isupper()))
             and speech.text.isupper() == group[-1].text.isupper()
         )
         if group and not goes_on:

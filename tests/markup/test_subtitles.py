@@ -150,11 +150,39 @@ def test_without_words_for_each_cue_it_is_cut_by_length(
         cues("♪ A man sits ♪", "on a chair."),
         cues("A MAN", "sits there."),
         cues("A man sits", "on a chair.", pause=3),
+        cues("A DOG SITS", "A MAN SINGS", "He sits.", "He sings.", "Yes."),
+        cues("The Old House", "By Tom Smith", "He sits.", "He sings.", "Yes."),
+        cues("The Old House", "A man sits.", "He sings.", "Yes."),
+        cues("He said that", "TOM: A man sits."),
+        cues("He said that", "<i>Dr. Smith (V.O.): A man</i> sits."),
+        cues("He said that", "[door slams]"),
+        cues("He said that", "(he laughs)"),
         cues("人们坐", "在椅子", "上面看", "书了吗", "我不知道。"),
     ],
 )
 def test_what_is_whole_is_not_joined(content: str) -> None:
     assert not any(CUT in line for line in lines_of(content))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        cues("A MAN SITS", "ON A CHAIR.", "HE SINGS.", "YES."),
+        cues("He saw the Uncle", "Peter spoke of.", "Yes."),
+        cues("In the Old House,", "Peter Smith sat.", "Yes."),
+        cues("He sits on", "a chair: it is red.", "Yes."),
+        cues("The Old House", "is red.", "Yes."),
+    ],
+)
+def test_what_goes_on_is_joined(content: str) -> None:
+    assert CUT in lines_of(content)[0]
+
+
+def test_each_named_speaker_of_a_cue_is_apart() -> None:
+    assert lines_of(cues("TOM: Come with\nme now\nANNA: Never")) == [
+        "TOM: Come with me now",
+        "ANNA: Never",
+    ]
 
 
 def test_lines_of_a_cue_that_end_like_sentences_are_apart() -> None:
