@@ -86,7 +86,7 @@ def _document(path: str, text: str) -> None:
 
 
 def _line_of_markup(text: str, form: str) -> None:
-    for markup in (text, unwrap(text, form)):
+    for markup in (text, unwrap(text)):
         marked = MarkedLines.of(markup, form)
         marked.restore(marked.text, [], [])
 

@@ -1,8 +1,9 @@
 """Breaks: markup is cut into the lines that it shows, which are translated one by one.
 
-A break is a line end, or a tag such as `<br>` or `<p>`, or in XLIFF and TMX a code that stands for
-one. What is between two breaks is a line. Breaks stay, and so do lines without words, and the
-spaces and list marks beside a break. A CDATA section begins and ends a line. Its text is HTML.
+A break is a tag such as `<br>` or `<p>`, or in XLIFF and TMX a code that stands for one. So are a
+line end that does not only wrap text, and what parts columns (`line_ends`). What is between two
+breaks is a line. Breaks stay, and so do lines without words, and the spaces and list marks beside a
+break. A CDATA section begins and ends a line. Its text is HTML.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, islice
 
+from nmt.markup.line_ends import BULLET, LIST_MARK, NO_TEXT, line_breaks, put_line_ends_back
 from nmt.markup.markup_tokens import BLOCKS, Token, elements
 from nmt.markup.tag_writer import restore
 from nmt.markup.tags import Marked, MessageParts, parse
@@ -22,14 +24,7 @@ from nmt.markup.text_units import Link
 LINE_END = "\n"
 """What is between the lines of a text without tags."""
 
-_LINE_ENDS = re.compile(r"[\n\r\u2028\u2029]|&#(?:0*1[03]|[xX]0*[aAdD]);")
-_SPACES = r"(?:\s|&nbsp;|&#160;)+"
-_SIGN = "[-–—*+•‣◦▪▫●○■□·]"
-_BULLET = re.compile(rf"\s*{_SIGN}{_SPACES}")
-_LIST_MARK = re.compile(rf"\s*(?:{_SIGN}|\(?(?:\d{{1,3}}(?:\.\d{{1,3}})*[.)]|[A-Za-z]\))){_SPACES}")
 _CDATA, _CDATA_END = "<![CDATA[", "]]>"
-_WRAPPED_AT = 40  # characters: shorter lines were hardly wrapped
-_ENDS, _CLOSING = ".!?…:;。！？：；", "\"'”’“»›)]}"  # of lines that were hardly wrapped either
 _NEW_LINE = re.compile(r"(?:\r\n?|\n)[^\S\r\n]*")
 _BREAKS = frozenset(("br", "lb", *BLOCKS))
 _CODES = frozenset(("x", "ph", "it", "bpt", "ept", "bx", "ex", "sc", "ec"))
@@ -46,7 +41,7 @@ def cut_at_breaks(
     Args:
         markup: any.
         form: of it.
-        at_line_ends: whether these are breaks.
+        at_line_ends: whether these may be breaks.
         is_part: whether there are breaks before or after it.
 
     Returns:
@@ -57,9 +52,9 @@ def cut_at_breaks(
     line_start = 0
     for start, end in [*breaks, (len(markup), len(markup))]:
         line = markup[line_start:start]
-        mark = (_LIST_MARK if breaks or is_part else _BULLET).match(line)
+        mark = (LIST_MARK if breaks or is_part else BULLET).match(line)
         text = line[mark.end() if mark else 0 :]
-        marked = parse(text.strip() if breaks or is_part else text, form)
+        marked = parse(text.strip(), form)
         if marked.has_words:
             before, _, after = text.partition(marked.raw)
             between[-1] += line[: len(line) - len(text)] + before
@@ -76,12 +71,10 @@ def _breaks(markup: str, form: str, *, at_line_ends: bool) -> Iterator[tuple[int
     tokens = elements(markup, form)
     if any(token.message and not token.message.branches for token in tokens):
         return
-    for token in tokens:
-        if _is_break(token, form):
-            yield token.start, token.end
-        elif at_line_ends and _may_wrap(token):
-            for line_end in _LINE_ENDS.finditer(token.raw):
-                yield token.start + line_end.start(), token.start + line_end.end()
+    breaks = [(token.start, token.end) for token in tokens if _is_break(token, form)]
+    if at_line_ends:
+        breaks += line_breaks(_shown(tokens), has_layout=form == "html")
+    yield from sorted(breaks)
 
 
 def _is_break(token: Token, form: str) -> bool:
@@ -98,35 +91,20 @@ def _is_break(token: Token, form: str) -> bool:
     return any(_NATIVE.fullmatch(html.unescape(html.unescape(text))) for text in native)
 
 
-def unwrap(markup: str, form: str, *, everywhere: bool = False) -> str:
-    """Replace line ends in text by spaces, if they are only there to make lines shorter.
-
-    A line end is, if a small letter follows, or if it comes after a long line without a stop and no
-    list mark follows.
-
-    everywhere: replace all.
-    """
-    tokens = elements(markup, form)
-    texts = [token.raw if _may_wrap(token) else "\0" for token in tokens]
-    lines = [line.replace("\0", "").strip() for line in _NEW_LINE.split("".join(texts))]
-    wrapped = iter([everywhere or _is_wrapped(*pair) for pair in pairwise(lines)])
+def unwrap(markup: str) -> str:
+    """Replace the line ends in the text of HTML by spaces."""
     return "".join(
-        _NEW_LINE.sub(lambda found: " " if next(wrapped) else found[0], token.raw)
-        if _may_wrap(token)
-        else token.raw
-        for token in tokens
+        _NEW_LINE.sub(" ", token.raw) if token.kind == "text" else token.raw
+        for token in elements(markup, "html")
     )
 
 
-def _may_wrap(token: Token) -> bool:
-    return token.kind == "text" and token.name != "cdata"
-
-
-def _is_wrapped(line: str, following: str) -> bool:
-    if not line or not following or _LIST_MARK.match(following):
-        return False
-    is_long = len(line) >= _WRAPPED_AT and line.rstrip(_CLOSING)[-1:] not in _ENDS
-    return is_long or following[0].islower()
+def _shown(tokens: Sequence[Token]) -> str:
+    """Return markup with something else in place of its tags."""
+    return "".join(
+        token.raw if token.kind == "text" and token.name != "cdata" else NO_TEXT * len(token.raw)
+        for token in tokens
+    )
 
 
 @dataclass(frozen=True)
@@ -135,6 +113,7 @@ class MarkedLines:
 
     lines: list[Marked]
     between: list[str]  # what stays: before the first line, between two, and after the last
+    form: str
 
     @classmethod
     def of(cls, markup: str, form: str) -> MarkedLines:
@@ -158,19 +137,20 @@ class MarkedLines:
                 }
             lines += own
         if lines or len(sections) > 1:
-            return cls(lines or [parse("", form)], between if lines else [*between, ""])
-        return cls.whole(parse(markup, form))
+            return cls(lines or [parse("", form)], between if lines else [*between, ""], form)
+        return cls.whole(parse(markup, form), form)
 
     @classmethod
-    def whole(cls, line: Marked) -> MarkedLines:
+    def whole(cls, line: Marked, form: str) -> MarkedLines:
         """Return a single line."""
-        return cls([line], ["", ""])
+        return cls([line], ["", ""], form)
 
     def units(self) -> Iterator[MarkedLines]:
         """Yield the lines, and then all branches of their ICU messages."""
         yield self
         for line in self.lines:
-            yield from map(MarkedLines.whole, islice(line.units(), 1, None))
+            for branch in islice(line.units(), 1, None):
+                yield MarkedLines.whole(branch, self.form)
 
     @property
     def messages(self) -> list[MessageParts]:
@@ -206,7 +186,11 @@ class MarkedLines:
         found, found_weaker = (_by_line(some, *starts) for some in (links, weaker))
         restored = [self.between[0]]
         for number, (line, text) in enumerate(zip(self.lines, texts, strict=True)):
-            restored.append(restore(line, text, found[number], found_weaker[number]))
+            markup = restore(line, text, found[number], found_weaker[number])
+            if line.has_own_words and ("\n" in line.raw or "\r" in line.raw):
+                shown = [_shown(elements(each, self.form)) for each in (markup, line.raw)]
+                markup = put_line_ends_back(markup, *shown)
+            restored.append(markup)
             restored.append(self.between[number + 1])
         return "".join(restored)
 

@@ -1,10 +1,10 @@
 """Documents: files of which text is translated and everything else stays, such as HTML and XLIFF.
 
 A document is cut into units of markup. In HTML, a unit is what comes between two tags that are not
-part of running text, such as `<p>`, `<td>` or `<br>`; in `<pre>`, it is a line.
-In XLIFF 1.2 it is a trans-unit, or a segment that its seg-source marks, and in 2.0 a segment. Its
-translation fills an empty target, or one that repeats the source. A target that says something else
-is somebody's work, and stays.
+part of running text, such as `<p>`, `<td>` or `<br>`; in `<pre>`, it is a line or a wrapped
+sentence. In XLIFF 1.2 it is a trans-unit, or a segment that its seg-source marks, and in 2.0 a
+segment. Its translation fills an empty target, or one that repeats the source. A target that says
+something else is somebody's work, and stays.
 
 Catalogues and subtitles have files of their own.
 
@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from xml.parsers import expat
 
@@ -193,22 +193,13 @@ def _as_browsers_do(name: str) -> str:
     return "utf-8" if known.startswith(("utf-16", "utf-32")) else name
 
 
-def _unit(
-    raw: str,
-    rewrap: Callable[[str], str],
-    before: str = "",
-    after: str = "",
-    otherwise: str | None = None,
-) -> Unit:
-    """Return a unit with the spaces around its text left where they are.
-
-    rewrap: replaces the line ends in it that mean nothing.
-    """
+def _unit(raw: str, before: str = "", after: str = "", otherwise: str | None = None) -> Unit:
+    """Return a unit with the spaces around its text left where they are."""
     opening = raw[: len(raw) - len(raw.lstrip())]
     line = raw.strip()
     closing = raw[len(opening) + len(line) :]
     otherwise = raw if otherwise is None else otherwise
-    return Unit(rewrap(line), before + opening, closing + after, otherwise)
+    return Unit(line, before + opening, closing + after, otherwise)
 
 
 def _html_parts(text: str) -> Iterator[str | Unit]:
@@ -235,12 +226,18 @@ def _is_running(token: Token) -> bool:
 
 def _running(raw: str, *, in_pre: bool) -> Iterator[str | Unit]:
     """Yield the lines of running text, and what is between them."""
-    rewrap = str if in_pre else partial(unwrap, form="html", everywhere=True)
     lines, between = cut_at_breaks(raw, "html", at_line_ends=in_pre)
     yield between[0]
+    beside = between[0].rpartition("\n")[2]  # the line, in its own line
     for line, after in zip(lines, between[1:], strict=True):
-        yield _unit(line.raw, rewrap)
+        column = 0
+        if in_pre and "\n" in line.raw:  # where it begins tells whether it is wrapped
+            column = len(parse(beside, "html").text.expandtabs())
+        raw = line.raw if in_pre else unwrap(line.raw)
+        spell = itemgetter(slice(column, None))
+        yield Unit(" " * column + raw, otherwise=line.raw, spell=spell)
         yield after
+        beside = (beside + line.raw + after).rpartition("\n")[2]
 
 
 def _check_xliff(path: Path, text: str) -> None:
@@ -295,7 +292,7 @@ class _Side:
     start: int  # of its content
     end: int
     after: int  # where its closing tag ends
-    keeps_lines: bool  # whether each line end in it means something
+    keeps_spaces: bool
 
 
 @dataclass
@@ -306,7 +303,7 @@ class _Open:
     name: str  # if it is of XLIFF's namespace, else nothing
     declared: dict[str, str]  # namespaces by prefix
     is_translated: bool
-    keeps_lines: bool
+    keeps_spaces: bool
     sides: dict[str, _Side] = field(default_factory=dict)  # of a unit
     locked: set[str] = field(default_factory=set)  # numbers of its segments
     confirmed: set[str] = field(default_factory=set)
@@ -332,17 +329,17 @@ class _Xliff:
                     self._fill(closed)
                 elif waiting:
                     side = _Side(
-                        closed.token, closed.token.end, token.start, token.end, closed.keeps_lines
+                        closed.token, closed.token.end, token.start, token.end, closed.keeps_spaces
                     )
                     waiting[-1].sides[closed.name] = side
             elif token.kind == "empty" and waiting:
                 opened = self._opened(token, waiting)
-                side = _Side(token, token.end, token.end, token.end, opened.keeps_lines)
+                side = _Side(token, token.end, token.end, token.end, opened.keeps_spaces)
                 waiting[-1].sides[opened.name] = side
 
     def _opened(self, token: Token, waiting: Sequence[_Open]) -> _Open:
         """Return an element that begins inside those that are open."""
-        whole = _Open(token, "", {}, is_translated=True, keeps_lines=False)
+        whole = _Open(token, "", {}, is_translated=True, keeps_spaces=False)
         outer = waiting[-1] if waiting else whole
         has = token.attributes()
         declared = {name[6:]: uri for name, uri in has.items() if name.split(":")[0] == "xmlns"}
@@ -360,10 +357,10 @@ class _Xliff:
         name = token.name if namespace == self.namespace else ""
         if not name and "id" in has:
             _note_marks(has, waiting)
-        keeps_lines = {"preserve": True, "default": False}.get(
-            has.get("xml:space", ""), outer.keeps_lines
+        keeps_spaces = {"preserve": True, "default": False}.get(
+            has.get("xml:space", ""), outer.keeps_spaces
         )
-        return _Open(token, name, declared, is_translated, keeps_lines)
+        return _Open(token, name, declared, is_translated, keeps_spaces)
 
     def _content(self, side: _Side | None) -> str:
         return "" if side is None else self.text[side.start : side.end]
@@ -393,17 +390,16 @@ class _Xliff:
             line_start = self.text.rfind(">", 0, source.opening.start) + 1
             indentation = self.text[line_start : source.opening.start]
             is_own = "xml:space" in source.opening.attributes()
-            space = ' xml:space="preserve"' if is_own and source.keeps_lines else ""
+            space = ' xml:space="preserve"' if is_own and source.keeps_spaces else ""
             opening = f"{indentation}<{name}{space}>"
             start = end = segmented.after
         closing = f"</{name}>"
         parts: list[str | Unit] = []
-        rewrap = str if segmented.keeps_lines else partial(unwrap, form="xml")
         if segments:
-            own = self._segmented(unit, content, segments, present, written, rewrap)
+            own = self._segmented(unit, content, segments, present, written)
             parts = [opening, *own, closing]
         elif parse(content, "xml").has_words:
-            parts = [_unit(content, rewrap, opening, closing, self.text[start:end])]
+            parts = [_unit(content, opening, closing, self.text[start:end])]
         elif content:
             parts = [opening, content, closing]
         texts = [part for part in parts if isinstance(part, str)]
@@ -429,7 +425,6 @@ class _Xliff:
         segments: dict[str, tuple[int, int]],
         present: str,
         written: dict[str, tuple[int, int]],
-        rewrap: Callable[[str], str],
     ) -> Iterator[str | Unit]:
         """Yield the content of a target, with the segments of its source and what it says now."""
         last = 0
@@ -442,7 +437,7 @@ class _Xliff:
                 yield said
             else:
                 has_words = parse(source, "xml").has_words
-                yield _unit(source, rewrap, otherwise=said) if has_words else source
+                yield _unit(source, otherwise=said) if has_words else source
             last = end
         yield content[last:]
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 import string
-from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from pathlib import Path
 
 from nmt.errors import DataError
 from nmt.markup.document_units import Unit, as_html, as_text
+from nmt.markup.line_ends import NO_TEXT, divide, shares
 from nmt.markup.tags import parse
 
 _SPACES = string.whitespace + "\u3000\xa0"
@@ -51,11 +51,6 @@ _LONG_WORD = 4  # letters: shorter ones have no capital in a title
 _LONGEST_GAP = 2.0  # seconds between two cues of a sentence
 _MOST_CUES = 6  # of a sentence
 _CUT = "<nmt-cut/>"
-# Where text may be cut: at spaces, and between characters of Chinese and Japanese.
-_GAP = re.compile(
-    _TAG.pattern
-    + "|(?<![ \t])[ \t]++(?![!?:;»])|(?<=[\u3001-\u9fff\uff01-\uff1f])(?=[\u3041-\u9fff])"
-)
 _CLASS = r"(?<=<[cbiuv])\.|(?<=<rt)\.|(?<=<(?:lang|ruby))\."  # of an element of WebVTT
 
 
@@ -218,18 +213,24 @@ def _spelt(
     text = re.sub(_CLASS.replace(r"\.", r" \."), ".", text) if is_vtt else as_text(text, source)
     pieces = text.split(_CUT)
     text = "".join(pieces).strip()
+    shown = _shown(text)
     lengths = [_length(piece) for piece in pieces]
-    parts = _divided(text, list(accumulate(lengths[:-1])))
+    parts = divide(text, shown, list(accumulate(lengths[:-1])))
     weights = [len(speech.text) for speech in group]
     if not _are_alike(lengths, weights):
-        parts = _divided(text, _shares(text, weights))
+        parts = divide(text, shown, shares(shown, weights))
     parts += parts[-1:] * (len(group) - len(parts))  # too few words: the last ones stay
     written = []
     for part, speech, rest in zip(parts, group, [*between, ""], strict=True):
-        lines = _divided(part, _shares(part, [1] * (len(speech.breaks) + 1)))
+        shown = _shown(part)
+        lines = divide(part, shown, shares(shown, [1] * (len(speech.breaks) + 1)))
         for line, end in zip(lines, [*speech.breaks[: len(lines) - 1], rest], strict=True):
             written += [line, end]
     return "".join(written)
+
+
+def _shown(text: str) -> str:
+    return _TAG.sub(lambda tag: NO_TEXT * len(tag[0]), text)
 
 
 def _length(text: str) -> int:
@@ -244,36 +245,3 @@ def _are_alike(lengths: Sequence[int], weights: Sequence[int]) -> bool:
     return all(
         2 * length >= scale * weight for length, weight in zip(lengths, weights, strict=True)
     )
-
-
-def _shares(text: str, weights: Sequence[int]) -> list[float]:
-    """Return where the parts of a text end, but for the last, if their lengths are like these."""
-    length, whole = _length(text), sum(weights)
-    return [length * share / whole for share in accumulate(weights[:-1])]
-
-
-def _divided(text: str, ends: Sequence[float]) -> list[str]:
-    """Cut text between the words that are next to these places; less often if it has too few.
-
-    ends: by characters that are not of tags, in order.
-    """
-    gaps: list[tuple[int, int]] = []
-    places: list[int] = []  # of these
-    in_tags = 0
-    for found in _GAP.finditer(text):
-        if found[0].startswith("<"):
-            in_tags += len(found[0])
-        else:
-            gaps.append(found.span())
-            places.append(found.start() - in_tags)
-    parts, last, first = [], 0, 0
-    for following_ends, end in zip(reversed(range(len(ends))), ends, strict=True):
-        if first == len(gaps):
-            break
-        stop = max(first + 1, len(gaps) - following_ends)
-        following = bisect(places, end, first, stop)
-        nearest = range(max(first, following - 1), min(following + 1, stop))
-        best = min(nearest, key=lambda gap: abs(places[gap] - end))
-        parts.append(text[last : gaps[best][0]])
-        last, first = gaps[best][1], best + 1
-    return [*parts, text[last:]]

@@ -75,7 +75,7 @@ class PutTagsBack:
             branches = [
                 part
                 if isinstance(part, str)
-                else self._whole(MarkedLines.whole(part), translations)
+                else self._whole(MarkedLines.whole(part, self.form), translations)
                 for part in message.parts
             ]
             parts += [part for part in branches if isinstance(part, Translation)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,13 +77,13 @@ def test_what_only_looks_like_a_list_mark_is_translated(line: str) -> None:
 
 def test_by_itself_a_line_keeps_only_a_bullet() -> None:
     assert cut("- one", "html") == ["- ", "one", ""]
-    assert cut("1. one ", "html") == ["", "1. one ", ""]
+    assert cut("1. one ", "html") == ["", "1. one", " "]
 
 
 def test_nothing_is_cut_inside_what_stays() -> None:
     message = "{n, plural,\n  one {a<br>dog}\n  other {# dogs}}"
     assert cut(f"{message}\nand", "html")[1::2] == [message, "and"]
-    assert unwrap(f"{message}\nand", "html", everywhere=True) == f"{message} and"
+    assert unwrap(f"{message}\nand") == f"{message} and"
     for whole in ("<code>a\nb<br>c</code>", '<i translate="no">a<br>b</i>', "<svg>\na</svg>"):
         assert cut(f"see {whole} now", "html")[1::2] == [f"see {whole} now"]
     assert len(cut("<![CDATA[a\nb]]>", "xml")) == 3
@@ -105,28 +107,56 @@ def test_each_line_has_its_own_links() -> None:
     assert lines.restore(translation, links, ()) == "<b>ROT</b> hund<br>katze <i>ALT</i>"
 
 
+LONG = "The old house by the river with the big red"
+
+
 @pytest.mark.parametrize(
-    ("markup", "unwrapped"),
+    ("form", "markup", "count"),
     [
-        ("The door\n   is open.", "The door is open."),
-        ("The door is open.\nClose it", None),
-        ("The door\n<b>is</b> open.", "The door <b>is</b> open."),
-        ("The old house by the river with the big red\nTree is open", " Tree"),
-        ("The old house by the river with the red tree:\nOpen it", None),
-        ("The old house by the river with the red tree.”\nOpen it", None),
-        ("The old house by the river with the red tree\n- open", None),
-        ("the door\n\nis open", None),
-        ("Name\nStreet\nTown", None),
+        ("xml", "The door\n   is open.", 1),
+        ("xml", "The door is open.\nClose it", 2),
+        ("xml", 'The <g id="1">door</g>\n\t<g id="2">is</g> open.', 1),
+        ("xml", f"{LONG}\nTree is open", 1),
+        ("xml", f"{LONG} tree:\nOpen it", 2),
+        ("xml", f"{LONG} tree.”\nOpen it", 2),
+        ("xml", f"{LONG}\n- open", 2),
+        ("xml", "the door\n\nis open", 2),
+        ("xml", "Name\nStreet\nTown", 3),
+        ("html", "The door\nis open.", 1),
+        ("html", "The door\n   is open.", 2),
+        ("html", "cd house\nmake door", 2),
+        ("html", f"   {LONG}\n   Tree\n   is open", 1),
+        ("html", f"  {LONG}\n  door and all the other things in it.", 1),
+        ("html", "Find the door:\n  - the red one\n    is here", 2),
+        ("html", "for (door = 0; door = 7; door += old_doors) {\nreturn door", 2),
+        ("html", "-d  --door   open the old\n             red door", 2),
+        ("html", "-d\topen the door\n-e\tclose\n-f\topen", 6),
+        ("html", f"{LONG} and   big   tree   stands  there\nand runs", 1),
+        ("html", "house      stands here\nriver      runs there", 4),
     ],
 )
-def test_lines_that_were_wrapped_are_joined(markup: str, unwrapped: str | None) -> None:
-    found = unwrap(markup, "xml")
-    assert (unwrapped in found and "\n" not in found) if unwrapped else found == markup
+def test_a_line_end_that_wraps_a_sentence_does_not_cut_it(
+    form: str, markup: str, count: int
+) -> None:
+    lines = MarkedLines.of(markup, form)
+    assert len(lines.lines) == count
+    words = [word.span() for word in re.finditer(r"\w+", lines.text)]
+    assert lines.restore(lines.text, [(*word, *word) for word in words], ()) == markup
+
+
+def test_line_ends_come_back_at_spaces_where_they_share_the_text_alike() -> None:
+    lines = MarkedLines.of("One <b>long</b>\n  sentence\r\n  stands here.", "xml")
+    assert lines.text == "One long sentence stands here."
+    translation = "Ein wirklich langer Satz steht nun da."
+    assert lines.restore(translation, (), ()).replace("<b></b>", "") == (
+        "Ein wirklich\n  langer Satz\r\n  steht nun da."
+    )
+    assert lines.restore("Satz", (), ()).replace("<b></b>", "") == "Satz"
 
 
 def test_all_lines_can_be_joined_but_not_those_in_a_tag() -> None:
     markup = 'One.\r\n  Two<a\nhref="x">\n\n- three</a>'
-    assert unwrap(markup, "html", everywhere=True) == 'One. Two<a\nhref="x">  - three</a>'
+    assert unwrap(markup) == 'One. Two<a\nhref="x">  - three</a>'
 
 
 PARTS = ["<br>", "\n", "<b>", "</b>", " ", "a", "A b.", "- ", "1. ", "<p>", '<x ctype="lb"/>', "&"]

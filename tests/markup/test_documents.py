@@ -9,6 +9,7 @@ import pytest
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
+from nmt.markup.breaks import MarkedLines
 from nmt.markup.documents import Document
 
 HTML = """<!DOCTYPE html>
@@ -96,6 +97,16 @@ def test_lines_of_pre_and_between_br_are_units_without_their_list_marks() -> Non
     assert document.write(lines).decode() == page
 
 
+def test_wrapped_lines_of_pre_are_one_unit_that_begins_in_its_column() -> None:
+    page = "<pre>\n  -d   Open the\n       <b>red</b> door\n  -e   Close\n</pre>"
+    document = read("a.html", page)
+    lines = [unit.line for unit in document.units]
+    assert lines == ["-d", "       Open the\n       <b>red</b> door", "-e", "Close"]
+    assert all(len(MarkedLines.of(line, "html").lines) == 1 for line in lines)
+    assert document.write(lines).decode() == page
+    assert document.write([None] * 4).decode() == page
+
+
 @pytest.mark.parametrize(
     ("unit", "source", "are_kept"),
     [
@@ -105,13 +116,13 @@ def test_lines_of_pre_and_between_br_are_units_without_their_list_marks() -> Non
         ("preserve", "default", False),
     ],
 )
-def test_xml_space_says_whether_line_ends_mean_something(
+def test_a_new_target_keeps_spaces_if_its_source_does(
     unit: str, source: str, are_kept: bool
 ) -> None:
     says = [f' xml:space="{value}"' if value else "" for value in (unit, source)]
     content = f"<source{says[1]}>One\n two</source>"
     document = read("a.xlf", f"<xliff><trans-unit{says[0]}>{content}</trans-unit></xliff>")
-    assert [unit.line for unit in document.units] == ["One\n two" if are_kept else "One two"]
+    assert [unit.line for unit in document.units] == ["One\n two"]
     space = says[1] if are_kept else ""
     assert f"{content}<target{space}>1</target>" in document.write(["1"]).decode()
 
@@ -120,7 +131,7 @@ def test_the_targets_of_xliff_are_filled_and_its_sources_untouched() -> None:
     document = read("a.xlf", XLIFF)
     lines = [unit.line for unit in document.units]
     assert lines == [
-        'A <g id="1">girl</g> &amp; a boy',
+        'A <g id="1">girl</g> &amp;\n      a boy',
         *("two", "six", 'se<x id="1"/>ven', "eight"),
     ]
     assert document.kept == 1

@@ -141,7 +141,7 @@ def test_many_beginnings_are_read_once(part: str) -> None:
         (
             "a <![CDATA[b<br>c &amp; d\ne]]> f",
             ["a", "b", "c & d e", "f"],
-            "X <![CDATA[X<br>X &amp; X X]]> X",
+            "X <![CDATA[X<br>X &amp; X\nX]]> X",
         ),
         ("<g><![CDATA[ a & b ]]></g>", ["a & b"], "<g><![CDATA[ X & X ]]></g>"),
         ("<![CDATA[a\nb]]>", ["a", "b"], "<![CDATA[X\nX]]>"),
