@@ -10,7 +10,8 @@ weakly linked to it. If there is none, it is empty, and goes, like a single tag,
 translation of the unit beside it. What a loose tag opens reaches to the end of what it is in, and
 begins where most units behind it come from its text; what one closes, reaches to the start.
 
-A piece that must stay as it is replaces its own run. Exact copies are found first, then, for
+A piece that must stay as it is replaces its own run. Exact copies are found first, by alignment and
+then by their places, and then, for
 pieces of text such as numbers, others of the same kind in order. What else comes from it is
 replaced, unless a word is weakly linked to nothing else. A number is often written as a word, so it
 replaces that, too. A sign such as an emoji never is, so it replaces no word. If nothing in the
@@ -20,8 +21,8 @@ translation comes from a piece, it is inserted.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from nmt.data.words import is_letter, is_wide
@@ -59,7 +60,7 @@ class Layout:
     work: int = 0
     runs: list[tuple[int, int]] = field(default_factory=list)  # of the children being placed
     of_pieces: set[int] = field(default_factory=set)  # units of the source that stay as they are
-    searched: Counter[str] = field(default_factory=Counter)  # up to where, for copies of a text
+    copied: set[Node] = field(default_factory=set)  # pieces that the translation has
 
     def __post_init__(self) -> None:
         self.starts = [start for start, _ in self.source]
@@ -115,16 +116,8 @@ class Layout:
             waiting += reversed(node.children)
         if not pieces:
             return
-        taken: set[int] = set()
-        units_by_text = {self.translation[slice(*unit)]: deque[int]() for unit in self.target}
-        for number, unit in enumerate(self.target):
-            units_by_text[self.translation[slice(*unit)]].append(number)
-        missing = []
-        for piece in pieces:
-            if not (self._take_element if piece.kept == "element" else self._take_copy)(
-                piece, units_by_text, taken
-            ):
-                missing.append(piece)
+        taken = self._take_copies(pieces)
+        missing = [piece for piece in pieces if piece not in self.copied]
         others: dict[str, deque[int]] = defaultdict(deque)
         for number, (start, end) in enumerate(self.target):
             kind = PIECE.fullmatch(self.translation, start, end)
@@ -160,34 +153,72 @@ class Layout:
         following = self.translation[unit[1] : unit[1] + 2]
         return following[:1] in ("'", "’") and following[1:].isalpha()
 
-    def _take_copy(self, piece: Node, units: dict[str, deque[int]], taken: set[int]) -> bool:
-        text = self.marked.text[piece.start : piece.end]
-        for spelling in (text, "%") if text == "%%" else (text,):
-            copies = units.get(spelling, deque())
-            while copies:
-                unit = copies.popleft()
-                if unit not in taken:
-                    taken.add(unit)
-                    self.labels[unit] = self.units_of(piece)[0]
-                    return True
-        return False
+    def _take_copies(self, pieces: Sequence[Node]) -> set[int]:
+        """Label the units that are copies of pieces, the longest first, and return these units.
 
-    def _take_element(self, piece: Node, _units: dict[str, deque[int]], taken: set[int]) -> bool:
-        text = self.marked.text[piece.start : piece.end].strip()
-        at = self.translation.find(text, self.searched[text])
-        starts = self.tgt_starts
+        The only copy that is aligned to a piece is its own. Others are taken by their places.
+        """
+        units_by_text: dict[str, list[int]] = defaultdict(list)
+        for number, unit in enumerate(self.target):
+            units_by_text[self.translation[slice(*unit)]].append(number)
+        by_text: dict[str, list[Node]] = defaultdict(list)
+        for piece in pieces:
+            by_text[self.marked.text[piece.start : piece.end].strip()].append(piece)
+        taken: set[int] = set()
+        for text, equal in sorted(by_text.items(), key=lambda item: -len(item[0])):
+            spellings = (text, "%") if text == "%%" else (text,)
+            numbers = [number for one in spellings for number in units_by_text.get(one, ())]
+            copies = [range(number, number + 1) for number in numbers]
+            if not copies and equal[0].kept == "element":
+                copies = self._longer_copies(text)
+            copies = [copy for copy in copies if taken.isdisjoint(copy)]
+            for piece, copy in self._pair_copies(equal, copies):
+                self.copied.add(piece)
+                taken.update(copy)
+                for number in copy:
+                    self.labels[number] = self.units_of(piece)[0]
+        return taken
+
+    def _longer_copies(self, text: str) -> list[range]:
+        """Return the runs of units that are a text of several units."""
+        copies, starts, at = [], self.tgt_starts, self.translation.find(text)
         while at >= 0:
-            self.searched[text] = at + 1
-            first, end = bisect_left(starts, at), bisect_left(starts, at + len(text))
-            units = range(first, end)
-            is_whole = units and starts[first] == at and self.target[end - 1][1] == at + len(text)
-            if is_whole and not taken.intersection(units):
-                taken.update(units)
-                for unit in units:
-                    self.labels[unit] = self.units_of(piece)[0]
-                return True
-            at = self.translation.find(text, at + 1)
-        return False
+            end = at + len(text)
+            units = range(bisect_left(starts, at), bisect_left(starts, end))
+            is_whole = units and starts[units[0]] == at and self.target[units[-1]][1] == end
+            if is_whole:
+                copies.append(units)
+            at = self.translation.find(text, end if is_whole else at + 1)
+        return copies
+
+    def _pair_copies(
+        self, pieces: Sequence[Node], copies: Sequence[range]
+    ) -> Iterator[tuple[Node, range]]:
+        """Pair pieces of one text with their copies, all in order."""
+        of_unit = {unit: piece for piece in pieces for unit in range(*self.units_of(piece))}
+        aligned: dict[Node, list[range]] = defaultdict(list)
+        for copy in copies:
+            labels = (self.labels[unit] for unit in copy)
+            piece = next((of_unit[label] for label in labels if label in of_unit), None)
+            if piece is not None:
+                aligned[piece].append(copy)
+        own = {piece: found[0] for piece, found in aligned.items() if len(found) == 1}
+        yield from own.items()
+        used = set(own.values())
+        free = [copy for copy in copies if copy not in used]
+        waiting = [piece for piece in pieces if piece not in own]
+        places = [self.tgt_starts[copy[0]] / len(self.translation) for copy in free]
+        first = 0
+        for following, piece in zip(reversed(range(len(waiting))), waiting, strict=True):
+            stop = max(first + 1, len(free) - following)
+            place = piece.start / len(self.marked.text)
+            after = bisect_left(places, place, first, min(stop, len(free)))
+            nearest = range(max(first, after - 1), min(after + 1, stop, len(free)))
+            if not nearest:
+                return
+            best = min(nearest, key=lambda copy: abs(places[copy] - place))
+            yield piece, free[best]
+            first = best + 1
 
     def _divide(self, node: Node) -> None:
         """Give each child of a node its place within the node's."""

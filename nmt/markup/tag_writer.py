@@ -14,7 +14,14 @@ from nmt.data.words import is_letter
 from nmt.markup.kept_pieces import SIGN
 from nmt.markup.tag_layout import CLOSING, OPENING, Layout, Place
 from nmt.markup.tags import STANDING, Marked, Node
-from nmt.markup.text_units import Link, label_units, link_weakly, source_units, target_units
+from nmt.markup.text_units import (
+    Link,
+    label_units,
+    link_weakly,
+    part_words,
+    source_units,
+    target_units,
+)
 
 
 def restore(
@@ -36,6 +43,7 @@ def restore(
         return marked.escape(translation)
     source, target = source_units(marked), target_units(translation)
     labels = label_units(source, target, links)
+    target, labels = part_words(marked, translation, source, target, labels)
     weak_targets = link_weakly(source, target, weaker)
     layout = Layout(marked, translation, source, target, labels, weak_targets)
     return _Writer(layout).write()

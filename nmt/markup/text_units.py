@@ -6,10 +6,11 @@ as it is.
 
 from __future__ import annotations
 
+import unicodedata
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from nmt.data.words import unit_pattern
 from nmt.markup.kept_pieces import PIECE
@@ -64,6 +65,98 @@ def label_units(source: Sequence[Span], target: Sequence[Span], links: Sequence[
         for unit, size in _overlap(target, tgt_starts, tgt_start, tgt_end):
             votes[unit][best] += size
     return [counter.most_common(1)[0][0] if counter else -1 for counter in votes]
+
+
+def part_words(
+    marked: Marked,
+    translation: str,
+    source: Sequence[Span],
+    target: Sequence[Span],
+    labels: Sequence[int],
+) -> tuple[list[Span], list[int]]:
+    """Part the units of a translation that come from words with tags inside.
+
+    A copy is parted as its word is, so `H<sub>2</sub>O` comes back. A tag of the first letter gets
+    the first letter of the translation. Any other tag gets the whole word if nothing else comes
+    from its text, and so does the one that most tags are around.
+
+    Returns:
+        The units, and the unit of the source that each comes from; -1: none.
+    """
+    parts_of = _parted_words(marked, source)
+    if not parts_of:
+        return list(target), list(labels)
+    copies: dict[str, deque[range]] = defaultdict(deque)
+    for parts in dict.fromkeys(parts_of.values()):
+        copies[_text_of(marked.text, source, parts)].append(parts)
+    depths = _depths(marked, source)
+    used = set[range]()
+    labelled = set(labels)
+    parted: list[tuple[Span, int]] = []
+    for unit, label in zip(target, labels, strict=True):
+        word = parts_of.get(label)
+        text = translation[slice(*unit)]
+        own = "" if label < 0 else _text_of(marked.text, source, word or range(label, label + 1))
+        if text in copies and own != text:
+            word = next((parts for parts in copies[text] if parts not in used), word)
+        if word is None:
+            parted.append((unit, label))
+            continue
+        is_first = word not in used
+        used.add(word)
+        start = source[word[0]][0]
+        if _text_of(marked.text, source, word) == text:
+            parted += [
+                ((unit[0] + source[part][0] - start, unit[0] + source[part][1] - start), part)
+                for part in word
+            ]
+            continue
+        deepest = max(word, key=lambda part: depths[part])
+        is_initial = deepest == word[0] and source[deepest][1] == start + 1
+        if depths[deepest] <= 0:
+            parted.append((unit, label))
+        elif is_initial and marked.text[start].isalpha():
+            end = unit[0] + 1
+            while end < unit[1] and unicodedata.combining(translation[end]):
+                end += 1
+            if is_first:
+                parted.append(((unit[0], end), deepest))
+            rest = (end if is_first else unit[0], unit[1])
+            parted += [(rest, word[1])] if rest[0] < rest[1] else []
+        else:
+            parted.append((unit, label if deepest in labelled else deepest))
+    return [unit for unit, _ in parted], [label for _, label in parted]
+
+
+def _parted_words(marked: Marked, source: Sequence[Span]) -> dict[int, range]:
+    """Return all units of its word for each unit that is a part of one."""
+    if len(source) < 2 or all(one[1] < other[0] for one, other in pairwise(source)):
+        return {}
+    starts = [start for start, _ in source]
+    parts_of = {}
+    for start, end in target_units(marked.text):
+        parts = range(bisect_left(starts, start), bisect_left(starts, end))
+        if len(parts) > 1 and starts[parts[0]] == start:
+            parts_of.update(dict.fromkeys(parts, parts))
+    return parts_of
+
+
+def _text_of(text: str, source: Sequence[Span], parts: range) -> str:
+    return text[source[parts[0]][0] : source[parts[-1]][1]]
+
+
+def _depths(marked: Marked, source: Sequence[Span]) -> list[int]:
+    """Return how many tags are around each unit; less than 0 if it stays as it is."""
+    starts = [start for start, _ in source]
+    changes = [0] * (len(source) + 1)
+    waiting = list(marked.root.children)
+    while waiting:
+        node = waiting.pop()
+        waiting += node.children
+        tags = -len(source) if node.kept else 1
+        changes[bisect_left(starts, node.start)] += tags
+        changes[bisect_left(starts, node.end)] -= tags
+    return list(accumulate(changes))[:-1]
 
 
 def link_weakly(

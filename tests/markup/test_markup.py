@@ -225,7 +225,7 @@ def test_fragments_lose_nothing(form: str, count: int) -> None:
         ("a < b &<c", "A < B &<C", [(0, 0), (1, 1), (2, 2), (3, 3)], "A &lt; B &amp;&lt;C"),
         ('<a href="x>a</a>', "A", [(0, 0)], '<a href="x>A</a>'),
         # Tags within words end with them.
-        ("<b>un</b>happy", "froh", [(0, 0)], "<b></b>froh"),
+        ("<b>un</b>happy", "froh", [(0, 0)], "<b>froh</b>"),
         # Characters are escaped as the line does.
         ("&quot;a&quot;&nbsp;&#8212;", '"A"\xa0— <>', [], "&quot;A&quot;&nbsp;&#8212; &lt;&gt;"),
         ("a&#10;b", "A B", [(0, 0)], "A&#10; B"),
@@ -655,3 +655,45 @@ def test_any_text_keeps_its_tags(line: str, form: str, seed: int) -> None:
     is_plain = not has_pieces and "<script" not in line and not TEXT_TAG.search(line)
     if is_plain and marked.has_words:
         assert is_text(parse(found, form).text, text, marked)
+
+
+@pytest.mark.parametrize(
+    ("markup", "translation", "pairs", "expected"),
+    [
+        ("H<sub>2</sub>O is water", "Wasser ist H2O", "02 11 20", "Wasser ist H<sub>2</sub>O"),
+        ("H<sub>2</sub>O is H2O", "H2O ist H2O", "02 11 20", "H2O ist H<sub>2</sub>O"),
+        ("10<sup>-3</sup> x<i>y</i>z", "xyz 10-3", "", "x<i>y</i>z 10<sup>-3</sup>"),
+        ("<b>T</b>he dog", "Der Hund", "00 11", "<b>D</b>er Hund"),
+        ("Such <u>S</u>uche", "look search", "00 11", "look <u>s</u>earch"),
+        ("un<i>believ</i>able dog", "chien incroyable", "01 10", "chien <i>incroyable</i>"),
+        ("the <i>dog</i>s", "die Hunde", "00 11", "die <i>Hunde</i>"),
+        ("the <code>a</code>bcd", "die Hunde", "00 11", "die <code>a</code>Hunde"),
+    ],
+)
+def test_tags_in_a_word_come_back_in_its_copy_or_around_its_translation(
+    markup: str, translation: str, pairs: str, expected: str
+) -> None:
+    links = [(int(pair[0]), int(pair[1])) for pair in pairs.split()]
+    assert aligned(parse(markup, "html"), translation, links) == expected
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ("", "set or <code>set</code> it or <code>set</code>"),
+        ("02 11 20 33 44 55", "<code>set</code> or set it or <code>set</code>"),
+    ],
+)
+def test_a_piece_takes_the_copy_that_is_aligned_to_it_or_in_its_place(
+    pairs: str, expected: str
+) -> None:
+    marked = parse("set or <code>set</code> it or <code>set</code>", "html")
+    links = [(int(pair[0]), int(pair[1])) for pair in pairs.split()]
+    assert aligned(marked, "set or set it or set", links) == expected
+
+
+def test_pieces_of_one_text_may_change_places() -> None:
+    marked = parse('a <code id="1">x y</code> b <code id="2">x y</code>', "html")
+    links = [(3, 0), (4, 1), (5, 2), (0, 3), (1, 4), (2, 5)]
+    expected = 'b <code id="2">x y</code> a <code id="1">x y</code>'
+    assert aligned(marked, "b x y a x y", links) == expected
