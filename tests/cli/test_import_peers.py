@@ -42,7 +42,10 @@ from nmt.models.model_file import load_model
 
 pytestmark = pytest.mark.slow
 
-GREEDY = ("--beam-size", "1", "--workers", "1", "--threads", "1", "--max-extra-tokens", "20")
+GREEDY = (
+    *("--beam-size", "1", "--workers", "1", "--threads", "1", "--max-extra-tokens", "20"),
+    "--no-guard",  # the toolkits do not search again what repeats itself
+)
 
 
 # ----------------------------------------------------------------------------- transformers
@@ -363,10 +366,13 @@ def test_an_import_is_what_marian_scores(
     np.testing.assert_allclose(sums, list(map(float, again.split())), rtol=2e-6, atol=6e-5)
 
 
-@pytest.fixture(scope="module")
-def well_trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+@pytest.fixture(scope="module", params=["attention", "ssru"])
+def well_trained(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
     """A model that Marian has trained until it ends its sentences, and its vocabulary."""
     folder = tmp_path_factory.mktemp("well_trained")
+    options = TRAINED["ssru"] if request.param == "ssru" else TRAINED["post_norm"]
     for side in ("source", "target"):
         (folder / side).write_text("\n".join(text(side, 2_000)) + "\n", encoding="utf-8")
     vocabulary = folder / "joint.spm"
@@ -377,7 +383,7 @@ def well_trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         # The library intgemm needs multiples of 64.
         *("--dim-emb", "64", "--transformer-dim-ffn", "128", "--transformer-heads", "4"),
         *("--enc-depth", "2", "--dec-depth", "2", "--mini-batch-words", "800", "--seed", "1"),
-        *("--tied-embeddings-all", "--learn-rate", "0.003", "--after", "300u"),
+        *("--learn-rate", "0.003", "--after", "300u", *options),
     )
     return folder / "model.npz", vocabulary
 
