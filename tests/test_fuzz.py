@@ -21,6 +21,9 @@ from random import Random
 from typing import NoReturn
 
 import numpy as np
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
 import pytest
 from command_line import QUICK
 from foreign_models import MarianModel, MarianMT, to_binary, write_package
@@ -28,6 +31,8 @@ from text_formats import write_csv, write_tmx, write_tsv, write_zip
 from toy_training import pairs, prepare_toy, train, write_text
 
 from nmt.cli import main
+from nmt.files import sha256_file
+from nmt.interchange.ctranslate2 import export_ctranslate2
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +108,7 @@ SRT = (
 )
 
 TRANSLATE = f"translate model {' '.join(QUICK)} --output out"
+EXPORTED = "translate export --beam-size 1 --workers 1 --threads 1 --output out"
 PREPARE = "prepare made --src en --tgt de --valid text --vocab data/vocab.model --workers 1 --train"
 TRAIN = "train data --set threads=1 --out"
 KINDS = {
@@ -136,6 +142,13 @@ KINDS = {
     "config.json": ("opus/config.json", "import huggingface opus made"),
     "vocab.json": ("opus/vocab.json", "import huggingface opus made"),
     "weights": ("opus/model.safetensors", "import huggingface opus made"),
+    "parquet": ("hub.parquet", f"{PREPARE} hub.parquet"),
+    "arrow": ("hub.arrow", f"{PREPARE} hub.arrow"),
+    "arrow zstd": ("packed.arrow", f"{PREPARE} packed.arrow"),
+    "ctranslate2": ("export/model.bin", f"{EXPORTED} --input text.en"),
+    "ctranslate2 config": ("export/config.json", f"{EXPORTED} --input text.en"),
+    "ctranslate2 pieces": ("export/shared_vocabulary.json", f"{EXPORTED} --input text.en"),
+    "export.json": ("export/export.json", f"{EXPORTED} --input text.en"),
     "dataset.json": ("data/dataset.json", "data data"),
     "shard": ("data/train-00000.bin", "data data"),
     "rejects.json": ("data/rejects.json", "join made data other_data"),
@@ -166,6 +179,13 @@ def originals(model_file: Path, data: Path, tmp_path_factory: pytest.TempPathFac
     contents["terms.tsv"] = "# terms\none\teins\ntwo three\tzwei drei\tzwei\n"
     for name, content in contents.items():
         (folder / name).write_text(content)
+    table = pyarrow.table({"en": [src for src, _ in text], "de": [tgt for _, tgt in text]})
+    pyarrow.parquet.write_table(table, folder / "hub.parquet")
+    for name, compression in (("hub.arrow", None), ("packed.arrow", "zstd")):
+        options = pyarrow.ipc.IpcWriteOptions(compression=compression)
+        with pyarrow.ipc.new_file(str(folder / name), table.schema, options=options) as file:
+            file.write_table(table)
+    export_ctranslate2(folder / "model", folder / "export", "float32")
     (folder / "text.gz").write_bytes(gzip.compress((folder / "text.en").read_bytes()))
     assert run_apart(KINDS["journal"][1], folder) == (0, "")
     # As if it had been killed before its end.
@@ -265,6 +285,15 @@ def _become(words: str, folder: Path, said: Path) -> NoReturn:
         os._exit(status)
 
 
+def _record_checksum(path: Path) -> None:
+    """Let the manifest of an export agree with a file of it."""
+    manifest = path.with_name("export.json")
+    if path != manifest:
+        content = json.loads(manifest.read_bytes())
+        content["files"][path.name] = sha256_file(path)
+        manifest.write_text(json.dumps(content))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_files_are_read_or_refused(kind: str, originals: Path, tmp_path: Path) -> None:
     name, words = KINDS[kind]
@@ -274,6 +303,8 @@ def test_mutated_files_are_read_or_refused(kind: str, originals: Path, tmp_path:
         folder = tmp_path / str(number)
         shutil.copytree(originals, folder)
         (folder / name).write_bytes(mutated(content, Random(f"{SEED} {kind} {number}")))
+        if name.startswith("export/"):
+            _record_checksum(folder / name)
         status, odd = run_apart(words, folder)
         if odd or status not in (0, 1, 2, 75):
             faults.append(f"{folder}: {words}: {status}\n{odd}")

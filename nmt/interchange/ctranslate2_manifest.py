@@ -6,8 +6,11 @@ weights, for vocabularies and limits) and `export.json`, which has the checksums
 
 from __future__ import annotations
 
+import math
+import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from nmt.errors import DataError
 from nmt.files import parse_json, sha256_file
@@ -15,6 +18,8 @@ from nmt.files import parse_json, sha256_file
 MANIFEST, CARD = "export.json", "card.safetensors"
 FORMAT_VERSION = 1
 _MODEL = "model.bin"  # of CTranslate2
+_VALUE_BYTES = (4, 1, 2, 4, 2, 2)
+"""Of CTranslate2's types by their numbers."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +65,44 @@ class Export:
             raise DataError(f"{path}: damaged: it is not an export's; export it again") from None
         if changed:
             raise DataError(f"{folder / changed[0]}: damaged: its checksum is not {MANIFEST}'s")
+        _check_sizes(folder / _MODEL)
         return export
 
 
 def is_export(path: Path) -> bool:
     """Tell whether a path is the folder of an export, complete or not."""
     return any((path / name).is_file() for name in (MANIFEST, _MODEL))
+
+
+def _check_sizes(path: Path) -> None:
+    """Check the sizes in a model of CTranslate2, which takes the memory that they ask for.
+
+    Raises:
+        DataError: if an array has other values than its shape says, or the file ends too early.
+    """
+    with path.open("rb") as file:
+        try:
+            _number(file, "I")  # version
+            _skip(file, _number(file, "H"))  # name of the specification
+            _number(file, "I")  # its revision
+            for _ in range(_number(file, "I")):
+                _skip(file, _number(file, "H"))  # name
+                shape = [_number(file, "I") for _ in range(_number(file, "B"))]
+                value_bytes, size = _VALUE_BYTES[_number(file, "B")], _number(file, "I")
+                if size != math.prod(shape) * value_bytes:
+                    raise ValueError
+                _skip(file, size)
+            if file.tell() > path.stat().st_size:
+                raise ValueError
+        except (ValueError, IndexError, struct.error):
+            raise DataError(f"{path}: damaged: its sizes do not fit; export it again") from None
+
+
+def _number(file: BinaryIO, kind: str) -> int:
+    number: int
+    (number,) = struct.unpack(f"<{kind}", file.read(struct.calcsize(f"<{kind}")))
+    return number
+
+
+def _skip(file: BinaryIO, size: int) -> None:
+    file.seek(size, 1)

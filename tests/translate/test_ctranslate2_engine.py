@@ -19,6 +19,7 @@ from torch import Tensor
 
 from nmt.data.vocabulary import EOS_ID, Vocabulary
 from nmt.errors import DataError, UsageError
+from nmt.files import sha256_file
 from nmt.interchange.ctranslate2 import export_ctranslate2
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, Export
 from nmt.model_config import TransformerConfig
@@ -349,6 +350,21 @@ def test_a_manifest_names_no_files_elsewhere(copied: Path) -> None:
     (copied / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(DataError, match="elsewhere"):
         start(copied, POWER)
+
+
+@pytest.mark.parametrize("count", [0, 2**31, 2**32 - 1])
+def test_a_model_whose_sizes_do_not_fit_is_refused(copied: Path, count: int) -> None:
+    path = copied / "model.bin"
+    content = path.read_bytes()
+    name = b"decoder/embeddings/weight\0\2"  # and its two dimensions
+    assert content.count(name) == 1
+    start = content.index(name) + len(name)
+    path.write_bytes(content[:start] + count.to_bytes(4, "little") + content[start + 4 :])
+    manifest = json.loads((copied / MANIFEST).read_text())
+    manifest["files"][path.name] = sha256_file(path)
+    (copied / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match=r"model\.bin: damaged"):
+        Export.open(copied)
 
 
 def test_only_an_earlier_export_is_replaced(model_file: Path, copied: Path, tmp_path: Path) -> None:
