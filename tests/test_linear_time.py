@@ -64,6 +64,7 @@ MENDED = [
     *(("toml", "", "a."), ("tsv start", "", '"\t'), ("csv header", "a", " ")),
     *(("markup html", "", one) for one in ("<b>", "{{", "<!--", "{a,plural,")),
     *(("markup xml", "", one) for one in ("<b>x ", "<![CDATA[")),
+    ("markup xml", "A b\nc", "\xa0"),
 ]
 """Parsers and shapes that took the square of the time, or would if each looked for its end."""
 

@@ -27,7 +27,7 @@ LIST_MARK = re.compile(rf"\s*(?:{_SIGN}|\(?(?:\d{{1,3}}(?:\.\d{{1,3}})*[.)]|[A-Z
 _LINE_ENDS = re.compile(r"\r\n?|[\n\u2028\u2029]|&#(?:0*1[03]|[xX]0*[aAdD]);")
 _COLUMNS = re.compile(r"(?<=\S)(?: *+\t[ \t]*+| {3,}+)(?!\s)")
 _JUSTIFIED = re.compile(r"(?=.{60})(?!.*?(?:\S {4}|\S *\t))(?:.*?\S {2,3}(?=\S)){3}")
-_WRAP = re.compile(r"[^\S\r\n]*+(?:\r\n?|\n)[^\S\r\n]*+")
+_WRAP = re.compile(r"(?<![^\S\r\n])[^\S\r\n]*+(?:\r\n?|\n)[^\S\r\n]*+")
 _LONG = 40  # characters: shorter lines were hardly wrapped
 _STOPS, _CLOSING = ".!?…:;。！？：；", "\"'”’“»›)]}"  # of lines that were hardly wrapped either
 _OPENING = "\"'“”‘«„([{¿¡$%&"

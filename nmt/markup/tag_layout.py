@@ -177,6 +177,10 @@ class Layout:
                 taken.update(copy)
                 for number in copy:
                     self.labels[number] = self.units_of(piece)[0]
+        of_copied = {unit for piece in self.copied for unit in range(*self.units_of(piece))}
+        for number, label in enumerate(self.labels):
+            if label in of_copied and number not in taken:
+                self.labels[number] = -1  # it would be replaced, too
         return taken
 
     def _longer_copies(self, text: str) -> list[range]:

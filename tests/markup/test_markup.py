@@ -692,6 +692,11 @@ def test_a_piece_takes_the_copy_that_is_aligned_to_it_or_in_its_place(
     assert aligned(marked, "set or set it or set", links) == expected
 
 
+def test_a_piece_that_is_copied_replaces_nothing_else() -> None:
+    marked = parse("see 9418/tcp now", "html")
+    assert aligned(marked, "voir 9418/TCP or", [(0, 0), (1, 1), (2, 2)]) == "voir 9418/TCP or"
+
+
 def test_pieces_of_one_text_may_change_places() -> None:
     marked = parse('a <code id="1">x y</code> b <code id="2">x y</code>', "html")
     links = [(3, 0), (4, 1), (5, 2), (0, 3), (1, 4), (2, 5)]
