@@ -42,7 +42,7 @@ from nmt.training.trainer import Trainer
 _BEAT = 2.0  # seconds between two signs of life
 _SILENT = 120.0  # seconds: a machine may be busy, and a call of Python may hold up all threads
 _SILENT_IF_ASKED = 10.0
-_STUCK = 5.0  # seconds in which the main thread may find out for itself that a rank is lost
+_STUCK = 5.0  # seconds in which the main thread, or this process, may hear that a rank is lost
 _LAST_MOMENT = 10.0  # seconds before torchrun kills a process
 
 
@@ -191,6 +191,8 @@ def ending(seen: Observations) -> Ending | None:
     patience = _SILENT if seen.asked is None else _SILENT_IF_ASKED
     if seen.stuck < patience:
         return None
+    if seen.asked is not None and seen.asked < _STUCK:
+        return None  # torchrun asks all to stop when one has failed, which is not heard at once
     silent = {rank: seconds for rank, seconds in seen.silent.items() if seconds >= patience}
     if silent:
         names, seconds = ", ".join(map(str, silent)), min(silent.values())

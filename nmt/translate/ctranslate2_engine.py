@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.vocabulary import Vocabulary
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError, UsageError, is_of_memory
 from nmt.interchange.ctranslate2_manifest import CARD, Export
 from nmt.models.model_file import read_card
 from nmt.search.engine import Engine, Hypothesis, Source, source_cost
@@ -111,7 +111,7 @@ class CTranslate2Engine(Engine):
                     on_step()
                 numbers, limit, results = under_way.popleft()
                 for number, result in zip(numbers, results, strict=True):
-                    translated = result.result()
+                    translated = _finished(result)
                     # Each access makes a copy.
                     hypotheses, scores = translated.hypotheses, translated.scores
                     longest = self._longest(sources[number])
@@ -193,6 +193,15 @@ def _batches(
         batch.append(number)
     if batch:
         yield batch
+
+
+def _finished(result: Any) -> Any:
+    try:
+        return result.result()
+    except RuntimeError as error:
+        if is_of_memory(error):
+            raise
+        raise DataError(f"CTranslate2 cannot use the export: {error}; export it again") from None
 
 
 def _kind(source: Source) -> tuple[int, bool]:

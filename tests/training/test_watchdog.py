@@ -46,14 +46,16 @@ SEEN = Observations(machines=["0", "0", "0", "1"])
         ),
         # It is given up soon if the run was asked to stop, as torchrun kills after 30 seconds.
         (replace(SEEN, stuck=9.0, silent={1: 9.0}, asked=9.0, reason="SIGTERM"), None, ""),
+        # The request may come from torchrun, because a rank has just given up the silent one.
+        (replace(SEEN, stuck=119.0, silent={1: 119.0}, asked=0.1, reason="SIGTERM"), None, ""),
         (
-            replace(SEEN, stuck=11.0, silent={1: 11.0}, asked=2.0, reason="SIGTERM"),
+            replace(SEEN, stuck=11.0, silent={1: 11.0}, asked=6.0, reason="SIGTERM"),
             75,
             r"stopped \(SIGTERM\) .*rank 1 .*silent .*11 ",
         ),
         # A machine of which nobody is heard is lost. Then torchrun stops the others.
         (
-            replace(SEEN, stuck=11.0, silent={1: 11.0, 3: 12.0}, asked=2.0, reason="SIGTERM"),
+            replace(SEEN, stuck=11.0, silent={1: 11.0, 3: 12.0}, asked=6.0, reason="SIGTERM"),
             1,
             "rank 1, 3 .*silent .*11 ",
         ),

@@ -352,6 +352,13 @@ def test_a_manifest_names_no_files_elsewhere(copied: Path) -> None:
         start(copied, POWER)
 
 
+def record_checksum(path: Path) -> None:
+    """Let the manifest of an export agree with a file of it."""
+    manifest = json.loads(path.with_name(MANIFEST).read_text())
+    manifest["files"][path.name] = sha256_file(path)
+    path.with_name(MANIFEST).write_text(json.dumps(manifest))
+
+
 @pytest.mark.parametrize("count", [0, 2**31, 2**32 - 1])
 def test_a_model_whose_sizes_do_not_fit_is_refused(copied: Path, count: int) -> None:
     path = copied / "model.bin"
@@ -360,11 +367,19 @@ def test_a_model_whose_sizes_do_not_fit_is_refused(copied: Path, count: int) -> 
     assert content.count(name) == 1
     start = content.index(name) + len(name)
     path.write_bytes(content[:start] + count.to_bytes(4, "little") + content[start + 4 :])
-    manifest = json.loads((copied / MANIFEST).read_text())
-    manifest["files"][path.name] = sha256_file(path)
-    (copied / MANIFEST).write_text(json.dumps(manifest))
+    record_checksum(path)
     with pytest.raises(DataError, match=r"model\.bin: damaged"):
         Export.open(copied)
+
+
+def test_what_ctranslate2_finds_wrong_only_in_use_is_refused(
+    copied: Path, sources: list[Source]
+) -> None:
+    path = copied / "config.json"
+    path.write_text(path.read_text().replace('"add_source_eos": true', '"add_source_eos": 1'))
+    record_checksum(path)
+    with pytest.raises(DataError, match="CTranslate2"):
+        start(copied, POWER).engine.search(sources)
 
 
 def test_only_an_earlier_export_is_replaced(model_file: Path, copied: Path, tmp_path: Path) -> None:
