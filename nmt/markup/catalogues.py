@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.markup.document_units import Unit, as_html, as_text
+from nmt.markup.document_units import Unit, as_html, as_text, without_mnemonic
 from nmt.markup.format_strings import (
     fit_directives,
     format_of,
@@ -146,7 +146,7 @@ def _message(source: str, language: str, newline: str) -> str | Unit:
     if not parse(line, "html").has_words:
         return _quoted(source, newline)
     spell = partial(_spelt, source=source, language=language, newline=newline)
-    return Unit(line, otherwise='""', spell=spell)
+    return without_mnemonic(Unit(line, otherwise='""', spell=spell))
 
 
 def _spelt(translation: str, *, source: str, language: str, newline: str) -> str | None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from nmt.data.words import is_wide
+from nmt.markup.kept_pieces import PIECE
 
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);")
 
@@ -17,6 +20,11 @@ _HTML = {
     *("th", "tr", "tt", "u", "ul", "var", "wbr"),
 }
 """Elements that may stand in text without their closing tag."""
+_NOT_TEXT = rf"<[^<>]*>|{PIECE.pattern}|&#?(?!amp;)\w{{1,31}};"
+_MNEMONIC = re.compile(
+    rf"{_NOT_TEXT}|(?<![^\W_])(?P<before>[^\W\d_]*)(?P<mark>&amp;|_)(?P<after>[^\W\d_]+)(?!;)"
+)
+_LETTER = re.compile(rf"{_NOT_TEXT}|&amp;|(?P<letter>[^\W\d_])")
 
 
 @dataclass(frozen=True)
@@ -60,3 +68,40 @@ def as_text(translation: str, source: str) -> str:
     if _ENTITY.search(source):
         return translation
     return translation.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def without_mnemonic(unit: Unit) -> Unit:
+    """Return a unit of a catalogue without the sign for a shortcut, as in `_Open` and `E&amp;xit`.
+
+    A translation gets it before its first letter; in Chinese and Japanese, as `(_O)` at the end.
+    """
+    plain = re.sub(_NOT_TEXT, "", unit.line)
+    if plain.count("&") + plain.count("_") != 1 or "\n" in plain:
+        return unit
+    mnemonic = next((found for found in _MNEMONIC.finditer(unit.line) if found["mark"]), None)
+    if mnemonic is None or not _is_mnemonic(mnemonic, begins_large=plain.lstrip("_")[0].isupper()):
+        return unit
+    sign, letter = mnemonic["mark"], mnemonic["after"][0]
+
+    def spell(translation: str) -> str | None:
+        found = next((at for at in _LETTER.finditer(translation) if at["letter"]), None)
+        if found is None:
+            return unit.spell(translation)
+        at, written = found.start(), sign
+        if is_wide(found[0]):
+            written = f"({sign}{letter.upper()})"
+            at = len(translation.rstrip(" .…:：。"))
+        return unit.spell(translation[:at] + written + translation[at:])
+
+    start, end = mnemonic.span("mark")
+    return replace(unit, line=unit.line[:start] + unit.line[end:], spell=spell)
+
+
+def _is_mnemonic(found: re.Match[str], *, begins_large: bool) -> bool:
+    """Tell whether a sign is before or in a word of a label, unlike in `R&amp;D` or `a_name`."""
+    before, after = found["before"], found["after"]
+    if not before:
+        return begins_large or found["mark"] != "_" or after[0].isupper()
+    is_short = min(len(before), len(after)) <= 2 and len(before + after) > 3  # not drag&drop
+    is_word = before.istitle() or (before.islower() and is_short and found["mark"] != "_")
+    return is_word and after.islower()

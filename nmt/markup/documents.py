@@ -33,7 +33,7 @@ from nmt.errors import DataError, UsageError
 from nmt.limits import MOST_OPEN_ELEMENTS
 from nmt.markup.breaks import cut_at_breaks, unwrap
 from nmt.markup.catalogues import catalogue_parts
-from nmt.markup.document_units import Unit
+from nmt.markup.document_units import Unit, without_mnemonic
 from nmt.markup.file_types import UTF16_STARTS, FileType, file_type
 from nmt.markup.markup_tokens import Token, elements, pair_up, tokenize
 from nmt.markup.subtitles import subtitle_parts
@@ -399,7 +399,8 @@ class _Xliff:
             own = self._segmented(unit, content, segments, present, written)
             parts = [opening, *own, closing]
         elif parse(content, "xml").has_words:
-            parts = [_unit(content, opening, closing, self.text[start:end])]
+            unit_of_text = _unit(content, opening, closing, self.text[start:end])
+            parts = [without_mnemonic(unit_of_text)]
         elif content:
             parts = [opening, content, closing]
         texts = [part for part in parts if isinstance(part, str)]
@@ -437,7 +438,8 @@ class _Xliff:
                 yield said
             else:
                 has_words = parse(source, "xml").has_words
-                yield _unit(source, otherwise=said) if has_words else source
+                whole = _unit(source, otherwise=said)
+                yield without_mnemonic(whole) if has_words else source
             last = end
         yield content[last:]
 

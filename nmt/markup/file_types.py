@@ -1,14 +1,16 @@
 """Types of files: which are translated as documents, as lines, or refused, by name and content.
 
 A name decides if the type is supported. Otherwise the content does, if it is unmistakable: a plain
-text may begin with a brace, a hash or a dash. A type that is not supported and has no such sign is
-known by its name only.
+text may begin with a brace, a hash or a dash, and have lines such as `Note: see below`. A type that
+is not supported and has no such sign is known by its name only.
 """
 
 from __future__ import annotations
 
 import codecs
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +23,13 @@ AS_LINES = "none"
 UTF16_STARTS = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 """How markup in UTF-16 begins without a byte-order mark."""
 _HEAD_BYTES = 1 << 16
+_FEWEST_KEYS = 3  # of what is known by its lines
 _FIRST_LINES = 20  # that are looked at for tags
 _LONGEST_LINE = 1_000  # characters of one that are looked at
 
 _TIKAL = "convert it to XLIFF with Okapi Tikal"
 
+_STRING = r'"(?:[^"\\\n]|\\.)*+"'
 _PROLOG = r"\s*+(?:(?:<\?xml[^>]*\?>|<!--(?:(?!-->).)*+-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\])?>)\s*+)*+"
 
 
@@ -39,6 +43,7 @@ class FileType:
     markup: str = ""  # the form of tags in its text; empty if it is not supported
     way: str = _TIKAL  # to translate one that is not supported
     is_text: bool = True
+    line: str = ""  # a pattern that fits each of its lines, most of which have a key
 
     def refusal(self, path: Path) -> str:
         """Return what to tell of a file of this type that is not translated."""
@@ -80,12 +85,31 @@ TYPES = (
         r"\s*+<(?:(?:\?xml|!DOCTYPE)\s|(?:TS|plist|resources|root)(?:\s[^<>]*)?>\s*+<)",
     ),
     FileType(
-        "JSON", (".json", ".jsonl", ".arb", ".ipynb"), r'\s*+[\[{]\s*+(?:\{\s*+)?"[^"\n]*+"\s*+:'
+        "JSON",
+        (".json", ".jsonl", ".arb", ".ipynb"),
+        rf"\s*+[\[{{]\s*+(?:\{{\s*+)?{_STRING}\s*+:|\s*+\[[ \r]*+\n\s*+{_STRING}\s*+(?:,|\])",
     ),
-    FileType("YAML", (".yaml", ".yml")),
-    FileType("a .properties file", (".properties",)),
-    FileType("a .strings file", (".strings",)),
-    FileType("a file of settings", (".ini", ".toml")),
+    FileType(
+        "YAML",
+        (".yaml", ".yml"),
+        line=r"""(?P<key> *+(?:- +)?(?:[a-z_][\w.-]*+|"[^"]+"|'[^']+'))\s*+:(?:\s.*)?|\s+\S.*"""
+        r"|-(?:--)?(?: .*)?",
+    ),
+    FileType(
+        "a .properties file",
+        (".properties",),
+        line=r"(?P<key>[\w.-]++)=.*|(?P<path>\w[\w-]*+[._][\w.-]++)\s*+[=:].*|\s+\S.*",
+    ),
+    FileType(
+        "a .strings file",
+        (".strings",),
+        rf"(?:\s++|/\*.*?\*/|//[^\n]*+\n)*+{_STRING}\s*+=\s*+{_STRING}\s*+;",
+    ),
+    FileType(
+        "a file of settings",
+        (".ini", ".toml"),
+        r"(?:\s++|[#;][^\n]*+\n)*+\[[\w.-]+\][ \r]*+\n\s*+[\w.-]++\s*+=\s*+\S",
+    ),
     FileType("Markdown", (".md", ".markdown", ".mdx")),
     FileType("reStructuredText", (".rst",), way="make .po files with sphinx-build -b gettext"),
     FileType("AsciiDoc", (".adoc", ".asciidoc"), way="make a .po file with po4a"),
@@ -165,8 +189,37 @@ def document_form(path: Path) -> str | None:
 def type_of_content(content: bytes) -> FileType | None:
     """Return the type of what begins like this, if that is unmistakable."""
     head = _decoded(content)
-    fitting = (kind for kind in TYPES if kind.sign and re.match(kind.sign, head, re.DOTALL))
+    lines = [line.rstrip() for line in head.split("\n") if line.strip()]
+    if not head.endswith("\n"):  # the last one may be cut
+        lines = lines[: max(_FEWEST_KEYS, len(lines) - 1)]
+    fitting = (
+        kind
+        for kind in TYPES
+        if (kind.sign and re.match(kind.sign, head, re.DOTALL))
+        or (kind.name == "JSON" and _is_json(head))
+        or (kind.line and _have_keys(lines, kind.line))
+    )
     return next(fitting, None)
+
+
+def _is_json(text: str) -> bool:
+    """Tell whether a text is JSON as a whole, with a string in it."""
+    if text.lstrip()[:1] not in ("[", "{") or '"' not in text:
+        return False
+    try:
+        return bool(json.loads(text))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _have_keys(lines: Sequence[str], pattern: str) -> bool:
+    """Tell whether a pattern fits all lines but comments, and most have a key of their own."""
+    lines = [line for line in lines if not line.lstrip().startswith(("#", "!"))]
+    found = [re.fullmatch(pattern, line) for line in lines]
+    keys = [line[line.lastgroup] for line in found if line and line.lastgroup]
+    outer = [key for key in keys if not key.startswith((" ", "-"))]
+    is_most = len(keys) >= max(_FEWEST_KEYS, len(lines) / 2)
+    return is_most and all(found) and len(set(outer)) == len(outer)
 
 
 def has_tags(content: bytes) -> bool:

@@ -10,6 +10,7 @@ from nmt.data.corpus import Encoding
 from nmt.errors import DataError
 from nmt.markup.breaks import MarkedLines
 from nmt.markup.documents import Document
+from nmt.markup.tags import parse
 
 HEADER = """# A note.
 msgid ""
@@ -93,6 +94,50 @@ def test_messages_may_have_tags_and_what_looks_like_them(message: str, line: str
     assert unit.line == line
     written = document.write([line.replace("a < b", "a &lt; b")]).decode()
     assert written == f'msgid "{message}"\nmsgstr "{message}"\n'
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "translation", "expected"),
+    [
+        ("_Open %s...", "Open %s...", "%s öffnen", "%s _öffnen"),
+        ("E&xit", "Exit", "Ende", "&Ende"),
+        ("Zoom _In", "Zoom In", "«Größer»", "«_Größer»"),
+        ("Prin_t (old)", "Print (old)", "Drucken", "_Drucken"),
+        ("Show g&rid", "Show grid", "Raster", "&Raster"),
+        ("<b>_Open</b>", "<b>Open</b>", "<b>Auf</b>", "<b>_Auf</b>"),
+        ("S_ave", "Save", "12", "12"),
+        ("_Open...", "Open...", "打开...", "打开(_O)..."),
+    ],
+)
+def test_the_sign_of_a_shortcut_is_put_before_the_first_letter(
+    message: str, text: str, translation: str, expected: str
+) -> None:
+    (unit,) = read(f'msgid "{message}"\nmsgstr ""\n').units
+    assert unit.line == text
+    assert unit.write(translation) == f'"{expected}"'
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(
+            "AT&T",
+            "a & b",
+            "Drag&Drop",
+            "a drag&drop",
+            "the _id",
+            "a my_name",
+            "__init__ it",
+            "R&D",
+        ),
+        *("%(User_name)s is", "${A_Name} is", "a_b _Open", "&lt;b", "see https://a.b/?a=1&b=_c"),
+    ],
+)
+def test_other_signs_are_no_shortcuts(message: str) -> None:
+    (unit,) = read(f'msgid "{message}"\nmsgstr ""\n').units
+    assert unit.write(unit.line) == f'"{message}"'
+    assert parse(unit.line, "html").text.count("&") == unit.line.count("&") - message.count("&lt;")
+    assert unit.line.count("_") == message.count("_")
 
 
 @pytest.mark.parametrize(

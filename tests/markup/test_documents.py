@@ -353,3 +353,13 @@ def test_damaged_documents_are_refused(name: str, content: str | bytes, message:
         read(name, content)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_sign_of_a_shortcut_in_xliff_is_put_before_the_first_letter() -> None:
+    source = "<source>E&amp;xit {Now}</source>"
+    content = (
+        f'<xliff version="1.2"><file><body><trans-unit>{source}</trans-unit></body></file></xliff>'
+    )
+    document = Document.read(Path("a.xlf"), content.encode(), Encoding.find("utf-8"))
+    assert [unit.line for unit in document.units] == ["Exit {Now}"]
+    assert "<target>{Now} &amp;beenden</target>" in document.write(["{Now} beenden"]).decode()
