@@ -79,7 +79,7 @@ def without_mnemonic(unit: Unit) -> Unit:
     if plain.count("&") + plain.count("_") != 1 or "\n" in plain:
         return unit
     mnemonic = next((found for found in _MNEMONIC.finditer(unit.line) if found["mark"]), None)
-    if mnemonic is None or not _is_mnemonic(mnemonic, begins_large=plain.lstrip("_")[0].isupper()):
+    if mnemonic is None or not _is_mnemonic(mnemonic, begins_large=plain.lstrip("_")[:1].isupper()):
         return unit
     sign, letter = mnemonic["mark"], mnemonic["after"][0]
 
