@@ -4,6 +4,7 @@ They are escaped tags of HTML, such as `&lt;b&gt;`, numbered ones, such as `<0>h
 `{1>two words<1}`, BBCode, such as `[b]here[/b]`, and `**here**`. They count in pairs only, except
 for those that have no content, such as `<1/>` and `&lt;br&gt;`, and for escaped ones with a name of
 HTML. Code between backticks stays as it is, and a literal `\\n` is a break if it parts two lines.
+Signs that are escaped as in Markdown, such as `\\[` and `\\#`, are like tags without content.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ TEXT_TAG = re.compile(
     + rf"|\[/?(?P<bbcode>(?i:{_BBCODE}))(?:=[^\[\]<>]{{1,300}})?\]"
     + r"|(?<!\*)(?P<stars>\*\*)(?!\*)"
     + r"|(?<![`\w])`(?P<code>[^`\s](?:[^`<>]{0,200}[^`\s])?)`(?![`\w])"
+    + r"|(?<![\w\\])(?P<word>\w{1,50}(?:\\_\w{1,50})+)"
+    + r"|(?<!\\)(?P<escape>\\(?:[][{}#*_`|~+<>]|&[lg]t;))"
     + r"|(?P<path>(?<!\w)[A-Za-z]:\\\S+)|(?<!\\)(?P<line_end>(?:\\r)?(?:\\n)+)"
 )  # fmt: skip
 
@@ -77,8 +80,10 @@ def text_tags(text: str, form: str, *, is_in_stars: bool) -> Iterator[TextTag]:
                 continue
             kind = "close" if is_in_stars else "open"
             is_in_stars = not is_in_stars
-        elif group in ("code", "path"):
+        elif group in ("code", "path", "word"):
             kind, needs_partner = "kept", False
+        elif group == "escape":
+            kind, name, needs_partner = "empty", "\\", False
         elif group == "line_end":
             is_apart = not before.strip() and not after.strip()
             if is_apart or (before.isalnum() and after.islower()):

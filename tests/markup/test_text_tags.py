@@ -161,3 +161,31 @@ def test_escaped_html_is_cut_at_its_breaks(markup: str, texts: list[str], expect
     text = re.sub(r"\w", "X", marked.text)
     words = [word.span() for word in re.finditer(r"\w", text)]
     assert marked.restore(text, [(*word, *word) for word in words], []) == expected
+
+
+@pytest.mark.parametrize("form", ["html", "xml"])
+@pytest.mark.parametrize(
+    ("line", "text", "expected"),
+    [
+        (r"a \[b\] c", "a b c", r"C \[B\] A"),
+        (r"a \*b\* c", "a b c", r"C \*B\* A"),
+        (r"a \{b\} c", "a b c", r"C \{B\} A"),
+        (r"a \&lt;b\&gt; c", "a b c", r"C \&lt;B\&gt; A"),
+    ],
+)
+def test_signs_escaped_in_markdown_go_with_their_words(
+    line: str, text: str, expected: str, form: str
+) -> None:
+    marked = parse(line, form)
+    assert marked.text == text
+    assert restore(marked, "C B A", [(0, 1, 4, 5), (2, 3, 2, 3), (4, 5, 0, 1)]) == expected
+
+
+@pytest.mark.parametrize("form", ["html", "xml"])
+def test_an_escaped_sign_between_spaces_and_an_escaped_name_stay(form: str) -> None:
+    marked = parse(r"see \# a and b\_c\_d", form)
+    assert [node.opening for node in nodes_of(marked.raw, form)] == [r"\#", r"b\_c\_d"]
+    (kept,) = marked.kept
+    assert marked.text[slice(*kept)] == r"b\_c\_d"
+    for text in (r"a \\[b] c", r"it\'s", r"C:\[x]\_y"):
+        assert parse(text, form).text == text
