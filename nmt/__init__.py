@@ -5,9 +5,11 @@ From Python, use `nmt.Translator` to translate; use the command line for everyth
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from nmt.cpu import let_waiting_threads_sleep
+from nmt.limits import CheckAddresses
 from nmt.models.device import let_gpu_memory_grow
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ __version__ = "0.1.0"
 # processes, and programs that import nmt first.
 let_waiting_threads_sleep()
 let_gpu_memory_grow()
+sys.meta_path.insert(0, CheckAddresses())
 
 __all__ = [
     "Alignment",

@@ -11,6 +11,7 @@ import errno
 import functools
 import glob
 import hashlib
+import io
 import json
 import os
 import select
@@ -25,10 +26,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmt import console
-from nmt.errors import HeldOff, NMTError
+from nmt.errors import DataError, HeldOff, NMTError
 from nmt.limits import check_toml
 
 TEMPORARY_SUFFIX = ".partial"
+IMPORTED = "imported-by-nmt-"
+"""How the names of files begin that nmt makes by itself from a folder of Hugging Face."""
 _ROOT = 0  # the administrator's user id
 
 _LOCK_SECONDS = 1.0
@@ -241,6 +244,71 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
+def open_file(path: Path) -> io.BufferedReader:
+    """Open a file of a folder for reading.
+
+    Raises:
+        DataError: if it is a folder; or a pipe or a device, which one would wait for.
+        OSError: if it cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DataError(f"{path}: not a file, but a folder, a pipe or a device")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file of a folder; see `open_file`."""
+    with open_file(path) as file:
+        return file.read()
+
+
+class UnchangedFile:
+    """An open file that is read at any place, as long as nobody writes over it.
+
+    It is not mapped: a process that reads a map is killed if the file is cut short meanwhile.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a file; DataError if there is none."""
+        try:
+            self._path, self._file = path, open_file(path)
+        except FileNotFoundError:
+            raise DataError(f"{path}: no such file") from None
+        self._state = self._present_state()
+        self.size, _ = self._state
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return the bytes from `start` on; see `fill`."""
+        content = bytearray(size)
+        self.fill(memoryview(content), start)
+        return bytes(content)
+
+    def fill(self, buffer: memoryview, start: int) -> None:
+        """Fill a buffer with the bytes from `start` on.
+
+        Raises:
+            DataError: if there are fewer, or the file was changed since it was opened.
+        """
+        while buffer.nbytes:
+            with naming(self._path):
+                read = os.preadv(self._file.fileno(), [buffer], start)
+            self.check(is_whole=read > 0)
+            buffer, start = buffer[read:], start + read
+
+    def check(self, *, is_whole: bool = True) -> None:
+        """Raise DataError if the file was changed since it was opened, or is not whole."""
+        if not is_whole or self._present_state() != self._state:
+            raise DataError(
+                f"{self._path}: was changed while it was being read; run the same command again"
+            )
+
+    def _present_state(self) -> tuple[int, int]:
+        status = os.fstat(self._file.fileno())
+        return status.st_size, status.st_mtime_ns
+
+
 def read_when_ready(descriptor: int, most_bytes: int) -> bytes:
     """Return the next bytes, b"" at the end; wait even if the descriptor does not block."""
     while True:
@@ -283,7 +351,7 @@ def link_or_copy(source: Path, path: Path) -> None:
 
 def sha256_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes in hexadecimal."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

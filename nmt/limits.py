@@ -6,9 +6,20 @@ They are far above what text, models and recipes need.
 from __future__ import annotations
 
 import re
+import resource
+from importlib.abc import MetaPathFinder
 
-from nmt.errors import DataError
+from nmt.cpu import default_threads
+from nmt.errors import DataError, NMTError
 
+ADDRESSES = {"numpy": 120 << 20, "torch": 720 << 20, "nmt.training.launch": 1600 << 20}
+"""Bytes of addresses that a process needs to load a package, besides those of threads.
+
+With less, which `ulimit -v` may say, a signal ends it. NumPy takes 57 MiB, and torch without CUDA
+580. Training then starts threads of its own.
+"""
+ADDRESSES_OF_A_THREAD = 48 << 20
+"""For each thread of NumPy's library for matrices, which takes 40 MiB."""
 UNPACKED_FREELY = 1 << 24
 """Bytes that a compressed file may become, whatever its size."""
 MOST_TIMES_UNPACKED = 200
@@ -22,6 +33,22 @@ MOST_KEY_PARTS = 16
 
 _PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
 _LONG_KEY = re.compile(rf"(?:{_PART}\.[ \t]*+){{{MOST_KEY_PARTS}}}")
+
+
+class CheckAddresses(MetaPathFinder):
+    """Checks the limit on memory when a package is loaded that would die of it."""
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        """Find nothing, so that others do; NMTError if `ulimit -v` grants too little."""
+        granted, _hard = resource.getrlimit(resource.RLIMIT_AS)
+        if fullname not in ADDRESSES or granted == resource.RLIM_INFINITY:
+            return
+        needed = ADDRESSES[fullname] + default_threads() * ADDRESSES_OF_A_THREAD
+        if granted < needed:
+            raise NMTError(
+                f"memory is limited to {granted >> 20:,} MiB (ulimit -v), but {fullname} needs "
+                f"{needed >> 20:,} MiB; raise the limit"
+            )
 
 
 def check_unpacked(name: str, packed: int, unpacked: int) -> None:

@@ -10,8 +10,16 @@ from pathlib import Path
 import filelock
 import pytest
 
-from nmt.errors import HeldOff
-from nmt.files import atomic_writer, link_or_copy, lock, sha256_file, write_text
+from nmt.errors import DataError, HeldOff
+from nmt.files import (
+    UnchangedFile,
+    atomic_writer,
+    link_or_copy,
+    lock,
+    open_file,
+    sha256_file,
+    write_text,
+)
 from nmt.jobs.journal import Journal
 from nmt.prepare.resume import building_folder
 from nmt.runs.run_folder import RunFolder
@@ -147,3 +155,21 @@ def test_work_on_a_file_system_without_locks_goes_on_after_a_warning(
     monkeypatch.setattr(filelock, "lock_descriptor", refuse)
     work(tmp_path)
     assert capsys.readouterr().err.count("has no locks") == 1
+
+
+def test_only_files_are_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path(os.devnull)):
+        with pytest.raises(DataError, match=f"{path}: not a file"):
+            open_file(path)
+
+
+@pytest.mark.parametrize("length", [0, 5, 30])
+def test_a_file_of_another_length_is_not_read_on(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(20)))
+    file = UnchangedFile(path)
+    assert file.read(3, 4) == bytes(range(3, 7))
+    os.truncate(path, length)
+    with pytest.raises(DataError, match=f"{path}: was changed"):
+        file.read(3, 4)

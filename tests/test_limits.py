@@ -5,6 +5,9 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import resource
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,15 +19,17 @@ from text_formats import rows_of
 
 from nmt.config import read_toml
 from nmt.data.corpus import Encoding, read_chunks
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError, NMTError, UsageError
 from nmt.files import parse_toml
 from nmt.interchange.marian import import_marian, parse_yaml
 from nmt.limits import (
+    ADDRESSES,
     LONGEST_SETTINGS,
     MOST_KEY_PARTS,
     MOST_OPEN_ELEMENTS,
     MOST_TIMES_UNPACKED,
     UNPACKED_FREELY,
+    CheckAddresses,
     check_unpacked,
 )
 from nmt.markup.documents import Document
@@ -165,3 +170,24 @@ def test_compressed_columns_have_a_limit(
             assert rows_of(str(path)) == [("a" * size, "b")]
     with pytest.raises(DataError, match=rf"{name}: .* {MOST_TIMES_UNPACKED} times"):
         find_reader(str(path), ("en", "de"), UTF8)
+
+
+@pytest.mark.parametrize("package", ADDRESSES)
+def test_a_package_that_has_too_little_memory_is_not_loaded(package: str) -> None:
+    limit = (ADDRESSES[package] >> 10) - 1
+    script = f"import nmt.cli.command as c; c.run(lambda: __import__({package!r}))"
+    command = f'ulimit -v {limit} && exec "$0" -c "$1"'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("nmt: error: memory is limited") and "ulimit -v" in line
+
+
+def test_without_a_limit_a_package_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    CheckAddresses().find_spec("torch")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
+    CheckAddresses().find_spec("json")
+    with pytest.raises(NMTError, match="torch"):
+        CheckAddresses().find_spec("torch")

@@ -21,7 +21,7 @@ from nmt.data.manifest import DatasetInfo, SplitRecord
 from nmt.data.shards import TEXT_BYTES, Ids, Lengths, Shard, TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
-from nmt.files import sha256_file
+from nmt.files import read_file, sha256_file
 
 TEXT = "text"
 """The side column of the raw lines of source and target."""
@@ -66,6 +66,7 @@ class PairDataset:
         """Return the source and target lengths of some pairs, without eos: (len(indices),) each."""
         src, tgt = (np.empty(len(indices), np.int32) for _ in range(2))
         for at, chosen, within in self._by_shard(indices):
+            self._shards[at].check_unchanged()
             src[chosen], tgt[chosen] = self._shards[at].lengths(within)
         return src, tgt
 
@@ -73,6 +74,7 @@ class PairDataset:
         """Return copies of the source and target ids of some pairs, in the order of `indices`."""
         parts, places = [], []
         for at, chosen, within in self._by_shard(indices):
+            self._shards[at].check_unchanged()
             parts.append(self._shards[at].rows(within))
             places.append(chosen)
         if len(parts) == 1:
@@ -173,7 +175,7 @@ class HeldOut:
 
     def lines(self) -> tuple[list[str], list[str]]:
         """Return the lines of source and target."""
-        src, tgt = (path.read_bytes().decode().split("\n")[:-1] for path in (self.src, self.tgt))
+        src, tgt = (read_file(path).decode().split("\n")[:-1] for path in (self.src, self.tgt))
         return src, tgt
 
 

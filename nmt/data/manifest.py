@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses, moses_rules
 from nmt.errors import DataError
-from nmt.files import parse_json
+from nmt.files import parse_json, read_file
 
 FORMAT_VERSION = 2
 FILE_NAME = "dataset.json"
@@ -264,7 +264,7 @@ def read_info(folder: Path) -> DatasetInfo:
     """Read a folder's `dataset.json`; raise DataError if it is missing or damaged."""
     path = folder / FILE_NAME
     try:
-        content = parse_json(path.read_bytes())
+        content = parse_json(read_file(path))
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             f"{folder} is not a data folder: it has no {FILE_NAME}; make one with `nmt prepare`"

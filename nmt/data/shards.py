@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.errors import DataError
-from nmt.files import atomic_writer
+from nmt.files import atomic_writer, open_file
 
 FORMAT_VERSION = 2
 # Offsets have 32 bits, which limits the tokens of one side of a shard.
@@ -266,7 +266,7 @@ class Shard:
     def open(cls, path: Path) -> Shard:
         """Map a shard; DataError names the file if it is not a shard or not complete."""
         try:
-            file = path.open("rb")
+            file = open_file(path)
         except FileNotFoundError:
             raise DataError(f"{path}: this shard is missing; {_AGAIN}") from None
         with file:

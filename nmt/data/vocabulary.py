@@ -25,6 +25,7 @@ from nmt.data.moses import Moses
 from nmt.data.protobuf import read_fields, write_field
 from nmt.data.words import WordEdges
 from nmt.errors import DataError, UsageError
+from nmt.files import read_file
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 
@@ -136,7 +137,7 @@ class Vocabulary:
     def load(cls, path: Path, moses: Moses | None = None) -> Vocabulary:
         """Read a SentencePiece model file."""
         try:
-            model = path.read_bytes()
+            model = read_file(path)
         except FileNotFoundError:
             raise DataError(f"{path}: no such file") from None
         try:

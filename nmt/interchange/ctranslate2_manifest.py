@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import DataError
-from nmt.files import parse_json, sha256_file
+from nmt.files import parse_json, read_file, sha256_file
 
 MANIFEST, CARD = "export.json", "card.safetensors"
 FORMAT_VERSION = 1
@@ -40,7 +40,7 @@ class Export:
         """
         path = folder / MANIFEST
         try:
-            content = parse_json(path.read_bytes())
+            content = parse_json(read_file(path))
             version = content.pop("format") if isinstance(content, dict) else None
             if version != FORMAT_VERSION:
                 raise DataError(

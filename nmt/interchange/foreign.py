@@ -23,6 +23,7 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import ADDED, BOS_ID, READ_AS_UNK, TAG, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
+from nmt.files import read_file
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard, write_model
@@ -64,7 +65,7 @@ class ForeignModel:
 def read_pieces(path: Path) -> PieceModel:
     """Read a SentencePiece model."""
     try:
-        return PieceModel.read(path.read_bytes())
+        return PieceModel.read(read_file(path))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except DataError as error:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nmt.errors import DataError, UsageError
+from nmt.errors import UsageError
 from nmt.interchange.foreign import write_imported
 from nmt.interchange.huggingface_files import TOKENIZER, Config, open_weights, read_json
-from nmt.interchange.huggingface_settings import check_search, settings_of
+from nmt.interchange.huggingface_settings import MARIAN, check_search, model_type_of, settings_of
 from nmt.interchange.m2m100 import choose_languages, read_m2m100
 from nmt.interchange.marian_mt import languages_of, read_marian_mt
 from nmt.models.model_file import ModelCard
@@ -34,36 +34,27 @@ def import_huggingface(
         DataError: if a file is missing or damaged.
         UsageError: if our Transformer cannot be this model, or a language is not known.
     """
-    for entry in folder.glob("*"):
-        if entry.exists() and not (entry.is_file() or entry.is_dir()):  # such as a pipe
-            raise DataError(f"{entry}: is no file, and would be waited for; remove it")
     (path, values), *_ = settings_of(folder)
-    hf_config, model_type = Config(path, values), values.get("model_type", "marian")
-    with open_weights(folder) as weights:
-        match model_type:
-            case "marian":
-                model = read_marian_mt(folder, hf_config, weights, positions)
-                langs = languages_of(folder, src_lang, tgt_lang)
-            case "m2m_100":
-                if positions is not None:
-                    raise UsageError("--positions is for MarianMT; leave it out")
-                model = read_m2m100(folder, hf_config, weights)
-                langs = choose_languages(folder, model, src_lang, tgt_lang)
-            case _:
-                raise UsageError(
-                    f"{hf_config.path}: model_type is {model_type!r}; nmt imports 'marian' and "
-                    "'m2m_100'"
-                )
-        check_search(folder, model.tgt.produced())
-        return write_imported(
-            out,
-            folder,
-            model,
-            lambda name: weights.of(name, model.order),
-            weights.unread,
-            langs=langs,
-            max_src_tokens=_max_src_tokens(folder, hf_config),
-        )
+    hf_config, model_type = Config(path, values), model_type_of(path, values)
+    if model_type != MARIAN and positions is not None:
+        raise UsageError("--positions is for MarianMT; leave it out")
+    weights = open_weights(folder)
+    if model_type == MARIAN:
+        model = read_marian_mt(folder, hf_config, weights, positions)
+        langs = languages_of(folder, src_lang, tgt_lang)
+    else:
+        model = read_m2m100(folder, hf_config, weights)
+        langs = choose_languages(folder, model, src_lang, tgt_lang)
+    check_search(folder, model.tgt.produced())
+    return write_imported(
+        out,
+        folder,
+        model,
+        lambda name: weights.of(name, model.order),
+        weights.unread,
+        langs=langs,
+        max_src_tokens=_max_src_tokens(folder, hf_config),
+    )
 
 
 def _max_src_tokens(folder: Path, hf_config: Config) -> int:

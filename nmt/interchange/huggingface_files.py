@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from nmt.config import model_config_from
-from nmt.errors import DataError, UsageError
-from nmt.files import parse_json
+from nmt.errors import DataError, UsageError, is_of_memory
+from nmt.files import UnchangedFile, parse_json, read_file
 from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, first_input
 from nmt.model_config import TransformerConfig
+from nmt.models.tensor_file import SafetensorsFile
 
 CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"  # after the name of weights that are in several files
@@ -136,6 +134,9 @@ class Config:
             raise DataError(
                 f"{self.path}: has special ids above the last one, {len(embeddings) - 1}"
             )
+        sides = ("vocab_size", "src_embedding.weight"), ("decoder_vocab_size", EMBEDDINGS[1])
+        for name, table in sides[: 1 if base.tie_embeddings == "all" else 2]:
+            weights.check_rows(table, self.path, name, self.values.get(name))
         dropout = self.values.get("dropout", 0.1)
         config = replace(
             base,
@@ -176,7 +177,7 @@ def read_json(path: Path) -> dict[str, Any]:
         DataError: if the file is missing or damaged.
     """
     try:
-        values = parse_json(path.read_bytes())
+        values = parse_json(read_file(path))
     except FileNotFoundError:
         raise DataError(
             f"{path}: no such file; nmt imports Hugging Face folders of MarianMT, M2M100 and NLLB"
@@ -292,6 +293,16 @@ class Weights:
                     f"{self._path}: {name} differs from {first}, with which {CONFIG} ties it"
                 )
 
+    def check_rows(self, ours: str, path: Path, key: str, rows: int | None) -> None:
+        """Check that a table has as many rows as a key of a file says; None: it says nothing.
+
+        Raises:
+            DataError: if it does not.
+        """
+        found = len(self.of(ours, None))
+        if rows not in (None, found):
+            raise DataError(f"{path}: {key} is {rows!r}, but {self._path} has {found:,} embeddings")
+
     def _get(self, name: str) -> Tensor:
         self._unread.discard(name)
         if name not in self._names:
@@ -340,71 +351,66 @@ def foreign_names(ours: str) -> list[str]:
     ]
 
 
-@contextmanager
-def open_weights(folder: Path) -> Iterator[Weights]:
-    """Yield the weights of a folder; pickles are read without executing anything in them."""
-    for name, open_file in ((WEIGHTS, _open_safetensors), (PICKLED, _open_pickle)):
+def open_weights(folder: Path) -> Weights:
+    """Open the weights of a folder; pickles are read without executing anything in them."""
+    for name, open_one in ((WEIGHTS, SafetensorsFile), (PICKLED, _Pickle)):
         path, index = folder / name, folder / f"{name}{_INDEX}"
-        if path.is_file():
-            with open_file(path) as (names, read):
-                yield Weights(path, names, read)
-            return
-        if index.is_file():
-            with _open_shards(index, open_file) as (names, read):
-                yield Weights(index, names, read)
-            return
+        if path.exists():
+            one = open_one(path)
+            return Weights(path, one.names, one.read)
+        if index.exists():
+            places = _places(index)
+            return Weights(index, places, _read_of_shards(index, places, open_one))
     raise DataError(f"{folder / WEIGHTS}: no such file")
 
 
-_Opened = tuple[Collection[str], Callable[[str], Tensor]]
-"""The names of a file's weights, and how they are read."""
-
-
-@contextmanager
-def _open_shards(
-    index: Path, open_file: Callable[[Path], AbstractContextManager[_Opened]]
-) -> Iterator[_Opened]:
-    """Open the files that an index lists, which each have some of the weights."""
-    places = _places(index)
-    with ExitStack() as opened:
-        files = sorted(set(places.values()))
-        shards = {file: opened.enter_context(open_file(index.parent / file)) for file in files}
-        for name, file in places.items():
-            if name not in shards[file][0]:
-                raise DataError(f"{index.parent / file}: lacks {name}, which {index.name} names")
-        yield places, lambda name: shards[places[name]][1](name)
+def _read_of_shards(
+    index: Path,
+    places: Mapping[str, str],
+    open_one: Callable[[Path], SafetensorsFile | _Pickle],
+) -> Callable[[str], Tensor]:
+    """Return how weights are read from the files that an index lists."""
+    shards = {file: open_one(index.parent / file) for file in sorted(set(places.values()))}
+    for name, file in places.items():
+        if name not in shards[file].names:
+            raise DataError(f"{index.parent / file}: lacks {name}, which {index.name} names")
+    return lambda name: shards[places[name]].read(name)
 
 
 def _places(index: Path) -> dict[str, str]:
     """Return the file of each weight, by an index."""
     places = read_json(index).get("weight_map")
     if not isinstance(places, dict) or not all(
-        isinstance(file, str) and Path(file).name == file for file in places.values()
+        isinstance(file, str) and Path(file).name == file and file.isprintable()
+        for file in places.values()
     ):
         raise DataError(f"{index}: damaged: its weight_map names no files of the folder")
     return places
 
 
-@contextmanager
-def _open_safetensors(path: Path) -> Iterator[_Opened]:
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield list(file.keys()), file.get_tensor
-    except SafetensorError as error:
-        raise DataError(f"{path}: damaged: {error}") from None
+class _Pickle:
+    """A file of torch, which is read into memory as a whole."""
 
+    def __init__(self, path: Path) -> None:
+        """Read the file.
 
-@contextmanager
-def _open_pickle(path: Path) -> Iterator[_Opened]:
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    try:
-        mmap = zipfile.is_zipfile(path)  # not in the format of torch before 1.6
-        weights = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except Exception:  # whatever a damaged file raises, or one that wants to execute something
-        weights = None
-    if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
-        raise DataError(f"{path}: damaged, or holds more than tensors")
-    yield list(weights), weights.__getitem__
+        Raises:
+            DataError: if it is missing, damaged, holds more than tensors, or is changed meanwhile.
+        """
+        unchanged = UnchangedFile(path)
+        try:
+            weights = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # of a damaged file, or one that wants to execute something
+            if is_of_memory(error):
+                raise
+            weights = None
+        unchanged.check()
+        tensors = weights.values() if isinstance(weights, dict) else (None,)
+        if not all(isinstance(tensor, Tensor) for tensor in tensors):
+            raise DataError(f"{path}: damaged, or holds more than tensors")
+        self._weights: dict[str, Tensor] = weights
+        self.names = list(weights)
+
+    def read(self, name: str) -> Tensor:
+        """Return one tensor."""
+        return self._weights[name]

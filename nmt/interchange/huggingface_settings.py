@@ -25,14 +25,15 @@ _ID = re.compile("[0-9]{1,9}")
 _OTHER_MODELS = (_ADAPTER, "configuration_*.py", "modeling_*.py", "tokenization_*.py")
 """Files that make another model of a folder."""
 
+MARIAN, M2M100 = "marian", "m2m_100"
+_ARCHITECTURES = {MARIAN: "MarianMTModel", M2M100: "M2M100ForConditionalGeneration"}
 _TOKENIZERS = {
-    "marian": ("MarianTokenizer",),
-    "m2m_100": ("M2M100Tokenizer", "NllbTokenizer", "NllbTokenizerFast"),
+    MARIAN: ("MarianTokenizer",),
+    M2M100: ("M2M100Tokenizer", "NllbTokenizer", "NllbTokenizerFast"),
 }
-_ARCHITECTURES = {"marian": "MarianMTModel", "m2m_100": "M2M100ForConditionalGeneration"}
 _DEFAULTS: Mapping[str, Mapping[str, object]] = {
-    "marian": {"scale_embedding": False},
-    "m2m_100": {},
+    MARIAN: {"scale_embedding": False},
+    M2M100: {},
 }
 """Values of keys that are missing in config.json, if they are not those that we need."""
 
@@ -107,6 +108,22 @@ NO_TEXT = {*(piece.text for piece in SPECIAL.values()), "<mask>"}
 """Pieces that tokenizers list among those that were added, but that no text has."""
 
 
+def model_type_of(path: Path, values: Mapping[str, Any]) -> str:
+    """Return the type of a model by its config.json; one without a type is of MarianMT.
+
+    Raises:
+        UsageError: if its architecture is another one.
+    """
+    model_type, architectures = values.get("model_type", MARIAN), values.get("architectures")
+    known = model_type if isinstance(model_type, str) else ""
+    if known not in _ARCHITECTURES or architectures not in (None, [_ARCHITECTURES[known]]):
+        raise UsageError(
+            f"{path}: model_type is {model_type!r:.40}, architectures {architectures!r:.60}; nmt "
+            f"imports {' and '.join(_ARCHITECTURES.values())}"
+        )
+    return known
+
+
 def check_folder(folder: Path, model_type: str, only: Mapping[str, object]) -> None:
     """Check that no file of a folder says what would change translations.
 
@@ -120,7 +137,6 @@ def check_folder(folder: Path, model_type: str, only: Mapping[str, object]) -> N
     allowed: dict[str, tuple[object, ...]] = {
         key: (value,) for key, value in {**_ONLY, **only}.items()
     }
-    allowed["architectures"] = ([_ARCHITECTURES[model_type]],)
     allowed["tokenizer_class"] = _TOKENIZERS[model_type]
     for path, values in settings_of(folder):
         defaults = _DEFAULTS[model_type] if path.name == CONFIG else {}

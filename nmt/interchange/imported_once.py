@@ -14,10 +14,10 @@ from pathlib import Path
 
 from nmt import console
 from nmt.errors import HeldOff
-from nmt.files import lock, sha256_file, user_cache
+from nmt.files import IMPORTED, lock, sha256_file, user_cache
 from nmt.interchange.ctranslate2_manifest import is_export
 
-_PREFIX, _SUFFIX = "imported-by-nmt-", ".safetensors"
+_SUFFIX = ".safetensors"
 _VERSION = 1  # of what an import makes of the same files
 _READ = (".bin", ".json", ".model", ".py", ".safetensors", ".spm")
 """How the names of files end that an import reads, or refuses."""
@@ -33,7 +33,7 @@ def model_of(path: Path) -> Path:
     has_config = any((path / name).is_file() for name in ("config.json", "adapter_config.json"))
     if not has_config or is_export(path):
         return path
-    name = f"{_PREFIX}{_checksum(path)[:16]}{_SUFFIX}"
+    name = f"{IMPORTED}{_checksum(path)[:16]}{_SUFFIX}"
     folder = path if os.access(path, os.W_OK) else user_cache() / "imported"
     imported = folder / name
     if not imported.is_file():
@@ -47,9 +47,9 @@ def model_of(path: Path) -> Path:
 def _import(folder: Path, imported: Path) -> None:
     from nmt.interchange.huggingface import import_huggingface
 
-    console.notice(f"{folder}: importing it to {imported}, which is done once")
     import_huggingface(folder, imported, src_lang=None, tgt_lang=None, positions=None)
-    for earlier in folder.glob(f"{_PREFIX}*{_SUFFIX}"):  # the cache has those of others
+    console.notice(f"{folder}: imported to {imported}, which is done once")
+    for earlier in folder.glob(f"{IMPORTED}*{_SUFFIX}"):  # the cache has those of others
         if earlier != imported:
             earlier.unlink()
 
@@ -58,7 +58,7 @@ def _checksum(folder: Path) -> str:
     """Return the checksum of all files of a folder that an import reads."""
     digest = hashlib.sha256(str(_VERSION).encode())
     for path in sorted(folder.iterdir()):
-        if path.suffix in _READ and not path.name.startswith(_PREFIX) and path.is_file():
+        if path.suffix in _READ and not path.name.startswith(IMPORTED) and path.is_file():
             digest.update(f"{path.name} {sha256_file(path)}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 

@@ -26,6 +26,7 @@ from nmt.config import model_config_from
 from nmt.data.pieces import SPECIAL, Kind, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
+from nmt.files import open_file, read_file
 from nmt.interchange.foreign import (
     EMBEDDINGS,
     OUTPUT_BIAS,
@@ -196,7 +197,7 @@ def _beside(path: Path, listing: Path) -> Path:
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        return _parsed(path.read_text(encoding="utf-8"), path)
+        return _parsed(read_file(path).decode(), path)
     except FileNotFoundError:
         raise DataError(
             f"{path}: no such file; it would name the vocabularies, so give them with --vocab"
@@ -318,7 +319,7 @@ def _mappings(
                 "vocabulary that it was trained with"
             )
     is_joint = weights.has_joint_embeddings
-    if is_joint and paths[0].read_bytes() != paths[1].read_bytes():
+    if is_joint and read_file(paths[0]) != read_file(paths[1]):
         raise UsageError(f"{paths[0]}: differs from {paths[1]}, but the model has one vocabulary")
     models = [
         path if path.suffix == _PIECES else _segmenter(path, side)
@@ -353,7 +354,7 @@ def pieces_by_id(path: Path) -> dict[int, str]:
         is_unknown = {piece.text: piece.kind is Kind.UNKNOWN for piece in read_pieces(path).pieces}
         return dict(enumerate("<unk>" if is_unknown[text] else text for text in is_unknown))
     try:
-        content = path.read_bytes().decode(errors="surrogateescape").replace("\r\n", "\n")
+        content = read_file(path).decode(errors="surrogateescape").replace("\r\n", "\n")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     if path.suffix != ".yml":
@@ -426,7 +427,7 @@ class _Weights:
             if path.suffix == SUFFIX:
                 self._arrays: Any = BinaryArrays(path)
             else:
-                self._arrays = np.load(path, allow_pickle=False)
+                self._arrays = np.load(open_file(path), allow_pickle=False)
                 for member in self._arrays.zip.infolist():
                     name = f"{path}: {member.filename}"
                     check_unpacked(name, member.compress_size, member.file_size)

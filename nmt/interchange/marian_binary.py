@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import DataError, UsageError
+from nmt.files import UnchangedFile
 
 SUFFIX = ".bin"
 _VERSION = 1
@@ -47,12 +48,7 @@ class BinaryArrays:
             DataError: if the file is missing or damaged.
         """
         self._path = path
-        try:
-            self._content = np.memmap(path, np.uint8, "r")
-        except FileNotFoundError:
-            raise DataError(f"{path}: no such file") from None
-        except ValueError:
-            raise DataError(f"{path}: empty") from None
+        self._file = UnchangedFile(path)
         try:
             self._table = self._read_table()
         except (struct.error, ValueError, UnicodeDecodeError):
@@ -66,7 +62,7 @@ class BinaryArrays:
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Read an array; all but bytes in fp32."""
         array = self._table[name]
-        content, shape = self._content[array.place : array.place + array.size], array.shape
+        content, shape = bytearray(array.size), array.shape
         if array.kind not in _TYPES:
             raise UsageError(
                 f"{self._path}: {name} has the type {array.kind:#x}, perhaps for one kind of "
@@ -75,11 +71,12 @@ class BinaryArrays:
         kind, count = np.dtype(_TYPES[array.kind]), math.prod(shape)
         if array.size < count * kind.itemsize + (4 if array.kind in _SCALED else 0):
             raise DataError(f"{self._path}: damaged: {name} has fewer values than its shape says")
-        values = content[: count * kind.itemsize].view(kind)
+        self._file.fill(memoryview(content), array.place)
+        values = np.frombuffer(content, kind, count)
         if array.kind not in _SCALED:
             wide = np.float32 if kind.kind == "f" else kind
-            return values.reshape(shape).astype(wide)
-        factor = content[count * kind.itemsize :][:4].view("<f4")[0]
+            return values.reshape(shape).astype(wide, copy=False)
+        (factor,) = np.frombuffer(content, "<f4", 1, count * kind.itemsize)
         if not factor > 0:
             raise DataError(f"{self._path}: damaged: {name} was multiplied by {factor}")
         numbers: NDArray[Any] = values.astype(np.float32) / factor
@@ -95,10 +92,10 @@ class BinaryArrays:
 
         def take(size: int) -> bytes:
             nonlocal place
-            if size > len(self._content) - place:
+            if size > self._file.size - place:
                 raise ValueError("cut short")
             place += size
-            return self._content[place - size : place].tobytes()
+            return self._file.read(place - size, size)
 
         (version,), (count,) = (_NUMBER.unpack(take(_NUMBER.size)) for _ in range(2))
         if version != _VERSION:
@@ -113,6 +110,6 @@ class BinaryArrays:
                 raise ValueError("negative size")
             table[name] = _Array(kind, tuple(map(int, shape)), place, size)
             place += size
-        if place > len(self._content):
+        if place > self._file.size:
             raise ValueError("cut short")
         return table

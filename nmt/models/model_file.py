@@ -18,6 +18,7 @@ from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.files import IMPORTED
 from nmt.model_config import AttentionHead, ModelConfig, TransformerConfig
 from nmt.models.tensor_file import TensorFile, write_tensors
 
@@ -166,8 +167,7 @@ class ModelReader:
         Raises:
             DataError: if it is missing, damaged, of another version, or has unknown values.
         """
-        self._file = TensorFile(path, kind=KIND, version=FORMAT_VERSION)
-        self._file.verify()
+        self._file = _open(path, verify=True)
         self.path = path
         self.card = _read_card(self._file)
         self.weight_names = [
@@ -333,9 +333,7 @@ def read_card(path: Path) -> ModelCard:
     Raises:
         DataError: see `ModelReader`.
     """
-    file = _open(path)
-    file.verify()
-    return _read_card(file)
+    return _read_card(_open(path, verify=True))
 
 
 def read_vocabularies(path: Path) -> tuple[tuple[Vocabulary, ...], LanguageTokens | None]:
@@ -360,8 +358,16 @@ def read_vocabularies(path: Path) -> tuple[tuple[Vocabulary, ...], LanguageToken
         raise DataError(f"{path}: {error}") from None
 
 
-def _open(path: Path) -> TensorFile:
-    return TensorFile(path, kind=KIND, version=FORMAT_VERSION)
+def _open(path: Path, *, verify: bool = False) -> TensorFile:
+    try:
+        file = TensorFile(path, kind=KIND, version=FORMAT_VERSION)
+        if verify:
+            file.verify()
+    except DataError as error:
+        if path.name.startswith(IMPORTED):
+            raise DataError(f"{error}; delete this file, and it is made again") from None
+        raise
+    return file
 
 
 def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:

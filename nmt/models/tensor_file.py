@@ -5,7 +5,8 @@ the metadata holds a SHA-256 over the header and all tensors. All but tensors is
 which takes seconds to load.
 
 The file is read into memory, not mapped. Else somebody who writes over it would change the weights
-of a job that is under way, or kill it.
+of a job that is under way, or kill it. It is written here, and not by the library, whose files of
+the same tensors differ in the order of their metadata.
 
 Source: https://github.com/huggingface/safetensors#format.
 """
@@ -16,17 +17,13 @@ import hashlib
 import json
 import math
 import operator
-import os
-import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError
-
-from nmt.errors import DataError, NMTError
-from nmt.files import atomic_path, check_room, naming, parse_json
+from nmt.errors import DataError
+from nmt.files import UnchangedFile, atomic_path, check_room, parse_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,8 +38,6 @@ def write_tensors(
     version: int,
 ) -> None:
     """Write a file whole or not at all; `TensorFile` checks its `kind` and `version`."""
-    from safetensors.torch import save_file
-
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(header, sort_keys=True)
     metadata = {
@@ -51,15 +46,22 @@ def write_tensors(
         "header": text,
         "sha256": _checksum(text, ((name, stored[name]) for name in sorted(stored))),
     }
+    entries: dict[str, object] = {"__metadata__": metadata}
+    # Large elements first, so that each tensor begins at a multiple of the size of its own.
+    names, end = sorted(stored, key=lambda name: (-stored[name].itemsize, name)), 0
+    for name in names:
+        tensor, start = stored[name], end
+        end += tensor.nbytes
+        kind_, shape = _CODES[_type_of(tensor)], list(tensor.shape)
+        entries[name] = {"dtype": kind_, "shape": shape, "data_offsets": [start, end]}
+    layout = json.dumps(entries).encode()
+    layout += b" " * (-len(layout) % 8)
     with atomic_path(path) as temporary:
-        try:
-            check_room(path, sum(tensor.nbytes for tensor in stored.values()))
-            temporary.touch()
-            usual_mode = temporary.stat().st_mode
-            save_file(stored, temporary, metadata)
-            temporary.chmod(usual_mode)  # safetensors makes files readable only by the owner
-        except (SafetensorError, FileNotFoundError) as error:  # a full disk or a missing folder
-            raise NMTError(f"{path}: could not be written: {error}") from None
+        check_room(path, end)
+        with temporary.open("wb") as file:
+            file.write(len(layout).to_bytes(8, "little") + layout)
+            for name in names:
+                file.write(_bytes_of(stored[name]))
 
 
 _TYPES = {
@@ -67,14 +69,21 @@ _TYPES = {
     "F32": ("float32", 4),
     "F16": ("float16", 2),
     "BF16": ("bfloat16", 2),
+    "F8_E4M3": ("float8_e4m3fn", 1),
+    "F8_E5M2": ("float8_e5m2", 1),
+    "C64": ("complex64", 8),
     "I64": ("int64", 8),
     "I32": ("int32", 4),
     "I16": ("int16", 2),
     "I8": ("int8", 1),
+    "U64": ("uint64", 8),
+    "U32": ("uint32", 4),
+    "U16": ("uint16", 2),
     "U8": ("uint8", 1),
     "BOOL": ("bool", 1),
 }
 """torch's names of types, and the bytes of an element."""
+_CODES = {name: code for code, (name, _) in _TYPES.items()}
 _MOST_HEADER_BYTES = 100_000_000  # of safetensors itself
 _BLOCK_BYTES = 1 << 20
 
@@ -89,8 +98,71 @@ class _TensorPlace:
     end: int
 
 
-class TensorFile:
-    """An open file with its header. Tensors are read one at a time."""
+class SafetensorsFile:
+    """An open file of anybody. Tensors are read one at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Read where the tensors are.
+
+        Raises:
+            DataError: if the file is missing, cut short, or not one of safetensors.
+        """
+        self.path = path
+        self._file = UnchangedFile(path)
+        try:
+            self.metadata, self._places = self._read_layout()
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise DataError(f"{path}: damaged, or not a safetensors file") from None
+        self.names: list[str] = sorted(self._places)
+
+    def read(self, name: str) -> Tensor:
+        """Read one tensor.
+
+        Raises:
+            DataError: if the file lacks it, or was changed since it was opened.
+        """
+        import torch
+
+        from nmt.models.device import memory_errors
+
+        place = self._place(name)
+        with memory_errors():
+            content = torch.empty(place.end - place.start, dtype=torch.uint8)
+        self._file.fill(content.numpy().data, place.start)
+        return content.view(getattr(torch, place.type)).view(place.shape)
+
+    def _place(self, name: str) -> _TensorPlace:
+        if name not in self._places:
+            raise DataError(f"{self.path}: damaged: it lacks {name!r}")
+        return self._places[name]
+
+    def _read_layout(self) -> tuple[dict[str, str], dict[str, _TensorPlace]]:
+        """Return the metadata and where each tensor is; any error if it is no safetensors file."""
+        first = 8 + int.from_bytes(self._file.read(0, min(8, self._file.size)), "little")
+        if first > min(self._file.size, _MOST_HEADER_BYTES):
+            raise ValueError
+        entries = parse_json(self._file.read(8, first - 8))
+        metadata = dict(entries.pop("__metadata__", {}))
+        if set(map(type, metadata.values())) - {str}:
+            raise ValueError
+        places, end = {}, first
+        for name, entry in sorted(entries.items(), key=lambda one: one[1]["data_offsets"]):
+            if entry["dtype"] not in _TYPES:
+                raise DataError(f"{self.path}: {name} has the type {entry['dtype']!r:.40}")
+            kind, item_bytes = _TYPES[entry["dtype"]]
+            shape = tuple(operator.index(length) for length in entry["shape"])
+            place = _TensorPlace(kind, shape, end, end + math.prod(shape) * item_bytes)
+            offsets = [place.start - first, place.end - first]
+            if entry["data_offsets"] != offsets or not all(0 <= one < 2**48 for one in shape):
+                raise ValueError
+            places[name], end = place, place.end
+        if end != self._file.size:
+            raise ValueError
+        return metadata, places
+
+
+class TensorFile(SafetensorsFile):
+    """An open file that nmt wrote, with its header."""
 
     def __init__(self, path: Path, *, kind: str, version: int) -> None:
         """Open and check the header.
@@ -98,16 +170,8 @@ class TensorFile:
         Raises:
             DataError: if the file is missing, cut short, of another kind or of another version.
         """
-        self.path = path
-        if not path.is_file():
-            raise DataError(f"{path}: no such file")
-        self._descriptor = os.open(path, os.O_RDONLY)
-        weakref.finalize(self, os.close, self._descriptor)
-        self._state = self._present_state()
-        try:
-            metadata, self._places = self._read_layout()
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise DataError(f"{path}: damaged, or not a file that nmt wrote") from None
+        super().__init__(path)
+        metadata = self.metadata
         if metadata.get("kind") != kind:
             raise DataError(
                 f"{path}: not {kind} of nmt, but {metadata.get('kind', 'another file')}"
@@ -126,23 +190,6 @@ class TensorFile:
         if not isinstance(header, dict):
             raise DataError(f"{path}: damaged: its header is not a JSON object")
         self.header: dict[str, Any] = header
-        self.names: list[str] = sorted(self._places)
-
-    def read(self, name: str) -> Tensor:
-        """Read one tensor.
-
-        Raises:
-            DataError: if the file lacks it, or was changed since it was opened.
-        """
-        import torch
-
-        from nmt.models.device import memory_errors
-
-        place = self._place(name)
-        with memory_errors():
-            content = torch.empty(place.end - place.start, dtype=torch.uint8)
-        self._fill(content.numpy().data, place.start)
-        return content.view(getattr(torch, place.type)).view(place.shape)
 
     def read_bytes(self, name: str) -> bytes:
         """Read a tensor of bytes.
@@ -153,9 +200,7 @@ class TensorFile:
         place = self._place(name)
         if place.type != "uint8":
             raise DataError(f"{self.path}: damaged: {name} holds {place.type}, not bytes")
-        content = bytearray(place.end - place.start)
-        self._fill(memoryview(content), place.start)
-        return bytes(content)
+        return self._file.read(place.start, place.end - place.start)
 
     def verify(self) -> None:
         """Compare the checksum.
@@ -170,65 +215,28 @@ class TensorFile:
             digest.update(_title(name, place.type, place.shape))
             for start in range(place.start, place.end, _BLOCK_BYTES):
                 part = block[: place.end - start]
-                self._fill(part, start)
+                self._file.fill(part, start)
                 digest.update(part)
         if digest.hexdigest() != self.checksum:
             raise DataError(f"{self.path}: damaged: its checksum does not match its content")
 
-    def _place(self, name: str) -> _TensorPlace:
-        if name not in self._places:
-            raise DataError(f"{self.path}: damaged: it lacks {name!r}")
-        return self._places[name]
-
-    def _present_state(self) -> tuple[int, int]:
-        status = os.fstat(self._descriptor)
-        return status.st_size, status.st_mtime_ns
-
-    def _fill(self, buffer: memoryview, start: int) -> None:
-        """Fill a buffer with the bytes of the file that begin at `start`."""
-        while buffer.nbytes:
-            with naming(self.path):
-                read = os.preadv(self._descriptor, [buffer], start)
-            if not read or self._present_state() != self._state:
-                raise DataError(
-                    f"{self.path}: was changed while it was being read; run the same command again"
-                )
-            buffer, start = buffer[read:], start + read
-
-    def _read_layout(self) -> tuple[dict[str, str], dict[str, _TensorPlace]]:
-        """Return the metadata and where each tensor is; any error if it is no safetensors file."""
-        size, _ = self._state
-        first = 8 + int.from_bytes(os.pread(self._descriptor, 8, 0), "little")
-        if first > min(size, _MOST_HEADER_BYTES):
-            raise ValueError
-        content = bytearray(first - 8)
-        self._fill(memoryview(content), 8)
-        entries = parse_json(bytes(content))
-        metadata = dict(entries.pop("__metadata__", {}))
-        if set(map(type, metadata.values())) - {str}:
-            raise ValueError
-        places, end = {}, first
-        for name, entry in sorted(entries.items(), key=lambda one: one[1]["data_offsets"]):
-            kind, item_bytes = _TYPES[entry["dtype"]]
-            shape = tuple(operator.index(length) for length in entry["shape"])
-            place = _TensorPlace(kind, shape, end, end + math.prod(shape) * item_bytes)
-            offsets = [place.start - first, place.end - first]
-            if entry["data_offsets"] != offsets or not all(0 <= one < 2**48 for one in shape):
-                raise ValueError
-            places[name], end = place, place.end
-        if end != size:
-            raise ValueError
-        return metadata, places
-
 
 def _checksum(header: str, tensors: Iterator[tuple[str, Tensor]]) -> str:
-    import torch
-
     digest = hashlib.sha256(header.encode())
     for name, tensor in tensors:
-        digest.update(_title(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)))
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+        digest.update(_title(name, _type_of(tensor), tuple(tensor.shape)))
+        digest.update(_bytes_of(tensor))
     return digest.hexdigest()
+
+
+def _type_of(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    import torch
+
+    return tensor.flatten().view(torch.uint8).numpy().data
 
 
 def _title(name: str, type_: str, shape: tuple[int, ...]) -> bytes:

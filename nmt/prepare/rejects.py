@@ -14,7 +14,7 @@ import numpy as np
 from nmt.console import printable, warning
 from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord
 from nmt.errors import DataError
-from nmt.files import parse_json, write_text
+from nmt.files import parse_json, read_file, write_text
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.judge import RULE_OF
@@ -157,7 +157,7 @@ def read_report(folder: Path) -> list[CorpusRejects]:
                 dict(corpus.get("shortened", {})),
                 [FlawRecord(**flaw) for flaw in corpus.get("flaws", [])],
             )
-            for corpus in parse_json(path.read_bytes())["corpora"]
+            for corpus in parse_json(read_file(path))["corpora"]
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None

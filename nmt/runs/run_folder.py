@@ -42,6 +42,7 @@ from nmt.files import (
     open_unlinked,
     parse_json,
     parse_toml,
+    read_file,
     write_text,
 )
 from nmt.model_config import MODEL_CONFIGS
@@ -299,7 +300,7 @@ class RunFolder:
 
     def _read_config(self) -> dict[str, Any]:
         try:
-            document = parse_toml(self.config.read_bytes())
+            document = parse_toml(read_file(self.config))
         except ValueError as error:
             raise DataError(f"{self.config}: damaged: {error}") from None
         run, training = document.get("run"), document.get("training")
@@ -405,7 +406,7 @@ class RunFolder:
         if not self._metrics.exists():
             return []
         records = []
-        for line in self._metrics.read_bytes().splitlines():
+        for line in read_file(self._metrics).splitlines():
             with contextlib.suppress(ValueError):
                 records.append(parse_json(line))
         return [record for record in records if _is_metric(record)]

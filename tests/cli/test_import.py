@@ -6,6 +6,7 @@ The models here have random weights. test_peers.py imports what the other toolki
 from __future__ import annotations
 
 import json
+import os
 import struct
 import tempfile
 from collections.abc import Callable
@@ -45,7 +46,7 @@ from torch import Tensor
 from nmt import SearchOptions, Translator
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.huggingface_files import open_weights
+from nmt.interchange import huggingface
 from nmt.interchange.marian import pieces_by_id
 from nmt.interchange.marian_binary import BinaryArrays
 from nmt.model_config import TransformerConfig
@@ -641,6 +642,21 @@ def replaced(name: str, content: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_text(content)
 
 
+def piped(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return spoil
+
+
+PIPES = {
+    "huggingface": ("config.json", "model.safetensors", "source.spm"),
+    "package": ("decoder.yml", "opus.npz.best-perplexity.npz", "opus.vocab.yml", "source.spm"),
+    "binary": ("model.bin", "vocab.spm"),
+}
+
+
 def cut(name: str) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         content = (folder / name).read_bytes()
@@ -713,7 +729,13 @@ OTHER_MODELS = (packed, subword_nmt, truecased, with_list)  # which are not dama
         ("huggingface", spoil_config(d_model=17), "d_model 17 "),
         ("huggingface", spoil_config(encoder_layers=0), "num_encoder_layers = 0: "),
         ("huggingface", spoil_config(decoder_start_token_id=10**5), "special ids"),
+        ("huggingface", spoil_config(vocab_size=7), "config.json: vocab_size is 7"),
         ("huggingface", spoil_json("vocab.json", a=10**4), "has embeddings for"),
+        *(
+            (kind, piped(name), f"{name}: not a file")
+            for kind, names in PIPES.items()
+            for name in names
+        ),
         ("huggingface", spoil_json("vocab.json", a="one"), "the id 'one'"),
         (
             "huggingface",
@@ -721,7 +743,7 @@ OTHER_MODELS = (packed, subword_nmt, truecased, with_list)  # which are not dama
             "00002.safetensors: no",
         ),
         ("huggingface", shards_at("../model.safetensors"), "index.json: damaged"),
-        ("huggingface", shards_at("\ud800"), "no such file"),
+        ("huggingface", shards_at("\ud800"), "index.json: damaged"),
         ("huggingface", with_list, "activation_function is []"),
         ("huggingface", spoil_json("tokenizer_config.json", added_tokens_decoder=[1]), "is [1]"),
         ("huggingface", spoil_json("added_tokens.json", a=0), "the id of 'a' is 0"),
@@ -757,7 +779,7 @@ OTHER_MODELS = (packed, subword_nmt, truecased, with_list)  # which are not dama
         ("binary", packed, "type 0x1801"),
         ("binary", cut("model.bin"), "model.bin: damaged"),
         ("binary", without("model.bin"), "model.bin: no"),
-        ("binary", lambda folder: (folder / "model.bin").write_bytes(b""), "model.bin: empty"),
+        ("binary", lambda folder: (folder / "model.bin").write_bytes(b""), "model.bin: damaged"),
         ("binary", lambda folder: (folder / "model.bin").write_bytes(b"a" * 99), "damaged"),
     ],
 )
@@ -799,6 +821,8 @@ LEARNT_POSITIONS = torch.ones(512, 16)
         ("opus", ("config.json", "quantization_config", {"load_in_8bit": True}), ""),
         ("opus", ("config.json", "layer_norm_eps", 1e-12), ""),
         ("opus", ("config.json", "architectures", ["MarianForCausalLM"]), ""),
+        ("opus", spoil_config(model_type="t5", architectures=["T5Model"], d_kv=64), "['T5Model']"),
+        ("opus", spoil_config(model_type=None, architectures=["BartModel"]), "['BartModel']"),
         ("opus", ("config.json", "auto_map", {"AutoModel": "a.B"}), ""),
         ("opus", ("config.json", "eos_token_id", 5), ""),
         ("nllb", ("config.json", "normalize_before", False), ""),
@@ -878,7 +902,19 @@ def test_what_published_folders_say_besides_is_harmless(nmt: Nmt, tmp_path: Path
     assert model_checksum(import_huggingface(nmt, folder)) == first
 
 
-def test_a_file_that_is_missing_elsewhere_is_not_taken_for_the_weights(tmp_path: Path) -> None:
-    save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(FileNotFoundError, match="another"), open_weights(tmp_path):
-        raise FileNotFoundError("another file")
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_weights_that_are_written_over_meanwhile_do_not_matter_or_are_named(
+    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    if name != "model.safetensors":
+        torch.save(load_file(folder / "model.safetensors"), folder / name)
+        (folder / "model.safetensors").unlink()
+    first = import_huggingface(nmt, folder).read_bytes()
+    monkeypatch.setattr(huggingface, "check_search", lambda *_: os.truncate(folder / name, 9))
+    out = tmp_path / "out"
+    done = nmt("import", "huggingface", folder, out)
+    if done.status:
+        assert f"{name}: was changed" in done.refusal(1)
+    assert out.exists() == (done.status == 0)
+    assert not out.exists() or out.read_bytes() == first

@@ -122,11 +122,28 @@ def test_a_folder_that_is_refused_leaves_nothing(
     assert sorted(folder.iterdir()) == files
 
 
+def test_only_the_reason_of_a_refusal_is_said(nmt: Nmt, tmp_path: Path, source: Path) -> None:
+    folder = MarianMT(config={"scale_embedding": False}).write(tmp_path / "opus")
+    assert "scale_embedding" in nmt("translate", folder, "--input", source).refusal(2)
+
+
+def test_an_import_that_is_damaged_may_be_deleted(nmt: Nmt, tmp_path: Path, source: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    assert nmt("translate", folder, "--input", source, *QUICK).status == 0
+    (imported,) = folder.glob("imported-by-nmt-*")
+    for content in (imported.read_bytes()[:-1] + b"?", b""):
+        imported.write_bytes(content)
+        line = nmt("translate", folder, "--input", source, *QUICK).refusal(1)
+        assert f"{imported}: damaged" in line and "delete this file" in line
+    imported.unlink()
+    assert nmt("translate", folder, "--input", source, *QUICK).status == 0
+
+
 def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
     folder = MarianMT().write(tmp_path / "opus")
     (folder / "vocab.json").unlink()
     os.mkfifo(folder / "vocab.json")
-    with pytest.raises(DataError, match=r"vocab\.json: is no file"):
+    with pytest.raises(DataError, match=r"vocab\.json: not a file"):
         model_of(folder)
 
 

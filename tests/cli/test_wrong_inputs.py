@@ -198,7 +198,7 @@ CASES = [
     (f"{TRANSLATE} --attention a.svg --output out", 2, "--attention does not go with --output"),
     (f"{TRANSLATE} --attention a.svg --input valid.de", 2, "several inputs"),
     (f"{TRANSLATE} --shortlist nowhere", 1, "nowhere: no such file"),
-    (f"{TRANSLATE} --shortlist blank", 1, "blank: damaged, or not a file that nmt wrote"),
+    (f"{TRANSLATE} --shortlist blank", 1, "blank: damaged, or not a safetensors file"),
     (f"{TRANSLATE} --shortlist model", 1, "not a shortlist of nmt, but"),
     (f"{TRANSLATE} --shortlist model --output out", 1, "not a shortlist of nmt, but"),
     (f"{TRANSLATE} --terms nowhere", 1, "nowhere: no such file"),
