@@ -22,7 +22,7 @@ _HTML = {
 """Elements that may stand in text without their closing tag."""
 _NOT_TEXT = rf"<[^<>]*>|{PIECE.pattern}|&#?(?!amp;)\w{{1,31}};"
 _MNEMONIC = re.compile(
-    rf"{_NOT_TEXT}|(?<![^\W_])(?P<before>[^\W\d_]*)(?P<mark>&amp;|_)(?P<after>[^\W\d_]+)(?!;)"
+    rf"{_NOT_TEXT}|(?<![^\W_])(?<!\\)(?P<before>[^\W\d_]*)(?P<mark>&amp;|_)(?P<after>[^\W\d_]+)(?!;)"
 )
 _LETTER = re.compile(rf"{_NOT_TEXT}|&amp;|(?P<letter>[^\W\d_])")
 

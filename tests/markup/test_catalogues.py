@@ -130,7 +130,14 @@ def test_the_sign_of_a_shortcut_is_put_before_the_first_letter(
             "__init__ it",
             "R&D",
         ),
-        *("%(User_name)s is", "${A_Name} is", "a_b _Open", "&lt;b", "see https://a.b/?a=1&b=_c"),
+        *(
+            "%(User_name)s is",
+            "${A_Name} is",
+            "a_b _Open",
+            "&lt;b",
+            r"See a\\_name",
+            "see https://a.b/?a=1&b=_c",
+        ),
     ],
 )
 def test_other_signs_are_no_shortcuts(message: str) -> None:
