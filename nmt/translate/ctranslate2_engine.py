@@ -156,7 +156,12 @@ class CTranslate2Engine(Engine):
         for tokens, score in zip(hypotheses, scores, strict=True):
             if math.isnan(score):
                 continue
-            ids = tuple(self._tgt_ids[token] for token in tokens[len(self._first) :])
+            try:
+                ids = tuple(self._tgt_ids[token] for token in tokens[len(self._first) :])
+            except KeyError as error:
+                raise DataError(
+                    f"CTranslate2's vocabulary has {error}, and {CARD} does not; export it again"
+                ) from None
             length = len(ids) + (len(ids) < longest)  # cut off ones have no eos
             # CTranslate2 counts the prefix, too.
             divisor = self.options.penalty(length + len(self._first))
@@ -198,7 +203,7 @@ def _batches(
 def _finished(result: Any) -> Any:
     try:
         return result.result()
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         if is_of_memory(error):
             raise
         raise DataError(f"CTranslate2 cannot use the export: {error}; export it again") from None

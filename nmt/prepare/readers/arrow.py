@@ -170,7 +170,7 @@ class _Opened:
                         raise arrow.ArrowInvalid("the mark of its end is missing") from None
                 self.schema = self._file.schema
                 unpacked = sum(map(_unpacked_size, _messages(arrow.memory_map(str(path)))))
-        except (arrow.ArrowException, OSError, struct.error) as error:
+        except (arrow.ArrowException, OSError, EOFError, struct.error) as error:
             raise _damaged(path, error) from None
         check_unpacked(str(path), self._size, unpacked)
 

@@ -127,3 +127,14 @@ def test_without_pyarrow_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"nmt\[arrow\]"):
         rows(f"{tmp_path}/hub.parquet")
+
+
+def test_a_file_whose_end_lists_batches_elsewhere_is_refused(tmp_path: Path) -> None:
+    path = save(tmp_path / "hub.arrow", {"en": ["a"], "de": ["x"]})
+    raw = path.read_bytes()
+    start = raw.index(b"\xff\xff\xff\xff", 16)  # of the only batch
+    listed = start.to_bytes(8, "little")
+    assert raw.count(listed, start) == 1
+    path.write_bytes(raw[:start] + raw[start:].replace(listed, len(raw).to_bytes(8, "little")))
+    with pytest.raises(DataError, match=r"hub\.arrow: .*damaged"):
+        rows(str(path))
