@@ -121,6 +121,22 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             {"dropout": 0.1},
             "the paper's big model for English to French",
         ),
+        # Section 6.3. Dropout and learning rate, which the paper does not state, are those of its
+        # authors' Tensor2Tensor (parsing_base and parsing_big): half of the usual peak.
+        "transformer_parsing": Preset(
+            "transformer",
+            "transformer_base",
+            {"num_encoder_layers": 4, "num_decoder_layers": 4, "d_model": 1024, "dropout": 0.2}
+            | {"warmup_updates": 16_000, "learning_rate": 1.235e-4},
+            "the paper's model for parsing, trained on the treebank only: see examples/parsing",
+            83_951_616,
+        ),
+        "transformer_parsing_semi": Preset(
+            "transformer",
+            "transformer_parsing",
+            {"dropout": 0.1, "warmup_updates": 4_000, "learning_rate": 2.47e-4},
+            "the same for the treebank and millions of parsed sentences",
+        ),
         "transformer_small": Preset(
             "transformer",
             "transformer_base",

@@ -37,12 +37,16 @@ BIG: dict[str, Value] = {
     "save_every": 600,
     "keep_last": 20,
 }
+PARSING = layers(4, 4) | {"d_model": 1024}
 SMALL = layers(3, 3) | {"d_model": 256, "num_heads": 4, "batch_tokens": 4_096}
 MODERN: dict[str, Value] = {"pre_norm": True, "norm": "rms", "feed_forward": "swiglu"}
 FROZEN: dict[str, dict[str, Value]] = {
     "transformer_base": {},
     "transformer_big": BIG | {"dropout": 0.3},
     "transformer_big_en_fr": BIG,
+    "transformer_parsing": PARSING
+    | {"dropout": 0.2, "warmup_updates": 16_000, "learning_rate": 1.235e-4},
+    "transformer_parsing_semi": PARSING | {"learning_rate": 2.47e-4},
     "transformer_small": SMALL | {"d_ff": 1024},
     "transformer_low_resource": {
         **layers(4, 4),
@@ -223,6 +227,11 @@ LAYERS = 12 * 512**2 + 4 * 512 * 2_048  # of the encoder and of the decoder, one
         # a decoder layer    8 * 1,024^2 + 2 * 1,024 * 4,096    =  16,777,216
         # in all             37,888,000 + 6 * 29,360,128        = 214,048,768   paper: 213 million
         ("transformer_big", 214_048_768),
+        # embeddings         37,000 * 1,024                     =  37,888,000
+        # an encoder layer   4 * 1,024^2 + 2 * 1,024 * 2,048    =   8,388,608
+        # a decoder layer    8 * 1,024^2 + 2 * 1,024 * 2,048    =  12,582,912
+        # in all             37,888,000 + 4 * 20,971,520        = 121,774,080
+        ("transformer_parsing", 121_774_080),
         # In 6 + 6 layers, vectors of 64 for keys and for values at the distances -16 to 16.
         ("transformer_relative", BASE + 12 * 2 * 33 * 64),
         # 18 attentions have a matrix of queries and one of keys.

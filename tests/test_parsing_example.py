@@ -1,0 +1,321 @@
+"""The example parsing: trees to text and back, repairs, scores counted by hand, and the recipe."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import bracket_score
+import pytest
+import toy_trees
+import trees
+from example_runs import TINY, make, make_with_kills, needs_make
+from trees import Tree, bracketed, linearised, read_trees, restored, words_of
+
+from nmt.config import resolve_recipe
+from nmt.errors import DataError, UsageError
+from nmt.models.presets import preset_values
+
+# Laid out as the Penn Treebank: functions, an index, empty elements, and no label outside.
+TREEBANK = """
+( (S
+    (NP-SBJ-1 (DT The) (NN dog) )
+    (VP (VBD seemed)
+      (S
+        (NP-SBJ (-NONE- *-1) )
+        (VP (TO to)
+          (VP (VB bark) ))))
+    (. .) ))
+
+( (NP=2 (NN Silence) (. .) ))
+"""
+
+
+def read(text: str) -> list[Tree]:
+    return list(read_trees(text.splitlines(keepends=True), "some.mrg"))
+
+
+def words(count: int) -> list[Tree]:
+    return [Tree("NN", word=f"w{number}") for number in range(count)]
+
+
+# Trees to text
+
+
+def test_a_treebank_becomes_words_and_linearised_trees() -> None:
+    found = [
+        (" ".join(w.word for w in words_of(tree)), linearised(tree)) for tree in read(TREEBANK)
+    ]
+    assert found == [
+        (
+            "The dog seemed to bark .",
+            "(S (NP XX XX )NP (VP XX (S (VP XX (VP XX )VP )VP )S )VP XX )S",
+        ),
+        ("Silence .", "(NP XX XX )NP"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("(TOP (S (VP (VB Go))))", "(TOP (S (VP (VB Go))))"),
+        ("(ROOT (X (X (NN x))))", "(TOP (X (X (NN x))))"),
+        ("(S1 (S (NP (NP (NNP A)))))\r\n", "(TOP (S (NP (NP (NNP A)))))"),
+        ("(S (VP (VB Go)))", "(TOP (S (VP (VB Go))))"),
+        ("((NN a)\n(NN b))", "(TOP (NN a) (NN b))"),
+        ("(UH Yes)", "(TOP (UH Yes))"),
+        ("(NP\t(-LRB- -LRB-) (NN\na) )", "(TOP (NP (-LRB- -LRB-) (NN a)))"),
+        ("(S (ADVP|PRT-CLR (RP up)) (NP-SBJ=1 ($ $) (CD 1\\/2)))",
+         "(TOP (S (ADVP|PRT (RP up)) (NP ($ $) (CD 1\\/2))))"),
+        ("(NP (CD 1\u00a01/2) (NN a\u2028b))", "(TOP (NP (CD 1\u00a01/2) (NN a\u2028b)))"),
+    ],
+)  # fmt: skip
+def test_trees_of_other_tools_are_read(text: str, tree: str) -> None:
+    assert [bracketed(one) for one in read(text)] == [tree]
+
+
+@pytest.mark.parametrize(
+    "text", ["(())", "()", "(TOP )", "( (S (-NONE- *) (NP (-NONE- 0))))", "(-NONE- *)"]
+)
+def test_a_tree_without_words_is_left_out_and_counted(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "some.mrg").write_text(f"(NP (NN a))\n{text}\n(NP (NN b))\n", encoding="utf-8")
+    trees.convert(tmp_path / "out", [tmp_path / "some.mrg"], (), 2)
+    assert (tmp_path / "out.en").read_text(encoding="utf-8") == "a\nb\n"
+    assert re.search("2 trees; 1 ", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("(S (NP (DT the)\n dog))", 2),
+        ("(S (NN a\n b))", 1),
+        ("(S\n (NP )\n (VP (VB go)))", 2),
+        ("(S (VB go))\n)", 2),
+        ("(NN a)\n(S\n (VB go)", 2),
+        ("( (S (VB go))\n( (S (VB stay))))", 2),
+        ("(TOP (S (VB go))\n(TOP (S (VB stay))))", 2),
+        ("(S (NN\n f(x)))", 2),
+        ("*x*x*\n(NN a)", 1),
+    ],
+)
+def test_what_is_not_a_tree_is_refused_with_its_line(text: str, line: int) -> None:
+    with pytest.raises(DataError, match=rf"some\.mrg: line {line}: "):
+        read(text)
+
+
+def test_each_sentence_of_the_toy_has_one_tree_and_reads_back() -> None:
+    grammar = toy_trees.Grammar(5)
+    by_sentence: dict[str, str] = {}
+    for text in {toy_trees.lines_of(grammar.sentence()) for _ in range(150)}:
+        tree = read(text)[0]
+        line = linearised(tree)
+        again, is_repaired = restored(line, words_of(tree))
+        assert bracketed(again) == bracketed(tree)
+        assert not is_repaired
+        assert read(bracketed(tree)) == [tree]
+        assert by_sentence.setdefault(" ".join(w.word for w in words_of(tree)), line) == line
+
+
+# Sections
+
+
+@pytest.fixture
+def treebank(tmp_path: Path) -> Path:
+    """Two sections in folders of their own, with a file that is not of them."""
+    for name in ("02/wsj_0202", "02/WSJ_0201", "03/wsj_0300", "03/wsj_0310", "24/wsj_2400"):
+        path = tmp_path / "bank" / f"{name}.mrg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"(NP (NN {path.stem.lower()}))", encoding="utf-8")
+    (tmp_path / "bank" / "02" / "wsj_0201.pos").write_text("a/NN", encoding="utf-8")
+    return tmp_path / "bank"
+
+
+def test_sections_are_taken_in_order(treebank: Path, tmp_path: Path) -> None:
+    trees.convert(tmp_path / "out", [treebank], trees.section_numbers("2-3"), 4)
+    found = (tmp_path / "out.en").read_text(encoding="utf-8").split()
+    assert found == ["wsj_0201", "wsj_0202", "wsj_0300", "wsj_0310"]
+
+
+@pytest.mark.parametrize(
+    ("sections", "expect", "said"),
+    [("2-4", 0, "section 4"), ("2", 3, "2 trees, and 3"), ("24", 2, "1 trees, and 2")],
+)
+def test_a_treebank_that_is_not_whole_is_refused(
+    treebank: Path, tmp_path: Path, sections: str, expect: int, said: str
+) -> None:
+    with pytest.raises(DataError, match=f"bank.*{said}"):
+        trees.convert(tmp_path / "out", [treebank], trees.section_numbers(sections), expect)
+    assert [path.name for path in tmp_path.iterdir()] == ["bank"]
+
+
+def test_a_text_that_is_there_twice_is_refused(treebank: Path) -> None:
+    (treebank / "copy").mkdir()
+    (treebank / "copy" / "wsj_0202.mrg").touch()
+    with pytest.raises(DataError, match=r"wsj_0202\.mrg.*wsj_0202\.mrg"):
+        trees.files_of(treebank, [2])
+
+
+def test_a_folder_needs_sections_and_a_file_utf_8(treebank: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--sections"):
+        trees.files_of(treebank, [])
+    (tmp_path / "old.mrg").write_bytes(b"(NN caf\xe9)")
+    with pytest.raises(DataError, match=r"old\.mrg.*0xe9"):
+        list(trees.read_lines(tmp_path / "old.mrg"))
+
+
+# Repairs
+
+
+@pytest.mark.parametrize(
+    ("line", "tree"),
+    [
+        # Brackets that are missing or too many.
+        ("(S (NP XX (VP XX )VP )S", "(S (NP w0 (VP w1)))"),
+        ("(S (NP XX )NP )NP (VP XX )VP )S", "(S (NP w0) (VP w1))"),
+        ("(S (NP XX )VP XX )S", "(S (NP w0 w1))"),
+        ("(S (NP XX )NP (VP XX", "(S (NP w0) (VP w1))"),
+        ("XX )NP XX", "w0 w1"),
+        # Words that are missing or too many.
+        ("(S (NP XX )NP )S", "(S (NP w0) w1)"),
+        ("(S (NP XX XX XX )NP XX )S", "(S (NP w0 w1))"),
+        ("", "w0 w1"),
+        ("XX", "w0 w1"),
+        # Phrases without words, and what is neither a bracket nor a word.
+        ("(S (NP (QP )QP )NP XX (VP XX )VP )S", "(S w0 (VP w1))"),
+        ("(S XX NP ( )) (TOP (N(P dog XX )S", "(S w0 w1)"),
+    ],
+)
+def test_lines_that_are_not_well_formed_are_repaired(line: str, tree: str) -> None:
+    found, is_repaired = restored(line, words(2))
+    assert is_repaired
+    assert bracketed(found).replace("(NN ", "").replace("w0)", "w0").replace("w1)", "w1") == (
+        f"(TOP {tree})"
+    )
+
+
+@pytest.mark.parametrize("line", ["(S (NP XX )NP (NP XX )NP )S", "XX XX", "(X (X XX )X )X XX"])
+def test_a_well_formed_line_is_not_counted_as_repaired(line: str) -> None:
+    assert not restored(line, words(2))[1]
+
+
+# Scores, counted by hand
+
+
+@pytest.mark.parametrize(
+    ("gold", "written", "matched", "in_gold", "in_written"),
+    [
+        # All right; the outermost bracket does not count.
+        ("(S (NP (NN a)) (VP (VB b)))", "(S (NP XX )NP (VP XX )VP )S", 3, 3, 3),
+        # Wrong label; wrong words: VP has b instead of b c.
+        ("(S (NP (NN a)) (VP (VB b)))", "(S (PP XX )PP (VP XX )VP )S", 2, 3, 3),
+        ("(S (NN a) (VP (VB b) (NN c)))", "(S XX (VP XX )VP XX )S", 1, 2, 2),
+        # Punctuation does not count, so neither does where it is attached, nor a phrase of it.
+        ("(S (NP (NN a) (, ,)) (VP (VB b)) (. .))", "(S (NP XX )NP XX (VP XX XX )VP )S", 3, 3, 3),
+        ("(S (NP (NN a)) (. .))", "(S (NP XX )NP (X XX )X )S", 2, 2, 2),
+        # Brackets in words are not punctuation.
+        ("(S (PRN (-LRB- -LRB-) (NN a)))", "(S XX (PRN XX )PRN )S", 1, 2, 2),
+        # ADVP and PRT are one label; other labels are not.
+        ("(S (PRT (RP up)) (NN a))", "(S (ADVP XX )ADVP XX )S", 2, 2, 2),
+        # Of equal brackets, as many match as both have.
+        ("(NP (NP (NN a)))", "(NP (NP (NP XX )NP )NP )NP", 2, 2, 3),
+        ("(NP (NP (NN a)))", "(NP XX )NP", 1, 2, 1),
+        # A flat answer has no brackets at all.
+        ("(S (NP (NN a)) (NN b))", "XX XX", 0, 2, 0),
+    ],
+)
+def test_brackets_are_counted_as_by_hand(
+    gold: str, written: str, matched: int, in_gold: int, in_written: int
+) -> None:
+    (tree,) = read(gold)
+    score = bracket_score.Score()
+    score.add(tree, restored(written, words_of(tree))[0])
+    assert (score.matched, score.gold, score.written) == (matched, in_gold, in_written)
+
+
+def test_the_score_is_over_all_brackets_and_repairs_are_counted(tmp_path: Path) -> None:
+    gold, written, parses = (tmp_path / name for name in ("gold", "written", "parses"))
+    gold.write_text("(S (NP (NN a)) (. .))\n(S (NP (NN b)) (VP (VB c)))\n", encoding="utf-8")
+    written.write_text("(S (NP XX )NP XX )S\n(S XX (VP XX\n", encoding="utf-8")
+    # 2 + 2 brackets match, of 2 + 3 in the gold trees and 2 + 2 that were written: 8 of 9.
+    found = str(bracket_score.score(gold, written, parses))
+    assert re.search(r"F1 88\.89, precision 100\.00, recall 80\.00", found)
+    assert re.search("2 sentences: 1 .* 1 ", found)
+    assert parses.read_text(encoding="utf-8") == (
+        "(TOP (S (NP (NN a)) (. .)))\n(TOP (S (NN b) (VP (VB c))))\n"
+    )
+    written.write_text("(S (NP XX )NP XX )S\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"written.* 1 .*gold 2"):
+        bracket_score.score(gold, written, None)
+
+
+def test_new_sentences_become_trees(tmp_path: Path) -> None:
+    (tmp_path / "new").write_text("He slept .\nHi\n", encoding="utf-8")
+    (tmp_path / "written").write_text("(S (NP XX )NP (VP XX )VP XX )S\n\n", encoding="utf-8")
+    trees.restore(tmp_path / "new", tmp_path / "written", tmp_path / "out")
+    assert (tmp_path / "out").read_text(encoding="utf-8") == (
+        "(TOP (S (NP (XX He)) (VP (XX slept)) (XX .)))\n(TOP (XX Hi))\n"
+    )
+
+
+# The recipe
+
+
+@needs_make
+@pytest.mark.parametrize(
+    ("model", "vocabulary", "dropout"), [("wsj", 16_000, 0.2), ("semi-supervised", 32_000, 0.1)]
+)
+def test_a_recipe_uses_the_paper_s_values(
+    model: str, vocabulary: int, dropout: float, tmp_path: Path
+) -> None:
+    given = [f"TREEBANK={tmp_path}", f"PARSED={tmp_path}/parsed", f"WORK={tmp_path}", "PROCESSES=1"]
+    done = make("parsing", "-n", "score", f"MODEL={model}", *given)
+    commands = re.sub(r"\s+", " ", done.stdout.replace("\\\n", " "))
+    for split, sections, count in (("train", "2-21", 39_832), ("valid", "22", 1_700),
+                                   ("test", "23", 2_416)):  # fmt: skip
+        assert re.search(rf"{split} \S+ --sections {sections} --expect {count} ", commands)
+    assert f"--vocab-size {vocabulary} " in commands
+    assert ("/parsed --valid" in commands) == (model == "semi-supervised")
+    assert "--beam-size 21 --length-penalty 0.3 --max-extra-tokens 300 " in commands
+    preset = re.findall(r"--model (\S+)", commands)[0]
+    recipe = resolve_recipe(preset, "transformer", [(preset, preset_values(preset))])
+    assert recipe.model.dropout == dropout
+
+
+@needs_make
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["wsj"], "TREEBANK"),
+        (["semi-supervised", "TREEBANK=."], "PARSED"),
+        (["wsj", "TREEBANK=my treebank"], "TREEBANK='my treebank' "),
+        (["score", "MODEL=brown"], "MODEL=brown "),
+    ],
+)
+def test_a_wrong_variable_is_named(wrong: list[str], said: str, tmp_path: Path) -> None:
+    done = make("parsing", "-n", *wrong, f"WORK={tmp_path}")
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.slow
+@needs_make
+def test_a_recipe_that_is_killed_goes_on_to_its_score(tmp_path: Path) -> None:
+    given = [f"WORK={tmp_path}", "PROCESSES=1", "UPDATES=40", "PRESET=transformer_tiny"]
+    given += [f"TRAIN_OPTIONS={TINY} --set save_every=5 --set validate_every=20", "TEST=valid"]
+    make_with_kills("parsing", [0.3, 2, 5, 9], "toy", *given)
+    score = (tmp_path / "toy" / "valid.score").read_text(encoding="utf-8")
+    assert "300 sentences" in score
+    again = make("parsing", "-n", "toy", *given)
+    assert "train" not in again.stdout.replace("trained", "")
+    assert make("parsing", "clean", f"WORK={tmp_path}").returncode == 0
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@needs_make
+def test_the_toy_treebank_is_learnt(tmp_path: Path) -> None:
+    done = make("parsing", "toy", f"WORK={tmp_path}", "PROCESSES=1")
+    assert done.returncode == 0, done.stderr
+    assert float(re.findall(r"F1 ([\d.]+)", done.stdout)[0]) > 95
