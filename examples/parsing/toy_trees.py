@@ -44,7 +44,7 @@ class Grammar:
     def noun_phrase(self, kinds: str, label: str = "NP") -> str:
         noun = self.draw.choice([noun for noun in NOUNS if noun[-1] in kinds])
         fitting = [word for word, of_kinds in ADJECTIVES if noun[-1] in of_kinds]
-        adjective = self.often(0.5, f"(JJ {self.draw.choice(fitting)})")
+        adjective = self.often(0.3, f"(JJ {self.draw.choice(fitting)})")
         determiner = self.draw.choice(("(DT the)", "(DT this)", "(PRP$ my)", "(PRP$ her)"))
         return f"({label} {determiner} {adjective} (NN {noun[0]}))"
 
@@ -82,10 +82,10 @@ class Grammar:
         kind = self.draw.random()
         if kind < 0.4:
             return f"(NP-SBJ {self.draw.choice(SUBJECTS)})"
-        if kind < 0.7:
+        if kind < 0.8:
             return self.noun_phrase("p", "NP-SBJ")
         head = self.noun_phrase("p")
-        if kind < 0.8:
+        if kind < 0.87:
             inside = f"(-LRB- -LRB-) {self.noun_phrase('p')} (-RRB- -RRB-)"
             return f"(NP-SBJ {head} (PRN {inside}))"
         clause = f"(S (NP-SBJ (-NONE- *T*-1)) {self.verb_phrase(self.tense())})"
@@ -108,15 +108,15 @@ class Grammar:
 
     def sentence(self) -> str:
         kind = self.draw.random()
-        if kind < 0.5:
+        if kind < 0.64:
             tree = f"(S {self.clause()} (. .))"
-        elif kind < 0.7:
+        elif kind < 0.78:
             reason = self.draw.choice(("because", "although", "if"))
             side = f"(SBAR-ADV (IN {reason}) (S {self.clause()}))"
             tree = f"(S {self.clause(side)} (. .))"
-            if kind < 0.6:
+            if kind < 0.71:
                 tree = f"(S {side} (, ,) {self.clause()} (. .))"
-        elif kind < 0.8:
+        elif kind < 0.9:
             tree = f"(S (S {self.clause()}) (, ,) (CC and) (S {self.clause()}) (. .))"
         else:
             said = f"(`` ``) (S-TPC-1 {self.clause()}) (, ,) ('' '')"
