@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo multi30k wmt14 test test-slow lint bench profile gpu pretended-gpu clean
+.PHONY: help install demo multi30k wmt14 iwslt14 test test-slow lint bench profile gpu pretended-gpu clean
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -34,6 +34,9 @@ multi30k: install  ## Train on Multi30k, English to German and French: hours on 
 
 wmt14: install  ## Reproduce the paper: make wmt14 MODEL=en-de-base|en-de-big|en-fr-base|en-fr-big.
 	$(MAKE) --no-print-directory -C examples/wmt14 PYTHON=$(abspath $(BIN)/python) $(or $(MODEL),help)
+
+iwslt14: install  ## Compare on IWSLT14, German to English: make iwslt14 [MODEL=post-norm|modern].
+	$(MAKE) --no-print-directory -C examples/iwslt14 PYTHON=$(abspath $(BIN)/python)
 
 lint: install  ## Check style and types.
 	$(BIN)/ruff check nmt tests examples

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fetch an archive of WMT14 with curl, from the first address that has it.
+"""Fetch an archive of a catalogue with curl, from the first address that has it.
 
 curl writes to `NAME.partial` and continues there after an interruption. The file becomes `NAME` if
 its size and checksum are those of the catalogue. The SHA-256 of the first download is written to

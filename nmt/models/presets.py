@@ -137,6 +137,16 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             {"dropout": 0.1, "warmup_updates": 4_000, "learning_rate": 2.47e-4},
             "the same for the treebank and millions of parsed sentences",
         ),
+        # The values of fairseq's example for IWSLT14, see examples/iwslt14.
+        "transformer_iwslt": Preset(
+            "transformer",
+            "transformer_base",
+            {"d_ff": 1024, "num_heads": 4, "dropout": 0.3, "batch_tokens": 4_096}
+            | {"learning_rate": 5e-4, "weight_decay": 1e-4, "adam_epsilon": 1e-8}
+            | {"save_every": 1_000, "keep_last": 10},
+            "the model that papers compare on IWSLT14, 160,000 pairs of German and English",
+            31_506_432,
+        ),
         "transformer_small": Preset(
             "transformer",
             "transformer_base",

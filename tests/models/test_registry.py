@@ -47,6 +47,17 @@ FROZEN: dict[str, dict[str, Value]] = {
     "transformer_parsing": PARSING
     | {"dropout": 0.2, "warmup_updates": 16_000, "learning_rate": 1.235e-4},
     "transformer_parsing_semi": PARSING | {"learning_rate": 2.47e-4},
+    "transformer_iwslt": {
+        "d_ff": 1024,
+        "num_heads": 4,
+        "dropout": 0.3,
+        "batch_tokens": 4_096,
+        "learning_rate": 5e-4,
+        "weight_decay": 1e-4,
+        "adam_epsilon": 1e-8,
+        "save_every": 1_000,
+        "keep_last": 10,
+    },
     "transformer_small": SMALL | {"d_ff": 1024},
     "transformer_low_resource": {
         **layers(4, 4),
@@ -272,6 +283,8 @@ def test_matrices_have_as_many_numbers_as_by_hand(preset: str, numbers: int) -> 
         ("transformer_deep_shallow", VOCAB, 63_049_728 + 2_105_344),
         # 37,000 * 256 + 3 * 12 * 256^2 + 6 * (2 * 256 * 1,024 + 1,024 + 256) + 15 * 512
         ("transformer_small", VOCAB, 14_992_384),
+        # 10,000 * 512 + 18 * 4 * 512^2 + 12 * (2 * 512 * 1,024 + 1,024 + 512) + 30 * 1,024
+        ("transformer_iwslt", 10_000, 36_626_432),
         # 2 * 256 * 1,024 + 1,024 + 256 = 525,568 and 3 * 256 * 688 = 528,384: over 6 layers,
         # 16,896 more. 15 norms of 512 and 17 of 256: 3,328 fewer.
         ("transformer_modern_small", VOCAB, 14_992_384 + 16_896 - 3_328),

@@ -1,0 +1,284 @@
+"""IWSLT14's recipe makes the text that everybody compares on, and runs from the archive to a score.
+
+Archives are laid out as WIT3's own. The expected tokens are those of Moses' own scripts.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from catalogue import read_catalogue
+from make_text import corpus
+from split import TESTS, VALID_EVERY, Tokenizer, clean, read_counts, split
+from warm_python import warm_python
+
+from nmt.config import read_toml, resolve_recipe
+from nmt.data.manifest import read_info
+from nmt.errors import DataError
+from nmt.models.presets import body_parameters, preset_values
+from nmt.models.registry import count_parameters
+
+ROOT = Path(__file__).parents[1]
+IWSLT14 = ROOT / "examples" / "iwslt14"
+
+TAGS = [
+    "<url>http://www.ted.com/talks/one</url>",
+    "<keywords>talks, oceans</keywords>",
+    "<talkid>343</talkid>",
+]
+
+
+def archive(path: Path, training: dict[str, list[str]], test: dict[str, list[list[str]]]) -> Path:
+    """Write an archive of training lines, and of the lines of each test set, by language."""
+    files = {}
+    for language, lines in training.items():
+        files[f"de-en/train.tags.de-en.{language}"] = [*TAGS, *lines]
+    for language, parts in test.items():
+        for name, part in zip(TESTS, parts, strict=True):
+            segments = [f'<seg id="{n}"> {line} </seg>' for n, line in enumerate(part, start=1)]
+            head = ["<mteval>", "<doc docid='1'>", "<title>Not in the text</title>"]
+            files[f"de-en/IWSLT14.{name}.de-en.{language}.xml"] = [*head, *segments, "</doc>"]
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in files.items():
+            text = "".join(f"{line}\n" for line in content).encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text))
+    return path
+
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+# The text
+
+
+@pytest.mark.parametrize(
+    ("language", "line", "tokens"),
+    [
+        ("en", "It's 5,300, isn't it?", "It &apos;s 5,300 , isn &apos;t it ?"),
+        ("de", "Er sagt's: „Ja“ ...", "Er sagt &apos; s : „ Ja “ ..."),
+        (
+            "en",
+            "We came (from [the] U.S.) at 5 p.m.",
+            "We came ( from &#91; the &#93; U.S. ) at 5 p.m .",
+        ),
+        ("de", "z.B. am 3. Mai usw.", "z.B. am 3. Mai usw ."),
+        ("en", "Well-known: 中文.", "Well-known : 中文 ."),
+        ("en", "Q&amp;A | <b>", "Q &amp; amp ; A &#124; &lt; b &gt;"),
+    ],
+)
+def test_tokens_are_those_of_moses(language: str, line: str, tokens: str) -> None:
+    assert Tokenizer(language).tokenize(line) == tokens
+
+
+@pytest.mark.parametrize(
+    ("lengths", "kept"),
+    [
+        ((1, 1), True),
+        ((3, 2), True),
+        ((2, 3), True),
+        ((4, 2), False),
+        ((0, 1), False),
+        ((0, 0), False),
+        ((175, 175), True),
+        ((176, 175), False),
+    ],
+)
+def test_pairs_are_kept_by_their_numbers_of_tokens(lengths: tuple[int, int], kept: bool) -> None:
+    src, tgt = (" ".join(["w"] * length) for length in lengths)
+    assert (clean([(src, tgt)]) == [(src, tgt)]) is kept
+
+
+def test_the_text_is_split_as_everybody_has_it(tmp_path: Path) -> None:
+    training = {"de": [f"Satz {n}." for n in range(48)], "en": [f"Line {n}." for n in range(48)]}
+    for lines in training.values():
+        lines[0] = "<title>ONE, two: three</title>"
+        lines[1] = "<description>Four five.</description>"
+    training["en"][2] = "much too long for its other side"  # so that line 24 is the 23rd
+    test = {
+        "de": [[f"Test {name}."] for name in TESTS],
+        "en": [[f"It’s &amp; {name}."] for name in TESTS],
+    }
+    counts = {"raw": 48, "train": 45, "valid": 2, "test": 5}
+    split(archive(tmp_path / "de-en.tgz", training, test), counts, tmp_path)
+
+    def lines_of(name: str) -> list[str]:
+        return (tmp_path / name).read_text(encoding="utf-8").splitlines()
+
+    assert lines_of("train.en")[:3] == ["one , two : three", "four five .", "line 3 ."]
+    assert lines_of("train.de")[2] == "satz 3 ."
+    assert lines_of("valid.en") == ["line 23 .", "line 46 ."]
+    assert lines_of("valid.de") == ["satz 23 .", "satz 46 ."]
+    in_order = ["ted.dev2010", "tedx.dev2012", "ted.tst2010", "ted.tst2011", "ted.tst2012"]
+    assert lines_of("test.en") == [f"it &apos;s &amp; amp ; {name} ." for name in in_order]
+    assert lines_of("test.de") == [f"test {name} ." for name in in_order]
+    assert lines_of("reference.en")[0] == "It's &amp; TED.dev2010."
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+def without_a_test_set(path: Path) -> None:
+    shutil.copy(path, path.with_suffix(".old"))
+    with tarfile.open(path.with_suffix(".old")) as old, tarfile.open(path, "w:gz") as new:
+        for member in old:
+            if "tst2012" not in member.name:
+                new.addfile(member, old.extractfile(member))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "wrong", "said"),
+    [
+        (cut_short, {}, "damaged"),
+        (without_a_test_set, {}, "IWSLT14.TED.tst2012.de-en.de.xml"),
+        (None, {"raw": 24}, "raw text in de has 23 lines, and 24 "),
+        (None, {"test": 4}, "test text in de has 5 lines, and 4 "),
+        (None, {"valid": 2}, "valid.* has 1 lines, and 2 "),
+    ],
+)
+def test_an_archive_of_other_content_is_refused(
+    tmp_path: Path, spoil: Callable[[Path], None] | None, wrong: dict[str, int], said: str
+) -> None:
+    sides = {"de": ["Satz."] * 23, "en": ["Line."] * 23}
+    parts = [["Test."]] * len(TESTS)
+    path = archive(tmp_path / "de-en.tgz", sides, {"de": parts, "en": parts})
+    if spoil:
+        spoil(path)
+    counts = {"raw": 23, "train": 22, "valid": 1, "test": 5} | wrong
+    out = tmp_path / "text"
+    out.mkdir()
+    with pytest.raises(DataError, match=said):
+        split(path, counts, out)
+    assert not list(out.iterdir())
+
+
+def test_counts_and_size_are_the_published_ones() -> None:
+    lines = read_counts(IWSLT14 / "iwslt14.toml")
+    assert (lines["train"], lines["valid"], lines["test"]) == (160_239, 7_283, 6_750)
+    assert (lines["train"] + lines["valid"]) // VALID_EVERY == lines["valid"]
+    assert read_catalogue(IWSLT14 / "iwslt14.toml").archive("de-en.tgz").size == 19_982_877
+
+
+def test_a_catalogue_without_counts_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.toml"
+    path.write_text("[lines]\nraw = 1\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"other\.toml.*train"):
+        read_counts(path)
+
+
+# The models
+
+
+def test_the_modern_model_is_as_large_and_trained_alike() -> None:
+    modern = resolve_recipe(
+        "modern",
+        "transformer",
+        [
+            ("transformer_modern", preset_values("transformer_modern")),
+            ("modern.toml", read_toml(IWSLT14 / "modern.toml")),
+        ],
+    )
+    post_norm = resolve_recipe(
+        "post-norm", "transformer", [("preset", preset_values("transformer_iwslt"))]
+    )
+    assert modern.training == post_norm.training
+    assert modern.model.dropout == post_norm.model.dropout
+    size = count_parameters("transformer", modern.model, 10_000, 10_000)
+    assert abs(size / (body_parameters("transformer_iwslt") + 10_000 * 512) - 1) < 0.01
+
+
+# The recipe
+
+
+def make(*arguments: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            "make",
+            "-C",
+            IWSLT14,
+            "--no-print-directory",
+            f"PYTHON={python}",
+            "PROCESSES=1",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "recipe"),
+    [
+        ("post-norm", "--model transformer_iwslt"),
+        ("modern", "--model transformer_modern --config modern.toml"),
+    ],
+)
+def test_a_recipe_uses_the_field_s_values(model: str, recipe: str) -> None:
+    done = make("-n", "WORK=nowhere", f"MODEL={model}", "score")
+    commands = re.sub(" +", " ", done.stdout.replace("\\\n", " "))
+    assert "--vocab-size 10000 " in commands
+    assert f"{recipe} --max-updates 100000 " in commands
+    assert "--last 10 " in commands
+    assert "--beam-size 5 --length-penalty-form power --length-penalty 1 " in commands
+    assert "--lowercase" in commands
+    assert "--tokenize none" in commands
+
+
+def test_an_unknown_model_is_refused() -> None:
+    assert re.search("MODEL=tiny .*post-norm modern", make("-n", "MODEL=tiny").stderr)
+
+
+@pytest.mark.slow
+def test_a_recipe_goes_from_the_archive_to_a_score_and_does_nothing_twice(tmp_path: Path) -> None:
+    pairs = corpus(1, {"train": 320, "valid": 0, "test": 0})["train"]
+    sides = {"de": [pair.de for pair in pairs[:300]], "en": [pair.en for pair in pairs[:300]]}
+    tests = {
+        "de": [[pair.de for pair in pairs[300 + n :: 5]] for n in range(5)],
+        "en": [[pair.en for pair in pairs[300 + n :: 5]] for n in range(5)],
+    }
+    archive(tmp_path / "de-en.tgz", sides, tests)
+    work = tmp_path / "work"
+    tokenizers = {language: Tokenizer(language) for language in sides}
+    tokens = [[tokenizers[x].tokenize(line) for line in side] for x, side in sides.items()]
+    kept = len(clean(list(zip(*tokens, strict=True))))
+    counts = {"raw": 300, "train": kept - kept // 23, "valid": kept // 23, "test": 20}
+    entries = ['[archives."de-en.tgz"]', "addresses = []", "[texts]", "[lines]"]
+    entries += [f"{name} = {count}" for name, count in counts.items()]
+    (tmp_path / "iwslt14.toml").write_text("\n".join(entries), encoding="utf-8")
+    tiny = "--model transformer_tiny --batch-tokens 300 --set save_every=2 --set validate_every=6"
+    arguments = [
+        *(f"MIRROR={tmp_path}", f"CATALOGUE={tmp_path}/iwslt14.toml", f"WORK={work}"),
+        *("VOCAB=400", "UPDATES=6", "AVERAGE=2", f"RECIPE={tiny} --set threads=1"),
+    ]
+    python = str(warm_python())
+    done = make(*arguments, python=python)
+    assert done.returncode == 0, done.stderr
+    rows = [row.split("\t") for row in done.stdout.splitlines() if "nrefs:1" in row]
+    assert [row[2].split("|")[1:4:2] for row in rows] == [
+        ["case:lc", "tok:13a"],
+        ["case:mixed", "tok:none"],
+        ["case:mixed", "tok:13a"],
+    ]
+    info = read_info(work / "data")
+    assert (info.train.pairs, info.valid.pairs) == (counts["train"], counts["valid"])
+    before = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
+    shutil.rmtree(work / "downloads")
+    assert "nrefs:1" in make(*arguments, python=python).stdout
+    after = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
+    assert after.items() <= before.items()
+    (work / "mine").touch()
+    make("clean", *arguments, python=python)
+    assert [path.name for path in work.iterdir()] == ["mine"]
