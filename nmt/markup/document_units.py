@@ -20,7 +20,7 @@ _HTML = {
     *("th", "tr", "tt", "u", "ul", "var", "wbr"),
 }
 """Elements that may stand in text without their closing tag."""
-_NOT_TEXT = rf"<[^<>]*>|{PIECE.pattern}|&#?(?!amp;)\w{{1,31}};"
+_NOT_TEXT = rf"<var\b[^<>]*>.{{0,200}}?</var>|<[^<>]*>|{PIECE.pattern}|&#?(?!amp;)\w{{1,31}};"
 _MNEMONIC = re.compile(
     rf"{_NOT_TEXT}|(?<![^\W_])(?<!\\)(?P<before>[^\W\d_]*)(?P<mark>&amp;|_)(?P<after>[^\W\d_]+)(?!;)"
 )

@@ -117,6 +117,11 @@ def test_the_sign_of_a_shortcut_is_put_before_the_first_letter(
     assert unit.write(translation) == f'"{expected}"'
 
 
+def test_the_sign_of_a_shortcut_is_not_put_into_a_placeholder() -> None:
+    (unit,) = read('#, qt-format\nmsgid "%L1 <b>&open</b>"\nmsgstr ""\n').units
+    assert unit.write(unit.line.replace("open", "auf")) == '"%L1 <b>&auf</b>"'
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -133,6 +133,8 @@ def test_a_name_of_a_supported_type_says_more_than_content(tmp_path: Path) -> No
         ("Click <b>here</b>.\n", True),
         ('A man\n<g id="1">sleeps</g>\n', True),
         ('<x id="1"/> sleeps.\n', True),
+        ("<p>\nA man\n<b>\nsleeps.\n", True),
+        ("A man\n<2>\n< a >\n", False),
         ("<p class=a>A man</p>\nA woman\nA dog\n", False),
         ("<2de> A man sleeps.\n<en> A dog\n", False),
         ("a < b and c > d\n", False),
