@@ -304,6 +304,7 @@ def test_a_wrong_variable_is_named(wrong: list[str], said: str, tmp_path: Path) 
 def test_a_recipe_that_is_killed_goes_on_to_its_score(tmp_path: Path) -> None:
     given = [f"WORK={tmp_path}", "PROCESSES=1", "UPDATES=40", "PRESET=transformer_tiny"]
     given += [f"TRAIN_OPTIONS={TINY} --set save_every=5 --set validate_every=20", "TEST=valid"]
+    given += ["SEARCH=--beam-size 2 --max-extra-tokens 9 --no-guard --no-copy --no-split"]
     make_with_kills("parsing", [0.3, 2, 5, 9], "toy", *given)
     score = (tmp_path / "toy" / "valid.score").read_text(encoding="utf-8")
     assert "300 sentences" in score
