@@ -82,7 +82,8 @@ TYPES = (
     FileType(
         "XML",
         (".xml", ".resx", ".resw", ".plist", ".svg", ".xaml", ".ttml", ".dfxp", ".dita"),
-        r"\s*+<(?:(?:\?xml|!DOCTYPE)\s|(?:TS|plist|resources|root)(?:\s[^<>]*)?>\s*+<)",
+        r"\s*+<(?:(?:\?xml|!DOCTYPE)\s|(?:TS|plist|resources|root)(?:\s[^<>]*)?>\s*+<"
+        r"|[\w.:-]+\s[^<>]*?xmlns[:=])",
     ),
     FileType(
         "JSON",
@@ -113,15 +114,26 @@ TYPES = (
     FileType("Markdown", (".md", ".markdown", ".mdx")),
     FileType("reStructuredText", (".rst",), way="make .po files with sphinx-build -b gettext"),
     FileType("AsciiDoc", (".adoc", ".asciidoc"), way="make a .po file with po4a"),
-    FileType("LaTeX", (".tex",), way="make a .po file with po4a"),
+    FileType(
+        "LaTeX",
+        (".tex",),
+        r"(?:\s++|%[^\n]*+\n)*+\\documentclass\b",
+        way="make a .po file with po4a",
+    ),
     FileType("CSV", (".csv",)),
     FileType(
         "this type of subtitles",
         (".ass", ".ssa", ".sub", ".sbv", ".smi", ".lrc"),
-        r"\s*+\[Script Info\]",
+        r"\s*+(?:\[Script Info\]|(?:\{\d++\}\{\d++\}[^\n]*+\n){2}|\[\d\d:\d\d\.\d\d"
+        r"|\d++:\d\d:\d\d\.\d++,\d++:\d\d:)",
         way="save it as .srt",
     ),
-    FileType("SGML", (".sgm", ".sgml"), way="write its text to a file, one segment on each line"),
+    FileType(
+        "SGML",
+        (".sgm", ".sgml"),
+        r"\s*+<(?i:src|ref|tst|hyp)set\s",
+        way="write its text to a file, one segment on each line",
+    ),
     FileType(
         "an Office document or e-book",
         (".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".idml", ".epub"),

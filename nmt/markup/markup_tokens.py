@@ -221,7 +221,7 @@ def _with_text_tags(tokens: list[Token], form: str) -> list[Token]:
     pairs = pair_up(tokens, form)
     closes = set(pairs.values())
     parted: list[Token] = []
-    single: set[int] = set()  # numbers of those that need a partner, and have none
+    single: dict[int, str] = {}  # kinds of those without a partner
     within: list[list[int]] = [[]]  # of the tags in each element that is open
     in_stars = [False]  # whether each has an open `**`
 
@@ -229,7 +229,8 @@ def _with_text_tags(tokens: list[Token], form: str) -> list[Token]:
         numbers = within.pop()
         in_stars.pop()
         for pair in pair_up([parted[number] for number in numbers], form).items():
-            single.difference_update(numbers[index] for index in pair)
+            for index in pair:
+                single.pop(numbers[index], None)
 
     for index, token in enumerate(tokens):
         if index in pairs:
@@ -249,7 +250,9 @@ def _with_text_tags(tokens: list[Token], form: str) -> list[Token]:
             if tag.name == "**":
                 in_stars[-1] = tag.kind == "open"
             if tag.needs_partner:
-                single.add(len(parted))
+                single[len(parted)] = "text"
+            elif form == "html" and tag.kind in ("open", "close"):
+                single[len(parted)] = "empty"  # a reader sees the tag, which stands for itself
             raw = token.raw[tag.start : last]
             parted.append(Token(tag.kind, raw, token.start + tag.start, tag.name))
         if last < len(token.raw):
@@ -258,7 +261,7 @@ def _with_text_tags(tokens: list[Token], form: str) -> list[Token]:
         end_element()
     joined: list[Token] = []
     for number, token in enumerate(parted):
-        token = replace(token, kind="text", name="") if number in single else token
+        token = replace(token, kind=single[number], name="") if number in single else token
         is_text = token.kind == "text" and not token.name
         if is_text and joined and joined[-1].kind == "text" and not joined[-1].name:
             before = joined.pop()

@@ -27,6 +27,8 @@ PLAIN = (
     "dog = Hund\ncat = Katze\nman = Mann\n",
     "- a man\n- a dog\n- a cat\n",
     "[1] A note: none.\n",
+    "[00:01:12] A man sleeps.\n",
+    "{0}{1} of {2}\n",
     '"A man": he sleeps.\n',
     "# The man sleeps.\n\n- The woman sings.\n",
     "---\ntitle: A man\n",
@@ -84,6 +86,13 @@ def test_plain_text_is_plain(tmp_path: Path, name: str) -> None:
         ("WEBVTT\n\n", "subtitles"),
         ('# A note.\n\nmsgctxt "a"\nmsgid "b"\nmsgstr ""\n', "PO"),
         ("[Script Info]\nTitle: a", "this type of subtitles"),
+        ("{10}{50}A man\n{60}{90}A dog\n", "this type of subtitles"),
+        ("[00:01.00]A man\n", "this type of subtitles"),
+        ("0:00:01.000,0:00:03.000\nA man\n", "this type of subtitles"),
+        ('<tt xml:lang="en" xmlns="a">\n<body>', "XML"),
+        ('<a:b xmlns:a="c"/>', "XML"),
+        ('<srcset setid="a" srclang="any">\n<doc>', "SGML"),
+        ("% A note\n\\documentclass{a}\n", "LaTeX"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.txt", "a.en", "a.xml"])

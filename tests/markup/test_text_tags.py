@@ -57,6 +57,8 @@ def test_a_pair_moves_with_its_words(opening: str, closing: str, form: str) -> N
     ("line", "form"),
     [
         ("a &lt;br&gt; b", "xml"),
+        ("a &lt;b&gt; b", "html"),
+        ("a &lt;/b&gt; b", "html"),
         ('a &lt;img src="x"/&gt; b', "html"),
         ("a <3/> b", "html"),
         ("a {1} b", "xml"),
