@@ -1,9 +1,9 @@
 """Breaks: markup is cut into the lines that it shows, which are translated one by one.
 
 A break is a tag such as `<br>` or `<p>`, or in XLIFF and TMX a code that stands for one. So are a
-line end that does not only wrap text, and what parts columns (`line_ends`). What is between two
-breaks is a line. Breaks stay, and so do lines without words, and the spaces and list marks beside a
-break. A CDATA section begins and ends a line. Its text is HTML.
+line end that does not only wrap text, what parts columns (`line_ends`), and the bar of `Home | Us`.
+What is between two breaks is a line. Breaks stay, and so do lines without words, and the spaces and
+list marks beside a break. A CDATA section begins and ends a line. Its text is HTML.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _NEW_LINE = re.compile(r"(?:\r\n?|\n)[^\S\r\n]*")
 _BREAKS = frozenset(("br", "lb", *BLOCKS))
 _CODES = frozenset(("x", "ph", "it", "bpt", "ept", "bx", "ex", "sc", "ec"))
 """Elements of XLIFF and TMX that stand for formatting of another file."""
+_SPACE = r"(?:\s|&nbsp;|&#160;){1,9}"
+_BAR = re.compile(rf"{_SPACE}\|{_SPACE}(?![^][(){{}}]{{0,200}}[])}}])")  # not in brackets
 _KIND = re.compile(r"(?:.*[:_-])?(?:br|lb|pb)", re.IGNORECASE)  # xlf:lb, x-html-br
 _NATIVE = re.compile(r"\s*(?:<br\b[^<>]*>|<[\w:]+ val=\"[\r\n]+\" ?/>|\n|\\n)\s*", re.IGNORECASE)
 
@@ -71,9 +73,11 @@ def _breaks(markup: str, form: str, *, at_line_ends: bool) -> Iterator[tuple[int
     tokens = elements(markup, form)
     if any(token.message and not token.message.branches for token in tokens):
         return
+    shown = _shown(tokens)
     breaks = [(token.start, token.end) for token in tokens if _is_break(token, form)]
+    breaks += (bar.span() for bar in _BAR.finditer(shown))
     if at_line_ends:
-        breaks += line_breaks(_shown(tokens), has_layout=form == "html")
+        breaks += line_breaks(shown, has_layout=form == "html")
     yield from sorted(breaks)
 
 

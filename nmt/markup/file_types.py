@@ -82,8 +82,8 @@ TYPES = (
     FileType(
         "XML",
         (".xml", ".resx", ".resw", ".plist", ".svg", ".xaml", ".ttml", ".dfxp", ".dita"),
-        r"\s*+<(?:(?:\?xml|!DOCTYPE)\s|(?:TS|plist|resources|root)(?:\s[^<>]*)?>\s*+<"
-        r"|[\w.:-]+\s[^<>]*?xmlns[:=])",
+        r"\s*+<(?:(?:\?xml|!DOCTYPE)\s|(?:(?:TS|plist|resources|root)(?:\s[^<>]*)?"
+        r"|[\w.:-]+\s[^<>]*?xmlns[:=][^<>]*)>\s*+<)",
     ),
     FileType(
         "JSON",

@@ -53,6 +53,13 @@ def test_breaks_end_a_line_and_come_back(form: str, mark: str) -> None:
     assert numbered(lines) == f"&lt;0 {mark} &lt;1{mark}{mark}12{mark} &lt;2{mark}"
 
 
+def test_bars_between_titles_are_breaks() -> None:
+    markup = "<a>A dog</a> | <b>a cat&nbsp;|&nbsp;(a cow)</b>"
+    assert cut(markup, "html")[1::2] == ["<a>A dog</a>", "<b>a cat", "(a cow)</b>"]
+    for inside in ("a {{ b | c }} d", "[a | b] c", "a|b", "<code>a | b</code> c", "a || b"):
+        assert len(cut(inside, "html")) == 3
+
+
 @pytest.mark.parametrize(
     ("form", "mark"), [(form, mark) for form, marks in NO_BREAKS.items() for mark in marks]
 )
