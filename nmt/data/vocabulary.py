@@ -167,8 +167,7 @@ class Vocabulary:
     @cached_property
     def composes(self) -> bool:
         """Whether composed and decomposed text (NFC and NFD) have the same ids."""
-        composed, decomposed = self._processor.encode(["\u00fc", "u\u0308"])
-        return bool(composed == decomposed)
+        return bool(self._processor.encode("\u00fc") == self._processor.encode("u\u0308"))
 
     def beginning_with(self, piece: str) -> Vocabulary:
         """Return this vocabulary with a language token, which begins each line.
@@ -191,23 +190,23 @@ class Vocabulary:
                 raise DataError(f"damaged: the vocabulary has no control piece {piece!r}")
         return tuple(self._controls[piece] for piece in pieces)
 
-    def encode(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of each line with its tag or language token, without bos and eos."""
         if not (self._tags or self.first):
-            return self.encode_text(lines, threads=threads)
+            return self.encode_text(lines)
         first, texts = zip(*map(self.split_tag, lines), strict=True) if lines else ((), ())
-        ids = self.encode_text(texts, threads=threads)
+        ids = self.encode_text(texts)
         return [[*tag, *row] for tag, row in zip(first, ids, strict=True)]
 
-    def encode_text(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
+    def encode_text(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of text that begins no line."""
         prepared = list(map(self._prepared, lines)) if self.moses else list(lines)
         if not self._added:
-            return self._segmented(prepared, threads)
+            return self._segmented(prepared)
         # The longest one first, where one is the beginning of another.
         added = re.compile(f"({'|'.join(map(re.escape, sorted(self._added, reverse=True)))})")
         parts = list(map(added.split, prepared))  # text, token, text, ...
-        ids = iter(self._segmented([text for line in parts for text in line[::2]], threads))
+        ids = iter(self._segmented([text for line in parts for text in line[::2]]))
         space = [self._processor.piece_to_id("\u2581")] * self.has_control(ADDED_WITH_SPACE)
         rows = []
         for line in parts:
@@ -224,8 +223,9 @@ class Vocabulary:
         """Whether some pieces are split off from text before it is segmented."""
         return bool(self._added)
 
-    def _segmented(self, prepared: list[str], threads: int) -> list[list[int]]:
-        ids: list[list[int]] = self._processor.encode(prepared, num_threads=threads)
+    def _segmented(self, prepared: list[str]) -> list[list[int]]:
+        # One by one, since SentencePiece starts threads for several lines, at whatever number.
+        ids: list[list[int]] = [self._processor.encode(line) for line in prepared]
         if self._others:
             ids = [
                 self._with_others(line) if UNK_ID in row else row
@@ -258,9 +258,7 @@ class Vocabulary:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the line of each sequence of ids."""
-        if not ids:
-            return []
-        lines: list[str] = self._processor.decode([list(map(int, row)) for row in ids])
+        lines: list[str] = [self._processor.decode(list(map(int, row))) for row in ids]
         return list(map(self.moses.undo, lines)) if self.moses else lines
 
     def tokens(self, ids: Sequence[int]) -> list[str]:

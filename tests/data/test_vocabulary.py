@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,12 +52,30 @@ def test_only_runs_of_spaces_edges_and_the_space_mark_are_lost(vocabulary: Vocab
 
 def test_many_lines_are_encoded_and_decoded_in_one_call(vocabulary: Vocabulary) -> None:
     lines = [*LINES, "", *LINES]
-    ids = vocabulary.encode(lines, threads=2)
+    ids = vocabulary.encode(lines)
     assert ids == [vocabulary.encode([line])[0] for line in lines]
     assert vocabulary.decode(ids) == lines
     assert vocabulary.encode([]) == []
     assert vocabulary.decode([]) == []
     assert vocabulary.decode([[]]) == [""]
+
+
+def test_lines_are_encoded_and_decoded_without_threads(
+    vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    path = tmp_path / "vocab.model"
+    path.write_bytes(vocabulary.model)
+    # Without room for the stack of a thread, starting one would abort the process.
+    script = """if True:
+        import pathlib, resource, sys
+        from nmt.data.vocabulary import Vocabulary
+        vocabulary = Vocabulary.load(pathlib.Path(sys.argv[1]))
+        pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 20), -1))
+        assert vocabulary.composes
+        vocabulary.decode(vocabulary.encode(["the cat"] * 100))
+    """
+    subprocess.run([sys.executable, "-c", script, path], check=True)
 
 
 def test_barred_are_special_ids_and_what_would_break_a_line() -> None:
