@@ -22,7 +22,7 @@ from nmt import console
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import ADDED, BOS_ID, READ_AS_UNK, TAG, UNK_ID, Vocabulary
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError, UsageError, is_of_memory
 from nmt.files import read_file
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
@@ -176,7 +176,9 @@ def write_imported(
         for (name, *_), parameter in parameters:
             try:
                 weight = read(name).float()
-            except (RuntimeError, IndexError):  # parts that cannot be stacked or reordered
+            except (RuntimeError, IndexError) as error:  # parts that cannot be stacked or reordered
+                if is_of_memory(error):
+                    raise
                 raise DataError(f"{origin}: the parts of {name} do not fit its sizes") from None
             if name in EMBEDDINGS or name == OUTPUT_BIAS:
                 mapping = src if name.startswith("src_") else tgt

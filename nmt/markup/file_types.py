@@ -137,13 +137,21 @@ TYPES = (
     FileType(
         "an Office document or e-book",
         (".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".idml", ".epub"),
+        r"PK\x03\x04",  # a ZIP archive
         is_text=False,
     ),
     FileType(
         "PDF, RTF or old Word",
         (".pdf", ".rtf", ".doc"),
-        r"\{\\rtf",
+        r"\{\\rtf|%PDF-\d",
         way="save it as .docx and convert that to XLIFF with Okapi Tikal",
+        is_text=False,
+    ),
+    FileType(
+        "a table of Parquet or Arrow",
+        (".parquet", ".arrow", ".feather"),
+        r"PAR1[\x00-\x1f]|ARROW1\x00",
+        way="write its text to a file, one line for each row",
         is_text=False,
     ),
 )

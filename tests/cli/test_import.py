@@ -46,7 +46,7 @@ from torch import Tensor
 from nmt import SearchOptions, Translator
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange import huggingface
+from nmt.interchange import huggingface, huggingface_files
 from nmt.interchange.marian import pieces_by_id
 from nmt.interchange.marian_binary import BinaryArrays
 from nmt.model_config import TransformerConfig
@@ -918,3 +918,19 @@ def test_weights_that_are_written_over_meanwhile_do_not_matter_or_are_named(
         assert f"{name}: was changed" in done.refusal(1)
     assert out.exists() == (done.status == 0)
     assert not out.exists() or out.read_bytes() == first
+
+
+def test_memory_that_runs_out_is_not_blamed_on_the_weights(
+    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = huggingface_files.Weights.of
+
+    def read_until(weights: huggingface_files.Weights, ours: str, order: Tensor | None) -> Tensor:
+        if ours.startswith("encoder."):
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return read(weights, ours, order)
+
+    folder = MarianMT().write(tmp_path / "opus")
+    monkeypatch.setattr(huggingface_files.Weights, "of", read_until)
+    refusal = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
+    assert str(folder) not in refusal

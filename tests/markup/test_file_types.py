@@ -45,6 +45,7 @@ PLAIN = (
     "WEBVTTs are files.\n",
     "A man sleeps.\n<?xml version='1.0'?>\n<xliff>\n",
     "PK\n",
+    "PAR1 is a word.\n",
 )
 
 
@@ -76,6 +77,10 @@ def test_plain_text_is_plain(tmp_path: Path, name: str) -> None:
         ("<root>\n  <data name='a'>", "XML"),
         ('{\n  "greeting": "The man sleeps."\n}', "JSON"),
         ('[{"a": 1}]', "JSON"),
+        ("PK\x03\x04\x14", "an Office document or e-book"),
+        ("%PDF-1.7\n", "PDF, RTF or old Word"),
+        ("PAR1\x15\x04", "a table of Parquet or Arrow"),
+        ("ARROW1\x00\x00", "a table of Parquet or Arrow"),
         ('["A man sleeps.", "Yes."]', "JSON"),
         ('[\n  "A \\"man\\" sleeps.",\n' + 9_000 * '  "A dog",\n' + '  "Yes."\n]\n', "JSON"),
         ("# A note\n\nen:\n  one: A man\n  'two': |\n    A dog\n\n    sings\n", "YAML"),
