@@ -21,7 +21,9 @@ TREES = 300
 """In each section."""
 ROWS = [
     line.split()
-    for line in (Path(__file__).parents[1] / "toy" / "words.txt").read_text("utf-8").splitlines()
+    for line in (Path(__file__).resolve().parents[1] / "toy" / "words.txt")
+    .read_text("utf-8")
+    .splitlines()
 ]
 NOUNS = [row[1:] for row in ROWS if row[:1] == ["noun"]]  # en, plural, ..., kind
 ADJECTIVES = [(row[1], row[3]) for row in ROWS if row[:1] == ["adjective"]]
