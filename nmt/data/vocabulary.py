@@ -28,6 +28,8 @@ from nmt.errors import DataError, UsageError
 from nmt.files import read_file
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+_MANY_LINES = 256
+"""From so many on, encoding them in one call is a tenth faster."""
 
 STRANGE = "\ue000"
 """Begins UNUSED pieces in BPE, where they would otherwise take part in merges. Text does not have
@@ -224,8 +226,12 @@ class Vocabulary:
         return bool(self._added)
 
     def _segmented(self, prepared: list[str]) -> list[list[int]]:
-        # One by one, since SentencePiece starts threads for several lines, at whatever number.
-        ids: list[list[int]] = [self._processor.encode(line) for line in prepared]
+        # Given several lines, SentencePiece starts threads, even if it is told to use one. That
+        # takes longer than a few lines do, and if no thread can start, it aborts the process.
+        encode, is_many = self._processor.encode, len(prepared) >= _MANY_LINES
+        ids: list[list[int]] = (
+            encode(prepared, num_threads=1) if is_many else list(map(encode, prepared))
+        )
         if self._others:
             ids = [
                 self._with_others(line) if UNK_ID in row else row

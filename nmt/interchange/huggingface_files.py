@@ -134,9 +134,16 @@ class Config:
             raise DataError(
                 f"{self.path}: has special ids above the last one, {len(embeddings) - 1}"
             )
-        sides = ("vocab_size", "src_embedding.weight"), ("decoder_vocab_size", EMBEDDINGS[1])
-        for name, table in sides[: 1 if base.tie_embeddings == "all" else 2]:
-            weights.check_rows(table, self.path, name, self.values.get(name))
+        tables = {"vocab_size": embeddings}
+        if base.tie_embeddings != "all":
+            tables["vocab_size"] = weights.of("src_embedding.weight", None)
+            tables["decoder_vocab_size"] = embeddings
+        for name, table in tables.items():
+            if self.values.get(name) not in (None, len(table)):
+                raise DataError(
+                    f"{self.path}: {name} is {self.values[name]!r}, but the weights have "
+                    f"{len(table):,} embeddings; fetch both files again"
+                )
         dropout = self.values.get("dropout", 0.1)
         config = replace(
             base,
@@ -292,16 +299,6 @@ class Weights:
                 raise DataError(
                     f"{self._path}: {name} differs from {first}, with which {CONFIG} ties it"
                 )
-
-    def check_rows(self, ours: str, path: Path, key: str, rows: int | None) -> None:
-        """Check that a table has as many rows as a key of a file says; None: it says nothing.
-
-        Raises:
-            DataError: if it does not.
-        """
-        found = len(self.of(ours, None))
-        if rows not in (None, found):
-            raise DataError(f"{path}: {key} is {rows!r}, but {self._path} has {found:,} embeddings")
 
     def _get(self, name: str) -> Tensor:
         self._unread.discard(name)

@@ -11,11 +11,10 @@ translation of the unit beside it. What a loose tag opens reaches to the end of 
 begins where most units behind it come from its text; what one closes, reaches to the start.
 
 A piece that must stay as it is replaces its own run. Exact copies are found first, by alignment and
-then by their places, and then, for
-pieces of text such as numbers, others of the same kind in order. What else comes from it is
-replaced, unless a word is weakly linked to nothing else. A number is often written as a word, so it
-replaces that, too. A sign such as an emoji never is, so it replaces no word. If nothing in the
-translation comes from a piece, it is inserted.
+then by their places, and after them, for pieces of text such as numbers, others of the same kind in
+order. What else comes from it is replaced, unless a word is weakly linked to nothing else. A number
+is often written as a word, so it replaces that, too. A sign such as an emoji never is, so it
+replaces no word. If nothing in the translation comes from a piece, it is inserted.
 """
 
 from __future__ import annotations

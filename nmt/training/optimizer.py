@@ -125,8 +125,8 @@ class _Adam:
         self.average = weights.master.clone() if config.ema_decay else None
         self._weights = weights
         self._config = config
-        self._mean = torch.zeros_like(weights.trainable)
-        self._mean_square = torch.zeros_like(weights.trainable)
+        self._mean = torch.zeros_like(weights.trainable)  # (s,)
+        self._mean_square = torch.zeros_like(weights.trainable)  # (s,)
         self._updates = torch.zeros((), device=weights.master.device)  # without the skipped ones
 
     def step(self, gradient: Tensor, update: int, learning_rate: float, skipped: Tensor) -> None:
@@ -183,11 +183,11 @@ class _ScheduleFree:
     """
 
     def __init__(self, weights: FlatWeights, config: TrainingConfig) -> None:
-        self.average = weights.master.clone()  # x
+        self.average = weights.master.clone()  # x (n,)
         self._weights = weights  # y
         self._config = config
-        self._iterate = weights.trainable.clone()  # z
-        self._mean_square = torch.zeros_like(weights.trainable)
+        self._iterate = weights.trainable.clone()  # z (s,)
+        self._mean_square = torch.zeros_like(weights.trainable)  # (s,)
         self._updates = torch.zeros((), device=weights.master.device)  # without the skipped ones
         self._sum = torch.zeros((), device=weights.master.device)  # of the weights of all z
 
@@ -216,7 +216,7 @@ class _ScheduleFree:
         )
         weight = learning_rate**2 * (1 - skipped)
         self._sum += weight
-        average = self.average[: len(trainable)]
+        average = self.average[: len(trainable)]  # (s,)
         # Until an update counts, both are 0.
         average.lerp_(self._iterate, weight / self._sum.clamp(min=1e-30))
         torch.lerp(self._iterate, average, config.adam_beta1, out=trainable)

@@ -60,7 +60,7 @@ def test_many_lines_are_encoded_and_decoded_in_one_call(vocabulary: Vocabulary) 
     assert vocabulary.decode([[]]) == [""]
 
 
-def test_lines_are_encoded_and_decoded_without_threads(
+def test_a_few_lines_are_encoded_and_decoded_without_threads(
     vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     path = tmp_path / "vocab.model"
