@@ -1,11 +1,13 @@
 """Export to CTranslate2, a fast engine for translation, by its public converter classes.
 
-`ctranslate2_manifest` describes the folder of an export.
+`ctranslate2_manifest` describes the folder of an export. Other programs can use it, too: beside the
+weights, there are the SentencePiece models, and a README.md with what those programs must do.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from nmt.data.vocabulary import BOS_ID, EOS_ID, UNK_ID, Vocabulary
+from nmt import console
+from nmt.data.vocabulary import BOS_ID, EOS_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import atomic_folder, resolved, sha256_file, write_text
 from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
@@ -28,10 +31,12 @@ from nmt.models.model_file import ModelCard, load_model, model_checksum, write_m
 from nmt.models.positions import Positions
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
+_README = "README.md"
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int16", "int8_float16")
 
 # CTranslate2 needs a table of positions: for twice the longest source plus this many.
 _MORE_POSITIONS = 512
+_LEAST_POSITIONS = 1024  # by default, CTranslate2's other users cut longer sources off here
 _ACTIVATIONS = {"relu": "RELU", "swish": "SWISH", "gelu": "GELU", "swiglu": "SWISH"}
 _EXPRESSED: dict[str, tuple[object, ...] | None] = {
     **ANY_SIZE,
@@ -72,12 +77,17 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
     if out.exists():
         _check_replaceable(out)
     model, card = load_model(path)
-    positions = 2 * card.max_src_tokens + _MORE_POSITIONS
+    positions = max(_LEAST_POSITIONS, 2 * card.max_src_tokens + _MORE_POSITIONS)
     spec = _specification(path, model, card, positions)
+    duties = duties_of_others(card)
     with atomic_folder(out) as folder:
         spec.optimize(quantization=quantization)
         spec.save(str(folder))
         write_model(folder / CARD, card, {})
+        sides = (card.src_vocabulary, card.tgt_vocabulary)
+        for name, vocabulary in zip(_piece_names(card), sides, strict=True):
+            (folder / name).write_bytes(vocabulary.model)
+        write_text(folder / _README, _readme(card, duties))
         names = sorted(entry.name for entry in folder.iterdir())
         export = Export(
             model=model_checksum(path),
@@ -87,7 +97,60 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
         )
         content = {"format": FORMAT_VERSION} | asdict(export)
         write_text(folder / MANIFEST, json.dumps(content, indent=2) + "\n")
+    for duty in duties:
+        console.warning(f"{out}: other programs than nmt must {duty}")
     return export
+
+
+def duties_of_others(card: ModelCard) -> list[str]:
+    """Return what another program must do besides SentencePiece's segmentation and search."""
+    duties = []
+    if (rules := card.src_vocabulary.moses) is not None:
+        steps = ("normalize", rules.normalize), ("tokenize", rules.tokenize)
+        done = " and ".join(step for step, is_done in steps if is_done)
+        duties.append(f"{done} sources as Moses' scripts do, and undo that in translations")
+    if card.src_vocabulary.has_added_tokens:
+        duties.append("split the added tokens off from each source before segmenting its text")
+    if (languages := card.languages) is not None:
+        piece = next(iter(languages.pieces.values()))
+        if languages.src:
+            whose = "source" if languages.src == "src" else "target"
+            duties.append(
+                f"begin the pieces of each source with its {whose} language, such as {piece}"
+            )
+        if languages.tgt:
+            duties.append(f"give the target language as target_prefix, such as {piece}")
+    return duties
+
+
+def _piece_names(card: ModelCard) -> tuple[str, str]:
+    """Return the names of the SentencePiece models of source and target."""
+    is_joint = card.src_vocabulary.model == card.tgt_vocabulary.model
+    return ("sentencepiece.model",) * 2 if is_joint else ("source.spm", "target.spm")
+
+
+def _readme(card: ModelCard, duties: Sequence[str]) -> str:
+    """Return how other programs use an export."""
+    src, tgt = _piece_names(card)
+    listed = "".join(f"\n- Before these lines work, a program must {duty}." for duty in duties)
+    return f"""# {card.src_lang} to {card.tgt_lang}, for CTranslate2
+
+`nmt translate` reads this folder. In other programs, start from here:
+
+```python
+import ctranslate2
+from sentencepiece import SentencePieceProcessor
+
+translator = ctranslate2.Translator(".")
+source = SentencePieceProcessor(model_file="{src}")
+target = SentencePieceProcessor(model_file="{tgt}")
+pieces = source.encode(["Hello, world!"], out_type=str)
+for result in translator.translate_batch(pieces, beam_size=4, length_penalty=0.6):
+    print(target.decode(result.hypotheses[0]))
+```
+{listed}
+- Split text into sentences. The longest source in training had {card.max_src_tokens} pieces.
+"""
 
 
 def _check_replaceable(out: Path) -> None:
@@ -132,13 +195,23 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
     spec.decoder.projection.bias = _bias(model, card.tgt_vocabulary)
     vocabularies = card.src_vocabulary, card.tgt_vocabulary
     src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
-    spec.register_source_vocabulary(src)
+    spec.register_source_vocabulary(_names_of_sources(src, card.src_vocabulary.known))
     spec.register_target_vocabulary(tgt)
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.bos_token = tgt[BOS_ID]
     spec.config.eos_token, spec.config.unk_token = tgt[EOS_ID], tgt[UNK_ID]
     spec.validate()
     return spec
+
+
+def _names_of_sources(pieces: Sequence[str], known: int) -> list[str]:
+    """Return names by which CTranslate2 reads what SentencePiece makes of a text as nmt does.
+
+    What SentencePiece leaves unknown may be a piece of the other side, and what is read as unk may
+    have no name that it gives.
+    """
+    names = [piece.removeprefix(STRANGE) for piece in pieces[:known]]
+    return names + [STRANGE + piece for piece in pieces[known:]]
 
 
 def _table(positions: Positions | None, length: int, width: int) -> Tensor:

@@ -17,7 +17,9 @@ from nmt.files import parse_json, read_file, sha256_file
 
 MANIFEST, CARD = "export.json", "card.safetensors"
 FORMAT_VERSION = 1
-_MODEL = "model.bin"  # of CTranslate2
+# Of CTranslate2:
+_MODEL = "model.bin"
+_SHARED_TOKENS, _SRC_TOKENS = "shared_vocabulary.json", "source_vocabulary.json"
 _VALUE_BYTES = (4, 1, 2, 4, 2, 2)
 """Of CTranslate2's types by their numbers."""
 
@@ -67,6 +69,21 @@ class Export:
             raise DataError(f"{folder / changed[0]}: damaged: its checksum is not {MANIFEST}'s")
         _check_sizes(folder / _MODEL)
         return export
+
+    def src_tokens(self, folder: Path, count: int) -> list[str]:
+        """Read CTranslate2's names for the ids of a source.
+
+        Raises:
+            DataError: if they are not so many.
+        """
+        path = folder / (_SRC_TOKENS if _SRC_TOKENS in self.files else _SHARED_TOKENS)
+        try:
+            tokens: list[str] = parse_json(read_file(path))
+            if len(tokens) != count or not all(isinstance(token, str) for token in tokens):
+                raise ValueError
+        except (ValueError, TypeError, FileNotFoundError):
+            raise DataError(f"{path}: damaged: not {count:,} tokens; export it again") from None
+        return tokens
 
 
 def is_export(path: Path) -> bool:

@@ -39,10 +39,13 @@ class CTranslate2Engine(Engine):
         options: SearchOptions,
         vocabularies: tuple[Vocabulary, Vocabulary],
         *,
+        src_tokens: Sequence[str],
         workers: int,
         batch_tokens: int | None = None,
     ) -> None:
         """Take a ctranslate2.Translator that translates `workers` batches in parallel.
+
+        src_tokens: its names for the ids of a source.
 
         Raises:
             UsageError: if it does not support an option.
@@ -50,8 +53,8 @@ class CTranslate2Engine(Engine):
         if not set(options.barred_ids) <= set(vocabularies[1].barred_ids):
             raise UsageError("CTranslate2 can bar only the tokens that the export bars")
         super().__init__(options, _BATCH_TOKENS if batch_tokens is None else batch_tokens)
-        src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
-        self._src_tokens, self._tgt_ids = src, {token: i for i, token in enumerate(tgt)}
+        tgt = vocabularies[1].tokens(range(len(vocabularies[1])))
+        self._src_tokens, self._tgt_ids = src_tokens, {token: i for i, token in enumerate(tgt)}
         self._first = [tgt[i] for i in options.first_ids]
         self._model = model
         self._workers = workers
@@ -278,7 +281,12 @@ def load(
     form = config.search.length_penalty_form or "power"
     options = replace(config.search, length_penalty_form=form).into(vocabularies[1])
     engine = CTranslate2Engine(
-        model, options, vocabularies, workers=workers, batch_tokens=batch_tokens
+        model,
+        options,
+        vocabularies,
+        src_tokens=export.src_tokens(folder, len(vocabularies[0])),
+        workers=workers,
+        batch_tokens=batch_tokens,
     )
     return engine, language_pair
 

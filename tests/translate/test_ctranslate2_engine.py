@@ -241,7 +241,7 @@ def test_what_stands_beside_a_sentence_changes_nothing(
         (POWER, "prefix"),
         (replace(POWER, barred_ids=(300,)), "can bar only"),
         # The model's longest source has 20 tokens.
-        (replace(POWER, max_extra_tokens=532), "552 tokens"),
+        (replace(POWER, max_extra_tokens=1004), "1024 tokens"),
     ],
 )
 def test_what_it_cannot_do_is_refused(exported: Path, options: SearchOptions, message: str) -> None:
@@ -250,9 +250,9 @@ def test_what_it_cannot_do_is_refused(exported: Path, options: SearchOptions, me
 
 
 def test_the_longest_source_and_translation_have_places(exported: Path) -> None:
-    translator = start(exported, replace(POWER, max_extra_tokens=531, min_tokens=551))
+    translator = start(exported, replace(POWER, max_extra_tokens=1003, min_tokens=1023))
     (best,) = found(translator, [Source((300,) * 20)])[0]
-    assert len(best.ids) == 551
+    assert len(best.ids) == 1023
 
 
 class Counting:
@@ -279,7 +279,10 @@ def counted(folder: Path, *, workers: int, most: int = 1_000) -> tuple[CTranslat
     assert isinstance(translator.engine, CTranslate2Engine)
     counting = Counting(translator.engine._model, most=most)
     vocabularies = translator.language_pair.src_vocabulary, translator.language_pair.tgt_vocabulary
-    engine = CTranslate2Engine(counting, POWER, vocabularies, workers=workers, batch_tokens=40)
+    src_tokens = Export.open(folder).src_tokens(folder, len(vocabularies[0]))
+    engine = CTranslate2Engine(
+        counting, POWER, vocabularies, src_tokens=src_tokens, workers=workers, batch_tokens=40
+    )
     return engine, counting
 
 
@@ -370,6 +373,15 @@ def test_a_model_whose_sizes_do_not_fit_is_refused(copied: Path, count: int) -> 
     record_checksum(path)
     with pytest.raises(DataError, match=r"model\.bin: damaged"):
         Export.open(copied)
+
+
+@pytest.mark.parametrize("tokens", [["a"], "text", [7] * 330])
+def test_a_list_of_tokens_that_does_not_fit_is_refused(copied: Path, tokens: object) -> None:
+    path = copied / "shared_vocabulary.json"
+    path.write_text(json.dumps(tokens))
+    record_checksum(path)
+    with pytest.raises(DataError, match=r"fast: |shared_vocabulary\.json: damaged"):
+        start(copied, POWER)
 
 
 def test_what_ctranslate2_finds_wrong_only_in_use_is_refused(
