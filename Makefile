@@ -32,7 +32,7 @@ multi30k: install  ## Train on Multi30k, English to German and French: hours on 
 	  $(MAKE) --no-print-directory -C examples/multi30k NMT=$(abspath $(BIN)/nmt) TGT=$$tgt || exit; \
 	done
 
-wmt14: install  ## Reproduce the paper: make wmt14 MODEL=en-de-base|en-de-big|en-fr-base|en-fr-big.
+wmt14: install  ## Reproduce the paper: make wmt14 MODEL=en-de-base (README.md there lists others).
 	$(MAKE) --no-print-directory -C examples/wmt14 PYTHON=$(abspath $(BIN)/python) $(or $(MODEL),help)
 
 iwslt14: install  ## Compare on IWSLT14, German to English: make iwslt14 [MODEL=post-norm|modern].

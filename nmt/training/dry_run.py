@@ -39,6 +39,9 @@ TRIAL_SECONDS = 5.0
 # Assumed bytes per second: sending gradients between processes, and writing to disk.
 _SUM_RATE = {"cuda": 10e9, "cpu": 1e9}  # PCI Express; a network
 _DISK_RATE = 200e6
+# Assumed share of an A100's dense products in bf16, and their rate per second. The big Transformer
+# of NVIDIA's DeepLearningExamples reaches a third, with 82,059 target tokens a second.
+_A100_SHARE, _A100_RATE = 0.3, 312e12
 
 Row = tuple[str, str]
 
@@ -135,6 +138,12 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
         ("model-FLOPs utilisation", f"{metrics['mfu']:.0%}"),
         ("tokens a second", f"{metrics['tokens_per_second']:,.0f}"),
         *_time_rows(config, disk, 1 / metrics["updates_per_second"], summing, validation),
+        ("operations of all updates", f"{flops * config.max_updates:.2g}"),
+        (
+            "on one NVIDIA A100, at least",
+            f"{console.duration(flops * config.max_updates / (_A100_SHARE * _A100_RATE))}, at "
+            f"{_A100_SHARE:.0%} of its {_A100_RATE / 1e12:.0f} TFLOP/s in bf16 (assumed)",
+        ),
         ("how sure", _how_sure(ranks.world_size, processes, window.updates, device.type)),
     ]
 

@@ -48,6 +48,7 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     measure(toy.patch)
+    toy.patch.setattr(module, "_A100_RATE", 1e9)
     toy.patch.setattr(Validator, "estimated_seconds", lambda *_: 12.0)
     # At this rate a model, of weights in fp32, is written in a second; and a state, of three times
     # as many, and two counts, in three.
@@ -77,6 +78,11 @@ def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     assert found["how sure"].startswith("measured")
     assert found["tokens a second"] == "1,234"
     assert found["model-FLOPs utilisation"] == "62%"
+    operations = float(found["operations of all updates"])
+    an_update = float(found["model TFLOP an update"]) * 1e12
+    assert operations == pytest.approx(3_000 * an_update, rel=0.06)  # both are rounded
+    elsewhere = seconds_of(found["on one NVIDIA A100, at least"].partition(",")[0])
+    assert elsewhere == pytest.approx(operations / 0.3e9, rel=0.1)
     parts = [size for name, size in found.items() if re.match("memory: ", name)]
     assert len(parts) == 4  # weights, gradient, Adam, a micro-batch
     megabytes = [float(size.removesuffix(" MB").replace(",", "")) for size in parts]
