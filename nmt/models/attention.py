@@ -21,6 +21,7 @@ from nmt.model_config import TransformerConfig
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
 from nmt.models.kernels.padded_layout import Projected
+from nmt.models.kernels.softmax import softmax
 from nmt.models.layers import bias, input_projections, output_projection
 from nmt.models.positions import (
     Relative,
@@ -70,7 +71,7 @@ def attend(
         scores.view(-1, keys).addmm_(scaled.flatten(0, 2), by_distance)  # (B * H, S)
     if score_bias is not None:
         scores += score_bias
-    weights = scores.softmax(dim=-1)  # (B, H, T, S)
+    weights = softmax(scores)  # (B, H, T, S)
     if _is_small(query, value):
         attended: Tensor = (weights.transpose(2, 3) * value).sum(dim=2, keepdim=True)
     else:

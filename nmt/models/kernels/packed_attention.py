@@ -28,6 +28,7 @@ from torch import Tensor
 
 from nmt.data.batches import Packed
 from nmt.models.kernels.padded_layout import HeadLayout, PaddedLayout, Projected, in_heads
+from nmt.models.kernels.softmax import softmax, softmax_gradient
 from nmt.models.positions import Relative, spread_by_distance, sum_by_distance
 
 
@@ -319,7 +320,7 @@ def padded_weights(
     real = layout.real[group]  # (B, T)
     by_row = scores.view(len(real), -1, *scores.shape[1:])  # (B, H, T, S)
     by_row.masked_fill_(layout.hidden[group], -math.inf)
-    weights = scores.softmax(dim=-1)  # (B * H, T, S)
+    weights = softmax(scores)  # (B * H, T, S)
     # Padding must not send a gradient to the keys.
     weights.view(by_row.shape).masked_fill_(~real[:, None, :, None], 0.0)
     return weights
@@ -388,11 +389,8 @@ class _PaddedAttention(torch.autograd.Function):
                 for_scores += spread_by_distance(by_value, for_scores.shape[2], layout.first)
                 # (2k + 1, V): summed over rows, heads and queries
                 for_relative[1] += by_distance.flatten(0, 1).t() @ gradient.flatten(0, 1)
-            # weights * (for_scores - the row's sum of their products), in one pass. Hidden keys and
-            # padded queries have the weight 0, and so no gradient.
-            for_scores = torch.ops.aten._softmax_backward_data(
-                for_scores, weights, -1, weights.dtype
-            )
+            # Hidden keys and padded queries have the weight 0, and so no gradient.
+            for_scores = softmax_gradient(for_scores, weights)
             torch.bmm(for_scores, layout.seen(key, group), out=for_query)  # (B * H, T, K)
             if for_keys is not None:
                 by_score = sum_by_distance(for_scores, len(for_keys) // 2, layout.first)
