@@ -124,7 +124,9 @@ def _list(vocab_size: int) -> None:
             changes = ", ".join(f"{key}={value}" for key, value in preset.changes.items())
             parent = preset.parent or "class defaults"
             differs = f"{parent}: {changes}" if changes else parent
-            count = body_parameters(name) + vocab_size * _resolve(name).model.d_model
+            model = _resolve(name).model
+            of_token = model.d_model + getattr(model, "output_bias", False)
+            count = body_parameters(name) + vocab_size * of_token
             rows.append((name, preset.summary, differs, f"{count / 1e6:.1f}M"))
         ends.append(len(rows) - 1)
     console.print_table(

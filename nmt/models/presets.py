@@ -23,8 +23,8 @@ class Preset:
     changes: Mapping[str, Value]
     summary: str
     body: int | None = None
-    """Parameters besides the tokens' vectors, which are d_model for each token. None: as many as
-    the parent. Counted here, since building a model to count them takes torch, and that takes
+    """Parameters besides those of each token, which are d_model, and its bias if it has one. None:
+    as many as the parent. Counted here, since building a model to count them takes torch, and that takes
     seconds."""
 
 
@@ -246,6 +246,41 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             "base whose self-attention sees 128 tokens to each side: for documents of thousands",
         ),
     },
+    "Transformer, students for Firefox and Bergamot": {
+        # The values of Mozilla's pipeline for Firefox Translations. A student learns a teacher's
+        # text, so it needs neither dropout nor label smoothing.
+        "transformer_student_base": Preset(
+            "transformer",
+            "transformer_base",
+            {
+                "num_decoder_layers": 2,
+                "decoder_memory": "ssru",
+                "positions": "sinusoidal_halves",
+                "norm_epsilon": 1e-6,
+                "attention_bias": True,
+                "output_bias": True,
+                "first_input": "zeros",
+                "dropout": 0.0,
+                "label_smoothing": 0.0,
+                "guided_alignment": 0.1,
+                "learning_rate": 3e-4,
+                "warmup_updates": 16_000,
+                "ema_decay": 0.9999,
+                "max_updates": 300_000,
+                "validate_every": 5_000,
+                "save_every": 5_000,
+            },
+            "a student of a teacher: Marian's formulas, with SSRU in the decoder",
+            26_270_720,
+        ),
+        "transformer_student_tiny": Preset(
+            "transformer",
+            "transformer_student_base",
+            {"d_model": 256, "d_ff": 1536},
+            "the same, half as wide",
+            8_683_008,
+        ),
+    },
     "Transformer, variations of the paper's Table 3": {
         name: Preset(
             "transformer",
@@ -355,6 +390,6 @@ def preset_values(name: str) -> dict[str, Value]:
 
 
 def body_parameters(name: str) -> int:
-    """Return the parameters of a preset's model besides its tokens' vectors."""
+    """Return the parameters of a preset's model besides those of each token."""
     preset = find_preset(name)
     return body_parameters(str(preset.parent)) if preset.body is None else preset.body

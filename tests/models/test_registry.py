@@ -39,6 +39,24 @@ BIG: dict[str, Value] = {
 }
 PARSING = layers(4, 4) | {"d_model": 1024}
 SMALL = layers(3, 3) | {"d_model": 256, "num_heads": 4, "batch_tokens": 4_096}
+STUDENT: dict[str, Value] = {
+    "num_decoder_layers": 2,
+    "decoder_memory": "ssru",
+    "positions": "sinusoidal_halves",
+    "norm_epsilon": 1e-6,
+    "attention_bias": True,
+    "output_bias": True,
+    "first_input": "zeros",
+    "dropout": 0.0,
+    "label_smoothing": 0.0,
+    "guided_alignment": 0.1,
+    "learning_rate": 3e-4,
+    "warmup_updates": 16_000,
+    "ema_decay": 0.9999,
+    "max_updates": 300_000,
+    "validate_every": 5_000,
+    "save_every": 5_000,
+}
 MODERN: dict[str, Value] = {"pre_norm": True, "norm": "rms", "feed_forward": "swiglu"}
 FROZEN: dict[str, dict[str, Value]] = {
     "transformer_base": {},
@@ -95,6 +113,8 @@ FROZEN: dict[str, dict[str, Value]] = {
     "transformer_deep_shallow": layers(12, 2) | MODERN | {"d_ff": 1368},
     "transformer_relative": {"positions": "relative"},
     "transformer_local": {"attention_window": 128},
+    "transformer_student_base": STUDENT,
+    "transformer_student_tiny": STUDENT | {"d_model": 256, "d_ff": 1536},
     "transformer_base_heads1": {"num_heads": 1},
     "transformer_base_heads4": {"num_heads": 4},
     "transformer_base_heads16": {"num_heads": 16},
@@ -254,6 +274,11 @@ LAYERS = 12 * 512**2 + 4 * 512 * 2_048  # of the encoder and of the decoder, one
         # a decoder layer    8 * 1,024^2 + 2 * 1,024 * 2,048    =  12,582,912
         # in all             37,888,000 + 4 * 20,971,520        = 121,774,080
         ("transformer_parsing", 121_774_080),
+        # an encoder layer   4 * 512^2 + 2 * 512 * 2,048              =  3,145,728
+        # SSRU               2 * 512^2                                =    524,288
+        # a decoder layer    524,288 + 4 * 512^2 + 2 * 512 * 2,048    =  3,670,016
+        # in all             18,944,000 + 6 * 3,145,728 + 2 * 3,670,016
+        ("transformer_student_base", 45_158_400),
         # In 6 + 6 layers, vectors of 64 for keys and for values at the distances -16 to 16.
         ("transformer_relative", BASE + 12 * 2 * 33 * 64),
         # 18 attentions have a matrix of queries and one of keys.
