@@ -23,9 +23,9 @@ class Preset:
     changes: Mapping[str, Value]
     summary: str
     body: int | None = None
-    """Parameters besides those of each token, which are d_model, and its bias if it has one. None:
-    as many as the parent. Counted here, since building a model to count them takes torch, and that takes
-    seconds."""
+    """Parameters besides those of each token, which are d_model and its bias, if it has one. None:
+    as many as the parent. Counted here, since building a model to count them takes torch, and that
+    takes seconds."""
 
 
 class Table3Row(NamedTuple):
