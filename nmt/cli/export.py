@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -9,23 +10,27 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, check_new_file
-from nmt.errors import UsageError, did_you_mean
+from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import resolved
 
 EXAMPLES = (
     "nmt export ctranslate2 averaged.safetensors fast --quantization int8",
     "nmt export huggingface averaged.safetensors wmt14-en-de",
+    "nmt export bergamot student firefox --data data/distilled",
     "nmt export shortlist data/wmt14 wmt14.shortlist",
 )
 
 _CTRANSLATE2, _SHORTLIST = "ctranslate2", "shortlist"
-_HUGGINGFACE, _MARIAN = "huggingface", "marian"
-_FORMATS = (_CTRANSLATE2, _HUGGINGFACE, _MARIAN, _SHORTLIST)
+_HUGGINGFACE, _MARIAN, _BERGAMOT = "huggingface", "marian", "bergamot"
+_FORMATS = (_CTRANSLATE2, _HUGGINGFACE, _MARIAN, _BERGAMOT, _SHORTLIST)
 
 
 def export(
     form: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="ctranslate2, huggingface, marian or shortlist.")
+        str,
+        typer.Argument(
+            metavar="FORMAT", help="ctranslate2, huggingface, marian, bergamot or shortlist."
+        ),
     ],
     source: Annotated[
         Path,
@@ -66,6 +71,22 @@ def export(
             rich_help_panel=_SHORTLIST,
         ),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="The data folder that the model was trained on. Its training pairs teach the "
+            "shortlist, and its valid text shows the size of inputs.",
+            show_default="the run's",
+            rich_help_panel=_BERGAMOT,
+        ),
+    ] = None,
+    sample: Annotated[
+        Path | None,
+        typer.Option(
+            help="Measure the size of inputs on this source text instead.",
+            rich_help_panel=_BERGAMOT,
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Write a model for another engine, or a shortlist for ours.
@@ -76,7 +97,8 @@ def export(
 
     A folder of huggingface opens in transformers as a `MarianMTModel`, which can be any post-norm
     Transformer with sinusoidal positions. Models that came from M2M100 or NLLB open as such. Marian
-    takes a model that `nmt import marian` has made, tuned or not.
+    takes models with its formulas, such as `transformer_student_tiny` and those that `nmt import
+    marian` has made. Bergamot, which translates in Firefox and on web pages, takes them in int8.
 
     A shortlist limits the tokens of a translation to the most frequent ones, and to probable
     translations of the source's tokens, learnt from the training pairs. `nmt translate --shortlist`
@@ -89,8 +111,18 @@ def export(
         check_new_file(out)
     if not resolved(target).parent.is_dir():
         raise UsageError(f"{target.parent}: no such folder; make it, or choose another")
-    given = {"--quantization": quantization, "--frequent": frequent, "--best": best}
-    options_of = {_CTRANSLATE2: ("--quantization",), _SHORTLIST: ("--frequent", "--best")}
+    given = {
+        "--quantization": quantization,
+        "--frequent": frequent,
+        "--best": best,
+        "--data": data,
+        "--sample": sample,
+    }
+    options_of = {
+        _CTRANSLATE2: ("--quantization",),
+        _SHORTLIST: ("--frequent", "--best"),
+        _BERGAMOT: ("--data", "--sample"),
+    }
     for option, value in given.items():
         if value is not None and option not in options_of.get(form, ()):
             raise UsageError(f"{option} has no meaning for {form}; leave it out")
@@ -107,6 +139,8 @@ def export(
 
         export_huggingface(source, target)
         console.notice(f"{out}: {source} for transformers")
+    elif form == _BERGAMOT:
+        _export_bergamot(source, target, data, sample)
     else:
         from nmt.interchange.marian_export import export_marian
 
@@ -130,3 +164,34 @@ def _export_shortlist(data: Path, out: Path, frequent: int, best: int) -> None:
         f"{out}: lists of {length:,.0f} of {len(folder.tgt_vocabulary):,} tokens on average, which "
         f"have {covered:.1%} of the valid targets' tokens"
     )
+
+
+def _export_bergamot(source: Path, out: Path, data: Path | None, sample: Path | None) -> None:
+    from nmt.data.folder import DataFolder
+    from nmt.interchange.bergamot import export_bergamot
+    from nmt.runs.run_folder import RunFolder
+
+    run = RunFolder(source)
+    if data is None and run.exists:
+        data = run.data_path
+    if data is None and sample is None:
+        raise UsageError(
+            f"{source}: is not a run, so give --data, the data folder that it was trained on, or "
+            "--sample, source text"
+        )
+    lines = None if sample is None else list(_text_of(sample))
+    folder = None if data is None else DataFolder.open(data)
+    export_bergamot(source, out, data=folder, sample=lines)
+    shortlist = "no shortlist, which makes it slower" if folder is None else "a shortlist"
+    console.notice(f"{out}: {source} for Bergamot, with {shortlist}")
+
+
+def _text_of(path: Path) -> Iterator[str]:
+    from nmt.data.corpus import Encoding, read_lines
+
+    encoding = Encoding.find("utf-8")
+    for number, line in enumerate(read_lines(path, encoding), 1):
+        text = encoding.decode(line, number=number)
+        if text is None:
+            raise DataError(f"{path}: line {number:,} is not UTF-8")
+        yield text

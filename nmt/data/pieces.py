@@ -142,6 +142,16 @@ class PieceModel:
         trainer = self.trainer + _number(_VOCAB_SIZE, len(pieces))
         return replace(self, pieces=pieces, trainer=trainer, serialised=b"")
 
+    def padded(self, multiple: int) -> PieceModel:
+        """Return the model with UNUSED pieces at the end, up to a multiple of this number."""
+        size = len(self.pieces) + -len(self.pieces) % multiple
+        if size == len(self.pieces):
+            return self
+        names = (f"{STRANGE}<row {id_}>" for id_ in range(len(self.pieces), size))
+        added = (Piece(name, kind=Kind.UNUSED) for name in names)
+        trainer = self.trainer + _number(_VOCAB_SIZE, size)
+        return replace(self, pieces=(*self.pieces, *added), trainer=trainer, serialised=b"")
+
     def extends(self, other: PieceModel) -> bool:
         """Whether this is the other model, perhaps with more pieces."""
         known = set(other.pieces)

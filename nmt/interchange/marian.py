@@ -44,6 +44,9 @@ from nmt.models.model_file import ModelCard
 
 OPTIONS = "special:model.yml"
 LISTING = ".decoder.yml"
+OUTPUT_BIAS_NAME = "decoder_ff_logit_out_b"
+INPUT_FACTOR = "_QuantMultA"
+"""Ends the names of the factors that inputs of a product are multiplied by, if they are rounded."""
 _PIECES = ".spm"
 _ENTRY = re.compile(r"(?:\? )?(?P<piece>.{0,1000}): (?P<id>\d{1,9})")
 _NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # as surrogateescape has it
@@ -107,7 +110,7 @@ _TABLES = {
     "output_projection": (
         *("decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W", "decoder_Wemb", "Wemb"),
     ),
-    OUTPUT_BIAS: ("decoder_ff_logit_out_b",),
+    OUTPUT_BIAS: (OUTPUT_BIAS_NAME,),
 }
 
 
@@ -437,7 +440,7 @@ class _Weights:
         except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError):
             raise DataError(f"{path}: damaged, or not a model.npz of Marian") from None
         self._names = frozenset(names)
-        self._unread = set(names)
+        self._unread = {name for name in names if not name.endswith(INPUT_FACTOR)}
         # Newer files end the options with a NUL, and fill up with more.
         text = self._get(OPTIONS).tobytes().partition(b"\0")[0].decode(errors="replace")
         self.options = _parsed(text, path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,29 @@ _PLAIN = {0x101: "<i1", 0x402: "<f2", 0x404: "<f4"}
 _SCALED = {0x4101: "<i1", 0x4102: "<i2", 0x10001: "<i1", 0x10002: "<i2"}
 """The same of integers for the library intgemm: first as Firefox's Marian numbers them."""
 _TYPES = _PLAIN | _SCALED
+_WRITTEN = {np.dtype(np.int8): 0x101, np.dtype(np.float32): 0x404}
+_ROUNDED = 0x4101
+_ALIGNMENT = 256
+TABLE = "Wemb"
+"""In the names of embeddings."""
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """A matrix in int8."""
+
+    numbers: NDArray[np.int8]
+    factor: np.float32
+    """That it was multiplied by."""
+
+    @classmethod
+    def of(cls, matrix: NDArray[np.float32]) -> Rounded:
+        """Round a matrix, so that its largest absolute value becomes 127."""
+        factor = np.float32(127 / (np.abs(matrix).max() or 1.0))
+        return cls(np.clip(np.rint(matrix * factor), -127, 127).astype(np.int8), factor)
+
+
+Arrays = Mapping[str, NDArray[Any] | Rounded]
 
 
 @dataclass(frozen=True)
@@ -36,6 +60,26 @@ class _Array:
     place: int
     size: int
     """Bytes."""
+
+
+def write_arrays(arrays: Arrays) -> bytes:
+    """Return the content of a file: options in int8, matrices in fp32 or rounded."""
+    headers, names, shapes, contents = list[bytes](), b"", b"", list[bytes]()
+    for name, array in arrays.items():
+        if isinstance(array, Rounded):
+            kind, shape = _ROUNDED, array.numbers.shape
+            numbers = array.numbers if TABLE in name else array.numbers.T
+            content = numbers.tobytes() + array.factor.tobytes()
+        else:
+            kind, shape, content = _WRITTEN[array.dtype], array.shape, array.tobytes()
+        content += bytes(-len(content) % _ALIGNMENT)
+        headers.append(_HEADER.pack(len(name) + 1, kind, len(shape), len(content)))
+        names += name.encode() + b"\0"
+        shapes += np.array(shape, "<i4").tobytes()
+        contents.append(content)
+    start = _NUMBER.pack(_VERSION) + _NUMBER.pack(len(headers)) + b"".join(headers) + names + shapes
+    padding = -(len(start) + _NUMBER.size) % _ALIGNMENT
+    return b"".join((start, _NUMBER.pack(padding), bytes(padding), *contents))
 
 
 class BinaryArrays:
@@ -80,7 +124,7 @@ class BinaryArrays:
         if not factor > 0:
             raise DataError(f"{self._path}: damaged: {name} was multiplied by {factor}")
         numbers: NDArray[Any] = values.astype(np.float32) / factor
-        return numbers.reshape(shape) if "Wemb" in name else numbers.reshape(shape[::-1]).T
+        return numbers.reshape(shape) if TABLE in name else numbers.reshape(shape[::-1]).T
 
     def _read_table(self) -> dict[str, _Array]:
         """Return where each array stands.

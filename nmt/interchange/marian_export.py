@@ -5,14 +5,17 @@ It is what `marian` imports. Exporting and importing again gives the same tensor
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import yaml
+from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt import console
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import UsageError
 from nmt.files import atomic_folder, check_room, resolved, write_text
@@ -21,6 +24,7 @@ from nmt.interchange.marian import (
     LISTING,
     NORM_EPSILON,
     OPTIONS,
+    OUTPUT_BIAS_NAME,
     PRE_NORM,
     foreign_names,
     is_vector,
@@ -37,7 +41,7 @@ _EXPRESSED: dict[str, tuple[object, ...] | None] = {
     "decoder_memory": None,
     "feed_forward": ("relu", "swish", "gelu"),
     "positions": ("sinusoidal_halves",),
-    "norm_epsilon": (NORM_EPSILON,),
+    "norm_epsilon": (NORM_EPSILON, 0.0, 1e-5),
     "first_input": ("zeros",),
 }
 """See `not_expressed`."""
@@ -56,14 +60,10 @@ def export_marian(path: Path, out: Path) -> None:
     out = resolved(out)
     if out.exists() and not (out / f"{_MODEL}{LISTING}").is_file():
         raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
-    model, card = load_model(path)
-    if not isinstance(model, Transformer):
-        raise UsageError(f"{path}: Marian cannot be of architecture {card.architecture}")
-    if fault := _not_expressed(model.config, card):
-        raise UsageError(f"{path}: Marian cannot have {fault}")
-    arrays: dict[str, Any] = {name: weight.numpy() for name, weight in _weights(model).items()}
-    options = yaml.safe_dump(_options(model.config, card)).encode() + b"\0"
-    arrays[OPTIONS] = np.frombuffer(options, np.int8)
+    model, card = expressed_model(path, "Marian")
+    arrays: dict[str, Any] = dict(foreign_arrays(model))
+    sizes = len(card.src_vocabulary), len(card.tgt_vocabulary)
+    arrays[OPTIONS] = as_array(options_of(model.config, sizes))
     is_joint = card.src_vocabulary.model == card.tgt_vocabulary.model
     names = ["vocab.spm"] * 2 if is_joint else ["source.spm", "target.spm"]
     with atomic_folder(out) as folder:
@@ -74,6 +74,29 @@ def export_marian(path: Path, out: Path) -> None:
         listing = {"relative-paths": True, "models": [_MODEL], "vocabs": names}
         listing |= {"beam-size": 4, "normalize": 1}
         write_text(folder / f"{_MODEL}{LISTING}", yaml.safe_dump(listing))
+
+
+def expressed_model(path: Path, program: str) -> tuple[Transformer, ModelCard]:
+    """Load a model that Marian can be.
+
+    Args:
+        path: a model file or run folder.
+        program: Marian, or one that shares its code, for messages.
+
+    Raises:
+        UsageError: if Marian cannot be this model, naming the option in the way.
+    """
+    model, card = load_model(path)
+    if not isinstance(model, Transformer):
+        raise UsageError(f"{path}: {program} cannot be of architecture {card.architecture}")
+    if fault := _not_expressed(model.config, card):
+        raise UsageError(f"{path}: {program} cannot have {fault}")
+    if model.config.norm_epsilon != NORM_EPSILON:
+        console.warning(
+            f"{path}: {program} computes norms with {NORM_EPSILON}; set norm_epsilon in training "
+            "if you need the same log-probabilities to more than three decimals"
+        )
+    return model, card
 
 
 def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
@@ -89,8 +112,8 @@ def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
     return None
 
 
-def _weights(model: Transformer) -> dict[str, Tensor]:
-    """Return the arrays by Marian's names."""
+def foreign_arrays(model: Transformer) -> dict[str, NDArray[np.float32]]:
+    """Return the weights by Marian's names."""
     config, arrays = model.config, dict[str, Tensor]()
     named = {
         name: weight.detach() for name, weight in model.named_parameters(remove_duplicate=False)
@@ -101,7 +124,7 @@ def _weights(model: Transformer) -> dict[str, Tensor]:
             arrays[theirs][BOS_ID] = 0.0
     size = len(model.output_projection)
     bias = torch.zeros(size) if model.output_bias is None else model.output_bias.detach()
-    arrays["decoder_ff_logit_out_b"] = bias[None]
+    arrays[OUTPUT_BIAS_NAME] = bias[None]
     for name, weight in named.items():
         if name in EMBEDDINGS or name == OUTPUT_BIAS:
             continue
@@ -112,7 +135,7 @@ def _weights(model: Transformer) -> dict[str, Tensor]:
         for name in [name for name in arrays if name[:-1].endswith(("self_W", "context_W"))]:
             bias_name = f"{name[:-2]}b{name[-1]}"
             arrays[bias_name] = torch.zeros(1, arrays[name].shape[1])
-    return arrays
+    return {name: weight.numpy() for name, weight in arrays.items()}
 
 
 def _table_names(config: TransformerConfig) -> tuple[str | None, str | None, str | None]:
@@ -125,13 +148,19 @@ def _table_names(config: TransformerConfig) -> tuple[str | None, str | None, str
     return "encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_Wt"
 
 
-def _options(config: TransformerConfig, card: ModelCard) -> dict[str, object]:
+def as_array(options: Mapping[str, object]) -> NDArray[np.int8]:
+    """Return options as Marian keeps them in a model."""
+    return np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)
+
+
+def options_of(config: TransformerConfig, sizes: tuple[int, int]) -> dict[str, object]:
+    """Return Marian's options of a model; sizes: of its vocabularies."""
     (norms,) = (strings for strings, pre_norm in PRE_NORM.items() if pre_norm == config.pre_norm)
     is_recurrent = config.decoder_memory == "ssru"
     return {
         "version": "v1.12.0",
         "type": "transformer",
-        "dim-vocabs": [len(card.src_vocabulary), len(card.tgt_vocabulary)],
+        "dim-vocabs": list(sizes),
         "dim-emb": config.d_model,
         "enc-depth": config.num_encoder_layers,
         "dec-depth": config.num_decoder_layers,
@@ -152,6 +181,7 @@ def _options(config: TransformerConfig, card: ModelCard) -> dict[str, object]:
         "transformer-postprocess-top": norms[2],
         "transformer-tied-layers": [],
         "transformer-no-projection": False,
+        "transformer-guided-alignment-layer": "last",
         "transformer-train-position-embeddings": False,
         "input-types": [],
         "output-omit-bias": False,

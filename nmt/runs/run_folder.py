@@ -162,6 +162,11 @@ class RunFolder:
         """Whether a run has been started here."""
         return self.config.is_file()
 
+    @property
+    def data_path(self) -> Path:
+        """Where the data folder was when the run was started last."""
+        return Path(self._read_config()["run"].get("data_path", ""))
+
     def check(self) -> None:
         """Refuse a path that is in use.
 

@@ -1,0 +1,266 @@
+"""Export to Bergamot, the translator of Firefox: int8 weights, a shortlist, vocabularies, metadata.
+
+Bergamot also rounds the inputs of its matrix products to int8. The factors that it multiplies them
+by are in the file. They are measured on a sample of text, by the rule of Mozilla's pipeline: 127
+divided by the mean of each product's largest input, plus 1.1 standard deviations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmt import console
+from nmt.data.batches import pack_sources
+from nmt.data.folder import DataFolder
+from nmt.data.pieces import PieceModel
+from nmt.data.vocabulary import BOS_ID, EOS_ID
+from nmt.errors import UsageError
+from nmt.files import atomic_folder, check_room, resolved, write_text
+from nmt.interchange.foreign import EMBEDDINGS
+from nmt.interchange.marian import INPUT_FACTOR, OPTIONS, OUTPUT_BIAS_NAME, foreign_names
+from nmt.interchange.marian_binary import TABLE, Arrays, Rounded, write_arrays
+from nmt.interchange.marian_export import as_array, expressed_model, foreign_arrays, options_of
+from nmt.lexical.lexicon import LEXICON_STEPS, learn_lexicon
+from nmt.model_config import TransformerConfig
+from nmt.models.base import BARRED
+from nmt.models.kernels.linear import Product, use_packed
+from nmt.models.model_file import ModelCard
+from nmt.models.transformer import Transformer
+
+_METADATA, _REGISTRY = "metadata.json", "registry.json"
+_ARCHITECTURES = {(256, 1536, 2): "tiny", (384, 1536, 4): "base-memory", (512, 2048, 2): "base"}
+"""Mozilla's names for students, by d_model, d_ff and layers of the decoder."""
+_WIDTH, _TOKENS = 64, 8
+"""What widths, and the number of target tokens, must be multiples of."""
+
+_FIRST, _BEST, _FREQUENT = 50, 50, 100
+"""On the list of a sentence: so many tokens by id, which the format asks for, translations of each
+source token, and most frequent tokens of all, as translations of eos, which ends each source."""
+_MAGIC = 0xF11A48D5013417F5
+
+_SAMPLE_LINES, _BATCH_LINES = 500, 32
+_LONGEST_SOURCE = 128  # Bergamot cuts longer sentences
+_DEVIATIONS = 1.1
+
+
+def export_bergamot(
+    path: Path, out: Path, *, data: DataFolder | None, sample: Sequence[str] | None
+) -> None:
+    """Export a model. The folder appears when it is complete.
+
+    Args:
+        path: a model file or run folder.
+        out: a folder that does not exist, or an earlier export, which is replaced.
+        data: what the model was trained on, from which the shortlist is learnt; None: there is no
+            shortlist.
+        sample: source lines on which inputs are measured; None: those of valid.
+
+    Raises:
+        UsageError: if Bergamot cannot be this model, naming the option in the way.
+    """
+    out = resolved(out)
+    if out.exists() and not (out / _METADATA).is_file():
+        raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
+    model, card = expressed_model(path, "Bergamot")
+    if fault := _not_expressed(model.config, card):
+        raise UsageError(f"{path}: Bergamot cannot have {fault}")
+    vocabularies = card.src_vocabulary.model, card.tgt_vocabulary.model
+    if data and (data.src_vocabulary.model, data.tgt_vocabulary.model) != vocabularies:
+        raise UsageError(f"{data.path}: has another vocabulary than {path}")
+    if card.alignment_head is None:
+        console.warning(
+            f"{path}: was trained without guided_alignment, so Bergamot will misplace HTML tags"
+        )
+    if sample is None:
+        assert data is not None
+        sample = data.valid_texts[0].lines()[0]
+    factors = _input_factors(model, card, sample)
+    pieces = [PieceModel.read(vocabulary).padded(_TOKENS) for vocabulary in vocabularies]
+    sizes = len(pieces[0].pieces), len(pieces[1].pieces)
+    arrays = _arrays(model, card, factors, sizes)
+    options = options_of(model.config, sizes)
+    pair = f"{card.src_lang}{card.tgt_lang}"
+    kinds = ("vocab",) if pieces[0] == pieces[1] else ("srcvocab", "trgvocab")
+    contents = {
+        kind: (f"{kind}.{pair}.spm", side.write())
+        for kind, side in zip(kinds, pieces, strict=False)
+    }
+    binary = write_arrays({**arrays, OPTIONS: as_array(options)})
+    contents["model"] = f"model.{pair}.intgemm.alphas.bin", binary
+    if data is not None:
+        contents["lex"] = f"lex.{_FIRST}.{_BEST}.{pair}.s2t.bin", _shortlist(data, sizes[0])
+    student = model.config.d_model, model.config.d_ff, model.config.num_decoder_layers
+    metadata = {
+        "architecture": _ARCHITECTURES.get(student, "custom"),
+        "byteSize": len(binary),
+        "hash": hashlib.sha256(binary).hexdigest(),
+        "modelConfig": options,
+        "modelStatistics": _statistics(arrays),
+        "sourceLanguage": card.src_lang,
+        "targetLanguage": card.tgt_lang,
+    }
+    registry = {pair: {kind: _entry(*file) for kind, file in contents.items()}}
+    with atomic_folder(out) as folder:
+        check_room(folder, sum(len(content) for _, content in contents.values()))
+        for name, content in contents.values():
+            (folder / name).write_bytes(content)
+        for name, values in ((_METADATA, metadata), (_REGISTRY, registry)):
+            write_text(folder / name, json.dumps(values, indent=2) + "\n")
+
+
+def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
+    """Return what Bergamot cannot express, although Marian can, if anything."""
+    for name in ("d_model", "d_ff"):
+        if getattr(config, name) % _WIDTH:
+            return f"{name}={getattr(config, name)}, which is not a multiple of {_WIDTH}"
+    if config.tie_embeddings == "none":
+        return "tie_embeddings=none"
+    return None if card.languages is None else "several languages"
+
+
+def _entry(name: str, content: bytes) -> dict[str, object]:
+    """Return what a registry of models says of a file."""
+    return {
+        "name": name,
+        "size": len(content),
+        "estimatedCompressedSize": len(zlib.compress(content)),
+        "expectedSha256Hash": hashlib.sha256(content).hexdigest(),
+        "modelType": "dev",
+    }
+
+
+def _statistics(arrays: Arrays) -> dict[str, int]:
+    """Return numbers of parameters and their bytes, as Mozilla's pipeline counts them."""
+    counts = {}
+    for name, array in arrays.items():
+        values = array.numbers if isinstance(array, Rounded) else array
+        counts[name] = values.size, values.nbytes
+
+    def total(what: int, start: str) -> int:
+        return sum(count[what] for name, count in counts.items() if name.startswith(start))
+
+    found = {"parameters": total(0, ""), "embeddings_bytes": counts.get("Wemb", (0, 0))[1]}
+    for side in ("encoder", "decoder"):
+        found[f"{side}_parameters"] = total(0, f"{side}_")
+        found[f"{side}_bytes"] = total(1, f"{side}_")
+    return found
+
+
+# ------------------------------------------------------------------------------------- weights
+
+
+def _arrays(
+    model: Transformer, card: ModelCard, factors: Mapping[str, float], sizes: tuple[int, int]
+) -> Arrays:
+    """Return the arrays: matrices in int8, with the factors of their inputs.
+
+    Args:
+        model: the model.
+        card: its card.
+        factors: of the inputs of each weight that is multiplied, by our names.
+        sizes: of the vocabularies; their last pieces may have no row yet.
+    """
+    arrays: dict[str, Any] = dict(foreign_arrays(model))
+    bias = np.full((1, sizes[1]), BARRED, np.float32)
+    bias[:, : len(card.tgt_vocabulary)] = arrays[OUTPUT_BIAS_NAME]
+    bias[:, list(card.tgt_vocabulary.barred_ids)] = BARRED
+    arrays[OUTPUT_BIAS_NAME] = bias
+    tables = {name: table for name, table in arrays.items() if TABLE in name}
+    for name, table in tables.items():
+        missing = sizes[0 if name.startswith("encoder") else 1] - len(table)
+        arrays[name] = Rounded.of(np.pad(table, ((0, missing), (0, 0))))
+    for ours, factor in factors.items():
+        if ours == EMBEDDINGS[2]:
+            names = [name for name in tables if not name.startswith("encoder")] + ["none"]
+        else:
+            names = foreign_names(ours, model.config)
+            arrays |= {name: Rounded.of(arrays[name]) for name in names}
+        arrays |= {f"{name}{INPUT_FACTOR}": np.array([factor], np.float32) for name in names}
+    return arrays
+
+
+def _input_factors(model: Transformer, card: ModelCard, lines: Sequence[str]) -> dict[str, float]:
+    """Return the factor of each weight's inputs, by its name."""
+    largest: dict[str, list[float]] = {}
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        if weight.dim() == 2 and name not in EMBEDDINGS[:2]:
+            use_packed(weight, _recording(weight, largest.setdefault(name, [])))
+    step = max(1, len(lines) // _SAMPLE_LINES)
+    sources = [ids[:_LONGEST_SOURCE] for ids in card.src_vocabulary.encode(lines[::step]) if ids]
+    sources.sort(key=len)
+    if not sources:
+        raise UsageError("the sample has no text to measure inputs on; give other text")
+    with console.progress("measuring inputs", total=len(sources), unit="lines") as bar:
+        for start in range(0, len(sources), _BATCH_LINES):
+            batch = sources[start : start + _BATCH_LINES]
+            _translate(model.eval(), card, batch)
+            bar.update(len(batch))
+    return {
+        name: 127 / (float(np.mean(of) + _DEVIATIONS * np.std(of)) or 1.0)
+        for name, of in largest.items()
+    }
+
+
+def _recording(weight: Tensor, largest: list[float]) -> Product:
+    """Return the product with a weight, which also notes the largest absolute input."""
+
+    def product(x: Tensor, bias: Tensor | None) -> Tensor:
+        largest.append(float(x.abs().max()))
+        return F.linear(x, weight, bias)
+
+    return product
+
+
+@torch.inference_mode()
+def _translate(model: Transformer, card: ModelCard, sources: Sequence[Sequence[int]]) -> None:
+    """Translate greedily, as Bergamot does."""
+    barred = list(card.tgt_vocabulary.barred_ids)
+    state = model.begin(pack_sources(sources))
+    tokens = torch.full((len(sources),), BOS_ID)
+    for _ in range(2 * max(map(len, sources))):
+        logits = model.project(model.step([state], tokens))  # (N, V)
+        logits[:, barred] = BARRED
+        tokens = logits.argmax(1)
+        (active,) = torch.nonzero(tokens != EOS_ID, as_tuple=True)
+        if not len(active):
+            return
+        state.select(active, active)
+        tokens = tokens[active]
+
+
+# ----------------------------------------------------------------------------------- shortlist
+
+
+def _shortlist(data: DataFolder, src_size: int) -> bytes:
+    """Return the lists of target tokens in Marian's binary form."""
+    sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
+    with console.progress("learning the shortlist", total=LEXICON_STEPS, unit="steps") as bar:
+        lexicon = learn_lexicon(data.train, *sizes, on_progress=bar.update)
+    lists = [row[row >= 0] for row in lexicon.best(_BEST, src_size)]
+    lists[EOS_ID] = np.argsort(-lexicon.target_counts, kind="stable")[:_FREQUENT]
+    if not len(lists[-1]):
+        lists[-1] = np.array([EOS_ID])  # Marian's check wants the last list to have something
+    ends = np.cumsum([0, *map(len, lists)])
+    tokens = np.concatenate([np.sort(row) for row in lists])
+    counted = struct.pack("<4Q", _FIRST, _BEST, len(ends), len(tokens))
+    counted += ends.astype("<u8").tobytes() + tokens.astype("<u4").tobytes()
+    return struct.pack("<2Q", _MAGIC, _checksum(counted)) + counted
+
+
+def _checksum(content: bytes) -> int:
+    """Return Marian's hash of whole 64-bit numbers, as boost::hash_combine has it."""
+    total = 0
+    for number in np.frombuffer(content, "<u8", len(content) // 8).tolist():
+        total ^= (number + 0x9E3779B9 + (total << 6) + (total >> 2)) & (1 << 64) - 1
+    return total

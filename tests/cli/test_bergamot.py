@@ -1,0 +1,223 @@
+"""`nmt export bergamot`: its files, what it refuses, and what Bergamot itself makes of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command_line import Nmt
+from sentencepiece import SentencePieceProcessor
+
+from nmt.data.folder import DataFolder
+from nmt.data.vocabulary import EOS_ID
+from nmt.interchange.marian_binary import BinaryArrays
+from nmt.model_config import AttentionHead, TransformerConfig
+from nmt.models.base import BARRED
+from nmt.models.model_file import ModelCard, load_model, write_model
+from nmt.models.transformer import Transformer
+
+CONFIG = TransformerConfig(
+    num_encoder_layers=1,
+    num_decoder_layers=1,
+    d_model=64,
+    d_ff=64,
+    num_heads=2,
+    norm_epsilon=1e-6,
+    positions="sinusoidal_halves",
+    first_input="zeros",
+    decoder_memory="ssru",
+)
+MODEL, LEX, PIECES = "model.ende.intgemm.alphas.bin", "lex.50.50.ende.s2t.bin", "vocab.ende.spm"
+METADATA, REGISTRY = "metadata.json", "registry.json"
+
+
+def write(path: Path, data: Path, **values: object) -> Path:
+    """Write a model with random weights and the vocabularies of a data folder."""
+    torch.manual_seed(1)
+    folder = DataFolder.open(data)
+    card = ModelCard(
+        architecture="transformer",
+        config=replace(CONFIG, **values),  # type: ignore[arg-type]
+        src_lang="en",
+        tgt_lang="de",
+        src_vocabulary=folder.src_vocabulary,
+        tgt_vocabulary=folder.tgt_vocabulary,
+        max_src_tokens=20,
+        data="",
+        update=0,
+        valid={},
+        alignment_head=AttentionHead(0, 0),
+    )
+    write_model(path, card, dict(card.build().named_parameters()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("bergamot") / "model.safetensors", data)
+
+
+def export(nmt: Nmt, model: Path, data: Path, *words: str | Path) -> Path:
+    out = model.with_name("out")
+    done = nmt("export", "bergamot", model, out, "--data", data, *words)
+    assert (done.status, done.stdout) == (0, ""), done.stderr
+    return out
+
+
+def test_the_weights_are_the_model_s_in_int8_and_rows_are_a_multiple_of_eight(
+    nmt: Nmt, model: Path, data: Path
+) -> None:
+    out = export(nmt, model, data)
+    size = len(DataFolder.open(data).tgt_vocabulary)
+    rows = SentencePieceProcessor(model_file=str(out / PIECES)).get_piece_size()
+    assert size % 8 and (rows % 8, rows - size < 8) == (0, True)
+    imported = model.with_name("imported.safetensors")
+    languages = ("--src", "en", "--tgt", "de", "--vocab", out / PIECES)
+    done = nmt("import", "marian", out / MODEL, imported, *languages)
+    assert done.status == 0, done.stderr
+    own, theirs = (dict(load_model(path)[0].named_parameters()) for path in (model, imported))
+    for name, weight in own.items():
+        start = EOS_ID if len(weight) == size else 0  # pad, unk and bos get one row
+        found, step = theirs[name].detach()[start : len(weight)], weight.detach().abs().max() / 127
+        torch.testing.assert_close(
+            found, weight.detach()[start:], rtol=0, atol=float(step) * 0.51 + 1e-6
+        )
+
+
+def test_tokens_that_are_never_produced_and_rows_without_one_are_barred(
+    nmt: Nmt, model: Path, data: Path
+) -> None:
+    out, vocabulary = export(nmt, model, data), DataFolder.open(data).tgt_vocabulary
+    bias = BinaryArrays(out / MODEL)["decoder_ff_logit_out_b"][0]
+    barred = {*vocabulary.barred_ids, *range(len(vocabulary), len(bias))}
+    assert set(np.flatnonzero(bias == BARRED)) == barred
+    assert EOS_ID not in barred
+
+
+def test_the_factors_of_inputs_are_measured_on_the_sample(
+    nmt: Nmt, model: Path, data: Path, tmp_path: Path
+) -> None:
+    lines = ["one two three", "four", "", "five six"]
+    (tmp_path / "sample").write_text("".join(f"{line}\n" for line in lines))
+    out = export(nmt, model, data, "--sample", tmp_path / "sample")
+    built, card = load_model(model)
+    assert isinstance(built, Transformer)
+    largest = 0.0
+    for ids in card.src_vocabulary.encode([line for line in lines if line]):
+        tokens = torch.tensor([*ids, EOS_ID])
+        positions = built.src_positions(torch.arange(len(tokens)), len(tokens))  # type: ignore[misc]
+        embedded = built.src_embedding.weight[tokens] * 8 + positions
+        largest = max(largest, float(embedded.detach().abs().max()))
+    arrays = BinaryArrays(out / MODEL)
+    for part in "qkv":  # one batch, so no deviation
+        (factor,) = arrays[f"encoder_l1_self_W{part}_QuantMultA"]
+        assert factor == pytest.approx(127 / largest, rel=1e-5)
+    multiplied = {f"{name}_QuantMultA" for name in arrays.files if name[-3:-1] == "_W"}
+    multiplied |= {"decoder_l1_rnn_W_QuantMultA", "Wemb_QuantMultA", "none_QuantMultA"}
+    assert {name for name in arrays.files if name.endswith("_QuantMultA")} == multiplied
+
+
+def test_the_shortlist_is_marian_s_with_the_most_frequent_tokens_on_every_list(
+    nmt: Nmt, model: Path, data: Path
+) -> None:
+    content = (export(nmt, model, data) / LEX).read_bytes()
+    magic, checksum, first, best, num_ends, num_tokens = struct.unpack_from("<6Q", content)
+    assert (magic, first, best) == (0xF11A48D5013417F5, 50, 50)
+    ends = struct.unpack_from(f"<{num_ends}Q", content, 48)
+    tokens = struct.unpack_from(f"<{num_tokens}I", content, 48 + 8 * num_ends)
+    assert len(content) == 48 + 8 * num_ends + 4 * num_tokens
+    mixed = 0
+    for number in struct.unpack_from(f"<{len(content) // 8 - 2}Q", content, 16):
+        mixed ^= (number + 0x9E3779B9 + (mixed * 64) + mixed // 4) % 2**64
+        mixed %= 2**64
+    assert mixed == checksum
+    assert all(end < num_tokens for end in ends[:-1])  # what Marian checks
+    lists = [tokens[start:end] for start, end in pairwise(ends)]
+    assert all(list(row) == sorted(set(row)) for row in lists)
+    folder = DataFolder.open(data)
+    seen = {token for pair in range(len(folder.train)) for token in folder.train.tgt(pair)}
+    assert seen <= set(lists[EOS_ID])  # there are fewer than 100
+    ((one,), (eins,)) = (
+        vocabulary.encode([word])[0]
+        for vocabulary, word in ((folder.src_vocabulary, "one"), (folder.tgt_vocabulary, "eins"))
+    )
+    assert eins in lists[one]
+
+
+def test_the_registry_has_checksums_and_the_metadata_the_options(
+    nmt: Nmt, model: Path, data: Path
+) -> None:
+    out = export(nmt, model, data)
+    metadata, registry = (json.loads((out / name).read_text()) for name in (METADATA, REGISTRY))
+    files = registry["ende"]
+    assert {kind: file["name"] for kind, file in files.items()} == {
+        "model": MODEL,
+        "lex": LEX,
+        "vocab": PIECES,
+    }
+    for file in files.values():
+        content = (out / file["name"]).read_bytes()
+        known = len(content), hashlib.sha256(content).hexdigest()
+        assert (file["size"], file["expectedSha256Hash"]) == known
+    assert metadata["hash"] == files["model"]["expectedSha256Hash"]
+    assert (metadata["sourceLanguage"], metadata["targetLanguage"]) == ("en", "de")
+    assert metadata["modelConfig"]["transformer-guided-alignment-layer"] == "last"
+    arrays = BinaryArrays(out / MODEL)
+    sizes = (arrays[name].size for name in arrays.files if "special" not in name)
+    assert metadata["modelStatistics"]["parameters"] == sum(sizes)
+
+
+def test_a_model_file_needs_its_data_or_a_sample(nmt: Nmt, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert "--data" in nmt("export", "bergamot", model, out).refusal(2)
+    (tmp_path / "sample").write_text("one two\n")
+    done = nmt("export", "bergamot", model, out, "--sample", tmp_path / "sample")
+    assert done.status == 0, done.stderr
+    assert not (out / LEX).exists()
+    (tmp_path / "sample").write_bytes(b"one\n\xff\n")
+    done = nmt("export", "bergamot", model, out, "--sample", tmp_path / "sample")
+    assert "line 2" in done.refusal(1)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"d_model": 32}, "d_model=32"),
+        ({"d_ff": 96}, "d_ff=96"),
+        ({"tie_embeddings": "none"}, "tie_embeddings=none"),
+        ({"positions": "sinusoidal"}, "positions=sinusoidal"),
+    ],
+)
+def test_a_model_that_bergamot_cannot_be_is_refused(
+    nmt: Nmt, data: Path, tmp_path: Path, values: dict[str, object], named: str
+) -> None:
+    path = write(tmp_path / "model", data, **values)
+    done = nmt("export", "bergamot", path, tmp_path / "out", "--data", data)
+    assert named in done.refusal(2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_data_of_another_vocabulary_is_refused(
+    nmt: Nmt, data: Path, card: ModelCard, tmp_path: Path
+) -> None:
+    other = replace(card, config=CONFIG)
+    write_model(tmp_path / "model", other, dict(other.build().named_parameters()))
+    done = nmt("export", "bergamot", tmp_path / "model", tmp_path / "out", "--data", data)
+    assert str(data) in done.refusal(2)
+
+
+def test_a_model_without_guided_alignment_is_exported_with_a_warning(
+    nmt: Nmt, model: Path, data: Path, tmp_path: Path
+) -> None:
+    built, card = load_model(model)
+    unguided = replace(card, alignment_head=None)
+    write_model(tmp_path / "model", unguided, dict(built.named_parameters()))
+    done = nmt("export", "bergamot", tmp_path / "model", tmp_path / "out", "--data", data)
+    assert (done.status, "guided_alignment" in done.stderr) == (0, True)
