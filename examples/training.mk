@@ -13,10 +13,11 @@ TORCHRUN := $(PYTHON) -m torch.distributed.run --standalone --nproc-per-node
 export TORCH_ELASTIC_SHUTDOWN_TIMEOUT ?= 120
 
 # $(call train,DATA,RUN,OPTIONS). torchrun reports a stop and a failure in the same way. status.json
-# says which it was.
+# says which it was. One process takes the place of the shell, since make sends SIGTERM on only to
+# that, and training would go on without it.
 define train
 processes=$(PROCESSES); \
-if [ "$$processes" = 1 ]; then start="$(NMT)"; else start="$(TORCHRUN) $$processes -m nmt"; fi; \
+if [ "$$processes" = 1 ]; then start="exec $(NMT)"; else start="$(TORCHRUN) $$processes -m nmt"; fi; \
 $$start train $(1) --out $(2) $(3) $(TRAIN_OPTIONS) || \
   { cat $(2)/status.json 1>&2 2>/dev/null; exit 1; }
 endef

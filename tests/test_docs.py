@@ -145,6 +145,12 @@ def test_a_chapter_says_of_each_of_its_files_what_the_file_says_first(page: Path
         assert docstring.replace("\n", " ").startswith(summary), name
 
 
+@pytest.mark.parametrize("recipe", sorted(ROOT.glob("examples/*/Makefile")), ids=named)
+def test_a_recipe_writes_no_file_under_its_final_name(recipe: Path) -> None:
+    # After a kill, make would take half a file for all of it.
+    assert not re.findall(r".*> \$\$?@(?!\.).*", recipe.read_text(encoding="utf-8"))
+
+
 def test_the_readme_stays_short() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 250
 

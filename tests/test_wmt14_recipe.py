@@ -136,6 +136,25 @@ def test_all_gpus_train_under_torchrun_and_one_process_without_it() -> None:
         assert ("--nproc-per-node 8 -m nmt" in started) == torchrun
 
 
+def test_a_stop_of_make_stops_training(tmp_path: Path) -> None:
+    (tmp_path / "data-en-de").mkdir()
+    (tmp_path / "data-en-de" / "dataset.json").touch()
+    python, started, stopped = (tmp_path / name for name in ("python", "started", "stopped"))
+    python.write_text(
+        f"#!/bin/sh\ntrap 'touch {stopped}; exit 75' TERM\ntouch {started}\n"
+        f"for tenth in $(seq 600); do sleep 0.1; done\n"
+    )
+    python.chmod(0o700)
+    command = make("train", f"WORK={tmp_path}", f"PYTHON={python}", "PROCESSES=1")
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
+    while not started.exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.terminate()
+    assert process.wait() != 0
+    assert stopped.exists()
+
+
 def test_a_dry_run_is_of_the_same_training() -> None:
     train = command(would_run("train", *MACHINE), "train").partition(" ||")[0]
     assert f"{train.strip()} --dry-run" in would_run("dry-run", *MACHINE)
