@@ -178,6 +178,7 @@ def test_what_is_still_being_written_is_left_alone(
     os.utime(place.folder / "incoming" / "fresh.en", (0, 0))  # as a copy that keeps times has it
     run(mail="")
     assert list(place.content("incoming")) == ["fresh.en"]
+    assert "fresh.en: waits" in place.log
     now = time.time() + 61
     monkeypatch.setattr(time, "time", lambda: now)
     run()

@@ -220,8 +220,12 @@ class Run:
             with contextlib.suppress(FileNotFoundError):
                 # Not the time of modification, which a copy may keep or a clock far off may set.
                 changed = entry.stat(follow_symlinks=False).st_ctime
-                if time.time() - changed >= self.config.settle_seconds:
+                left = changed + self.config.settle_seconds - time.time()
+                if left <= 0:
                     found.append((changed, entry.name))
+                else:
+                    name = printable(entry.name)
+                    log.info("%s: waits for %.0f more seconds without a change", name, left)
         return [name for _, name in sorted(found)]
 
     def _take_and_translate(self, name: str) -> None:

@@ -17,6 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from nmt.data.corpus import read_pairs
+from nmt.files import write_text
 from nmt.lexical.glossary import Terms, has_target
 from nmt.lexical.lemmas import WORD, LineForms, lemma
 from nmt.lexical.word_lexicon import learn_words
@@ -35,10 +36,10 @@ def find(train: str, test: str, out: Path) -> None:
             lemmas[word].add(link.lemma)
             forms[word].add(tgt[slice(*link.tgt)])
     found = {word: next(iter(own)) for word, own in sorted(lemmas.items()) if len(own) == 1}
-    rows = [f"{word}\t{lemma}\n" for word, lemma in found.items()]
-    (out / "terms.tsv").write_text("".join(rows), encoding="utf-8")
     rows = ["\t".join([word, found[word], *sorted(forms[word] - {found[word]})]) for word in found]
-    (out / "forms.tsv").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    write_text(out / "forms.tsv", "".join(f"{row}\n" for row in rows))
+    rows = [f"{word}\t{lemma}\n" for word, lemma in found.items()]
+    write_text(out / "terms.tsv", "".join(rows))  # last: make takes it to mean that both are there
     print(f"{len(found):,} terms of {len(lemmas):,} words that a reference translates")
 
 
