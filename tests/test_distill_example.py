@@ -93,6 +93,25 @@ def test_a_teacher_or_text_that_is_missing_is_named(tmp_path: Path) -> None:
 
 @needs_make
 @pytest.mark.slow
+def test_a_student_for_browsers_learns_the_same_text(tmp_path: Path) -> None:
+    for name, count in {"train": 290, "val": 20}.items():
+        write_corpus(tmp_path / "multi30k" / name, count, seed=count)
+    for name in ("test_2016_flickr", "test_2017_flickr"):
+        write_corpus(tmp_path / "multi30k" / name, 20, seed=3)
+    teacher = train(prepare_toy(tmp_path), tmp_path / "teacher")
+    options = TINY.replace("d_model=32", "d_model=64")
+    done = make(
+        "distill",
+        *(f"WORK={tmp_path / 'work'}", f"NMT_DATA={tmp_path}", "UPDATES=40", "MIN_CHRF=5"),
+        *(f"TEACHERS={teacher}", f"TRAIN_OPTIONS={options}", "browser"),
+    )
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in (tmp_path / "work/browser-model").iterdir()}
+    assert {"model.ende.intgemm.alphas.bin", "lex.50.50.ende.s2t.bin"} <= names
+
+
+@needs_make
+@pytest.mark.slow
 def test_it_ends_the_same_however_often_it_is_killed(tmp_path: Path) -> None:
     for seed, (name, count) in enumerate(
         {"train": 290, "val": 20, "test_2016_flickr": 20, "test_2017_flickr": 20}.items()

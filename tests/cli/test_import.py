@@ -311,8 +311,8 @@ def test_a_model_of_ours_is_exported_with_the_same_probabilities(
         ("huggingface", {"d_k": 4}, "d_k=4"),
         ("huggingface", {"attention_window": 3}, "attention_window=3"),
         ("huggingface", {"first_input": "zeros"}, "first_input=zeros"),
-        ("marian", {}, "norm_epsilon=0.0"),
-        ("marian", {"norm_epsilon": 1e-6}, "first_input=bos"),
+        ("marian", {"norm_epsilon": 0.01}, "norm_epsilon=0.01"),
+        ("marian", {}, "first_input=bos"),
         ("marian", {"norm_epsilon": 1e-6, "first_input": "zeros"}, "positions=sinusoidal"),
     ],
 )
@@ -416,6 +416,28 @@ def test_what_is_exported_to_marian_and_imported_again_has_the_same_bits(
     assert [name for name in before if not torch.equal(before[name], after[name])] == []
     eos = 3  # of our vocabularies
     assert_same(model, LINES, partial(MarianFile(path).log_probs, eos=eos))
+
+
+def test_another_norm_epsilon_than_marian_s_is_warned_of(
+    nmt: Nmt, card: ModelCard, tmp_path: Path
+) -> None:
+    assert isinstance(card.config, TransformerConfig)
+    config = replace(card.config, positions="sinusoidal_halves", first_input="zeros")
+    model = tmp_path / "model.safetensors"
+    write_model(model, replace(card, config=config), dict(card.build().named_parameters()))
+    done = nmt("export", "marian", model, tmp_path / "out")
+    assert (done.status, "norm_epsilon" in done.stderr) == (0, True)
+
+
+def test_the_factors_of_inputs_in_a_model_of_firefox_are_not_needed(
+    nmt: Nmt, tmp_path: Path
+) -> None:
+    path = MARIAN["ssru"].write(tmp_path / "marian")
+    expected = stored(import_marian(nmt, path))
+    factors = {f"{name}_QuantMultA": np.ones(1, np.float32) for name in ("Wemb", "none")}
+    np.savez(path, **(dict(np.load(path)) | factors))
+    found = stored(import_marian(nmt, path))
+    assert [name for name in expected if not torch.equal(expected[name], found[name])] == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,196 @@
+"""Bergamot itself, in Node and in Chromium, translates what `nmt export bergamot` writes."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sacrebleu
+from example_runs import EXAMPLES
+from toy_training import pairs, prepare_toy, train
+
+from nmt.values import Value
+
+pytestmark = pytest.mark.slow
+
+PACKAGE = "@browsermt/bergamot-translator"
+TESTS = Path(__file__).parents[1]
+GREEDY = ("--beam-size", "1", "--no-guard", "--workers", "1", "--threads", "1", "--quiet")
+MULTI30K = (
+    *("--model", "transformer_student_tiny", "--set", "num_encoder_layers=2", "--set"),
+    *("num_decoder_layers=1", "--set", "d_model=128", "--set", "d_ff=512", "--set", "num_heads=4"),
+    *("--set", "dropout=0.05", "--set", "label_smoothing=0.1", "--set", "batch_tokens=1000"),
+    *("--set", "learning_rate=0.004", "--set", "schedule=linear", "--set", "warmup_updates=150"),
+    *("--set", "validate_every=500", "--set", "ema_decay=0.99", "--set", "guided_alignment=0.05"),
+    *("--max-updates", "1500"),
+)
+"""Minutes on one core, to a BLEU above 20."""
+
+
+def run(*command: str | Path, stdin: str = "") -> str:
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def nmt(*words: str | Path) -> str:
+    return run(sys.executable, "-m", "nmt", *words)
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the npm packages."""
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}")
+    folder = tmp_path_factory.mktemp("npm")
+    packages = (f"{PACKAGE}@0.4.9", "playwright-core@1")
+    command = ["npm", "install", "--no-save", "--no-audit", "--prefix", str(folder), *packages]
+    if (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"npm cannot install the packages: {done.stderr.strip()[-200:]}")
+    # In Node its worker is read as a module, because the package says so, and is none.
+    (folder / "node_modules" / PACKAGE / "worker" / "package.json").write_text("{}")
+    return folder
+
+
+def learn(folder: Path, *, separate_vocab: bool = False, **values: Value) -> Path:
+    """Train and export a student of number words; return the folder of the run and the model."""
+    train(
+        prepare_toy(folder, separate_vocab=separate_vocab),
+        folder / "run",
+        **{
+            "preset": "transformer_student_tiny",
+            "d_model": 64,
+            "d_ff": 128,
+            "max_updates": 500,
+            "warmup_updates": 50,
+            "validate_every": 100,
+            "save_every": 100,
+            "ema_decay": 0.9,
+            **values,
+        },
+    )
+    nmt("export", "bergamot", folder / "run", folder / "model")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def student(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return learn(tmp_path_factory.mktemp("student"))
+
+
+@pytest.fixture(scope="module")
+def captioner(
+    tmp_path_factory: pytest.TempPathFactory, real_text: Callable[[str], Path]
+) -> tuple[Path, Path]:
+    """The text of Multi30k, and a run of it."""
+    text, folder = real_text("multi30k"), tmp_path_factory.mktemp("captioner")
+    prefixes = ("--train", text / "train", "--valid", text / "val")
+    sizes = ("--vocab-size", "2000")
+    nmt("prepare", folder / "data", "--src", "en", "--tgt", "de", *prefixes, *sizes)
+    nmt("train", folder / "data", "--out", folder / "run", *MULTI30K)
+    nmt("export", "bergamot", folder / "run", folder / "model")
+    return text, folder
+
+
+def translate(modules: Path, model: Path, text: str, *kind: str) -> list[str]:
+    package = modules / "node_modules" / PACKAGE
+    out = run("node", TESTS / "bergamot.mjs", package, model, "en", "de", *kind, stdin=text)
+    return out.splitlines()
+
+
+def word_edits(one: str, other: str) -> int:
+    """Count the words to insert, delete or replace (Levenshtein distance)."""
+    row = list(range(len(other.split()) + 1))
+    for number, word in enumerate(one.split(), 1):
+        before, row[0] = row[0], number
+        for place, wanted in enumerate(other.split(), 1):
+            best = min(row[place] + 1, row[place - 1] + 1, before + (word != wanted))
+            before, row[place] = row[place], best
+    return row[-1]
+
+
+def assert_alike(modules: Path, folder: Path, lines: list[str], references: list[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    (folder / "text").write_text(text)
+    ours = nmt("translate", folder / "run", "--input", folder / "text", *GREEDY).splitlines()
+    theirs = translate(modules, folder / "model", text)
+    assert len(lines) == len(ours) == len(theirs) == 200
+    alike = [word_edits(*both) <= 1 for both in zip(ours, theirs, strict=True)]
+    assert sum(alike) >= 180
+    scores = [sacrebleu.corpus_bleu(found, [references]).score for found in (ours, theirs)]
+    assert abs(scores[0] - scores[1]) <= 0.5
+    assert min(scores) > 20
+
+
+def test_node_translates_number_words_as_we_do(modules: Path, student: Path) -> None:
+    lines, references = map(list, zip(*pairs(200, seed=9), strict=True))
+    assert_alike(modules, student, lines, references)
+
+
+def test_node_translates_captions_as_we_do(modules: Path, captioner: tuple[Path, Path]) -> None:
+    text, folder = captioner
+    lines, references = (
+        gzip.decompress((text / f"test_2016_flickr.{lang}.gz").read_bytes()).decode().split("\n")
+        for lang in ("en", "de")
+    )
+    assert_alike(modules, folder, lines[:200], references[:200])
+
+
+def test_tags_move_to_the_words_that_stand_for_theirs(modules: Path, student: Path) -> None:
+    html = 'one <b>two</b> three\n<a href="x">four</a> five\n'
+    assert translate(modules, student / "model", html, "html") == [
+        "drei <b>zwei</b> eins",
+        'fünf <a href="x">vier</a>',
+    ]
+
+
+def is_answered(address: str) -> bool:
+    with contextlib.suppress(OSError), urllib.request.urlopen(address):
+        return True
+    return False
+
+
+@pytest.fixture
+def page(student: Path, tmp_path: Path) -> Iterator[str]:
+    """The address of examples/browser, served by its Makefile with the student."""
+    site = tmp_path / "site"
+    shutil.copytree(EXAMPLES / "browser", site)
+    shutil.copytree(student / "model", site / "model")
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    command = ["make", "-C", str(site), f"PORT={port}", f"PYTHON={sys.executable}"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert server.stdout is not None
+    address = next(filter(None, (re.search(r"http://\S+", line) for line in server.stdout)))[0]
+    while not is_answered(address) and server.poll() is None:
+        time.sleep(0.1)
+    yield address
+    os.killpg(server.pid, signal.SIGTERM)
+    server.wait()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_a_browser_translates_what_is_typed(modules: Path, page: str, tmp_path: Path) -> None:
+    chromium = str(shutil.which("chromium"))
+    words = ("one", "*two*", "three")
+    typed = run("node", TESTS / "type_text.mjs", modules, chromium, tmp_path, page, *words)
+    shown = json.loads(typed)
+    assert shown["errors"] == []
+    assert (shown["from"], shown["to"]) == ("English", "German")
+    assert shown["target"] == "drei <b>zwei</b> eins"
