@@ -17,19 +17,21 @@ EXAMPLES = (
     "nmt export ctranslate2 averaged.safetensors fast --quantization int8",
     "nmt export huggingface averaged.safetensors wmt14-en-de",
     "nmt export bergamot student firefox --data data/distilled",
+    "nmt export argos averaged.safetensors en_de.argosmodel",
     "nmt export shortlist data/wmt14 wmt14.shortlist",
 )
 
 _CTRANSLATE2, _SHORTLIST = "ctranslate2", "shortlist"
-_HUGGINGFACE, _MARIAN, _BERGAMOT = "huggingface", "marian", "bergamot"
-_FORMATS = (_CTRANSLATE2, _HUGGINGFACE, _MARIAN, _BERGAMOT, _SHORTLIST)
+_HUGGINGFACE, _MARIAN, _BERGAMOT, _ARGOS = "huggingface", "marian", "bergamot", "argos"
+_FORMATS = (_CTRANSLATE2, _HUGGINGFACE, _MARIAN, _BERGAMOT, _ARGOS, _SHORTLIST)
 
 
 def export(
     form: Annotated[
         str,
         typer.Argument(
-            metavar="FORMAT", help="ctranslate2, huggingface, marian, bergamot or shortlist."
+            metavar="FORMAT",
+            help="ctranslate2, huggingface, marian, bergamot, argos or shortlist.",
         ),
     ],
     source: Annotated[
@@ -41,15 +43,23 @@ def export(
         ),
     ],
     out: Annotated[
-        str, typer.Argument(metavar="OUT", help="The folder or (shortlist) file to write.")
+        str, typer.Argument(metavar="OUT", help="The folder or (argos, shortlist) file to write.")
     ],
     quantization: Annotated[
         str | None,
         typer.Option(
             help="Type of the weights: float32, float16, bfloat16, int8, int16 or int8_float16. "
             "On a CPU, take float32 or int8.",
-            show_default="float32",
-            rich_help_panel=_CTRANSLATE2,
+            show_default="float32; int8 for argos",
+            rich_help_panel=f"{_CTRANSLATE2}, {_ARGOS}",
+        ),
+    ] = None,
+    package_version: Annotated[
+        str | None,
+        typer.Option(
+            help="Version of the package. Programs may replace it by a newer one of their index.",
+            show_default="1.0",
+            rich_help_panel=_ARGOS,
         ),
     ] = None,
     frequent: Annotated[
@@ -100,6 +110,8 @@ def export(
     takes models with its formulas, such as `transformer_student_tiny` and those that `nmt import
     marian` has made. Bergamot, which translates in Firefox and on web pages, takes them in int8.
 
+    A package for argos is what LibreTranslate and Argos Translate install.
+
     A shortlist limits the tokens of a translation to the most frequent ones, and to probable
     translations of the source's tokens, learnt from the training pairs. `nmt translate --shortlist`
     then computes only that part of the output layer.
@@ -107,12 +119,13 @@ def export(
     if form not in _FORMATS:
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, _FORMATS)}")
     target = Path(out)
-    if form == _SHORTLIST:
+    if form in (_ARGOS, _SHORTLIST):
         check_new_file(out)
     if not resolved(target).parent.is_dir():
         raise UsageError(f"{target.parent}: no such folder; make it, or choose another")
-    given = {
+    given: dict[str, object] = {
         "--quantization": quantization,
+        "--package-version": package_version,
         "--frequent": frequent,
         "--best": best,
         "--data": data,
@@ -120,6 +133,7 @@ def export(
     }
     options_of = {
         _CTRANSLATE2: ("--quantization",),
+        _ARGOS: ("--quantization", "--package-version"),
         _SHORTLIST: ("--frequent", "--best"),
         _BERGAMOT: ("--data", "--sample"),
     }
@@ -134,6 +148,11 @@ def export(
 
         export_ctranslate2(source, target, quantization or "float32")
         console.notice(f"{out}: {source} for CTranslate2, in {quantization or 'float32'}")
+    elif form == _ARGOS:
+        from nmt.interchange.argos import export_argos
+
+        export_argos(source, target, quantization or "int8", package_version or "1.0")
+        console.notice(f"{out}: {source} for Argos Translate, in {quantization or 'int8'}")
     elif form == _HUGGINGFACE:
         from nmt.interchange.huggingface_export import export_huggingface
 

@@ -244,20 +244,33 @@ def is_language(name: str) -> bool:
     return _folded(match["name"]) in _common_names()
 
 
+def english_name(code: str) -> str:
+    """Return the usual English name of a language, such as German of de; its code if unknown."""
+    language = primary_language(code)
+    return next(iter(_registered_names().get(language, ())), language).removeprefix("Modern ")
+
+
 @cache
 def _english_names() -> Mapping[str, frozenset[str]]:
+    """Return all English names of each language by its code, without case."""
+    names = {}
+    for code, registered in _registered_names().items():
+        plain = list(map(_folded, registered))
+        # "Modern Greek (1453-)" is Greek.
+        names[code] = frozenset([*plain, *(name.removeprefix("modern ") for name in plain)])
+    return names
+
+
+@cache
+def _registered_names() -> Mapping[str, list[str]]:
     """Return the English names of each language by its code, as IANA's registry has them."""
     from langcodes.registry_parser import parse_registry
 
-    names = {}
-    for entry in parse_registry():  # type: ignore[no-untyped-call]
-        if entry["Type"] == "language":
-            plain = [_folded(name.partition(" (")[0]) for name in entry["Description"]]
-            # "Modern Greek (1453-)" is Greek.
-            names[entry["Subtag"]] = frozenset(
-                [*plain, *(name.removeprefix("modern ") for name in plain)]
-            )
-    return names
+    return {
+        entry["Subtag"]: [name.partition(" (")[0] for name in entry["Description"]]
+        for entry in parse_registry()  # type: ignore[no-untyped-call]
+        if entry["Type"] == "language"
+    }
 
 
 @cache

@@ -267,6 +267,15 @@ class Vocabulary:
         lines: list[str] = [self._processor.decode(list(map(int, row))) for row in ids]
         return list(map(self.moses.undo, lines)) if self.moses else lines
 
+    def joins_pieces_of(self, other: Vocabulary) -> bool:
+        """Whether this SentencePiece model joins the other's pieces alike, if ▁ becomes a space."""
+        barred = set(other.barred_ids)
+        pieces = [["a", piece] for id_, piece in enumerate(other._tokens) if id_ not in barred]
+        mine, theirs = (one._processor.decode_pieces(pieces) for one in (self, other))
+        return [text.replace("\u2581", " ") for text in mine] == [
+            text.replace("\u2581", " ") for text in theirs
+        ]
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id in SentencePiece's form, with `▁` for a space."""
         return [self._tokens[i] for i in ids]

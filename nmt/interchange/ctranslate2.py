@@ -69,19 +69,12 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
     Raises:
         UsageError: if CTranslate2 is not installed, or does not support the architecture or type.
     """
-    if quantization not in QUANTIZATIONS:
-        raise UsageError(
-            f"unknown quantization {quantization!r}{did_you_mean(quantization, QUANTIZATIONS)}"
-        )
     out = resolved(out)  # replaces the target of a symbolic link
     if out.exists():
         _check_replaceable(out)
-    model, card = load_model(path)
-    positions = max(_LEAST_POSITIONS, 2 * card.max_src_tokens + _MORE_POSITIONS)
-    spec = _specification(path, model, card, positions)
+    spec, card, positions = quantized_specification(path, quantization)
     duties = duties_of_others(card)
     with atomic_folder(out) as folder:
-        spec.optimize(quantization=quantization)
         spec.save(str(folder))
         write_model(folder / CARD, card, {})
         sides = (card.src_vocabulary, card.tgt_vocabulary)
@@ -100,6 +93,23 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
     for duty in duties:
         console.warning(f"{out}: other programs than nmt must {duty}")
     return export
+
+
+def quantized_specification(path: Path, quantization: str) -> tuple[Any, ModelCard, int]:
+    """Return CTranslate2's specification of a model, its card, and how many positions it has.
+
+    Raises:
+        UsageError: see `export_ctranslate2`.
+    """
+    if quantization not in QUANTIZATIONS:
+        raise UsageError(
+            f"unknown quantization {quantization!r}{did_you_mean(quantization, QUANTIZATIONS)}"
+        )
+    model, card = load_model(path)
+    positions = max(_LEAST_POSITIONS, 2 * card.max_src_tokens + _MORE_POSITIONS)
+    spec = _specification(path, model, card, positions)
+    spec.optimize(quantization=quantization)
+    return spec, card, positions
 
 
 def duties_of_others(card: ModelCard) -> list[str]:

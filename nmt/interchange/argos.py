@@ -1,0 +1,110 @@
+"""Export to Argos Translate: a package that argostranslate installs, and so LibreTranslate.
+
+A package is a zip of one folder, with CTranslate2's weights in `model/`, one SentencePiece model
+for both sides, `metadata.json` and `README.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from pathlib import Path
+
+from nmt.data.languages import english_name, is_code, primary_language, scripts_of
+from nmt.errors import UsageError
+from nmt.files import atomic_path
+from nmt.interchange.ctranslate2 import duties_of_others, quantized_specification
+from nmt.models.model_file import ModelCard
+
+ENDING = ".argosmodel"
+_METADATA, _PIECES, _README = "metadata.json", "sentencepiece.model", "README.md"
+_ARGOS_VERSION = "1.9.0"  # of the packages in Argos' index
+_VERSION = re.compile(r"\d+(\.\d+)*")
+_VARIANTS = {"pb": "Portuguese (Brazil)", "zt": "Chinese (traditional)"}
+"""Argos' own codes, and its names for them."""
+
+
+def export_argos(path: Path, out: Path, quantization: str, version: str) -> None:
+    """Export a model. The package appears when it is complete.
+
+    Args:
+        path: a model file or run folder.
+        out: a file that does not exist, or an earlier package, which is replaced.
+        quantization: the type of the weights.
+        version: of the package, such as 1.0.
+
+    Raises:
+        UsageError: if Argos cannot use the model, naming what is in the way.
+    """
+    if out.suffix != ENDING:
+        raise UsageError(f"{out}: name a file that ends in {ENDING}")
+    if not _VERSION.fullmatch(version):
+        raise UsageError(f"--package-version {version}: must be numbers with dots, such as 1.0")
+    _check_replaceable(out)
+    specification, card, _ = quantized_specification(path, quantization)
+    if fault := _not_expressed(card):
+        raise UsageError(f"{path}: Argos Translate cannot {fault}")
+    codes = tuple(_code(path, lang) for lang in (card.src_lang, card.tgt_lang))
+    if codes[0] == codes[1]:
+        raise UsageError(f"{path}: both languages are {codes[0]} in Argos Translate")
+    names = [_VARIANTS.get(code) or english_name(code) for code in codes]
+    metadata = {
+        "package_version": version,
+        "argos_version": _ARGOS_VERSION,
+        "from_code": codes[0],
+        "from_name": names[0],
+        "to_code": codes[1],
+        "to_name": names[1],
+    }
+    title = f"# {names[0]} to {names[1]}, version {version}"
+    root = f"translate-{codes[0]}_{codes[1]}-{version.replace('.', '_')}"
+    with atomic_path(out) as temporary:
+        weights = temporary.with_name("model")  # in a folder that is removed
+        weights.mkdir()
+        specification.save(str(weights))
+        with zipfile.ZipFile(temporary, "w") as package:
+            package.writestr(f"{root}/{_METADATA}", json.dumps(metadata, indent=2) + "\n")
+            package.writestr(f"{root}/{_README}", f"{title}\n\nFor Argos Translate, by nmt.\n")
+            package.writestr(f"{root}/{_PIECES}", card.src_vocabulary.model)
+            for file in sorted(weights.iterdir()):
+                package.write(file, f"{root}/model/{file.name}")
+
+
+def _check_replaceable(out: Path) -> None:
+    """Refuse to replace a file that is not a package (UsageError)."""
+    if not out.exists():
+        return
+    try:
+        with zipfile.ZipFile(out) as package:
+            is_package = any(name.endswith(f"/{_METADATA}") for name in package.namelist())
+    except zipfile.BadZipFile:
+        is_package = False
+    if not is_package:
+        raise UsageError(f"{out}: exists and is not a package; choose another name or remove it")
+
+
+def _not_expressed(card: ModelCard) -> str | None:
+    """Return what Argos Translate would have to do for this model and cannot, if anything.
+
+    It segments sources and joins the pieces of translations by one SentencePiece model.
+    """
+    if duties := duties_of_others(card):
+        return duties[0]
+    if not card.src_vocabulary.joins_pieces_of(card.tgt_vocabulary):
+        return "join the pieces of its translations by the SentencePiece model of its sources"
+    return None
+
+
+def _code(path: Path, lang: str) -> str:
+    """Return the code of a language in Argos' index.
+
+    Raises:
+        UsageError: if it is not the code of a language.
+    """
+    code = primary_language(lang)
+    if not is_code(code):
+        raise UsageError(f"{path}: {lang!r} is not the code of a language, which a package needs")
+    if code == "zh" and "Hant" in scripts_of(lang):
+        return "zt"
+    return "pb" if lang.replace("_", "-").lower() == "pt-br" else code

@@ -1,0 +1,157 @@
+"""Packages for Argos Translate, and what argostranslate itself makes of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import Nmt
+from foreign_m2m100 import M2M100
+from foreign_models import import_huggingface
+from toy_training import pairs
+
+from nmt.data.vocabulary import learn_vocabulary
+from nmt.models.model_file import ModelCard, write_model
+
+WRITTEN = Path(__file__).parents[1] / "written_before" / "model.safetensors"
+AS_ARGOS = ("--length-penalty", "0.2", "--no-guard", "--max-tokens", "256", "--workers", "1")
+CLIENT = """
+import sys
+from argostranslate import package, sbd, translate
+
+# The splitter would download a model; each line here is a sentence.
+sbd.MiniSBDSentencizer.split_sentences = lambda self, text: [text]
+package.install_from_path(sys.argv[1])
+translation = translate.get_translation_from_codes("en", "de")
+for line in sys.stdin:
+    print(translation.translate(line.rstrip("\\n")))
+"""
+
+pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+
+
+def write(path: Path, card: ModelCard) -> Path:
+    write_model(path, card, dict(card.build().named_parameters()))
+    return path
+
+
+def test_a_package_is_one_folder_of_all_that_argos_needs(nmt: Nmt, tmp_path: Path) -> None:
+    out = tmp_path / "en_de.argosmodel"
+    for version in ((), ("--package-version", "2.10")):  # an earlier package is replaced
+        done = nmt("export", "argos", WRITTEN, out, *version)
+        assert (done.status, done.stdout) == (0, "")
+    with zipfile.ZipFile(out) as package:
+        root = "translate-en_de-2_10"
+        assert {Path(name).parts[0] for name in package.namelist()} == {root}
+        names = {"metadata.json", "README.md", "sentencepiece.model", "model/model.bin"}
+        assert {f"{root}/{name}" for name in names} <= set(package.namelist())
+        metadata = json.loads(package.read(f"{root}/metadata.json"))
+    codes = {"from_code": "en", "from_name": "English", "to_code": "de", "to_name": "German"}
+    assert codes.items() <= metadata.items()
+    assert metadata["package_version"] == "2.10"
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "root"),
+    [
+        ("eng_Latn", "zho_Hant", "translate-en_zt-1_0"),
+        ("pt-BR", "nb", "translate-pb_nb-1_0"),
+        ("de.tok", "zh_CN", "translate-de_zh-1_0"),
+        ("en", "en-GB", None),
+        ("../en", "de", None),
+        ("en", "", None),
+    ],
+)
+def test_languages_have_argos_codes_or_are_refused(
+    nmt: Nmt, tmp_path: Path, card: ModelCard, src: str, tgt: str, root: str | None
+) -> None:
+    model = write(tmp_path / "model", replace(card, src_lang=src, tgt_lang=tgt))
+    done = nmt("export", "argos", model, tmp_path / "a.argosmodel")
+    if root is None:
+        assert "model: " in done.refusal(2)
+        assert not (tmp_path / "a.argosmodel").exists()
+    else:
+        with zipfile.ZipFile(tmp_path / "a.argosmodel") as package:
+            assert all(name.startswith(f"{root}/") for name in package.namelist())
+
+
+def test_what_argos_cannot_express_is_refused(nmt: Nmt, tmp_path: Path) -> None:
+    out = tmp_path / "a.argosmodel"
+    nllb = import_huggingface(nmt, M2M100().write(tmp_path / "nllb"))
+    assert "source language" in nmt("export", "argos", nllb, out).refusal(2)
+    notes = tmp_path / "notes.argosmodel"
+    notes.write_text("mine")
+    for name, more, named in (
+        ("a.zip", (), "a.zip"),
+        ("a.argosmodel", ("--package-version", "../1"), "--package-version"),
+        ("notes.argosmodel", (), "notes.argosmodel: "),
+    ):
+        assert named in nmt("export", "argos", WRITTEN, tmp_path / name, *more).refusal(2)
+    assert notes.read_text() == "mine"
+
+
+def test_two_vocabularies_are_packed_if_one_joins_all_pieces(
+    nmt: Nmt, tmp_path: Path, card: ModelCard
+) -> None:
+    config = replace(card.config, tie_embeddings="decoder")
+    other = learn_vocabulary(["ein alter Hund und ein roter Vogel"], vocab_size=285)
+    sides = replace(card, config=config, tgt_vocabulary=other)
+    out = tmp_path / "a.argosmodel"
+    done = nmt("export", "argos", write(tmp_path / "model", sides), out)
+    assert done.status == 0, done.stderr
+    with zipfile.ZipFile(out) as package:
+        (name,) = (name for name in package.namelist() if name.endswith("/sentencepiece.model"))
+        assert package.read(name) == card.src_vocabulary.model
+    # A piece of the target that no text has in the source's model.
+    strange = learn_vocabulary(["a b c"], vocab_size=265, controls=["\u2581ein"])
+    refused = replace(sides, src_vocabulary=strange)
+    done = nmt("export", "argos", write(tmp_path / "model", refused), out)
+    assert "SentencePiece" in done.refusal(2)
+
+
+@pytest.mark.slow  # installs argostranslate, which takes a minute
+@pytest.mark.parametrize("quantization", ["int8", "float32"])
+def test_argostranslate_gives_our_translations(nmt: Nmt, tmp_path: Path, quantization: str) -> None:
+    """Its splitter of sentences is replaced, because it would download a model."""
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    found = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    # What is installed here, such as torch, need not be installed again.
+    Path(found.stdout.strip(), "ours.pth").write_text(sysconfig.get_path("purelib"))
+    installing = subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "argostranslate==1.11.0"],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    if installing.returncode:
+        pytest.skip(f"argostranslate cannot be installed: {installing.stderr.strip()[-200:]}")
+    exact = ("--quantization", quantization)
+    package, folder = tmp_path / "en_de.argosmodel", tmp_path / "fast"
+    assert nmt("export", "argos", WRITTEN, package, *exact).status == 0
+    assert nmt("export", "ctranslate2", WRITTEN, folder, *exact).status == 0
+    lines = "".join(f"{source} .\n" for source, _ in pairs(200, seed=1))
+    (tmp_path / "in").write_text(lines)
+    client = subprocess.run(
+        [python, "-c", CLIENT, package],
+        input=lines,
+        capture_output=True,
+        check=True,
+        text=True,
+        env=os.environ | {"HOME": str(tmp_path), "ARGOS_COMPUTE_TYPE": quantization},
+    )
+    ours = nmt("translate", folder, "--input", tmp_path / "in", *AS_ARGOS)
+    assert client.stdout == ours.stdout
