@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from catalogue import read_catalogue
+from example_runs import make_with_kills
 from make_text import corpus
 from split import TESTS, VALID_EVERY, Tokenizer, clean, read_counts, split
 from warm_python import warm_python
@@ -24,6 +25,7 @@ from warm_python import warm_python
 from nmt.config import read_toml, resolve_recipe
 from nmt.data.manifest import read_info
 from nmt.errors import DataError
+from nmt.models.model_file import load_model
 from nmt.models.presets import body_parameters, preset_values
 from nmt.models.registry import count_parameters
 
@@ -241,28 +243,33 @@ def test_an_unknown_model_is_refused() -> None:
     assert re.search("MODEL=tiny .*post-norm modern", make("-n", "MODEL=tiny").stderr)
 
 
-@pytest.mark.slow
-def test_a_recipe_goes_from_the_archive_to_a_score_and_does_nothing_twice(tmp_path: Path) -> None:
+def rehearsal(folder: Path) -> tuple[list[str], dict[str, int]]:
+    """Make a small archive; return the variables for a tiny model, and the counts of lines."""
     pairs = corpus(1, {"train": 320, "valid": 0, "test": 0})["train"]
     sides = {"de": [pair.de for pair in pairs[:300]], "en": [pair.en for pair in pairs[:300]]}
     tests = {
         "de": [[pair.de for pair in pairs[300 + n :: 5]] for n in range(5)],
         "en": [[pair.en for pair in pairs[300 + n :: 5]] for n in range(5)],
     }
-    archive(tmp_path / "de-en.tgz", sides, tests)
-    work = tmp_path / "work"
+    archive(folder / "de-en.tgz", sides, tests)
     tokenizers = {language: Tokenizer(language) for language in sides}
     tokens = [[tokenizers[x].tokenize(line) for line in side] for x, side in sides.items()]
     kept = len(clean(list(zip(*tokens, strict=True))))
     counts = {"raw": 300, "train": kept - kept // 23, "valid": kept // 23, "test": 20}
     entries = ['[archives."de-en.tgz"]', "addresses = []", "[texts]", "[lines]"]
     entries += [f"{name} = {count}" for name, count in counts.items()]
-    (tmp_path / "iwslt14.toml").write_text("\n".join(entries), encoding="utf-8")
+    (folder / "iwslt14.toml").write_text("\n".join(entries), encoding="utf-8")
     tiny = "--model transformer_tiny --batch-tokens 300 --set save_every=2 --set validate_every=6"
-    arguments = [
-        *(f"MIRROR={tmp_path}", f"CATALOGUE={tmp_path}/iwslt14.toml", f"WORK={work}"),
-        *("VOCAB=400", "UPDATES=6", "AVERAGE=2", f"RECIPE={tiny} --set threads=1"),
-    ]
+    tiny += " --set threads=1 --set matmul=torch --precision fp32"
+    variables = [f"MIRROR={folder}", f"CATALOGUE={folder}/iwslt14.toml", "PROCESSES=1"]
+    return [*variables, "VOCAB=400", "UPDATES=6", "AVERAGE=2", f"RECIPE={tiny}"], counts
+
+
+@pytest.mark.slow
+def test_a_recipe_goes_from_the_archive_to_a_score_and_does_nothing_twice(tmp_path: Path) -> None:
+    variables, counts = rehearsal(tmp_path)
+    work = tmp_path / "work"
+    arguments = [*variables, f"WORK={work}"]
     python = str(warm_python())
     done = make(*arguments, python=python)
     assert done.returncode == 0, done.stderr
@@ -282,3 +289,19 @@ def test_a_recipe_goes_from_the_archive_to_a_score_and_does_nothing_twice(tmp_pa
     (work / "mine").touch()
     make("clean", *arguments, python=python)
     assert [path.name for path in work.iterdir()] == ["mine"]
+
+
+@pytest.mark.slow
+def test_a_recipe_that_is_killed_ends_as_one_that_is_not(tmp_path: Path) -> None:
+    variables, _ = rehearsal(tmp_path)
+    for name, kills in (("killed", [0.5, 3.0, 6.0, 9.0, 12.0]), ("whole", [])):
+        make_with_kills("iwslt14", kills, *variables, f"WORK={tmp_path / name}")
+    run = "post-norm-seed1"
+    for name in ("text/train.de", "data/train-00000.bin", f"{run}/test.en", f"{run}/test.score"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    killed, whole = (
+        load_model(tmp_path / name / run / "averaged.safetensors")[0]
+        for name in ("killed", "whole")
+    )
+    for one, other in zip(killed.parameters(), whole.parameters(), strict=True):
+        assert one.equal(other)
