@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.data.batches import Packed, pack_sources
 from nmt.data.vocabulary import BOS_ID
-from nmt.models.base import DecoderState, Projection, TranslationModel
+from nmt.models.base import DecoderState, OwnProjections, TranslationModel
 from nmt.search.engine import Source
 
 
@@ -35,7 +35,10 @@ class Lending:
         logits[:, self.barred_ids] = -torch.inf
         return logits
 
-    def projection_onto(self, tokens: Tensor) -> Projection:
+    def own_projections(self, tokens: Tensor) -> OwnProjections:
+        raise NotImplementedError
+
+    def project_onto(self, projections: OwnProjections, features: Tensor) -> Tensor:
         raise NotImplementedError
 
     @torch.inference_mode()

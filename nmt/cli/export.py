@@ -77,7 +77,7 @@ def export(
             min=1,
             help="Put this many of the most probable translations of each source token on the "
             "list.",
-            show_default="200",
+            show_default="100",
             rich_help_panel=_SHORTLIST,
         ),
     ] = None,
@@ -141,7 +141,7 @@ def export(
         if value is not None and option not in options_of.get(form, ()):
             raise UsageError(f"{option} has no meaning for {form}; leave it out")
     if form == _SHORTLIST:
-        sizes = (100 if frequent is None else frequent, 200 if best is None else best)
+        sizes = (100 if frequent is None else frequent, 100 if best is None else best)
         _export_shortlist(source, target, *sizes)
     elif form == _CTRANSLATE2:
         from nmt.interchange.ctranslate2 import export_ctranslate2

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nmt.data.batches import Batch, Packed
 from nmt.model_config import AttentionHead
@@ -50,9 +52,9 @@ class DecoderState(Protocol):
 BARRED = -1e4
 """A bias that makes a token impossible. It fits into fp16."""
 
-Projection = Callable[[Tensor, Tensor], Tensor]
-"""Maps features (N, F) and a mask (B, U) bool to logits (N, U) of U tokens. Where the mask of a
-sentence is True, its logits are -inf."""
+OwnProjections = list[tuple[Tensor, Tensor]]
+"""Of each member of an ensemble, the projections of B sentences onto tokens of their own: rows of
+the output projection (B, U, D) and biases (B, U)."""
 
 
 class Decoder(Protocol):
@@ -95,13 +97,17 @@ class Decoder(Protocol):
             features: (n, F), rows of the result of `step`.
         """
 
-    def projection_onto(self, tokens: Tensor) -> Projection:
-        """Return a projection like `project`, but onto some tokens only: logits (N, U).
-
-        Tokens that are masked for a sentence have no share in its probabilities.
+    def own_projections(self, tokens: Tensor) -> OwnProjections:
+        """Return what `project_onto` needs.
 
         Args:
-            tokens: (U,) int64 on the CPU.
+            tokens: (B, U) int64 on the model's device, those of each sentence. V is padding.
+        """
+
+    def project_onto(self, projections: OwnProjections, features: Tensor) -> Tensor:
+        """Return logits like `project`, but of each sentence's own tokens only (N, U).
+
+        Those of padding are -inf.
         """
 
 
@@ -183,16 +189,17 @@ class TranslationModel(nn.Module, ABC):
         """See `Decoder`."""
         return linear(features, self.output_projection, self.output_bias)
 
-    def projection_onto(self, tokens: Tensor) -> Projection:
+    def own_projections(self, tokens: Tensor) -> OwnProjections:
         """See `Decoder`."""
-        tokens = tokens.to(self.output_projection.device)
-        rows = self.output_projection.detach()[tokens]  # (U, D)
-        bias = None if self.output_bias is None else self.output_bias.detach()[tokens]  # (U,)
+        weight = self.output_projection.detach()
+        bias = weight.new_zeros(len(weight)) if self.output_bias is None else self.output_bias
+        with_padding = F.pad(bias.detach(), (0, 1), value=-math.inf)  # (V + 1,)
+        return [(weight[tokens.clamp(max=len(weight) - 1)], with_padding[tokens])]
 
-        def project(features: Tensor, excluded: Tensor) -> Tensor:
-            logits = linear(features, rows, bias)  # (N, U)
-            by_sentence = logits.view(len(excluded), -1, len(rows))  # (B, W, U)
-            by_sentence.masked_fill_(excluded[:, None], -math.inf)
-            return logits
-
-        return project
+    def project_onto(self, projections: OwnProjections, features: Tensor) -> Tensor:
+        """See `Decoder`."""
+        ((weight, bias),) = projections
+        by_sentence = features.view(len(weight), -1, features.shape[1])  # (B, W, D)
+        # The larger factor first, as it lies in memory: twice as fast with MKL.
+        logits = torch.baddbmm(bias[:, :, None], weight, by_sentence.transpose(1, 2))  # (B, U, W)
+        return logits.transpose(1, 2).contiguous().flatten(0, 1)  # (N, U)

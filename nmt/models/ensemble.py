@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.data.batches import Batch, Packed
 from nmt.errors import UsageError
-from nmt.models.base import DecoderState, Projection, TranslationModel
+from nmt.models.base import DecoderState, OwnProjections, TranslationModel
 from nmt.models.model_file import ModelCard
 
 
@@ -63,19 +63,14 @@ class Ensemble:
         parts = zip(self.members, self._split(features), strict=True)
         return _sum([member.project(part) for member, part in parts])
 
-    def projection_onto(self, tokens: Tensor) -> Projection:
-        """Return a projection onto some tokens only: logits (N, U).
+    def own_projections(self, tokens: Tensor) -> OwnProjections:
+        """See `Decoder`."""
+        return [own for member in self.members for own in member.own_projections(tokens)]
 
-        Each member normalises over the tokens that a sentence may have, so that other sentences'
-        tokens do not change the sum.
-        """
-        projections = [member.projection_onto(tokens) for member in self.members]
-
-        def project(features: Tensor, excluded: Tensor) -> Tensor:
-            parts = zip(projections, self._split(features), strict=True)
-            return _sum([of_member(part, excluded) for of_member, part in parts])
-
-        return project
+    def project_onto(self, projections: OwnProjections, features: Tensor) -> Tensor:
+        """Return logits of each sentence's own tokens (N, U), over which each member normalises."""
+        parts = zip(self.members, projections, self._split(features), strict=True)
+        return _sum([member.project_onto([own], part) for member, own, part in parts])
 
     def _split(self, features: Tensor) -> Iterator[Tensor]:
         """Yield each member's part of the features."""

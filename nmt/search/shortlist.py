@@ -3,7 +3,9 @@
 The output layer is up to half of a decoder's work. The tokens of a translation are nearly always
 among the most probable translations of its source's tokens and the most frequent tokens of all
 (Schwenk et al. 2007; Jean et al. 2015, section 3.2). Each sentence has its own list, which does not
-depend on its batch.
+depend on its batch, and its own copy of these tokens' rows of the output projection. The union of a
+batch's lists would be most of a vocabulary of 8,000. A sentence whose list is too long to pay is
+searched without one.
 """
 
 from __future__ import annotations
@@ -30,6 +32,10 @@ from nmt.search.engine import Source
 from nmt.search.top_k import Fields, Integers, NextTokens, Pick, StepQuery, pick_tokens
 
 _KIND, _VERSION = "a shortlist", 1
+
+_COST, _WIDEST = 16, 2
+"""A list pays up to a 16th of the vocabulary for each hypothesis of a sentence, up to an 8th."""
+
 _SPECIAL = np.arange(EOS_ID + 1)  # first on each list, so that eos is at EOS_ID everywhere
 
 
@@ -46,6 +52,14 @@ class Shortlist:
         forced = (*source.prefix, *chain.from_iterable(phrase.tokens for phrase in source.phrases))
         parts = (_SPECIAL, self.frequent, own[own >= 0], np.array(forced, np.int64))
         return np.unique(np.concatenate(parts))
+
+    def pays(self, source: Source, vocab_size: int, width: int) -> bool:
+        """Tell whether a sentence's list makes its search with so many hypotheses faster.
+
+        A step reads the rows of its tokens once for each sentence. Those of the whole vocabulary it
+        reads once for many sentences, and computes with them for each hypothesis.
+        """
+        return len(self.of(source)) * _COST <= vocab_size * min(width, _WIDEST)
 
     def coverage(self, pairs: PairDataset) -> tuple[float, float]:
         """Return the mean length of the lists, and the share of target tokens on them."""
@@ -125,35 +139,50 @@ def _checksums(*vocabularies: Vocabulary) -> list[str]:
 
 
 class BatchShortlist:
-    """The union of B sentences' shortlists, with a mask for each sentence."""
+    """The shortlists of B sentences, and the model's projections onto them."""
 
     def __init__(
         self, lists: Sequence[Integers], model: Decoder, barred_ids: Sequence[int], device: Device
     ) -> None:
-        """Join the sentences' lists, each ascending."""
-        self._tokens = np.unique(np.concatenate(lists))  # (U,) ascending, `_SPECIAL` first
-        self._project = model.projection_onto(torch.from_numpy(self._tokens))
-        self._barred = tuple(np.flatnonzero(np.isin(self._tokens, barred_ids)).tolist())
-        others = np.ones((len(lists), len(self._tokens)), np.bool_)
+        """Take each sentence's list, ascending, with `_SPECIAL` first."""
+        self._model = model
+        self._device = device
+        self._tokens = np.full((len(lists), max(map(len, lists))), model.vocab_size)  # (B, U)
         for row, tokens in enumerate(lists):
-            others[row, np.searchsorted(self._tokens, tokens)] = False
-        self._others = torch.from_numpy(others).to(device)  # (B, U) only on other sentences' lists
+            self._tokens[row, : len(tokens)] = tokens
+        special = [token for token in barred_ids if token <= EOS_ID]
+        self._barred_special = tuple(special)  # at the same places of each list
+        self._is_barred = np.isin(self._tokens, np.setdiff1d(barred_ids, special))  # (B, U) others
+        self._projections = model.own_projections(*to_device([self._tokens], device))
 
     def pick(self, pick: Pick, features: Tensor, query: StepQuery) -> Fields:
         """Pick each hypothesis's next tokens from its sentence's shortlist, for `with_ids`.
 
         features: (B * W, F) sentence by sentence; see `Decoder.step`.
         """
-        logits = self._project(features, self._others)  # (B * W, U)
+        logits = self._model.project_onto(self._projections, features)  # (B * W, U)
         query = query.onto(self._tokens)
-        return pick_tokens([logits], query, pick=pick, barred_ids=self._barred)
+        if self._is_barred.any():
+            width = len(features) // len(self._tokens)
+            query.barred.append(np.argwhere(self._is_barred.repeat(width, axis=0)))
+        return pick_tokens([logits], query, pick=pick, barred_ids=self._barred_special)
 
     def with_ids(self, picked: NextTokens) -> NextTokens:
-        """Return what was picked, with ids instead of places on the list."""
-        return replace(picked, tokens=self._tokens[picked.tokens])
+        """Return what was picked, with ids instead of places on the lists."""
+        rows = np.arange(len(picked.tokens)) // (len(picked.tokens) // len(self._tokens))
+        tokens = self._tokens[rows[:, None], picked.tokens]  # (N, k)
+        # Padding has no probability, but the model reads it.
+        return replace(picked, tokens=np.minimum(tokens, self._model.vocab_size - 1))
 
     def select(self, sentences: Integers) -> None:
         """Keep these sentences, in this order."""
-        if not np.array_equal(sentences, np.arange(len(self._others))):
-            (kept,) = to_device([sentences], self._others.device)
-            self._others = self._others[kept]
+        if len(sentences) == len(self._tokens):  # all of them
+            return
+        self._tokens, self._is_barred = self._tokens[sentences], self._is_barred[sentences]
+        moved = np.flatnonzero(sentences != np.arange(len(sentences)))
+        places, origins = to_device([moved, sentences[moved]], self._device)
+        kept = []
+        for weight, bias in self._projections:
+            weight[places], bias[places] = weight[origins], bias[origins]  # few, see `closed_up`
+            kept.append((weight[: len(sentences)], bias[: len(sentences)]))
+        self._projections = kept

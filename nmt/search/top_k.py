@@ -31,6 +31,8 @@ Pairs = Integers
 
 FREE = -1  # any token may follow
 
+_MOST_TOKENS = 1 << 32  # of a vocabulary
+
 _NO_PLACES: Integers = np.zeros(0, np.int64)
 
 
@@ -129,22 +131,32 @@ class StepQuery:
             np.concatenate(uniforms) if uniforms else None,
         )
 
-    def onto(self, shortlist: Integers) -> StepQuery:
-        """Return the query with places on an ascending list of tokens instead of ids."""
+    def onto(self, lists: Integers) -> StepQuery:
+        """Return the query with places on lists of tokens instead of ids.
 
-        def places(ids: Integers) -> Integers:
-            return np.searchsorted(shortlist, ids)
+        lists: (B, U), each sentence's ascending. For example, token 7 of a hypothesis of the second
+        sentence is at place 1 of 2 5 9 and 3 7 8.
+        """
+        sentences = np.arange(len(self.forced)) // (len(self.forced) // len(lists))  # (N,)
+        # All lists as one that ascends, and so can be searched.
+        keys = (lists + _MOST_TOKENS * np.arange(len(lists))[:, None]).ravel()  # (B * U,)
+
+        def places(rows: Integers, ids: Integers) -> Integers:
+            found = np.searchsorted(keys, _MOST_TOKENS * sentences[rows] + ids)
+            within: Integers = found - lists.shape[1] * sentences[rows]
+            return within
 
         def listed(pairs: Pairs) -> Pairs:  # others are not taken anyway
-            pairs = pairs[np.isin(pairs[:, 1], shortlist)]
-            return np.stack((pairs[:, 0], places(pairs[:, 1])), axis=1)
+            pairs = pairs[np.isin(_MOST_TOKENS * sentences[pairs[:, 0]] + pairs[:, 1], keys)]
+            return np.stack((pairs[:, 0], places(*pairs.T)), axis=1)
 
+        rows = np.arange(len(self.forced))
         return replace(
             self,
-            forced=np.where(self.forced == FREE, FREE, places(self.forced)),
+            forced=np.where(self.forced == FREE, FREE, places(rows, self.forced)),
             barred=list(map(listed, self.barred)),
             penalised=list(map(listed, self.penalised)),
-            wanted=None if self.wanted is None else places(self.wanted),
+            wanted=None if self.wanted is None else places(rows[:, None], self.wanted),
         )
 
     def of_rows(

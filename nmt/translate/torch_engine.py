@@ -192,11 +192,21 @@ class TorchEngine(Engine):
         on_step: Callable[[], object] | None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """See `Engine`. `on_step` is called before each step of the decoder."""
-        groups = self._groups(sources, order, budget)
-        yield from decode(self.model, groups, self.options, budget=budget, on_step=on_step)
+        of_kind: dict[bool, list[int]] = {}
+        for number in order:
+            of_kind.setdefault(self._has_list(sources[number]), []).append(number)
+        for has_lists, numbers in of_kind.items():
+            groups = self._groups(sources, numbers, budget, has_lists=has_lists)
+            yield from decode(self.model, groups, self.options, budget=budget, on_step=on_step)
+
+    def _has_list(self, source: Source) -> bool:
+        """Tell whether a sentence is searched on its shortlist; only if that pays."""
+        if self.shortlist is None:
+            return False
+        return self.shortlist.pays(source, self.model.vocab_size, self.options.width)
 
     def _groups(
-        self, sources: Sequence[Source], order: Sequence[int], budget: int
+        self, sources: Sequence[Source], order: Sequence[int], budget: int, *, has_lists: bool
     ) -> Iterator[Group]:
         """Yield encoded sources of similar length: each time half of the budget, at least one.
 
@@ -211,21 +221,27 @@ class TorchEngine(Engine):
                 longest = source_cost(sources[of_width[start]]) * width // self.options.width
                 numbers = of_width[start : start + max(1, budget // 2 // longest)]
                 start += len(numbers)
-                yield self._group(numbers, [sources[number] for number in numbers], longest)
+                own = [sources[number] for number in numbers]
+                shortlist = self._batch_shortlist(own) if has_lists else None
+                yield self._group(numbers, own, longest, shortlist)
 
-    def _group(self, numbers: Sequence[int], sources: Sequence[Source], cost: int) -> Group:
+    def _group(
+        self,
+        numbers: Sequence[int],
+        sources: Sequence[Source],
+        cost: int,
+        shortlist: BatchShortlist | None,
+    ) -> Group:
         on_gpu = self.device.type == "cuda"
         packed = pack_sources([source.ids for source in sources], on_gpu=on_gpu)
         state = self.model.begin(packed.to(self.device))
         # The last of the first tokens is read by the search.
         for token in (BOS_ID, *self.options.first_ids)[:-1]:
             self.model.step([state], torch.full((len(sources),), token))  # (B,)
-        shortlist = self._batch_shortlist(sources)
         return Group(numbers, sources, state, cost_per_sentence=cost, shortlist=shortlist)
 
-    def _batch_shortlist(self, sources: Sequence[Source]) -> BatchShortlist | None:
-        if self.shortlist is None:
-            return None
+    def _batch_shortlist(self, sources: Sequence[Source]) -> BatchShortlist:
+        assert self.shortlist is not None
         lists = [self.shortlist.of(source) for source in sources]
         return BatchShortlist(lists, self.model, self.options.barred_ids, self.device)
 

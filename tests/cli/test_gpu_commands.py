@@ -130,8 +130,15 @@ def test_prefixes(on_both: Print, model_file: Path, tmp_path: Path) -> None:
 
 
 def test_a_shortlist(
-    nmt: Nmt, on_both: Print, card: ModelCard, data: Path, text: Path, tmp_path: Path
+    nmt: Nmt,
+    on_both: Print,
+    card: ModelCard,
+    data: Path,
+    text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("nmt.search.shortlist.Shortlist.pays", lambda *_: True)  # so few tokens
     model, shortlist = tmp_path / "model.safetensors", tmp_path / "shortlist"
     vocabulary = DataFolder.open(data).src_vocabulary
     card = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary)

@@ -327,7 +327,10 @@ def test_data_of_a_language_that_the_model_lacks_is_refused(
     assert re.search("--tgt fr: .*deu_Latn", line)
 
 
-def test_every_way_to_translate_reads_the_languages(nmt: Nmt, nllb: Path, tmp_path: Path) -> None:
+def test_every_way_to_translate_reads_the_languages(
+    nmt: Nmt, nllb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.search.shortlist.Shortlist.pays", lambda *_: True)
     data, run = tmp_path / "data", tmp_path / "run"
     prepared = nmt("prepare", data, *write_pairs(tmp_path), "--vocab", nllb)
     assert prepared.status == 0, prepared.stderr

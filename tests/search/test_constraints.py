@@ -294,9 +294,9 @@ def test_a_wide_beam_finds_all_translations_without_the_sequences() -> None:
 
 
 def test_what_is_on_no_shortlist_need_not_be_barred() -> None:
-    query = StepQuery(np.full(2, FREE), barred=[np.array([[0, 7], [1, 8], [1, 99]])])
-    (barred,) = query.onto(np.array([0, 1, 2, 3, 5, 8])).barred
-    assert barred.tolist() == [[1, 5]]
+    query = StepQuery(np.full(4, FREE), barred=[np.array([[0, 7], [1, 8], [2, 8], [3, 99]])])
+    (barred,) = query.onto(np.array([[0, 1, 2, 3, 5, 8], [0, 1, 2, 3, 8, 9]])).barred
+    assert barred.tolist() == [[1, 5], [2, 4]]
 
 
 def test_samples_do_not_have_them_either() -> None:

@@ -270,7 +270,10 @@ def bests(found: list[SearchResult]) -> list[Ids]:
 
 
 @pytest.mark.parametrize("listed", [False, True])
-def test_constrained_sources_are_batched_with_others(model_file: Path, listed: bool) -> None:
+def test_constrained_sources_are_batched_with_others(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch, listed: bool
+) -> None:
+    monkeypatch.setattr(Shortlist, "pays", lambda *_: True)
     shortlist = Shortlist(np.array([20, 290, 300]), np.full((400, 1), 21)) if listed else None
     engine = engine_of(model_file, REAL, shortlist)
     found = search_placed(engine, SOURCES)

@@ -27,11 +27,18 @@ CPU = torch.device("cpu")
 OPTIONS = SearchOptions(beam_size=3, n_best=2, max_extra_tokens=4, barred_ids=(0, 1, 2, 11, 40))
 SOURCES = [Source(ids) for ids in ((300, 301, 302), (310,), (305, 311, 320, 6, 7), (7, 7))]
 
+IS_PAYING = Shortlist.pays
+
 
 @pytest.fixture(scope="module")
 def shortlist(vocabulary: Vocabulary) -> Shortlist:
     best = np.random.default_rng(1).integers(-1, len(vocabulary), (len(vocabulary), 6))
     return Shortlist(np.array([20, 11, 290, 300]), best)
+
+
+@pytest.fixture(autouse=True)
+def any_list_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shortlist, "pays", lambda *_: True)
 
 
 @pytest.fixture
@@ -105,6 +112,27 @@ def test_a_sentence_does_not_depend_on_those_beside_it(
         assert_same(search(searched, shortlist=shortlist, batch_tokens=batch_tokens), together)
 
 
+def test_a_sentence_whose_list_is_too_long_to_pay_has_the_whole_vocabulary(
+    model: TranslationModel, shortlist: Shortlist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, listed = search(model), search(model, shortlist=shortlist)
+    pays = [len(source.ids) > 1 for source in SOURCES]
+    monkeypatch.setattr(Shortlist, "pays", lambda _, source, *__: len(source.ids) > 1)
+    chosen = [both[own] for own, both in zip(pays, zip(free, listed, strict=True), strict=True)]
+    assert_same(search(model, shortlist=shortlist), chosen)
+    assert not all(pays)
+
+
+@pytest.mark.parametrize(("width", "most"), [(1, 20), (2, 41), (5, 41)])
+def test_a_list_pays_if_it_is_a_small_part_of_the_vocabulary(width: int, most: int) -> None:
+    def pays(length: int) -> bool:
+        shortlist = Shortlist(np.arange(4, length), np.full((9, 1), -1))
+        return IS_PAYING(shortlist, Source((5,)), 330, width)
+
+    assert pays(most)  # 330 / 16 = 20.6
+    assert not pays(most + 1)
+
+
 def test_a_prefix_need_not_be_on_any_list(model: TranslationModel, shortlist: Shortlist) -> None:
     prefix = (77, 78)
     assert not {*prefix} & {*shortlist.of(SOURCES[0]).tolist()}
@@ -128,10 +156,11 @@ def test_a_packed_model_has_a_list_as_well(
     model = load_model(model_file)[0].eval()
     if tie_embeddings == "none":
         model.output_projection = torch.nn.Parameter(model.output_projection.detach().clone())
-    excluded = torch.zeros(1, 30, dtype=torch.bool)
-    expected = model.projection_onto(torch.arange(30))(torch.ones(2, 16), excluded)
+    tokens, features = torch.arange(30)[None], torch.ones(2, 16)
+    expected = model.project_onto(model.own_projections(tokens), features)
+    torch.testing.assert_close(expected, model.project(features)[:, :30])
     pack(model, precision)
-    found = model.projection_onto(torch.arange(30))(torch.ones(2, 16), excluded)
+    found = model.project_onto(model.own_projections(tokens), features)
     torch.testing.assert_close(found, expected)
     for hypotheses in search(model, shortlist=shortlist):
         assert not isinstance(hypotheses, str)
