@@ -124,6 +124,8 @@ def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
     for name in ("d_model", "d_ff"):
         if getattr(config, name) % _WIDTH:
             return f"{name}={getattr(config, name)}, which is not a multiple of {_WIDTH}"
+    if config.pre_norm:  # its decoder computes something else than Marian trains and scores
+        return "pre_norm=True"
     if config.tie_embeddings == "none":
         return "tie_embeddings=none"
     return None if card.languages is None else "several languages"

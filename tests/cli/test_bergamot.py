@@ -192,6 +192,7 @@ def test_a_model_file_needs_its_data_or_a_sample(nmt: Nmt, model: Path, tmp_path
         ({"d_model": 32}, "d_model=32"),
         ({"d_ff": 96}, "d_ff=96"),
         ({"tie_embeddings": "none"}, "tie_embeddings=none"),
+        ({"pre_norm": True}, "pre_norm=True"),
         ({"positions": "sinusoidal"}, "positions=sinusoidal"),
     ],
 )

@@ -123,14 +123,27 @@ def word_edits(one: str, other: str) -> int:
     return row[-1]
 
 
-def assert_alike(modules: Path, folder: Path, lines: list[str], references: list[str]) -> None:
+def both_translations(modules: Path, folder: Path, lines: list[str]) -> tuple[list[str], list[str]]:
+    """Return the translations by the run in a folder and by its export in Node."""
     text = "".join(f"{line}\n" for line in lines)
     (folder / "text").write_text(text)
     ours = nmt("translate", folder / "run", "--input", folder / "text", *GREEDY).splitlines()
     theirs = translate(modules, folder / "model", text)
     assert len(lines) == len(ours) == len(theirs) == 200
+    return ours, theirs
+
+
+def assert_alike(
+    modules: Path, folder: Path, lines: list[str], references: list[str], least: int = 180
+) -> None:
+    """Check that translations by Node have our BLEU, and that most differ by a word at most.
+
+    Rounding to int8 changes what a model is unsure of, so a model that has learnt little differs
+    more often.
+    """
+    ours, theirs = both_translations(modules, folder, lines)
     alike = [word_edits(*both) <= 1 for both in zip(ours, theirs, strict=True)]
-    assert sum(alike) >= 180
+    assert sum(alike) >= least
     scores = [sacrebleu.corpus_bleu(found, [references]).score for found in (ours, theirs)]
     assert abs(scores[0] - scores[1]) <= 0.5
     assert min(scores) > 20
@@ -141,13 +154,30 @@ def test_node_translates_number_words_as_we_do(modules: Path, student: Path) -> 
     assert_alike(modules, student, lines, references)
 
 
+@pytest.mark.parametrize(
+    ("separate_vocab", "values"),
+    [
+        (True, {"tie_embeddings": "decoder"}),
+        (False, {"decoder_memory": "attention", "feed_forward": "swish"}),
+        (False, {"attention_bias": False, "output_bias": False, "tie_embeddings": "decoder"}),
+    ],
+)
+def test_node_translates_with_models_unlike_firefox_s(
+    modules: Path, tmp_path: Path, separate_vocab: bool, values: dict[str, Value]
+) -> None:
+    folder = learn(tmp_path, separate_vocab=separate_vocab, **values)
+    lines = [line for line, _ in pairs(200, seed=9)]
+    ours, theirs = both_translations(modules, folder, lines)
+    assert sum(one == other for one, other in zip(ours, theirs, strict=True)) >= 160
+
+
 def test_node_translates_captions_as_we_do(modules: Path, captioner: tuple[Path, Path]) -> None:
     text, folder = captioner
     lines, references = (
         gzip.decompress((text / f"test_2016_flickr.{lang}.gz").read_bytes()).decode().split("\n")
         for lang in ("en", "de")
     )
-    assert_alike(modules, folder, lines[:200], references[:200])
+    assert_alike(modules, folder, lines[:200], references[:200], least=160)
 
 
 def test_tags_move_to_the_words_that_stand_for_theirs(modules: Path, student: Path) -> None:
