@@ -361,7 +361,12 @@ def _load(
     engine: Engine
     if config.is_export:
         engine, language_pair = load_export(
-            config, device=str(device), workers=workers, threads=threads, batch_tokens=batch_tokens
+            config,
+            device=str(device),
+            workers=workers,
+            threads=threads,
+            batch_tokens=batch_tokens,
+            with_scores=config.form != "text",
         )
     else:
         from nmt.translate.torch_engine import load

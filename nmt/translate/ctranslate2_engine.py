@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.vocabulary import PAD_ID, Vocabulary
 from nmt.errors import DataError, UsageError, is_of_memory
 from nmt.interchange.ctranslate2_manifest import CARD, Export
 from nmt.models.model_file import read_card
@@ -26,8 +26,9 @@ from nmt.search.options import SearchOptions
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 
-_BATCH_TOKENS = 1_024
-_SMALLEST_BATCH = 256  # source tokens: CTranslate2 is slower with fewer
+# Source tokens: with fewer or more, CTranslate2 is slower.
+_BATCH_TOKENS, _GREEDY_BATCH_TOKENS = 1_024, 2_048
+_SMALLEST_BATCH = 256
 
 
 class CTranslate2Engine(Engine):
@@ -42,22 +43,27 @@ class CTranslate2Engine(Engine):
         src_tokens: Sequence[str],
         workers: int,
         batch_tokens: int | None = None,
+        with_scores: bool = True,
     ) -> None:
         """Take a ctranslate2.Translator that translates `workers` batches in parallel.
 
         src_tokens: its names for the ids of a source.
+        with_scores: whether the hypotheses of greedy search need them. Otherwise they are 0.
 
         Raises:
             UsageError: if it does not support an option.
         """
         if not set(options.barred_ids) <= set(vocabularies[1].barred_ids):
             raise UsageError("CTranslate2 can bar only the tokens that the export bars")
-        super().__init__(options, _BATCH_TOKENS if batch_tokens is None else batch_tokens)
+        usual = _BATCH_TOKENS if options.beam_size > 1 else _GREEDY_BATCH_TOKENS
+        super().__init__(options, usual if batch_tokens is None else batch_tokens)
         tgt = vocabularies[1].tokens(range(len(vocabularies[1])))
         self._src_tokens, self._tgt_ids = src_tokens, {token: i for i, token in enumerate(tgt)}
         self._first = [tgt[i] for i in options.first_ids]
         self._model = model
         self._workers = workers
+        # To score the only hypothesis, each step would need the softmax.
+        self._has_scores = with_scores or options.beam_size > 1
 
     def find(
         self,
@@ -97,9 +103,10 @@ class CTranslate2Engine(Engine):
         # A source that fills the budget gets all memory.
         is_tight = bool(order) and 2 * source_cost(sources[order[0]]) > budget
         most = 1 if is_tight else 2 * self._workers
-        # If there is little work, use smaller batches, so that all workers end together.
-        work = sum(source_cost(sources[number]) for number in order)
-        budget = min(budget, max(_SMALLEST_BATCH, work // (4 * self._workers)))
+        if self._workers > 1:
+            # If there is little work, use smaller batches, so that all workers end together.
+            work = sum(source_cost(sources[number]) for number in order)
+            budget = min(budget, max(_SMALLEST_BATCH, work // (4 * self._workers)))
         batches = _batches(sources, order, budget, alike=alike)
         under_way: deque[tuple[list[int], int, list[Any]]] = deque()
         try:
@@ -116,7 +123,8 @@ class CTranslate2Engine(Engine):
                 for number, result in zip(numbers, results, strict=True):
                     translated = _finished(result)
                     # Each access makes a copy.
-                    hypotheses, scores = translated.hypotheses, translated.scores
+                    hypotheses = translated.hypotheses
+                    scores = translated.scores if self._has_scores else [0.0] * len(hypotheses)
                     longest = self._longest(sources[number])
                     is_cut = any(len(tokens) - len(self._first) >= limit for tokens in hypotheses)
                     if is_cut and limit < longest:
@@ -147,7 +155,7 @@ class CTranslate2Engine(Engine):
             no_repeat_ngram_size=self.options.no_repeat_ngram,
             repetition_penalty=self.options.repetition_penalty,
             max_input_length=0,
-            return_scores=True,
+            return_scores=self._has_scores,
             asynchronous=True,
         )
         return results
@@ -157,14 +165,15 @@ class CTranslate2Engine(Engine):
     ) -> list[Hypothesis]:
         finished = []
         for tokens, score in zip(hypotheses, scores, strict=True):
-            if math.isnan(score):
-                continue
             try:
                 ids = tuple(self._tgt_ids[token] for token in tokens[len(self._first) :])
             except KeyError as error:
                 raise DataError(
                     f"CTranslate2's vocabulary has {error}, and {CARD} does not; export it again"
                 ) from None
+            # The best of numbers that are none is the first, which is pad.
+            if math.isnan(score) or PAD_ID in ids:
+                continue
             length = len(ids) + (len(ids) < longest)  # cut off ones have no eos
             # CTranslate2 counts the prefix, too.
             divisor = self.options.penalty(length + len(self._first))
@@ -238,6 +247,7 @@ def load(
     workers: int,
     threads: int,
     batch_tokens: int | None = None,
+    with_scores: bool = True,
 ) -> tuple[CTranslate2Engine, LanguagePair]:
     """Load an export.
 
@@ -245,6 +255,7 @@ def load(
         device: cpu or cuda.
         workers: translations in parallel; one per GPU.
         threads, batch_tokens: of each.
+        with_scores: see `CTranslate2Engine`.
 
     Raises:
         UsageError: if CTranslate2 is not installed, or does not support an option or the type.
@@ -287,6 +298,7 @@ def load(
         src_tokens=export.src_tokens(folder, len(vocabularies[0])),
         workers=workers,
         batch_tokens=batch_tokens,
+        with_scores=with_scores,
     )
     return engine, language_pair
 

@@ -319,8 +319,8 @@ class TranslationConfig:
         if problem is not None:
             raise UsageError(f"{model}: int8 is by CTranslate2, which does not support {problem}")
         raise UsageError(
-            f"int8 is by CTranslate2: nmt export ctranslate2 {model} OUT --quantization int8, "
-            "then nmt translate OUT"
+            f"int8 is by CTranslate2, as we recommend on CPUs: nmt export ctranslate2 {model} OUT "
+            "--quantization int8, then nmt translate OUT"
         )
 
     def files(self) -> dict[Path, list[Path]]:

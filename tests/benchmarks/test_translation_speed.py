@@ -99,6 +99,7 @@ def test_translation_speed(configuration: str, tmp_path: Path) -> None:
         loop = median(one.loop for one in figures)
         tokens = sum(map(len, vocabulary.encode(lines)))
         same = sum(map(str.__eq__, lines, ours[-1].lines)) / len(lines)
+        engine = found.get(f"CTranslate2, {system.precision}, {system.search}", figures)
         return {
             f"transformer_{size}, {corpus} test, {len(sources):,} lines": name,
             f"command, s, median of {ROUNDS} (range)": spread(
@@ -107,6 +108,7 @@ def test_translation_speed(configuration: str, tmp_path: Path) -> None:
             "loop, sentences/s": spread([len(lines) / one.loop for one in figures], ".1f"),
             "target tokens/s": f"{tokens / loop:,.0f}",
             "loop beside nmt fp32": f"{median(one.loop for one in ours) / loop:.2f}x",
+            "loop beside CTranslate2": f"{median(one.loop for one in engine) / loop:.2f}x",
             "BLEU": f"{score(lines, [references])['bleu'].score:.2f}",
             "lines as nmt fp32": f"{same:.1%}",
             "one line, s": f"{median(one.start for one in figures):.2f}",
@@ -146,6 +148,7 @@ def gather(
             quantization = [] if precision == "fp32" else ["--quantization", precision]
             harness.nmt("export", "ctranslate2", model, exported, *quantization)
             yield nmt(exported, precision, BEAM_SIZE)
+            yield nmt(exported, precision, GREEDY)
             yield ctranslate2(exported, pieces, python, precision=precision, beam_size=BEAM_SIZE)
             yield ctranslate2(exported, pieces, python, precision=precision, beam_size=GREEDY)
     if python := pythons["pymarian"]:

@@ -142,6 +142,32 @@ def test_no_ngram_is_repeated(
     assert any(ours != plain for ours, plain in zip(theirs, free, strict=True))
 
 
+def test_greedy_search_without_scores_finds_the_same(exported: Path, sources: list[Source]) -> None:
+    config = TranslationConfig(models=(exported,), search=replace(POWER, beam_size=1))
+    engines = [
+        load(config, device="cpu", workers=1, threads=1, with_scores=wanted)[0]
+        for wanted in (True, False)
+    ]
+    one, other = (engine.search(sources) for engine in engines)
+    assert [best[0].ids for best in one] == [best[0].ids for best in other]  # type: ignore[union-attr]
+    assert {best[0].score for best in other} == {0.0}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("with_scores", [True, False])
+def test_a_weight_that_is_not_a_number_is_noticed(
+    card: ModelCard, tmp_path: Path, with_scores: bool
+) -> None:
+    assert isinstance(card.config, TransformerConfig)
+    untied = replace(card, config=replace(card.config, tie_embeddings="none"))
+    weights = random_weights(untied, eos_std=0.8)
+    weights["src_embedding.weight"][300] = torch.nan
+    write_model(tmp_path / "nan", untied, weights)
+    export_ctranslate2(tmp_path / "nan", tmp_path / "fast", "float32")
+    config = TranslationConfig(models=(tmp_path / "fast",), search=replace(POWER, beam_size=1))
+    engine, _ = load(config, device="cpu", workers=1, threads=1, with_scores=with_scores)
+    assert isinstance(engine.search([Source((300, 301))])[0], str)
+
+
 def test_hypotheses_of_equal_text_count_once(exported: Path, sources: list[Source]) -> None:
     engine = start(exported, replace(POWER, beam_size=4, n_best=4)).engine
 
