@@ -33,8 +33,8 @@ from nmt.search.top_k import Fields, Integers, NextTokens, Pick, StepQuery, pick
 
 _KIND, _VERSION = "a shortlist", 1
 
-_COST, _WIDEST = 16, 2
-"""A list pays up to a 16th of the vocabulary for each hypothesis of a sentence, up to an 8th."""
+_COST, _WIDEST = 32, 4
+"""A list pays up to a 32nd of the vocabulary for each hypothesis of a sentence, up to an 8th."""
 
 _SPECIAL = np.arange(EOS_ID + 1)  # first on each list, so that eos is at EOS_ID everywhere
 
