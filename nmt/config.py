@@ -387,15 +387,20 @@ class Recipe:
         return {"model": self.model, "training": self.training, "augment": self.augment}
 
 
+def recipe_fields(*architectures: str) -> dict[str, dataclasses.Field[Any]]:
+    """Return the fields of recipes by key: of these architectures, or of all."""
+    models = [MODEL_CONFIGS[name] for name in architectures or MODEL_CONFIGS]
+    classes = (*models, TrainingConfig, AugmentConfig)
+    return {spec.name: spec for cls in classes for spec in dataclasses.fields(cls)}
+
+
 def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> Recipe:
     """Merge layers of values, later ones winning, and check the result.
 
     Raises:
         UsageError: naming every unknown key, wrong type and bad value of all layers at once.
     """
-    model_class = MODEL_CONFIGS[architecture]
-    classes = (model_class, TrainingConfig, AugmentConfig)
-    fields = {f.name: f for cls in classes for f in dataclasses.fields(cls)}
+    fields = recipe_fields(architecture)
     values: dict[str, Value] = {}
     stages: tuple[TrainingStage, ...] = ()
     problems: list[str] = []
@@ -421,7 +426,9 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
                 values[key] = checked(fields[key], raw)
             except ValueError as error:
                 problems.append(f"{origin}: {error}")
-    model, training, augment = (_build(cls, values) for cls in classes)
+    model, training, augment = (
+        _build(cls, values) for cls in (MODEL_CONFIGS[architecture], TrainingConfig, AugmentConfig)
+    )
     if not problems:
         problems = [*model.problems(), *training.problems(), *augment.problems()]
     if problems:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import re
 from collections.abc import Iterable
 
 EXIT_DONE = 0
@@ -53,15 +54,59 @@ class WorkerDied(NMTError):
     """A worker process was killed; the others stop, too."""
 
 
-_SYNONYMS = {"gpu": "cuda"}
-"""What people write, where the nearest name would be wrong."""
+_EPOCHS = "max_updates, which counts updates: --dry-run says how many an epoch has"
+_GPU = "cuda, and choose the GPU by CUDA_VISIBLE_DEVICES"
+_SYNONYMS = {
+    "gpu": "cuda",
+    "cuda:N": _GPU,
+    "gpu:N": _GPU,
+    # recipes
+    "lr": "learning_rate",
+    "lr_scheduler": "schedule",
+    "epochs": _EPOCHS,
+    "max_epoch": _EPOCHS,
+    "max_update": "max_updates",
+    "train_steps": "max_updates",
+    "max_steps": "max_updates",
+    "max_tokens": "batch_tokens",
+    "batch_size": "batch_tokens, counted in target tokens",
+    "update_freq": "batch_tokens, whatever number of micro-batches that takes",
+    "warmup": "warmup_updates",
+    "warmup_steps": "warmup_updates",
+    "ema": "ema_decay",
+    "wandb": "tensorboard, true or false; metrics.jsonl holds the same numbers",
+    "save_interval": "save_every",
+    "log_interval": "log_every",
+    "eval_every": "validate_every",
+    "early_stopping": "patience",
+    "heads": "num_heads",
+    "hidden_size": "d_model",
+    "encoder_layers": "num_encoder_layers",
+    "decoder_layers": "num_decoder_layers",
+    # presets
+    "transformer": "transformer_base",
+    "transformer_wmt_en_de": "transformer_base",
+    "base": "transformer_base",
+    "big": "transformer_big",
+    "small": "transformer_small",
+    "transformer_iwslt_de_en": "transformer_iwslt",
+    "transformer_vaswani_wmt_en_de_big": "transformer_big",
+}
+"""What people write, and its name here, where the nearest name would be wrong."""
+
+
+def synonym(name: str) -> tuple[str, str]:
+    """Return our name of what other toolkits call so, and what to say of it; both may be `name`."""
+    meant = _SYNONYMS.get(re.sub(r":\d+$", ":N", name.lower()), name)
+    return re.split(r"\W", meant, maxsplit=1)[0], meant
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'nearest'?` for a mistyped name, or the list of what is known."""
     names = sorted(known)
-    if _SYNONYMS.get(name.lower()) in names:
-        return f"; write {_SYNONYMS[name.lower()]!r}"
+    ours, meant = synonym(name)
+    if ours in names and ours != name:
+        return f"; write {meant}"
     nearest = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
     if nearest:
         return f"; did you mean {nearest[0]!r}?"

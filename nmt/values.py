@@ -44,6 +44,7 @@ def value(
     choices: tuple[str, ...] = (),
     resumable: bool = False,
     option: str = "",
+    short: str = "",
     panel: str | None = None,
     metavar: str | None = None,
     shown: str | None = None,
@@ -63,6 +64,7 @@ def value(
         choices: all allowed strings.
         resumable: whether it may change when a run is resumed.
         option: its name on the command line, if not that of the field.
+        short: its short name, such as `-i`.
         panel: the part of `--help-all` that lists it; without one, `--help` does, too.
         metavar: what help calls its value.
         shown: what help says of the default, if not its value.

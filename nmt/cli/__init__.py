@@ -24,7 +24,7 @@ import typer
 from nmt import console
 from nmt.cli.command import begin, exit_status
 from nmt.cli.options import with_options
-from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError
+from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError, synonym
 from nmt.files import naming
 
 _ANSWER_ON_STDOUT = ("score", "rescore", "models", "data")
@@ -163,7 +163,9 @@ def _run() -> int:
             context = getattr(error, "ctx", None)
             command = context.command_path if context is not None else "nmt"
             said = " ".join(message.split())
-            console.error(f"{said}{_hint(said)} (see `{command} --help`)")
+            if hint := _hint(said):
+                said = said.partition(" (Possible options:")[0]  # which are like it only in letters
+            console.error(f"{said}{hint} (see `{command} --help`)")
         return EXIT_USAGE
     if not words:
         return EXIT_USAGE
@@ -171,22 +173,51 @@ def _run() -> int:
 
 
 _DIFFERENT_TEXTS = "for lists that differ more, use --sample --n-best N; --mbr chooses from one"
+_RECALL = "models score by `nmt rescore`"
 _INSTEAD = {
-    "score --model": "models score by `nmt rescore`",
-    "score --rerank": "models score by `nmt rescore`",
+    "score --model": _RECALL,
+    "score --rerank": _RECALL,
     "train --verify-resume": "to see whether two runs are equal, compare `checksum` in their "
     "metrics.jsonl",
+    "train --arch": "write --model",
+    "train -a": "write --model",
+    "train --save-dir": "write --out",
+    "train --finetune-from-model": "write --init-from",
+    "train --restore-file": "a run goes on by itself if you name its --out again",
+    "train --fp16": "write --precision fp16",
+    "train --bf16": "write --precision bf16",
+    "train --gpus": "use torchrun --nproc-per-node N -m nmt train",
     "translate --diverse": _DIFFERENT_TEXTS,
     "translate --diversity": _DIFFERENT_TEXTS,
+    "translate --beam": "write --beam-size",
+    "translate --nbest": "write --n-best",
+    "translate --lenpen": "write --length-penalty",
+    "translate --src": "write --input",
+    "translate --gpu": "write --device cuda, and choose the GPU by CUDA_VISIBLE_DEVICES",
 }
-"""What to use instead of options that there were once."""
+"""What to use instead of options that there were once, or that other toolkits have."""
 
 
 def _hint(message: str) -> str:
-    """Return what to write for 32k, or instead of an option that there was once."""
-    unknown = re.match(r"No such option: (--[\w-]+)", message)
-    if unknown and (instead := _INSTEAD.get(f"{sys.argv[1]} {unknown[1]}")):
-        return f"; {instead}"
+    """Return what to write instead of an option of other toolkits, or of a value."""
+    words = " ".join(sys.argv)
+    if unknown := re.match(r"No such option: (--?([\w-]+))", message):
+        instead = _INSTEAD.get(f"{sys.argv[1]} {unknown[1]}")
+        if sys.argv[1] == "train" and instead is None:
+            instead = _assignment(unknown[2].replace("-", "_"))
+        return f"; {instead}" if instead else ""
+    if message.startswith("Got unexpected extra arg") and sys.argv[1] == "translate":
+        return "; write --input FILE, or < FILE"
+    if message.startswith(("Option '--dry-run'", "Invalid value for '--dry-run'")):
+        return "; give a number of pairs, for example --dry-run 10000"
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
-    thousands = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", " ".join(sys.argv))
+    thousands = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", words)
     return f"; write {thousands[1]}000" if thousands else ""
+
+
+def _assignment(name: str) -> str:
+    """Return how to set a value of a recipe, by our name or that of another toolkit."""
+    from nmt.config import recipe_fields
+
+    key, meant = synonym(name)
+    return f"write --set {key}=VALUE{meant.removeprefix(key)}" if key in recipe_fields() else ""

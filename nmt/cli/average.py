@@ -25,7 +25,9 @@ def average(
             help="One run folder (with --last or --best), or two or more model files.",
         ),
     ],
-    out: Annotated[str, typer.Option("--out", metavar="MODEL", help="The model file to write.")],
+    out: Annotated[
+        str, typer.Option("--out", "-o", metavar="MODEL", help="The model file to write.")
+    ],
     last: Annotated[
         int | None, typer.Option("--last", min=1, help="Average the run's newest N checkpoints.")
     ] = None,

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet, check_new_file
+from nmt.cli.options import Quiet, check_new_file, completion
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import resolved
+from nmt.models.device import QUANTIZATIONS
 
 EXAMPLES = (
     "nmt export ctranslate2 averaged.safetensors fast --quantization int8",
@@ -31,6 +32,7 @@ def export(
         str,
         typer.Argument(
             metavar="FORMAT",
+            autocompletion=completion(_FORMATS),
             help="ctranslate2, huggingface, marian, bergamot, argos or shortlist.",
         ),
     ],
@@ -50,6 +52,7 @@ def export(
         typer.Option(
             help="Type of the weights: float32, float16, bfloat16, int8, int16 or int8_float16. "
             "On a CPU, take float32 or int8.",
+            autocompletion=completion(QUANTIZATIONS),
             show_default="float32; int8 for argos",
             rich_help_panel=f"{_CTRANSLATE2}, {_ARGOS}",
         ),

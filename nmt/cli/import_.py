@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet, check_new_file
+from nmt.cli.options import Quiet, check_new_file, completion
 from nmt.errors import UsageError, did_you_mean
 
 EXAMPLES = (
@@ -23,7 +23,14 @@ _POSITIONS = ("marian", "huggingface")
 
 
 def import_(
-    form: Annotated[str, typer.Argument(metavar="FORMAT", help="huggingface or marian.")],
+    form: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="huggingface or marian.",
+            autocompletion=completion(_FORMATS),
+        ),
+    ],
     source: Annotated[
         Path,
         typer.Argument(
@@ -49,6 +56,7 @@ def import_(
         typer.Option(
             help="Formula of the position encoding: marian, by which the models of OPUS-MT were "
             "trained, or huggingface, which transformers computes. They differ a little.",
+            autocompletion=completion(_POSITIONS),
             show_default="marian, unless nmt exported the model",
             rich_help_panel=_HUGGINGFACE,
         ),

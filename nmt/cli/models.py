@@ -33,7 +33,12 @@ def models(
     ] = None,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option("--compare", metavar="A B", help="Compare two presets."),
+        typer.Option(
+            "--compare",
+            metavar="A B",
+            help="Compare two presets.",
+            autocompletion=preset_names,
+        ),
     ] = None,
     vocab_size: Annotated[
         int, typer.Option(min=4, help="Size of the joint vocabulary to count with.")

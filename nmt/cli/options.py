@@ -89,11 +89,12 @@ def _options(kind: Any) -> Iterator[inspect.Parameter]:
         if isinstance(default, tuple):
             default = list(default)
         option = typer.Option(
-            option_name(spec),
+            *filter(None, (option_name(spec), rules["short"])),
             help=rules["help"],
             metavar=rules["metavar"] or "|".join(rules["choices"]) or None,
             show_default=rules["shown"] or True,
             rich_help_panel=rules["panel"],
+            autocompletion=completion(rules["choices"]) if rules["choices"] else None,
         )
         yield inspect.Parameter(
             spec.name,
@@ -156,11 +157,16 @@ Quiet = Annotated[
 ]
 
 
+def completion(choices: Collection[str]) -> Callable[[str], list[str]]:
+    """Return what completes a choice for the shell, given what has been typed of it."""
+    return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
+
+
 def preset_names(incomplete: str) -> list[str]:
     """Return the presets that begin with what has been typed, for the shell's completion."""
     from nmt.models.presets import PRESETS
 
-    return [name for name in PRESETS if name.startswith(incomplete)]
+    return completion(PRESETS)(incomplete)
 
 
 def check_new_file(name: str) -> Path:

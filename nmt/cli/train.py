@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -14,8 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet, preset_names
-from nmt.config import Layer, TrainingConfig, parse_overrides, read_toml, resolve_recipe
+from nmt.cli.options import Quiet, completion, preset_names
+from nmt.config import (
+    Layer,
+    TrainingConfig,
+    parse_overrides,
+    read_toml,
+    recipe_fields,
+    resolve_recipe,
+)
 from nmt.errors import UsageError
 from nmt.values import checked, like
 
@@ -56,12 +62,23 @@ class Shorthands:
         return {key: value for key, value in values.items() if value is not None}
 
 
+def _complete_assignment(incomplete: str) -> list[str]:
+    """Return the keys of recipes, or the choices of one, that begin with what has been typed."""
+    specs = recipe_fields()
+    key, equals, value = incomplete.partition("=")
+    if not equals:
+        return [f"{name}=" for name in completion(specs)(key)]
+    choices = specs[key].metadata["choices"] if key in specs else ()
+    return [f"{key}={choice}" for choice in completion(choices)(value)]
+
+
 def train(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="A data folder that `nmt prepare` wrote.")
     ],
     out: Annotated[
-        Path, typer.Option("--out", metavar="RUN", help="Run folder to create, or to go on with.")
+        Path,
+        typer.Option("--out", "-o", metavar="RUN", help="Run folder to create, or to go on with."),
     ],
     model: Annotated[
         str | None,
@@ -99,6 +116,7 @@ def train(
             metavar="KEY=VALUE",
             help="Set one value, over preset and recipe. You can repeat it. `nmt models NAME` "
             "lists all keys.",
+            autocompletion=_complete_assignment,
         ),
     ] = None,
     *,
@@ -116,9 +134,13 @@ def train(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Save and stop after this time: minutes, HH:MM or H:MM:SS. Saving may take 20 "
-            "seconds more.",
+            help="Save and stop after this time: minutes, 1h30m, HH:MM or H:MM:SS. Saving may take "
+            "20 seconds more.",
         ),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(metavar="HH:MM", help="Save and stop at this time of day."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -139,10 +161,10 @@ def train(
     """
     started = time.monotonic()
     from nmt.data.manifest import read_info
+    from nmt.jobs.deadline import first_limit
     from nmt.runs.run_folder import RunFolder
-    from nmt.training.stop import parse_time_limit
 
-    deadline = started + parse_time_limit(time_limit) if time_limit is not None else math.inf
+    stops_at = started + first_limit(time_limit, deadline)[0]
     values_of_file = read_toml(config) if config else {}
     overrides = parse_overrides(assignments or [])
     given = shorthands.given()
@@ -166,7 +188,8 @@ def train(
     options = [
         *((f"--{key.replace('_', '-')}", value) for key, value in given.items()),
         *(("--set", assignment) for assignment in assignments or []),
-        *(("--time-limit", time_limit), ("--dry-run", dry_run), ("--quiet", quiet)),
+        *(("--time-limit", time_limit), ("--deadline", deadline)),
+        *(("--dry-run", dry_run), ("--quiet", quiet)),
     ]
     kept = values_of_file.keys() - overrides.keys() - given.keys()
     command = CommandLine(
@@ -186,7 +209,7 @@ def train(
         return
     from nmt.training.launch import launch
 
-    launch(recipe, command, deadline=deadline)
+    launch(recipe, command, deadline=stops_at)
 
 
 def _words(options: Sequence[tuple[str, object]]) -> tuple[str, ...]:

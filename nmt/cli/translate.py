@@ -62,7 +62,7 @@ def translate(
     it is left empty and the exit status is 1. If one of several files fails, the others go on and
     the exit status is 1. It is 75 if other jobs hold some of the files.
     """
-    from nmt.jobs.deadline import deadline
+    from nmt.jobs.deadline import stopped_in_time
     from nmt.jobs.file_pairs import find_files
     from nmt.jobs.job import Job
     from nmt.jobs.journal import open_locked
@@ -101,7 +101,7 @@ def translate(
             check_picture(job.attention)
         if talks:
             job = replace(job, workers="1")
-        leaving.enter_context(deadline(job.deadline))
+        leaving.enter_context(stopped_in_time(job.time_limit, job.deadline))
         work = Job(
             config,
             job,

@@ -266,8 +266,9 @@ def read_info(folder: Path) -> DatasetInfo:
     try:
         content = parse_json(read_file(path))
     except (FileNotFoundError, NotADirectoryError):
+        lack = f"it has no {FILE_NAME}" if folder.exists() else "there is no such folder"
         raise DataError(
-            f"{folder} is not a data folder: it has no {FILE_NAME}; make one with `nmt prepare`"
+            f"{folder} is not a data folder: {lack}; make one with `nmt prepare`"
         ) from None
     except ValueError as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None

@@ -26,13 +26,13 @@ from nmt.interchange.foreign import ANY_SIZE, not_expressed
 from nmt.model_config import TransformerConfig
 from nmt.models.attention import SelfAttention
 from nmt.models.base import BARRED, TranslationModel
+from nmt.models.device import QUANTIZATIONS
 from nmt.models.layers import SwiGLU
 from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
 from nmt.models.positions import Positions
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
 _README = "README.md"
-QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int16", "int8_float16")
 
 # CTranslate2 needs a table of positions: for twice the longest source plus this many.
 _MORE_POSITIONS = 512

@@ -19,6 +19,7 @@ class JobOptions:
         "compressed (.gz, .xz, .bz2, .zst). You can repeat it. Documents (.html, .xlf, .srt, .po) "
         "stay documents, and files with other structure, such as .json, are refused.",
         option="--input",
+        short="-i",
         metavar="PATH|URL",
         shown="stdin",
     )
@@ -26,6 +27,7 @@ class JobOptions:
         None,
         "Where to write. A file appears when it is complete, compressed if its name ends in .gz, "
         ".xz, .bz2 or .zst. If --input is a folder, a glob or several files, name a folder.",
+        short="-o",
         metavar="PATH|URL",
         shown="stdout",
     )
@@ -46,6 +48,13 @@ class JobOptions:
         None,
         "Stop at this time of day with status 75. Needs --input and --output.",
         metavar="HH:MM",
+        panel="Unattended",
+    )
+    time_limit: str | None = value(
+        None,
+        "Stop after this time with status 75: minutes, 1h30m, HH:MM or H:MM:SS. Needs --input and "
+        "--output.",
+        metavar="TIME",
         panel="Unattended",
     )
     shard: str = value(

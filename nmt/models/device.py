@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 DEVICES = ("auto", "cpu", "cuda")
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int16", "int8_float16")
+"""Types of the weights of an export for CTranslate2."""
 DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """torch's names of the types of our precisions."""
 PRECISIONS = {"cpu": ("fp32", "bf16"), "cuda": ("fp32", "bf16", "fp16")}

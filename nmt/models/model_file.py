@@ -307,10 +307,18 @@ def find_model(path: Path) -> Path:
         NMTError: if there is none.
     """
     if not path.is_dir():
+        try:
+            path.lstat()
+        except FileNotFoundError:
+            is_of_hub = len(path.parts) == 2 and not path.parent.exists()
+            hint = "; download models of Hugging Face first" * is_of_hub
+            raise DataError(f"{path}: no such file or folder{hint}") from None
         return path
     for name in ("best.safetensors", "last.safetensors"):
         if (path / name).is_file():
             return path / name
+    if (path / "dataset.json").is_file():
+        raise NMTError(f"{path}: is a data folder; give the run folder of `nmt train`, or a model")
     if (path / "model.bin").is_file():
         raise NMTError(f"{path}: is a CTranslate2 export; give the model file that was exported")
     if (path / "config.json").is_file():

@@ -378,7 +378,9 @@ def find_preset(name: str) -> Preset:
         UsageError: naming the nearest preset.
     """
     if name not in PRESETS:
-        raise UsageError(f"unknown model {name!r}{did_you_mean(name, PRESETS)}")
+        raise UsageError(
+            f"unknown model {name!r}{did_you_mean(name, PRESETS)} (`nmt models` shows them)"
+        )
     return PRESETS[name]
 
 

@@ -8,41 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 import signal
 import time
 from collections.abc import Iterator
 from types import FrameType
 
-from nmt.errors import UsageError
-
 # Schedulers send SIGUSR1 before they kill a job; a closed terminal sends SIGHUP.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 # Under torchrun one Ctrl-C comes twice: from the terminal, and passed on.
 _SAME_CTRL_C = 1.0  # seconds
-_CLOCK = re.compile(r"(\d{1,6}):([0-5]\d)(?::([0-5]\d))?")
-
-
-def parse_time_limit(text: str) -> float:
-    """Return the seconds of a time limit: minutes as a number, HH:MM or H:MM:SS.
-
-    Raises:
-        UsageError: if it is none of these, or not above zero.
-    """
-    if match := _CLOCK.fullmatch(text.strip()):
-        hours, minutes, seconds = (int(part or 0) for part in match.groups())
-        limit = 3600.0 * hours + 60 * minutes + seconds
-    else:
-        try:
-            limit = 60 * float(text)
-        except ValueError:
-            limit = math.nan
-    if not 0 < limit < math.inf:
-        raise UsageError(
-            f"--time-limit {text!r} is not a duration; give minutes (90), HH:MM (1:30) or "
-            "H:MM:SS (1:30:00)"
-        )
-    return limit
 
 
 def ignore_signals() -> None:

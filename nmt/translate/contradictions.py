@@ -121,8 +121,9 @@ TABLE = (
     Contradiction("--attention", "--output", "it is drawn beside output to stdout"),
     Contradiction("--attention", TERMINAL, "it is for text that is piped, or in a file"),
     Contradiction("--shard", FILE, "the lines of a pipe cannot be counted", is_needed=True),
-    Contradiction(
-        "--deadline", FILES, "what comes through a pipe cannot go on later", is_needed=True
+    *(
+        Contradiction(option, FILES, "what comes through a pipe cannot go on later", is_needed=True)
+        for option in ("--deadline", "--time-limit")
     ),
 )
 

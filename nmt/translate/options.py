@@ -61,7 +61,7 @@ class TranslationConfig:
         None,
         "Write N translations of each line, best first, as `LINE ||| TEXT ||| SCORE` (the Moses "
         "form). Samples come as they are drawn. Lines count from 0. In jsonl they are under "
-        "`others`.",
+        "`others`. The usual beam widens to N.",
         minimum=1,
     )
     format: str = value(
@@ -170,7 +170,12 @@ class TranslationConfig:
         metric = self.mbr_metric if self.mbr else self.search.mbr
         n_best = self.search.n_best if self.n_best is None else self.n_best
         sampling = self.sampling if self.sample else self.search.sampling
-        search = replace(self.search, n_best=n_best, mbr=metric, sampling=sampling)
+        beam_size = self.search.beam_size
+        if beam_size == SearchOptions.beam_size and not sampling:
+            beam_size = max(beam_size, n_best)  # the usual beam may widen
+        search = replace(
+            self.search, beam_size=beam_size, n_best=n_best, mbr=metric, sampling=sampling
+        )
         object.__setattr__(self, "search", search)
         refuse_contradictions(self.given)
         if self.models:

@@ -84,6 +84,9 @@ def test_help_names_every_option_in_a_narrow_terminal(
         ("nmt tr", {"train", "translate"}),
         ("nmt train data --model transformer_bi", {"transformer_big", "transformer_big_en_fr"}),
         ("nmt models transformer_ti", {"transformer_tiny"}),
+        ("nmt translate run --markup ht", {"html"}),
+        ("nmt train data --set schedule=w", {"schedule=wsd"}),
+        ("nmt export ctranslate2 run out --quantization int1", {"int16"}),
     ],
 )
 def test_bash_completes_commands_and_presets(words: str, expected: set[str]) -> None:

@@ -22,7 +22,7 @@ from toy_training import nmt_command
 
 from nmt.errors import MissingKernel, NMTError, Stopped, UsageError, WorkerDied
 from nmt.interchange.ctranslate2 import export_ctranslate2
-from nmt.jobs.deadline import deadline
+from nmt.jobs.deadline import stopped_in_time
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators, _loaded, _OnCpu, _OnRay
@@ -285,7 +285,11 @@ def test_a_deadline_ends_the_wait_and_what_is_missing_is_told(
         workers = RayWorkers[float, None](time.sleep)
         assert workers.count == 2
         items: list[float | Pause] = [0.0, PAUSE, 600.0]  # the first one comes back at once
-        with deadline("06:30"), workers, pytest.raises(Stopped, match="--deadline 06:30 reached"):
+        with (
+            stopped_in_time(None, "06:30"),
+            workers,
+            pytest.raises(Stopped, match="--deadline 06:30 reached"),
+        ):
             for item, _ in workers.map(items):
                 assert item == 0
         with pytest.raises(WorkerDied):

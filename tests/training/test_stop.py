@@ -33,6 +33,7 @@ from toy_training import (
 from nmt.cli.train import Shorthands
 from nmt.cli.train import train as train_command
 from nmt.errors import DataError, Stopped, UsageError
+from nmt.jobs.deadline import parse_time_limit
 from nmt.models.model_file import ModelReader
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
@@ -41,7 +42,7 @@ from nmt.training import recovery, stop, validation
 from nmt.training import update as update_module
 from nmt.training.command_line import CommandLine
 from nmt.training.launch import launch
-from nmt.training.stop import StopRequest, parse_time_limit
+from nmt.training.stop import StopRequest
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
 from nmt.values import Value
@@ -51,14 +52,23 @@ from nmt.values import Value
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90", 5400), ("0.5", 30), ("1:30", 5400), ("1:30:15", 5415), ("120:00:00", 432_000)],
+    [
+        ("90", 5400),
+        ("0.5", 30),
+        ("1:30", 5400),
+        ("1:30:15", 5415),
+        ("120:00:00", 432_000),
+        ("2h", 7200),
+        ("1h30m15s", 5415),
+        ("45s", 45),
+    ],
 )
 def test_a_time_limit_is_minutes_or_a_clock(text: str, seconds: int) -> None:
     assert parse_time_limit(text) == seconds
 
 
 @pytest.mark.parametrize(
-    "text", ["", "soon", "0", "-5", "nan", "inf", "1:60", "1:5", "0:00", "1:00:60", "1:2:3:4", "1h"]
+    "text", ["", "soon", "0", "-5", "nan", "inf", "1:60", "1:5", "0:00", "1:00:60", "1:2:3:4", "1d"]
 )
 def test_what_is_no_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"--time-limit .* give minutes"):
