@@ -82,9 +82,9 @@ def notice(message: str) -> None:
         _say(f"nmt: {message}")
 
 
-def summary(values: Mapping[str, object]) -> None:
-    """Sum up the work in one line of JSON, for programs; silent as notices are."""
-    if _voice.speaks:
+def summary(values: Mapping[str, object], *, with_quiet: bool) -> None:
+    """Sum up the work in one line of JSON, for programs; silent as notices are, unless asked."""
+    if _voice.speaks or (with_quiet and _voice.rank == 0):
         _write(json.dumps(values))
 
 

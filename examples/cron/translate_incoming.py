@@ -259,7 +259,7 @@ class Run:
     def _nmt(self, source: Path, translation: Path, name: str) -> Answer:
         """Run `nmt translate`; Halted if it was."""
         command = [*NMT, str(self.config.model), *self.config.options]
-        command += ["--input", str(source), "--output", str(translation)]
+        command += ["--input", str(source), "--output", str(translation), "--summary"]
         if self.config.deadline:
             command += ["--deadline", self.config.deadline]
         self._process = subprocess.Popen(

@@ -57,10 +57,9 @@ def translate(
     segments. Lines end at the newline byte only. On a terminal, type a line to see its translation.
 
     With --input and --output, finished lines are recorded beside the output. If a job is stopped
-    or killed, run the same command again and it goes on. A finished job ends at once. Unless
-    you use --quiet, the last line on stderr is a summary in JSON. If a line cannot be translated,
-    it is left empty and the exit status is 1. If one of several files fails, the others go on and
-    the exit status is 1. It is 75 if other jobs hold some of the files.
+    or killed, run the same command again and it goes on. A finished job ends at once. If a line
+    cannot be translated, it is left empty and the exit status is 1. If one of several files fails,
+    the others go on and the exit status is 1. It is 75 if other jobs hold some of the files.
     """
     from nmt.jobs.deadline import stopped_in_time
     from nmt.jobs.file_pairs import find_files
@@ -120,13 +119,14 @@ def translate(
             done = [work.translate_pipe(source, target)]
             if remote is not None:
                 remote.move(remote.path)
-    _summarize(done, failed)
+    if job.summary or output is not None:
+        _summarize(done, failed, with_quiet=job.summary)
     if failed or any(counts.failed.lines for counts in done):
         raise typer.Exit(EXIT_FAILED)
     raise typer.Exit(EXIT_STOPPED if held else EXIT_DONE)
 
 
-def _summarize(done: Sequence[Counts], failed_files: int) -> None:
+def _summarize(done: Sequence[Counts], failed_files: int, *, with_quiet: bool) -> None:
     seconds = sum(counts.seconds for counts in done)
     console.summary(
         {
@@ -141,5 +141,6 @@ def _summarize(done: Sequence[Counts], failed_files: int) -> None:
             "failed_files": failed_files,
             "seconds": round(seconds, 1),
             "tokens_per_second": round(sum(counts.tokens for counts in done) / max(seconds, 1e-9)),
-        }
+        },
+        with_quiet=with_quiet,
     )

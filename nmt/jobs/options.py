@@ -31,6 +31,12 @@ class JobOptions:
         metavar="PATH|URL",
         shown="stdout",
     )
+    summary: bool = value(
+        False,
+        "Write a summary in JSON as the last line on stderr. Jobs with --output do so unless you "
+        "use --quiet.",
+        panel="Unattended",
+    )
     device: str = value("auto", "Where to compute.", choices=DEVICES)
     attention: str | None = value(
         None,

@@ -20,6 +20,11 @@ def converse(translator: Translator) -> Counts:
 
     config, composes = translator.config, translator.language_pair.src_vocabulary.composes
     counts, before = Counts(), Before(config.context)
+    src, tgt = translator.language_pair.languages
+    console.notice(
+        f"{' + '.join(map(str, config.models))}, {src} to {tgt}; type a line and press Enter; "
+        "leave by Ctrl-D"
+    )
     while True:
         try:
             typed = input("> ")

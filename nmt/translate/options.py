@@ -59,9 +59,9 @@ class TranslationConfig:
     search: SearchOptions = part(SearchOptions)
     n_best: int | None = value(
         None,
-        "Write N translations of each line, best first, as `LINE ||| TEXT ||| SCORE` (the Moses "
-        "form). Samples come as they are drawn. Lines count from 0. In jsonl they are under "
-        "`others`. The usual beam widens to N.",
+        "Write N translations of each line, best first, as `LINE ||| TEXT ||| SCORE`. Lines count "
+        "from 0. Samples come as they are drawn. In jsonl they are under `others`. The usual beam "
+        "widens to N.",
         minimum=1,
     )
     format: str = value(

@@ -14,7 +14,7 @@ def translate(nmt: Nmt, model_file: Path) -> Nmt:
     """Runs `nmt translate` with the tiny model, by one worker."""
 
     def run(*words: str | Path, stdin: bytes | None = None) -> Answer:
-        return nmt("translate", model_file, *QUICK, *words, stdin=stdin)
+        return nmt("translate", model_file, *QUICK, "--summary", *words, stdin=stdin)
 
     return run
 

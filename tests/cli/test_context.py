@@ -45,7 +45,7 @@ def translate(nmt: Nmt, model: Path, monkeypatch: pytest.MonkeyPatch) -> Nmt:
     use_instead_of_a_model(monkeypatch, spoiled)
 
     def run(*words: str | Path, stdin: bytes | None = None) -> Answer:
-        return nmt("translate", model, *QUICK, "--context", "3", *words, stdin=stdin)
+        return nmt("translate", model, *QUICK, "--summary", "--context", "3", *words, stdin=stdin)
 
     return run
 

@@ -50,7 +50,9 @@ def text_of(lines: int) -> bytes:
 # ------------------------------------------------------------------------- lines in, lines out
 
 
-def test_stdout_holds_data_alone_and_files_hold_the_same(translate: Nmt, tmp_path: Path) -> None:
+def test_stdout_holds_data_alone_and_files_hold_the_same(
+    nmt: Nmt, translate: Nmt, model_file: Path, tmp_path: Path
+) -> None:
     data = b"the cat\n\na dog sees the bird\n"
     done = translate(stdin=data)
     assert done.status == 0
@@ -69,7 +71,8 @@ def test_stdout_holds_data_alone_and_files_hold_the_same(translate: Nmt, tmp_pat
 
     (tmp_path / "in").write_bytes(data)
     files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
-    assert translate(*files, "--quiet") == (0, "", "")
+    assert nmt("translate", model_file, *QUICK, *files, "--quiet") == (0, "", "")
+    assert nmt("translate", model_file, *QUICK, stdin=data) == (0, done.stdout, "")  # quiet, too
     assert (tmp_path / "out").read_text() == done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.journal", "in", "out"]
 
@@ -365,7 +368,8 @@ def test_other_models_make_a_new_job(
 
 def test_an_old_model_that_meets_decomposed_text_warns_once(nmt: Nmt) -> None:
     old = Path(__file__).parents[1] / "written_before" / "model.safetensors"
-    done = nmt("translate", old, *QUICK, stdin="the dög\nthe do\u0308g\nthe ca\u0308t\n".encode())
+    text = "the dög\nthe do\u0308g\nthe ca\u0308t\n".encode()
+    done = nmt("translate", old, *QUICK, "--summary", stdin=text)
     assert done.status == 0
     assert done.stderr.count("NFD") == 1
     assert re.search("stdin: 2 lines .*line 2", done.stderr)

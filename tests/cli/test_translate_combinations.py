@@ -90,7 +90,7 @@ def check(nmt: Nmt, files: Path, seeds: range) -> Iterator[bool]:
         model = files / draw.choice(["tiny", "tiny", "documents", "reader"])
         chosen = draw.choices(LINES, k=draw.randrange(1, 6))
         text = ("\n".join(chosen) + draw.choice(["", "\n"])).encode() or b"\n"
-        limits = ("--workers", "1", "--threads", "1", "--device", "cpu")
+        limits = ("--workers", "1", "--threads", "1", "--device", "cpu", "--summary")
         extra = () if "--max-extra-tokens" in words else ("--max-extra-tokens", "2")
         answer = nmt("translate", model, *limits, *extra, *words, stdin=text)
         what = f"seed {seed}: {model.name} {words} {text!r}: {answer}"
