@@ -189,10 +189,7 @@ class FixedShape:
         """Return the lengths of the pairs of padding for pairs that fit; those at the end are 0."""
         missing, padding = self._padding(src_lengths, tgt_lengths)
         empty = np.zeros(self.sentences - len(src_lengths) - padding, dtype=np.int64)
-        src, tgt = (
-            np.concatenate((np.diff(np.arange(padding + 1) * tokens // max(1, padding)), empty))
-            for tokens in missing
-        )
+        src, tgt = (np.concatenate((_dealt(tokens, padding), empty)) for tokens in missing)
         return src, tgt
 
     def _padding(self, src_lengths: Lengths, tgt_lengths: Lengths) -> tuple[list[int], int]:
@@ -202,6 +199,38 @@ class FixedShape:
         return missing, -(-max(missing) // _SHORT)
 
 
+_MULTIPLE = 64
+"""oneDNN builds each kind of product anew for each number of tokens, which takes as long as a product
+of 64 tokens does. So training on a CPU takes only multiples of it, where the padding is little."""
+
+
+def padding_to_multiples(lengths: Sequence[Lengths], bounds: Sequence[int]) -> list[Indices]:
+    """Return the lengths of pairs of padding after which both sides have multiples of 64 tokens.
+
+    They are no longer than the last group if that is possible. Short sides have none.
+
+    Args:
+        lengths: source and target lengths (pairs,), without eos.
+        bounds: where a new group begins.
+    """
+    tokens = np.array([side.sum() + len(side) for side in lengths])
+    if tokens.min() < 8 * _MULTIPLE:
+        return [_NONE, _NONE]
+    last = bounds[-1] if bounds else 0
+    longest = np.array([int(side[last:].max()) + 1 for side in lengths])
+    missing = -tokens % _MULTIPLE
+    padding = int((-(-missing // longest)).max())
+    if missing.min() < padding:  # each pair needs a token on either side
+        missing += _MULTIPLE
+        padding = min(_MULTIPLE, int((-(-missing // longest)).max()))
+    return [_dealt(int(side), padding) for side in missing]
+
+
+def _dealt(tokens: int, sentences: int) -> Indices:
+    """Return the lengths of sentences that share some tokens."""
+    return np.diff(np.arange(sentences + 1) * tokens // max(1, sentences))
+
+
 def collate(
     src: TokenRows,
     tgt: TokenRows,
@@ -209,6 +238,7 @@ def collate(
     links: Indices | None = None,
     *,
     on_gpu: bool = False,
+    in_multiples: bool = False,
 ) -> Batch:
     """Make the batch of some pairs, in their order; they must fit the shape, if there is one.
 
@@ -217,13 +247,17 @@ def collate(
         shape: of the batch, if it is fixed.
         links: (target tokens,) from a `Linker`.
         on_gpu: whether the batch will go to a GPU, where fewer groups are faster.
+        in_multiples: see `padding_to_multiples`.
     """
     lengths = src.lengths, tgt.lengths
     # A batch of fixed shape goes to a GPU, whose attention takes packed sentences.
     bounds = () if shape else group_bounds(*lengths, on_gpu=on_gpu)
-    src_padding, tgt_padding = shape.padding(*lengths) if shape else (_NONE, _NONE)
+    src_padding = tgt_padding = _NONE
     longest = 0
+    if in_multiples:
+        src_padding, tgt_padding = padding_to_multiples(lengths, bounds)
     if shape:
+        src_padding, tgt_padding = shape.padding(*lengths)
         most = 1 + max(int(side.max()) for side in lengths)
         longest = max(_SHORT, 1 << (most - 1).bit_length())
     return Batch(

@@ -208,7 +208,8 @@ def _batch(
     src: TokenRows, tgt: TokenRows, partition: BatchPartition, find_links: FindLinks | None
 ) -> Batch:
     links = None if find_links is None else find_links(src, tgt)
-    return collate(src, tgt, partition.shape, links, on_gpu=partition.on_gpu)
+    on_gpu = partition.on_gpu
+    return collate(src, tgt, partition.shape, links, on_gpu=on_gpu, in_multiples=not on_gpu)
 
 
 def _plans_from(

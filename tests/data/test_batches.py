@@ -22,6 +22,7 @@ from nmt.data.batches import (
     split_update,
 )
 from nmt.data.epochs import Epochs, plan_pool
+from nmt.data.shards import TokenRows
 
 PAD, BOS, EOS = 0, 2, 3
 
@@ -203,6 +204,35 @@ def test_what_a_fixed_shape_has_no_room_for_does_not_fit() -> None:
     assert not fits((101, 50))
     assert fits(*[(20, 20)] * 3)
     assert not fits(*[(20, 20)] * 4)  # no sentence is left for padding
+
+
+@pytest.mark.parametrize("longest", [1, 2, 20, 150])
+def test_sides_reach_multiples_of_64_tokens_by_pairs_of_padding(longest: int) -> None:
+    random = np.random.default_rng(longest)
+    for _ in range(100):
+        count = int(random.integers(1, 40)) + 2000 // longest
+        src, tgt = (
+            [[7] * n for n in np.sort(random.integers(0, longest, count))] for _ in range(2)
+        )
+        rows = [TokenRows.of(side, token_bytes=2) for side in (src, tgt)]
+        batch, plain = collate(*rows, in_multiples=True), batch_of(src, tgt)
+        padding = []
+        for found, own in ((batch.src, plain.src), (batch.tgt_in, plain.tgt_in)):
+            assert len(found.tokens) % 64 == 0
+            assert len(found.tokens) - len(own.tokens) < 128
+            assert sentences(found)[:count] == sentences(own)
+            assert {token for row in sentences(found)[count:] for token in row} <= {PAD}
+            padding.append([len(row) for row in sentences(found)[count:]])
+            if longest > 2:  # attention in the last group takes no more
+                assert found.groups[-1].longest == own.groups[-1].longest
+        assert len(padding[0]) == len(padding[1])
+        assert all(min(lengths, default=1) > 0 for lengths in padding)
+        assert batch.targets.tolist() == plain.targets.tolist()
+
+
+def test_small_batches_get_no_padding() -> None:
+    rows = TokenRows.of([[7] * 29] * 17, token_bytes=2)  # 510 tokens
+    assert collate(rows, rows, in_multiples=True).padded_tokens == 2 * 510
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
