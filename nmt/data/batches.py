@@ -200,8 +200,8 @@ class FixedShape:
 
 
 _MULTIPLE = 64
-"""oneDNN builds each kind of product anew for each number of tokens, which takes as long as a product
-of 64 tokens does. So training on a CPU takes only multiples of it, where the padding is little."""
+"""oneDNN builds each kind of product anew for each number of tokens, and that takes longer than 64
+tokens more. So training on a CPU takes only multiples of 64, where the padding is little."""
 
 
 def padding_to_multiples(lengths: Sequence[Lengths], bounds: Sequence[int]) -> list[Indices]:
