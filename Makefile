@@ -29,7 +29,7 @@ demo: install  ## Run the whole pipeline on the embedded example: under 5 minute
 
 multi30k: install  ## Train on Multi30k, English to German and French: hours on 2 cores.
 	for tgt in de fr; do \
-	  $(MAKE) --no-print-directory -C examples/multi30k NMT=$(abspath $(BIN)/nmt) TGT=$$tgt || exit; \
+	  $(MAKE) --no-print-directory -C examples/multi30k PYTHON=$(abspath $(BIN)/python) TGT=$$tgt || exit; \
 	done
 
 wmt14: install  ## Reproduce the paper: make wmt14 MODEL=en-de-base (README.md there lists others).

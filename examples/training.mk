@@ -1,4 +1,4 @@
-# What the recipes that train on GPUs share: the interpreter and how many processes.
+# What recipes share that may train in several processes: the interpreter, and how many there are.
 
 PYTHON ?= python3
 
