@@ -214,7 +214,7 @@ def test_sides_reach_multiples_of_64_tokens_by_pairs_of_padding(longest: int) ->
         src, tgt = (
             [[7] * n for n in np.sort(random.integers(0, longest, count))] for _ in range(2)
         )
-        rows = [TokenRows.of(side, token_bytes=2) for side in (src, tgt)]
+        rows = (TokenRows.of(src, token_bytes=2), TokenRows.of(tgt, token_bytes=2))
         batch, plain = collate(*rows, in_multiples=True), batch_of(src, tgt)
         padding = []
         for found, own in ((batch.src, plain.src), (batch.tgt_in, plain.tgt_in)):
