@@ -129,5 +129,5 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UsageError, match=r"^s3://bucket/x: Install s3fs"):
             exists("s3://bucket/x")
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(UsageError, match=r"^s3://bucket/x: .*nmt\["):
+    with pytest.raises(UsageError, match=r"^s3://bucket/x: .*nmt-toolkit\["):
         exists("s3://bucket/x")

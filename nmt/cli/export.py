@@ -104,7 +104,7 @@ def export(
 ) -> None:
     """Write a model for another engine, or a shortlist for ours.
 
-    CTranslate2 (the extra `nmt[ctranslate2]`) is an engine in C++ for CPUs and GPUs. You can use
+    CTranslate2 (the extra `ctranslate2`) is an engine in C++ for CPUs and GPUs. You can use
     the export with its own programs, or with `nmt translate OUT`. The folder appears when it is
     complete. An earlier export of that name is replaced.
 

@@ -30,7 +30,9 @@ def _zstd(file: IO[bytes]) -> Any:
     try:
         import zstandard
     except ImportError:
-        raise UsageError("writing .zst needs zstandard; run `pip install nmt[zstd]`") from None
+        raise UsageError(
+            "writing .zst needs zstandard; run `pip install 'nmt-toolkit[zstd]'`"
+        ) from None
     return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
 
 
@@ -89,7 +91,9 @@ class _Zstd:
         try:
             import zstandard
         except ImportError:
-            raise DataError("reading .zst needs zstandard; run `pip install nmt[zstd]`") from None
+            raise DataError(
+                "reading .zst needs zstandard; run `pip install 'nmt-toolkit[zstd]'`"
+            ) from None
         self._file = zstandard.ZstdDecompressor().decompressobj()
         self._error = zstandard.ZstdError
         self._data, self._at = b"", 0

@@ -184,7 +184,9 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
     try:
         from ctranslate2.specs import common_spec, transformer_spec
     except ImportError:
-        raise UsageError("CTranslate2 is not installed: pip install 'nmt[ctranslate2]'") from None
+        raise UsageError(
+            "CTranslate2 is not installed; run `pip install 'nmt-toolkit[ctranslate2]'`"
+        ) from None
     if problem := unsupported(card):
         raise UsageError(f"{path}: CTranslate2 does not support {problem}")
     assert isinstance(model, Transformer)

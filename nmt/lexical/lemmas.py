@@ -38,7 +38,7 @@ def has_lemmas(lang: str) -> bool:
         UsageError: if the package is missing.
     """
     if not is_installed():
-        raise UsageError("--terms needs simplemma; run `pip install nmt[terms]`")
+        raise UsageError("--terms needs simplemma; run `pip install 'nmt-toolkit[terms]'`")
     from simplemma import lemmatize
 
     try:

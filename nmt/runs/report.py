@@ -144,7 +144,7 @@ def require_tensorboard() -> None:
     except ImportError:
         raise UsageError(
             "tensorboard = true needs the package tensorboard; run `pip install "
-            "'nmt[tensorboard]'` or set tensorboard = false"
+            "'nmt-toolkit[tensorboard]'` or set tensorboard = false"
         ) from None
 
 

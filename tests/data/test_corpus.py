@@ -109,7 +109,7 @@ def test_zstd_text_without_its_package_says_what_to_install(
     monkeypatch.setitem(sys.modules, "zstandard", None)
     path = tmp_path / "text.en.zst"
     path.write_bytes(b"content")
-    with pytest.raises(DataError, match=r"pip install nmt\[zstd\]"):
+    with pytest.raises(DataError, match=r"nmt-toolkit\[zstd\]"):
         lines_of(path)
 
 

@@ -167,7 +167,7 @@ def test_the_cluster_must_be_named_and_be_there(
 
 def test_without_ray_the_extra_is_named(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"pip install nmt\[ray\]"):
+    with pytest.raises(UsageError, match=r"nmt-toolkit\[ray\]"):
         start(model_file)
 
 

@@ -128,7 +128,7 @@ def test_mecab_splits_words(lang: str, words: str) -> None:
 
 def test_a_tokenizer_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.scoring.tokenizers.find_spec", lambda _: None)
-    with pytest.raises(UsageError, match=r"ja-mecab .*nmt\[ja\]"):
+    with pytest.raises(UsageError, match=r"ja-mecab .*nmt-toolkit\[ja\]"):
         score(["a"], [["a"]], tokenize="ja-mecab")
 
 

@@ -1,6 +1,6 @@
 """Rows of Parquet and Arrow files, and of folders of them as hubs have them.
 
-This needs the extra `nmt[arrow]`. Columns are named: `hub.parquet:en,de`, or
+This needs the extra `nmt-toolkit[arrow]`. Columns are named: `hub.parquet:en,de`, or
 `hub.parquet:translation.en,translation.de` for the fields of one column, which is found by itself.
 """
 
@@ -322,6 +322,6 @@ def _pyarrow() -> Any:
         import pyarrow.ipc
     except ImportError:
         raise UsageError(
-            "reading Parquet and Arrow needs pyarrow; run `pip install nmt[arrow]`"
+            "reading Parquet and Arrow needs pyarrow; run `pip install 'nmt-toolkit[arrow]'`"
         ) from None
     return pyarrow

@@ -125,7 +125,7 @@ def test_without_pyarrow_the_extra_is_named(
 ) -> None:
     (tmp_path / "hub.parquet").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UsageError, match=r"nmt\[arrow\]"):
+    with pytest.raises(UsageError, match=r"nmt-toolkit\[arrow\]"):
         rows(f"{tmp_path}/hub.parquet")
 
 
