@@ -183,8 +183,13 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         "transformer_wmt": Preset(
             "transformer",
             "transformer_modern",
-            {"schedule": "linear", "learning_rate": 1.4e-3, "ema_decay": 0.999}
-            | {"max_updates": 50_000, "save_every": 1_000},
+            {
+                "schedule": "linear",
+                "learning_rate": 1.4e-3,
+                "ema_decay": 0.999,
+                "max_updates": 50_000,
+                "save_every": 1_000,
+            },
             "the same for half of base's updates: see examples/wmt14",
         ),
         "transformer_modern_small": Preset(
