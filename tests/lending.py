@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.data.batches import Packed, pack_sources
 from nmt.data.vocabulary import BOS_ID
-from nmt.models.base import DecoderState, OwnProjections, TranslationModel
+from nmt.models.base import DecoderState, TranslationModel
 from nmt.search.engine import Source
 
 
@@ -34,12 +34,6 @@ class Lending:
         logits = self.model.project(features)
         logits[:, self.barred_ids] = -torch.inf
         return logits
-
-    def own_projections(self, tokens: Tensor) -> OwnProjections:
-        raise NotImplementedError
-
-    def project_onto(self, projections: OwnProjections, features: Tensor) -> Tensor:
-        raise NotImplementedError
 
     @torch.inference_mode()
     def log_prob(self, source: Source, tokens: Sequence[int]) -> float:

@@ -194,6 +194,7 @@ _INSTEAD = {
     "translate --lenpen": "write --length-penalty",
     "translate --src": "write --input",
     "translate --gpu": "write --device cuda, and choose the GPU by CUDA_VISIBLE_DEVICES",
+    "translate --shortlist": "it changed most lines for little speed; exports still have theirs",
 }
 """What to use instead of options that there were once, or that other toolkits have."""
 

@@ -1,4 +1,4 @@
-"""`nmt export`: a model for another engine, and what makes ours faster."""
+"""`nmt export`: a model for another engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = (
     "nmt export huggingface averaged.safetensors wmt14-en-de",
     "nmt export bergamot student firefox --data data/distilled",
     "nmt export argos averaged.safetensors en_de.argosmodel",
-    "nmt export shortlist data/wmt14 wmt14.shortlist",
+    "nmt export shortlist data/wmt14 lex.bin",
 )
 
 _CTRANSLATE2, _SHORTLIST = "ctranslate2", "shortlist"
@@ -102,7 +102,7 @@ def export(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a model for another engine, or a shortlist for ours.
+    """Write a model for another engine, or a shortlist for Marian.
 
     CTranslate2 (the extra `ctranslate2`) is an engine in C++ for CPUs and GPUs. You can use
     the export with its own programs, or with `nmt translate OUT`. The folder appears when it is
@@ -116,8 +116,8 @@ def export(
     A package for argos is what LibreTranslate and Argos Translate install.
 
     A shortlist limits the tokens of a translation to the most frequent ones, and to probable
-    translations of the source's tokens, learnt from the training pairs. `nmt translate --shortlist`
-    then computes only that part of the output layer.
+    translations of the source's tokens, learnt from the training pairs. `marian-decoder
+    --shortlist OUT` then computes only that part of the output layer. Bergamot gets its own.
     """
     if form not in _FORMATS:
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, _FORMATS)}")
@@ -172,16 +172,10 @@ def export(
 
 def _export_shortlist(data: Path, out: Path, frequent: int, best: int) -> None:
     from nmt.data.folder import DataFolder
-    from nmt.lexical.lexicon import LEXICON_STEPS
-    from nmt.search.shortlist import check_replaceable, learn_shortlist
+    from nmt.interchange.marian_shortlist import export_shortlist
 
-    check_replaceable(out)
     folder = DataFolder.open(data)
-    best = min(best, len(folder.tgt_vocabulary))
-    with console.progress("Learning", total=LEXICON_STEPS, unit="steps") as bar:
-        shortlist = learn_shortlist(folder, frequent=frequent, best=best, on_progress=bar.update)
-    shortlist.write(out, folder.src_vocabulary, folder.tgt_vocabulary)
-    length, covered = shortlist.coverage(folder.valid)
+    length, covered = export_shortlist(folder, out, frequent=frequent, best=best)
     console.notice(
         f"{out}: lists of {length:,.0f} of {len(folder.tgt_vocabulary):,} tokens on average, which "
         f"have {covered:.1%} of the valid targets' tokens"

@@ -71,7 +71,7 @@ def translate(
     from nmt.remote import is_url, without_scheme
 
     config = replace(config, models=(model, *config.ensemble), ensemble=())
-    lists = (config.shortlist, config.terms, config.forbid, job.lock)
+    lists = (config.terms, config.forbid, job.lock)
     also_read = [*config.models, *filter(None, lists)]
     with contextlib.ExitStack() as leaving:
         if job.lock is not None:

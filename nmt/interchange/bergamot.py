@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ from nmt.interchange.foreign import EMBEDDINGS
 from nmt.interchange.marian import INPUT_FACTOR, OPTIONS, OUTPUT_BIAS_NAME, foreign_names
 from nmt.interchange.marian_binary import TABLE, Arrays, Rounded, write_arrays
 from nmt.interchange.marian_export import as_array, expressed_model, foreign_arrays, options_of
-from nmt.lexical.lexicon import LEXICON_STEPS, learn_lexicon
+from nmt.interchange.marian_shortlist import FIRST, Shortlist
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
 from nmt.models.kernels.linear import Product, use_packed
@@ -44,10 +43,7 @@ _ARCHITECTURES = {(256, 1536, 2): "tiny", (384, 1536, 4): "base-memory", (512, 2
 _WIDTH, _TOKENS = 64, 8
 """What widths, and the number of target tokens, must be multiples of."""
 
-_FIRST, _BEST, _FREQUENT = 50, 50, 100
-"""On the list of a sentence: so many tokens by id, which the format asks for, translations of each
-source token, and most frequent tokens of all, as translations of eos, which ends each source."""
-_MAGIC = 0xF11A48D5013417F5
+_BEST, _FREQUENT = 50, 100  # on shortlists
 
 _SAMPLE_LINES, _BATCH_LINES = 500, 32
 _LONGEST_SOURCE = 128  # Bergamot cuts longer sentences
@@ -99,7 +95,8 @@ def export_bergamot(
     binary = write_arrays({**arrays, OPTIONS: as_array(options)})
     contents["model"] = f"model.{pair}.intgemm.alphas.bin", binary
     if data is not None:
-        contents["lex"] = f"lex.{_FIRST}.{_BEST}.{pair}.s2t.bin", _shortlist(data, sizes[0])
+        lists = Shortlist.learn(data, frequent=_FREQUENT, best=_BEST, src_size=sizes[0])
+        contents["lex"] = f"lex.{FIRST}.{_BEST}.{pair}.s2t.bin", lists.content()
     student = model.config.d_model, model.config.d_ff, model.config.num_decoder_layers
     metadata = {
         "architecture": _ARCHITECTURES.get(student, "custom"),
@@ -239,30 +236,3 @@ def _translate(model: Transformer, card: ModelCard, sources: Sequence[Sequence[i
             return
         state.select(active, active)
         tokens = tokens[active]
-
-
-# ----------------------------------------------------------------------------------- shortlist
-
-
-def _shortlist(data: DataFolder, src_size: int) -> bytes:
-    """Return the lists of target tokens in Marian's binary form."""
-    sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
-    with console.progress("learning the shortlist", total=LEXICON_STEPS, unit="steps") as bar:
-        lexicon = learn_lexicon(data.train, *sizes, on_progress=bar.update)
-    lists = [row[row >= 0] for row in lexicon.best(_BEST, src_size)]
-    lists[EOS_ID] = np.argsort(-lexicon.target_counts, kind="stable")[:_FREQUENT]
-    if not len(lists[-1]):
-        lists[-1] = np.array([EOS_ID])  # Marian's check wants the last list to have something
-    ends = np.cumsum([0, *map(len, lists)])
-    tokens = np.concatenate([np.sort(row) for row in lists])
-    counted = struct.pack("<4Q", _FIRST, _BEST, len(ends), len(tokens))
-    counted += ends.astype("<u8").tobytes() + tokens.astype("<u4").tobytes()
-    return struct.pack("<2Q", _MAGIC, _checksum(counted)) + counted
-
-
-def _checksum(content: bytes) -> int:
-    """Return Marian's hash of whole 64-bit numbers, as boost::hash_combine has it."""
-    total = 0
-    for number in np.frombuffer(content, "<u8", len(content) // 8).tolist():
-        total ^= (number + 0x9E3779B9 + (total << 6) + (total >> 2)) & (1 << 64) - 1
-    return total

@@ -7,15 +7,12 @@ of packed sentences.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from nmt.data.batches import Batch, Packed
 from nmt.model_config import AttentionHead
@@ -51,10 +48,6 @@ class DecoderState(Protocol):
 
 BARRED = -1e4
 """A bias that makes a token impossible. It fits into fp16."""
-
-OwnProjections = list[tuple[Tensor, Tensor]]
-"""Of each member of an ensemble, the projections of B sentences onto tokens of their own: rows of
-the output projection (B, U, D) and biases (B, U)."""
 
 
 class Decoder(Protocol):
@@ -95,19 +88,6 @@ class Decoder(Protocol):
 
         Args:
             features: (n, F), rows of the result of `step`.
-        """
-
-    def own_projections(self, tokens: Tensor) -> OwnProjections:
-        """Return what `project_onto` needs.
-
-        Args:
-            tokens: (B, U) int64 on the model's device, those of each sentence. V is padding.
-        """
-
-    def project_onto(self, projections: OwnProjections, features: Tensor) -> Tensor:
-        """Return logits like `project`, but of each sentence's own tokens only (N, U).
-
-        Those of padding are -inf.
         """
 
 
@@ -188,18 +168,3 @@ class TranslationModel(nn.Module, ABC):
     def project(self, features: Tensor) -> Tensor:
         """See `Decoder`."""
         return linear(features, self.output_projection, self.output_bias)
-
-    def own_projections(self, tokens: Tensor) -> OwnProjections:
-        """See `Decoder`."""
-        weight = self.output_projection.detach()
-        bias = weight.new_zeros(len(weight)) if self.output_bias is None else self.output_bias
-        with_padding = F.pad(bias.detach(), (0, 1), value=-math.inf)  # (V + 1,)
-        return [(weight[tokens.clamp(max=len(weight) - 1)], with_padding[tokens])]
-
-    def project_onto(self, projections: OwnProjections, features: Tensor) -> Tensor:
-        """See `Decoder`."""
-        ((weight, bias),) = projections
-        by_sentence = features.view(len(weight), -1, features.shape[1])  # (B, W, D)
-        # The larger factor first, as it lies in memory: twice as fast with MKL.
-        logits = torch.baddbmm(bias[:, :, None], weight, by_sentence.transpose(1, 2))  # (B, U, W)
-        return logits.transpose(1, 2).contiguous().flatten(0, 1)  # (N, U)

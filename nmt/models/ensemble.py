@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 from typing import cast
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.data.batches import Batch, Packed
 from nmt.errors import UsageError
-from nmt.models.base import DecoderState, OwnProjections, TranslationModel
+from nmt.models.base import DecoderState, TranslationModel
 from nmt.models.model_file import ModelCard
 
 
@@ -60,28 +60,12 @@ class Ensemble:
 
     def project(self, features: Tensor) -> Tensor:
         """Return the logarithms of summed probabilities (n, V) as logits."""
-        parts = zip(self.members, self._split(features), strict=True)
-        return _sum([member.project(part) for member, part in parts])
-
-    def own_projections(self, tokens: Tensor) -> OwnProjections:
-        """See `Decoder`."""
-        return [own for member in self.members for own in member.own_projections(tokens)]
-
-    def project_onto(self, projections: OwnProjections, features: Tensor) -> Tensor:
-        """Return logits of each sentence's own tokens (N, U), over which each member normalises."""
-        parts = zip(self.members, projections, self._split(features), strict=True)
-        return _sum([member.project_onto([own], part) for member, own, part in parts])
-
-    def _split(self, features: Tensor) -> Iterator[Tensor]:
-        """Yield each member's part of the features."""
         widths = [member.output_projection.shape[1] for member in self.members]
-        parts = torch.split(features, widths, dim=1)
-        return (part if part.is_cuda else part.contiguous() for part in parts)
-
-
-def _sum(logits: Sequence[Tensor]) -> Tensor:
-    """Return the logarithms of the summed probabilities of logits (n, V)."""
-    return reduce(torch.logaddexp, (of_member.float().log_softmax(dim=-1) for of_member in logits))
+        parts = zip(self.members, torch.split(features, widths, dim=1), strict=True)
+        logits = (
+            member.project(part if part.is_cuda else part.contiguous()) for member, part in parts
+        )
+        return reduce(torch.logaddexp, (own.float().log_softmax(dim=-1) for own in logits))
 
 
 def check_members(paths: Sequence[Path], cards: Sequence[ModelCard]) -> None:

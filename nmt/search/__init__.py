@@ -1,1 +1,1 @@
-"""From source token ids to translations: beam search, sampling, constraints, shortlists."""
+"""From source token ids to translations: beam search, sampling, constraints."""

@@ -42,7 +42,6 @@ from nmt.search.engine import Hypothesis, Source
 from nmt.search.options import SearchOptions
 from nmt.search.phrase_banks import PhraseBanks
 from nmt.search.sampling import draw_tokens, generators_of
-from nmt.search.shortlist import BatchShortlist
 from nmt.search.top_k import FREE, Integers, NextTokens, Pick, StepQuery, pick_tokens, top_tokens
 
 Floats = NDArray[np.float64]
@@ -60,7 +59,6 @@ class Group:
     sources: Sequence[Source]  # (G,)
     state: DecoderState  # fresh
     cost_per_sentence: int  # against the budget
-    shortlist: BatchShortlist | None = None  # tokens that each sentence may take; None: all
 
 
 def decode(
@@ -106,32 +104,13 @@ def decode(
         features = model.step([beams.group.state for beams in active], last_tokens)  # (N, F)
         # Top-k: the best next tokens of each.
         queries = [beams.query() for beams in active]
-        picked = _next_tokens(model, features, active, queries, pick, options.barred_ids)
+        logits, query = logits_in_blocks(model, features), StepQuery.joined(queries)
+        picked = pick_tokens(logits, query, pick=pick, barred_ids=options.barred_ids)
         # Finish and reorder.
-        for beams, query, next_tokens in zip(active, queries, picked, strict=True):
+        parts = picked.split([len(beams.last_tokens) for beams in active])
+        for beams, query, next_tokens in zip(active, queries, parts, strict=True):
             yield from beams.extend(query, next_tokens)
         active = [beams for beams in active if len(beams.sentences)]
-
-
-def _next_tokens(
-    model: Decoder,
-    features: Tensor,
-    active: Sequence[Beams],
-    queries: Sequence[StepQuery],
-    pick: Pick,
-    barred_ids: Sequence[int],
-) -> list[NextTokens]:
-    """Pick the next tokens of each group's hypotheses, given their features (N, F)."""
-    sizes = [len(beams.last_tokens) for beams in active]
-    shortlists = [beams.group.shortlist for beams in active if beams.group.shortlist is not None]
-    if not shortlists:
-        logits, query = logits_in_blocks(model, features), StepQuery.joined(queries)
-        fields = pick_tokens(logits, query, pick=pick, barred_ids=barred_ids)
-        return NextTokens.read([fields])[0].split(sizes)
-    # Each group has logits of its own tokens only.
-    groups = zip(shortlists, torch.split(features, sizes), queries, strict=True)
-    read = NextTokens.read([shortlist.pick(pick, own, query) for shortlist, own, query in groups])
-    return [shortlist.with_ids(own) for shortlist, own in zip(shortlists, read, strict=True)]
 
 
 def logits_in_blocks(model: Decoder, features: Tensor) -> Iterator[Tensor]:
@@ -359,8 +338,6 @@ class Beams:
         self.log_probs, self.last_tokens = log_probs, tokens.reshape(-1)  # (B', W'), (N',)
         self.sentences = self.sentences[rows]
         if len(rows):
-            if self.group.shortlist is not None:
-                self.group.shortlist.select(rows)
             self.group.state.select(torch.from_numpy(parents.reshape(-1)), torch.from_numpy(rows))
 
 

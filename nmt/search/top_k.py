@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
 
@@ -31,8 +31,6 @@ Pairs = Integers
 
 FREE = -1  # any token may follow
 
-_MOST_TOKENS = 1 << 32  # of a vocabulary
-
 _NO_PLACES: Integers = np.zeros(0, np.int64)
 
 
@@ -48,22 +46,15 @@ class NextTokens:
     scored_log_probs: NDArray[np.float32]  # (N, 1 + M) of `StepQuery.scored`
 
     @classmethod
-    def read(cls, groups: Sequence[Fields]) -> list[NextTokens]:
-        """Read those of some groups of hypotheses, from a GPU in one transfer."""
-        if groups[0][0].device.type == "cpu":
-            read = [cls(*(values.numpy() for values in fields)) for fields in groups]
+    def read(cls, fields: Fields) -> NextTokens:
+        """Read them, from a GPU in one transfer."""
+        if fields[0].device.type == "cpu":
+            read = cls(*(values.numpy() for values in fields))
         else:
-            bits = [to_bits(*fields) for fields in groups]
-            flat = joined([part.flatten() for part in bits]).cpu().numpy()
-            ends = np.cumsum([part.numel() for part in bits])[:-1]
-            read = [
-                cls.from_bits(own.reshape(part.shape), fields[0].shape[1])
-                for own, part, fields in zip(np.split(flat, ends), bits, groups, strict=True)
-            ]
-        for own in read:
-            # NaN cannot be ordered. One makes the whole row NaN, through the sum of the softmax.
-            is_bad = np.isnan(own.scored_log_probs[:, 0])
-            own.log_probs[is_bad], own.tokens[is_bad] = math.nan, EOS_ID  # any valid id will do
+            read = cls.from_bits(to_bits(*fields).cpu().numpy(), fields[0].shape[1])
+        # NaN cannot be ordered. One makes the whole row NaN, through the sum of the softmax.
+        is_bad = np.isnan(read.scored_log_probs[:, 0])
+        read.log_probs[is_bad], read.tokens[is_bad] = math.nan, EOS_ID  # any valid id will do
         return read
 
     @classmethod
@@ -129,34 +120,6 @@ class StepQuery:
             max(query.repetition_penalty for query in queries),
             _joined_wanted(queries),
             np.concatenate(uniforms) if uniforms else None,
-        )
-
-    def onto(self, lists: Integers) -> StepQuery:
-        """Return the query with places on lists of tokens instead of ids.
-
-        lists: (B, U), each sentence's ascending. For example, token 7 of a hypothesis of the second
-        sentence is at place 1 of 2 5 9 and 3 7 8.
-        """
-        sentences = np.arange(len(self.forced)) // (len(self.forced) // len(lists))  # (N,)
-        # All lists as one that ascends, and so can be searched.
-        keys = (lists + _MOST_TOKENS * np.arange(len(lists))[:, None]).ravel()  # (B * U,)
-
-        def places(rows: Integers, ids: Integers) -> Integers:
-            found = np.searchsorted(keys, _MOST_TOKENS * sentences[rows] + ids)
-            within: Integers = found - lists.shape[1] * sentences[rows]
-            return within
-
-        def listed(pairs: Pairs) -> Pairs:  # others are not taken anyway
-            pairs = pairs[np.isin(_MOST_TOKENS * sentences[pairs[:, 0]] + pairs[:, 1], keys)]
-            return np.stack((pairs[:, 0], places(*pairs.T)), axis=1)
-
-        rows = np.arange(len(self.forced))
-        return replace(
-            self,
-            forced=np.where(self.forced == FREE, FREE, places(rows, self.forced)),
-            barred=list(map(listed, self.barred)),
-            penalised=list(map(listed, self.penalised)),
-            wanted=None if self.wanted is None else places(rows[:, None], self.wanted),
         )
 
     def of_rows(
@@ -254,8 +217,8 @@ it may overwrite, to those of the tokens that it picks (n, k), and the tokens.""
 
 def pick_tokens(
     logits: Iterable[Tensor], query: StepQuery, *, pick: Pick, barred_ids: Sequence[int]
-) -> Fields:
-    """Pick the next tokens of each hypothesis, for `NextTokens.read`.
+) -> NextTokens:
+    """Pick the next tokens of each hypothesis.
 
     Args:
         logits: blocks (n, V) of the hypotheses in order, of any floating type. Overwritten.
@@ -273,7 +236,7 @@ def pick_tokens(
         log_probs = torch.log_softmax(block.float(), dim=-1)  # (n, V)
         scored = own.scored_log_probs(log_probs)  # (n, 1 + M), before any is barred
         parts.append((*pick(log_probs, own), scored))
-    return tuple(map(joined, zip(*parts, strict=True)))
+    return NextTokens.read(tuple(map(joined, zip(*parts, strict=True))))
 
 
 def top_tokens(log_probs: Tensor, query: BlockQuery, *, count: int) -> tuple[Tensor, Tensor]:

@@ -70,8 +70,8 @@ TABLE = (
     *(
         Contradiction(option, "--context", _COUNTS_LINES_BEFORE)
         for option in (
-            *("--split", "--shortlist", "--terms", "--forbid", "--n-best", "--max-tokens"),
-            *("--min-tokens", "--no-repeat-ngram", "--repetition-penalty"),
+            *("--split", "--terms", "--forbid", "--n-best", "--max-tokens", "--min-tokens"),
+            *("--no-repeat-ngram", "--repetition-penalty"),
         )
     ),
     Contradiction(
@@ -90,7 +90,6 @@ TABLE = (
         Contradiction(option, EXPORT, f"{why}{_NOT_IN_EXPORT}", unless)
         for option, why, unless in (
             ("--ensemble", "it cannot be joined with others", ()),
-            ("--shortlist", "it takes no shortlist", ()),
             ("--terms", "it takes no terms", (READER,)),
             ("--forbid", "it cannot forbid words", ()),
             ("--alignment", "it has no alignments", ()),

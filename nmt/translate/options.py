@@ -31,7 +31,7 @@ from nmt.translate.contradictions import (
 )
 from nmt.values import check, part, value
 
-_LISTS = ("shortlist", "terms", "forbid")
+_LISTS = ("terms", "forbid")
 """The fields that name files besides the models."""
 
 
@@ -115,14 +115,6 @@ class TranslationConfig:
         "Average the probabilities with those of this model, which has the same vocabularies. You "
         "can repeat it.",
         metavar="MODEL_OR_RUN",
-        panel="Search",
-    )
-    shortlist: Path | None = value(
-        None,
-        "Use only the target tokens on a shortlist, which can be faster. `nmt export shortlist` "
-        "writes one.",
-        metavar="FILE",
-        shown="all tokens",
         panel="Search",
     )
     mbr: bool = value(

@@ -44,7 +44,6 @@ from nmt.search.beam_search import Group, decode, logits_in_blocks
 from nmt.search.engine import Engine, Hypothesis, Ids, Pair, Source, source_cost
 from nmt.search.options import SearchOptions
 from nmt.search.phrase_banks import beam_size
-from nmt.search.shortlist import BatchShortlist, Shortlist
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 
@@ -102,17 +101,11 @@ def load(
         max_src_tokens=min(card.max_src_tokens for card in cards),
         whole_src_tokens=min(card.whole_src_tokens or card.max_src_tokens for card in cards),
     )
-    shortlist = None
-    if config.shortlist is not None:
-        shortlist = Shortlist.open(
-            config.shortlist, language_pair.src_vocabulary, language_pair.tgt_vocabulary
-        )
     engine = TorchEngine(
         models[0] if len(models) == 1 else Ensemble(models),
         config.search.into(language_pair.tgt_vocabulary),
         device=device,
         batch_tokens=batch_tokens,
-        shortlist=shortlist,
         alignment_head=cards[0].alignment_head,
         kernel=kernel,
     )
@@ -165,21 +158,18 @@ class TorchEngine(Engine):
         *,
         device: torch.device,
         batch_tokens: int | None = None,
-        shortlist: Shortlist | None = None,
         alignment_head: AttentionHead | None = None,
         kernel: str | None = None,
     ) -> None:
         """Take a model on `device`, in evaluation mode.
 
-        All but search needs a `TranslationModel` or an `Ensemble`. A shortlist limits the tokens of
-        each translation. The head is one that was trained to show alignments. The kernel is that of
-        the model's weights on a CPU.
+        All but search needs a `TranslationModel` or an `Ensemble`. The head is one that was trained
+        to show alignments. The kernel is that of the model's weights on a CPU.
         """
         default = _GPU_BATCH_TOKENS if device.type == "cuda" else _CPU_BATCH_TOKENS
         super().__init__(options, default if batch_tokens is None else batch_tokens)
         self.model = model
         self.device = device
-        self.shortlist = shortlist
         self.alignment_head = alignment_head
         self.kernel = kernel
 
@@ -192,21 +182,11 @@ class TorchEngine(Engine):
         on_step: Callable[[], object] | None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """See `Engine`. `on_step` is called before each step of the decoder."""
-        of_kind: dict[bool, list[int]] = {}
-        for number in order:
-            of_kind.setdefault(self._has_list(sources[number]), []).append(number)
-        for has_lists, numbers in of_kind.items():
-            groups = self._groups(sources, numbers, budget, has_lists=has_lists)
-            yield from decode(self.model, groups, self.options, budget=budget, on_step=on_step)
-
-    def _has_list(self, source: Source) -> bool:
-        """Tell whether a sentence is searched on its shortlist; only if that pays."""
-        if self.shortlist is None:
-            return False
-        return self.shortlist.pays(source, self.model.vocab_size, self.options.width)
+        groups = self._groups(sources, order, budget)
+        yield from decode(self.model, groups, self.options, budget=budget, on_step=on_step)
 
     def _groups(
-        self, sources: Sequence[Source], order: Sequence[int], budget: int, *, has_lists: bool
+        self, sources: Sequence[Source], order: Sequence[int], budget: int
     ) -> Iterator[Group]:
         """Yield encoded sources of similar length: each time half of the budget, at least one.
 
@@ -221,29 +201,16 @@ class TorchEngine(Engine):
                 longest = source_cost(sources[of_width[start]]) * width // self.options.width
                 numbers = of_width[start : start + max(1, budget // 2 // longest)]
                 start += len(numbers)
-                own = [sources[number] for number in numbers]
-                shortlist = self._batch_shortlist(own) if has_lists else None
-                yield self._group(numbers, own, longest, shortlist)
+                yield self._group(numbers, [sources[number] for number in numbers], longest)
 
-    def _group(
-        self,
-        numbers: Sequence[int],
-        sources: Sequence[Source],
-        cost: int,
-        shortlist: BatchShortlist | None,
-    ) -> Group:
+    def _group(self, numbers: Sequence[int], sources: Sequence[Source], cost: int) -> Group:
         on_gpu = self.device.type == "cuda"
         packed = pack_sources([source.ids for source in sources], on_gpu=on_gpu)
         state = self.model.begin(packed.to(self.device))
         # The last of the first tokens is read by the search.
         for token in (BOS_ID, *self.options.first_ids)[:-1]:
             self.model.step([state], torch.full((len(sources),), token))  # (B,)
-        return Group(numbers, sources, state, cost_per_sentence=cost, shortlist=shortlist)
-
-    def _batch_shortlist(self, sources: Sequence[Source]) -> BatchShortlist:
-        assert self.shortlist is not None
-        lists = [self.shortlist.of(source) for source in sources]
-        return BatchShortlist(lists, self.model, self.options.barred_ids, self.device)
+        return Group(numbers, sources, state, cost_per_sentence=cost)
 
     def log_probs(
         self, pairs: Sequence[Pair], on_progress: Callable[[int], object] | None = None

@@ -45,11 +45,11 @@ def newstest2013() -> tuple[list[str], list[str]]:
     return first_lines(text, "en"), first_lines(text, "fr")
 
 
-def multi30k(out: Path, *, vocab_size: int = 8_000, vocabulary: Path | None = None) -> Path:
-    """Prepare Multi30k en-de, captions of 13 words, with a new vocabulary or a given one."""
+def multi30k(out: Path, *, vocab_size: int = 8_000) -> Path:
+    """Prepare Multi30k en-de, captions of 13 words."""
     text = real_text("multi30k")
-    options = ("--vocab", vocabulary) if vocabulary else ("--vocab-size", str(vocab_size))
-    return _prepare(out, "en", "de", text / "train", text / "val", *options)
+    words = ("--vocab-size", str(vocab_size))
+    return _prepare(out, "en", "de", text / "train", text / "val", *words)
 
 
 def europarl(out: Path) -> Path:

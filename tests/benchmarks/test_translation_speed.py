@@ -134,14 +134,10 @@ def gather(
     """Yield every installed system, with the model in its own format."""
     pieces = folder / "vocab.spm"  # Marian knows it by this ending
     pieces.write_bytes(vocabulary.model)
-    shortlist = folder / "shortlist"
-    data = corpora.multi30k(folder / "data-of-shortlist", vocabulary=pieces)
-    harness.nmt("export", "shortlist", data, shortlist, "--quiet")
     yield nmt(model, "fp32", BEAM_SIZE)
     if has_bf16():
         yield nmt(model, "bf16", BEAM_SIZE)
     yield nmt(model, "fp32", GREEDY)
-    yield nmt(model, "fp32", BEAM_SIZE, shortlist)
     for precision in ("fp32", "int8"):
         if python := pythons["ctranslate2"]:
             exported = folder / f"ctranslate2-{precision}"

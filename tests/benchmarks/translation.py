@@ -80,31 +80,21 @@ class Contender:
         return [self.python, *module, source, output, str(warmup), json.dumps(settings)]
 
 
-def nmt(
-    model: Path,
-    precision: str,
-    beam_size: int,
-    shortlist: Path | None = None,
-    *,
-    device: str = "cpu",
-) -> Contender:
+def nmt(model: Path, precision: str, beam_size: int, *, device: str = "cpu") -> Contender:
     """Return `nmt translate` in a precision; an export has its own."""
     exported = is_export(model)
     search: list[str | Path] = ["--beam-size", str(beam_size), "--length-penalty", str(ALPHA)]
     search += ["--length-penalty-form", "power"]
     search += [] if exported else ["--precision", precision]
-    search += ["--shortlist", shortlist] if shortlist else []
     settings = {
         "model": str(model),
         "precision": "auto" if exported else precision,
         "beam_size": beam_size,
         "alpha": ALPHA,
-        "shortlist": shortlist and str(shortlist),
         "device": device,
     }
-    name = "nmt by ctranslate2" if exported else "nmt"
     return Contender(
-        f"{name} with a shortlist" if shortlist else name,
+        "nmt by ctranslate2" if exported else "nmt",
         precision,
         beam_size,
         "nmt",

@@ -20,15 +20,7 @@ Translate = Callable[[list[str]], list[str]]
 _EXTRA_TOKENS = 50
 
 
-def nmt(
-    *,
-    model: str,
-    precision: str,
-    beam_size: int,
-    alpha: float,
-    shortlist: str | None,
-    device: str,
-) -> Translate:
+def nmt(*, model: str, precision: str, beam_size: int, alpha: float, device: str) -> Translate:
     """Load `nmt translate` without its command line."""
     from nmt.jobs.lines import Line
     from nmt.jobs.options import JobOptions
@@ -41,7 +33,6 @@ def nmt(
         search=SearchOptions(
             beam_size=beam_size, length_penalty=alpha, length_penalty_form="power"
         ),
-        shortlist=Path(shortlist) if shortlist else None,
         precision=precision,
     )
     translators = Translators.start(config, JobOptions(device=device))

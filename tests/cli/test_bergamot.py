@@ -124,23 +124,29 @@ def test_the_factors_of_inputs_are_measured_on_the_sample(
     assert {name for name in arrays.files if name.endswith("_QuantMultA")} == multiplied
 
 
-def test_the_shortlist_is_marian_s_with_the_most_frequent_tokens_on_every_list(
-    nmt: Nmt, model: Path, data: Path
-) -> None:
-    content = (export(nmt, model, data) / LEX).read_bytes()
-    magic, checksum, first, best, num_ends, num_tokens = struct.unpack_from("<6Q", content)
-    assert (magic, first, best) == (0xF11A48D5013417F5, 50, 50)
-    ends = struct.unpack_from(f"<{num_ends}Q", content, 48)
-    tokens = struct.unpack_from(f"<{num_tokens}I", content, 48 + 8 * num_ends)
-    assert len(content) == 48 + 8 * num_ends + 4 * num_tokens
+def lists_of(content: bytes) -> tuple[list[int], list[tuple[int, ...]]]:
+    """Return the counts and lists of a shortlist in Marian's binary form."""
+    magic, checksum, *counts = struct.unpack_from("<6Q", content)
+    assert magic == 0xF11A48D5013417F5
+    ends = struct.unpack_from(f"<{counts[2]}Q", content, 48)
+    tokens = struct.unpack_from(f"<{counts[3]}I", content, 48 + 8 * counts[2])
+    assert len(content) == 48 + 8 * len(ends) + 4 * len(tokens)
     mixed = 0
     for number in struct.unpack_from(f"<{len(content) // 8 - 2}Q", content, 16):
         mixed ^= (number + 0x9E3779B9 + (mixed * 64) + mixed // 4) % 2**64
         mixed %= 2**64
     assert mixed == checksum
-    assert all(end < num_tokens for end in ends[:-1])  # what Marian checks
+    assert all(end < len(tokens) for end in ends[:-1])  # what Marian checks
     lists = [tokens[start:end] for start, end in pairwise(ends)]
     assert all(list(row) == sorted(set(row)) for row in lists)
+    return counts[:2], lists
+
+
+def test_the_shortlist_is_marian_s_with_the_most_frequent_tokens_on_every_list(
+    nmt: Nmt, model: Path, data: Path
+) -> None:
+    counts, lists = lists_of((export(nmt, model, data) / LEX).read_bytes())
+    assert counts == [50, 50]
     folder = DataFolder.open(data)
     seen = {token for pair in range(len(folder.train)) for token in folder.train.tgt(pair)}
     assert seen <= set(lists[EOS_ID])  # there are fewer than 100
@@ -149,6 +155,30 @@ def test_the_shortlist_is_marian_s_with_the_most_frequent_tokens_on_every_list(
         for vocabulary, word in ((folder.src_vocabulary, "one"), (folder.tgt_vocabulary, "eins"))
     )
     assert eins in lists[one]
+
+
+def test_a_shortlist_by_itself_has_lists_of_the_chosen_length(
+    nmt: Nmt, data: Path, tmp_path: Path
+) -> None:
+    words = ("--frequent", "3", "--best", "1")
+    for _ in range(2):  # an earlier one is replaced
+        done = nmt("export", "shortlist", data, tmp_path / "list", *words)
+        assert (done.status, done.stdout) == (0, "")
+    counts, lists = lists_of((tmp_path / "list").read_bytes())
+    folder = DataFolder.open(data)
+    assert (counts, len(lists)) == ([50, 1], len(folder.src_vocabulary))
+    occurrences = np.bincount(np.concatenate([*map(folder.train.tgt, range(len(folder.train)))]))
+    most = sorted(range(len(occurrences)), key=lambda token: -occurrences[token])[:3]
+    assert set(lists[EOS_ID]) == set(most)
+    assert max(len(row) for token, row in enumerate(lists) if token != EOS_ID) == 1
+    lengths, covered = [], []
+    for pair in range(len(folder.valid)):
+        src = folder.valid.src(pair).tolist()
+        own = {*range(50), *most, *src, *(token for ours in src for token in lists[ours])}
+        lengths.append(len(own))
+        covered += [token in own for token in folder.valid.tgt(pair).tolist()]
+    assert f"{np.mean(lengths):,.0f} of {len(folder.tgt_vocabulary)} tokens" in done.stderr
+    assert f"{np.mean(covered):.1%}" in done.stderr
 
 
 def test_the_registry_has_checksums_and_the_metadata_the_options(

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from command_line import QUICK, Nmt
 from foreign_m2m100 import M2M100
 from foreign_models import MarianMT, import_huggingface
 from foreign_models import text as made_up
 from sentencepiece import SentencePieceProcessor
 
-from nmt.data.folder import DataFolder
 from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import ADDED, UNK_ID, Vocabulary, learn_vocabulary
@@ -60,7 +58,6 @@ def test_an_export_translates_as_its_model_does(
         (("--precision", "int8"), "keeps the precision"),
         (("--sample",), "samples"),
         (("--ensemble", model_file), "fast, a CTranslate2"),
-        (("--shortlist", model_file), "takes no shortlist"),
         (("--terms", text), "takes no terms"),
         (("--forbid", text), "cannot forbid words"),
     ):
@@ -208,29 +205,3 @@ def test_a_tokenizer_of_nllb_composes_by_unicode_s_own_rules(card: ModelCard) ->
     nfkc = learn_vocabulary(LINES, vocab_size=290, normalization="nfkc")
     rules = _tokenizer(replace(card, src_vocabulary=nfkc))["normalizer"]["normalizers"]
     assert rules[0]["type"] == "Precompiled"
-
-
-# --------------------------------------------------------------------------------- shortlists
-
-
-def test_translations_are_made_of_the_tokens_on_a_shortlist(
-    nmt: Nmt, data: Path, card: ModelCard, text: Path, tmp_path: Path
-) -> None:
-    folder = DataFolder.open(data)
-    torch.manual_seed(1)
-    trained = replace(
-        card, src_vocabulary=folder.src_vocabulary, tgt_vocabulary=folder.tgt_vocabulary
-    )
-    write_model(tmp_path / "model", trained, dict(trained.build().named_parameters()))
-    words = ("--frequent", "3", "--best", "1")
-    for _ in range(2):  # an earlier shortlist is replaced
-        answer = nmt("export", "shortlist", data, tmp_path / "list", *words)
-        assert (answer.status, answer.stdout) == (0, "")
-        assert "of 345 tokens" in answer.stderr
-    chosen = ("translate", tmp_path / "model", "--input", text, *QUICK)
-    free, listed = nmt(*chosen), nmt(*chosen, "--shortlist", tmp_path / "list")
-    assert (free.status, listed.status) == (0, 0)
-    assert free.stdout != listed.stdout
-    to_file = (*chosen, "--output", tmp_path / "out")
-    assert nmt(*to_file).status == 0
-    assert "already translated" not in nmt(*to_file, "--shortlist", tmp_path / "list").stderr

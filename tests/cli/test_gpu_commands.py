@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from command_line import Nmt
 from gpus import HALF, needs_gpu, needs_two_gpus
 from toy_training import metrics, settings_of, status
-
-from nmt.data.folder import DataFolder
-from nmt.models.model_file import ModelCard, write_model
 
 pytestmark = needs_gpu
 
@@ -127,29 +122,6 @@ def test_prefixes(on_both: Print, model_file: Path, tmp_path: Path) -> None:
     found, expected = on_both(*chosen, "--max-extra-tokens", "6")
     assert found.startswith("a red")
     assert_same(found, expected)
-
-
-def test_a_shortlist(
-    nmt: Nmt,
-    on_both: Print,
-    card: ModelCard,
-    data: Path,
-    text: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("nmt.search.shortlist.Shortlist.pays", lambda *_: True)  # so few tokens
-    model, shortlist = tmp_path / "model.safetensors", tmp_path / "shortlist"
-    vocabulary = DataFolder.open(data).src_vocabulary
-    card = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary)
-    torch.manual_seed(1)
-    write_model(model, card, dict(card.build().named_parameters()))
-    words = ("--frequent", "20", "--best", "3", "--quiet")
-    assert nmt("export", "shortlist", data, shortlist, *words).status == 0
-    chosen = ("translate", model, "--input", text, "--max-extra-tokens", "6")
-    found, expected = on_both(*chosen, "--shortlist", shortlist)
-    assert_same(found, expected)
-    assert found != on_both(*chosen)[0]
 
 
 @pytest.mark.parametrize("words", [["--json"], ["--scores"], ["--tokens"]], ids=" ".join)

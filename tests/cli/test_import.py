@@ -211,15 +211,11 @@ def test_every_command_takes_an_imported_model(
     mean = tmp_path / "mean.safetensors"
     last = tmp_path / "tuned" / "last.safetensors"
     assert nmt("average", model, last, "--out", mean).status == 0
-    shortlist = tmp_path / "shortlist"
-    words = ("--frequent", "20", "--best", "20")
-    assert nmt("export", "shortlist", tmp_path / "data", shortlist, *words).status == 0
     source, count = tmp_path / "valid.en", 8
     for more in (
         ("--precision", "bf16"),
         ("--ensemble", last),
         ("--alignment",),
-        ("--shortlist", shortlist),
         ("--sample",),
     ):
         done = nmt("translate", mean, "--input", source, *QUICK, *more)

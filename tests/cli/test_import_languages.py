@@ -327,25 +327,19 @@ def test_data_of_a_language_that_the_model_lacks_is_refused(
     assert re.search("--tgt fr: .*deu_Latn", line)
 
 
-def test_every_way_to_translate_reads_the_languages(
-    nmt: Nmt, nllb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nmt.search.shortlist.Shortlist.pays", lambda *_: True)
+def test_every_way_to_translate_reads_the_languages(nmt: Nmt, nllb: Path, tmp_path: Path) -> None:
     data, run = tmp_path / "data", tmp_path / "run"
     prepared = nmt("prepare", data, *write_pairs(tmp_path), "--vocab", nllb)
     assert prepared.status == 0, prepared.stderr
     still = ("--set", "learning_rate=1e-12")
     done = nmt("train", data, "--out", run, "--init-from", nllb, *QUICKLY, *still)
     assert done.status == 0, done.stderr
-    lists = ("--frequent", "200", "--best", "200")
-    assert nmt("export", "shortlist", data, tmp_path / "lists", *lists).status == 0
     # Random weights write loops, and samples have no guard against them.
     pair = ("--from", "en", "--to", "de", *QUICK, "--beam-size", "1", "--no-guard")
     source = tmp_path / "valid.en"
     plain = nmt("translate", nllb, "--input", source, *pair).stdout
-    # Lists with all tokens, a model beside its copy, and the likeliest of all tokens.
+    # A model beside its copy, and the likeliest of all tokens.
     for more in (
-        ("--shortlist", tmp_path / "lists"),
         ("--ensemble", run / "last.safetensors"),
         ("--sample", "--top-k", "1"),
         ("--split",),

@@ -67,7 +67,7 @@ def test_what_needs_no_torch_loads_none(nmt: Nmt, model_file: Path, tmp_path: Pa
         ((*translate, "--device", "gpu"), 2, "--device gpu: "),
         ((*new, "1000"), 2, "--workers"),
         ((*new, "99", "--device", "cpu"), 2, "--workers"),
-        ((*translate, "--shortlist", run), 1, "run: is"),
+        ((*translate, "--terms", run), 1, "run: is"),
         ((*translate, "--input", tmp_path / "none"), 1, "No such file"),
         (("train", run, *out, "--model", "transformer_tiny"), 1, "run is not"),
         (("train", run, *out, "--model", "bert"), 2, "'bert'"),

@@ -180,6 +180,7 @@ CASES = [
     (f"{TRANSLATE} --bream-size 4", 2, "No such option: --bream-size"),
     (f"{TRANSLATE} --n-best 4 --diverse 2", 2, "--sample --n-best N; --mbr"),
     (f"{TRANSLATE} --n-best 5 --beam-size 3", 2, "must be from 1 to the beam size 3"),
+    (f"{TRANSLATE} --shortlist list", 2, "exports still have theirs"),
     (f"{TRANSLATE} --n-best 2 --scores", 2, "--n-best does not go with --scores"),
     (f"{TRANSLATE} --format json", 2, "--format json: unknown; did you mean 'jsonl'?"),
     (f"{TRANSLATE} --threads {'9' * 20}", 2, f"--threads {'9' * 20}: must be from 1 to 1024"),
@@ -210,10 +211,6 @@ CASES = [
     (f"{TRANSLATE} --attention nowhere/a.svg", 2, "nowhere: no such folder"),
     (f"{TRANSLATE} --attention a.svg --output out", 2, "--attention does not go with --output"),
     (f"{TRANSLATE} --attention a.svg --input valid.de", 2, "several inputs"),
-    (f"{TRANSLATE} --shortlist nowhere", 1, "nowhere: no such file"),
-    (f"{TRANSLATE} --shortlist blank", 1, "blank: damaged, or not a safetensors file"),
-    (f"{TRANSLATE} --shortlist model", 1, "not a shortlist of nmt, but"),
-    (f"{TRANSLATE} --shortlist model --output out", 1, "not a shortlist of nmt, but"),
     (f"{TRANSLATE} --terms nowhere", 1, "nowhere: no such file"),
     (
         f"{TRANSLATE} --terms valid.de",

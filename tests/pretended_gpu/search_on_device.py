@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 from pretended_gpu.cuda import counts
@@ -20,15 +19,11 @@ from nmt.models.registry import build_model
 from nmt.search.engine import SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.phrases import Phrase
-from nmt.search.shortlist import Shortlist
 from nmt.translate.torch_engine import TorchEngine
 
 SRC_VOCAB, TGT_VOCAB = 40, 307  # a prime: the best tokens are looked for in blocks that are filled
 SOURCES = [Source(tuple(range(4, 4 + length))) for length in (9, 8, 8, 7, 5, 3, 1)]
 BEAM = SearchOptions(beam_size=4, n_best=2, barred_ids=(0, 1, 2), max_extra_tokens=8)
-LISTS = Shortlist(
-    np.arange(3, 60), np.random.default_rng(1).integers(60, TGT_VOCAB, (SRC_VOCAB, 9))
-)
 
 
 def model_of(kind: str, device: str, seed: int = 1) -> TranslationModel:
@@ -118,9 +113,6 @@ def test_nucleus_sampling_waits_twice() -> None:
         assert (step["waits"], step["copies out"]) == (2, 1)
 
 
-def test_ensembles_and_shortlists_wait_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Shortlist, "pays", lambda *_: True)  # so few tokens
+def test_ensembles_wait_once() -> None:
     for step in compared(["transformer", "rnn_attention", "conv_seq2seq"], BEAM):
         assert (step["waits"], step["copies in"], step["copies out"]) == (1, 3, 1)
-    for step in compared(["transformer"], BEAM, shortlist=LISTS):
-        assert (step["waits"], step["copies out"]) == (1, 1)

@@ -66,9 +66,8 @@ def count_steps(presets: Sequence[str]) -> dict[str, Any]:
 
     read, from_numpy = NextTokens.read, torch.from_numpy
 
-    def read_made_up(groups: Sequence[Fields]) -> list[NextTokens]:
-        sizes = [found.log_probs.shape for found in read(groups)]
-        return [made_up(*size, one_ends=len(steps) == _COUNTED + 1) for size in sizes]
+    def read_made_up(fields: Fields) -> NextTokens:
+        return made_up(*read(fields).log_probs.shape, one_ends=len(steps) == _COUNTED + 1)
 
     def remembered(array: NDArray[Any]) -> Tensor:
         tensor = from_numpy(array)

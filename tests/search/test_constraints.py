@@ -32,7 +32,6 @@ from nmt.search.constraints import repeating_tokens
 from nmt.search.engine import Ids, Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.phrases import Phrase
-from nmt.search.top_k import FREE, StepQuery
 
 PREFIXES: list[Ids] = [(), (A,), (B, C), (C, C, A), (UNK, A, B, C, A)]
 """The last one is longer than the limits, and has a token that is barred elsewhere."""
@@ -291,12 +290,6 @@ def test_a_wide_beam_finds_all_translations_without_the_sequences() -> None:
         assert len(expected) < 121
         assert ids_of(found) == sorted(expected, key=lambda ids: -expected[ids])
         assert [one.log_prob for one in found] == pytest.approx([expected[h.ids] for h in found])
-
-
-def test_what_is_on_no_shortlist_need_not_be_barred() -> None:
-    query = StepQuery(np.full(4, FREE), barred=[np.array([[0, 7], [1, 8], [2, 8], [3, 99]])])
-    (barred,) = query.onto(np.array([[0, 1, 2, 3, 5, 8], [0, 1, 2, 3, 8, 9]])).barred
-    assert barred.tolist() == [[1, 5], [2, 4]]
 
 
 def test_samples_do_not_have_them_either() -> None:

@@ -20,7 +20,6 @@ from nmt.search.options import SearchOptions
 from nmt.search.phrase_banks import beam_size, in_turns
 from nmt.search.phrases import Phrase, SentencePhrases
 from nmt.search.retry import search_placed
-from nmt.search.shortlist import Shortlist
 from nmt.translate.torch_engine import TorchEngine
 
 LIMIT = 4
@@ -243,12 +242,9 @@ def test_signs_decide_whether_a_phrase_is_there(phrase: Phrase, ids: Ids, is_the
 # ------------------------------------------------------------------------------ the engine
 
 
-def engine_of(
-    model_file: Path, options: SearchOptions, shortlist: Shortlist | None = None
-) -> TorchEngine:
+def engine_of(model_file: Path, options: SearchOptions) -> TorchEngine:
     model = load_model(model_file)[0].eval()
-    cpu = torch.device("cpu")
-    return TorchEngine(model, options, device=cpu, batch_tokens=64, shortlist=shortlist)
+    return TorchEngine(model, options, device=torch.device("cpu"), batch_tokens=64)
 
 
 REAL = SearchOptions(beam_size=3, n_best=2, max_extra_tokens=12, barred_ids=(0, 1, 2))
@@ -269,13 +265,8 @@ def bests(found: list[SearchResult]) -> list[Ids]:
     return [one.ids for one in best]
 
 
-@pytest.mark.parametrize("listed", [False, True])
-def test_constrained_sources_are_batched_with_others(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch, listed: bool
-) -> None:
-    monkeypatch.setattr(Shortlist, "pays", lambda *_: True)
-    shortlist = Shortlist(np.array([20, 290, 300]), np.full((400, 1), 21)) if listed else None
-    engine = engine_of(model_file, REAL, shortlist)
+def test_constrained_sources_are_batched_with_others(model_file: Path) -> None:
+    engine = engine_of(model_file, REAL)
     found = search_placed(engine, SOURCES)
     plain = [replace(one, phrases=()) for one in SOURCES]
     free = search_placed(engine, plain)

@@ -36,8 +36,7 @@ def drawn(
     logits: list[torch.Tensor], query: StepQuery, *, sampling: Sampling, barred_ids: Sequence[int]
 ) -> NextTokens:
     pick = partial(draw_tokens, sampling=sampling)
-    fields = pick_tokens(logits, query, pick=pick, barred_ids=barred_ids)
-    return NextTokens.read([fields])[0]
+    return pick_tokens(logits, query, pick=pick, barred_ids=barred_ids)
 
 
 def frequencies(sampling: Sampling, draws: int = 20_000) -> NDArray[np.float64]:

@@ -40,7 +40,7 @@ def best(
     logits: list[torch.Tensor], query: StepQuery, *, count: int, barred_ids: Sequence[int]
 ) -> NextTokens:
     pick = partial(top_tokens, count=count)
-    return NextTokens.read([pick_tokens(logits, query, pick=pick, barred_ids=barred_ids)])[0]
+    return pick_tokens(logits, query, pick=pick, barred_ids=barred_ids)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

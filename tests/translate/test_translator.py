@@ -21,7 +21,7 @@ from nmt.jobs.counts import Counts
 from nmt.jobs.lines import LineReader
 from nmt.jobs.parallel import Pool
 from nmt.jobs.stream import translate_stream
-from nmt.models.base import DecoderState, OwnProjections
+from nmt.models.base import DecoderState
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.pipeline import Pause
 from nmt.search.engine import Source
@@ -71,12 +71,6 @@ class Copying:
         layout = PaddedLayout.of(src)
         self.shapes.append(tuple(layout.mask.shape))
         return CopyingState(layout.rows(src.tokens[:, None].double())[:, :, 0].long())
-
-    def own_projections(self, tokens: Tensor) -> OwnProjections:
-        raise NotImplementedError
-
-    def project_onto(self, projections: OwnProjections, features: Tensor) -> Tensor:
-        raise NotImplementedError
 
     def project(self, features: Tensor) -> Tensor:
         return features

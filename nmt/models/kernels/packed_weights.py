@@ -218,8 +218,8 @@ def choose_kernel(models: Sequence[TranslationModel], precision: str) -> KernelC
 def pack(model: TranslationModel, precision: str, kernel: str | None = None) -> None:
     """Pack all weights of matrix products, and free the originals.
 
-    Embeddings keep theirs, and so does the output projection, whose rows shortlists use. torch's
-    recurrent layers do not multiply through `linear` and are left unchanged.
+    Embeddings keep theirs. torch's recurrent layers do not multiply through `linear` and are left
+    unchanged.
 
     Args:
         model: in fp32, on the CPU; from now on it can only translate.
@@ -230,7 +230,7 @@ def pack(model: TranslationModel, precision: str, kernel: str | None = None) -> 
     embeddings = _weights_of(model, _LOOKED_UP)
     for weight in list(multiplied(model)):
         use_packed(weight, packer(weight.detach()))
-        if id(weight) not in embeddings and weight is not model.output_projection:
+        if id(weight) not in embeddings:
             # Same shape, but all NaN, so that any further use is noticed.
             weight.data = weight.new_full((1, 1), math.nan).expand_as(weight)
 

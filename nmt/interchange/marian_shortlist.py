@@ -1,0 +1,115 @@
+"""Marian's shortlists: the target tokens among which it looks for the tokens of a translation.
+
+The tokens of a translation are nearly always among the most probable translations of its source's
+tokens and the most frequent tokens of all (Schwenk et al. 2007; Jean et al. 2015, section 3.2).
+Marian joins the lists of a batch's tokens. It asks for no frequent tokens, but for the first ones
+by id. So the frequent ones are the list of eos, which ends each source.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt import console
+from nmt.data.folder import DataFolder
+from nmt.data.vocabulary import EOS_ID
+from nmt.errors import UsageError
+from nmt.files import atomic_writer, open_file
+from nmt.lexical.lexicon import LEXICON_STEPS, learn_lexicon
+
+FIRST = 50  # so many tokens by id are on the list of each source
+_MAGIC = struct.pack("<Q", 0xF11A48D5013417F5)
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """The target tokens that may translate each source token."""
+
+    lists: list[NDArray[np.int64]]  # ascending, of each source token
+    best: int  # the longest of them, but for that of eos
+
+    @classmethod
+    def learn(
+        cls, data: DataFolder, *, frequent: int, best: int, src_size: int | None = None
+    ) -> Self:
+        """Learn from the training pairs, by IBM Model 1.
+
+        Args:
+            data: has the pairs.
+            frequent: the number of most frequent target tokens.
+            best: the number of most probable translations of each source token.
+            src_size: of the source vocabulary, if it gets unused pieces in the end.
+        """
+        sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
+        with console.progress("learning the shortlist", total=LEXICON_STEPS, unit="steps") as bar:
+            lexicon = learn_lexicon(data.train, *sizes, on_progress=bar.update)
+        rows = lexicon.best(min(best, sizes[1]), src_size or sizes[0])
+        lists = [np.sort(row[row >= 0]) for row in rows]
+        lists[EOS_ID] = np.sort(np.argsort(-lexicon.target_counts, kind="stable")[:frequent])
+        if not len(lists[-1]):
+            lists[-1] = np.array([EOS_ID])  # Marian's check wants the last list to have something
+        return cls(lists, best)
+
+    def coverage(self, data: DataFolder) -> tuple[float, float]:
+        """Return the mean length of the valid sources' lists, and the share of targets on them."""
+        length = covered = tokens = 0
+        is_shared = data.src_vocabulary.model == data.tgt_vocabulary.model
+        for pair in range(len(data.valid)):
+            src, tgt = data.valid.src(pair), data.valid.tgt(pair)
+            parts = [np.arange(FIRST), *(self.lists[token] for token in (*src.tolist(), EOS_ID))]
+            if is_shared:  # Marian takes the source's own tokens, too
+                parts.append(src)
+            own = np.unique(np.concatenate(parts))
+            length += len(own)
+            covered += int(np.isin(tgt, own).sum())
+            tokens += len(tgt)
+        return length / len(data.valid), covered / tokens
+
+    def content(self) -> bytes:
+        """Return the file: counts, where each list begins and the last one ends, and the lists."""
+        ends, tokens = np.cumsum([0, *map(len, self.lists)]), np.concatenate(self.lists)
+        counted = struct.pack("<4Q", FIRST, self.best, len(ends), len(tokens))
+        counted += ends.astype("<u8").tobytes() + tokens.astype("<u4").tobytes()
+        return _MAGIC + struct.pack("<Q", _checksum(counted)) + counted
+
+
+def export_shortlist(
+    data: DataFolder, out: Path, *, frequent: int, best: int
+) -> tuple[float, float]:
+    """Write the shortlist of a data folder, whole or not at all; see `Shortlist`.
+
+    Args:
+        data: what the model was trained on.
+        out: a file that does not exist, or an earlier shortlist, which is replaced.
+        frequent, best: see `Shortlist.learn`.
+
+    Returns:
+        Its coverage.
+
+    Raises:
+        UsageError: if the file is another one.
+    """
+    if out.exists():
+        with open_file(out) as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise UsageError(
+                    f"{out}: exists and is not a shortlist; choose another name or remove it"
+                )
+    shortlist = Shortlist.learn(data, frequent=frequent, best=best)
+    with atomic_writer(out) as file:
+        file.write(shortlist.content())
+    return shortlist.coverage(data)
+
+
+def _checksum(content: bytes) -> int:
+    """Return Marian's hash of whole 64-bit numbers, as boost::hash_combine has it."""
+    total = 0
+    for number in np.frombuffer(content, "<u8", len(content) // 8).tolist():
+        total ^= (number + 0x9E3779B9 + (total << 6) + (total >> 2)) & (1 << 64) - 1
+    return total
