@@ -330,7 +330,8 @@ class _PaddedAttention(torch.autograd.Function):
     """Equation 1 product by product, in place if possible. Saves only the inputs and the weights.
 
     At the lengths of sentences, torch's fused attention takes several times as long for its
-    backward pass on CPUs, most of all in bf16.
+    backward pass on CPUs, most of all in bf16. There the small products take longer in bf16 than in
+    fp32 as well, so they are in fp32.
     """
 
     @staticmethod
@@ -342,7 +343,10 @@ class _PaddedAttention(torch.autograd.Function):
         *projected: Tensor,
     ) -> Tensor:
         own, others = layout.own, layout.others
-        laid_out = list(in_heads(projected, own, others))  # (P, K), (P, K), (P, V)
+        dtype = projected[0].dtype
+        wide = dtype if projected[0].is_cuda else torch.promote_types(dtype, torch.float32)
+        for_keys, for_values = (None if x is None else x.to(wide) for x in (for_keys, for_values))
+        laid_out = [x.to(wide) for x in in_heads(projected, own, others)]  # (P, K), (P, K), (P, V)
         attended = laid_out[0].new_empty(len(own.tokens), laid_out[2].shape[1])  # (P, V)
         each: list[tuple[Tensor, Tensor | None]] = []  # weights of a group, and by distance
         parts = [side.groups(x) for side, x in zip((own, others, others), laid_out, strict=True)]
@@ -359,7 +363,7 @@ class _PaddedAttention(torch.autograd.Function):
             each.append((weights, by_distance))
         ctx.save_for_backward(for_keys, for_values, *laid_out, *chain(*each))  # query is scaled
         ctx.layout, ctx.parts = layout, [x.shape[1] for x in projected]
-        return own.packed(attended[None])[:, 0]  # (n, H, V)
+        return own.packed(attended[None])[:, 0].to(dtype)  # (n, H, V)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -376,7 +380,9 @@ class _PaddedAttention(torch.autograd.Function):
         inputs = [side.groups(x) for side, x in zip(sides, laid_out, strict=True)]
         outputs = [side.groups(x) for side, x in zip(sides, for_parts, strict=True)]
         # At padding these repeat the gradient of a row's last token, where the weights are 0.
-        for_attended = layout.own.groups(layout.own.lay_out(gradients[0][:, None], 0))
+        for_attended = layout.own.groups(
+            layout.own.lay_out(gradients[0][:, None], 0).to(laid_out[0].dtype)
+        )
         for_relative = [None if x is None else torch.zeros_like(x) for x in (for_keys, for_values)]
         for group, gradient in enumerate(for_attended):  # (B * H, T, V)
             query, key, value = (x[group] for x in inputs)
@@ -403,8 +409,10 @@ class _PaddedAttention(torch.autograd.Function):
             else:
                 torch.bmm(for_scores.transpose(1, 2), query, out=for_key)
                 torch.bmm(weights.transpose(1, 2), gradient, out=for_value)
+        dtype = gradients[0].dtype
         packed = [
-            (layout.others if number else layout.own).packed(x)
+            (layout.others if number else layout.own).packed(x.to(dtype))
             for number, x in enumerate(for_laid_out)
         ]
-        return None, *for_relative, *packed
+        relative = [None if x is None else x.to(dtype) for x in for_relative]
+        return None, *relative, *packed
