@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, check_new_file, completion
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.files import resolved
+from nmt.files import resolved, sha256_file
 from nmt.models.device import QUANTIZATIONS
 
 EXAMPLES = (
+    "nmt export averaged.safetensors",
     "nmt export ctranslate2 averaged.safetensors fast --quantization int8",
     "nmt export huggingface averaged.safetensors wmt14-en-de",
     "nmt export bergamot student firefox --data data/distilled",
@@ -24,29 +26,61 @@ EXAMPLES = (
 
 _CTRANSLATE2, _SHORTLIST = "ctranslate2", "shortlist"
 _HUGGINGFACE, _MARIAN, _BERGAMOT, _ARGOS = "huggingface", "marian", "bergamot", "argos"
-_FORMATS = (_CTRANSLATE2, _HUGGINGFACE, _MARIAN, _BERGAMOT, _ARGOS, _SHORTLIST)
+
+
+class Format(NamedTuple):
+    """A format of exports."""
+
+    opened_by: str
+    module: str = ""
+    """Of `nmt.interchange`: its `fault_of` says why a model does not fit. "": it is no model's."""
+    options: tuple[str, ...] = ()
+
+
+FORMATS = {
+    _CTRANSLATE2: Format(
+        "nmt translate, and programs with CTranslate2, on CPUs and GPUs",
+        "ctranslate2",
+        ("--quantization",),
+    ),
+    _HUGGINGFACE: Format(
+        "transformers, as MarianMTModel or M2M100, and what reads its folders",
+        "huggingface_export",
+        ("--data",),
+    ),
+    _MARIAN: Format("Marian", "marian_export"),
+    _BERGAMOT: Format("Bergamot: Firefox, web pages and Node", "bergamot", ("--data", "--sample")),
+    _ARGOS: Format(
+        "Argos Translate and LibreTranslate", "argos", ("--quantization", "--package-version")
+    ),
+    _SHORTLIST: Format(
+        "marian-decoder --shortlist; is made from a data folder", options=("--frequent", "--best")
+    ),
+}
 
 
 def export(
     form: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="FORMAT",
-            autocompletion=completion(_FORMATS),
-            help="ctranslate2, huggingface, marian, bergamot, argos or shortlist.",
+            metavar="[FORMAT]",
+            autocompletion=completion(tuple(FORMATS)),
+            help=f"{', '.join(FORMATS)}. Without one, you see what they are.",
         ),
-    ],
+    ] = None,
     source: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="MODEL_OR_DATA",
+            metavar="[MODEL_OR_DATA]",
             help="A model file or a run folder, whose best model is used. For shortlist, the data "
-            "folder that the model was trained on.",
+            "folder that the model was trained on. Without FORMAT and OUT, you see which formats "
+            "fit the model.",
         ),
-    ],
+    ] = None,
     out: Annotated[
-        str, typer.Argument(metavar="OUT", help="The folder or (argos, shortlist) file to write.")
-    ],
+        str | None,
+        typer.Argument(metavar="[OUT]", help="The folder or (argos, shortlist) file to write."),
+    ] = None,
     quantization: Annotated[
         str | None,
         typer.Option(
@@ -88,9 +122,9 @@ def export(
         Path | None,
         typer.Option(
             help="The data folder that the model was trained on. Its training pairs teach the "
-            "shortlist, and its valid text shows the size of inputs.",
+            "shortlist, and its valid text shows the size of inputs. A model card lists its texts.",
             show_default="the run's",
-            rich_help_panel=_BERGAMOT,
+            rich_help_panel=f"{_BERGAMOT}, {_HUGGINGFACE}",
         ),
     ] = None,
     sample: Annotated[
@@ -109,7 +143,8 @@ def export(
     complete. An earlier export of that name is replaced.
 
     A folder of huggingface opens in transformers as a `MarianMTModel`, which can be any post-norm
-    Transformer with sinusoidal positions. Models that came from M2M100 or NLLB open as such. Marian
+    Transformer with sinusoidal positions. Models that came from M2M100 or NLLB open as such. The
+    model card, README.md, has what the run knows: languages, data and scores. Marian
     takes models with its formulas, such as `transformer_student_tiny` and those that `nmt import
     marian` has made. Bergamot, which translates in Firefox and on web pages, takes them in int8.
 
@@ -119,13 +154,6 @@ def export(
     translations of the source's tokens, learnt from the training pairs. `marian-decoder
     --shortlist OUT` then computes only that part of the output layer. Bergamot gets its own.
     """
-    if form not in _FORMATS:
-        raise UsageError(f"unknown format {form!r}{did_you_mean(form, _FORMATS)}")
-    target = Path(out)
-    if form in (_ARGOS, _SHORTLIST):
-        check_new_file(out)
-    if not resolved(target).parent.is_dir():
-        raise UsageError(f"{target.parent}: no such folder; make it, or choose another")
     given: dict[str, object] = {
         "--quantization": quantization,
         "--package-version": package_version,
@@ -134,14 +162,23 @@ def export(
         "--data": data,
         "--sample": sample,
     }
-    options_of = {
-        _CTRANSLATE2: ("--quantization",),
-        _ARGOS: ("--quantization", "--package-version"),
-        _SHORTLIST: ("--frequent", "--best"),
-        _BERGAMOT: ("--data", "--sample"),
-    }
-    for option, value in given.items():
-        if value is not None and option not in options_of.get(form, ()):
+    options = [option for option, value in given.items() if value is not None]
+    if source is None:
+        if options:
+            raise UsageError(f"{options[0]} is for an export: nmt export FORMAT MODEL OUT")
+        _list_formats(form)
+        return
+    if form not in FORMATS:
+        raise UsageError(f"unknown format {form!r}{did_you_mean(str(form), FORMATS)}")
+    if out is None:
+        raise UsageError(f"name what to write: nmt export {form} {source} OUT")
+    target = Path(out)
+    if form in (_ARGOS, _SHORTLIST):
+        check_new_file(out)
+    if not resolved(target).parent.is_dir():
+        raise UsageError(f"{target.parent}: no such folder; make it, or choose another")
+    for option in options:
+        if option not in FORMATS[form].options:
             raise UsageError(f"{option} has no meaning for {form}; leave it out")
     if form == _SHORTLIST:
         sizes = (100 if frequent is None else frequent, 100 if best is None else best)
@@ -157,10 +194,7 @@ def export(
         export_argos(source, target, quantization or "int8", package_version or "1.0")
         console.notice(f"{out}: {source} for Argos Translate, in {quantization or 'int8'}")
     elif form == _HUGGINGFACE:
-        from nmt.interchange.huggingface_export import export_huggingface
-
-        export_huggingface(source, target)
-        console.notice(f"{out}: {source} for transformers")
+        _export_huggingface(source, target, data)
     elif form == _BERGAMOT:
         _export_bergamot(source, target, data, sample)
     else:
@@ -168,6 +202,49 @@ def export(
 
         export_marian(source, target)
         console.notice(f"{out}: {source} for Marian, with decoder.yml")
+
+
+def _list_formats(model: str | None) -> None:
+    """Print the formats, and which of them fit a model."""
+    if model is None:
+        rows = [(name, each.opened_by) for name, each in FORMATS.items()]
+        console.print_table(("format", "opened by"), rows)
+        return
+    if model in FORMATS:
+        raise UsageError(f"name what to export, and what to write: nmt export {model} MODEL OUT")
+    from nmt.models.model_file import find_model, read_card
+
+    if not Path(model).exists():
+        raise UsageError(f"{model}: no such model or format{did_you_mean(model, FORMATS)}")
+    card = read_card(find_model(Path(model)))
+    fitting = []
+    for name, each in FORMATS.items():
+        if each.module:
+            module = importlib.import_module(f"nmt.interchange.{each.module}")
+            fitting.append((name, "no" if (fault := module.fault_of(card)) else "yes", fault or ""))
+    console.print_table(("format", "fits", "why not"), fitting)
+
+
+def _export_huggingface(source: Path, out: Path, data: Path | None) -> None:
+    from nmt.data import manifest
+    from nmt.interchange.huggingface_export import export_huggingface
+    from nmt.models.model_file import find_model, read_card
+    from nmt.runs.run_folder import run_of
+
+    file = find_model(source)
+    card, run = read_card(file), run_of(resolved(file))
+    folder = run.data_path if data is None and run is not None else data
+    listing = None if folder is None else folder / manifest.FILE_NAME
+    is_known = listing is not None and listing.is_file() and sha256_file(listing) == card.data
+    if data is not None and not is_known:
+        raise UsageError(f"--data {data}: is not the data folder that {source} was trained on")
+    export_huggingface(
+        source,
+        out,
+        data=manifest.read_info(folder) if folder is not None and is_known else None,
+        signatures={} if run is None else run.signatures(card.update),
+    )
+    console.notice(f"{out}: {source} for transformers")
 
 
 def _export_shortlist(data: Path, out: Path, frequent: int, best: int) -> None:

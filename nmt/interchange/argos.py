@@ -14,6 +14,7 @@ from pathlib import Path
 from nmt.data.languages import english_name, is_code, primary_language, scripts_of
 from nmt.errors import UsageError
 from nmt.files import atomic_path
+from nmt.interchange import ctranslate2
 from nmt.interchange.ctranslate2 import duties_of_others, quantized_specification
 from nmt.models.model_file import ModelCard
 
@@ -43,11 +44,9 @@ def export_argos(path: Path, out: Path, quantization: str, version: str) -> None
         raise UsageError(f"--package-version {version}: must be numbers with dots, such as 1.0")
     _check_replaceable(out)
     specification, card, _ = quantized_specification(path, quantization)
-    if fault := _not_expressed(card):
-        raise UsageError(f"{path}: Argos Translate cannot {fault}")
-    codes = tuple(_code(path, lang) for lang in (card.src_lang, card.tgt_lang))
-    if codes[0] == codes[1]:
-        raise UsageError(f"{path}: both languages are {codes[0]} in Argos Translate")
+    if fault := fault_of(card):
+        raise UsageError(f"{path}: {fault}")
+    codes = [_code(lang) for lang in (card.src_lang, card.tgt_lang)]
     names = [_VARIANTS.get(code) or english_name(code) for code in codes]
     metadata = {
         "package_version": version,
@@ -84,27 +83,31 @@ def _check_replaceable(out: Path) -> None:
         raise UsageError(f"{out}: exists and is not a package; choose another name or remove it")
 
 
-def _not_expressed(card: ModelCard) -> str | None:
-    """Return what Argos Translate would have to do for this model and cannot, if anything.
+def fault_of(card: ModelCard) -> str | None:
+    """Return why Argos Translate cannot use a model; None if it can.
 
     It segments sources and joins the pieces of translations by one SentencePiece model.
     """
+    if fault := ctranslate2.fault_of(card):
+        return fault
     if duties := duties_of_others(card):
-        return duties[0]
+        return f"Argos Translate cannot {duties[0]}"
     if not card.src_vocabulary.joins_pieces_of(card.tgt_vocabulary):
-        return "join the pieces of its translations by the SentencePiece model of its sources"
+        return (
+            "Argos Translate cannot join the pieces of its translations by the SentencePiece "
+            "model of its sources"
+        )
+    for lang in (card.src_lang, card.tgt_lang):
+        if not is_code(primary_language(lang)):
+            return f"{lang!r} is not the code of a language, which a package needs"
+    if (code := _code(card.src_lang)) == _code(card.tgt_lang):
+        return f"both languages are {code} in Argos Translate"
     return None
 
 
-def _code(path: Path, lang: str) -> str:
-    """Return the code of a language in Argos' index.
-
-    Raises:
-        UsageError: if it is not the code of a language.
-    """
+def _code(lang: str) -> str:
+    """Return the code of a language in Argos' index."""
     code = primary_language(lang)
-    if not is_code(code):
-        raise UsageError(f"{path}: {lang!r} is not the code of a language, which a package needs")
     if code == "zh" and "Hant" in scripts_of(lang):
         return "zt"
     return "pb" if lang.replace("_", "-").lower() == "pt-br" else code

@@ -26,6 +26,7 @@ from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.errors import UsageError
 from nmt.files import atomic_folder, check_room, resolved, write_text
+from nmt.interchange import marian_export
 from nmt.interchange.foreign import EMBEDDINGS
 from nmt.interchange.marian import INPUT_FACTOR, OPTIONS, OUTPUT_BIAS_NAME, foreign_names
 from nmt.interchange.marian_binary import TABLE, Arrays, Rounded, write_arrays
@@ -68,9 +69,7 @@ def export_bergamot(
     out = resolved(out)
     if out.exists() and not (out / _METADATA).is_file():
         raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
-    model, card = expressed_model(path, "Bergamot")
-    if fault := _not_expressed(model.config, card):
-        raise UsageError(f"{path}: Bergamot cannot have {fault}")
+    model, card = expressed_model(path, "Bergamot", fault_of)
     vocabularies = card.src_vocabulary.model, card.tgt_vocabulary.model
     if data and (data.src_vocabulary.model, data.tgt_vocabulary.model) != vocabularies:
         raise UsageError(f"{data.path}: has another vocabulary than {path}")
@@ -116,8 +115,18 @@ def export_bergamot(
             write_text(folder / name, json.dumps(values, indent=2) + "\n")
 
 
-def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
+def fault_of(card: ModelCard) -> str | None:
+    """Return why Bergamot cannot be a model; None if it can."""
+    if fault := marian_export.fault_of(card, "Bergamot"):
+        return fault
+    fault = _not_expressed(card)
+    return fault and f"Bergamot cannot have {fault}"
+
+
+def _not_expressed(card: ModelCard) -> str | None:
     """Return what Bergamot cannot express, although Marian can, if anything."""
+    config = card.config
+    assert isinstance(config, TransformerConfig)
     for name in ("d_model", "d_ff"):
         if getattr(config, name) % _WIDTH:
             return f"{name}={getattr(config, name)}, which is not a multiple of {_WIDTH}"
@@ -125,7 +134,7 @@ def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
         return "pre_norm=True"
     if config.tie_embeddings == "none":
         return "tie_embeddings=none"
-    return None if card.languages is None else "several languages"
+    return None
 
 
 def _entry(name: str, content: bytes) -> dict[str, object]:

@@ -51,11 +51,12 @@ _EXPRESSED: dict[str, tuple[object, ...] | None] = {
 """See `not_expressed`."""
 
 
-def unsupported(card: ModelCard) -> str | None:
-    """Return what of a model CTranslate2 does not support; None if it can hold the model."""
+def fault_of(card: ModelCard) -> str | None:
+    """Return why CTranslate2 cannot hold a model; None if it can."""
     if not isinstance(card.config, TransformerConfig):
-        return f"the architecture {card.architecture}"
-    return not_expressed(card.config, _EXPRESSED)
+        return f"CTranslate2 does not support the architecture {card.architecture}"
+    problem = not_expressed(card.config, _EXPRESSED)
+    return problem and f"CTranslate2 does not support {problem}"
 
 
 def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
@@ -187,8 +188,8 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
         raise UsageError(
             "CTranslate2 is not installed; run `pip install 'nmt-toolkit[ctranslate2]'`"
         ) from None
-    if problem := unsupported(card):
-        raise UsageError(f"{path}: CTranslate2 does not support {problem}")
+    if fault := fault_of(card):
+        raise UsageError(f"{path}: {fault}")
     assert isinstance(model, Transformer)
     config = model.config
     layers = {

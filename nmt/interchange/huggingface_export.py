@@ -6,6 +6,7 @@ It is what `huggingface` imports. Exporting and importing again gives the same t
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt import console
+from nmt.data.language_tokens import LanguageTokens
+from nmt.data.manifest import DatasetInfo
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_folder, check_room, parse_json, resolved, write_text
 from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, not_expressed
+from nmt.interchange.huggingface_card import language_tag, model_card
 from nmt.interchange.huggingface_files import (
     CONFIG,
     TOKENIZER,
@@ -28,17 +32,22 @@ from nmt.interchange.huggingface_files import (
     sizes_of,
     zero_biases,
 )
+from nmt.interchange.huggingface_settings import ARCHITECTURES, GENERATION, M2M100, MARIAN
 from nmt.interchange.m2m100 import PIECES
-from nmt.interchange.m2m100_export import m2m100_files, m2m100_weights, not_m2m100
+from nmt.interchange.m2m100_export import m2m100_files, m2m100_weights, not_m2m100, row_ids
 from nmt.interchange.marian_mt import EXPORTED, IDS, SRC_PIECES, TGT_IDS, TGT_PIECES
 from nmt.model_config import TransformerConfig
+from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard, load_model
 from nmt.models.positions import sinusoids_by_halves
 from nmt.models.transformer import Transformer
 
 _MARIAN_S_EPSILON = 1e-6
 _MORE_POSITIONS = 512
-_GENERATION, _README = "generation_config.json", "README.md"
+_README = "README.md"
+
+_SEARCH = {"num_beams": 4, "length_penalty": 0.5, "early_stopping": True}
+"""The defaults of `nmt translate`. length^0.5 is about as steep as its ((5 + length) / 6)^0.6."""
 
 _EXPRESSED: dict[str, tuple[object, ...] | None] = {
     **ANY_SIZE,
@@ -50,12 +59,16 @@ _EXPRESSED: dict[str, tuple[object, ...] | None] = {
 """See `not_expressed`."""
 
 
-def export_huggingface(path: Path, out: Path) -> None:
+def export_huggingface(
+    path: Path, out: Path, *, data: DatasetInfo | None, signatures: Mapping[str, str]
+) -> None:
     """Export a model. The folder appears when it is complete.
 
     Args:
         path: a model file or run folder.
         out: a folder that does not exist, or an earlier export, which is replaced.
+        data: for the model card, what the model was trained on, if that is known.
+        signatures: those of the model's scores, see `model_card`.
 
     Raises:
         UsageError: if no model of transformers can be this one, naming the option in the way.
@@ -64,13 +77,14 @@ def export_huggingface(path: Path, out: Path) -> None:
     if out.exists():
         _check_replaceable(out)
     model, card = load_model(path)
-    # In these the decoder reads a language.
-    is_m2m100 = card.languages is not None and bool(card.languages.tgt)
-    kind = "M2M100ForConditionalGeneration" if is_m2m100 else "MarianMTModel"
-    if not isinstance(model, Transformer):
-        raise UsageError(f"{path}: {kind} cannot be of architecture {card.architecture}")
-    if fault := (not_m2m100 if is_m2m100 else _not_expressed)(model, card):
-        raise UsageError(f"{path}: {kind} cannot have {fault}")
+    if fault := fault_of(card):
+        raise UsageError(f"{path}: {fault}")
+    assert isinstance(model, Transformer)
+    is_m2m100 = _type_of(card) == M2M100
+    kind = ARCHITECTURES[_type_of(card)]
+    bias = None if model.output_bias is None else model.output_bias[: card.src_vocabulary.known]
+    if is_m2m100 and bias is not None and bias.any():
+        raise UsageError(f"{path}: {kind} cannot have an output_bias that is not zero")
     if model.config.norm_epsilon == _MARIAN_S_EPSILON:
         console.warning(
             f"{out}: transformers computes norms with 1e-5 instead of Marian's 1e-6; expect "
@@ -78,6 +92,14 @@ def export_huggingface(path: Path, out: Path) -> None:
         )
     weights = (m2m100_weights if is_m2m100 else _weights)(model, card)
     files = (m2m100_files if is_m2m100 else _files)(model, card)
+    ids = row_ids(card) if is_m2m100 else range(card.tgt_vocabulary.known)
+    barred = set(card.tgt_vocabulary.barred_ids)
+    files[GENERATION] |= {
+        **_SEARCH,
+        "max_length": _positions(card) - 1,
+        "forced_eos_token_id": files[CONFIG]["eos_token_id"],
+        "bad_words_ids": [[row] for row, id_ in enumerate(ids) if id_ in barred],
+    }
     files[CONFIG][EXPORTED] = model.config.positions
     names = [PIECES] if is_m2m100 else [SRC_PIECES, TGT_PIECES]
     with atomic_folder(out) as folder:
@@ -91,16 +113,35 @@ def export_huggingface(path: Path, out: Path) -> None:
         for name, values in files.items():
             content = json.dumps(values, indent=2, ensure_ascii=False)
             write_text(folder / name, f"{content}\n")
-        write_text(folder / _README, _readme(card))
+        text = model_card(card, kind, name=out.name, data=data, signatures=signatures)
+        write_text(folder / _README, text)
+
+
+def fault_of(card: ModelCard) -> str | None:
+    """Return why no class of transformers can be a model; None if one can."""
+    kind, config = _type_of(card), card.config
+    if not isinstance(config, TransformerConfig):
+        return f"{ARCHITECTURES[kind]} cannot be of architecture {card.architecture}"
+    fault = (not_m2m100 if kind == M2M100 else _not_expressed)(config, card)
+    return fault and f"{ARCHITECTURES[kind]} cannot have {fault}"
+
+
+def _type_of(card: ModelCard) -> str:
+    """Return the type of transformers: M2M100 if the decoder reads a language."""
+    return M2M100 if card.languages is not None and card.languages.tgt else MARIAN
 
 
 def _files(model: Transformer, card: ModelCard) -> dict[str, dict[str, Any]]:
     """Return the contents of the folder's JSON files."""
     files = {
-        IDS: _ids(card.src_vocabulary),
+        IDS: _ids(card.src_vocabulary, card.languages),
         CONFIG: _config(model.config, card),
         TOKENIZER: _tokenizer(card),
-        _GENERATION: _generation(model.config, card),
+        GENERATION: {
+            "decoder_start_token_id": _start(model.config),
+            "eos_token_id": EOS_ID,
+            "pad_token_id": PAD_ID,
+        },
     }
     return files if _is_shared(card) else {TGT_IDS: _ids(card.tgt_vocabulary)} | files
 
@@ -119,16 +160,14 @@ def _check_replaceable(out: Path) -> None:
         raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
 
 
-def _not_expressed(model: Transformer, card: ModelCard) -> str | None:
+def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
     """Return what a `MarianMTModel` cannot express, if anything."""
-    if fault := not_expressed(model.config, _EXPRESSED):
+    if fault := not_expressed(config, _EXPRESSED):
         return fault
     if card.src_vocabulary.moses is not None:
         return "the Moses preprocessing of its vocabulary"
     if card.src_vocabulary.has_added_tokens:
         return "the tokens that were added to its vocabulary"
-    if model.config.first_input == "zeros" and model.tgt_embedding.weight[BOS_ID].any():
-        return "first_input=zeros with a vector of bos that is not zeros"
     return None
 
 
@@ -153,8 +192,14 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
         tables["lm_head.weight"] = named["output_projection"], sizes[1]
     for name, (table, size) in tables.items():
         weights[name] = _reordered(table[:size], order, 1)
-    bias = torch.zeros(sizes[1]) if model.output_bias is None else model.output_bias[: sizes[1]]
+    bias = torch.zeros(sizes[1])
+    if model.output_bias is not None:
+        bias += model.output_bias.detach()[: sizes[1]]
     weights["final_logits_bias"] = bias[None]
+    if config.first_input == "zeros":  # which is bos's vector there, so bos is barred by its bias
+        decoder = "model.shared.weight" if _is_shared(card) else "model.decoder.embed_tokens.weight"
+        weights[decoder] = weights[decoder].detach().clone()
+        weights[decoder][BOS_ID], bias[BOS_ID] = 0.0, BARRED
     for name, weight in named.items():
         if name in EMBEDDINGS or name == "output_bias":
             continue
@@ -180,9 +225,15 @@ def _reordered(weight: Tensor, order: Tensor | None, dimension: int) -> Tensor:
 # ----------------------------------------------------------------------------------- config
 
 
-def _ids(vocabulary: Vocabulary) -> dict[str, int]:
-    """Return the id of each piece that `encode` can return."""
+def _ids(vocabulary: Vocabulary, languages: LanguageTokens | None = None) -> dict[str, int]:
+    """Return the id of each piece that `encode` can return.
+
+    languages: tokens that begin a source, which the tokenizer only reads as `>>fra<<`.
+    """
     pieces = vocabulary.tokens(range(vocabulary.known))
+    if languages is not None:
+        tags = {piece: language_tag(code) for code, piece in languages.pieces.items()}
+        pieces = [tags.get(piece, piece) for piece in pieces]
     ids = {piece.removeprefix(STRANGE): id_ for id_, piece in enumerate(pieces)}
     for text, id_ in (("<pad>", PAD_ID), ("<unk>", UNK_ID), ("<s>", BOS_ID), ("</s>", EOS_ID)):
         if ids.get(text) != id_:
@@ -230,34 +281,3 @@ def _tokenizer(card: ModelCard) -> dict[str, Any]:
         "model_max_length": card.max_src_tokens + 1,
         "separate_vocabs": not _is_shared(card),
     }
-
-
-def _generation(config: TransformerConfig, card: ModelCard) -> dict[str, Any]:
-    barred = [id_ for id_ in card.tgt_vocabulary.barred_ids if id_ < card.tgt_vocabulary.known]
-    return {
-        "bad_words_ids": [[id_] for id_ in barred],
-        "decoder_start_token_id": _start(config),
-        "eos_token_id": EOS_ID,
-        "forced_eos_token_id": EOS_ID,
-        "pad_token_id": PAD_ID,
-        "num_beams": 4,
-        "max_length": _positions(card) - 1,
-    }
-
-
-def _readme(card: ModelCard) -> str:
-    """Return a model card: languages, and scores where they are known."""
-    codes = [lang for lang in (card.src_lang, card.tgt_lang) if lang]
-    if not codes and card.languages is not None:
-        codes = list(card.languages.pieces)
-    languages = "\n".join(f"- {code}" for code in codes)
-    direction = f" from {card.src_lang} to {card.tgt_lang}" if card.tgt_lang else ""
-    data = f" on the data with the fingerprint {card.data[:12]}" if card.data else ""
-    scores = "".join(
-        f"- {name} {value:.4g} on the valid text\n" for name, value in card.valid.items()
-    )
-    return (
-        f"---\nlanguage:\n{languages}\npipeline_tag: translation\n---\n\n"
-        f"# Translation{direction}\n\n"
-        f"A Transformer exported by `nmt`, after {card.update:,} updates{data}.\n\n{scores}"
-    )

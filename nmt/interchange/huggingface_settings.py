@@ -26,7 +26,7 @@ _OTHER_MODELS = (_ADAPTER, "configuration_*.py", "modeling_*.py", "tokenization_
 """Files that make another model of a folder."""
 
 MARIAN, M2M100 = "marian", "m2m_100"
-_ARCHITECTURES = {MARIAN: "MarianMTModel", M2M100: "M2M100ForConditionalGeneration"}
+ARCHITECTURES = {MARIAN: "MarianMTModel", M2M100: "M2M100ForConditionalGeneration"}
 _TOKENIZERS = {
     MARIAN: ("MarianTokenizer",),
     M2M100: ("M2M100Tokenizer", "NllbTokenizer", "NllbTokenizerFast"),
@@ -116,10 +116,10 @@ def model_type_of(path: Path, values: Mapping[str, Any]) -> str:
     """
     model_type, architectures = values.get("model_type", MARIAN), values.get("architectures")
     known = model_type if isinstance(model_type, str) else ""
-    if known not in _ARCHITECTURES or architectures not in (None, [_ARCHITECTURES[known]]):
+    if known not in ARCHITECTURES or architectures not in (None, [ARCHITECTURES[known]]):
         raise UsageError(
             f"{path}: model_type is {model_type!r:.40}, architectures {architectures!r:.60}; nmt "
-            f"imports {' and '.join(_ARCHITECTURES.values())}"
+            f"imports {' and '.join(ARCHITECTURES.values())}"
         )
     return known
 

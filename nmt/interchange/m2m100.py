@@ -117,17 +117,18 @@ def choose_languages(
     named: dict[str, tuple[str, str]] = {}  # by side: the language, and where it is from
     pieces = model.tgt.vocabularies[-1].tokens(range(len(model.tgt.rows)))
     by_row = dict(zip(model.tgt.rows.tolist(), pieces, strict=True))
+    codes = {piece: code for code, piece in model.languages.pieces.items()}
     for path, values in settings_of(folder):
         forced = values.get("forced_bos_token_id")
         if forced is not None:
-            codes = {piece: code for code, piece in model.languages.pieces.items()}
             piece = by_row.get(forced, "") if isinstance(forced, int) else ""
             code = codes.get(piece, str(forced))
             named.setdefault("tgt", (code, f"{path}: forced_bos_token_id"))
         for side in ("src", "tgt"):
             lang = values.get(f"{side}_lang")
             if lang:
-                named.setdefault(side, (str(lang), f"{path}: {side}_lang"))
+                code = codes.get(str(lang), str(lang))
+                named.setdefault(side, (code, f"{path}: {side}_lang"))
     chosen = []
     for side, given in (("src", src_lang), ("tgt", tgt_lang)):
         lang, origin = (given, f"--{side}") if given else named.get(side, ("", ""))

@@ -23,7 +23,9 @@ from nmt.interchange.huggingface_files import (
     sizes_of,
     zero_biases,
 )
+from nmt.interchange.huggingface_settings import GENERATION
 from nmt.interchange.m2m100 import ALL_IDS, FIRST_POSITION
+from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard
 from nmt.models.transformer import Transformer
 
@@ -43,23 +45,21 @@ _EXPRESSED: dict[str, tuple[object, ...] | None] = {
 """See `not_expressed`."""
 
 
-def not_m2m100(model: Transformer, card: ModelCard) -> str | None:
+def not_m2m100(config: TransformerConfig, card: ModelCard) -> str | None:
     """Return what an `M2M100ForConditionalGeneration` cannot express, if anything."""
-    if fault := not_expressed(model.config, _EXPRESSED):
+    if fault := not_expressed(config, _EXPRESSED):
         return fault
     pieces = PieceModel.read(card.src_vocabulary.model)
     if not pieces.is_bpe or card.src_vocabulary.model != card.tgt_vocabulary.model:
         return "a vocabulary other than one of byte-pair encoding for both sides"
     if card.src_vocabulary.has_added_tokens:
         return "the tokens that were added to its vocabulary"
-    if model.output_bias is not None and model.output_bias[: card.src_vocabulary.known].any():
-        return "an output_bias that is not zero"
     return None
 
 
 def m2m100_weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
     """Return the weights by Hugging Face's names; tied ones once."""
-    order = torch.tensor(_order(card))
+    order = torch.tensor(row_ids(card))
     weights = {"model.shared.weight": model.tgt_embedding.weight.detach()[order]}
     for name, weight in model.named_parameters(remove_duplicate=False):
         if name not in EMBEDDINGS and name != OUTPUT_BIAS:
@@ -80,27 +80,34 @@ def m2m100_files(model: Transformer, card: ModelCard) -> dict[str, dict[str, Any
         "max_position_embeddings": card.max_src_tokens + 1,
         "scale_embedding": True,
         "tie_word_embeddings": True,
-        "vocab_size": len(_order(card)),
+        "vocab_size": len(row_ids(card)),
         "is_encoder_decoder": True,
         **special,
     }
-    known = {"src_lang": card.src_lang, "tgt_lang": card.tgt_lang}
+    langs = {"src_lang": card.src_lang, "tgt_lang": card.tgt_lang}
+    pieces = {  # by which the tokenizer calls them
+        key: next(map(card.languages.pieces.get, card.languages.codes(lang)), None)
+        for key, lang in langs.items()
+    }
     tokenizer = {
         "tokenizer_class": "NllbTokenizer",
-        **{key: next(iter(card.languages.codes(lang)), None) for key, lang in known.items()},
+        **pieces,
         "model_max_length": card.max_src_tokens + 1,
         "extra_special_tokens": list(card.languages.pieces.values()),
     }
-    generation = {"max_length": card.max_src_tokens + 1, "num_beams": 4, **special}
+    generation = dict(special)
+    if (lang := pieces["tgt_lang"]) is not None:  # else `generate` needs it
+        tokens = card.src_vocabulary.tokens(row_ids(card))
+        generation["forced_bos_token_id"] = tokens.index(lang)
     return {
         CONFIG: config,
         TOKENIZER: tokenizer,
-        "generation_config.json": generation,
+        GENERATION: generation,
         ALL_IDS: _tokenizer(card),
     }
 
 
-def _order(card: ModelCard) -> list[int]:
+def row_ids(card: ModelCard) -> list[int]:
     """Return our id of each row there."""
     return [*_FIRST, *range(len(_FIRST), card.src_vocabulary.known)]
 
@@ -108,7 +115,7 @@ def _order(card: ModelCard) -> list[int]:
 def _tokenizer(card: ModelCard) -> dict[str, Any]:
     """Return `tokenizer.json`: byte-pair encoding as lists of pieces and merges."""
     pieces = PieceModel.read(card.src_vocabulary.model)
-    names = card.src_vocabulary.tokens(_order(card))
+    names = card.src_vocabulary.tokens(row_ids(card))
     ids = {name: id_ for id_, name in enumerate(names)}
     own = {name: pieces.own[name].score for name in names if name in pieces.own}
     special = [name for name in names if name not in own]

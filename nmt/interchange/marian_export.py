@@ -5,7 +5,7 @@ It is what `marian` imports. Exporting and importing again gives the same tensor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ def export_marian(path: Path, out: Path) -> None:
     out = resolved(out)
     if out.exists() and not (out / f"{_MODEL}{LISTING}").is_file():
         raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
-    model, card = expressed_model(path, "Marian")
+    model, card = expressed_model(path, "Marian", fault_of)
     arrays: dict[str, Any] = dict(foreign_arrays(model))
     sizes = len(card.src_vocabulary), len(card.tgt_vocabulary)
     arrays[OPTIONS] = as_array(options_of(model.config, sizes))
@@ -76,21 +76,23 @@ def export_marian(path: Path, out: Path) -> None:
         write_text(folder / f"{_MODEL}{LISTING}", yaml.safe_dump(listing))
 
 
-def expressed_model(path: Path, program: str) -> tuple[Transformer, ModelCard]:
-    """Load a model that Marian can be.
+def expressed_model(
+    path: Path, program: str, fault_of: Callable[[ModelCard], str | None]
+) -> tuple[Transformer, ModelCard]:
+    """Load a model that a program can be.
 
     Args:
         path: a model file or run folder.
         program: Marian, or one that shares its code, for messages.
+        fault_of: returns why it cannot be a model.
 
     Raises:
-        UsageError: if Marian cannot be this model, naming the option in the way.
+        UsageError: if it cannot be this model, naming the option in the way.
     """
     model, card = load_model(path)
-    if not isinstance(model, Transformer):
-        raise UsageError(f"{path}: {program} cannot be of architecture {card.architecture}")
-    if fault := _not_expressed(model.config, card):
-        raise UsageError(f"{path}: {program} cannot have {fault}")
+    if fault := fault_of(card):
+        raise UsageError(f"{path}: {fault}")
+    assert isinstance(model, Transformer)
     if model.config.norm_epsilon != NORM_EPSILON:
         console.warning(
             f"{path}: {program} computes norms with {NORM_EPSILON}; set norm_epsilon in training "
@@ -99,8 +101,15 @@ def expressed_model(path: Path, program: str) -> tuple[Transformer, ModelCard]:
     return model, card
 
 
+def fault_of(card: ModelCard, program: str = "Marian") -> str | None:
+    """Return why Marian, or a program that shares its code, cannot be a model; None if it can."""
+    if not isinstance(card.config, TransformerConfig):
+        return f"{program} cannot be of architecture {card.architecture}"
+    fault = _not_expressed(card.config, card)
+    return fault and f"{program} cannot have {fault}"
+
+
 def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
-    """Return what Marian cannot express, if anything."""
     if fault := not_expressed(config, _EXPRESSED):
         return fault
     if card.src_vocabulary.moses is not None:
@@ -109,6 +118,8 @@ def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
         return "the tokens that were added to its vocabulary"
     if config.tie_embeddings == "all" and card.src_vocabulary.model != card.tgt_vocabulary.model:
         return "two vocabularies with one embedding"
+    if card.languages is not None:  # it does not read their tokens in text
+        return "several languages"
     return None
 
 

@@ -18,7 +18,7 @@ from nmt.files import resolved
 from nmt.models.model_file import FORMAT_VERSION, KIND, ModelReader, write_model
 from nmt.models.tensor_file import TensorFile
 from nmt.runs.checkpoint import BEST, CHECKPOINT, path_of, updates_of
-from nmt.runs.run_folder import RunFolder, is_of_a_run
+from nmt.runs.run_folder import RunFolder, run_of
 
 
 def average_models(paths: Sequence[Path], out: Path) -> None:
@@ -58,7 +58,7 @@ def check_replaceable(out: Path, models: Sequence[Path]) -> None:
     """
     if out.exists() and any(path.exists() and out.samefile(path) for path in models):
         raise UsageError(f"{out} is one of the models to average; choose another --out")
-    if is_of_a_run(resolved(out)):
+    if run_of(resolved(out)) is not None:
         raise UsageError(f"{out} belongs to a training run; choose another --out")
     try:
         if out.exists():

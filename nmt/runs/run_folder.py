@@ -416,6 +416,16 @@ class RunFolder:
                 records.append(parse_json(line))
         return [record for record in records if _is_metric(record)]
 
+    def signatures(self, update: int) -> dict[str, str]:
+        """Return the signatures of the scores of a validation, as `bleu_signature`."""
+        records = [r for r in self.metrics() if (r["kind"], r["update"]) == ("valid", update)]
+        return {
+            key: signature
+            for record in records
+            for key, signature in record.items()
+            if "_signature" in key and isinstance(signature, str)
+        }
+
     def cut_metrics(self, update: int, validated: int) -> None:
         """Drop records after `update` and validations after `validated`, which come again."""
         if not self._metrics.exists():
@@ -446,11 +456,15 @@ def _checksum(values: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def is_of_a_run(path: Path) -> bool:
-    """Return whether the path is a file that a run writes."""
+def run_of(path: Path) -> RunFolder | None:
+    """Return the run that writes the file of this path; None if none does."""
     folder = path.parent
-    is_checkpoint = folder.name == "checkpoints" and RunFolder(folder.parent).exists
-    return is_checkpoint or (path.name in _OWN_FILES and RunFolder(folder).exists)
+    if folder.name == "checkpoints":
+        folder = folder.parent
+    elif path.name not in _OWN_FILES:
+        return None
+    run = RunFolder(folder)
+    return run if run.exists else None
 
 
 def _is_left_by_a_start(entry: Path) -> bool:

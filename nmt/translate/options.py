@@ -307,14 +307,15 @@ class TranslationConfig:
         Raises:
             UsageError: always.
         """
-        from nmt.interchange.ctranslate2 import unsupported  # loads torch, which takes seconds
+        from nmt.interchange.ctranslate2 import fault_of  # loads torch, which takes seconds
         from nmt.models.model_file import find_model, read_card
 
         model = self.models[0]
         is_ensemble = len(self.models) > 1
-        problem = "ensembles" if is_ensemble else unsupported(read_card(find_model(model)))
-        if problem is not None:
-            raise UsageError(f"{model}: int8 is by CTranslate2, which does not support {problem}")
+        no_ensembles = "CTranslate2 does not support ensembles"
+        fault = no_ensembles if is_ensemble else fault_of(read_card(find_model(model)))
+        if fault is not None:
+            raise UsageError(f"{model}: int8 is by CTranslate2 only, but {fault}")
         raise UsageError(
             f"int8 is by CTranslate2, as we recommend on CPUs: nmt export ctranslate2 {model} OUT "
             "--quantization int8, then nmt translate OUT"

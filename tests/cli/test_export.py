@@ -17,6 +17,7 @@ from foreign_models import MarianMT, import_huggingface
 from foreign_models import text as made_up
 from sentencepiece import SentencePieceProcessor
 
+from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import ADDED, UNK_ID, Vocabulary, learn_vocabulary
@@ -25,6 +26,7 @@ from nmt.interchange.m2m100_export import _tokenizer
 from nmt.model_config import ModelConfig, RecurrentConfig, TransformerConfig
 from nmt.models.model_file import ModelCard, read_card, write_model
 
+ROOT = Path(__file__).parents[2]
 SIZES: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16}
 LINES = ["the cat sees a bird", "", "a dog. The old house and the river", "the small tree"]
 
@@ -67,9 +69,65 @@ def test_an_export_translates_as_its_model_does(
     assert "fast: " in line
 
 
+# ------------------------------------------------------------------------------- formats
+
+
+def test_the_formats_of_the_manual_are_those_of_the_command(nmt: Nmt) -> None:
+    done = nmt("export")
+    assert (done.status, done.stderr) == (0, "")
+    listed = [row.split("\t")[0] for row in done.stdout.splitlines()[1:]]
+    _, table = (ROOT / "nmt/interchange/README.md").read_text().split("\n| format |", 1)
+    assert listed == re.findall(r"^\| `(\w+)` \|", table.split("\n\n")[0], re.MULTILINE)
+
+
+STUDENT = {"positions": "sinusoidal_halves", "first_input": "zeros", "decoder_memory": "ssru"}
+
+
+@pytest.mark.parametrize("values", [{}, {"pre_norm": True}, STUDENT, {"positions": "relative"}])
+def test_a_model_fits_the_formats_that_can_be_written(
+    nmt: Nmt, card: ModelCard, text: Path, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    assert isinstance(card.config, TransformerConfig)
+    sizes: dict[str, Any] = {
+        "d_model": 64,
+        "d_ff": 64,
+        "norm_epsilon": 1e-6 if values is STUDENT else 0.0,
+    }
+    other = replace(card, config=replace(card.config, **sizes, **values))
+    model = tmp_path / "model"
+    write_model(model, other, dict(other.build().named_parameters()))
+    done = nmt("export", model)
+    assert (done.status, done.stderr) == (0, "")
+    for row in done.stdout.splitlines()[1:]:
+        name, fits, why = row.split("\t")
+        out = tmp_path / f"{name}.argosmodel"
+        more = ("--sample", text) if name == "bergamot" else ()
+        written = nmt("export", name, model, out, *more)
+        assert (written.status == 0, why in written.stderr) == (fits == "yes", True)
+
+
+def test_languages_and_formats_that_do_not_go_together_are_refused(
+    nmt: Nmt, card: ModelCard, text: Path, tmp_path: Path
+) -> None:
+    languages = LanguageTokens.of_targets([("en", "de"), ("en", "fr")])
+    vocabulary = learn_vocabulary(["a"], vocab_size=265, controls=list(languages.pieces.values()))
+    values: dict[str, Any] = STUDENT | {"d_model": 64, "d_ff": 64}
+    other = replace(
+        card,
+        config=replace(card.config, **values),
+        src_vocabulary=vocabulary,
+        tgt_vocabulary=vocabulary,
+        languages=languages,
+    )
+    write_model(tmp_path / "model", other, dict(other.build().named_parameters()))
+    for form, more in (("marian", ()), ("bergamot", ("--sample", text))):
+        line = nmt("export", form, tmp_path / "model", tmp_path / "out", *more).refusal(2)
+        assert "several languages" in line
+
+
 # ------------------------------------------------------------ CTranslate2 in other programs
 
-ROOT = Path(__file__).parents[2]
 WRITTEN = ROOT / "tests" / "written_before"
 
 

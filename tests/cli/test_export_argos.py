@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-import sysconfig
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,26 +118,11 @@ def test_two_vocabularies_are_packed_if_one_joins_all_pieces(
 
 @pytest.mark.slow  # installs argostranslate, which takes a minute
 @pytest.mark.parametrize("quantization", ["int8", "float32"])
-def test_argostranslate_gives_our_translations(nmt: Nmt, tmp_path: Path, quantization: str) -> None:
+def test_argostranslate_gives_our_translations(
+    nmt: Nmt, tmp_path: Path, python_with: Callable[[str], Path], quantization: str
+) -> None:
     """Its splitter of sentences is replaced, because it would download a model."""
-    python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    found = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    # What is installed here, such as torch, need not be installed again.
-    Path(found.stdout.strip(), "ours.pth").write_text(sysconfig.get_path("purelib"))
-    installing = subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "argostranslate==1.11.0"],
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    if installing.returncode:
-        pytest.skip(f"argostranslate cannot be installed: {installing.stderr.strip()[-200:]}")
+    python = python_with("argostranslate==1.11.0")
     exact = ("--quantization", quantization)
     package, folder = tmp_path / "en_de.argosmodel", tmp_path / "fast"
     assert nmt("export", "argos", WRITTEN, package, *exact).status == 0
@@ -154,4 +138,6 @@ def test_argostranslate_gives_our_translations(nmt: Nmt, tmp_path: Path, quantiz
         env=os.environ | {"HOME": str(tmp_path), "ARGOS_COMPUTE_TYPE": quantization},
     )
     ours = nmt("translate", folder, "--input", tmp_path / "in", *AS_ARGOS)
-    assert client.stdout == ours.stdout
+    # A last piece that is only a space stays one there.
+    theirs = [line.rstrip(" ") for line in client.stdout.splitlines()]
+    assert theirs == ours.stdout.splitlines()

@@ -6,7 +6,9 @@ The models here have random weights. test_peers.py imports what the other toolki
 from __future__ import annotations
 
 import json
+import math
 import os
+import shutil
 import struct
 import tempfile
 from collections.abc import Callable
@@ -44,14 +46,25 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt import SearchOptions, Translator
-from nmt.data.vocabulary import BOS_ID
+from nmt.data.folder import DataFolder
+from nmt.data.language_tokens import LanguageTokens
+from nmt.data.vocabulary import BOS_ID, EOS_ID, learn_vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange import huggingface, huggingface_files
 from nmt.interchange.marian import pieces_by_id
 from nmt.interchange.marian_binary import BinaryArrays
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
-from nmt.models.model_file import ModelCard, load_model, model_checksum, read_card, write_model
+from nmt.models.model_file import (
+    ModelCard,
+    find_model,
+    load_model,
+    model_checksum,
+    read_card,
+    write_model,
+)
+from nmt.models.transformer import Transformer
+from nmt.runs.run_folder import RunFolder
 
 # ------------------------------------------------------------------------------ Hugging Face
 
@@ -246,16 +259,113 @@ def translate_lines(nmt: Nmt, tmp_path: Path) -> Callable[[Path, list[str]], lis
 # ------------------------------------------------------------------------------ and back
 
 
-def test_an_export_has_a_model_card(nmt: Nmt, learnt: Path, tmp_path: Path) -> None:
-    assert nmt("export", "huggingface", learnt, tmp_path / "out").status == 0
-    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    _, card = load_model(learnt)
-    for known in (
-        "language:\n- en\n- de\n",
-        f"after {card.update:,} updates on the data with the fingerprint {card.data[:12]}",
-        f"- bleu {card.valid['bleu']:.4g} on the valid text",
-    ):
-        assert known in readme
+def model_card(nmt: Nmt, model: Path, out: Path, *words: str | Path) -> tuple[dict[str, Any], str]:
+    """Export a model, and return the front matter of its card and the text below."""
+    done = nmt("export", "huggingface", model, out, *words)
+    assert done.status == 0, done.stderr
+    readme = (out / "README.md").read_text(encoding="utf-8")
+    _, front, below = readme.split("---\n", 2)
+    return yaml.safe_load(front), below
+
+
+def test_a_model_card_has_what_the_run_knows(
+    nmt: Nmt, learnt: Path, data: Path, tmp_path: Path
+) -> None:
+    front, below = model_card(nmt, learnt, tmp_path / "out")
+    card, info = read_card(find_model(learnt)), DataFolder.open(data).info
+    assert (front["language"], front["pipeline_tag"]) == (["en", "de"], "translation")
+    assert "license" not in front
+    ((result,),) = (entry["results"] for entry in front["model-index"])
+    (metric,) = result["metrics"]
+    records = RunFolder(learnt).metrics()
+    (signature,) = {
+        record["bleu_signature"]
+        for record in records
+        if (record["kind"], record["update"]) == ("valid", card.update)
+    }
+    assert (metric["type"], metric["value"]) == ("bleu", card.valid["bleu"])
+    assert signature in metric["name"] and signature.replace("|", "\\|") in below
+    (corpus,) = info.train.corpora
+    assert f"| {corpus.lines:,} | {corpus.kept:,} |" in below
+
+
+def test_a_model_card_invents_nothing(
+    nmt: Nmt, learnt: Path, data: Path, model_file: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.safetensors"
+    shutil.copy(find_model(learnt), copy)
+    front, below = model_card(nmt, copy, tmp_path / "out")
+    assert "model-index" not in front and below.count("Not known") == 2
+    assert "| not known |" in below  # the signature
+    _, below = model_card(nmt, copy, tmp_path / "out", "--data", data)
+    assert below.count("Not known") == 1
+    line = nmt("export", "huggingface", model_file, tmp_path / "out", "--data", data).refusal(2)
+    assert f"--data {data}" in line
+
+
+def test_the_code_of_norwegian_is_a_language_in_a_model_card(
+    nmt: Nmt, card: ModelCard, tmp_path: Path
+) -> None:
+    other = replace(card, src_lang="no", tgt_lang="x-odd")
+    write_model(tmp_path / "model", other, dict(other.build().named_parameters()))
+    front, _ = model_card(nmt, tmp_path / "model", tmp_path / "out")
+    assert front["language"] == ["no"]
+
+
+def test_generate_searches_by_the_defaults_of_translate(
+    nmt: Nmt, model_file: Path, card: ModelCard, tmp_path: Path
+) -> None:
+    assert nmt("export", "huggingface", model_file, tmp_path / "out").status == 0
+    generation = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    default = SearchOptions()
+    assert (generation["num_beams"], generation["early_stopping"]) == (default.beam_size, True)
+    # Its penalty length^alpha is about as steep where sentences have some 25 tokens.
+    here, there = (
+        math.log(default.penalty(26) / default.penalty(25)),
+        math.log(26 / 25) * generation["length_penalty"],
+    )
+    assert abs(here - there) < 0.001
+    barred = card.tgt_vocabulary.barred_ids
+    assert generation["bad_words_ids"] == [[id_] for id_ in barred]
+
+
+def test_a_first_input_of_zeros_is_that_of_bos_in_transformers(
+    nmt: Nmt, card: ModelCard, tmp_path: Path
+) -> None:
+    values = {"first_input": "zeros", "positions": "sinusoidal_halves"}
+    other = replace(card, config=replace(card.config, **values))  # type: ignore[arg-type]
+    model = tmp_path / "model"
+    write_model(model, other, dict(other.build().named_parameters()))
+    assert nmt("export", "huggingface", model, tmp_path / "out").status == 0
+    after = load_file(tmp_path / "out" / "model.safetensors")
+    rows, built = after["model.shared.weight"], load_model(model)[0]
+    assert isinstance(built, Transformer)
+    assert not rows[BOS_ID].any()
+    assert torch.equal(rows[EOS_ID:], built.tgt_embedding.weight[EOS_ID:])
+    # Or a vector of zeros would make it a likely token, which takes probability from the others.
+    assert after["final_logits_bias"][0, BOS_ID] == BARRED
+
+
+def test_target_languages_are_tags_that_transformers_reads(
+    nmt: Nmt, card: ModelCard, tmp_path: Path
+) -> None:
+    languages = LanguageTokens.of_targets([("en", "de"), ("en", "fr")])
+    pieces = list(languages.pieces.values())
+    vocabulary = learn_vocabulary(["the cat sees a bird"], vocab_size=290, controls=pieces)
+    sides = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary)
+    other = replace(sides, languages=languages, tgt_lang="")
+    write_model(tmp_path / "model", other, dict(other.build().named_parameters()))
+    assert nmt("export", "huggingface", tmp_path / "model", tmp_path / "out").status == 0
+    ids = json.loads((tmp_path / "out" / "vocab.json").read_text())
+    imported = import_huggingface(nmt, tmp_path / "out", "--src", "en", "--tgt", "de")
+    (tmp_path / "in").write_text("the cat\na bird\n")
+    for code, piece in languages.pieces.items():
+        (id_,) = (id_ for id_ in range(len(vocabulary)) if vocabulary.tokens([id_]) == [piece])
+        assert ids[f">>{code}<<"] == id_
+        words = ("--input", tmp_path / "in", "--to", code, *QUICK)
+        ours, again = (nmt("translate", path, *words) for path in (tmp_path / "model", imported))
+        assert again.status == 0, again.stderr
+        assert again.stdout == ours.stdout
 
 
 def stored(path: Path) -> dict[str, Tensor]:
@@ -306,7 +416,6 @@ def test_a_model_of_ours_is_exported_with_the_same_probabilities(
         ("huggingface", {"positions": "rotary"}, "positions=rotary"),
         ("huggingface", {"d_k": 4}, "d_k=4"),
         ("huggingface", {"attention_window": 3}, "attention_window=3"),
-        ("huggingface", {"first_input": "zeros"}, "first_input=zeros"),
         ("marian", {"norm_epsilon": 0.01}, "norm_epsilon=0.01"),
         ("marian", {}, "first_input=bos"),
         ("marian", {"norm_epsilon": 1e-6, "first_input": "zeros"}, "positions=sinusoidal"),

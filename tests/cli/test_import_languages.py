@@ -215,6 +215,26 @@ def test_what_is_exported_and_imported_again_has_the_same_bits(
     assert model_checksum(again) == model_checksum(model)
 
 
+@pytest.mark.parametrize(("kind", "piece"), [("nllb", "deu_Latn"), ("m2m100", "__de__")])
+def test_the_pair_of_a_model_is_that_of_its_export(
+    nmt: Nmt, tmp_path: Path, kind: str, piece: str
+) -> None:
+    folder = M2M100(kind).write(tmp_path / "many")
+    model = import_huggingface(nmt, folder, "--src", "en", "--tgt", "de")
+    assert nmt("export", "huggingface", model, tmp_path / "again").status == 0
+    read = [json.loads(path.read_text()) for path in sorted((tmp_path / "again").glob("*.json"))]
+    _, generation, tokenizer, settings = read
+    ids = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
+    assert settings["tgt_lang"] == piece
+    assert generation["forced_bos_token_id"] == ids[piece]
+    barred = {row for (row,) in generation["bad_words_ids"]}
+    assert {ids["<s>"], ids["<pad>"], ids["<unk>"], ids[piece]} <= barred
+    assert not barred & set(range(10, 30)) and ids["</s>"] not in barred
+    again = read_card(import_huggingface(nmt, tmp_path / "again"))
+    assert again.languages is not None
+    assert again.languages.pieces[again.tgt_lang] == piece
+
+
 def test_only_models_of_several_languages_are_exported_as_such(nmt: Nmt, tmp_path: Path) -> None:
     model = import_huggingface(nmt, M2M100().write(tmp_path / "nllb"))
     _, card = load_model(model)

@@ -9,7 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from foreign_models import (
 )
 from pairs import batch_of
 from reference import Array
+from toy_training import pairs as number_words
 
 from nmt.data.pieces import PieceModel
 from nmt.models.model_file import load_model
@@ -217,15 +218,73 @@ def test_added_tokens_and_several_files_are_read_as_by_transformers(
     assert_same_as_many(import_huggingface(nmt, folder), LANGUAGES["nllb"], theirs, tokenizer)
 
 
-def test_a_model_that_was_trained_translates_alike_in_transformers(
-    nmt: Nmt, learnt: Path, data: Path, tmp_path: Path
-) -> None:
+@pytest.fixture
+def exported(nmt: Nmt, learnt: Path, tmp_path: Path) -> Callable[..., list[str]]:
+    """Exports a model and writes 200 lines; returns a function that translates them by `nmt`."""
     assert nmt("export", "huggingface", learnt, tmp_path / "out").status == 0
-    theirs = Transformers(tmp_path / "out")
-    lines = (data / "valid.en").read_text(encoding="utf-8").splitlines()[:40]
-    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    done = nmt("translate", learnt, "--input", tmp_path / "in", *GREEDY)
-    assert done.stdout.splitlines() == [theirs.translate(line, num_beams=1) for line in lines]
+    (tmp_path / "in").write_text("".join(f"{source}\n" for source, _ in number_words(200, seed=1)))
+
+    def translate(*words: str) -> list[str]:
+        alone = ("--no-guard", "--workers", "1", "--threads", "1")
+        return nmt("translate", learnt, "--input", tmp_path / "in", *alone, *words).stdout.split(
+            "\n"
+        )[:-1]
+
+    return translate
+
+
+def test_transformers_translates_an_export_as_nmt_does(
+    exported: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the extra peers")
+    folder = tmp_path / "out"
+    model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert not any(loading.values())  # such as missing weights
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    lines = (tmp_path / "in").read_text().splitlines()
+    given = tokenizer(lines, return_tensors="pt", padding=True)
+
+    def theirs(**search: Any) -> list[str]:
+        ids = model.generate(**given, **search)
+        found: list[str] = tokenizer.batch_decode(ids, skip_special_tokens=True)
+        return found
+
+    assert theirs(num_beams=1) == exported("--beam-size", "1")
+    assert theirs(length_penalty=0.6) == exported("--length-penalty-form", "power")
+    # By default, its penalty is nearly ours.
+    same = sum(one == other for one, other in zip(theirs(), exported(), strict=True))
+    assert same >= 0.9 * len(lines)
+
+
+ONNX = """
+import sys
+from optimum.onnxruntime import ORTModelForSeq2SeqLM
+from transformers import AutoTokenizer
+
+folder, source = sys.argv[1:]
+model = ORTModelForSeq2SeqLM.from_pretrained(folder)
+tokenizer = AutoTokenizer.from_pretrained(folder)
+lines = open(source).read().splitlines()
+ids = model.generate(**tokenizer(lines, return_tensors="pt", padding=True), num_beams=1)
+for line in tokenizer.batch_decode(ids, skip_special_tokens=True):
+    print(line)
+"""
+
+
+def test_optimum_exports_the_folder_to_onnx(
+    exported: Callable[..., list[str]], python_with: Callable[[str], Path], tmp_path: Path
+) -> None:
+    python = python_with("optimum-onnx[onnxruntime]==0.1.0")
+    onnx = tmp_path / "onnx"
+    command = ("export", "onnx", "--model", tmp_path / "out", onnx)
+    task = ("--task", "text2text-generation-with-past")
+    subprocess.run([python.with_name("optimum-cli"), *command, *task], check=True)
+    ran = subprocess.run(
+        [python, "-c", ONNX, onnx, tmp_path / "in"], capture_output=True, check=True, text=True
+    )
+    assert ran.stdout.split("\n")[:-1] == exported("--beam-size", "1")
 
 
 def test_beams_are_as_good_as_those_of_transformers(

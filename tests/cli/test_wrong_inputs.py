@@ -162,6 +162,10 @@ CASES = [
     ("models transformer_tiny --length 30 --micro-batch-tokens 20", 2, "cannot hold a sentence"),
     # Exporting.
     ("export onnx model out", 2, "unknown format 'onnx'"),
+    ("export onnx", 2, "onnx: no such model or format"),
+    ("export marian", 2, "nmt export marian MODEL OUT"),
+    ("export marian model", 2, "nmt export marian model OUT"),
+    ("export model --best 9", 2, "--best is for an export"),
     ("export ctranslate2 model nowhere/out", 2, "nowhere: no such folder"),
     ("export ctranslate2 model out --quantization int9", 2, "did you mean 'int8'?"),
     ("export ctranslate2 model data", 2, "data: exists and is not an export"),

@@ -1,0 +1,156 @@
+"""The model card of an export to Hugging Face: `README.md`, whose front matter the hub reads.
+
+It says what is known, with sacreBLEU's signatures. What is not known, such as the licence, it says
+is not known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nmt.console import printable
+from nmt.data.languages import english_name, is_code, primary_language
+from nmt.data.manifest import DatasetInfo
+from nmt.interchange.huggingface_settings import ARCHITECTURES, M2M100
+from nmt.models.model_file import ModelCard
+
+_METRICS = {"bleu": "BLEU", "chrf": "chrF"}
+_OLD = "old_"  # begins the metrics of valid_old
+
+
+def model_card(
+    card: ModelCard,
+    kind: str,
+    *,
+    name: str,
+    data: DatasetInfo | None,
+    signatures: Mapping[str, str],
+) -> str:
+    """Return the text of a model card.
+
+    Args:
+        card: of the model file.
+        kind: the class of transformers that opens the model.
+        name: of the model.
+        data: what it was trained on, if that is known.
+        signatures: those of the scores in the card, by the names of metrics.jsonl.
+    """
+    codes = [card.src_lang, card.tgt_lang]
+    if card.languages is not None:
+        codes = list(card.languages.pieces)
+    front = {
+        "language": list(dict.fromkeys(filter(is_code, map(primary_language, codes)))),
+        "library_name": "transformers",
+        "pipeline_tag": "translation",
+        "tags": ["translation", "nmt"],
+        **_results(card, name, signatures),
+    }
+    # JSON is YAML without traps such as the code of Norwegian, which would be false.
+    lines = "".join(f"{key}: {json.dumps(value)}\n" for key, value in front.items())
+    of_tokenizer = of_search = tag = ""
+    code, language = next(iter(card.languages.pieces.items())) if card.languages else ("", "")
+    if kind == ARCHITECTURES[M2M100]:
+        of_tokenizer = f', src_lang="{language}"'
+        of_search = f', forced_bos_token_id=tokenizer.convert_tokens_to_ids("{language}")'
+    elif card.languages is not None:
+        tag = f"Begin each line with its target language, such as `{language_tag(code)}`.\n\n"
+    return f"""---
+{lines}---
+
+# {_title(card)}
+
+A Transformer, trained by `nmt` for {card.update:,} updates. transformers opens it as a `{kind}`.
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("."{of_tokenizer})
+model = AutoModelForSeq2SeqLM.from_pretrained(".")
+given = tokenizer(["Hello, world!"], return_tensors="pt", padding=True)
+ids = model.generate(**given{of_search})
+print(tokenizer.batch_decode(ids, skip_special_tokens=True))
+```
+
+{tag}Split text into sentences. The longest source in training had {card.max_src_tokens:,} tokens.
+
+## Training data
+
+{_data(data)}
+## Results
+
+{_scores(card, signatures)}
+## License
+
+Not known. If you publish this model, say so in `license:` above, as the data allows.
+"""
+
+
+def language_tag(code: str) -> str:
+    """Return how a line begins for `MarianTokenizer` to read a target language."""
+    return f">>{code}<<"
+
+
+def _title(card: ModelCard) -> str:
+    langs = [english_name(lang) for lang in (card.src_lang, card.tgt_lang) if is_code(lang)]
+    return f"Translation from {langs[0]} to {langs[1]}" if len(langs) == 2 else "Translation"
+
+
+def _data(data: DatasetInfo | None) -> str:
+    """Return a table of the corpora."""
+    if data is None:
+        return "Not known.\n"
+    rows = [("corpus", "pairs", "used in training"), ("---", "--:", "--:")]
+    for corpus in data.train.corpora:
+        files = ", ".join(dict.fromkeys((corpus.src.name, corpus.tgt.name)))
+        rows.append((files, f"{corpus.lines:,}", f"{corpus.kept:,}"))
+    return _table(rows)
+
+
+def _scores(card: ModelCard, signatures: Mapping[str, str]) -> str:
+    """Return a table of the scores on the valid text."""
+    if "perplexity" not in card.valid:
+        return "Nobody has validated these weights.\n"
+    rows = [("text", "metric", "score", "signature"), ("---", "---", "--:", "---")]
+    rows.append(("valid", "perplexity, per token", f"{card.valid['perplexity']:.2f}", ""))
+    for text, metric, score, signature in _known_scores(card, signatures):
+        rows.append((text, _METRICS[metric], f"{score:.2f}", signature or "not known"))
+    return _table(rows)
+
+
+def _known_scores(
+    card: ModelCard, signatures: Mapping[str, str]
+) -> Iterator[tuple[str, str, float, str]]:
+    """Yield scores of translations: the text, the metric, the score, and its signature or ""."""
+    for key, score in card.valid.items():
+        name, _, pair = key.partition("/")
+        metric = name.removeprefix(_OLD)
+        if metric in _METRICS:
+            text = "valid_old" if name != metric else f"valid {pair}".rstrip()
+            shared = signatures.get(f"{name}_signature", "")
+            yield text, metric, score, signatures.get(f"{name}_signature/{pair}", shared)
+
+
+def _results(card: ModelCard, name: str, signatures: Mapping[str, str]) -> dict[str, Any]:
+    """Return the scores as the hub's front matter has them; those without a signature are not."""
+    results: list[dict[str, Any]] = [
+        {
+            "task": {"type": "translation"},
+            "dataset": {"type": text, "name": text},
+            "metrics": [
+                {"type": metric, "name": f"{_METRICS[metric]} ({signature})", "value": score}
+            ],
+        }
+        for text, metric, score, signature in _known_scores(card, signatures)
+        if signature
+    ]
+    if not results:
+        return {}
+    metrics = list(dict.fromkeys(result["metrics"][0]["type"] for result in results))
+    return {"metrics": metrics, "model-index": [{"name": name, "results": results}]}
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    cells = ([printable(cell).replace("|", "\\|") for cell in row] for row in rows)
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
