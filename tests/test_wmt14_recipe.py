@@ -273,6 +273,7 @@ def times(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_french_has_two_more_corpora_and_one_stays_compressed(mirror: Path, tmp_path: Path) -> None:
     run("extract", "MODEL=en-fr-big", *rehearsal(mirror, tmp_path))
     text = tmp_path / "text-en-fr"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import platform
 import subprocess
-import sys
 
 import pytest
+from warm_python import warm_python
 
 from nmt.models.device import let_gpu_memory_grow
 
@@ -29,7 +29,7 @@ print(faults() - before)
 
 
 def faults(mode: str) -> int:
-    command = [sys.executable, "-c", PROGRAM, mode]
+    command = [warm_python(), "-c", PROGRAM, mode]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 

@@ -64,7 +64,7 @@ def whole(text: Path) -> dict[str, bytes]:
     return content(text / "whole")
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_run_killed_again_and_again_ends_in_the_same_bytes(
     text: Path, whole: dict[str, bytes], tmp_path: Path, seed: int
 ) -> None:

@@ -29,7 +29,6 @@ FP32: dict[str, Value] = {"precision": "fp32"}
     [
         ("transformer_base", {}, 190, 998),
         ("transformer_base", FP32, 190, 2_532),
-        ("transformer_big", {}, 190, 998),
         ("transformer_relative", {}, 190, 5_286),
         ("conv_seq2seq", {}, 190, 2_900),
         ("rnn_attention", {}, 20, 5_112),  # every position launches its own

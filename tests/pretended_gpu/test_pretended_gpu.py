@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,18 +13,18 @@ from pretended_gpu.build import NotHere, environment
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        "test_gpu.py",
-        "cli/test_gpu_commands.py",
-        "pretended_gpu/on_device.py",
-        "pretended_gpu/on_fake_tensors.py",
-        "pretended_gpu/search_on_device.py",
-    ],
-)
-def test_all_tests_of_this_file_pass(file: str, tmp_path: Path) -> None:
-    """Torch takes a device only while it is loaded, so they run in a process of their own."""
+FILES = {
+    "values": (
+        *("test_gpu.py", "cli/test_gpu_commands.py"),
+        *("pretended_gpu/on_device.py", "pretended_gpu/search_on_device.py"),
+    ),
+    "fake tensors": ("pretended_gpu/on_fake_tensors.py", "pretended_gpu/search_counts.py"),
+}
+
+
+@pytest.mark.parametrize("files", FILES.values(), ids=FILES)
+def test_all_tests_of_these_files_pass(files: Sequence[str], tmp_path: Path) -> None:
+    """Torch takes a device only while it is loaded, so they run in processes of their own."""
     try:
         has_device = environment()
     except NotHere as why:
@@ -38,7 +39,7 @@ def test_all_tests_of_this_file_pass(file: str, tmp_path: Path) -> None:
         str(tmp_path / "t"),
     ]
     done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", str(TESTS / file)],
+        [*command, "-p", "no:cacheprovider", *(str(TESTS / file) for file in files)],
         cwd=TESTS.parent,
         env=has_device,
         capture_output=True,

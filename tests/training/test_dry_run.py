@@ -177,6 +177,7 @@ def test_a_process_that_stands_for_several_does_its_share(toy: Toy) -> None:
     assert 0.3 * whole < update.own_tokens < 0.7 * whole
 
 
+@pytest.mark.slow
 def test_under_torchrun_all_processes_measure_and_one_prints_a_table(toy: Toy) -> None:
     done = nmt(*toy.words("run", "--dry-run"), ranks=2)
     assert done.returncode == 0, done.stderr

@@ -72,18 +72,18 @@ def test_a_run_killed_after_its_last_state_has_its_last_model_with_metrics(toy: 
 
 
 @pytest.mark.parametrize(
-    ("kills", "seed", "ema_decay"),
+    ("kills", "seed", "ema_decay", "updates"),
     [
-        (3, 11, 0.9),
-        pytest.param(25, 12, 0.9, marks=pytest.mark.slow),
-        pytest.param(25, 13, 0.0, marks=pytest.mark.slow),
+        (3, 11, 0.9, 28),
+        pytest.param(25, 12, 0.9, 60, marks=pytest.mark.slow),
+        pytest.param(25, 13, 0.0, 60, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
-    toy: Toy, kills: int, seed: int, ema_decay: float
+    toy: Toy, kills: int, seed: int, ema_decay: float, updates: int
 ) -> None:
     # Records are of whole windows also after a save, so that all their metrics can be compared.
-    values = FP32 | {"ema_decay": ema_decay, "log_every": 4, "max_updates": 60}
+    values = FP32 | {"ema_decay": ema_decay, "log_every": 4, "max_updates": updates}
     words = toy.words("", **values, validate_bleu=True)
     done = run_command(python_command(KILLED_RUNS, str(seed), str(kills), *words))
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"

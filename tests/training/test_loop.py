@@ -161,19 +161,14 @@ def test_a_group_of_one_process_comes_to_the_same_update(toy: Toy) -> None:
     assert_same_run(toy.folder / "run", toy.undisturbed(**COMPARABLE))
 
 
-def test_several_processes_come_to_the_same_update(toy: Toy) -> None:
-    said = toy.train_with(4, "run", **LARGER)
-    assert said.count("at update 12") == 1  # one rank speaks
-    assert "ranks = 4" in (toy.folder / "run/config.toml").read_text()
-    assert_equal_to_rounding(toy.undisturbed(**LARGER), toy.folder / "run")
-
-
-def test_a_process_without_work_in_an_update_changes_nothing(toy: Toy) -> None:
+def test_several_processes_some_without_work_come_to_the_same_update(toy: Toy) -> None:
     partition, train_split = BatchPartition(micro_batch_tokens=33), DataFolder.open(toy.data).train
     stream = updates_from(Position(), train_split, partition, batch_tokens=33, seed=5)
     sizes = [len(update.pairs) for update in itertools.islice(stream, 12)]
-    assert min(sizes) == 1 < max(sizes)  # an update of one pair leaves a process without work
-    toy.train_with(2, "run", **COMPARABLE)
+    assert min(sizes) == 1 < 4 < max(sizes)  # an update of one pair leaves three without work
+    said = toy.train_with(4, "run", **COMPARABLE)
+    assert said.count("at update 12") == 1  # one rank speaks
+    assert "ranks = 4" in (toy.folder / "run/config.toml").read_text()
     assert_equal_to_rounding(toy.undisturbed(**COMPARABLE), toy.folder / "run")
 
 

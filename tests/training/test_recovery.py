@@ -450,7 +450,7 @@ def test_a_divergence_that_is_read_late_goes_back_to_the_same_update(toy: Toy) -
 # --- two processes, in one of which something goes wrong
 
 
-@pytest.mark.parametrize("fault", ["memory", "late"])
+@pytest.mark.parametrize("fault", ["memory", pytest.param("late", marks=pytest.mark.slow)])
 def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(toy: Toy, fault: str) -> None:
     done = toy.train_with_fault(fault)
     assert done.returncode == 0, done.stderr

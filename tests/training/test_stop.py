@@ -226,7 +226,7 @@ RECURRENT: dict[str, Value] = {"preset": "rnn_attention_small", "d_hidden": 32}
         {"precision": "fp16"},
         {"freeze": "encoder.*"},
         RECURRENT,
-        RECURRENT | {"precision": "bf16"},
+        pytest.param(RECURRENT | {"precision": "bf16"}, marks=pytest.mark.slow),
     ],
     ids=["fp32", "bf16", "fp16", "frozen", "recurrent", "recurrent bf16"],
 )
