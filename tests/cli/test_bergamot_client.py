@@ -181,11 +181,31 @@ def test_node_translates_captions_as_we_do(modules: Path, captioner: tuple[Path,
 
 
 def test_tags_move_to_the_words_that_stand_for_theirs(modules: Path, student: Path) -> None:
-    html = 'one <b>two</b> three\n<a href="x">four</a> five\n'
+    html = """one <b>two</b> three
+<a href="x">four</a> five
+<p>one <b>two <i class="x">three</i></b> four</p>
+"""
     assert translate(modules, student / "model", html, "html") == [
         "drei <b>zwei</b> eins",
         'fünf <a href="x">vier</a>',
+        '<p>vier <b><i class="x">drei</i> zwei</b> eins</p>',
     ]
+
+
+def test_no_tag_is_lost(modules: Path, student: Path) -> None:
+    html = """<p><a href="?a=1&amp;b=2">one</a> <em>two</em> <a href="#c">three</a></p>
+one<br>two<hr>three <img src="a.png" alt="one"> four
+<table><tr><td>one two</td><td><b>three</b> four</td></tr></table>
+one <!-- two --> three
+<ul><li>one &amp; two</li><li>five &lt; six</li></ul>
+<p>one <code>x &lt; 1</code> two <kbd>y</kbd></p><script>"<b>"</script>
+<p></p><p>one <a name="top"></a>two <b></b></p>
+"""
+    translations = translate(modules, student / "model", html, "html")
+    for line, translation in zip(html.splitlines(), translations, strict=True):
+        # A tag whose words come apart is there twice.
+        assert set(re.findall(r"<[^>]+>", translation)) == set(re.findall(r"<[^>]+>", line))
+    assert "<code>x &lt; 1</code>" in translations[5]
 
 
 def is_answered(address: str) -> bool:
