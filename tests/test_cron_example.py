@@ -490,6 +490,7 @@ def finish(place: Place) -> tuple[int, str]:
     return process.returncode, said
 
 
+@pytest.mark.slow  # above, the cron job and its stand-in are killed at every step
 def test_a_killed_run_that_is_run_again_gives_the_undisturbed_result(
     model_file: Path, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ if __name__ == "__main__":
     text, out = sys.argv[1:]
     job = Job.of(Path(out), train=(f"{text}/a", f"{text}/b"), valid=f"{text}/v", workers=2)
     try:
-        job.but(vocab_size=400, sample_size=2000, shard_pairs=2000).prepare()
+        job.but(vocab_size=400, sample_size=2000, shard_pairs=1000).prepare()
     except NMTError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_status)
@@ -34,12 +34,12 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two texts of 15,000 pairs that have a third in common, and a script that prepares them."""
+    """Two texts of 7,500 pairs that have a third in common, and a script that prepares them."""
     folder = tmp_path_factory.mktemp("text")
     draw = random.Random(3)
     words = ["".join(draw.choices("abcdefghijklmnop", k=draw.randint(2, 8))) for _ in range(500)]
-    lines = [" ".join(draw.choices(words, k=draw.randint(1, 20))) for _ in range(25_000)]
-    for name, part in (("a", lines[:15_000]), ("b", lines[10_000:]), ("v", lines[:9])):
+    lines = [" ".join(draw.choices(words, k=draw.randint(1, 20))) for _ in range(12_500)]
+    for name, part in (("a", lines[:7_500]), ("b", lines[5_000:]), ("v", lines[:9])):
         write(folder, name, [(line, line[::-1]) for line in part])
     (folder / "script.py").write_text(SCRIPT)
     return folder

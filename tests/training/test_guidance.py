@@ -154,7 +154,7 @@ def difference(run: Path, other: Path) -> float:
     return float((next(ends) - next(ends)).abs().max())
 
 
-@pytest.mark.parametrize(("ranks", "micro_batch_tokens"), [(1, 32), (1, 60), (2, 200)])
+@pytest.mark.parametrize(("ranks", "micro_batch_tokens"), [(1, 32), (2, 200)])
 def test_micro_batches_and_processes_come_to_the_same_update(
     toy: Toy, ranks: int, micro_batch_tokens: int
 ) -> None:

@@ -150,9 +150,8 @@ def assert_equal_to_rounding(run: Path, other: Path) -> None:
                 assert again[key] == pytest.approx(record[key], rel=1e-4), (record["update"], key)
 
 
-@pytest.mark.parametrize("micro_batch_tokens", [32, 60])
-def test_micro_batches_come_to_the_same_update(toy: Toy, micro_batch_tokens: int) -> None:
-    parts = toy.train(**LARGER | {"micro_batch_tokens": micro_batch_tokens})
+def test_micro_batches_come_to_the_same_update(toy: Toy) -> None:
+    parts = toy.train(**LARGER | {"micro_batch_tokens": 32})
     assert_equal_to_rounding(toy.undisturbed(**LARGER), parts)
 
 
