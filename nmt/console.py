@@ -19,8 +19,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -155,6 +154,18 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
         yield bar
 
 
+@dataclass
+class _Work:
+    """What a view shows the progress of."""
+
+    what: str
+    unit: str
+    total: int
+    done: int = 0
+    marks: deque[tuple[float, int]] = field(default_factory=deque)
+    """(time, done) at the last drawings, to measure the rate."""
+
+
 class LiveView:
     """The progress of training with rate and time left, and rows of text below; for `with`.
 
@@ -164,11 +175,11 @@ class LiveView:
     """
 
     def __init__(self, *, total: int, initial: int) -> None:
+        self.status = ""
+        """Shown in the line of the bar, besides the time left."""
         self.rows: Sequence[tuple[str, str]] = ()
         """Shown below the bar: label and text, cut to a line each."""
-        self._total, self._done = total, initial
-        self._marks: deque[tuple[float, int]] = deque()
-        """(time, done) at the last drawings, to measure the rate."""
+        self._work = _Work("training", "updates", total, initial)
         self._draw_at = math.inf
         self._console: Console | None = None
         self._live: Live | None = None
@@ -193,25 +204,38 @@ class LiveView:
 
     def update(self, n: int = 1) -> None:
         """Count on."""
-        self._done += n
-        if not self._marks:
-            self._marks.append((time.monotonic(), self._done))
-        is_over = self._done == self._total and self._live is None
+        work = self._work
+        work.done += n
+        if not work.marks:
+            work.marks.append((time.monotonic(), work.done))
+        is_over = work.done == work.total and self._live is None
         if time.monotonic() >= self._draw_at and not is_over:
             self._draw()
 
     def go_back(self, done: int) -> None:
         """Count on from an earlier number."""
-        self._done = done
-        self._marks.clear()
+        self._work.done = done
+        self._work.marks.clear()
+
+    @contextlib.contextmanager
+    def instead(self, what: str, unit: str, total: int) -> Iterator[None]:
+        """Show the progress of other work during the block."""
+        before, self._work = self._work, _Work(what, unit, total)
+        if self._live is not None:
+            self._draw()
+        try:
+            yield
+        finally:
+            self._work = before
 
     def _draw(self) -> None:
         with self._lock, contextlib.suppress(OSError):  # the terminal may have been closed
             now = time.monotonic()
             self._draw_at = now + _FRAME_SECONDS
-            self._marks.append((now, self._done))
-            while now - self._marks[0][0] > _RATE_SECONDS:
-                self._marks.popleft()
+            marks = self._work.marks
+            marks.append((now, self._work.done))
+            while now - marks[0][0] > _RATE_SECONDS:
+                marks.popleft()
             if self._live is not None:
                 self._live.refresh()
                 return
@@ -241,20 +265,18 @@ class LiveView:
         from rich.table import Table
         from rich.text import Text
 
-        (start, first), (end, last) = self._marks[0], self._marks[-1]
+        work = self._work
+        (start, first), (end, last) = work.marks[0], work.marks[-1]
         rate = (last - first) / (end - start) if end > start else 0.0
-        left = ""
-        if rate and self._done < self._total:
-            left = f"{timedelta(seconds=int((self._total - self._done) / rate))} left"
         bar = Table.grid(padding=(0, 1), expand=True)
         for ratio in (None, 1, None, None, None):
             bar.add_column(ratio=ratio, no_wrap=True)
         bar.add_row(
-            "training",
-            ProgressBar(self._total, self._done),
-            f"{self._done:,}/{self._total:,} updates",
-            f"{rate:.3g} updates/s" if rate else "",
-            left,
+            work.what,
+            ProgressBar(work.total, work.done),
+            f"{work.done:,}/{work.total:,} {work.unit}",
+            self.status,
+            f"{clock((work.total - work.done) / rate)} left" if rate else "",
         )
         rows = Table.grid(padding=(0, 1), expand=True)
         rows.add_column(style="bold", no_wrap=True)
@@ -277,6 +299,12 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:,.1f} {unit}"
     return f"{seconds:,.0f} seconds"
+
+
+def clock(seconds: float) -> str:
+    """Write a time as H:MM:SS."""
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
 
 
 def printable(text: str) -> str:

@@ -23,6 +23,7 @@ def work():
     bar = console.progress("training", total=10, unit="updates", initial=2)
     with bar if "bar" in sys.argv else view as progress:
         for number in range(1, 4):
+            progress.status = "epoch 0.1"
             progress.rows = [("loss", str(number)), ("text", "a[b]\\x1b[31mc" + "d" * 300)] * 30
             progress.update()
             console.notice(f"notice {number} " + "long " * 30 + "[end]")
@@ -76,7 +77,7 @@ def test_a_bar_shows_rate_and_time_left() -> None:
 def test_a_view_shows_bar_rate_time_left_and_rows() -> None:
     terminal = on_terminal("view")
     terminal.finish()
-    for shown in ("training", "5/10 updates", "updates/s", "left", "loss"):
+    for shown in ("training", "5/10 updates", "epoch 0.1", " left", "loss"):
         assert shown in terminal.written
     assert r"a[b]\x1b[31mcddd" in terminal.written  # neither markup nor escape codes get through
 

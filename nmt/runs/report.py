@@ -6,10 +6,11 @@ is the only module that uses `torch.utils.tensorboard`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from types import TracebackType
@@ -20,6 +21,7 @@ from nmt.config import TrainingConfig
 from nmt.data.language_tokens import spell_pair
 from nmt.errors import UsageError
 from nmt.models.model_file import find_model
+from nmt.plot import short_number
 from nmt.runs.checkpoint import RunState, card_of_file
 from nmt.runs.run_folder import RunFolder
 from nmt.scoring.tokenizers import tokenizer_for
@@ -31,25 +33,26 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 
+_LOSS = {"nll": "nll {:.3f}", "perplexity": "perplexity {}"}
 _TRAINING = {
-    "nll": "nll {:.3f}",
-    "perplexity": "perplexity {:.2f}",
-    "loss": "smoothed loss {:.3f}",
+    **_LOSS,
     "alignment_loss": "alignment loss {:.3f}",
     "learning_rate": "learning rate {:.3g}",
     "grad_norm": "gradient {:.3f}",
 }
 _SPEED = {
-    "tokens_per_second": "{:,.0f} tokens/s",
+    "tokens_per_second": "{} tokens/s",
     "mfu": "mfu {:.1%}",
-    "padding": "padding {:.1%}",
-    "data_wait": "data wait {:.1%}",
-    "skipped_updates": "skipped updates {:,}",
 }
+_RARE = {
+    "padding": (0.2, "padding {:.0%}"),
+    "data_wait": (0.05, "data wait {:.0%}"),
+    "skipped_updates": (1, "skipped updates {:,}"),
+}
+"""Metrics that are worth a word only from this value on."""
 _VALID = {
     "nll": "nll {:.4f}",
     "perplexity": "perplexity {:.3f}",
-    "loss": "smoothed loss {:.4f}",
     "bleu": "BLEU {:.2f}",
     "chrf": "chrF {:.2f}",
     "old_bleu": "old BLEU {:.2f}",
@@ -71,7 +74,6 @@ _NEWEST = 40  # validations in a sparkline
 _LOW_BLEU, _LOW_VALIDATIONS = 0.5, 3
 """So low a BLEU, in so many validations of a model that learns, may be the tokenizer's fault."""
 
-_PACE_SECONDS = 10.0  # time after which the log says how long the run will take
 _CURVES_SECONDS = 60.0
 _CURVES_SHARE = 0.01  # largest share of the time spent drawing curves
 
@@ -86,7 +88,8 @@ def rows(train: Record, valid: Sequence[Record], best: int | None) -> list[tuple
     """
     rows = []
     if train:
-        rows += [("training", _metrics(train, _TRAINING)), ("speed", _metrics(train, _SPEED))]
+        speed = ", ".join(filter(None, (_metrics(train, _SPEED), _rare_metrics(train))))
+        rows += [("training", _metrics(train, _TRAINING)), ("speed", speed)]
     shown = [("last valid", record) for record in valid[-1:]]
     shown += [("best valid", record) for record in valid if record["update"] == best]
     rows += [(label, f"update {r['update']:,}: {_metrics(r, _VALID)}") for label, r in shown]
@@ -119,8 +122,18 @@ def _is_doubtful(validations: Sequence[Record], end: str) -> bool:
 
 
 def _metrics(record: Record, formats: Mapping[str, str]) -> str:
-    """Format the metrics that a record has."""
-    return ", ".join(form.format(record[key]) for key, form in formats.items() if key in record)
+    """Format the metrics that a record has; those without a format of their own shortly."""
+    return ", ".join(
+        form.format(record[key] if ":" in form else short_number(record[key]))
+        for key, form in formats.items()
+        if key in record
+    )
+
+
+def _rare_metrics(record: Record) -> str:
+    """Format the metrics that should be low, if they are not."""
+    rare = {key: form for key, (least, form) in _RARE.items() if record.get(key, 0) >= least}
+    return _metrics(record, rare)
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -248,8 +261,8 @@ class Report:
         self._train: Record = {}
         self._valid: list[Record] = []
         self._draw_at = 0.0
-        self._marks: list[tuple[int, float]] = []
-        """(update, time) at the start and after the first update, until the pace is logged."""
+        self._began = (update, 0.0)
+        """(update, time) from which the time left is estimated."""
 
     def __enter__(self) -> Self:
         self._view.__enter__()
@@ -264,18 +277,16 @@ class Report:
         self._view.__exit__(kind, error, trace)
         self._close_tensorboard()
 
-    def advance(self, update: int) -> None:
-        """Count one more update, number `update`."""
+    def advance(self) -> None:
+        """Count one more update."""
         self._view.update()
-        if self._marks:
-            self._report_pace(update)
 
     def started(self, state: RunState, description: str) -> None:
         """Report that the run starts or resumes; `description` is empty if it is finished."""
         verb = f"resuming at update {state.update:,}" if state.update else "starting"
         if description:
             self.run.log(f"{verb}: {description}")
-        self._marks = [(state.update, time.monotonic())]
+        self._began = (state.update, time.monotonic())
         self._valid = list(filter(_is_validation, self.run.metrics()))
         self._open_tensorboard(state.update)
         self._draw_at = time.monotonic() + _CURVES_SECONDS
@@ -284,14 +295,23 @@ class Report:
     def trained(self, state: RunState, record: Record) -> None:
         """Report the metrics of the updates since the last report."""
         self._record(record)
-        self.run.log(
-            f"update {state.update:,} epoch {record['epoch']:.2f}: {_metrics(record, _TRAINING)}; "
-            f"{_metrics(record, _SPEED)}"
-        )
+        update, head = state.update, f"update {state.update:,}"
+        metrics = _metrics(record, {**_LOSS, "tokens_per_second": "{} tokens/s"})
+        left = self._time_left(update)
+        self.run.log(f"{head} epoch {record['epoch']:.2f}: {metrics}{left}")
+        if rare := _rare_metrics(record):
+            self.run.log(f"{head}: {rare}")
+        self._view.status = f"epoch {record['epoch']:.2f}, nll {record['nll']:.3f}"
         self._train = record
         self._show(state)
         if time.monotonic() > self._draw_at:
             self._draw_curves()
+
+    @contextlib.contextmanager
+    def validating(self, total: int) -> Iterator[Callable[[int], None]]:
+        """Show the progress of a validation during the block; yields what counts it on."""
+        with self._view.instead("validating", "lines", total):
+            yield self._view.update
 
     def validated(self, state: RunState, result: ValidationResult, seconds: float) -> None:
         """Report a validation's metrics and samples."""
@@ -303,18 +323,17 @@ class Report:
         self._record(record)
         signatures = result.signatures
         shared = dict.fromkeys(sign for key, sign in signatures.items() if "/" not in key)
-        listed = f" ({'; '.join(shared)})" if shared else ""
-        best = f", the best so far by {METRIC_NAMES[self.config.best_metric]}"
-        best = best if state.best_updates[:1] == [update] else ""
-        self.run.log(
-            f"update {update:,} valid: {_metrics(record, _VALID)}{listed}{best}; {seconds:.1f} s"
-        )
+        head = f"update {update:,} valid"
+        best = ", best so far" if state.best_updates[:1] == [update] else ""
+        self.run.log(f"{head}: {_metrics(record, _VALID)}{best}; {seconds:.1f} s")
+        for signed in shared:
+            self.run.log(f"{head}: {signed}")
         by_pair = []
         for name, value in result.by_pair.items():
             signature = signatures.get(name.replace("/", "_signature/", 1))
             by_pair.append(f"{name} {value:.4g}" + (f" ({signature})" if signature else ""))
         if by_pair:
-            self.run.log(f"update {update:,} valid: {', '.join(by_pair)}")
+            self.run.log(f"{head}: {', '.join(by_pair)}")
         for sample in result.samples:
             for label in _SAMPLE:
                 text = getattr(sample, label)
@@ -353,7 +372,7 @@ class Report:
         self.run.record({"kind": "event", "update": state.update, "went_back": why})
         self._valid = [record for record in self._valid if record["update"] <= state.update]
         self._view.go_back(state.update)
-        self._marks.clear()
+        self._began = (state.update, time.monotonic())
         self._close_tensorboard()
         self._open_tensorboard(state.update)
         self._show(state)
@@ -369,7 +388,8 @@ class Report:
             said = f"{self.run.path} is {said}; give {longer} to train it for longer"
         else:
             said += f" after {state.seconds / 60:.1f} minutes"
-        self.run.log(f"{said}; {self._model()}")
+        self.run.log(said)
+        self.run.log(self._model())
 
     def _model(self) -> str:
         """Describe the model that the run ends with, by its file."""
@@ -378,27 +398,20 @@ class Report:
         if card is None:
             return f"{path.stem} model: {path}, which is damaged"
         metrics = f", {_metrics(card.valid, _VALID)}" if card.valid else ""
-        return f"{path.stem} model: update {card.update:,}{metrics}: {path}"
+        return f"{path.stem} model: {path}, of update {card.update:,}{metrics}"
 
-    def _report_pace(self, update: int) -> None:
-        """Log once, early, how long the run will take.
+    def _time_left(self, update: int) -> str:
+        """Return how long the rest will take at the pace since the first update, in words.
 
-        The first update also waits for its data, so it counts only if there is no other.
+        The first one also waits for its data and for compilation, so it counts only for itself.
         """
-        now = time.monotonic()
-        if len(self._marks) == 1:
-            self._marks.append((update, now))
-        start, first = self._marks
-        left = self.config.max_updates - update
-        if now - start[1] < _PACE_SECONDS or not left:
-            return
-        since, at = first if update > first[0] else start
-        seconds = (now - at) / (update - since)
-        self._marks.clear()
-        self.run.log(
-            f"update {update:,}: {seconds:,.3g} s per update, so {left:,} more will take about "
-            f"{console.duration(left * seconds)}, plus validation and saving"
-        )
+        since, at = self._began
+        now, left = time.monotonic(), self.config.max_updates - update
+        if update == since or not left:
+            return ""
+        if update == since + 1:
+            self._began = (update, now)
+        return f", {console.clock(left * (now - at) / (update - since))} left"
 
     def _record(self, record: Record) -> None:
         self.run.record(record)

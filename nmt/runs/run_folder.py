@@ -19,6 +19,7 @@ import errno
 import hashlib
 import json
 import os
+import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -50,6 +51,7 @@ from nmt.plot import Panel, Point, Series, draw_curves
 from nmt.scoring.tokenizers import DEFAULT
 
 FORMAT_VERSION = 2
+_LOG_WIDTH = 85  # of a line of train.log, after 15 characters for the time
 _CHOSEN = "matmul", "precision", "compile", "validate_tokenizer"  # where they were auto
 _OWN_FILES = {
     *("config.toml", "metrics.jsonl", "train.log", "curves.svg", "status.json", "lock"),
@@ -370,18 +372,19 @@ class RunFolder:
 
     def log(self, line: str, *, aloud: bool = True) -> None:
         """Add a line to the log, and print it if `aloud`."""
-        if aloud:
-            console.notice(line)
-        self._append_to_log(line)
+        for part in _wrapped(line):
+            if aloud:
+                console.notice(part)
+            self._append_to_log(part)
 
     def warn(self, line: str) -> None:
         """Print a warning, also with --quiet, and add it to the log."""
         console.warning(line)
-        self._append_to_log(f"warning: {line}")
+        for part in _wrapped(f"warning: {line}"):
+            self._append_to_log(part)
 
     def _append_to_log(self, line: str) -> None:
-        said = console.printable(line)
-        self._append(self.path / "train.log", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {said}\n")
+        self._append(self.path / "train.log", f"{time.strftime('%m-%d %H:%M:%S')} {line}\n")
 
     def record(self, record: Mapping[str, object]) -> None:
         """Add one object to metrics.jsonl."""
@@ -440,6 +443,18 @@ class RunFolder:
         path = self.path / "curves.svg"
         with self.best_effort(path):
             write_text(path, curves_from_metrics(self.metrics()))
+
+
+def _wrapped(line: str) -> list[str]:
+    """Cut a line of the log between words, so that it fits a terminal with the time before it."""
+    return textwrap.wrap(
+        console.printable(line),
+        _LOG_WIDTH,
+        subsequent_indent="  ",
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _is_metric(record: object) -> bool:

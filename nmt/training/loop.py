@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import torch
 
+from nmt.config import TrainingConfig
 from nmt.errors import Stopped
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report
@@ -22,6 +23,8 @@ from nmt.training.course import ends, has_forgotten, warnings_before
 from nmt.training.meter import MetricsWindow, checksum_of_all, device_name, rate_of_ranks
 from nmt.training.recovery import go_back, recover
 from nmt.training.trainer import Trainer
+
+_EARLY = 1, 10, 25, 50  # updates that are logged, too
 
 
 def train(trainer: Trainer) -> None:
@@ -48,7 +51,7 @@ def train(trainer: Trainer) -> None:
             if results and results[-1].stop:
                 _stop(trainer)
             if not recover(trainer, results):
-                trainer.report.advance(trainer.state.update - len(trainer.unread))
+                trainer.report.advance()
             _do_what_is_due(trainer, before, save=any(result.save for result in results))
         _finish(trainer, was_finished=was_finished)
 
@@ -122,11 +125,17 @@ def _start_record(trainer: Trainer) -> dict[str, object]:
 def _is_something_due(trainer: Trainer, before: RunState) -> bool:
     """Whether something is to be done after the present update that needs its result."""
     config, state = trainer.config, trainer.state
-    cadences = config.log_every, config.validate_every, config.save_every
+    cadences = config.validate_every, config.save_every
     begins_stage = state.position.stage > before.position.stage
-    return (
-        begins_stage or trainer.is_finished or any(state.update % every == 0 for every in cadences)
+    is_due = _is_logged(state.update, config) or any(
+        state.update % every == 0 for every in cadences
     )
+    return begins_stage or trainer.is_finished or is_due
+
+
+def _is_logged(update: int, config: TrainingConfig) -> bool:
+    """Whether this update is logged: every so many, and some early ones that show how it begins."""
+    return update % config.log_every == 0 or (update in _EARLY and update < config.log_every)
 
 
 def _do_what_is_due(trainer: Trainer, before: RunState, *, save: bool = False) -> None:
@@ -141,7 +150,7 @@ def _do_what_is_due(trainer: Trainer, before: RunState, *, save: bool = False) -
     config, is_last = trainer.config, trainer.is_finished
     if stage > before.position.stage and trainer.ranks.is_first:
         trainer.report.stage_began(trainer.state, trainer.stages.describe(stage))
-    if update and (update % config.log_every == 0 or is_last):
+    if update and (_is_logged(update, config) or is_last):
         _log(trainer)
     best = False
     is_due = update > 0 and (update % config.validate_every == 0 or is_last)
@@ -190,8 +199,12 @@ def _validate(trainer: Trainer) -> bool:
     """
     trainer.state = state = trainer.saver.confirmed(trainer.state)
     started = time.monotonic()
-    with trainer.weights.replaced_by(trainer.optimizer.eval_weights), trainer.runner.eager():
-        result = trainer.validator.measure(trainer.model, trainer.stop)
+    with (
+        trainer.weights.replaced_by(trainer.optimizer.eval_weights),
+        trainer.runner.eager(),
+        trainer.report.validating(trainer.validator.work) as on_progress,
+    ):
+        result = trainer.validator.measure(trainer.model, trainer.stop, on_progress)
     if result is None:
         return False
     if not math.isfinite(result.loss):

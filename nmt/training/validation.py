@@ -88,6 +88,7 @@ class Validator:
         self.device = device
         self.config = config
         self.micro_batch_tokens = config.micro_batch_tokens
+        self._on_progress: Callable[[int], object] = int
         self._whole_src_tokens = whole_src_tokens(data)
         self._texts = [_ValidText.read(text) for text in data.valid_texts]
         self.old_metric = old_metric(config)
@@ -117,10 +118,24 @@ class Validator:
             and (unspaced := unspaced_lines(text.references))
         ]
 
+    @property
+    def work(self) -> int:
+        """How many lines `measure` has done in the end: each is scored and translated."""
+        texts = [*self._texts, *([self._old] if self._old else [])]
+        translated = [len(text.sources if self.config.metrics else text.shown) for text in texts]
+        return (len(self.data.valid) + sum(translated)) // self.ranks.world_size
+
     def measure(
-        self, model: TranslationModel, stop_requested: Callable[[], bool]
+        self,
+        model: TranslationModel,
+        stop_requested: Callable[[], bool],
+        on_progress: Callable[[int], object] = int,
     ) -> ValidationResult | None:
-        """Measure the model; return None if any rank was asked to stop before the end."""
+        """Measure the model; return None if any rank was asked to stop before the end.
+
+        on_progress: called with the number of lines just done by this rank.
+        """
+        self._on_progress = on_progress
 
         def check_stop() -> None:
             if stop_requested():
@@ -154,6 +169,7 @@ class Validator:
             for text, part in parts[self.ranks.rank :: self.ranks.world_size]:
                 check_stop()
                 sums[text] += torch.tensor(self._sums(model, part), dtype=torch.float64)
+                self._on_progress(len(part))
         sums = self.ranks.sum_(sums)
         loss_sum, nll_sum, tokens = sums.sum(0).tolist()
         nlls = (sums[:, 1] / sums[:, 2]).tolist()
@@ -244,7 +260,10 @@ class Validator:
         texts: list[str] = []
         translator = self._translator(model, text.langs, text.search)
         with self.ranks.raise_on_all_ranks():  # a stop or failure on one rank ends it on all
-            for translation in translator.translate(mine, on_step=check_stop):
+            translated = translator.translate(
+                mine, on_progress=self._on_progress, on_step=check_stop
+            )
+            for translation in translated:
                 if translation.error:
                     raise NMTError(f"a valid line was not translated: {translation.error}")
                 texts.append(translation.text)

@@ -115,20 +115,19 @@ def test_the_last_line_names_the_model_its_update_and_its_metrics(
     nmt: Nmt, data: Path, tmp_path: Path
 ) -> None:
     run, settings = tmp_path / "run", settings_of(**SHORT)
-    last = nmt("train", data, "--out", run, *settings).stderr.splitlines()[-1]
+    said = nmt("train", data, "--out", run, *settings).unwrapped
     card = ModelReader(run / "best.safetensors").card
-    assert re.match(r"nmt: .* 6 \(max_updates\) .*0\.0 minutes", last)
-    assert f"best model: update {card.update}, nll {card.valid['nll']:.4f}, " in last
-    assert last.endswith(f": {run}/best.safetensors")
+    assert re.search(r" 6 \(max_updates\) .*0\.0 minutes", said)
+    model = f"best model: {run}/best.safetensors, of update {card.update}, "
+    assert f"{model}nll {card.valid['nll']:.4f}, " in said
 
 
 def test_a_finished_run_says_so_and_how_to_train_it_for_longer(
     nmt: Nmt, data: Path, run: Path
 ) -> None:
     before = metrics(run)
-    (line,) = nmt("train", data, "--out", run).stderr.splitlines()
-    said = r" 6 \(max_updates\); .*--max-updates 12 .* 6"
-    assert re.match(f"nmt: {run} .*{said}", line)
+    said = nmt("train", data, "--out", run).unwrapped
+    assert re.match(rf"{run} .* 6 \(max_updates\); .*--max-updates 12 .* 6", said)
     assert metrics(run) == before
 
 

@@ -327,9 +327,10 @@ def test_checkpoints_are_the_newest_and_the_best_with_their_figures(run: Path) -
 def test_a_run_leaves_curves_a_log_and_nothing_half_written(run: Path) -> None:
     assert ElementTree.parse(run / "curves.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
     log = (run / "train.log").read_text(encoding="utf-8").splitlines()
-    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S", line) for line in log)
+    assert all(re.match(r"\d\d-\d\d \d\d:\d\d:\d\d .*\S", line) for line in log)
     assert "starting: transformer_tiny" in log[0]
-    assert "update 30 (max_updates)" in log[-1]
+    assert all(len(line) <= 100 for line in log)
+    assert any("update 30 (max_updates)" in line for line in log[-3:])
     assert status(run) == {"status": "finished", "update": 30, "reason": "max_updates"}
     names_of_files = "config.toml curves.svg last.safetensors lock metrics.jsonl status.json"
     assert sorted(path.name for path in run.iterdir()) == [
