@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -329,6 +329,7 @@ def print_table(
     *,
     title: str = "",
     line_after: Container[int] = (),
+    frame: bool = True,
 ) -> None:
     """Print a table on stdout: drawn on a terminal, tab-separated in a pipe.
 
@@ -339,6 +340,7 @@ def print_table(
         rows: as many cells each.
         title: stands above the table on a terminal.
         line_after: rows after which a terminal draws a line.
+        frame: whether a terminal draws lines between cells, which take room.
     """
     if not sys.stdout.isatty():
         for row in (columns, *rows):
@@ -349,10 +351,14 @@ def print_table(
     from rich.text import Text
 
     table = Table(title=title or None, title_justify="left", header_style="bold")
+    if not frame:
+        table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)
     for index, column in enumerate(columns):
         numeric = all(_looks_numeric(row[index]) for row in rows)
         header = Text(printable(column))
-        table.add_column(header, justify="right" if numeric else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        # The first column holds names, which are copied.
+        table.add_column(header, justify=justify, overflow="fold", no_wrap=index == 0)
     for number, row in enumerate(rows):
         cells = (Text(printable(cell)) for cell in row)
         table.add_row(*cells, end_section=number in line_after)

@@ -248,7 +248,10 @@ def _draw_axes(x_axis: _Axis, y_axis: _Axis, x_label: str) -> list[str]:
 
 def _draw_mark(x: float, name: str) -> str:
     line = f'<path d="M{x:.1f} 0V{PLOT_HEIGHT}" stroke="{FAINT}" stroke-dasharray="3 3"/>'
-    return line + text(x + 4, 12, name, size=11, colour=FAINT)
+    left = x > PLOT_WIDTH / 2  # where a name has room
+    return line + text(
+        x - 4 if left else x + 4, 12, name, size=11, colour=FAINT, anchor="end" if left else "start"
+    )
 
 
 def _draw_line(points: Sequence[Point], x_axis: _Axis, y_axis: _Axis, colour: str) -> list[str]:

@@ -27,7 +27,7 @@ from nmt.cli.options import with_options
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError, synonym
 from nmt.files import naming
 
-_ANSWER_ON_STDOUT = ("score", "rescore", "models", "data")
+_ANSWER_ON_STDOUT = ("score", "rescore", "evaluate", "models", "data")
 
 
 def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
@@ -87,7 +87,7 @@ def _help(docstring: str | None, examples: Sequence[str]) -> str:
 
 
 COMMANDS = (
-    *("prepare", "train", "average", "translate", "score", "rescore"),
+    *("prepare", "train", "average", "translate", "score", "rescore", "evaluate"),
     *("join", "import", "export", "models", "data"),
 )
 

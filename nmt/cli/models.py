@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, preset_names
 from nmt.errors import UsageError
+from nmt.models.presets import (
+    CHOICES,
+    FAMILIES,
+    PRESETS,
+    TABLE_3,
+    body_parameters,
+    find_preset,
+    preset_values,
+)
 
 if TYPE_CHECKING:
     from nmt.config import Recipe
 
 EXAMPLES = (
     "nmt models",
+    "nmt models --all",
     "nmt models transformer_big --vocab-size 37000",
     "nmt models --compare transformer_base transformer_big",
 )
@@ -40,6 +50,9 @@ def models(
             autocompletion=preset_names,
         ),
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="List all presets, and what each changes in its parent.")
+    ] = False,
     vocab_size: Annotated[
         int, typer.Option(min=4, help="Size of the joint vocabulary to count with.")
     ] = 37_000,
@@ -52,7 +65,7 @@ def models(
     ] = 2_048,
     quiet: Quiet = False,
 ) -> None:
-    """Show the presets, what each changes in its parent, and their parameters.
+    """Show which preset to choose, and how large its model is.
 
     With NAME you get a recipe that holds every value of the preset. Comments above it show the
     parameters of each part, the multiply-adds for a target token in training and in greedy search,
@@ -61,6 +74,8 @@ def models(
     """
     if name is not None and compare is not None:
         raise UsageError("--compare takes both presets; leave out NAME")
+    if every and (name is not None or compare is not None):
+        raise UsageError("--all lists all presets; leave out the others")
     if micro_batch_tokens < length:
         raise UsageError(
             f"--micro-batch-tokens {micro_batch_tokens} cannot hold a sentence of {length} tokens; "
@@ -71,13 +86,15 @@ def models(
         _show(name, *sizes)
     elif compare is not None:
         _compare(*compare, *sizes)
+    elif every:
+        _list_all(vocab_size)
     else:
         _list(vocab_size)
+        console.notice(f"`nmt models --all` lists all {len(PRESETS)}")
 
 
 def _resolve(preset: str) -> Recipe:
     from nmt.config import resolve_recipe
-    from nmt.models.presets import find_preset, preset_values
 
     architecture = find_preset(preset).architecture
     return resolve_recipe(preset, architecture, [(preset, preset_values(preset))])
@@ -85,7 +102,6 @@ def _resolve(preset: str) -> Recipe:
 
 def _show(name: str, *sizes: int) -> None:
     from nmt.config import format_toml
-    from nmt.models.presets import find_preset
 
     recipe = _resolve(name)
     costs = _costs(recipe, *sizes)
@@ -120,8 +136,23 @@ def _side_by_side(a: dict[str, str], b: dict[str, str]) -> list[tuple[str, str, 
 
 
 def _list(vocab_size: int) -> None:
-    from nmt.models.presets import FAMILIES, body_parameters
+    rows: list[tuple[str, ...]] = []
+    for name, when in CHOICES.items():
+        model: Any = _resolve(name).model
+        layers = f"{model.num_encoder_layers}+{model.num_decoder_layers}"
+        sizes = layers, f"{model.d_model:,}", f"{model.num_heads}"
+        rows.append((name, *sizes, _parameters(name, vocab_size), when))
+    columns = ("preset", "layers", "width", "heads", "parameters", "take it when")
+    console.print_table(columns, rows, frame=False)
 
+
+def _parameters(name: str, vocab_size: int) -> str:
+    model = _resolve(name).model
+    of_token = model.d_model + getattr(model, "output_bias", False)
+    return f"{(body_parameters(name) + vocab_size * of_token) / 1e6:.1f}M"
+
+
+def _list_all(vocab_size: int) -> None:
     rows: list[tuple[str, str, str, str]] = []
     ends = []
     for family in FAMILIES.values():
@@ -129,10 +160,7 @@ def _list(vocab_size: int) -> None:
             changes = ", ".join(f"{key}={value}" for key, value in preset.changes.items())
             parent = preset.parent or "class defaults"
             differs = f"{parent}: {changes}" if changes else parent
-            model = _resolve(name).model
-            of_token = model.d_model + getattr(model, "output_bias", False)
-            count = body_parameters(name) + vocab_size * of_token
-            rows.append((name, preset.summary, differs, f"{count / 1e6:.1f}M"))
+            rows.append((name, preset.summary, differs, _parameters(name, vocab_size)))
         ends.append(len(rows) - 1)
     console.print_table(
         ("preset", "what it is", "parent and what differs", "parameters"), rows, line_after=ends
@@ -151,7 +179,6 @@ def _costs(recipe: Recipe, vocab_size: int, length: int, micro_batch_tokens: int
     from nmt.data.batches import LengthSums
     from nmt.files import megabytes
     from nmt.models.flops import MULTIPLY_ADDS, decoding_multiply_adds
-    from nmt.models.presets import TABLE_3
     from nmt.models.registry import build_model, parameter_parts, shapes_only
     from nmt.training.memory import even_batch, memory_needs
 

@@ -157,7 +157,7 @@ def _metrics(
     if options.card:
         return dict(_card(options, path, texts, lang)), []
     names = options.metrics or DEFAULT_METRICS
-    tokenize = options.tokenize or _tokenizer(lang, says="bleu" in names)
+    tokenize = options.tokenize or choose_tokenizer(lang, says="bleu" in names)
     spaced = {"bleu": splits_at_spaces(tokenize), "ter": not has_han(lang)}
     made = make_metrics(
         names, texts, tokenize=tokenize, lowercase=options.lowercase, han_words=has_han(lang)
@@ -165,7 +165,7 @@ def _metrics(
     return dict(made), [name.upper() for name in names if spaced.get(name)]
 
 
-def _tokenizer(lang: str, *, says: bool) -> str:
+def choose_tokenizer(lang: str, *, says: bool) -> str:
     """Return BLEU's tokenizer for a language, and say so if it is not the usual one."""
     from nmt.scoring.tokenizers import DEFAULT, missing_packages, tokenizer_for
 

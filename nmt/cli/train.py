@@ -205,7 +205,9 @@ def train(
         from nmt.training.dry_run import dry_run as try_training
 
         if rows := try_training(recipe, command):
-            console.print_table(("what", "value"), rows)
+            (_, answer), *details = rows
+            console.print_row(answer)
+            console.print_table(("what", "value"), details)
         return
     from nmt.training.launch import launch
 

@@ -268,14 +268,15 @@ class DataFolder:
     @property
     def valid_texts(self) -> list[HeldOut]:
         """The texts of valid: one for each pair of languages."""
-        return self._texts(self.info.valid)
+        return self.texts(self.info.valid)
 
     def vocabularies(self, langs: tuple[str, str]) -> tuple[Vocabulary, Vocabulary]:
         """Return the vocabularies with the language tokens of a pair of languages, if any."""
         vocabularies, languages = (self.src_vocabulary, self.tgt_vocabulary), self.info.languages
         return vocabularies if languages is None else languages.begin(vocabularies, langs)
 
-    def _texts(self, split: SplitRecord) -> list[HeldOut]:
+    def texts(self, split: SplitRecord) -> list[HeldOut]:
+        """Return the texts of valid or of a test set: one for each pair of languages."""
         src, tgt = ([self.path / file.name for file in split.text[side::2]] for side in (0, 1))
         langs = map(self.info.langs_of, split.corpora)
         return [HeldOut(*text) for text in zip(langs, src, tgt, strict=True)]

@@ -336,6 +336,18 @@ PRESETS: dict[str, Preset] = {
 }
 """All presets by name."""
 
+CHOICES = {
+    "transformer_tiny": "you try things out",
+    "transformer_low_resource": "you have fewer than 100,000 pairs",
+    "transformer_small": "you have up to a million pairs, or no GPU",
+    "transformer_base": "you have millions of pairs and a GPU",
+    "transformer_wmt": "the same, for half of the updates",
+    "transformer_big": "you have tens of millions of pairs and several GPUs",
+    "transformer_deep_shallow": "translation must be fast",
+    "transformer_student_tiny": "a student learns from a teacher, for browsers",
+}
+"""The presets that people choose, by size, and when to take each."""
+
 FINE_TUNING = "fine_tuning"
 """The name of a recipe for a model whose architecture and sizes come from the model itself."""
 

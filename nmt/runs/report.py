@@ -260,6 +260,7 @@ class Report:
         self._tensorboard: SummaryWriter | None = None
         self._train: Record = {}
         self._valid: list[Record] = []
+        self._best: int | None = None
         self._draw_at = 0.0
         self._began = (update, 0.0)
         """(update, time) from which the time left is estimated."""
@@ -407,7 +408,7 @@ class Report:
         """
         since, at = self._began
         now, left = time.monotonic(), self.config.max_updates - update
-        if update == since or not left:
+        if update == since or left <= 0:
             return ""
         if update == since + 1:
             self._began = (update, now)
@@ -438,11 +439,12 @@ class Report:
             self._tensorboard = None
 
     def _show(self, state: RunState) -> None:
-        self._view.rows = rows(self._train, self._valid, next(iter(state.best_updates), None))
+        self._best = next(iter(state.best_updates), None)
+        self._view.rows = rows(self._train, self._valid, self._best)
 
     def _draw_curves(self) -> None:
         """Draw the curves, and set the time from which training metrics cause the next drawing."""
         started = time.monotonic()
-        self.run.draw_curves()
+        self.run.draw_curves(self._best)
         ended = time.monotonic()
         self._draw_at = ended + max(_CURVES_SECONDS, (ended - started) / _CURVES_SHARE)

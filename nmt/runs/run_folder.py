@@ -44,6 +44,7 @@ from nmt.files import (
     parse_json,
     parse_toml,
     read_file,
+    resolved,
     write_text,
 )
 from nmt.model_config import MODEL_CONFIGS
@@ -75,25 +76,48 @@ _CURVES: tuple[tuple[str, str, list[tuple[str, str]]], ...] = (
 """The panels of curves.svg: title, explanation, and which key of which kind of record they show."""
 
 
-def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
-    """Draw the records of a run's `metrics.jsonl`; panels of BLEU and chrF if there are scores."""
+def curves_from_metrics(
+    records: Iterable[Mapping[str, object]], title: str = "Learning curves", best: int | None = None
+) -> str:
+    """Draw the records of a run's `metrics.jsonl`; panels of BLEU and chrF if there are scores.
+
+    best: the update of the best model, which is marked.
+    """
     kept = list(records)
     marks = [
         (update, str(record["stage"]).partition(",")[0])
         for record in kept
         if "stage" in record and isinstance(update := record.get("update"), int)
     ]
+    if best is not None:
+        marks.append((best, "best"))
     panels = []
-    for title, explanation, shown in _CURVES:
+    for name, explanation, shown in _CURVES:
         series = tuple(
             Series("old" if key.startswith("old_") else key.partition("/")[2] or kind, points)
             for kind, key in (*shown, *_of_pairs(kept, shown))
-            if (points := _points(kept, kind, key)) or title not in ("BLEU", "chrF")
+            if (points := _points(kept, kind, key)) or name not in ("BLEU", "chrF")
         )
         if series:
-            log_scale = title == "Perplexity"
-            panels.append(Panel(title, series, explanation, log_scale=log_scale))
-    return draw_curves(panels, "Learning curves", marks=marks)
+            log_scale = name == "Perplexity"
+            panels.append(Panel(name, series, explanation, log_scale=log_scale))
+    return draw_curves(panels, title, marks=marks)
+
+
+def curves_of_runs(runs: Mapping[str, Sequence[Mapping[str, object]]]) -> str:
+    """Draw the validations in the records of several runs, each by its name."""
+    panels = []
+    for name, explanation, shown in _CURVES:
+        keys = [key for kind, key in shown if kind == "valid"][:1]
+        series = [
+            Series(run, points)
+            for run, records in runs.items()
+            for key in keys
+            if (points := _points(records, "valid", key))
+        ]
+        if series:
+            panels.append(Panel(name, series, explanation, log_scale=name == "Perplexity"))
+    return draw_curves(panels, "Learning curves on valid")
 
 
 def _of_pairs(
@@ -380,8 +404,7 @@ class RunFolder:
     def warn(self, line: str) -> None:
         """Print a warning, also with --quiet, and add it to the log."""
         console.warning(line)
-        for part in _wrapped(f"warning: {line}"):
-            self._append_to_log(part)
+        self._append_to_log(f"warning: {console.printable(line)}")  # whole, with its commands
 
     def _append_to_log(self, line: str) -> None:
         self._append(self.path / "train.log", f"{time.strftime('%m-%d %H:%M:%S')} {line}\n")
@@ -438,11 +461,13 @@ class RunFolder:
         with atomic_writer(self._metrics) as file:
             file.writelines((json.dumps(record) + "\n").encode() for record in kept)
 
-    def draw_curves(self) -> None:
-        """Draw metrics.jsonl as curves.svg."""
+    def draw_curves(self, best: int | None = None) -> None:
+        """Draw metrics.jsonl as curves.svg; `best` is the update of the best model."""
         path = self.path / "curves.svg"
+        run, data = resolved(self.path).name, self.data_path.name if self.exists else ""
         with self.best_effort(path):
-            write_text(path, curves_from_metrics(self.metrics()))
+            title = f"{run} on {data}" if data else run
+            write_text(path, curves_from_metrics(self.metrics(), title, best))
 
 
 def _wrapped(line: str) -> list[str]:

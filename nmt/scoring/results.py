@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -90,11 +91,12 @@ def _count(name: str, metric: LineMetric, outputs: Sequence[Sequence[str]]) -> l
 
 def print_json(results: Mapping[str, Result], baselines: Sequence[str]) -> None:
     """Print one object, a key for each metric; `baselines` are the names of their files."""
-    objects = {key: _as_object(result, baselines) for key, result in results.items()}
+    objects = {key: as_object(result, baselines) for key, result in results.items()}
     console.print_text(json.dumps(objects, indent=2))
 
 
-def _as_object(result: Result, baselines: Sequence[str]) -> dict[str, object]:
+def as_object(result: Result, baselines: Sequence[str]) -> dict[str, object]:
+    """Return a result as JSON has it; `baselines` are the names of their files."""
     score = result.score
     answer: dict[str, object] = {
         "score": score.score,
@@ -133,7 +135,12 @@ def print_tables(results: Mapping[str, Result], baselines: Sequence[str]) -> Non
         }
         for result in results.values()
     ]
-    _print_rows([{name: row[name] for name in row if any(r[name] for r in rows)} for row in rows])
+    names = [name for name in rows[0] if any(row[name] for row in rows)]
+    if sys.stdout.isatty():  # whose width no signature should exceed
+        names.remove("signature")
+    _print_rows([{name: row[name] for name in names} for row in rows])
+    if "signature" not in names:
+        _print_signatures(results.values())
     if baselines:
         console.print_row()
         _print_rows(
@@ -151,6 +158,30 @@ def print_tables(results: Mapping[str, Result], baselines: Sequence[str]) -> Non
                 for name, comparison in zip(baselines, result.comparisons, strict=True)
             ]
         )
+
+
+def print_signed(
+    columns: Sequence[str], rows: Sequence[tuple[Sequence[str], Mapping[str, Result]]]
+) -> None:
+    """Print a row for each text, with its scores, and then each signature on a line of its own.
+
+    Args:
+        columns: what names a row.
+        rows: its names, and results by metric.
+    """
+    metrics = [result.score.name for result in rows[0][1].values()]
+    table = [
+        (*names, *(f"{result.score.score:.2f}" for result in results.values()))
+        for names, results in rows
+    ]
+    console.print_table((*columns, *metrics), table)
+    _print_signatures(result for _, results in rows for result in results.values())
+
+
+def _print_signatures(results: Iterable[Result]) -> None:
+    """Print each signature whole on a line of its own, once."""
+    for name, signature in dict.fromkeys((r.score.name, r.score.signature) for r in results):
+        console.print_row(f"{name}: {signature}")
 
 
 def print_lines(results: Mapping[str, Result], baselines: Sequence[str]) -> None:

@@ -14,6 +14,8 @@ import os
 import time
 from collections.abc import Iterable
 
+import torch
+
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
 from nmt.data.batches import Batch
@@ -26,7 +28,14 @@ from nmt.runs.run_folder import RunFolder
 from nmt.training.command_line import CommandLine
 from nmt.training.course import warnings_before
 from nmt.training.launch import set_up
-from nmt.training.memory import PeakMemory, even_batch, longest_pair, memory_needs, share_of_update
+from nmt.training.memory import (
+    PeakMemory,
+    available_bytes,
+    even_batch,
+    longest_pair,
+    memory_needs,
+    share_of_update,
+)
 from nmt.training.meter import MetricsWindow, device_name, rate_of_ranks
 from nmt.training.optimizer import learning_rate
 from nmt.training.recovery import choose_micro_batch, stop_compiling
@@ -49,6 +58,8 @@ Row = tuple[str, str]
 @memory_errors()
 def dry_run(recipe: Recipe, command: CommandLine) -> list[Row]:
     """Return the estimates for a run as rows of name and value; empty except on the first rank.
+
+    The first row is the answer in short.
 
     Raises:
         UsageError: in the same cases as `launch`.
@@ -76,7 +87,9 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     if setup.changes:
         console.notice(setup.changes)
     console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
-    peak = PeakMemory(device)
+    peak, free = PeakMemory(device), available_bytes() / ranks.local_world_size
+    if device.type == "cuda":
+        free = torch.cuda.get_device_properties(device).total_memory
     trainer = Trainer(setup, StopRequest())
     choose_micro_batch(trainer)
     warnings = warnings_before(config, trainer.updates_an_epoch())
@@ -109,7 +122,14 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     src, tgt = (tokens / window.updates for tokens in (window.lengths.src, window.lengths.tgt))
     flops = trainer.flops(window.lengths) / window.updates
     peak_rate = learning_rate(config, recipe.model.d_model, config.warmup_updates)
+    times = _time_rows(config, disk, 1 / metrics["updates_per_second"], summing, validation)
+    used = max(sum(needs.values()), peak.bytes())
+    answer = (
+        f"{times[-1][1]} in all, {megabytes(used)} of memory of {megabytes(int(free))} free, which "
+        f"{'fits' if used < free else 'is too much'}; {megabytes(disk.bytes)} of disk"
+    )
     return [
+        ("in short", answer),
         ("preset", recipe.preset),
         ("parameters", f"{trainer.weights.count:,}"),
         ("device", f"{device_name(device)}, {config.threads} threads"),
@@ -137,7 +157,7 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
         ("GFLOP/s of matrix products", f"{rate / 1e9:,.0f}"),
         ("model-FLOPs utilisation", f"{metrics['mfu']:.0%}"),
         ("tokens a second", f"{metrics['tokens_per_second']:,.0f}"),
-        *_time_rows(config, disk, 1 / metrics["updates_per_second"], summing, validation),
+        *times,
         ("operations of all updates", f"{flops * config.max_updates:.2g}"),
         (
             "on one NVIDIA A100, at least",
@@ -203,9 +223,12 @@ def _range(ends: Iterable[str]) -> str:
 def _try(trainer: Trainer, largest: Batch) -> MetricsWindow:
     """Train for some seconds, at least one update, after trying the largest micro-batch."""
     fits = not trainer.ranks.any(not trainer.runner.fits(largest))
-    if fits:  # the first update waits for the plan of the pool
-        fits = _has_memory_for(next(trainer.updates), trainer)
     trainer.window = window = MetricsWindow.empty(trainer.device)
+    if fits:
+        fits = _has_memory_for(window.take(trainer.updates), trainer)
+        # The first update waits for the plan of the pool. A long one is enough to go by.
+        if trainer.ranks.any(time.monotonic() - window.started < TRIAL_SECONDS):
+            trainer.window = window = MetricsWindow.empty(trainer.device)
     while fits and (
         not window.updates or trainer.ranks.any(time.monotonic() - window.started < TRIAL_SECONDS)
     ):

@@ -134,8 +134,8 @@ def _is_something_due(trainer: Trainer, before: RunState) -> bool:
 
 
 def _is_logged(update: int, config: TrainingConfig) -> bool:
-    """Whether this update is logged: every so many, and some early ones that show how it begins."""
-    return update % config.log_every == 0 or (update in _EARLY and update < config.log_every)
+    """Whether this update is logged: every so many, and before the first of those some early ones."""
+    return update % config.log_every == 0 or (update in _EARLY and config.log_every > _EARLY[-1])
 
 
 def _do_what_is_due(trainer: Trainer, before: RunState, *, save: bool = False) -> None:

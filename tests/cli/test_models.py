@@ -12,7 +12,7 @@ from pairs import batch_of
 
 from nmt.config import Recipe, read_toml, resolve_recipe
 from nmt.files import megabytes
-from nmt.models.presets import FAMILIES, PRESETS, body_parameters, preset_values
+from nmt.models.presets import CHOICES, FAMILIES, PRESETS, body_parameters, preset_values
 from nmt.models.registry import ARCHITECTURES, count_parameters
 from nmt.training.memory import memory_needs
 from nmt.values import Value
@@ -50,7 +50,7 @@ def rows_in(table: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("vocab_size", [1_000, 37_000])
 def test_the_table_lists_every_preset_with_its_parameters(nmt: Nmt, vocab_size: int) -> None:
-    answer = nmt("models", "--vocab-size", str(vocab_size))
+    answer = nmt("models", "--all", "--vocab-size", str(vocab_size))
     assert (answer.status, answer.stderr) == (0, "")
     header, *rows = rows_in(answer.stdout)
     assert header == ["preset", "what it is", "parent and what differs", "parameters"]
@@ -70,11 +70,23 @@ def test_the_table_lists_every_preset_with_its_parameters(nmt: Nmt, vocab_size: 
 def test_a_terminal_shows_lines_between_families(nmt: Nmt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    answer = nmt("models")
+    answer = nmt("models", "--all")
     assert answer.status == 0
     between = answer.stdout.split("├")[1:]
     firsts = [next(iter(family)) for family in FAMILIES.values()]
     assert [re.findall(r"\w+_\w+", part)[0] for part in between] == firsts[1:]
+
+
+def test_a_narrow_terminal_shows_the_presets_that_people_choose_with_their_names_whole(
+    nmt: Nmt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    lines = nmt("models").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = [line.split()[:5] for line in lines if line[0] != " "]
+    assert [row[0] for row in shown] == ["preset", *CHOICES]
+    assert shown[4] == ["transformer_base", "6+6", "512", "8", "63.0M"]
 
 
 @pytest.mark.parametrize("preset", SMALLEST)

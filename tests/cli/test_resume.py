@@ -65,7 +65,7 @@ def test_what_is_not_given_stays_and_what_is_given_is_named(
     before = config_of(run)
     done = nmt("train", data, "--out", run, "--max-updates", "9")
     assert done.status == 0, done.stderr
-    assert re.match(f"nmt: {run}: max_updates .*6 .*9$", done.stderr.splitlines()[0])
+    assert re.match(f"{run}: max_updates was 6 and is now 9 ", done.unwrapped)
     assert re.search("max_updates .*6 .*9$", (run / "train.log").read_text(), re.MULTILINE)
     after = config_of(run)
     assert after["training"] == before["training"] | {"max_updates": 9}
@@ -80,7 +80,7 @@ def test_a_recipe_or_the_same_preset_changes_only_what_it_says(
     (tmp_path / "more.toml").write_text("[training]\npatience = 7\nmax_updates = 7\n")
     words = ("--config", tmp_path / "more.toml", "--model", "transformer_tiny")
     done = nmt("train", data, "--out", run, *words)
-    assert re.search(f"nmt: {run}: max_updates .*6 .*7; patience .*0 .*7", done.stderr)
+    assert re.match(f"{run}: max_updates .*6 .*7; patience .*0 .*7", done.unwrapped)
     assert status(run)["update"] == 7
 
 

@@ -55,6 +55,8 @@ def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     toy.patch.setattr(module, "_DISK_RATE", GRADIENT_BYTES)
     values: dict[str, Value] = {"validate_every": 30, "save_every": 30, "save_minutes": 1}
     found = rows(toy.data, toy.folder / "run", max_updates=3_000, learning_rate=3e-3, **values)
+    assert found["in short"].startswith(f"{found['time in all']} in all, ")
+    assert "MB free, which fits; " in found["in short"]
     assert found["parameters"] == f"{GRADIENT_BYTES // 4:,}"
     assert found["training pairs"] == "300"
     assert found["de tokens"] == f"{DataFolder.open(toy.data).info.train.tgt.tokens:,}"
@@ -181,7 +183,9 @@ def test_a_process_that_stands_for_several_does_its_share(toy: Toy) -> None:
 def test_under_torchrun_all_processes_measure_and_one_prints_a_table(toy: Toy) -> None:
     done = nmt(*toy.words("run", "--dry-run"), ranks=2)
     assert done.returncode == 0, done.stderr
-    found = dict(line.split("\t") for line in done.stdout.splitlines())
+    answer, *table = done.stdout.splitlines()
+    assert " in all, " in answer
+    found = dict(line.split("\t") for line in table)
     assert next(iter(found.items())) == ("what", "value")
     assert found["preset"] == "transformer_tiny"
     assert found["processes"] == "2"

@@ -1,0 +1,141 @@
+"""`nmt evaluate`: runs compared on the test sets of their data folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nmt import console
+from nmt.cli.options import Quiet, check_picture
+from nmt.cli.score import choose_tokenizer
+from nmt.errors import DataError, UsageError
+from nmt.files import write_text
+from nmt.jobs.options import JobOptions
+from nmt.search.options import SearchOptions
+from nmt.translate.options import TranslationConfig
+from nmt.values import check, like, value
+
+if TYPE_CHECKING:
+    from nmt.data.folder import HeldOut
+    from nmt.jobs.parallel import Translators
+    from nmt.scoring.results import Result
+
+EXAMPLES = (
+    "nmt evaluate run",
+    "nmt evaluate small big --svg curves.svg",
+    "nmt evaluate run --json > scores.json",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """What to translate, how, and what to print."""
+
+    data: Path | None = value(
+        None, "Data folder whose test sets to take.", metavar="DATA", shown="each run's own"
+    )
+    svg: str | None = value(
+        None, "Draw the learning curves of all runs in one picture.", metavar="FILE.svg"
+    )
+    json: bool = value(False, "Print the scores as JSON.")
+    beam_size: int = like(SearchOptions, "beam_size", SearchOptions.beam_size)
+    length_penalty: float = like(
+        SearchOptions, "length_penalty", SearchOptions.length_penalty, panel=None
+    )
+    device: str = like(JobOptions, "device", "auto")
+    threads: int | None = like(JobOptions, "threads", None, panel=None)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def evaluate(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders; their best models count.")
+    ],
+    *,
+    options: EvaluateOptions,
+    quiet: Quiet = False,
+) -> None:
+    """Translate the test sets of the data folder, and score them: BLEU and chrF.
+
+    The test sets are those of `nmt prepare --test`, of which the data folder holds the text. The
+    scores are those that `nmt translate RUN` and `nmt score` give. Several runs make one table.
+    Report the signatures with the scores.
+    """
+    from nmt.runs.run_folder import RunFolder, curves_of_runs
+    from nmt.scoring.results import as_object, print_signed
+
+    for run in runs:
+        if not RunFolder(run).exists:
+            raise UsageError(f"{run}: not a run folder (it has no config.toml)")
+    svg = None if options.svg is None else check_picture(options.svg)
+    results = [
+        (str(run), name, text, scores)
+        for run in runs
+        for name, text, scores in _results(run, options)
+    ]
+    if svg is not None:
+        write_text(svg, curves_of_runs({str(run): RunFolder(run).metrics() for run in runs}))
+    if options.json:
+        objects: list[dict[str, Any]] = [
+            {"run": run, "test": name, "src": text.langs[0], "tgt": text.langs[1]}
+            | {metric: as_object(result, ()) for metric, result in scores.items()}
+            for run, name, text, scores in results
+        ]
+        console.print_text(json.dumps(objects, indent=2))
+        return
+    print_signed(
+        ("run", "test set", "languages"),
+        [((run, name, "-".join(text.langs)), scores) for run, name, text, scores in results],
+    )
+
+
+def _results(
+    run: Path, options: EvaluateOptions
+) -> Iterator[tuple[str, HeldOut, dict[str, Result]]]:
+    """Yield the name, text and scores of each test set, translated by a run's best model."""
+    from nmt.data.folder import DataFolder
+    from nmt.jobs.parallel import Translators
+    from nmt.runs.run_folder import RunFolder
+
+    data = DataFolder.open(options.data or RunFolder(run).data_path)
+    if not data.info.tests:
+        raise DataError(f"{data.path} has no test sets; give some to `nmt prepare --test`")
+    search = SearchOptions(beam_size=options.beam_size, length_penalty=options.length_penalty)
+    job = JobOptions(device=options.device, threads=options.threads, workers="1")
+    texts = [(split.name, text) for split in data.info.tests for text in data.texts(split)]
+    is_of_pairs = data.info.languages is not None
+    for name, text in texts:
+        src, tgt = text.langs if is_of_pairs else (None, None)
+        config = TranslationConfig(models=(run,), search=search, src_lang=src, tgt_lang=tgt)
+        with Translators.start(config, job) as translators:
+            yield name, text, _scores(translators, f"{run}: {name}", text)
+
+
+def _scores(translators: Translators, what: str, text: HeldOut) -> dict[str, Result]:
+    from nmt.scoring.metrics import make_metrics
+    from nmt.scoring.options import DEFAULT_METRICS
+    from nmt.scoring.results import evaluate as score
+    from nmt.scoring.tokenizers import has_han
+
+    sources, references = text.lines()
+    with console.progress(f"translating {what}", total=len(sources), unit="lines") as bar:
+        translations = translators.translator.translate(sources, on_progress=bar.update)
+    for number, translation in enumerate(translations, start=1):
+        if translation.error:
+            console.warning(f"{what}: line {number:,} is left empty: {translation.error}")
+    tgt = text.langs[1]
+    metrics = make_metrics(
+        DEFAULT_METRICS,
+        [references],
+        tokenize=choose_tokenizer(tgt, says=True),
+        han_words=has_han(tgt),
+    )
+    outputs = [[translation.text for translation in translations]]
+    return {name: score(name, metric, outputs) for name, metric in metrics.items()}

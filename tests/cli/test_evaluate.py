@@ -1,0 +1,45 @@
+"""`nmt evaluate`: the scores that `nmt translate` and `nmt score` give, of all runs and test sets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+from command_line import Nmt
+from prepare_job import Job
+from toy_training import pairs, prepare_toy, train, write_text
+
+
+def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path) -> None:
+    prepare_toy(tmp_path)
+    sets = {"test-near": pairs(12, seed=3), "test-far": pairs(9, seed=4)}
+    data = Job.of(
+        tmp_path / "tested",
+        train=(str(tmp_path / "train"),),
+        valid=str(tmp_path / "valid"),
+        test=tuple(write_text(tmp_path, name.removeprefix("test-"), sets[name]) for name in sets),
+        vocab_size=345,
+    ).prepare()
+    runs = [train(data.path, tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)]
+    svg, quick = tmp_path / "curves.svg", ("--beam-size", "1", "--threads", "1")
+
+    found = json.loads(nmt("evaluate", *runs, *quick, "--svg", svg, "--json").stdout)
+    assert [(one["run"], one["test"]) for one in found] == [
+        (str(run), name) for run in runs for name in sets
+    ]
+    for one in found:
+        source, reference = (data.path / f"{one['test']}.{lang}" for lang in ("en", "de"))
+        output = tmp_path / "output"
+        assert nmt("translate", one["run"], "-i", source, "-o", output, *quick).status == 0
+        scores = json.loads(nmt("score", reference, output, "--json").stdout)
+        assert {metric: one[metric] for metric in scores} == scores
+    assert {"run1", "run2"} <= {
+        Path(text).name for text in ElementTree.parse(svg).getroot().itertext()
+    }
+
+    lines = nmt("evaluate", runs[0], *quick).stdout.splitlines()
+    assert [line.split("\t")[1] for line in lines[1:3]] == list(sets)
+    assert lines[3:] == [f"{found[0][m]['name']}: {found[0][m]['signature']}" for m in scores]
+    assert "no test sets" in nmt("evaluate", runs[0], "--data", tmp_path / "data").refusal(1)
+    assert "not a run folder" in nmt("evaluate", tmp_path).refusal(2)
