@@ -134,7 +134,7 @@ def _is_something_due(trainer: Trainer, before: RunState) -> bool:
 
 
 def _is_logged(update: int, config: TrainingConfig) -> bool:
-    """Whether this update is logged: every so many, and before the first of those some early ones."""
+    """Whether this update is logged: every so many, and some early ones if those come seldom."""
     return update % config.log_every == 0 or (update in _EARLY and config.log_every > _EARLY[-1])
 
 

@@ -1,4 +1,4 @@
-"""`nmt evaluate`: the scores that `nmt translate` and `nmt score` give, of all runs and test sets."""
+"""`nmt evaluate`: the scores of `nmt translate` and `nmt score`, for all runs and test sets."""
 
 from __future__ import annotations
 

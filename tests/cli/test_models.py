@@ -82,7 +82,7 @@ def test_a_narrow_terminal_shows_the_presets_that_people_choose_with_their_names
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    lines = nmt("models").stdout.splitlines()
+    lines = re.sub(r"\x1b\[\d*m", "", nmt("models").stdout).splitlines()
     assert max(map(len, lines)) <= 80
     shown = [line.split()[:5] for line in lines if line[0] != " "]
     assert [row[0] for row in shown] == ["preset", *CHOICES]

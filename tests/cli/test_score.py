@@ -142,10 +142,8 @@ def test_a_narrow_terminal_shows_whole_signatures(nmt: Nmt, files: Files) -> Non
     shell = f"{shlex.join(command)} >&2"
     terminal = OnTerminal(["bash", "-c", shell], columns=60)
     assert terminal.finish() == 0
-    table = [line for line in terminal.screen if line.startswith("│")]
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in table]
-    shown = ["".join(column) for column in zip(*rows, strict=True)]
-    assert scores(nmt, files.reference, files.new, *BLEU, *words)["bleu"]["signature"] in shown
+    signature = scores(nmt, files.reference, files.new, *BLEU, *words)["bleu"]["signature"]
+    assert f"BLEU: {signature}" in "".join(terminal.screen)  # on lines of its own
 
 
 def test_there_may_be_more_references(nmt: Nmt, files: Files, tmp_path: Path) -> None:
