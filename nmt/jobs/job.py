@@ -323,7 +323,9 @@ class Job:
         counts.warn(name, encoding=self.encoding.name, too_long=too_long)
         if self.options.attention is not None:
             if first:
-                picture = translators.translator.draw_attention(first[0].text, first[0].prefix)
+                picture = translators.translator.draw_attention(
+                    first[0].text, first[0].prefix, all_heads=self.options.all_heads
+                )
                 write_text(Path(self.options.attention), picture)
             else:
                 console.warning(f"{self.options.attention}: not drawn, because no line has letters")

@@ -40,10 +40,12 @@ class JobOptions:
     device: str = value("auto", "Where to compute.", choices=DEVICES)
     attention: str | None = value(
         None,
-        "Draw the attention of the first line with letters. Only for output to stdout.",
+        "Draw the attention of the first line with letters to its source, as a matrix. Only for "
+        "output to stdout.",
         metavar="FILE.svg",
         panel="Text",
     )
+    all_heads: bool = value(False, "With --attention, draw all layers and heads.", panel="Text")
     lock: Path | None = value(
         None,
         "Lock this file while running. If it is locked already, stop with status 75.",

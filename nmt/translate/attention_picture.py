@@ -1,9 +1,11 @@
-"""Draws all attention of one sentence pair as SVG (Vaswani et al. 2017, figures 3 to 5).
+"""Draws the attention of one sentence pair as SVG: as a matrix, or all of it.
 
-There is a row of panels for the encoder, the decoder and cross-attention, with a panel for each
-layer. In a panel, tokens on the left attend to tokens on the right. Each head draws a line for each
-weight, as opaque as the weight, in its own colour and at its own height, so that heads do not hide
-each other. The decoder's states are shown at the token that they predict.
+The matrix is that of Bahdanau et al. (2015), figure 3: target tokens by source tokens, the darker,
+the more attention. All attention is drawn as by Vaswani et al. (2017), figures 3 to 5: there is a
+row of panels for the encoder, the decoder and cross-attention, with a panel for each layer. In a
+panel, tokens on the left attend to tokens on the right. Each head draws a line for each weight, as
+opaque as the weight, in its own colour and at its own height, so that heads do not hide each other.
+The decoder's states are shown at the token that they predict.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nmt.plot import FAINT, PALETTE, document, legible, text
+from nmt.plot import FAINT, GRID, PALETTE, document, legible, text
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from nmt.models.base import AttentionWeights
@@ -31,6 +35,8 @@ _NOTES = (
 )
 _STYLE = "<style>.heads:hover g:not(:hover){opacity:0.06}</style>"
 _FONT_SIZE = 11
+_CELL = 18  # of the matrix
+_TITLE_WIDTH = 100
 _ROW = 15  # from token to token
 _LANES = 11  # height of the lines of all heads within a row
 _LINES = 110  # width
@@ -52,6 +58,30 @@ class _Panel:
     @property
     def height(self) -> int:
         return _TITLE + _ROW * max(len(self.left), len(self.right))
+
+
+def draw_matrix(
+    weights: NDArray[np.float32], src_tokens: Sequence[str], tgt_tokens: Sequence[str]
+) -> str:
+    """Return an SVG document of the attention (T, S) of target tokens to source tokens."""
+    left = _MARGIN + _GAP + max(map(_width, tgt_tokens), default=0)
+    above = max(map(_width, src_tokens), default=0)
+    top = _HEADER + above + _GAP
+    parts = []
+    for column, token in enumerate(src_tokens):
+        x = left + (column + 0.5) * _CELL + 4
+        label = text(0, 0, token, size=_FONT_SIZE)
+        parts.append(f'<g transform="translate({x:g},{top - _GAP}) rotate(-90)">{label}</g>')
+    for row, token in enumerate(tgt_tokens):
+        y = top + row * _CELL
+        parts.append(text(left - _GAP, y + 13, token, size=_FONT_SIZE, anchor="end"))
+        parts += [
+            f'<rect x="{left + column * _CELL}" y="{y}" width="{_CELL}" height="{_CELL}" '
+            f'fill="{PALETTE[0]}" fill-opacity="{weight:.2f}" stroke="{GRID}"/>'
+            for column, weight in enumerate(weights[row].tolist())
+        ]
+    width = left + max(len(src_tokens) * _CELL, _TITLE_WIDTH) + _MARGIN
+    return document(width, top + len(tgt_tokens) * _CELL + _MARGIN, "Attention", parts)
 
 
 def draw_attention(

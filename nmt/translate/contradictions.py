@@ -117,6 +117,7 @@ TABLE = (
             *("--prefixes", "--context", "--shard"),
         )
     ),
+    Contradiction("--all-heads", "--attention", "it says what is drawn", is_needed=True),
     Contradiction("--attention", "--output", "it is drawn beside output to stdout"),
     Contradiction("--attention", TERMINAL, "it is for text that is piped, or in a file"),
     Contradiction("--shard", FILE, "the lines of a pipe cannot be counted", is_needed=True),

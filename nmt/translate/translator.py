@@ -25,7 +25,7 @@ from nmt.markup.markup_tokens import FORMS
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
 from nmt.search.retry import search_guarded
-from nmt.translate.attention_picture import draw_attention
+from nmt.translate.attention_picture import draw_attention, draw_matrix
 from nmt.translate.context import Before, TranslateInContext, contexts_of
 from nmt.translate.forbidden_words import AvoidForbidden, ForbiddenWords
 from nmt.translate.joined_segments import JoinSegments
@@ -220,10 +220,13 @@ class Translator:
             step(under_way)
         return [under_way.translations[number] for number in range(len(texts))]
 
-    def draw_attention(self, line: str, prefix: str = "") -> str:
-        """Draw all attention weights of a line and its translation as SVG.
+    def draw_attention(self, line: str, prefix: str = "", *, all_heads: bool = False) -> str:
+        """Draw the attention of a line's translation to the line as SVG.
 
-        If the line is split into segments, only the first one is drawn.
+        It is the attention from which alignments are read. If the line is split into segments, only
+        the first one is drawn.
+
+        all_heads: draw all weights instead, of all layers and heads.
 
         Raises:
             NMTError: if the line has no letters or could not be translated.
@@ -239,11 +242,13 @@ class Translator:
         src_vocabulary = self.language_pair.src_vocabulary
         tgt_vocabulary = self.language_pair.tgt_vocabulary
         source, target = segments[0].ids, (*tgt_vocabulary.first, *hypotheses[0].ids)
-        return draw_attention(
-            self.engine.attention_weights(source, target),
-            src_vocabulary.tokens(source),
-            tgt_vocabulary.tokens(target),
-        )
+        tokens = src_vocabulary.tokens(source), tgt_vocabulary.tokens(target)
+        if all_heads:
+            return draw_attention(self.engine.attention_weights(source, target), *tokens)
+        (weights,) = self.engine.attention([(source, target)])
+        if weights is None:
+            raise NMTError("cannot draw attention: out of memory")
+        return draw_matrix(weights, *tokens)
 
 
 def _as_lines(lines: Iterable[str]) -> list[str]:

@@ -110,9 +110,12 @@ def test_attention_is_drawn_of_the_first_line_with_letters(
     assert answer.status == 0
     assert answer.stdout.count("\n") == 4
     drawn = "".join(ElementTree.parse(picture).getroot().itertext())
-    assert "Cross-attention, layer 1" in drawn
+    assert "layer" not in drawn
     assert "cat" in drawn
     assert "dog" not in drawn
+    assert translate_text("the cat\n", "--attention", picture, "--all-heads").status == 0
+    drawn = "".join(ElementTree.parse(picture).getroot().itertext())
+    assert "Cross-attention, layer 1" in drawn
     picture.unlink()
     answer = translate_text("\n\n", "--attention", picture)
     assert (answer.status, answer.stdout) == (0, "\n\n")

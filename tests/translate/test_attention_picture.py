@@ -10,7 +10,7 @@ from svg_picture import SVG, texts, titles
 from torch import Tensor
 
 from nmt.models.base import AttentionWeights
-from nmt.translate.attention_picture import draw_attention
+from nmt.translate.attention_picture import draw_attention, draw_matrix
 
 # "a b" is translated by "x". The cross-attention of one head: rows of x and eos, columns of a, b
 # and eos.
@@ -61,6 +61,13 @@ def lines(panel: ElementTree.Element) -> list[tuple[str, str, float]]:
         )
         for line in panel.iter(f"{SVG}line")
     ]
+
+
+def test_a_matrix_has_a_cell_for_each_pair_of_tokens_as_opaque_as_its_weight() -> None:
+    picture = ElementTree.fromstring(draw_matrix(CROSS[:1, :2].numpy(), ("▁a", "<b>"), ("▁x",)))
+    cells = [cell for cell in picture.iter(f"{SVG}rect") if cell.get("fill-opacity")]
+    assert [cell.get("fill-opacity") for cell in cells] == ["0.25", "0.72"]
+    assert texts(picture) == ["Attention", "▁a", "<b>", "▁x"]
 
 
 def test_a_line_joins_two_tokens_and_is_as_opaque_as_its_weight() -> None:
