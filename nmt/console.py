@@ -155,7 +155,7 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
 
 
 @dataclass
-class _Work:
+class _Counter:
     """What a view shows the progress of."""
 
     what: str
@@ -179,7 +179,7 @@ class LiveView:
         """Shown in the line of the bar, besides the time left."""
         self.rows: Sequence[tuple[str, str]] = ()
         """Shown below the bar: label and text, cut to a line each."""
-        self._work = _Work("training", "updates", total, initial)
+        self._work = _Counter("training", "updates", total, initial)
         self._draw_at = math.inf
         self._console: Console | None = None
         self._live: Live | None = None
@@ -220,7 +220,7 @@ class LiveView:
     @contextlib.contextmanager
     def instead(self, what: str, unit: str, total: int) -> Iterator[None]:
         """Show the progress of other work during the block."""
-        before, self._work = self._work, _Work(what, unit, total)
+        before, self._work = self._work, _Counter(what, unit, total)
         if self._live is not None:
             self._draw()
         try:
