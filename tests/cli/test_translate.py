@@ -19,13 +19,16 @@ from typing import Any
 import pytest
 from command_line import QUICK, Nmt, TranslateText
 from mishaps import short_of_memory
+from warm_python import warm_python
 
 from nmt.jobs.journal import Journal
 
 
-def start(model: Path, *words: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
-    """Start a process that can be killed, and that answers while its input stays open."""
-    command = [sys.executable, "-m", "nmt", "translate", model, *QUICK, *words]
+def start(
+    model: Path, *words: str | Path, python: str | None = None, **streams: Any
+) -> subprocess.Popen[bytes]:
+    """Start a process that answers while its input stays open. To kill it, give its `python`."""
+    command = [python or warm_python(), "-m", "nmt", "translate", model, *QUICK, *words]
     return subprocess.Popen(command, **streams)
 
 
@@ -204,8 +207,8 @@ def test_strict_fails_at_the_first_bad_line_and_leaves_no_output(
 def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
     model_file: Path, tmp_path: Path
 ) -> None:
-    streams = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = start(model_file, "--output", tmp_path / "out", **streams)
+    pipe = subprocess.PIPE
+    process = start(model_file, "--output", tmp_path / "out", stdin=pipe, stderr=pipe)
     assert process.stdin and process.stderr
     process.stdin.write(b"the cat\n")
     process.stdin.flush()
@@ -238,7 +241,7 @@ def test_a_line_that_fails_is_left_empty_and_the_status_is_1(
 
 
 @pytest.mark.parametrize(
-    ("kills", "lines"), [(3, 1_500), pytest.param(50, 20_000, marks=pytest.mark.slow)]
+    ("kills", "lines"), [(2, 1_000), pytest.param(50, 20_000, marks=pytest.mark.slow)]
 )
 def test_a_job_that_is_killed_again_and_again_ends_as_undisturbed(
     translate: Nmt, model_file: Path, tmp_path: Path, kills: int, lines: int
@@ -251,7 +254,7 @@ def test_a_job_that_is_killed_again_and_again_ends_as_undisturbed(
     journal, random = tmp_path / ".out.journal", Random(1)
     killed = 0
     while killed < kills:
-        process = start(model_file, *words, tmp_path / "out")
+        process = start(model_file, *words, tmp_path / "out", python=sys.executable)
         size = journal.stat().st_size if journal.exists() else 0
         while process.poll() is None and journal.exists() and journal.stat().st_size == size:
             time.sleep(0.01)  # until it has gone on
@@ -261,7 +264,7 @@ def test_a_job_that_is_killed_again_and_again_ends_as_undisturbed(
             break  # the last of the work was done before it could be killed
         killed += 1
         assert (tmp_path / "out").read_text() == "an earlier one\n"
-    assert killed >= min(kills, 3)
+    assert killed >= min(kills, 2)
     assert translate(*words, tmp_path / "out").status == 0
     assert (tmp_path / "out").read_bytes() == expected
     assert_lines_correspond(text_of(lines), expected)
