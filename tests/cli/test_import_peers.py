@@ -173,6 +173,26 @@ def test_an_export_of_many_languages_is_what_transformers_computes(
     assert_same_as_many(path, LANGUAGES[kind], theirs, tokenizer)
 
 
+@pytest.mark.parametrize("kind", LANGUAGES)
+def test_an_export_for_a_pair_translates_as_nmt_does_without_more_options(
+    nmt: Nmt, tmp_path: Path, kind: str
+) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the extra peers")
+    many_languages(kind, tmp_path / "many")
+    src, tgt = LANGUAGES[kind]
+    path = import_huggingface(nmt, tmp_path / "many", "--src", src, "--tgt", tgt)
+    assert nmt("export", "huggingface", path, tmp_path / "out").status == 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    lines = text("source", 20)
+    given = tokenizer(lines, return_tensors="pt", padding=True)
+    ids = model.generate(**given, num_beams=1, max_new_tokens=14)  # with language and eos
+    theirs = tokenizer.batch_decode(ids, skip_special_tokens=True)
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    done = nmt("translate", path, "--input", tmp_path / "in", *GREEDY, "--max-tokens", "12")
+    assert done.stdout.splitlines() == theirs
+
+
 @torch.no_grad()
 def assert_same_as_many(
     path: Path, languages: tuple[str, str], theirs: Any, tokenizer: Any
