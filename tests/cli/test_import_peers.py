@@ -245,7 +245,7 @@ def exported(nmt: Nmt, learnt: Path, tmp_path: Path) -> Callable[..., list[str]]
     (tmp_path / "in").write_text("".join(f"{source}\n" for source, _ in number_words(200, seed=1)))
 
     def translate(*words: str) -> list[str]:
-        alone = ("--no-guard", "--workers", "1", "--threads", "1")
+        alone = ("--no-guard", "--workers", "1", "--threads", "1", "--max-tokens", "38")
         return nmt("translate", learnt, "--input", tmp_path / "in", *alone, *words).stdout.split(
             "\n"
         )[:-1]
@@ -267,7 +267,7 @@ def test_transformers_translates_an_export_as_nmt_does(
     given = tokenizer(lines, return_tensors="pt", padding=True)
 
     def theirs(**search: Any) -> list[str]:
-        ids = model.generate(**given, **search)
+        ids = model.generate(**given, **search, max_length=40)  # with the first input and eos
         found: list[str] = tokenizer.batch_decode(ids, skip_special_tokens=True)
         return found
 
@@ -287,7 +287,8 @@ folder, source = sys.argv[1:]
 model = ORTModelForSeq2SeqLM.from_pretrained(folder)
 tokenizer = AutoTokenizer.from_pretrained(folder)
 lines = open(source).read().splitlines()
-ids = model.generate(**tokenizer(lines, return_tensors="pt", padding=True), num_beams=1)
+given = tokenizer(lines, return_tensors="pt", padding=True)
+ids = model.generate(**given, num_beams=1, max_length=40)
 for line in tokenizer.batch_decode(ids, skip_special_tokens=True):
     print(line)
 """
