@@ -56,12 +56,13 @@ def model_card(
         of_search = f', forced_bos_token_id=tokenizer.convert_tokens_to_ids("{language}")'
     elif card.languages is not None:
         tag = f"Begin each line with its target language, such as `{language_tag(code)}`.\n\n"
+    made = f"trained by `nmt` for {card.update:,} updates" if card.update else "exported by `nmt`"
     return f"""---
 {lines}---
 
 # {_title(card)}
 
-A Transformer, trained by `nmt` for {card.update:,} updates. transformers opens it as a `{kind}`.
+A Transformer, {made}. transformers opens it as a `{kind}`.
 
 ```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
