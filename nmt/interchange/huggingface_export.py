@@ -256,7 +256,6 @@ def _config(config: TransformerConfig, card: ModelCard) -> dict[str, Any]:
         "pad_token_id": PAD_ID,
         "eos_token_id": EOS_ID,
         "decoder_start_token_id": _start(config),
-        "forced_eos_token_id": EOS_ID,
         "is_encoder_decoder": True,
     }
 

@@ -317,6 +317,8 @@ def test_generate_searches_by_the_defaults_of_translate(
 ) -> None:
     assert nmt("export", "huggingface", model_file, tmp_path / "out").status == 0
     generation = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert "forced_eos_token_id" in generation.keys() - config.keys()  # or transformers warns
     default = SearchOptions()
     assert (generation["num_beams"], generation["early_stopping"]) == (default.beam_size, True)
     # Its penalty length^alpha is about as steep where sentences have some 25 tokens.
