@@ -109,7 +109,11 @@ def _results(
         raise DataError(f"{data.path} has no test sets; give some to `nmt prepare --test`")
     search = SearchOptions(beam_size=options.beam_size, length_penalty=options.length_penalty)
     job = JobOptions(device=options.device, threads=options.threads, workers="1")
-    texts = [(split.name, text) for split in data.info.tests for text in data.texts(split)]
+    texts = [
+        (split.name.removeprefix("test-"), text)
+        for split in data.info.tests
+        for text in data.texts(split)
+    ]
     is_of_pairs = data.info.languages is not None
     for name, text in texts:
         src, tgt = text.langs if is_of_pairs else (None, None)

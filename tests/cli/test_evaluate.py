@@ -13,12 +13,12 @@ from toy_training import pairs, prepare_toy, train, write_text
 
 def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path) -> None:
     prepare_toy(tmp_path)
-    sets = {"test-near": pairs(12, seed=3), "test-far": pairs(9, seed=4)}
+    sets = {"near": pairs(12, seed=3), "far": pairs(9, seed=4)}
     data = Job.of(
         tmp_path / "tested",
         train=(str(tmp_path / "train"),),
         valid=str(tmp_path / "valid"),
-        test=tuple(write_text(tmp_path, name.removeprefix("test-"), sets[name]) for name in sets),
+        test=tuple(write_text(tmp_path, name, sets[name]) for name in sets),
         vocab_size=345,
     ).prepare()
     runs = [train(data.path, tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)]
@@ -29,7 +29,7 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
         (str(run), name) for run in runs for name in sets
     ]
     for one in found:
-        source, reference = (data.path / f"{one['test']}.{lang}" for lang in ("en", "de"))
+        source, reference = (data.path / f"test-{one['test']}.{lang}" for lang in ("en", "de"))
         output = tmp_path / "output"
         assert nmt("translate", one["run"], "-i", source, "-o", output, *quick).status == 0
         scores = json.loads(nmt("score", reference, output, "--json").stdout)
