@@ -3,7 +3,8 @@
 A few seconds of training on the data measure the time of an update and the memory; everything else
 is computed. Under torchrun all processes measure together. Without torchrun you may set WORLD_SIZE
 to the planned number of processes: one process then does its share of each update, and the time to
-sum gradients is estimated.
+sum gradients is estimated. On a CPU, where an update of many micro-batches takes minutes, each
+process does one micro-batch of it.
 """
 
 from __future__ import annotations
@@ -98,9 +99,12 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     longest, share = longest_pair(data), share_of_update(config.batch_tokens, processes)
     tokens = min(trainer.state.micro_batch_tokens, max(longest, share))
     is_estimate = processes > ranks.world_size
-    if is_estimate:  # this process does the share of one of them, since all are about equal
+    # All shares of an update are about equal, so a process may do another's, or a part of its own.
+    parts = 1 if device.type == "cuda" else -(-share // tokens)  # of a process's share
+    if is_estimate or parts > 1:
         trainer.state = dataclasses.replace(trainer.state, micro_batch_tokens=tokens)
-        trainer.start_stream(processes - 1, processes)
+        first = processes - 1 if is_estimate else ranks.rank
+        trainer.start_stream(first * parts, processes * parts)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
     largest = even_batch(
         tokens,
@@ -113,7 +117,7 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     disk = DiskBudget.of(config, trainer.optimizer, trainer.card)
     window = _try(trainer, largest)
     rate = rate_of_ranks(config.precision, device, ranks)[0] * processes / ranks.world_size
-    metrics = window.metrics(ranks, trainer.flops, rate)
+    metrics = window.metrics(ranks, trainer.flops, rate * parts)
     with trainer.runner.eager():
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.weights.gradient.nbytes
@@ -122,7 +126,8 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     src, tgt = (tokens / window.updates for tokens in (window.lengths.src, window.lengths.tgt))
     flops = trainer.flops(window.lengths) / window.updates
     peak_rate = learning_rate(config, recipe.model.d_model, config.warmup_updates)
-    times = _time_rows(config, disk, 1 / metrics["updates_per_second"], summing, validation)
+    seconds = parts / metrics["updates_per_second"]
+    times = _time_rows(config, disk, seconds, summing, validation)
     used = max(sum(needs.values()), peak.bytes())
     answer = (
         f"{times[-1][1]} in all, {megabytes(used)} of memory of {megabytes(int(free))} free, which "
@@ -156,7 +161,7 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
         ("model TFLOP an update", f"{flops / 1e12:,.3g}"),
         ("GFLOP/s of matrix products", f"{rate / 1e9:,.0f}"),
         ("model-FLOPs utilisation", f"{metrics['mfu']:.0%}"),
-        ("tokens a second", f"{metrics['tokens_per_second']:,.0f}"),
+        ("tokens a second", f"{metrics['tokens_per_second'] / parts:,.0f}"),
         *times,
         ("operations of all updates", f"{flops * config.max_updates:.2g}"),
         (
@@ -164,18 +169,20 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
             f"{console.duration(flops * config.max_updates / (_A100_SHARE * _A100_RATE))}, at "
             f"{_A100_SHARE:.0%} of its {_A100_RATE / 1e12:.0f} TFLOP/s in bf16 (assumed)",
         ),
-        ("how sure", _how_sure(ranks.world_size, processes, window.updates, device.type)),
+        ("how sure", _how_sure(ranks.world_size, processes, parts, window.updates, device.type)),
     ]
 
 
-def _how_sure(measured: int, processes: int, updates: int, device: str) -> str:
+def _how_sure(measured: int, processes: int, parts: int, updates: int, device: str) -> str:
     """Describe how the times were found."""
     if processes == measured:
         who = "one process" if measured == 1 else f"all {measured:,} processes together"
-        how = f"measured on {who}, {updates:,} updates"
+        share = f"1/{parts} of " if parts > 1 else ""
+        how = f"measured on {who}, {share}{updates:,} updates"
     else:
+        share = f"1/{processes * parts} of "
         how = (
-            f"estimate: one process did 1/{processes} of {updates:,} updates; sum of gradients at "
+            f"estimate: one process did {share}{updates:,} updates; sum of gradients at "
             f"{_SUM_RATE[device] / 1e9:g} GB/s (assumed), hidden by the backward pass or not at all"
         )
     return f"{how}; validation by a part of it; disk at {_DISK_RATE / 1e6:g} MB/s (assumed)"

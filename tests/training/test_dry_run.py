@@ -40,14 +40,15 @@ def rows(data: Path, out: Path, **values: Value) -> dict[str, str]:
     return dict(dry_run(recipe(**values), CommandLine(data, out)))
 
 
-def measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the trial find 2.5 seconds an update."""
-    metrics = {"updates_per_second": 0.4, "tokens_per_second": 1_234.5, "mfu": 0.625}
+def measure(monkeypatch: pytest.MonkeyPatch, parts: int = 1) -> None:
+    """Let the trial find 2.5 seconds an update, of which it does one of some parts."""
+    rates = {"updates_per_second": 0.4 * parts, "tokens_per_second": 1_234.5 * parts}
+    metrics = rates | {"mfu": 0.625}
     monkeypatch.setattr(MetricsWindow, "metrics", lambda *_: metrics)
 
 
 def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
-    measure(toy.patch)
+    measure(toy.patch, parts=2)  # 200 tokens in micro-batches of 120
     toy.patch.setattr(module, "_A100_RATE", 1e9)
     toy.patch.setattr(Validator, "estimated_seconds", lambda *_: 12.0)
     # At this rate a model, of weights in fp32, is written in a second; and a state, of three times
@@ -77,7 +78,7 @@ def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     saving = seconds_of(found["time of saving, meanwhile"])
     assert saving == pytest.approx(100 + 100 + 435, rel=0.05)
     assert seconds_of(found["time in all"]) == pytest.approx(7_500 + 1_200, rel=0.03)
-    assert found["how sure"].startswith("measured")
+    assert re.match("measured .*1/2 of 1 ", found["how sure"])
     assert found["tokens a second"] == "1,234"
     assert found["model-FLOPs utilisation"] == "62%"
     operations = float(found["operations of all updates"])
@@ -163,7 +164,8 @@ def test_for_processes_that_are_not_there_the_sum_of_gradients_is_a_range(toy: T
     assert re.match("estimate: .*1/4 of 1 ", found["how sure"])
 
 
-def test_a_process_that_stands_for_several_does_its_share(toy: Toy) -> None:
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_process_does_a_share_of_a_large_update(toy: Toy, processes: str) -> None:
     done: list[Update] = []
     run = UpdateRunner.run
 
@@ -172,7 +174,7 @@ def test_a_process_that_stands_for_several_does_its_share(toy: Toy) -> None:
         return run(self, update, number)
 
     toy.patch.setattr(UpdateRunner, "run", noted)
-    toy.patch.setenv("WORLD_SIZE", "2")
+    toy.patch.setenv("WORLD_SIZE", processes)
     rows(toy.data, toy.folder / "run")
     update = done[-1]
     whole = update.lengths.src + update.lengths.tgt
