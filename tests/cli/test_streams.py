@@ -69,7 +69,7 @@ def test_files_are_translated_without_any_stream(model_file: Path, tmp_path: Pat
     assert (tmp_path / "out").read_text().count("\n") == 1
 
 
-@pytest.mark.parametrize("words", ["--help", "--version", "models", "translate MODEL"])
+@pytest.mark.parametrize("words", ["--help", "--version", "models --quiet", "translate MODEL"])
 def test_a_full_stdout_is_one_line(model_file: Path, words: str) -> None:
     with Path("/dev/full").open("wb") as full:
         words = words.replace("MODEL", shlex.join([str(model_file), *QUICK]))
