@@ -276,7 +276,7 @@ class LiveView:
             ProgressBar(work.total, work.done),
             f"{work.done:,}/{work.total:,} {work.unit}",
             self.status,
-            f"{clock((work.total - work.done) / rate)} left" if rate else "",
+            f"{clock(max(0, work.total - work.done) / rate)} left" if rate else "",
         )
         rows = Table.grid(padding=(0, 1), expand=True)
         rows.add_column(style="bold", no_wrap=True)

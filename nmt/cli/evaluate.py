@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -115,11 +116,13 @@ def _results(
         for text in data.texts(split)
     ]
     is_of_pairs = data.info.languages is not None
-    for name, text in texts:
-        src, tgt = text.langs if is_of_pairs else (None, None)
+    # The model is loaded once for texts of the same languages that follow each other.
+    for langs, of_pair in groupby(texts, lambda named: named[1].langs if is_of_pairs else None):
+        src, tgt = langs or (None, None)
         config = TranslationConfig(models=(run,), search=search, src_lang=src, tgt_lang=tgt)
         with Translators.start(config, job) as translators:
-            yield name, text, _scores(translators, f"{run}: {name}", text)
+            for name, text in of_pair:
+                yield name, text, _scores(translators, f"{run}: {name}", text)
 
 
 def _scores(translators: Translators, what: str, text: HeldOut) -> dict[str, Result]:

@@ -254,12 +254,12 @@ def collate(
     bounds = () if shape else group_bounds(*lengths, on_gpu=on_gpu)
     src_padding = tgt_padding = _NONE
     longest = 0
-    if in_multiples:
-        src_padding, tgt_padding = padding_to_multiples(lengths, bounds)
     if shape:
         src_padding, tgt_padding = shape.padding(*lengths)
         most = 1 + max(int(side.max()) for side in lengths)
         longest = max(_SHORT, 1 << (most - 1).bit_length())
+    elif in_multiples:
+        src_padding, tgt_padding = padding_to_multiples(lengths, bounds)
     return Batch(
         src=_packed(src, EOS_ID, src_padding, longest, bounds),
         tgt_in=_packed(tgt, BOS_ID, tgt_padding, longest, bounds),
