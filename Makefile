@@ -61,11 +61,11 @@ bench: install  ## Measure speed.
 profile: install  ## Show where training time goes: make profile PROFILE='DATA --model PRESET'.
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.profile_training $(PROFILE)
 
-# Installs nothing: a PYTHON that you give is used as it is. GPU_OUT is where the report goes.
+# Installs nothing: a PYTHON and a PYTHONPATH that you give are used as they are. GPU_OUT is where the report goes.
 GPU_OUT ?= work-gpu
 GPU_PYTHON := $(if $(filter file,$(origin PYTHON)),$(BIN)/python,$(PYTHON))
 gpu:  ## Try, test and measure a GPU in 25 minutes: make gpu PYTHON=python3 [PART=train] [REHEARSE=1].
-	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(GPU_PYTHON) -m benchmarks.gpu \
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests:$$PYTHONPATH $(GPU_PYTHON) -m benchmarks.gpu \
 	  --out $(GPU_OUT) $(if $(REHEARSE),--rehearse) $(PART)
 
 clean:  ## Remove everything that was installed or made here.

@@ -22,6 +22,7 @@ from toy_training import (
     metrics,
     newest_state,
     nmt,
+    recipe,
     settings_of,
     status,
     train,
@@ -41,7 +42,8 @@ from nmt.models.model_file import ModelCard
 from nmt.models.registry import build_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.training import meter
+from nmt.training import dry_run, meter
+from nmt.training.command_line import CommandLine
 from nmt.training.first_weights import first_weights
 from nmt.training.update import UpdateRunner
 from nmt.translate.torch_engine import TorchEngine
@@ -396,6 +398,13 @@ def test_what_fits_is_found_by_trying(
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert metrics(run, "start")[0]["micro_batch_tokens"] < 1_000_000
     assert len(metrics(run, "train")) == 3
+
+
+def test_a_dry_run_expects_the_memory_that_it_measures(toy: Toy) -> None:
+    toy.patch.setattr(dry_run, "TRIAL_SECONDS", 0.0)
+    command = CommandLine(toy.data, toy.folder / "run")
+    found = dict(dry_run.dry_run(recipe(precision=HALF, device="cuda"), command))
+    assert found["memory, expected"] == found["memory, measured"]
 
 
 def test_several_updates_without_a_finite_gradient_are_gone_back_from(

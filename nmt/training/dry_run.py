@@ -1,11 +1,12 @@
 """`nmt train --dry-run`: estimate the updates, memory and time of a run; write nothing.
 
 A few seconds of training on the data measure the time of an update and the memory; everything else
-is computed. Under torchrun all processes measure together. Without torchrun you may set WORLD_SIZE
-to the planned number of processes: one process then does its share of each update, and the time to
-sum gradients is estimated. On a CPU, where an update of many micro-batches takes minutes, each
-process does one micro-batch of it. The optimiser's step then counts as often, so the time is a
-little too long.
+is computed. The time is that of the median round of updates, which leaves out what comes once, such
+as compiling for another length. Under torchrun all processes measure together. Without torchrun you
+may set WORLD_SIZE to the planned number of processes: one process then does its share of each
+update, and the time to sum gradients is estimated. On a CPU, where an update of many micro-batches
+takes minutes, each process does one micro-batch of it. The optimiser's step then counts as often,
+so the time is a little too long.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import torch
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
 from nmt.data.batches import Batch
-from nmt.data.updates import Update
 from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.files import megabytes
@@ -46,6 +46,7 @@ from nmt.training.stop import StopRequest
 from nmt.training.trainer import Trainer, TrainingSetup
 
 TRIAL_SECONDS = 5.0
+_ROUND_SECONDS = 0.5
 
 # Assumed bytes per second: sending gradients between processes, and writing to disk.
 _SUM_RATE = {"cuda": 10e9, "cpu": 1e9}  # PCI Express; a network
@@ -55,6 +56,7 @@ _DISK_RATE = 200e6
 _A100_SHARE, _A100_RATE = 0.3, 312e12
 
 Row = tuple[str, str]
+Round = tuple[MetricsWindow, dict[str, float]]
 
 
 @memory_errors()
@@ -97,6 +99,7 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     warnings = warnings_before(config, trainer.updates_an_epoch())
     for warning in warnings + trainer.validator.doubts():
         console.warning(warning)
+    peak.restart()  # all sizes that were tried are behind us
     longest, share = longest_pair(data), share_of_update(config.batch_tokens, processes)
     tokens = min(trainer.state.micro_batch_tokens, max(longest, share))
     is_estimate = processes > ranks.world_size
@@ -116,9 +119,11 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     )
     needs = memory_needs(recipe, sizes, largest, processes)
     disk = DiskBudget.of(config, trainer.optimizer, trainer.card)
-    window = _try(trainer, largest)
     rate = rate_of_ranks(config.precision, device, ranks)[0] * processes / ranks.world_size
-    metrics = window.metrics(ranks, trainer.flops, rate * parts)
+    rounds = _try(trainer, largest, rate * parts)
+    window, metrics = sorted(rounds, key=lambda one: one[1]["updates_per_second"])[len(rounds) // 2]
+    if device.type == "cuda":  # whose attention keeps no scores, which are counted above
+        needs["micro-batch"] = peak.bytes() - sum(trainer.optimizer.held_bytes().values())
     with trainer.runner.eager():
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.weights.gradient.nbytes
@@ -130,6 +135,7 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     seconds = parts / metrics["updates_per_second"]
     times = _time_rows(config, disk, seconds, summing, validation)
     used = max(sum(needs.values()), peak.bytes())
+    updates = sum(one.updates for one, _ in rounds)
     answer = (
         f"{times[-1][1]} in all, {megabytes(used)} of memory of {megabytes(int(free))} free, which "
         f"{'fits' if used < free else 'is too much'}; {megabytes(disk.bytes)} of disk"
@@ -170,7 +176,7 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
             f"{console.duration(flops * config.max_updates / (_A100_SHARE * _A100_RATE))}, at "
             f"{_A100_SHARE:.0%} of its {_A100_RATE / 1e12:.0f} TFLOP/s in bf16 (assumed)",
         ),
-        ("how sure", _how_sure(ranks.world_size, processes, parts, window.updates, device.type)),
+        ("how sure", _how_sure(ranks.world_size, processes, parts, updates, device.type)),
     ]
 
 
@@ -228,31 +234,42 @@ def _range(ends: Iterable[str]) -> str:
     return " to ".join(dict.fromkeys(ends))  # one value if both are equal
 
 
-def _try(trainer: Trainer, largest: Batch) -> MetricsWindow:
-    """Train for some seconds, at least one update, after trying the largest micro-batch."""
+def _try(trainer: Trainer, largest: Batch, machine_rate: float) -> list[Round]:
+    """Train for some seconds, at least one update, after trying the largest micro-batch.
+
+    Returns its rounds of updates, each with its metrics.
+    """
+    rounds: list[Round] = []
     fits = not trainer.ranks.any(not trainer.runner.fits(largest))
-    trainer.window = window = MetricsWindow.empty(trainer.device)
-    if fits:
-        fits = _has_memory_for(window.take(trainer.updates), trainer)
+    began, updates, is_first = time.monotonic(), 1, True
+    while fits and (not rounds or trainer.ranks.any(time.monotonic() - began < TRIAL_SECONDS)):
+        trainer.window = window = MetricsWindow.empty(trainer.device)
+        fits = _has_memory_for(updates, trainer)
         # The first update waits for the plan of the pool. A long one is enough to go by.
-        if trainer.ranks.any(time.monotonic() - window.started < TRIAL_SECONDS):
-            trainer.window = window = MetricsWindow.empty(trainer.device)
-    while fits and (
-        not window.updates or trainer.ranks.any(time.monotonic() - window.started < TRIAL_SECONDS)
-    ):
-        fits = _has_memory_for(window.take(trainer.updates), trainer)
+        if is_first and trainer.ranks.any(time.monotonic() - began < TRIAL_SECONDS):
+            began = time.monotonic()
+        elif window.has_metrics():
+            metrics = window.metrics(trainer.ranks, trainer.flops, machine_rate)
+            rounds.append((window, metrics))
+            wanted = max(1, round(_ROUND_SECONDS * metrics["updates_per_second"]))
+            updates = trainer.ranks.gather(wanted)[0]
+        is_first = False
     if not fits:
         raise NMTError(
             "out of memory: lower micro_batch_tokens from "
             f"{trainer.state.micro_batch_tokens:,} or train a smaller model"
         )
-    return window
+    return rounds
 
 
-def _has_memory_for(update: Update, trainer: Trainer) -> bool:
-    """Train an update, and return whether it had enough memory."""
-    trainer.advance(update, trainer.runner.run(update, trainer.state.update + 1))
-    (result,) = trainer.read_results(wait=True)
-    if result.uncompiled:
-        stop_compiling(trainer, console.warning)
-    return not result.out_of_memory
+def _has_memory_for(updates: int, trainer: Trainer) -> bool:
+    """Train some updates as the loop does, and return whether they had enough memory."""
+    for number in range(updates):
+        update = trainer.window.take(trainer.updates)
+        trainer.advance(update, trainer.runner.run(update, trainer.state.update + 1))
+        results = trainer.read_results(wait=number == updates - 1)
+        if any(result.out_of_memory for result in results):
+            return False
+        if any(result.uncompiled for result in results):
+            stop_compiling(trainer, console.warning)
+    return True

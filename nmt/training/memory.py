@@ -133,9 +133,13 @@ class PeakMemory:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
+        self.restart()
         self._before = self._held()
+
+    def restart(self) -> None:
+        """Forget the peaks of a GPU up to now, but not what is held."""
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
 
     def bytes(self) -> int:
         """Return the peak above the memory at the start."""

@@ -16,14 +16,16 @@ A rehearsal (`REHEARSE=1`) does the same with tiny shapes on the pretended GPU o
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -35,7 +37,6 @@ from benchmarks.gpu_smoke import smoke, versions
 from benchmarks.harness import process_tree, work_folder
 from pretended_gpu.build import NotHere, environment
 
-STANDINS = Path(__file__).parent / "standins"
 TOTAL_SECONDS = 1_500
 PART_SECONDS = 300
 SMOKE_SECONDS = 120  # about a minute, if compiling is not slow
@@ -68,6 +69,13 @@ def run_parts(
         Report(report.folder).add(part, ending)  # to what the part has found
 
 
+def missing_packages() -> list[str]:
+    """Return the packages that nmt and its tests need and this Python lacks."""
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = [*(re.split(r"[<>=]", one)[0] for one in needed["dependencies"]), "pytest"]
+    return [name for name in names if find_spec({"pyyaml": "yaml"}.get(name, name)) is None]
+
+
 def run_limited(words: Sequence[str], log: Path, seconds: float) -> str:
     """Run a process, and all that it starts, for so long at most; return how it ended."""
     with log.open("w", encoding="utf-8") as file:
@@ -96,7 +104,6 @@ def run_limited(words: Sequence[str], log: Path, seconds: float) -> str:
 def part_environment() -> dict[str, str]:
     """Return the environment of a part: what was compiled is kept for later parts."""
     path = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
-    path += [str(STANDINS)] * (importlib.util.find_spec("langcodes") is None)
     compiled = str(work_folder(ROOT / "work-gpu").resolve() / "compiled")
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, path)),
@@ -114,6 +121,8 @@ def main() -> None:
     given = parser.parse_args()
     if unknown := [part for part in given.parts if part not in PARTS]:
         parser.error(f"unknown part {unknown[0]!r}; parts are {', '.join(PARTS)}")
+    if missing := missing_packages():
+        parser.error(f"this Python lacks {', '.join(missing)}; install them")
     if not torch.cuda.is_available():
         if not given.rehearse:
             parser.error(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -13,25 +12,20 @@ import pytest
 from benchmarks import gpu
 from benchmarks.gpu_report import GOALS, Report
 from benchmarks.gpu_scale import REHEARSAL
-from benchmarks.harness import environment, run
+from benchmarks.harness import run
 from benchmarks.profile_training import calls
 from pretended_gpu import build
 
 
 @pytest.mark.slow
 def test_a_rehearsal_reports_every_row(tmp_path: Path) -> None:
-    """Also on a machine that lacks sacremoses."""
     try:
         build.build()
     except build.NotHere as why:
         pytest.skip(str(why))
-    lacking = tmp_path / "lacking"
-    lacking.mkdir()
-    (lacking / "sacremoses.py").write_text("raise ModuleNotFoundError('sacremoses')\n")
-    path = os.pathsep.join([str(lacking), environment()["PYTHONPATH"]])
     done = run(
         [sys.executable, "-m", "benchmarks.gpu", "--rehearse", "--out", tmp_path / "out"],
-        {"NMT_BENCH_WORK": str(tmp_path / "work"), "PYTHONPATH": path},
+        {"NMT_BENCH_WORK": str(tmp_path / "work")},
     )
     found = json.loads((tmp_path / "out/results.json").read_text())
     assert (tmp_path / "out/report.md").read_text() in done.stdout
@@ -43,6 +37,19 @@ def test_a_rehearsal_reports_every_row(tmp_path: Path) -> None:
             else:
                 assert not found[what]["found"].startswith("failed"), found[what]
     assert (tmp_path / "out/trace-eager.json.gz").exists()
+
+
+def test_a_package_that_is_missing_is_named_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not gpu.missing_packages()
+    monkeypatch.setattr(gpu, "find_spec", {"sacremoses": None, "yaml": None}.get)
+    monkeypatch.setattr(sys, "argv", ["gpu", "--out", "out"])
+    with pytest.raises(SystemExit):
+        gpu.main()
+    assert "lacks" in (said := capsys.readouterr().err)
+    assert "sacremoses" in said
+    assert "pyyaml" in said
 
 
 def runs(process: str) -> bool:

@@ -60,6 +60,26 @@ def test_a_compiler_that_fails_while_sizes_are_tried_spoils_no_update(toy: Toy) 
     assert "uncompiled" in (tried / "train.log").read_text()
 
 
+def test_an_assertion_of_the_compiler_is_its_failure_too(toy: Toy) -> None:
+    """As torch 2.11 has one about layers in fp32 on a GPU, with code of ours as its text."""
+    expected = toy.train("expected", max_updates=2)
+    pretend_to_compile(toy.patch)
+    compiler: dict[str, Any] = {"__name__": "torch._dynamo.variables"}
+    exec("def trace(): raise AssertionError('\\nfrom user code:\\n  x = 1')", compiler)
+    backward, calls = UpdateRunner._backward, itertools.count(1)
+
+    def fail(self: UpdateRunner, losses: Sequence[Tensor], num_tokens: int) -> None:
+        if next(calls) == 1:
+            compiler["trace"]()
+        backward(self, losses, num_tokens)
+
+    toy.patch.setattr(UpdateRunner, "_backward", fail)
+    run = toy.train(compile="loss", max_updates=2)
+    assert_same_weights(run, expected)
+    log = (run / "train.log").read_text()
+    assert "AssertionError in torch._dynamo.variables; another release of torch" in log
+
+
 @pytest.mark.slow  # tracing the layers takes ten seconds
 def test_layers_that_a_real_compiler_refuses_train_without_it(toy: Toy) -> None:
     expected = toy.train("expected", max_updates=2)

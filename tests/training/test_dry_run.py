@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from pathlib import Path
@@ -91,6 +92,19 @@ def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     megabytes = [float(size.removesuffix(" MB").replace(",", "")) for size in parts]
     expected = float(found["memory, expected"].removesuffix(" MB"))
     assert sum(megabytes) == pytest.approx(expected, abs=0.2)  # each is rounded
+
+
+def test_what_comes_once_does_not_count_for_all_updates(toy: Toy) -> None:
+    rates = itertools.chain([0.8, 0.001, 0.001], itertools.repeat(0.8))  # two are an update
+    toy.patch.setattr(
+        MetricsWindow,
+        "metrics",
+        lambda *_: {"updates_per_second": next(rates), "tokens_per_second": 1.0, "mfu": 0.5},
+    )
+    toy.patch.setattr(module, "TRIAL_SECONDS", 1.0)
+    clock = itertools.count(step=0.05)  # which is asked once a round
+    toy.patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert rows(toy.data, toy.folder / "run")["time an update"] == "2.5 s"
 
 
 def test_the_disk_that_it_names_is_what_a_start_asks_for(toy: Toy) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import re
 import subprocess
 import sysconfig
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,8 +66,9 @@ def compiler_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # By name, because importing the compiler takes seconds. Its cache fails as files do.
-        modules = [kind.__module__ for kind in type(error).__mro__]
+        # By name, because importing the compiler takes seconds. Its cache fails as files do, and
+        # its assertions are Python's.
+        modules = [kind.__module__ for kind in type(error).__mro__] + [_origin(error)]
         is_own = any(name.startswith(_MODULES) for name in modules) or "Triton Error" in str(error)
         if not (is_own or isinstance(error, OSError | subprocess.SubprocessError)):
             raise
@@ -75,9 +77,17 @@ def compiler_errors() -> Iterator[None]:
         ) from error
 
 
+def _origin(error: Exception) -> str:
+    """Return the name of the module that raised an error."""
+    *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
+    return str(innermost.f_globals["__name__"])
+
+
 def _describe(error: Exception) -> str:
     """Return a message of the compiler in one line, and what to do."""
     text = str(error)
+    if not text.partition("from user code:")[0].strip():
+        return f"{type(error).__name__} in {_origin(error)}; another release of torch may help"
     lines = [line.strip() for line in text.splitlines() if not line.endswith("raised:")]
     telling = [line for line in lines if re.search(r"\berror: ", line)] + [*filter(None, lines)]
     said = telling[0][:_LONGEST] if telling else type(error).__name__
