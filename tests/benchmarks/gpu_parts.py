@@ -10,28 +10,37 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from benchmarks import harness, training, translation
-from benchmarks.gpu_report import CTRANSLATE2
+from benchmarks.gpu_report import CTRANSLATE2, GOALS
 from benchmarks.gpu_scale import Context, no_compiler
 from benchmarks.harness import NMT, find_python, highest, setting
 from benchmarks.machine import best_rate, product_rates
 from benchmarks.profile_training import by_kind, calls, profiled, top_operators
 from benchmarks.training import Contender, Job, flops_per_token, update_tokens
 from benchmarks.translation import BEAM_SIZE, fastest_batch, open_for_peers
+from pretended_gpu.update import made_up_update
+from torch import Tensor
 from torch.autograd.profiler_util import EventList
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from toy_training import metrics, status
 
+from nmt.data.batches import Packed
 from nmt.data.folder import DataFolder
+from nmt.models.kernels.packed_attention import Sentences, attend_packed
 from nmt.models.model_file import find_model
 
 ROOT = Path(__file__).parents[2]
 STOPPED = 75  # exit status of a run that was asked to stop
 PATIENCE = 150  # seconds until a run must have passed an update
 NOT_INSTALLED = "not installed"
+Attention = Callable[[Tensor], Tensor]
+"""Maps queries, keys and values (n, 3, H, K) of packed sentences to (n, H, K)."""
+HEADS = 8
 Goal = Callable[[float, float], bool]
 """Takes milliseconds an update and the share of matrix products."""
 TRAINING_GOALS: dict[str, Goal] = {
@@ -82,6 +91,8 @@ def train(context: Context) -> None:
     for name in ("nmt compiled", "nmt", "textbook"):  # ours first, if time runs out
         for size in scale.presets:
             what = f"{size}, {name}"
+            if what not in GOALS["train"]:
+                continue
             with report.attempt(what):
                 job = context.job(size)
                 contender = contender_of(name, job, context)
@@ -128,7 +139,7 @@ def timed(contender: Contender, warmup: int, updates: int) -> tuple[float, int]:
 
 
 def profile(context: Context) -> None:
-    """Show where the time of an update goes.
+    """Show where the time of an update goes, and time attention in three ways.
 
     The log has all operators, and a trace lies beside the report. chrome://tracing and Perfetto
     show it.
@@ -146,6 +157,58 @@ def profile(context: Context) -> None:
             events = profiled(words, device="cuda", warmup=3, updates=scale.profiled, trace=trace)
             print(top_operators(events, "cuda", 40))
             report.add(what, f"{describe_update(events, scale.profiled)}; {trace.name}")
+
+    packed = (
+        made_up_update(scale.max_tokens, scale.batch_tokens).batches[0].src.to(torch.device("cuda"))
+    )
+    ways: dict[str, Callable[[Packed], Attention]] = {
+        "flash": partial(own_attention, as_packed=True),
+        "padded": partial(own_attention, as_packed=False),
+        "flex": flex,
+    }
+    for name, way in ways.items():
+        what = f"attention, {name}"
+        with report.attempt(what):
+            if way is flex and no_compiler():
+                report.add(what, no_compiler())
+                continue
+            ms = 1000 * seconds_of_attention(way(packed), len(packed.tokens))
+            report.add(what, f"{ms:.2f} ms for a layer's, forward and backward")
+
+
+def own_attention(packed: Packed, *, as_packed: bool) -> Attention:
+    """Return self-attention as layers compute it."""
+    sentences = Sentences.of(packed, HEADS, as_packed=as_packed)
+    return lambda qkv: attend_packed([qkv], sentences, sentences)
+
+
+def flex(packed: Packed) -> Attention:
+    """Return self-attention by torch's flex attention, whose blocks hold several sentences."""
+    places, count = packed.sentences, len(packed.tokens)
+    blocks = create_block_mask(lambda _, __, q, k: places[q] == places[k], None, None, count, count)
+    compiled = torch.compile(flex_attention)
+
+    def attention(qkv: Tensor) -> Tensor:
+        query, key, value = qkv.transpose(0, 2).unbind(1)  # (H, n, K)
+        attended = compiled(query[None], key[None], value[None], block_mask=blocks)
+        return attended[0].transpose(0, 1)
+
+    return attention
+
+
+def seconds_of_attention(attention: Attention, tokens: int) -> float:
+    """Return the time of a forward and a backward pass in bf16, after the first ones."""
+    size = tokens, 3, HEADS, 64
+    qkv = torch.randn(size, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    began, calls = 0.0, 20
+    for call in range(-3, calls):
+        if call == 0:
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+        result = attention(qkv)
+        result.backward(torch.ones_like(result))  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) / calls
 
 
 def describe_update(events: EventList, updates: int) -> str:

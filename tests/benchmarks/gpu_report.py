@@ -31,12 +31,17 @@ GOALS: dict[str, dict[str, str]] = {
         "big, nmt compiled": "55 % of products",
         "base, nmt": "",
         "big, nmt": "",
+        "modern, nmt compiled": "",
+        "modern, nmt": "",
         "base, textbook": "",
         "big, textbook": "",
     },
     "profile": {
         "base, nmt compiled, profile": "",
         "base, nmt, profile": "",
+        "attention, flash": "",
+        "attention, padded": "",
+        "attention, flex": "",
     },
     "ranks": {
         "two ranks": "",

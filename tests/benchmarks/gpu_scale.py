@@ -52,7 +52,7 @@ class Scale:
 
 GPU = Scale(
     precision="bf16",
-    presets={"base": "transformer_base", "big": "transformer_big"},
+    presets={"base": "transformer_base", "big": "transformer_big", "modern": "transformer_wmt"},
     smoke_tests=(
         *("tests/test_gpu.py", "-k"),
         "states_are or translations_are or resumed or (training_learns and 16)",

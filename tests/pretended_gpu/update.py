@@ -44,13 +44,13 @@ SETTINGS: dict[str, Value] = {
 }
 
 
-def made_up_update(longest: int) -> Update:
+def made_up_update(longest: int, tokens: int = TOKENS) -> Update:
     """Return an update of one micro-batch, always the same, of sentences up to some length."""
     random = np.random.default_rng(1)
-    src = np.clip(random.lognormal(3.1, 0.55, TOKENS).astype(np.int32), 1, longest)
-    tgt = np.clip((src * random.normal(1.0, 0.15, TOKENS)).astype(np.int32), 1, longest)
+    src = np.clip(random.lognormal(3.1, 0.55, tokens).astype(np.int32), 1, longest)
+    tgt = np.clip((src * random.normal(1.0, 0.15, tokens)).astype(np.int32), 1, longest)
     ends = np.cumsum(np.stack((src, tgt)) + 1, axis=1)  # (2, pairs)
-    count = int((ends.max(axis=0) <= TOKENS).sum())
+    count = int((ends.max(axis=0) <= tokens).sum())
     order = longest_first(src[:count], tgt[:count])
     src, tgt = src[order], tgt[order]
     sums = LengthSums.of(src, tgt)
