@@ -20,7 +20,7 @@ $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "nmt needs Python 3.11 or later: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install --quiet $(TORCH)
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install $(TORCH)
 	$(BIN)/pip install --quiet --editable '.[dev,zstd]' --config-settings editable_mode=compat
 	@touch $@
 

@@ -418,7 +418,10 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
                     problems.append(f"{origin}: {key} = {raw} was removed: {remedy}")
                 continue
             if key not in fields:
-                problems.append(f"{origin}: unknown key {key!r}{did_you_mean(key, fields)}")
+                problems.append(
+                    f"{origin}: unknown key {key!r}"
+                    f"{did_you_mean(key, fields) or '; `nmt models PRESET` lists all keys'}"
+                )
                 continue
             if key == "matmul":
                 raw = product_library(origin, str(raw))

@@ -101,8 +101,11 @@ def synonym(name: str) -> tuple[str, str]:
     return re.split(r"\W", meant, maxsplit=1)[0], meant
 
 
+_MOST_NAMED = 20
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'nearest'?` for a mistyped name, or the list of what is known."""
+    """Return `; did you mean 'nearest'?` for a mistyped name, or a short list of what is known."""
     names = sorted(known)
     ours, meant = synonym(name)
     if ours in names and ours != name:
@@ -110,7 +113,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
     if nearest:
         return f"; did you mean {nearest[0]!r}?"
-    return f"; known: {', '.join(names)}"
+    return f"; known: {', '.join(names)}" if len(names) <= _MOST_NAMED else ""
 
 
 _MISSING_MEMORY = (

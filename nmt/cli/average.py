@@ -51,8 +51,7 @@ def average(
     if count is not None:
         if len(paths) != 1:
             raise UsageError("--last and --best take one run folder")
-        if not RunFolder(paths[0]).exists:
-            raise UsageError(f"{paths[0]}: not a run folder (it has no config.toml)")
+        RunFolder(paths[0]).check_run()
     elif len(paths) < 2 or any(path.is_dir() for path in paths):
         raise UsageError("give one run folder with --last or --best, or two or more model files")
     target = check_new_file(out)

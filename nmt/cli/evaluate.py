@@ -14,7 +14,7 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet, check_picture
 from nmt.cli.score import choose_tokenizer
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError
 from nmt.files import write_text
 from nmt.jobs.options import JobOptions
 from nmt.search.options import SearchOptions
@@ -73,8 +73,7 @@ def evaluate(
     from nmt.scoring.results import as_object, print_signed
 
     for run in runs:
-        if not RunFolder(run).exists:
-            raise UsageError(f"{run}: not a run folder (it has no config.toml)")
+        RunFolder(run).check_run()
     svg = None if options.svg is None else check_picture(options.svg)
     results = [
         (str(run), name, text, scores)

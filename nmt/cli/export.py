@@ -209,6 +209,8 @@ def _list_formats(model: str | None) -> None:
     if model is None:
         rows = [(name, each.opened_by) for name, each in FORMATS.items()]
         console.print_table(("format", "opened by"), rows)
+        console.notice("`nmt export FORMAT MODEL OUT` writes one")
+        console.notice("`nmt export MODEL` says which formats fit a model, and why others do not")
         return
     if model in FORMATS:
         raise UsageError(f"name what to export, and what to write: nmt export {model} MODEL OUT")

@@ -94,7 +94,7 @@ def _report(folder: DataFolder, out: str) -> None:
             side = dict(zip(("src", "tgt"), info.langs_of(corpus), strict=True))[flaw.side]
             console.notice(
                 f"{corpus.prefix}: {flaw.lines:,} {side} lines have {FLAWS[flaw.kind]}, "
-                f"{flaw.repaired:,} repaired"
+                + (f"{flaw.repaired:,} repaired" if flaw.repaired else "none repaired: see --fix")
             )
     if info.train.windows:
         console.notice(f"windows of train: {describe_windows(info.train.windows)}")

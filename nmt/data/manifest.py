@@ -266,7 +266,12 @@ def read_info(folder: Path) -> DatasetInfo:
     try:
         content = parse_json(read_file(path))
     except (FileNotFoundError, NotADirectoryError):
-        lack = f"it has no {FILE_NAME}" if folder.exists() else "there is no such folder"
+        if not folder.exists():
+            lack = "there is no such folder"
+        elif (folder / "checkpoints").is_dir():
+            lack = "it is a run folder"
+        else:
+            lack = f"it has no {FILE_NAME}"
         raise DataError(
             f"{folder} is not a data folder: {lack}; make one with `nmt prepare`"
         ) from None

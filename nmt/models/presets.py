@@ -190,7 +190,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
                 "max_updates": 50_000,
                 "save_every": 1_000,
             },
-            "the same for half of base's updates: see examples/wmt14",
+            "the same, planned for half of base's updates: see examples/wmt14",
         ),
         "transformer_modern_small": Preset(
             "transformer",
@@ -341,7 +341,7 @@ CHOICES = {
     "transformer_low_resource": "you have fewer than 100,000 pairs",
     "transformer_small": "you have up to a million pairs, or no GPU",
     "transformer_base": "you have millions of pairs and a GPU",
-    "transformer_wmt": "the same, for half of the updates",
+    "transformer_wmt": "as base, with time for half of its updates",
     "transformer_big": "you have tens of millions of pairs and several GPUs",
     "transformer_deep_shallow": "translation must be fast",
     "transformer_student_tiny": "a student learns from a teacher, for browsers",
@@ -389,7 +389,7 @@ def find_preset(name: str) -> Preset:
     """
     if name not in PRESETS:
         raise UsageError(
-            f"unknown model {name!r}{did_you_mean(name, PRESETS)} (`nmt models` shows them)"
+            f"unknown model {name!r}{did_you_mean(name, PRESETS)} (`nmt models --all` shows them)"
         )
     return PRESETS[name]
 

@@ -328,7 +328,7 @@ class Report:
         best = ", best so far" if state.best_updates[:1] == [update] else ""
         self.run.log(f"{head}: {_metrics(record, _VALID)}{best}; {seconds:.1f} s")
         for signed in shared:
-            self.run.log(f"{head}: {signed}")
+            self.run.log(f"{head}: signature {signed}")
         by_pair = []
         for name, value in result.by_pair.items():
             signature = signatures.get(name.replace("/", "_signature/", 1))

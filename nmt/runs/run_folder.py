@@ -207,6 +207,16 @@ class RunFolder:
                     f"{self.path} has other files and no run; choose an empty or new --out"
                 )
 
+    def check_run(self) -> None:
+        """Refuse a path that holds no run, with UsageError."""
+        if self.exists:
+            return
+        if not self.path.exists():
+            raise UsageError(f"{self.path}: no such run folder")
+        if (self.path / "dataset.json").is_file():
+            raise UsageError(f"{self.path}: is a data folder; give the run folder of `nmt train`")
+        raise UsageError(f"{self.path}: not a run folder (it has no config.toml)")
+
     def create(self) -> None:
         """Make the folder if it is missing; UsageError if something else is in its place."""
         self.check()

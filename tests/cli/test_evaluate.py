@@ -43,3 +43,5 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
     assert lines[3:] == [f"{found[0][m]['name']}: {found[0][m]['signature']}" for m in scores]
     assert "no test sets" in nmt("evaluate", runs[0], "--data", tmp_path / "data").refusal(1)
     assert "not a run folder" in nmt("evaluate", tmp_path).refusal(2)
+    assert "is a run folder" in nmt("data", runs[0]).refusal(1)
+    assert "no such run folder" in nmt("evaluate", tmp_path / "nowhere").refusal(2)

@@ -118,7 +118,7 @@ def test_a_validation_is_on_record_with_its_samples(
     assert second.keys() == {"kind", "update", "loss", "nll", "perplexity"}
     assert log_of(tmp_path)[1:] == [
         "update 2,000 valid: nll 0.0000, perplexity 1.000, BLEU 33.30, best so far; 2.5 s",
-        "update 2,000 valid: nrefs:1",
+        "update 2,000 valid: signature nrefs:1",
         "valid line 4 source: one two",
         "valid line 4 reference: zwei eins",
         r"valid line 4 translation: x\u2028y",
