@@ -65,9 +65,9 @@ def europarl(out: Path) -> Path:
 
 
 def europarl_whole(out: Path) -> Path:
-    """Prepare a million pairs of Europarl with a vocabulary of 8,000."""
+    """Prepare a million pairs of Europarl with a vocabulary of 16,000."""
     text = real_text("europarl-en-fr")
-    return _prepare(out, "en", "fr", text / "train", text / "valid", "--vocab-size", "8000")
+    return _prepare(out, "en", "fr", text / "train", text / "valid", "--vocab-size", "16000")
 
 
 def made_up(out: Path, *, pairs: int = 400_000, vocab_size: int = 32_000) -> Path:

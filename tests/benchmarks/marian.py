@@ -48,25 +48,17 @@ class Marian:
         tokens = words * (1 + src_over_tgt(self.job.data))
         return Measurement(tokens / seconds, done.peak_bytes)
 
-    def learn(
-        self, updates: int, every: int, learning_rate: float, warmup: int, average: float
-    ) -> float:
+    def learn(self, updates: int, every: int, learning_rate: float, warmup: int) -> float:
         """Train until `updates` updates, and keep a checkpoint every `every` updates.
 
-        The schedule is a linear warm-up, then the inverse square root. `average` is the decay of
-        the moving average that checkpoints hold. Returns the target tokens of an update, eos
-        included.
+        The schedule is `nmt train`'s: linear warm-up, then the inverse square root. Returns the
+        target tokens of an update, eos included.
         """
         log = self.folder / "train.log"
         if not self.checkpoint(updates).exists():
             command = self._command(
                 *("--learn-rate", str(learning_rate), "--lr-warmup", str(warmup)),
-                *(
-                    "--lr-decay-inv-sqrt",
-                    str(warmup),
-                    "--exponential-smoothing",
-                    f"{1 - average:g}",
-                ),
+                *("--lr-decay-inv-sqrt", str(warmup)),
                 *("--after", f"{updates}u", "--save-freq", f"{every}u", "--disp-freq", f"{every}u"),
             )
             with log.open("a", encoding="utf-8") as file:
