@@ -74,7 +74,7 @@ def test_an_export_translates_as_its_model_does(
 
 def test_the_formats_of_the_manual_are_those_of_the_command(nmt: Nmt) -> None:
     done = nmt("export")
-    assert (done.status, done.stderr) == (0, "")
+    assert done.status == 0
     listed = [row.split("\t")[0] for row in done.stdout.splitlines()[1:]]
     _, table = (ROOT / "nmt/interchange/README.md").read_text().split("\n| format |", 1)
     assert listed == re.findall(r"^\| `(\w+)` \|", table.split("\n\n")[0], re.MULTILINE)
@@ -152,12 +152,12 @@ def test_the_python_of_the_manual_translates_as_nmt_does(
 ) -> None:
     pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
     monkeypatch.chdir(tmp_path)
-    assert nmt("export", "ctranslate2", WRITTEN / "model.safetensors", "fast").status == 0
+    assert nmt("export", "ctranslate2", WRITTEN / "model.safetensors", "engine").status == 0
     program = python_of(ROOT / "nmt/interchange/README.md")
     sources = (WRITTEN / "data" / "valid.en").read_text().splitlines()
     known, is_given = re.subn("lines = .*", f"lines = {sources}", program)
     assert is_given
-    ours = nmt("translate", "fast", "--input", WRITTEN / "data" / "valid.en", "--workers", "1")
+    ours = nmt("translate", "engine", "--input", WRITTEN / "data" / "valid.en", "--workers", "1")
     assert run_python(known) == ours.stdout
     assert len(run_python(program).splitlines()) == 2  # as it is written
 

@@ -86,7 +86,7 @@ def _origin(error: Exception) -> str:
 def _describe(error: Exception) -> str:
     """Return a message of the compiler in one line, and what to do."""
     text = str(error)
-    if not text.partition("from user code:")[0].strip():
+    if text.lstrip().startswith("from user code:"):  # it has nothing to say itself
         return f"{type(error).__name__} in {_origin(error)}; another release of torch may help"
     lines = [line.strip() for line in text.splitlines() if not line.endswith("raised:")]
     telling = [line for line in lines if re.search(r"\berror: ", line)] + [*filter(None, lines)]
