@@ -212,7 +212,7 @@ class RunFolder:
         if self.exists:
             return
         if not self.path.exists():
-            raise UsageError(f"{self.path}: no such run folder")
+            raise UsageError(f"{self.path}: no such run folder; `nmt train` makes one")
         if (self.path / "dataset.json").is_file():
             raise UsageError(f"{self.path}: is a data folder; give the run folder of `nmt train`")
         raise UsageError(f"{self.path}: not a run folder (it has no config.toml)")

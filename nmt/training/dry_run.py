@@ -99,7 +99,8 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     warnings = warnings_before(config, trainer.updates_an_epoch())
     for warning in warnings + trainer.validator.doubts():
         console.warning(warning)
-    peak.restart()  # all sizes that were tried are behind us
+    rate = rate_of_ranks(config.precision, device, ranks)[0] * processes / ranks.world_size
+    peak.restart()  # after the sizes that were tried, and large products
     longest, share = longest_pair(data), share_of_update(config.batch_tokens, processes)
     tokens = min(trainer.state.micro_batch_tokens, max(longest, share))
     is_estimate = processes > ranks.world_size
@@ -119,7 +120,6 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     )
     needs = memory_needs(recipe, sizes, largest, processes)
     disk = DiskBudget.of(config, trainer.optimizer, trainer.card)
-    rate = rate_of_ranks(config.precision, device, ranks)[0] * processes / ranks.world_size
     rounds = _try(trainer, largest, rate * parts)
     window, metrics = sorted(rounds, key=lambda one: one[1]["updates_per_second"])[len(rounds) // 2]
     if device.type == "cuda":  # whose attention keeps no scores, which are counted above

@@ -217,7 +217,7 @@ def _cpu_seconds(way: Callable[[], object]) -> float:
 
 
 def _worth_compiling(training: TrainingConfig, device: torch.device, precision: str) -> str:
-    """Return what to compile; layers pay on GPUs, for packed sentences in bf16 and fp16."""
+    """Return what to compile: on GPUs the loss, and layers if they take packed sentences."""
     if device.type == "cpu":
         return "false"
     has_packed = precision in ("bf16", "fp16")

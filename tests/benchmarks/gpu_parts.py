@@ -190,6 +190,7 @@ def flex(packed: Packed) -> Attention:
 
     def attention(qkv: Tensor) -> Tensor:
         query, key, value = qkv.transpose(0, 2).unbind(1)  # (H, n, K)
+        # (1, H, n, K)
         attended = compiled(query[None], key[None], value[None], block_mask=blocks)
         return attended[0].transpose(0, 1)
 

@@ -80,7 +80,7 @@ def compiler_errors() -> Iterator[None]:
 def _origin(error: Exception) -> str:
     """Return the name of the module that raised an error."""
     *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
-    return str(innermost.f_globals["__name__"])
+    return str(innermost.f_globals.get("__name__", ""))
 
 
 def _describe(error: Exception) -> str:
