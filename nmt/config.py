@@ -92,7 +92,8 @@ class TrainingConfig:
         "auto",
         "Whether to compile the model with torch.compile, which takes some minutes at the start. "
         "loss: only the loss, which takes seconds. auto: on GPUs, true in bf16 and fp16, else "
-        "loss; false on CPUs, and where torch.compile does not work.",
+        "loss; false on CPUs, and where torch.compile does not work. Unless false, a GPU also "
+        "computes attention of large batches in a kernel for short sentences.",
         choices=("auto", "true", "loss", "false"),
         resumable=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,13 @@ from nmt.data.folder import DataFolder
 from nmt.data.shards import Lengths
 from nmt.model_config import TransformerConfig
 from nmt.models.device import dtype_of, use_tf32
-from nmt.models.kernels import compiler
-from nmt.models.kernels.packed_attention import Sentences, attend_packed, takes_packed
+from nmt.models.kernels import compiler, packed_attention
+from nmt.models.kernels.packed_attention import (
+    Sentences,
+    attend_packed,
+    takes_packed,
+    use_sentence_kernel,
+)
 from nmt.models.model_file import ModelCard
 from nmt.models.registry import build_model
 from nmt.search.engine import Source
@@ -163,11 +169,26 @@ def assert_packed_is_padded(xs: list[Tensor], own: Packed, others: Packed, **lim
         assert float((found - expected).norm() / expected.norm()) < 0.02
 
 
+@pytest.fixture(
+    params=["flash attention", pytest.param("the kernel for sentences", marks=needs_triton)]
+)
+def _packed_kernel(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Attend among packed sentences in this way, however few they are."""
+    is_own = request.param != "flash attention"
+    monkeypatch.setattr(packed_attention, "_SMALL", 0)
+    use_sentence_kernel(is_own)
+    yield
+    use_sentence_kernel(False)
+
+
 @needs_bf16
+@pytest.mark.usefixtures("_packed_kernel")
 @pytest.mark.parametrize("shape", [None, WITH_EMPTY_SENTENCES])
 @pytest.mark.parametrize("window", [0, 2])
 @pytest.mark.parametrize("causal", [True, False])
-def test_flash_attention_equals_padded_attention(
+def test_packed_attention_equals_padded_attention(
     data: Path, causal: bool, window: int, shape: FixedShape | None
 ) -> None:
     packed = collate(*DataFolder.open(data).train.rows(np.arange(40)), shape).tgt_in.to(GPU)
@@ -179,8 +200,9 @@ def test_flash_attention_equals_padded_attention(
 
 
 @needs_bf16
+@pytest.mark.usefixtures("_packed_kernel")
 @pytest.mark.parametrize("shape", [None, WITH_EMPTY_SENTENCES])
-def test_flash_attention_reads_the_source_of_each_target(
+def test_packed_attention_reads_the_source_of_each_target(
     data: Path, shape: FixedShape | None
 ) -> None:
     batch = collate(*DataFolder.open(data).train.rows(np.arange(40)), shape).to(GPU)
@@ -241,7 +263,11 @@ def test_a_gpu_without_a_c_compiler_trains_and_says_what_is_missing(
 
 
 @needs_triton
-def test_a_compiled_model_in_half_precision_is_compiled_once(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("small", [packed_attention._SMALL, 0])
+def test_a_compiled_model_in_half_precision_is_compiled_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr(packed_attention, "_SMALL", small)  # with 0, the kernel for sentences
     torch.compiler.reset()
     counters.clear()
     values: dict[str, Value] = {"precision": HALF, "compile": True, "max_updates": 20}

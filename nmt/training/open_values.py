@@ -27,6 +27,7 @@ from nmt.models.base import TranslationModel
 from nmt.models.device import default_precision, is_since_ampere, use_tf32
 from nmt.models.kernels.compiler import problem_of_compiling
 from nmt.models.kernels.linear import has_onednn, linear, use_library
+from nmt.models.kernels.packed_attention import use_sentence_kernel
 from nmt.models.kernels.packed_weights import one_thread
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, count_parameters
@@ -99,6 +100,7 @@ def resolve_open_values(
     if compiled != "false":
         is_asked = recipe.training.compile != "auto"
         compiled = _if_it_works(compiled, device, ranks, is_asked=is_asked)
+    use_sentence_kernel(device.type == "cuda" and compiled != "false")
     training = dataclasses.replace(
         recipe.training,
         threads=threads,

@@ -26,6 +26,7 @@ from nmt.distributed import Ranks
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
 from nmt.models.kernels.compiler import CompilerError, compiler_errors
+from nmt.models.kernels.packed_attention import use_sentence_kernel
 from nmt.models.layers import seed_dropout
 from nmt.training.flat_weights import GradientSum
 from nmt.training.loss import losses_of
@@ -180,6 +181,7 @@ class UpdateRunner:
         problem = next(filter(None, self.ranks.gather(self.compiler_problem)))
         self.compiler_problem = ""
         self._compiles_loss = self._fixed = False
+        use_sentence_kernel(False)
         for block in self.model.blocks:
             block._compiled_call_impl = None  # which `compile` has set
         return f"{problem}; training goes on uncompiled, which is slower and takes more memory"

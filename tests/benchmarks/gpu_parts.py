@@ -10,13 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from benchmarks import harness, training, translation
-from benchmarks.gpu_report import CTRANSLATE2, GOALS
+from benchmarks.gpu_report import CTRANSLATE2, GOALS, LITTLE_WORK
 from benchmarks.gpu_scale import Context, no_compiler
 from benchmarks.harness import NMT, find_python, highest, setting
 from benchmarks.machine import best_rate, product_rates
@@ -26,12 +25,15 @@ from benchmarks.translation import BEAM_SIZE, fastest_batch, open_for_peers
 from pretended_gpu.update import made_up_update
 from torch import Tensor
 from torch.autograd.profiler_util import EventList
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from toy_training import metrics, status
 
 from nmt.data.batches import Packed
 from nmt.data.folder import DataFolder
-from nmt.models.kernels.packed_attention import Sentences, attend_packed
+from nmt.models.kernels.packed_attention import (
+    Sentences,
+    attend_packed,
+    use_sentence_kernel,
+)
 from nmt.models.model_file import find_model
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +112,11 @@ def train(context: Context) -> None:
                     f"{peak / 2**30:.1f} GiB",
                     met=goal and goal(ms, share),
                 )
+    with report.attempt(LITTLE_WORK):
+        job = replace(context.job("base"), batch_tokens=scale.batch_tokens // 10)
+        own = training.nmt(job, scale.precision, context.work, f"compile={least_compiled()}")
+        speed, _ = timed(own, scale.warmup, scale.updates)
+        report.add(LITTLE_WORK, f"{1000 * tokens / 10 / speed:,.1f} ms, mostly Python's")
 
 
 def contender_of(name: str, job: Job, context: Context) -> Contender | str:
@@ -139,7 +146,7 @@ def timed(contender: Contender, warmup: int, updates: int) -> tuple[float, int]:
 
 
 def profile(context: Context) -> None:
-    """Show where the time of an update goes, and time attention in three ways.
+    """Show where the time of an update goes, and time attention in two ways.
 
     The log has all operators, and a trace lies beside the report. chrome://tracing and Perfetto
     show it.
@@ -161,38 +168,24 @@ def profile(context: Context) -> None:
     packed = (
         made_up_update(scale.max_tokens, scale.batch_tokens).batches[0].src.to(torch.device("cuda"))
     )
-    ways: dict[str, Callable[[Packed], Attention]] = {
-        "flash": partial(own_attention, as_packed=True),
-        "padded": partial(own_attention, as_packed=False),
-        "flex": flex,
-    }
-    for name, way in ways.items():
+    for name, by_kernel in (("flash", False), ("kernel for sentences", True)):
         what = f"attention, {name}"
         with report.attempt(what):
-            if way is flex and no_compiler():
+            if by_kernel and no_compiler():
                 report.add(what, no_compiler())
                 continue
-            ms = 1000 * seconds_of_attention(way(packed), len(packed.tokens))
+            attention = packed_attention(packed, by_kernel=by_kernel)
+            ms = 1000 * seconds_of_attention(attention, len(packed.tokens))
             report.add(what, f"{ms:.2f} ms for a layer's, forward and backward")
 
 
-def own_attention(packed: Packed, *, as_packed: bool) -> Attention:
+def packed_attention(packed: Packed, *, by_kernel: bool) -> Attention:
     """Return self-attention as layers compute it."""
-    sentences = Sentences.of(packed, HEADS, as_packed=as_packed)
-    return lambda qkv: attend_packed([qkv], sentences, sentences)
-
-
-def flex(packed: Packed) -> Attention:
-    """Return self-attention by torch's flex attention, whose blocks hold several sentences."""
-    places, count = packed.sentences, len(packed.tokens)
-    blocks = create_block_mask(lambda _, __, q, k: places[q] == places[k], None, None, count, count)
-    compiled = torch.compile(flex_attention)
+    sentences = Sentences.of(packed, HEADS, as_packed=True)
 
     def attention(qkv: Tensor) -> Tensor:
-        query, key, value = qkv.transpose(0, 2).unbind(1)  # (H, n, K)
-        # (1, H, n, K)
-        attended = compiled(query[None], key[None], value[None], block_mask=blocks)
-        return attended[0].transpose(0, 1)
+        use_sentence_kernel(by_kernel)
+        return attend_packed([qkv], sentences, sentences)
 
     return attention
 

@@ -40,7 +40,7 @@ KINDS = {
     "loss": r"crossentropy|log_softmax|logsumexp|nll_loss",
     "dropout": r"dropout|bernoulli|random_",
     "norm": r"layer_?norm",
-    "attention": r"scaled_dot_product|flash|fmha|softmax|bmm|masked_fill|varlen",
+    "attention": r"attend|scaled_dot_product|flash|fmha|softmax|bmm|masked_fill|varlen",
     "matrix products": r"::mm$|addmm|linear|gemm|cutlass|nvjet|mmbackward",
     "embedding": r"embedding",
     "fused by the compiler": r"^triton_",

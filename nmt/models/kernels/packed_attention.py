@@ -1,6 +1,7 @@
 """Attention among packed sentences for training (Vaswani et al. 2017, section 3.2).
 
-On GPUs since Ampere, in half precision, flash attention (Dao 2023) takes packed sentences. In other
+On GPUs since Ampere, in half precision, flash attention (Dao 2023) takes packed sentences. Where a
+run may compile, large batches of sentences have a faster kernel (`sentence_attention`). In other
 cases they are padded in groups of similar length. Little of that is padding, and heads have to be
 copied anyway.
 
@@ -18,7 +19,7 @@ relative distance. For blocks: C = ceil(n / r) blocks, S = 3r or 2r.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -84,6 +85,46 @@ def _has_flash_attention(gpu: int) -> bool:
     return _is_known_to_have_flash_attention[gpu]
 
 
+@dataclass
+class _Switches:
+    """The kernel for sentences, if it is used."""
+
+    attend_sentences: Callable[..., Tensor] | None = None
+
+
+_switches = _Switches()
+ANY_DISTANCE = 1 << 30
+"""For the kernel: more than any sentence has tokens."""
+_SMALL = 1 << 23
+"""Numbers in the queries below which Python's work for the kernel takes longer than the kernel
+saves, by estimate for an H100: 16,000 tokens of the base model."""
+_LONG = 512
+"""Tokens of a sentence above which flash attention is used. It is the faster one on an H100 if all
+sentences have 512, and the kernel if all have 256."""
+
+
+def use_sentence_kernel(used: bool) -> None:
+    """Compute attention of large batches by `sentence_attention` on GPUs, or never.
+
+    Raises:
+        ImportError: without the package triton.
+    """
+    _switches.attend_sentences = None
+    if used:
+        from nmt.models.kernels.sentence_attention import attend_sentences
+
+        _switches.attend_sentences = attend_sentences
+
+
+def _suit_kernel(query: Tensor, own: Packed, others: Packed) -> bool:
+    """Tell whether the kernel for sentences is faster, for queries as they are projected."""
+    return (
+        query.shape[-1] in (16, 32, 64, 128)
+        and len(query) * query.shape[2] * query.shape[3] >= _SMALL
+        and max(own.longest, others.longest) <= _LONG
+    )
+
+
 def attend_packed(
     projected: Projected,
     own: Sentences,
@@ -109,6 +150,15 @@ def attend_packed(
     """
     if own.heads is None or others.heads is None:
         assert relative is None
+        attend_sentences = _switches.attend_sentences
+        if attend_sentences and _suit_kernel(projected[0], own.packed, others.packed):
+            before = window or ANY_DISTANCE
+            return attend_sentences(
+                projected,
+                *(own.packed.starts, others.packed.starts),
+                before=before,
+                after=0 if causal else before,
+            )
         query, key, value = (part for x in projected for part in _parts(x))  # (n or m, H, K)
         before = window or -1  # which means any distance
         # What `torch.nn.attention.varlen_attn` calls, without 0.2 ms of Python each time.

@@ -1,0 +1,65 @@
+"""The kernel for sentences computes equation 1 in each, in Triton's interpreter.
+
+`tests/test_gpu.py` runs it on a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from pairs import batch_of
+from torch import Tensor
+
+from nmt.models.kernels import packed_attention
+from nmt.models.kernels.packed_attention import Sentences, attend_packed
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs the package triton")
+def test_the_kernel_attends_within_sentences_and_distances() -> None:
+    path = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path}
+    command = [sys.executable, "-m", "sentence_kernel"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    errors = json.loads(done.stdout)
+    assert len(errors) == 6
+    assert max(max(of_case) for of_case in errors.values()) < 1e-5, errors
+
+
+@pytest.mark.parametrize(
+    ("tokens", "longest", "width", "uses"),
+    [
+        (1000, 64, 128, True),
+        (1000, 1024, 128, False),  # few sentences are that long
+        (100, 64, 128, False),  # Python takes longer than a GPU
+        (1000, 64, 8, False),  # of a head: Triton multiplies 16 or more
+    ],
+)
+def test_large_batches_of_sentences_use_the_kernel(
+    monkeypatch: pytest.MonkeyPatch, tokens: int, longest: int, width: int, uses: bool
+) -> None:
+    asked: list[dict[str, int]] = []
+
+    def attend(xs: list[Tensor], own: Tensor, others: Tensor, **distances: int) -> Tensor:
+        assert own is packed.starts and others is packed.starts
+        asked.append(distances)
+        return xs[0].new_empty(len(xs[0]), *xs[0].shape[2:])
+
+    monkeypatch.setattr(packed_attention._switches, "attend_sentences", attend)
+    meta = torch.device("meta")  # has shapes, and no values
+    packed = replace(batch_of([[5] * (tokens - 1)], [[6]]).src.to(meta), longest=longest)
+    sentences = Sentences.of(packed, 66, as_packed=True)
+    qkv = torch.empty(tokens, 3, 66, width, device=meta)
+    attended = attend_packed([qkv], sentences, sentences, causal=True, window=7)
+    assert attended.shape == (tokens, 66, width)
+    assert asked == ([{"before": 7, "after": 0}] if uses else [])
