@@ -103,15 +103,19 @@ def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in commands:
-        python_name = f"{name}_" if keyword.iskeyword(name) else name
-        module = importlib.import_module(
-            f"nmt.cli.{python_name}"
-        )  # which holds a function of its name
-        function = with_options(getattr(module, python_name))
+        module = _module(name)  # which holds a function of its name
+        function = with_options(getattr(module, module.__name__.rpartition(".")[2]))
         describe = app.command(name, help=_help(function.__doc__, module.EXAMPLES))
         describe(_guarded(name, function))
     app.callback(invoke_without_command=True)(_top)
     return app
+
+
+def _module(name: str) -> Any:
+    """Return the module of a command."""
+    return importlib.import_module(
+        f"nmt.cli.{name}_" if keyword.iskeyword(name) else f"nmt.cli.{name}"
+    )
 
 
 def _top(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
@@ -164,7 +168,8 @@ def _run() -> int:
             command = context.command_path if context is not None else "nmt"
             said = " ".join(message.split())
             if hint := _hint(said):
-                said = said.partition(" (Possible options:")[0]  # which are like it only in letters
+                # Which are like it only in letters.
+                said = said.partition(" (Possible options:")[0].rstrip(".")
             console.error(f"{said}{hint} (see `{command} --help`)")
         return EXIT_USAGE
     if not words:
@@ -211,6 +216,8 @@ def _hint(message: str) -> str:
         return "; write --input FILE, or < FILE"
     if message.startswith(("Option '--dry-run'", "Invalid value for '--dry-run'")):
         return "; give a number of pairs, for example --dry-run 10000"
+    if message.startswith("Missing"):
+        return f"; for example: {_module(sys.argv[1]).EXAMPLES[0]}"
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
     thousands = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", words)
     return f"; write {thousands[1]}000" if thousands else ""

@@ -304,6 +304,7 @@ def find_model(path: Path) -> Path:
     """Return the model file of a path: the file itself, or a run folder's best, else its last.
 
     Raises:
+        UsageError: if it is a folder of another kind.
         NMTError: if there is none.
     """
     if not path.is_dir():
@@ -318,11 +319,11 @@ def find_model(path: Path) -> Path:
         if (path / name).is_file():
             return path / name
     if (path / "dataset.json").is_file():
-        raise NMTError(f"{path}: is a data folder; give the run folder of `nmt train`, or a model")
+        raise UsageError(f"{path}: is a data folder; give the run folder of `nmt train`, or a model")
     if (path / "model.bin").is_file():
-        raise NMTError(f"{path}: is a CTranslate2 export; give the model file that was exported")
+        raise UsageError(f"{path}: is a CTranslate2 export; give the model file that was exported")
     if (path / "config.json").is_file():
-        raise NMTError(f"{path}: is a folder of Hugging Face; import it: nmt import huggingface")
+        raise UsageError(f"{path}: is a folder of Hugging Face; import it: nmt import huggingface")
     raise NMTError(f"{path}: no model in this folder; it should hold best.safetensors")
 
 

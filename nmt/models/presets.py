@@ -208,7 +208,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             | {
                 "dropout": 0.2,
                 "batch_tokens": 2_000,
-                "max_updates": 8_000,
+                "max_updates": 6_000,
                 "schedule": "linear",
                 "learning_rate": 4e-3,
                 "warmup_updates": 300,

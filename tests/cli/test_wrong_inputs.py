@@ -178,7 +178,7 @@ CASES = [
     ("export shortlist data blank", 2, "blank: exists and is not a shortlist"),
     ("export shortlist data data", 2, "data: is a folder; name a file"),
     # Translating.
-    ("translate data", 1, "data: is a data folder; give the run folder"),
+    ("translate data", 2, "data: is a data folder; give the run folder"),
     ("translate nowhere", 1, "nowhere: no such file or folder"),
     ("translate some-lab/a-model", 1, "download models of Hugging Face first"),
     ("translate model valid.en", 2, "write --input FILE, or < FILE"),
@@ -281,7 +281,7 @@ CASES = [
     (f"{COMET} --reference valid.en", 2, "takes one reference; leave out --reference"),
     (f"{COMET} --source blank", 1, "valid.en has 20, blank has 3"),
     # Rescoring.
-    ("rescore model valid.de", 2, "Missing option '--source'"),
+    ("rescore model valid.de", 2, "Missing option '--source'; for example: nmt rescore run"),
     ("rescore model missing --source valid.en", 1, "missing: No such file"),
     ("rescore model valid.de --source missing", 1, "missing: No such file"),
     ("rescore missing valid.de --source valid.en", 1, "missing: no such file"),

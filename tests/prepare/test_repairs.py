@@ -113,7 +113,7 @@ def test_without_fix_they_are_kept_counted_and_warned_of(
     (corpus,) = json.loads((folder.path / "rejects.json").read_bytes())["corpora"]
     assert [flaw["lines"] for flaw in corpus["flaws"]] == [20, 12]
     show_data(folder.path)
-    assert "fÃ¼r" in capsys.readouterr().out
+    assert "\tde\tencoding\t12\t0\tfÃ¼r" in capsys.readouterr().out
     assert "fix" not in folder.info.settings
 
 
