@@ -137,8 +137,10 @@ def _tables_of_corpora(folder: DataFolder) -> Iterator[_Table]:
     yield "Training text", ["train", "lines", "kept", "weight", "tag", *rules], rows
     named = dict(zip(("src", "tgt"), folder.info.sides, strict=True))
     rows = [
-        [corpus.prefix, named[flaw.side], flaw.kind]
-        + [f"{flaw.lines:,}", f"{flaw.repaired:,}", flaw.example]
+        [
+            *(corpus.prefix, named[flaw.side], flaw.kind),
+            *(f"{flaw.lines:,}", f"{flaw.repaired:,}", flaw.example),
+        ]
         for corpus in corpora
         for flaw in corpus.flaws
     ]

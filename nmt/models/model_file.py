@@ -319,7 +319,9 @@ def find_model(path: Path) -> Path:
         if (path / name).is_file():
             return path / name
     if (path / "dataset.json").is_file():
-        raise UsageError(f"{path}: is a data folder; give the run folder of `nmt train`, or a model")
+        raise UsageError(
+            f"{path}: is a data folder; give the run folder of `nmt train`, or a model"
+        )
     if (path / "model.bin").is_file():
         raise UsageError(f"{path}: is a CTranslate2 export; give the model file that was exported")
     if (path / "config.json").is_file():
