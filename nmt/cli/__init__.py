@@ -210,7 +210,7 @@ def _hint(message: str) -> str:
     if unknown := re.match(r"No such option: (--?([\w-]+))", message):
         instead = _INSTEAD.get(f"{sys.argv[1]} {unknown[1]}")
         if sys.argv[1] == "train" and instead is None:
-            instead = _assignment(unknown[2].replace("-", "_"))
+            instead = _assignment(unknown[2].replace("-", "_"), message)
         return f"; {instead}" if instead else ""
     if message.startswith("Got unexpected extra arg") and sys.argv[1] == "translate":
         return "; write --input FILE, or < FILE"
@@ -223,9 +223,15 @@ def _hint(message: str) -> str:
     return f"; write {thousands[1]}000" if thousands else ""
 
 
-def _assignment(name: str) -> str:
-    """Return how to set a value of a recipe, by our name or that of another toolkit."""
+def _assignment(name: str, message: str) -> str:
+    """Return how to set a value of a recipe, by our name or that of another toolkit.
+
+    message: lists options that are like it.
+    """
     from nmt.config import recipe_fields
 
     key, meant = synonym(name)
+    option = f"--{key.replace('_', '-')}"
+    if re.search(rf"{option}\b(?!-)", message.partition("(Possible options:")[2]):
+        return f"write {option}"
     return f"write --set {key}=VALUE{meant.removeprefix(key)}" if key in recipe_fields() else ""

@@ -106,7 +106,10 @@ def _results(
 
     data = DataFolder.open(options.data or RunFolder(run).data_path)
     if not data.info.tests:
-        raise DataError(f"{data.path} has no test sets; give some to `nmt prepare --test`")
+        raise DataError(
+            f"{data.path} has no test sets; give some to `nmt prepare --test`, or "
+            "name a folder that has some with --data"
+        )
     search = SearchOptions(beam_size=options.beam_size, length_penalty=options.length_penalty)
     job = JobOptions(device=options.device, threads=options.threads, workers="1")
     texts = [

@@ -185,9 +185,10 @@ def _find_side(prefix: str, lang: str) -> Path:
         raise DataError(f"{names} both exist; remove or rename one of them")
     if not files:
         suffixes = " ".join(SUFFIXES)
-        if Path(prefix).is_file():
+        given = (Path(prefix + suffix) for suffix in ("", *SUFFIXES))
+        if found := next((path for path in given if path.is_file()), None):
             raise DataError(
-                f"{plain}: no such file; {prefix} exists: give the prefix without the language"
+                f"{plain}: no such file; {found} exists: give the prefix without the language"
             )
         raise DataError(f"{plain}: no such file, plain or compressed ({suffixes}){_near(plain)}")
     if not files[0].is_file():

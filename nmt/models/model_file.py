@@ -326,6 +326,8 @@ def find_model(path: Path) -> Path:
         raise UsageError(f"{path}: is a CTranslate2 export; give the model file that was exported")
     if (path / "config.json").is_file():
         raise UsageError(f"{path}: is a folder of Hugging Face; import it: nmt import huggingface")
+    if (path / "config.toml").is_file():
+        raise NMTError(f"{path}: no model yet; `nmt train` writes one at its first validation")
     raise NMTError(f"{path}: no model in this folder; it should hold best.safetensors")
 
 

@@ -182,14 +182,15 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
 
 def _how_sure(measured: int, processes: int, parts: int, updates: int, device: str) -> str:
     """Describe how the times were found."""
+    done = f"{updates:,} update{'s' * (updates > 1)}"
     if processes == measured:
         who = "one process" if measured == 1 else f"all {measured:,} processes together"
         share = f"1/{parts} of " if parts > 1 else ""
-        how = f"measured on {who}, {share}{updates:,} updates"
+        how = f"measured on {who}, {share}{done}"
     else:
         share = f"1/{processes * parts} of "
         how = (
-            f"estimate: one process did {share}{updates:,} updates; sum of gradients at "
+            f"estimate: one process did {share}{done}; sum of gradients at "
             f"{_SUM_RATE[device] / 1e9:g} GB/s (assumed), hidden by the backward pass or not at all"
         )
     return f"{how}; validation by a part of it; disk at {_DISK_RATE / 1e6:g} MB/s (assumed)"

@@ -27,6 +27,7 @@ def place(data: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "round").symlink_to("round")
     (tmp_path / "blank").write_text("\n \n\n")
     (tmp_path / "latin").write_bytes(b"eins\nzwei\ngr\xfc\xdfe\n")
+    (tmp_path / "packed.en.gz").touch()
     (tmp_path / "page.html").write_text("<p>a")
     (tmp_path / "a.json").write_text("{}")
     (tmp_path / "a.docx").write_text("PK")
@@ -99,6 +100,7 @@ CASES = [
     ("average model model --out no/", 2, "no/: is a folder; name a file"),
     ("export shortlist data no/", 2, "no/: is a folder; name a file"),
     # Preparing.
+    (f"prepare out {TEXTS} --train packed.en", 1, "packed.en.gz exists: give the prefix without"),
     (f"prepare out {TEXTS} --train unequal", 1, "unequal.en has 300 lines and"),
     (f"prepare out {TEXTS} --vocab-size 8k", 2, "write 8000 (see"),
     (f"prepare out {TEXTS} --dry-run", 2, "for example --dry-run 10000 (see"),
@@ -138,6 +140,7 @@ CASES = [
     (f"{TRAIN} --set dropout", 2, "is not of the form key=value"),
     (f"{TRAIN} --time-limit soon", 2, "--time-limit 'soon' is not a duration"),
     (f"{TRAIN} --deadline soon", 2, "--deadline 'soon' is not a time of day"),
+    (f"{TRAIN} --max-update 3", 2, "No such option: --max-update; write --max-updates (see"),
     (f"{TRAIN} --lr 0.1", 2, "No such option: --lr; write --set learning_rate=VALUE (see"),
     (f"{TRAIN} --dropout 0.1", 2, "write --set dropout=VALUE (see"),
     (f"{TRAIN} --epochs 3", 2, "write --set max_updates=VALUE, which counts updates"),

@@ -120,6 +120,9 @@ def test_a_loaded_model_stays_as_it_is_when_its_file_is_written_over(
 def test_a_run_folder_means_its_best_model_else_its_last(tmp_path: Path) -> None:
     with pytest.raises(NMTError, match=f"{tmp_path}: "):
         find_model(tmp_path)
+    (tmp_path / "config.toml").touch()
+    with pytest.raises(NMTError, match="no model yet; `nmt train` writes one"):
+        find_model(tmp_path)
     for name in ("last.safetensors", "best.safetensors"):
         (tmp_path / name).touch()
         assert find_model(tmp_path) == tmp_path / name
