@@ -163,7 +163,7 @@ class Translator:
             UsageError: if `lines` is a string, or `pool_lines` less than 1.
         """
         if isinstance(lines, str) or not isinstance(lines, Iterable):
-            raise UsageError(f"give lines, not {called(lines)}")
+            raise UsageError(f"give a list of lines, not {called(lines)}")
         if type(pool_lines) is not int or pool_lines < 1:
             raise UsageError(f"pool_lines is {pool_lines!r}; it must be a whole number from 1")
         waiting, before = iter(lines), Before(self.config.context)
@@ -254,7 +254,7 @@ class Translator:
 def _as_lines(lines: Iterable[str]) -> list[str]:
     """Return lines without their ends; UsageError if something is not a string."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
-        raise UsageError(f"give lines, not {called(lines)}")
+        raise UsageError(f"give a list of lines, not {called(lines)}")
     texts = list(lines)
     for line in texts:
         if not isinstance(line, str):
