@@ -149,5 +149,5 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_other_commands_say_how_to_import_a_folder(nmt: Nmt, tmp_path: Path) -> None:
     folder = MarianMT().write(tmp_path / "opus")
-    line = nmt("export", "marian", folder, tmp_path / "out").refusal(1)
+    line = nmt("export", "marian", folder, tmp_path / "out").refusal(2)
     assert f"{folder}: is a folder of Hugging" in line

@@ -55,7 +55,7 @@ def test_large_batches_of_sentences_use_the_kernel(
         asked.append(distances)
         return xs[0].new_empty(len(xs[0]), *xs[0].shape[2:])
 
-    monkeypatch.setattr(packed_attention._switches, "attend_sentences", attend)
+    monkeypatch.setattr(packed_attention._kernels, "attend_sentences", attend)
     meta = torch.device("meta")  # has shapes, and no values
     packed = replace(batch_of([[5] * (tokens - 1)], [[6]]).src.to(meta), longest=longest)
     sentences = Sentences.of(packed, 66, as_packed=True)

@@ -33,7 +33,7 @@ def test_when_the_compiler_fails_the_update_comes_again_without_it(
     def fail(self: UpdateRunner, losses: Sequence[Tensor], num_tokens: int) -> None:
         backward(self, losses, num_tokens)
         if next(calls) == micro_batch:  # when the gradient is partly there
-            toy.patch.setattr(packed_attention._switches, "attend_sentences", fail)
+            toy.patch.setattr(packed_attention._kernels, "attend_sentences", fail)
             raise InductorError(RuntimeError("Failed to find C compiler"), None)
 
     toy.patch.setattr(UpdateRunner, "_backward", fail)
@@ -42,7 +42,7 @@ def test_when_the_compiler_fails_the_update_comes_again_without_it(
     log = (run / "train.log").read_text()
     assert log.count("uncompiled") == 1
     assert "--set compile=false" in log
-    assert packed_attention._switches.attend_sentences is None  # the kernel is compiled, too
+    assert packed_attention._kernels.attend_sentences is None  # the kernel is compiled, too
 
 
 def test_a_compiler_that_fails_while_sizes_are_tried_spoils_no_update(toy: Toy) -> None:

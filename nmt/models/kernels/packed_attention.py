@@ -86,13 +86,13 @@ def _has_flash_attention(gpu: int) -> bool:
 
 
 @dataclass
-class _Switches:
+class _Kernels:
     """The kernel for sentences, if it is used."""
 
     attend_sentences: Callable[..., Tensor] | None = None
 
 
-_switches = _Switches()
+_kernels = _Kernels()
 ANY_DISTANCE = 1 << 30
 """For the kernel: more than any sentence has tokens."""
 _SMALL = 1 << 23
@@ -109,11 +109,11 @@ def use_sentence_kernel(used: bool) -> None:
     Raises:
         ImportError: without the package triton.
     """
-    _switches.attend_sentences = None
+    _kernels.attend_sentences = None
     if used:
         from nmt.models.kernels.sentence_attention import attend_sentences
 
-        _switches.attend_sentences = attend_sentences
+        _kernels.attend_sentences = attend_sentences
 
 
 def _suit_kernel(query: Tensor, own: Packed, others: Packed) -> bool:
@@ -150,7 +150,7 @@ def attend_packed(
     """
     if own.heads is None or others.heads is None:
         assert relative is None
-        attend_sentences = _switches.attend_sentences
+        attend_sentences = _kernels.attend_sentences
         if attend_sentences and _suit_kernel(projected[0], own.packed, others.packed):
             before = window or ANY_DISTANCE
             return attend_sentences(
