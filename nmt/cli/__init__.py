@@ -216,7 +216,7 @@ def _hint(message: str) -> str:
         return "; write --input FILE, or < FILE"
     if message.startswith(("Option '--dry-run'", "Invalid value for '--dry-run'")):
         return "; give a number of pairs, for example --dry-run 10000"
-    if message.startswith("Missing"):
+    if message.startswith("Missing") and sys.argv[1] in COMMANDS:  # not after `nmt --`
         return f"; for example: {_module(sys.argv[1]).EXAMPLES[0]}"
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
     thousands = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", words)

@@ -101,3 +101,7 @@ def test_bash_completes_commands_and_presets(words: str, expected: set[str]) -> 
         env=os.environ | asked,
     )
     assert set(done.stdout.split()) == expected, done.stderr
+
+
+def test_what_is_missing_is_said_after_two_dashes_too(nmt: Nmt) -> None:
+    assert "Missing argument 'FORMAT'" in nmt("--", "import").refusal(2)

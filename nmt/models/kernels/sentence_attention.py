@@ -73,6 +73,7 @@ def _attend(
             k = _load(key + at, columns, end_key, key_stride, width)
             v = _load(value + at, columns, end_key, value_stride, width)
             ahead = first_key - first
+            # (BLOCK, BLOCK)
             scores = _scores(q, k, rows, columns, end_key, ahead, scale, before, after)
             higher = tl.maximum(highest, tl.max(scores, 1))
             weights = tl.exp2(scores - higher[:, None])
@@ -135,7 +136,7 @@ def _attend_backward(
             q, k, v, gradient, normalizer, along, rows, columns, end_key, ahead, scale,
             before, after,
         )  # fmt: skip
-        by_query = tl.dot(for_scores, k) * factor
+        by_query = tl.dot(for_scores, k) * factor  # (BLOCK, K), as the next two
         by_key = tl.dot(tl.trans(for_scores), q) * factor
         by_value = tl.dot(tl.trans(weights), gradient)
         _store(for_query + at, rows, end, for_query_stride, width, by_query)
@@ -201,6 +202,8 @@ def attend_sentences(
 
 
 class _Attention(torch.autograd.Function):
+    """The two operators below as a function and its gradient."""
+
     @staticmethod
     def forward(
         ctx: Any, own: Tensor, others: Tensor, before: int, after: int, *projected: Tensor
@@ -238,7 +241,7 @@ def _forward(
     projected: Sequence[Tensor], own: Tensor, others: Tensor, before: int, after: int
 ) -> tuple[Tensor, Tensor]:
     """Return the result of attention and, for each query and head, the log2 of its divisor."""
-    attended, normalizers = _results(projected)
+    attended, normalizers = _results(projected)  # (n, H, K), (n, H)
     _, heads, width = attended.shape
     parts = _parts(projected)
     _attend[len(own) - 1, heads](
