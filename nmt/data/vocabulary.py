@@ -29,7 +29,11 @@ from nmt.files import read_file
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 _MANY_LINES = 256
-"""From so many on, encoding them in one call is a tenth faster."""
+"""From so many on, one call for all is faster, by a tenth for encoding and a third for decoding.
+
+Given several lines, SentencePiece starts threads, even if it is told to use one. That takes longer
+than a few lines do, and if no thread can start, it aborts the process.
+"""
 
 STRANGE = "\ue000"
 """Begins UNUSED pieces in BPE, where they would otherwise take part in merges. Text does not have
@@ -226,8 +230,6 @@ class Vocabulary:
         return bool(self._added)
 
     def _segmented(self, prepared: list[str]) -> list[list[int]]:
-        # Given several lines, SentencePiece starts threads, even if it is told to use one. That
-        # takes longer than a few lines do, and if no thread can start, it aborts the process.
         encode, is_many = self._processor.encode, len(prepared) >= _MANY_LINES
         ids: list[list[int]] = (
             encode(prepared, num_threads=1) if is_many else list(map(encode, prepared))
@@ -264,7 +266,9 @@ class Vocabulary:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the line of each sequence of ids."""
-        lines: list[str] = [self._processor.decode(list(map(int, row))) for row in ids]
+        rows = [list(map(int, row)) for row in ids]
+        decode, is_many = self._processor.decode, len(rows) >= _MANY_LINES
+        lines: list[str] = decode(rows, num_threads=1) if is_many else list(map(decode, rows))
         return list(map(self.moses.undo, lines)) if self.moses else lines
 
     def joins_pieces_of(self, other: Vocabulary) -> bool:

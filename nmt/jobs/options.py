@@ -93,7 +93,7 @@ class JobOptions:
         "hypotheses for a line, or if memory is short.",
         minimum=1,
         maximum=1_000_000_000,
-        shown="4096 on a CPU, 16384 on a GPU; 1024 for each worker of an export, 2048 if greedy",
+        shown="4096 on a CPU, 16384 on a GPU; 512 for each worker of an export, 1024 if greedy",
         panel="Machine",
     )
     pool_lines: int = value(

@@ -123,12 +123,11 @@ class Engine(ABC):
             on_step: called now and then. If it raises, the search ends.
         """
         results: dict[int, SearchResult] = {}
-        first: dict[Source, int] = {}
-        for number, source in enumerate(sources):
-            first.setdefault(source, number)
-        copies = Counter(sources)
+        firsts: dict[Source, int] = {}
+        first_of = [firsts.setdefault(source, at) for at, source in enumerate(sources)]
+        copies = Counter(first_of)
         # Longest first: memory runs out early or never, and the last batches are quick.
-        order = sorted(first.values(), key=lambda number: (-source_cost(sources[number]), number))
+        order = sorted(copies, key=lambda number: (-source_cost(sources[number]), number))
         budget = self.batch_tokens
         while waiting := [number for number in order if number not in results]:
             try:
@@ -137,7 +136,7 @@ class Engine(ABC):
                     for number, hypotheses in self.find(sources, waiting, tokens_at_once, on_step):
                         results[number] = hypotheses or NOTHING_FOUND
                         if on_progress is not None:
-                            on_progress(copies[sources[number]])
+                            on_progress(copies[number])
             except MemoryError:
                 longest = next(number for number in order if number not in results)
                 if 2 * source_cost(sources[longest]) <= self._tokens_at_once(budget):
@@ -145,9 +144,9 @@ class Engine(ABC):
                 else:  # it was the only one
                     results[longest], budget = OUT_OF_MEMORY, self.batch_tokens
                     if on_progress is not None:
-                        on_progress(copies[sources[longest]])
+                        on_progress(copies[longest])
         self.batch_tokens = budget  # it would not fit the next time either
-        return [results[first[source]] for source in sources]
+        return [results[number] for number in first_of]
 
     def _tokens_at_once(self, budget: int) -> int:
         """Return how many source tokens to search at once, given the hypotheses of each."""

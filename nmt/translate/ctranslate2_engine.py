@@ -26,9 +26,12 @@ from nmt.search.options import SearchOptions
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 
-# Source tokens: with fewer or more, CTranslate2 is slower.
-_BATCH_TOKENS, _GREEDY_BATCH_TOKENS = 1_024, 2_048
+# Source tokens: with fewer or more, CTranslate2 is slower for small models.
+_BATCH_TOKENS, _GREEDY_BATCH_TOKENS = 512, 1_024
 _SMALLEST_BATCH = 256
+
+_Kind = tuple[int, bool]
+"""What a source's length limit depends on: its tokens, and whether it is cut out of a word."""
 
 
 class CTranslate2Engine(Engine):
@@ -59,6 +62,7 @@ class CTranslate2Engine(Engine):
         super().__init__(options, usual if batch_tokens is None else batch_tokens)
         tgt = vocabularies[1].tokens(range(len(vocabularies[1])))
         self._src_tokens, self._tgt_ids = src_tokens, {token: i for i, token in enumerate(tgt)}
+        self._pad = tgt[PAD_ID]
         self._first = [tgt[i] for i in options.first_ids]
         self._model = model
         self._workers = workers
@@ -112,7 +116,7 @@ class CTranslate2Engine(Engine):
         try:
             while True:
                 for numbers in islice(batches, most - len(under_way)):
-                    limit = min(self._longest(sources[number]) for number in numbers)
+                    limit = min(map(self._longest, {_kind(sources[number]) for number in numbers}))
                     results = self._submit([sources[number] for number in numbers], limit)
                     under_way.append((numbers, limit, results))
                 if not under_way:
@@ -125,25 +129,25 @@ class CTranslate2Engine(Engine):
                     # Each access makes a copy.
                     hypotheses = translated.hypotheses
                     scores = translated.scores if self._has_scores else [0.0] * len(hypotheses)
-                    longest = self._longest(sources[number])
-                    is_cut = any(len(tokens) - len(self._first) >= limit for tokens in hypotheses)
-                    if is_cut and limit < longest:
+                    is_cut = max(map(len, hypotheses), default=0) - len(self._first) >= limit
+                    if is_cut and limit < self._longest(_kind(sources[number])):
                         yield number, None
                     else:
-                        yield number, self._hypotheses(hypotheses, scores, longest)
+                        yield number, self._hypotheses(hypotheses, scores, limit)
         finally:
             for _, _, results in under_way:
                 for result in results:
                     with contextlib.suppress(RuntimeError):  # the first one was raised
                         result.result()
 
-    def _longest(self, source: Source) -> int:
-        return self.options.longest(len(source.ids), is_in_word=source.is_in_word)
+    def _longest(self, kind: _Kind) -> int:
+        tokens, is_in_word = kind
+        return self.options.longest(tokens, is_in_word=is_in_word)
 
     def _submit(self, sources: Sequence[Source], limit: int) -> list[Any]:
         """Start to translate sources, each to at most `limit` tokens."""
         results: list[Any] = self._model.translate_batch(
-            [[self._src_tokens[i] for i in source.ids] for source in sources],
+            [list(map(self._src_tokens.__getitem__, source.ids)) for source in sources],
             target_prefix=[self._first] * len(sources) if self._first else None,
             beam_size=self.options.beam_size,
             num_hypotheses=self.options.beam_size,
@@ -161,25 +165,35 @@ class CTranslate2Engine(Engine):
         return results
 
     def _hypotheses(
-        self, hypotheses: Sequence[Sequence[str]], scores: Sequence[float], longest: int
+        self, hypotheses: Sequence[Sequence[str]], scores: Sequence[float], limit: int
     ) -> list[Hypothesis]:
-        finished = []
+        """Return the best hypotheses, with tokens and scores as CTranslate2 has them.
+
+        limit: with so many tokens, a hypothesis was cut off.
+        """
+        options, prefix = self.options, len(self._first)
+        ranked = []
         for tokens, score in zip(hypotheses, scores, strict=True):
-            try:
-                ids = tuple(self._tgt_ids[token] for token in tokens[len(self._first) :])
-            except KeyError as error:
-                raise DataError(
-                    f"CTranslate2's vocabulary has {error}, and {CARD} does not; export it again"
-                ) from None
             # The best of numbers that are none is the first, which is pad.
-            if math.isnan(score) or PAD_ID in ids:
+            if math.isnan(score) or self._pad in tokens:
                 continue
-            length = len(ids) + (len(ids) < longest)  # cut off ones have no eos
+            length = len(tokens) - prefix
+            length += length < limit  # cut off ones have no eos
             # CTranslate2 counts the prefix, too.
-            divisor = self.options.penalty(length + len(self._first))
-            log_prob = score * (divisor if self.options.beam_size > 1 else 1.0)
-            finished.append(Hypothesis(ids, log_prob, log_prob / self.options.penalty(length)))
-        finished.sort(key=lambda hypothesis: -hypothesis.score)
+            log_prob = score * (options.penalty(length + prefix) if options.beam_size > 1 else 1.0)
+            ranked.append((log_prob / options.penalty(length), log_prob, tokens))
+        ranked.sort(key=lambda scored: -scored[0])
+        if options.decode is None:  # no two of them need be the same text
+            del ranked[options.n_best :]
+        try:
+            finished = [
+                Hypothesis(tuple(map(self._tgt_ids.__getitem__, tokens[prefix:])), log_prob, score)
+                for score, log_prob, tokens in ranked
+            ]
+        except KeyError as error:
+            raise DataError(
+                f"CTranslate2's vocabulary has {error}, and {CARD} does not; export it again"
+            ) from None
         if self.options.decode is not None and finished:
             texts = self.options.decode([hypothesis.ids for hypothesis in finished])
             best = dict(reversed(list(zip(texts, finished, strict=True))))  # the first of each text
@@ -203,8 +217,7 @@ def _batches(
         if batch:
             first = sources[batch[0]]
             is_full = (len(batch) + 1) * source_cost(first) > budget
-            differs = _kind(sources[number]) != _kind(first)
-            if is_full or (alike and differs):
+            if is_full or (alike and _kind(sources[number]) != _kind(first)):
                 yield batch
                 batch = []
         batch.append(number)
@@ -221,8 +234,7 @@ def _finished(result: Any) -> Any:
         raise DataError(f"CTranslate2 cannot use the export: {error}; export it again") from None
 
 
-def _kind(source: Source) -> tuple[int, bool]:
-    """Return what a source's length limit depends on."""
+def _kind(source: Source) -> _Kind:
     return len(source.ids), source.is_in_word
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Container, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -21,9 +22,9 @@ from nmt.translate.steps import LinesUnderWay
 from nmt.translate.term_sources import attention_to_plain
 
 # Search never produces these, but a foreign vocabulary's rules for decoding might.
-_LINE_BREAKERS = str.maketrans("\n\r\0", "   ")
+_LINE_BREAKERS = re.compile(r"[\n\r\0]")
 # Nor these, but two bytes may be drawn that make one of the later ones.
-_CONTROLS = dict.fromkeys((*range(0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0)), " ")
+_CONTROLS = re.compile(r"[\0-\x08\n-\x1f\x7f-\x9f]")
 
 
 class JoinSegments:
@@ -187,12 +188,14 @@ def failed(sources: Sequence[Source], error: str) -> Translation:
 def join_parts(sources: Sequence[Source], parts: Sequence[Translation]) -> Translation:
     """Join a translation of each segment."""
     texts = [
-        part.text.translate(_LINE_BREAKERS if part.copied or source.prefix else _CONTROLS)
+        (_LINE_BREAKERS if part.copied or source.prefix else _CONTROLS).sub(" ", part.text)
         for source, part in zip(sources, parts, strict=True)
     ]
     text = texts[0]
     if len(parts) > 1 or not parts[0].copied:  # else it keeps its spaces
         text = join_segments(texts, [source.separator for source in sources])
+    if len(parts) == 1:
+        return parts[0] if text == parts[0].text else replace(parts[0], text=text)
     return Translation(
         text,
         sum(part.score for part in parts),
@@ -212,8 +215,6 @@ def _joined_alignment(sources: Sequence[Source], parts: Sequence[Translation]) -
     alignments = [part.alignment for part in parts if part.alignment is not None]
     if len(alignments) < len(parts):
         return None
-    if len(parts) == 1:
-        return alignments[0]
     tgt_tokens: list[str] = []
     joins_previous = False
     for source, part in zip(sources, parts, strict=True):
