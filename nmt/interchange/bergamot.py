@@ -1,8 +1,9 @@
 """Export to Bergamot, the translator of Firefox: int8 weights, a shortlist, vocabularies, metadata.
 
 Bergamot also rounds the inputs of its matrix products to int8. The factors that it multiplies them
-by are in the file. They are measured on a sample of text, by the rule of Mozilla's pipeline: 127
-divided by the mean of each product's largest input, plus 1.1 standard deviations.
+by are in the file. They and the factors of the weights are chosen on a sample of text: those with
+which each product has the smallest squared error. Numbers beyond the largest that a factor allows
+are cut off there, so that the many smaller ones are rounded less.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -48,7 +50,10 @@ _BEST, _FREQUENT = 50, 1000  # on shortlists; frequent tokens add nothing to a d
 
 _SAMPLE_LINES, _BATCH_LINES = 500, 32
 _LONGEST_SOURCE = 128  # Bergamot cuts longer sentences
-_DEVIATIONS = 1.1
+_FROM_CALL, _ROWS = 64, 512  # inputs that are kept, of a batch or step and in all
+_LARGEST = 127  # in int8
+_SHARES = np.geomspace(1, 0.2, 33)
+"""Of the largest absolute number, from which on numbers are cut off."""
 
 
 def export_bergamot(
@@ -80,10 +85,10 @@ def export_bergamot(
     if sample is None:
         assert data is not None
         sample = data.valid_texts[0].lines()[0]
-    factors = _input_factors(model, card, sample)
+    inputs = _inputs(model, card, sample)
     pieces = [PieceModel.read(vocabulary).padded(_TOKENS) for vocabulary in vocabularies]
     sizes = len(pieces[0].pieces), len(pieces[1].pieces)
-    arrays = _arrays(model, card, factors, sizes)
+    arrays = _arrays(model, card, inputs, sizes)
     options = options_of(model.config, sizes)
     pair = f"{card.src_lang}{card.tgt_lang}"
     kinds = ("vocab",) if pieces[0] == pieces[1] else ("srcvocab", "trgvocab")
@@ -169,14 +174,14 @@ def _statistics(arrays: Arrays) -> dict[str, int]:
 
 
 def _arrays(
-    model: Transformer, card: ModelCard, factors: Mapping[str, float], sizes: tuple[int, int]
+    model: Transformer, card: ModelCard, inputs: Mapping[str, Tensor], sizes: tuple[int, int]
 ) -> Arrays:
     """Return the arrays: matrices in int8, with the factors of their inputs.
 
     Args:
         model: the model.
         card: its card.
-        factors: of the inputs of each weight that is multiplied, by our names.
+        inputs: (n, i) of each weight that is multiplied, by our names.
         sizes: of the vocabularies; their last pieces may have no row yet.
     """
     arrays: dict[str, Any] = dict(foreign_arrays(model))
@@ -184,26 +189,49 @@ def _arrays(
     bias[:, : len(card.tgt_vocabulary)] = arrays[OUTPUT_BIAS_NAME]
     bias[:, list(card.tgt_vocabulary.barred_ids)] = BARRED
     arrays[OUTPUT_BIAS_NAME] = bias
-    tables = {name: table for name, table in arrays.items() if TABLE in name}
-    for name, table in tables.items():
-        missing = sizes[0 if name.startswith("encoder") else 1] - len(table)
-        arrays[name] = Rounded.of(np.pad(table, ((0, missing), (0, 0))))
-    for ours, factor in factors.items():
-        if ours == EMBEDDINGS[2]:
-            names = [name for name in tables if not name.startswith("encoder")] + ["none"]
-        else:
-            names = foreign_names(ours, model.config)
-            arrays |= {name: Rounded.of(arrays[name]) for name in names}
-        arrays |= {f"{name}{INPUT_FACTOR}": np.array([factor], np.float32) for name in names}
+    for name, table in list(arrays.items()):
+        if TABLE in name:
+            missing = sizes[0 if name.startswith("encoder") else 1] - len(table)
+            table = np.pad(table, ((0, missing), (0, 0)))  # (V, D)
+            if name.startswith("encoder"):  # it is not multiplied
+                arrays[name] = Rounded.of(table, _factor(torch.from_numpy(table), lambda x: x))
+            else:
+                of_inputs, of_table = _factors(inputs[EMBEDDINGS[2]], table.T)
+                arrays[name] = Rounded.of(table, of_table)
+                arrays |= {f"{one}{INPUT_FACTOR}": of_inputs for one in (name, "none")}
+    for ours, rows in inputs.items():
+        for name in () if ours == EMBEDDINGS[2] else foreign_names(ours, model.config):
+            of_inputs, of_weight = _factors(rows, arrays[name])
+            arrays[name] = Rounded.of(arrays[name], of_weight)
+            arrays[f"{name}{INPUT_FACTOR}"] = of_inputs
     return arrays
 
 
-def _input_factors(model: Transformer, card: ModelCard, lines: Sequence[str]) -> dict[str, float]:
-    """Return the factor of each weight's inputs, by its name."""
-    largest: dict[str, list[float]] = {}
+def _factors(inputs: Tensor, matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
+    """Return the factors of inputs (n, i) and of a matrix (i, o)."""
+    weight = torch.from_numpy(np.ascontiguousarray(matrix))
+    of_inputs = _factor(inputs, lambda x: x @ weight)
+    return np.array([of_inputs], np.float32), _factor(weight, lambda x: inputs @ x)
+
+
+def _factor(numbers: Tensor, product: Callable[[Tensor], Tensor]) -> float:
+    """Return the factor for rounding numbers with which their product has the smallest error."""
+    largest = float(numbers.abs().max()) or 1.0
+    exact = product(numbers)
+
+    def error(factor: float) -> float:
+        rounded = (numbers * factor).round_().clamp_(-_LARGEST, _LARGEST).div_(factor)
+        return float((product(rounded) - exact).square_().sum())
+
+    return min((float(_LARGEST / (share * largest)) for share in _SHARES), key=error)
+
+
+def _inputs(model: Transformer, card: ModelCard, lines: Sequence[str]) -> dict[str, Tensor]:
+    """Return inputs (n, i) of each weight, by its name."""
+    kept: dict[str, list[Tensor]] = {}
     for name, weight in model.named_parameters(remove_duplicate=False):
         if weight.dim() == 2 and name not in EMBEDDINGS[:2]:
-            use_packed(weight, _recording(weight, largest.setdefault(name, [])))
+            use_packed(weight, _recording(weight, kept.setdefault(name, [])))
     step = max(1, len(lines) // _SAMPLE_LINES)
     sources = [ids[:_LONGEST_SOURCE] for ids in card.src_vocabulary.encode(lines[::step]) if ids]
     sources.sort(key=len)
@@ -214,20 +242,22 @@ def _input_factors(model: Transformer, card: ModelCard, lines: Sequence[str]) ->
             batch = sources[start : start + _BATCH_LINES]
             _translate(model.eval(), card, batch)
             bar.update(len(batch))
-    return {
-        name: 127 / (float(np.mean(of) + _DEVIATIONS * np.std(of)) or 1.0)
-        for name, of in largest.items()
-    }
+    return {name: _evenly(torch.cat(rows), _ROWS) for name, rows in kept.items()}
 
 
-def _recording(weight: Tensor, largest: list[float]) -> Product:
-    """Return the product with a weight, which also notes the largest absolute input."""
+def _recording(weight: Tensor, kept: list[Tensor]) -> Product:
+    """Return the product with a weight, which also keeps some of its inputs."""
 
     def product(x: Tensor, bias: Tensor | None) -> Tensor:
-        largest.append(float(x.abs().max()))
+        kept.append(_evenly(x.flatten(0, -2), _FROM_CALL).clone())
         return F.linear(x, weight, bias)
 
     return product
+
+
+def _evenly(rows: Tensor, most: int) -> Tensor:
+    """Return at most so many rows, from all over."""
+    return rows[:: -(-len(rows) // most)]
 
 
 @torch.inference_mode()

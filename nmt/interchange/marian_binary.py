@@ -44,10 +44,10 @@ class Rounded:
     """That it was multiplied by."""
 
     @classmethod
-    def of(cls, matrix: NDArray[np.float32]) -> Rounded:
-        """Round a matrix, so that its largest absolute value becomes 127."""
-        factor = np.float32(127 / (np.abs(matrix).max() or 1.0))
-        return cls(np.clip(np.rint(matrix * factor), -127, 127).astype(np.int8), factor)
+    def of(cls, matrix: NDArray[np.float32], factor: float) -> Rounded:
+        """Round a matrix multiplied by a factor. What is larger than 127 becomes 127."""
+        rounded = np.clip(np.rint(matrix * np.float32(factor)), -127, 127)
+        return cls(rounded.astype(np.int8), np.float32(factor))
 
 
 Arrays = Mapping[str, NDArray[Any] | Rounded]

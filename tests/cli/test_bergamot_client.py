@@ -69,7 +69,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def learn(folder: Path, *, separate_vocab: bool = False, **values: Value) -> Path:
     """Train and export a student of number words; return the folder of the run and the model."""
     train(
-        prepare_toy(folder, separate_vocab=separate_vocab),
+        prepare_toy(folder, count=1_000, separate_vocab=separate_vocab),
         folder / "run",
         **{
             "preset": "transformer_student_tiny",
