@@ -107,7 +107,7 @@ def test_the_factors_give_products_of_the_sample_with_the_smallest_error(
     (tmp_path / "sample").write_text("".join(f"{line}\n" for line in lines))
     built, card = load_model(model)
     assert isinstance(built, Transformer)
-    parameters = dict(built.named_parameters())
+    parameters: dict[str, torch.Tensor] = dict(built.named_parameters())
     with torch.no_grad():  # large inputs without an effect
         built.src_embedding.weight[:, 0] *= 10
         parameters["encoder.0.attention.qkv"][:, 0] = 0.0
