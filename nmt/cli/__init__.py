@@ -166,7 +166,7 @@ def _run() -> int:
         if message:  # without one, typer has printed the help
             context = getattr(error, "ctx", None)
             command = context.command_path if context is not None else "nmt"
-            said = " ".join(message.split())
+            said = _NO_NUMBER.sub(_plainly, " ".join(message.split()))
             if hint := _hint(said):
                 # Which are like it only in letters.
                 said = said.partition(" (Possible options:")[0].rstrip(".")
@@ -202,6 +202,13 @@ _INSTEAD = {
     "translate --shortlist": "it changed most lines for little speed; exports still have theirs",
 }
 """What to use instead of options that there were once, or that other toolkits have."""
+
+
+_NO_NUMBER = re.compile(r"Input should be a valid (\w+), unable to parse string as an? \w+")
+
+
+def _plainly(no_number: re.Match[str]) -> str:
+    return f"must be a {'whole ' * (no_number[1] == 'integer')}number"
 
 
 def _hint(message: str) -> str:

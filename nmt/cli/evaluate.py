@@ -30,6 +30,7 @@ EXAMPLES = (
     "nmt evaluate run",
     "nmt evaluate small big --svg curves.svg",
     "nmt evaluate run --json > scores.json",
+    "nmt evaluate tuned tuned-int8 --data data",
 )
 
 
@@ -38,7 +39,10 @@ class EvaluateOptions:
     """What to translate, how, and what to print."""
 
     data: Path | None = value(
-        None, "Data folder whose test sets to take.", metavar="DATA", shown="each run's own"
+        None,
+        "Data folder whose test sets to take. With it, you may also name model files and exports.",
+        metavar="DATA",
+        shown="each run's own",
     )
     svg: str | None = value(
         None, "Draw the learning curves of all runs in one picture.", metavar="FILE.svg"
@@ -57,7 +61,7 @@ class EvaluateOptions:
 
 def evaluate(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders; their best models count.")
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, whose best models count.")
     ],
     *,
     options: EvaluateOptions,
@@ -72,8 +76,9 @@ def evaluate(
     from nmt.runs.run_folder import RunFolder, curves_of_runs
     from nmt.scoring.results import as_object, print_signed
 
-    for run in runs:
-        RunFolder(run).check_run()
+    if options.data is None or options.svg is not None:
+        for run in runs:
+            RunFolder(run).check_run()
     svg = None if options.svg is None else check_picture(options.svg)
     results = [
         (str(run), name, text, scores)

@@ -90,7 +90,10 @@ def models(
         _list_all(vocab_size)
     else:
         _list(vocab_size)
-        console.notice(f"`nmt models --all` lists all {len(PRESETS)}")
+        console.notice(
+            f"parameters are with a vocabulary of {vocab_size:,} (--vocab-size); "
+            f"`nmt models --all` lists all {len(PRESETS)}"
+        )
 
 
 def _resolve(preset: str) -> Recipe:

@@ -126,7 +126,7 @@ def rescore(
         Path | None,
         typer.Argument(
             metavar="TARGET",
-            help="The translation of the source text, in one of the same forms.",
+            help="The translation to score. It may be of any form that --source may have.",
             show_default="stdin, also -",
         ),
     ] = None,

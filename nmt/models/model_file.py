@@ -312,8 +312,8 @@ def find_model(path: Path) -> Path:
             path.lstat()
         except FileNotFoundError:
             is_of_hub = len(path.parts) == 2 and not path.parent.exists()
-            hint = "; download models of Hugging Face first" * is_of_hub
-            raise DataError(f"{path}: no such file or folder{hint}") from None
+            hint = f"; if Hugging Face has it, hf download {path} --local-dir {path.name}"
+            raise DataError(f"{path}: no such file or folder{hint * is_of_hub}") from None
         return path
     for name in ("best.safetensors", "last.safetensors"):
         if (path / name).is_file():

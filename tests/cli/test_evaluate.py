@@ -41,6 +41,11 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
     lines = nmt("evaluate", runs[0], *quick).stdout.splitlines()
     assert [line.split("\t")[1] for line in lines[1:3]] == list(sets)
     assert lines[3:] == [f"{found[0][m]['name']}: {found[0][m]['signature']}" for m in scores]
+    averaged = tmp_path / "averaged.safetensors"
+    assert nmt("average", runs[0], "--last", "1", "--out", averaged).status == 0
+    done = nmt("evaluate", averaged, "--data", data.path, *quick)
+    assert [line.split("\t")[1] for line in done.stdout.splitlines()[1:3]] == list(sets)
+    assert "not a run folder" in nmt("evaluate", averaged).refusal(2)
     assert "no test sets" in nmt("evaluate", runs[0], "--data", tmp_path / "data").refusal(1)
     assert "not a run folder" in nmt("evaluate", tmp_path).refusal(2)
     assert "is a run folder" in nmt("data", runs[0]).refusal(1)

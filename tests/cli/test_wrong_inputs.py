@@ -103,6 +103,8 @@ CASES = [
     (f"prepare out {TEXTS} --train packed.en", 1, "packed.en.gz exists: give the prefix without"),
     (f"prepare out {TEXTS} --train unequal", 1, "unequal.en has 300 lines and"),
     (f"prepare out {TEXTS} --vocab-size 8k", 2, "write 8000 (see"),
+    ("translate nowhere --n-best five", 2, "'--n-best': must be a whole number (see"),
+    ("translate nowhere --length-penalty x", 2, "'--length-penalty': must be a number (see"),
     (f"prepare out {TEXTS} --dry-run", 2, "for example --dry-run 10000 (see"),
     (f"prepare out --dry-run {TEXTS}", 2, "for example --dry-run 10000 (see"),
     (f"prepare out {TEXTS} --vocab-size 9999", 2, "9999 is too large for this text"),
@@ -183,7 +185,7 @@ CASES = [
     # Translating.
     ("translate data", 2, "data: is a data folder; give the run folder"),
     ("translate nowhere", 1, "nowhere: no such file or folder"),
-    ("translate some-lab/a-model", 1, "download models of Hugging Face first"),
+    ("translate some-lab/a-model", 1, "hf download some-lab/a-model --local-dir a-model"),
     ("translate model valid.en", 2, "write --input FILE, or < FILE"),
     ("translate model --device gpu", 2, "--device gpu: unknown; write cuda"),
     (f"{TRANSLATE} --beam-size 0", 2, "--beam-size 0: must be from 1 to 1000"),
