@@ -86,7 +86,14 @@ def resolve_open_values(
             matmul = "torch"
         if "auto" in (matmul, precision):
             fastest = _fastest_on_cpu(recipe, data, ranks, matmul, precision)
+            is_open = precision == "auto"
             matmul, precision = ranks.gather(fastest)[0]
+            if is_open:
+                is_faster = "is not clearly" if precision == "fp32" else "is"
+                console.notice(
+                    f"no --precision given: taking {precision}, because bf16 {is_faster} faster on "
+                    "this CPU"
+                )
     use_library(matmul)
     torch.set_num_threads(threads)
     use_tf32(device, precision)

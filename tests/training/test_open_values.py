@@ -50,11 +50,19 @@ def chosen(run: Path) -> dict[str, Value]:
     [(1.31, 32, "bf16"), (1.29, 32, "fp32"), (1.31, 33, "fp32")],  # of a narrow model it varies
 )
 def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
-    toy: Toy, speed: float, narrowest: int, precision: str
+    toy: Toy,
+    capsys: pytest.CaptureFixture[str],
+    speed: float,
+    narrowest: int,
+    precision: str,
 ) -> None:
     let_be(toy, bf16=speed)
     toy.patch.setattr(open_values, "_NARROWEST", narrowest)
-    assert chosen(toy.train(precision="auto", max_updates=1))["precision"] == precision
+    run = toy.train(precision="auto", max_updates=1)
+    assert chosen(run)["precision"] == precision
+    assert f"no --precision given: taking {precision}, because" in capsys.readouterr().err
+    toy.train(precision="auto", max_updates=2)  # goes on
+    assert "no --precision" not in capsys.readouterr().err
 
 
 def test_without_fast_products_nothing_is_tried(toy: Toy) -> None:
