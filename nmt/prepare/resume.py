@@ -175,7 +175,7 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
             f"the {what} of {corpus.prefix} was {_spell(was)} and is {_spell(now)}"
             for corpus, record in zip(split.corpora, records, strict=True)
             for what, was, now in (
-                ("languages", "-".join(info.langs_of(corpus)), "-".join(record.langs)),
+                ("language pair", "-".join(info.langs_of(corpus)), "-".join(record.langs)),
                 ("weight", corpus.weight, record.weight),
                 ("tag", corpus.tag, record.tag),
                 ("columns", list(corpus.columns), list(record.columns)),
