@@ -12,6 +12,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ _BEST, _FREQUENT = 50, 1000  # on shortlists; frequent tokens add nothing to a d
 
 _SAMPLE_LINES, _BATCH_LINES = 500, 32
 _LONGEST_SOURCE = 128  # Bergamot cuts longer sentences
-_FROM_CALL, _ROWS = 64, 512  # inputs that are kept, of a batch or step and in all
+_ROWS, _CALLS = 16, 64  # inputs of a product that are kept: rows of a call, and calls
 _LARGEST = 127  # in int8
 _SHARES = np.geomspace(1, 0.2, 33)
 """Of the largest absolute number, from which on numbers are cut off."""
@@ -228,10 +229,10 @@ def _factor(numbers: Tensor, product: Callable[[Tensor], Tensor]) -> float:
 
 def _inputs(model: Transformer, card: ModelCard, lines: Sequence[str]) -> dict[str, Tensor]:
     """Return inputs (n, i) of each weight, by its name."""
-    kept: dict[str, list[Tensor]] = {}
+    kept: dict[str, _Kept] = {}
     for name, weight in model.named_parameters(remove_duplicate=False):
         if weight.dim() == 2 and name not in EMBEDDINGS[:2]:
-            use_packed(weight, _recording(weight, kept.setdefault(name, [])))
+            use_packed(weight, _recording(weight, kept.setdefault(name, _Kept())))
     step = max(1, len(lines) // _SAMPLE_LINES)
     sources = [ids[:_LONGEST_SOURCE] for ids in card.src_vocabulary.encode(lines[::step]) if ids]
     sources.sort(key=len)
@@ -242,22 +243,36 @@ def _inputs(model: Transformer, card: ModelCard, lines: Sequence[str]) -> dict[s
             batch = sources[start : start + _BATCH_LINES]
             _translate(model.eval(), card, batch)
             bar.update(len(batch))
-    return {name: _evenly(torch.cat(rows), _ROWS) for name, rows in kept.items()}
+    return {name: torch.cat(inputs.rows) for name, inputs in kept.items()}
 
 
-def _recording(weight: Tensor, kept: list[Tensor]) -> Product:
+@dataclass
+class _Kept:
+    """Some inputs of a product, evenly from all of its calls."""
+
+    rows: list[Tensor] = field(default_factory=list)  # (n, i) of each call
+    calls: int = 0
+    step: int = 1  # from a call that is kept to the next
+
+    def add(self, x: Tensor) -> None:
+        """Keep some rows of x (..., i), or none."""
+        if self.calls % self.step == 0:
+            rows = x.flatten(0, -2)
+            self.rows.append(rows[:: -(-len(rows) // _ROWS)].clone())
+            if len(self.rows) == _CALLS:
+                del self.rows[1::2]
+                self.step *= 2
+        self.calls += 1
+
+
+def _recording(weight: Tensor, kept: _Kept) -> Product:
     """Return the product with a weight, which also keeps some of its inputs."""
 
     def product(x: Tensor, bias: Tensor | None) -> Tensor:
-        kept.append(_evenly(x.flatten(0, -2), _FROM_CALL).clone())
+        kept.add(x)
         return F.linear(x, weight, bias)
 
     return product
-
-
-def _evenly(rows: Tensor, most: int) -> Tensor:
-    """Return at most so many rows, from all over."""
-    return rows[:: -(-len(rows) // most)]
 
 
 @torch.inference_mode()
