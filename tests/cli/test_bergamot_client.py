@@ -134,9 +134,15 @@ def both_translations(modules: Path, folder: Path, lines: list[str]) -> tuple[li
 
 
 def assert_alike(
-    modules: Path, folder: Path, lines: list[str], references: list[str], least: int = 180
+    modules: Path,
+    folder: Path,
+    lines: list[str],
+    references: list[str],
+    *,
+    least: int,
+    apart: float,
 ) -> None:
-    """Check that translations by Node have our BLEU, and that most differ by a word at most.
+    """Check that `least` translations by Node differ by a word at most, and BLEU by `apart`.
 
     Rounding to int8 changes what a model is unsure of, so a model that has learnt little differs
     more often.
@@ -145,13 +151,14 @@ def assert_alike(
     alike = [word_edits(*both) <= 1 for both in zip(ours, theirs, strict=True)]
     assert sum(alike) >= least
     scores = [sacrebleu.corpus_bleu(found, [references]).score for found in (ours, theirs)]
-    assert abs(scores[0] - scores[1]) <= 0.5
+    assert abs(scores[0] - scores[1]) <= apart
     assert min(scores) > 20
 
 
 def test_node_translates_number_words_as_we_do(modules: Path, student: Path) -> None:
     lines, references = map(list, zip(*pairs(200, seed=9), strict=True))
-    assert_alike(modules, student, lines, references)
+    # Five words in these short lines are 0.8 BLEU.
+    assert_alike(modules, student, lines, references, least=190, apart=2.0)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +184,8 @@ def test_node_translates_captions_as_we_do(modules: Path, captioner: tuple[Path,
         gzip.decompress((text / f"test_2016_flickr.{lang}.gz").read_bytes()).decode().split("\n")
         for lang in ("en", "de")
     )
-    assert_alike(modules, folder, lines[:200], references[:200], least=140)  # two runs: 174 and 158
+    # Two runs had 174 and 158.
+    assert_alike(modules, folder, lines[:200], references[:200], least=140, apart=0.5)
 
 
 def test_tags_move_to_the_words_that_stand_for_theirs(modules: Path, student: Path) -> None:
