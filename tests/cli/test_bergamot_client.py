@@ -129,7 +129,7 @@ def both_translations(modules: Path, folder: Path, lines: list[str]) -> tuple[li
     (folder / "text").write_text(text)
     ours = nmt("translate", folder / "run", "--input", folder / "text", *GREEDY).splitlines()
     theirs = translate(modules, folder / "model", text)
-    assert len(lines) == len(ours) == len(theirs) == 200
+    assert len(lines) == len(ours) == len(theirs)
     return ours, theirs
 
 
@@ -184,8 +184,8 @@ def test_node_translates_captions_as_we_do(modules: Path, captioner: tuple[Path,
         gzip.decompress((text / f"test_2016_flickr.{lang}.gz").read_bytes()).decode().split("\n")
         for lang in ("en", "de")
     )
-    # Two runs had 174 and 158.
-    assert_alike(modules, folder, lines[:200], references[:200], least=140, apart=0.5)
+    # Of 200 lines, two runs had 174 and 158. BLEU of 200 varies by more than 0.5.
+    assert_alike(modules, folder, lines[:1000], references[:1000], least=700, apart=0.5)
 
 
 def test_tags_move_to_the_words_that_stand_for_theirs(modules: Path, student: Path) -> None:
