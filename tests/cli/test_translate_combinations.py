@@ -64,7 +64,7 @@ def keeps_lines(answer: Answer, words: list[str], text: bytes) -> bool:
         numbers = [int(line.split(" ||| ")[0]) for line in written]
         return sorted(numbers) == numbers and set(numbers) == set(range(count))
     is_blank = [not line.strip() for line in lines[:count]]
-    blank_out = ("", "0.000000\t", " ") if "utf-16" not in words else written
+    blank_out = ("", "0.000000\t", " ", "0.000000\t ") if "utf-16" not in words else written
     return len(written) == count and all(
         line in blank_out for line, blank in zip(written, is_blank, strict=True) if blank
     )
