@@ -201,7 +201,9 @@ def _arrays(
                 arrays[name] = Rounded.of(table, of_table)
                 arrays |= {f"{one}{INPUT_FACTOR}": of_inputs for one in (name, "none")}
     for ours, rows in inputs.items():
-        for name in () if ours == EMBEDDINGS[2] else foreign_names(ours, model.config):
+        if ours == EMBEDDINGS[2]:  # it is one of the tables
+            continue
+        for name in foreign_names(ours, model.config):
             of_inputs, of_weight = _factors(rows, arrays[name])
             arrays[name] = Rounded.of(arrays[name], of_weight)
             arrays[f"{name}{INPUT_FACTOR}"] = of_inputs
@@ -210,8 +212,8 @@ def _arrays(
 
 def _factors(inputs: Tensor, matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
     """Return the factors of inputs (n, i) and of a matrix (i, o)."""
-    weight = torch.from_numpy(np.ascontiguousarray(matrix))
-    of_inputs = _factor(inputs, lambda x: x @ weight)
+    weight = torch.from_numpy(np.ascontiguousarray(matrix))  # (i, o)
+    of_inputs = _factor(inputs, lambda x: x @ weight)  # (n, o)
     return np.array([of_inputs], np.float32), _factor(weight, lambda x: inputs @ x)
 
 
@@ -257,7 +259,7 @@ class _Kept:
     def add(self, x: Tensor) -> None:
         """Keep some rows of x (..., i), or none."""
         if self.calls % self.step == 0:
-            rows = x.flatten(0, -2)
+            rows = x.flatten(0, -2)  # (n, i)
             self.rows.append(rows[:: -(-len(rows) // _ROWS)].clone())
             if len(self.rows) == _CALLS:
                 del self.rows[1::2]

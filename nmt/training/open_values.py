@@ -86,14 +86,7 @@ def resolve_open_values(
             matmul = "torch"
         if "auto" in (matmul, precision):
             fastest = _fastest_on_cpu(recipe, data, ranks, matmul, precision)
-            is_open = precision == "auto"
             matmul, precision = ranks.gather(fastest)[0]
-            if is_open:
-                is_faster = "is not clearly" if precision == "fp32" else "is"
-                console.notice(
-                    f"no --precision given: taking {precision}, because bf16 {is_faster} faster on "
-                    "this CPU"
-                )
     use_library(matmul)
     torch.set_num_threads(threads)
     use_tf32(device, precision)
@@ -132,10 +125,12 @@ def _fastest_on_cpu(
             matmul = "onednn" if trial is not None and trial.is_won_by_onednn() else "torch"
         use_library(matmul)
         if precision == "auto":
-            precision = "fp32"
             is_wide = recipe.model.d_model >= _NARROWEST
-            if is_wide and trial is not None and trial.is_won_by_bf16():
-                precision = "bf16"
+            is_won = is_wide and trial is not None and trial.is_won_by_bf16()
+            precision, is_faster = ("bf16", "is") if is_won else ("fp32", "is not known to be")
+            console.notice(
+                f"no --precision given: taking {precision}, because bf16 {is_faster} faster here"
+            )
     forget_masks(_CPU)
     return matmul, precision
 
