@@ -53,6 +53,7 @@ def cut_at_breaks(
     breaks = list(_breaks(markup, form, at_line_ends=at_line_ends))
     line_start = 0
     for start, end in [*breaks, (len(markup), len(markup))]:
+        start, end = max(start, line_start), max(end, line_start)  # two breaks may overlap
         line = markup[line_start:start]
         mark = (LIST_MARK if breaks or is_part else BULLET).match(line)
         text = line[mark.end() if mark else 0 :]

@@ -60,6 +60,12 @@ def test_bars_between_titles_are_breaks() -> None:
         assert len(cut(inside, "html")) == 3
 
 
+def test_a_bar_may_begin_a_line() -> None:
+    markup = "A dog.\n | A cat.\n|\n | | A cow."  # the spaces belong to two breaks
+    assert cut(markup, "html")[1::2] == ["A dog.", "A cat.", "A cow."]
+    assert "".join(cut(markup, "html")) == markup
+
+
 @pytest.mark.parametrize(
     ("form", "mark"), [(form, mark) for form, marks in NO_BREAKS.items() for mark in marks]
 )
@@ -167,7 +173,20 @@ def test_all_lines_can_be_joined_but_not_those_in_a_tag() -> None:
 
 
 PARTS = ["<br>", "\n", "<b>", "</b>", " ", "a", "A b.", "- ", "1. ", "<p>", '<x ctype="lb"/>', "&"]
-PARTS += ["<code>", "</code>", "12", "<![CDATA[", "]]>", "<!--", "-->", "{n}", "\r", "&#10;", "<"]
+PARTS += [
+    "<code>",
+    "</code>",
+    "12",
+    "<![CDATA[",
+    "]]>",
+    "<!--",
+    "-->",
+    "{n}",
+    "\r",
+    "&#10;",
+    "<",
+    "|",
+]
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=12), st.sampled_from(FORMS))
