@@ -44,6 +44,8 @@ def translate_document(
             f"{source}: {counted(document.kept, 'unit has', 'units have')} a translation "
             "already, which stays"
         )
+    for notice in document.notices:
+        console.notice(f"{source}: {notice}")
     if document.lacks_language:
         console.warning(f"{source}: has no trgLang, which XLIFF 2 needs for targets; add it")
     lines = [Line(unit.line, unit_form=form) for unit in document.units]

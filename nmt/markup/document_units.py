@@ -21,8 +21,11 @@ _HTML = {
 }
 """Elements that may stand in text without their closing tag."""
 _NOT_TEXT = rf"<var\b[^<>]*>.{{0,200}}?</var>|<[^<>]*>|{PIECE.pattern}|&#?(?!amp;)\w{{1,31}};"
+_AT_END = "\u3040-\u30ff\u3400-\u9fff가-힣"
+"""Letters of Chinese, Japanese and Korean, in which a label ends with its shortcut."""
 _MNEMONIC = re.compile(
-    rf"{_NOT_TEXT}|(?<![^\W_])(?<!\\)(?P<before>[^\W\d_]*)(?P<mark>&amp;|_)(?P<after>[^\W\d_]+)(?!;)"
+    rf"{_NOT_TEXT}|(?<=[{_AT_END}])\((?P<apart>&amp;|_)(?P<key>[A-Z0-9])\)"
+    rf"|(?<![^\W_])(?<!\\)(?P<before>[^\W\d_]*)(?P<mark>&amp;|_)(?P<after>[^\W\d_]+)(?!;)"
 )
 _LETTER = re.compile(rf"{_NOT_TEXT}|&amp;|(?P<letter>[^\W\d_])")
 
@@ -73,33 +76,38 @@ def as_text(translation: str, source: str) -> str:
 def without_mnemonic(unit: Unit) -> Unit:
     """Return a unit of a catalogue without the sign for a shortcut, as in `_Open` and `E&amp;xit`.
 
-    A translation gets it before its first letter; in Chinese and Japanese, as `(_O)` at the end.
+    A translation gets it before its first letter; in Chinese, Japanese and Korean, as `(_O)` at the
+    end. A source may have it there, too.
     """
     plain = re.sub(_NOT_TEXT, "", unit.line)
     if plain.count("&") + plain.count("_") != 1 or "\n" in plain:
         return unit
-    mnemonic = next((found for found in _MNEMONIC.finditer(unit.line) if found["mark"]), None)
+    signs = (found for found in _MNEMONIC.finditer(unit.line) if found["mark"] or found["apart"])
+    mnemonic = next(signs, None)
     if mnemonic is None or not _is_mnemonic(mnemonic, begins_large=plain.lstrip("_")[:1].isupper()):
         return unit
-    sign, letter = mnemonic["mark"], mnemonic["after"][0]
+    sign = mnemonic["apart"] or mnemonic["mark"]
+    letter = mnemonic["key"] or mnemonic["after"][0]
 
     def spell(translation: str) -> str | None:
         found = next((at for at in _LETTER.finditer(translation) if at["letter"]), None)
         if found is None:
             return unit.spell(translation)
         at, written = found.start(), sign
-        if is_wide(found[0]):
+        if is_wide(found[0]) or re.match(f"[{_AT_END}]", found[0]):
             written = f"({sign}{letter.upper()})"
             at = len(translation.rstrip(" .…:：。"))
         return unit.spell(translation[:at] + written + translation[at:])
 
-    start, end = mnemonic.span("mark")
+    start, end = mnemonic.span(0 if mnemonic["apart"] else "mark")
     return replace(unit, line=unit.line[:start] + unit.line[end:], spell=spell)
 
 
 def _is_mnemonic(found: re.Match[str], *, begins_large: bool) -> bool:
     """Tell whether a sign is before or in a word of a label, unlike in `R&amp;D` or `a_name`."""
     before, after = found["before"], found["after"]
+    if found["apart"]:
+        return True
     if not before:
         return begins_large or found["mark"] != "_" or after[0].isupper()
     is_short = min(len(before), len(after)) <= 2 and len(before + after) > 3  # not drag&drop

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -87,6 +88,7 @@ class Document:
     kept: int = 0  # units that have a translation already
     lacks_language: bool = False  # of targets, which XLIFF 2 needs
     refused: int = 0  # translations that did not fit in the document, when it was written
+    notices: list[str] = field(default_factory=list)  # what else to tell of it
 
     @classmethod
     def read(cls, path: Path, content: bytes, encoding: Encoding) -> Document:
@@ -140,7 +142,7 @@ class Document:
             case "PO":
                 return catalogue_parts(self.path, text)
             case "subtitles":
-                return subtitle_parts(self.path, text)
+                return subtitle_parts(self.path, text, self.notices.append)
         return self._xliff(text)
 
     @property
@@ -428,10 +430,10 @@ class _Xliff:
         written: dict[str, tuple[int, int]],
     ) -> Iterator[str | Unit]:
         """Yield the content of a target, with the segments of its source and what it says now."""
-        last = 0
+        last, others = 0, _other_segments(present, written, segments)
         for number, (start, end) in segments.items():
             source, said = content[start:end], present[slice(*written.get(number, (0, 0)))]
-            yield content[last:start]
+            yield others.pop("", "") + content[last:start]
             is_confirmed = number in unit.confirmed and bool(said.strip())
             if number in unit.locked or is_confirmed or _says_more(said, source):
                 self.kept += 1
@@ -441,6 +443,9 @@ class _Xliff:
                 whole = _unit(source, otherwise=said)
                 yield without_mnemonic(whole) if has_words else source
             last = end
+            if number in others:
+                last = _after_segment(content, end)
+                yield content[end:last] + others[number]
         yield content[last:]
 
 
@@ -473,6 +478,29 @@ def _segments(content: str) -> dict[str, tuple[int, int]]:
                 end = closing.start if closing is not token else token.end
                 spans[has.get("mid", f"number {len(spans)}")] = token.end, end
     return spans
+
+
+def _other_segments(
+    target: str, written: dict[str, tuple[int, int]], segments: Container[str]
+) -> dict[str, str]:
+    """Return the segments that a source lacks, with their tags, by the number of the one before."""
+    others = defaultdict[str, str](str)
+    before, last = "", 0
+    for number, (start, end) in written.items():
+        after = _after_segment(target, end)
+        if number in segments:
+            before = number
+        elif target[start:end].strip():
+            opening = target.rfind("<", 0, start)
+            space = len(target[:opening].rstrip())
+            others[before] += target[max(last, space) : after]
+        last = after
+    return others
+
+
+def _after_segment(content: str, end: int) -> int:
+    """Return where the closing tag of a segment ends, given the end of its text."""
+    return content.index(">", end) + 1 if content.startswith("</", end) else end
 
 
 def _without(content: str, segments: dict[str, tuple[int, int]]) -> str:

@@ -13,14 +13,16 @@ Source: https://www.w3.org/TR/webvtt1/#file-structure.
 
 from __future__ import annotations
 
+import json
 import re
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise, zip_longest
 from pathlib import Path
 
+from nmt.console import counted
 from nmt.errors import DataError
 from nmt.markup.document_units import Unit, as_html, as_text
 from nmt.markup.line_ends import NO_TEXT, divide, shares
@@ -32,25 +34,39 @@ _TIMES = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?:[ \t\r][^\n]*)?$\n
 _LIKE_TIMES = re.compile(rf"^[ \t]*(?:\d[^\n]*-->|\d+:{_TIME})", re.MULTILINE)
 _NUMBER = re.compile(r"^[ \t]*\d+[ \t\r]*\n\Z", re.MULTILINE)  # of the next cue
 _BLOCK = re.compile(r"(?:^(?=[^\n]*?\S)[^\n]*+(?:\n|\Z))++", re.MULTILINE)  # without blank lines
+_CUE_END = re.compile(r"^\r?\n", re.MULTILINE)  # in WebVTT, where a blank line may have spaces
+_LINE = re.compile(r"(?:[^\n\\]|\\(?!N))*+(?:\n|\\N|\Z)")
 _TAG = re.compile(r"<[^<>]*>")
+_SPACE = r"(?:\s|\\h)"  # \h is a hard space, and \N ends a line, as in SubStation Alpha
+_BETWEEN_WORDS = re.compile(r"(?<=[^\s>}])(?<!\\h)(?:\\h)++(?![\s<{])")
 _CODE = r"\{\\[^{}\n]*\}"  # as in SubStation Alpha
 _INNER_TIME = r"<\d[\d:.]*>"
-_DASH = re.compile(rf"(?:\s|{_CODE}|{_TAG.pattern})*[-–—‐]")
+_AS_COMMENT = rf"{_CODE}|{_INNER_TIME}|(?:\\h)+"
+_DASH = re.compile(rf"(?:{_SPACE}|{_CODE}|{_TAG.pattern})*[-–—‐]")
 _LABEL = re.compile(
-    rf"(?:\s|{_CODE}|{_TAG.pattern})*"
+    rf"(?:{_SPACE}|{_CODE}|{_TAG.pattern})*"
     r"(?:(?P<name>[\w.' -]{1,30})(?:\([^()\n]{1,20}\))?:(?!\S)|[\[(])"
 )
 """The name of a speaker before what is said, or the beginning of a sound."""
-_OPENING = re.compile(rf"(?:{_DASH.pattern})?(?:\s|{_CODE}|[♪♫])*")
+_OPENING = re.compile(rf"(?:{_DASH.pattern})?(?:{_SPACE}|{_CODE}|[♪♫])*")
 _CLOSING_TAGS = re.compile(r"(?<![>\s])(?:</[^<>]*>\s*+)++\Z")
-_BREAK = re.compile(r"</(\w+)>[ \t]*+\r?\n[ \t]*+<\1>|(?<![ \t])[ \t]*+\r?\n[ \t]*+")
+_LINE_ENDS = r"(?:(?:[ \t]|\\h)*+(?:\r?\n|\\N))++(?:[ \t]|\\h)*+"
+_BREAK = re.compile(rf"</(\w+)>{_LINE_ENDS}<\1>|(?<![ \t])(?<!\\h){_LINE_ENDS}")
 _WRAPPED = re.compile(r"(?P<before>(?:<[^<>/]*>)+)(?P<text>[^<>]+)(?P<after>(?:</[^<>]*>)+)")
 _ENDS = re.compile(r"[.!?…。！？؟۔।:♪♫\])][\"'”’»」』\s]*\Z")
 _FEW_ENDS = 0.25  # the part of cues that end like sentences, in subtitles without full stops
 _LONG_WORD = 4  # letters: shorter ones have no capital in a title
 _LONGEST_GAP = 2.0  # seconds between two cues of a sentence
 _MOST_CUES = 6  # of a sentence
+_EXAMPLE = 40  # characters of one in a message
 _CUT = "<nmt-cut/>"
+_DATA = re.compile(
+    r"(?:[a-z][a-z0-9+.-]{1,20}://|data:|//)\S+"
+    r"|[^\s<>]+\.(?:avif|bmp|gif|jpe?g|js(?:on)?|m3u8|mp[34]|png|svg|ts|vtt|web[mp])(?:[?#]\S*)?"
+    r"|\S+#xywh=[\d.,:a-z]+|[A-Za-z0-9+/_-]{60,}=*",
+    re.IGNORECASE,
+)
+"""A cue of a track for a program, such as pictures for the bar of a player."""
 _CLASS = r"(?<=<[cbiuv])\.|(?<=<rt)\.|(?<=<(?:lang|ruby))\."  # of an element of WebVTT
 
 
@@ -68,8 +84,15 @@ class _Speech:
     is_continued: bool  # may continue the cue before
 
 
-def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
+def subtitle_parts(
+    path: Path, subtitles: str, notice: Callable[[str], object]
+) -> Iterator[str | Unit]:
     """Yield what stays and what is translated.
+
+    Args:
+        path: their name.
+        subtitles: all of them.
+        notice: takes what to tell the user.
 
     Raises:
         DataError: if a line looks like times but is not, or there are none.
@@ -84,8 +107,21 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
     if fault is not None:
         number = subtitles.count("\n", 0, fault) + 1
         raise DataError(f"{path} line {number:,}: not times such as 00:00:01,000 --> 00:00:02,500")
+    cues = list(_cues(subtitles, times, is_vtt=is_vtt))
+    data = [payload for _, payload in cues if _is_data(payload)]
+    if data:
+        notice(
+            f"{counted(len(data), 'cue holds', 'cues hold')} data, such as "
+            f"{data[0].strip()[:_EXAMPLE]!r}, which stays"
+        )
     last = 0
-    for group in _sentences(list(_speeches(subtitles, times, is_vtt=is_vtt))):
+    speeches = [
+        speech
+        for times, payload in cues
+        if not _is_data(payload)
+        for speech in _speeches(subtitles, times, payload)
+    ]
+    for group in _sentences(speeches):
         source = f"{_CUT} ".join(speech.text for speech in group)
         line = _as_html(source, is_vtt=is_vtt)
         if parse(line, "html").has_words:
@@ -98,31 +134,47 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
     yield subtitles[last:]
 
 
-def _speeches(text: str, times: Sequence[re.Match[str]], *, is_vtt: bool) -> Iterator[_Speech]:
-    """Yield what is said in each cue. In WebVTT, a cue ends at a blank line."""
+def _cues(
+    text: str, times: Sequence[re.Match[str]], *, is_vtt: bool
+) -> Iterator[tuple[re.Match[str], str]]:
+    """Yield the times of each cue and what follows them. In WebVTT, an empty line ends a cue."""
     for cue, following in zip_longest(times, times[1:]):
         payload = text[cue.end() : len(text) if following is None else following.start()]
-        if following is not None and not is_vtt:
+        if is_vtt:
+            payload = _CUE_END.split(payload, maxsplit=1)[0]
+        elif following is not None:
             payload = _NUMBER.sub("", payload)
-        starts: list[int] = []  # of what each says
-        ends: list[int] = []
-        for block in _BLOCK.finditer(payload):
-            if is_vtt and block.start():
-                break
-            at, has_ended = cue.end() + block.start(), True
-            for line in re.findall(r"[^\n]*\n|[^\n]+", block[0]):
-                goes_on = _TAG.sub("", line).lstrip()[:1].islower()
-                is_first = at == cue.end() + block.start()
-                is_new = _DASH.match(line) or _names_speaker(line)
-                if is_first or (has_ended and not goes_on) or is_new:
-                    starts.append(at)
-                    ends.append(at)
-                ends[-1] = at = at + len(line)
-                has_ended = _is_whole(line)
-        for start, end in zip(starts, ends, strict=True):
-            yield _speech(
-                text, start, end, cue, is_first=start == starts[0], is_last=end == ends[-1]
-            )
+        yield cue, payload
+
+
+def _is_data(payload: str) -> bool:
+    """Tell whether a cue is for a program: JSON, an address, or the name of a file."""
+    text = payload.strip()
+    if _DATA.fullmatch(text):
+        return True
+    try:
+        return text[:1] in ("{", "[") and bool(json.loads(text))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _speeches(text: str, cue: re.Match[str], payload: str) -> Iterator[_Speech]:
+    """Yield what is said in a cue."""
+    starts: list[int] = []  # of what each says
+    ends: list[int] = []
+    for block in _BLOCK.finditer(payload):
+        at, has_ended = cue.end() + block.start(), True
+        for line in filter(None, _LINE.findall(block[0])):
+            goes_on = _TAG.sub("", line.replace("\\h", " ")).lstrip()[:1].islower()
+            is_first = at == cue.end() + block.start()
+            is_new = _DASH.match(line) or _names_speaker(line)
+            if is_first or (has_ended and not goes_on) or is_new:
+                starts.append(at)
+                ends.append(at)
+            ends[-1] = at = at + len(line)
+            has_ended = _is_whole(line)
+    for start, end in zip(starts, ends, strict=True):
+        yield _speech(text, start, end, cue, is_first=start == starts[0], is_last=end == ends[-1])
 
 
 def _speech(
@@ -131,11 +183,11 @@ def _speech(
     opening = _OPENING.match(text, start, end)
     assert opening is not None  # it fits an empty text
     said = text[opening.end() : end]
-    raw = said.rstrip(_SPACES + "♪♫")
+    raw = _without_closing(said)
     if "<" in opening[0]:
         raw = _CLOSING_TAGS.sub("", raw)
     start, end = opening.end(), opening.end() + len(raw)
-    joined = _BREAK.sub(" ", raw)
+    joined = _BETWEEN_WORDS.sub(" ", _BREAK.sub(" ", raw))
     breaks = [found[0] for found in _BREAK.finditer(raw)]
     if wrapped := _WRAPPED.fullmatch(joined):
         start, end = start + len(wrapped["before"]), end - len(wrapped["after"])
@@ -150,6 +202,19 @@ def _speech(
     is_begun = opening[0].strip().endswith(tuple("-–—‐♪♫")) or _names_speaker(said)
     is_continued = is_first and not is_begun
     return _Speech(start, end, joined, breaks, begins, ends, is_whole, is_continued)
+
+
+def _without_closing(said: str) -> str:
+    """Return text without the spaces, line ends and notes of music at its end."""
+    end = len(said)
+    while end:
+        if said[end - 1] in _SPACES + "♪♫":
+            end -= 1
+        elif said.endswith(("\\h", "\\N"), 0, end):
+            end -= 2
+        else:
+            break
+    return said[:end]
 
 
 def _names_speaker(text: str) -> bool:
@@ -201,7 +266,7 @@ def _sentences(speeches: Sequence[_Speech]) -> Iterator[list[_Speech]]:
 
 def _as_html(text: str, *, is_vtt: bool) -> str:
     """Return text with its codes and times as comments, and its classes as attributes."""
-    text = re.sub(rf"{_CODE}|{_INNER_TIME}", r"<!--\g<0>-->", text)
+    text = re.sub(_AS_COMMENT, r"<!--\g<0>-->", text)
     return re.sub(_CLASS, " .", text) if is_vtt else as_html(text)
 
 
@@ -209,7 +274,7 @@ def _spelt(
     translation: str, *, source: str, group: Sequence[_Speech], between: Sequence[str], is_vtt: bool
 ) -> str:
     """Return the text of cues, with what stands between them."""
-    text = re.sub(rf"<!--({_CODE}|{_INNER_TIME})-->", r"\1", translation)
+    text = re.sub(rf"<!--({_AS_COMMENT})-->", r"\1", translation)
     text = re.sub(_CLASS.replace(r"\.", r" \."), ".", text) if is_vtt else as_text(text, source)
     pieces = text.split(_CUT)
     text = "".join(pieces).strip()

@@ -107,6 +107,9 @@ def test_messages_may_have_tags_and_what_looks_like_them(message: str, line: str
         ("<b>_Open</b>", "<b>Open</b>", "<b>Auf</b>", "<b>_Auf</b>"),
         ("S_ave", "Save", "12", "12"),
         ("_Open...", "Open...", "打开...", "打开(_O)..."),
+        ("_Open...", "Open...", "열기...", "열기(_O)..."),
+        ("열기(_O)...", "열기...", "Open...", "_Open..."),
+        ("打开(&O)", "打开", "열기", "열기(&O)"),
     ],
 )
 def test_the_sign_of_a_shortcut_is_put_before_the_first_letter(

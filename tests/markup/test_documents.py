@@ -176,6 +176,12 @@ SEGMENTED += f"{segment(2, 'two.')}</g> {segment(3, '3')}</seg-source>"
         ("eins. zwei. drei", "eins. zwei. drei", 1),
         (f"eins. {segment(2, '')}", f"eins. {segment(2, '')}", 1),
         (segment(1, "a") + segment(2, "b") + segment(3, "c"), None, 3),
+        (  # the source lacks two of them
+            f"{segment(7, 'x')} {segment(2, 'b')} {segment(8, 'y')} <mrk mtype='seg' mid='9'/>",
+            f"{segment(7, 'x')}{segment(1, '[0]')} <g id='1'>{segment(2, 'b')} "
+            f"{segment(8, 'y')}</g> {segment(3, '3')}",
+            1,
+        ),
     ],
 )
 def test_segments_of_xliff_1_are_translated_by_themselves(

@@ -189,6 +189,64 @@ def test_lines_of_a_cue_that_end_like_sentences_are_apart() -> None:
     assert lines_of(cues("A man.\nHe sits...\nor not.")) == ["A man.", "He sits... or not."]
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_cue_of_webvtt_ends_at_an_empty_line(newline: str) -> None:
+    content = "WEBVTT\n\n00:01.000 --> 00:02.000\n \nA man<00:01.500><c> sits</c>\n\nno cue\n"
+    assert lines_of(content.replace("\n", newline), "a.vtt") == [
+        "A man<!--<00:01.500>--><c> sits</c>"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "translation", "written"),
+    [
+        (r"A man\Nsits\hthere.", "A man sits there.", "Er sitzt dort.", r"Er sitzt\Ndort."),
+        (r"Oh, no \N\hnever!\N", "Oh, no never!", "O nein, nie!", "O nein,\x20\\N\\hnie!\\N"),
+        (r"\h\hYes, sir.\h", "Yes, sir.", "Ja.", r"\h\hJa.\h"),
+        (
+            r"<i>{\an7}\hYes.</i>",
+            r"<!--{\an7}--><!--\h-->Yes.",
+            r"<!--{\an7}--><!--\h-->Ja.",
+            r"<i>{\an7}\hJa.</i>",
+        ),
+    ],
+)
+def test_hard_spaces_and_line_ends_are_layout(
+    text: str, line: str, translation: str, written: str
+) -> None:
+    document = read(cues(text))
+    assert [unit.line for unit in document.units] == [line]
+    assert document.write([translation]).decode() == cues(written)
+
+
+def test_each_line_after_a_hard_line_end_may_have_its_speaker() -> None:
+    assert lines_of(cues(r"- Who is it?\N- It is me.")) == ["Who is it?", "It is me."]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "a/b.jpg#xywh=0,0,160,90",
+        "//a.example/b.PNG?c=1",
+        "img-3.webp",
+        "data:image/png;base64,iVBORw0KGgo=",
+        '{"who": "Tom",\n "says": ["A man sits.", "Yes."]}',
+    ],
+)
+def test_data_for_programs_stays(data: str) -> None:
+    document = read(
+        f"WEBVTT\n\n00:00.000 --> 00:01.000\n{data}\n\n00:02.000 --> 00:03.000\nA man sits.",
+        "a.vtt",
+    )
+    assert [unit.line for unit in document.units] == ["A man sits."]
+    assert len(document.notices) == 1 and data[:10] in document.notices[0]
+
+
+def test_what_only_looks_like_data_is_said() -> None:
+    content = cues("[door].", "No.Way.", "And/or.", "{a man}.", "See a.jpg there.")
+    assert len(lines_of(content)) == 5 and not read(content).notices
+
+
 @pytest.mark.parametrize(
     ("content", "name", "line"),
     [
