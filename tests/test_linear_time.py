@@ -22,12 +22,13 @@ from nmt.lexical.lemmas import WORD
 from nmt.markup.breaks import MarkedLines, unwrap
 from nmt.markup.documents import Document
 from nmt.markup.file_types import has_tags, type_of_content
+from nmt.markup.segment_files import read_sgml
+from nmt.markup.wmt_xml import read_side
 from nmt.prepare.characters import plain_classes
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.repairs import broken_word, first_entity, fixed_encoding, without_entities
-from nmt.scoring.inputs import Text, check_plain, read_sgml
+from nmt.scoring.inputs import Text, check_plain
 from nmt.scoring.pitfalls import pitfalls
-from nmt.scoring.wmt_xml import read_side
 from nmt.translate.output import read_n_best
 from nmt.translate.segmentation import split_sentences
 

@@ -173,10 +173,10 @@ def file_type(path: Path, content: bytes | None = None) -> FileType | None:
     by_name = next((kind for kind in TYPES if suffix in kind.suffixes), None)
     if by_name is not None and by_name.markup:
         return by_name
-    return type_of_content(_beginning(path) if content is None else content) or by_name
+    return type_of_content(first_bytes(path) if content is None else content) or by_name
 
 
-def _beginning(path: Path) -> bytes:
+def first_bytes(path: Path) -> bytes:
     """Return the first bytes of a file, decompressed; none if it cannot be read more than once."""
     try:
         if path.is_file():
@@ -196,7 +196,7 @@ def document_form(path: Path) -> str | None:
     if kind is None:
         return None
     if not kind.markup or path.suffix in SUFFIXES:
-        beginning = _beginning(path)
+        beginning = first_bytes(path)
         is_lines = type_of_content(beginning) is None and has_tags(beginning)
         if kind.name in ("XML", "TMX", "SGML") and is_lines:
             raise DataError(

@@ -60,6 +60,7 @@ _RULES = (
     Rule("empty", "a side is blank, or has no tokens", always=True),
     Rule("score", "a score is below --min-score, or is not a number", always=True),
     Rule("control", "a side contains control characters (other than tab) or U+FFFD"),
+    Rule("markup", "a side is nothing but tags, such as <range>"),
     Rule("identical", "both sides are equal"),
     Rule(
         "ratio",

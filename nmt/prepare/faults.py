@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt import console
+from nmt.console import printable
 from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
 from nmt.data.languages import primary_language
 from nmt.data.vocabulary import Vocabulary
@@ -29,6 +30,8 @@ _FEWEST_DIFFERENT = 6  # frequent words of a language
 _WORTH_A_WARNING = 0.001  # of the lines
 _WORD_LINES = 400  # lines whose words are counted
 _WORD = re.compile(r"[^\W\d_]+")
+_ELEMENT = re.compile(r"\s*+<([A-Za-z][\w:.-]*+)(?:\s[^<>]*+)?>(?P<text>.*</\1\s*>)?\s*")
+_EXAMPLE_CHARACTERS = 60
 
 _FREQUENT_WORDS = {
     "bg": "на и за да се от в не са по че това като ще но с",
@@ -102,6 +105,7 @@ def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) ->
             for name, side, own in zip(
                 text.reader.sides, pairs.sides, (composes[0], composes[-1]), strict=True
             ):
+                _warn_of_markup(name, side, text.reader.unit, is_cleaned=at < len(sources.train))
                 if not own:
                     _warn_of_marks(name, side, text.reader.unit)
             if at >= len(sources.train):
@@ -122,6 +126,20 @@ def _warn_of_marks(name: str, side: TextSide, unit: str) -> None:
         console.warning(
             f"{name}: {len(rows):,} of the first {len(side.lines):,} {unit}s have letters apart "
             f"from their marks (NFD); {DECOMPOSED_REMEDY}"
+        )
+
+
+def _warn_of_markup(name: str, side: TextSide, unit: str, *, is_cleaned: bool) -> None:
+    """Warn of lines that are one element, such as <url>...</url> or <seg id="1">...</seg>.
+
+    is_cleaned: whether the rule `markup` drops those that are only tags.
+    """
+    elements = (_ELEMENT.fullmatch(line) for line in side.lines)
+    lines = [found[0].strip() for found in elements if found and (found["text"] or not is_cleaned)]
+    if len(lines) > _WORTH_A_WARNING * len(side.lines):
+        console.warning(
+            f"{name}: {len(lines):,} of the first {len(side.lines):,} {unit}s are markup, such as "
+            f"{printable(lines[0][:_EXAMPLE_CHARACTERS])}; remove them, or take their tags off"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from nmt.prepare.readers.text_names import number_of
 from nmt.prepare.text import KEPT, Counts, Mask, Pairs, Rows, Verdicts, Work
 
 CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
+_ONLY_TAGS = re.compile(r"\s*+(?:</?[A-Za-z][^<>]*+>\s*+)++")
 RULE_OF = {code: rule for rule, code in CODES.items()}
 
 
@@ -106,6 +108,14 @@ def _control(pairs: Pairs, _: Cleaner) -> Mask:
     return (pairs.src.controls + pairs.tgt.controls) > 0
 
 
+def _markup(pairs: Pairs, _: Cleaner) -> Mask:
+    is_markup = pairs.none
+    for side in pairs.sides:
+        for row in side.rows_of(np.flatnonzero(side.codes == ord("<"))).tolist():
+            is_markup[row] |= _ONLY_TAGS.fullmatch(side.lines[row]) is not None
+    return is_markup
+
+
 def _identical(pairs: Pairs, _: Cleaner) -> Mask:
     """Return which pairs have sides of the same NFC, without white space at the edges."""
     lines = zip(pairs.src.lines, pairs.tgt.lines, strict=True)
@@ -158,6 +168,7 @@ OF_TEXT: Mapping[str, Callable[[Pairs, Cleaner], Mask]] = {
     "empty": _empty,
     "score": _score,
     "control": _control,
+    "markup": _markup,
     "identical": _identical,
     "ratio": _ratio,
     "symbols": _symbols,

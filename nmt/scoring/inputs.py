@@ -12,7 +12,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from nmt import console
@@ -20,20 +19,15 @@ from nmt.data.corpus import Encoding, TextStream, decode_lines, read_lines, spli
 from nmt.data.languages import is_pair
 from nmt.errors import DataError, UsageError
 from nmt.files import read_when_ready
-from nmt.scoring.wmt_xml import read_side
+from nmt.markup import segment_files
+from nmt.markup.segment_files import SegmentFile
 
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED = ("gz", "xz", "bz2", "zst")
 _ENDING = rf"(?:\.(?:{'|'.join(_COMPRESSED)}))?"
 _TSV = re.compile(rf"(?P<file>.+\.tsv{_ENDING})(?::(?P<column>[1-9]\d{{0,8}}))?", re.IGNORECASE)
-_SGML = re.compile(rf".+\.sgml?{_ENDING}", re.IGNORECASE)
-_XML = re.compile(rf"(?P<file>.+\.xml{_ENDING})(?::(?P<whose>.+))?", re.IGNORECASE)
 _PAIR = ("source", "hypothesis")
 _NO_LANGUAGE = {*_COMPRESSED, "sgm", "sgml", "tsv", "txt"}
-
-_TAG = re.compile(r"<(?P<end>/?)(?P<name>doc|seg)\b(?P<attributes>[^<>]*)>", re.IGNORECASE)
-_ENTITY = re.compile(r"&(quot|amp|lt|gt|apos);")
-_CHARACTERS = {"quot": '"', "amp": "&", "lt": "<", "gt": ">", "apos": "'"}
 
 
 @dataclass(frozen=True)
@@ -57,19 +51,16 @@ def read_text(path: Path, encoding: Encoding, use: str = "hypothesis") -> Text:
         DataError: if it is not of that form.
     """
     name = name_of(path)
-    if match := _XML.fullmatch(path.name):
-        side = read_side(path.with_name(match["file"]), use, match["whose"])
+    if test_set := SegmentFile.named(path):
+        side = test_set.read(encoding, use)
         if side.left_out:
-            console.notice(
-                f"{name}: {side.left_out:,} segments of test suites or without reference left out"
-            )
+            console.notice(f"{name}: {side.described_rest}")
         return Text(name, side.lines, side.segments, side.lang)
     if match := _TSV.fullmatch(path.name):
         file = path.with_name(match["file"])
         column = int(match["column"]) if match["column"] else None
         return Text(name, _column(str(file), list(_stream(file, encoding)), column))
-    lines = list(_stream(path, encoding))
-    return read_sgml(name, "\n".join(lines)) if _SGML.fullmatch(path.name) else Text(name, lines)
+    return Text(name, list(_stream(path, encoding)))
 
 
 def stream_together(paths: Sequence[Path], encoding: Encoding) -> list[Iterator[str]]:
@@ -84,7 +75,7 @@ def stream_together(paths: Sequence[Path], encoding: Encoding) -> list[Iterator[
     whole = {
         use: read_text(path, encoding, use)
         for use, path in zip(_PAIR, paths, strict=True)
-        if any(form.fullmatch(path.name) for form in (_TSV, _SGML, _XML))
+        if _TSV.fullmatch(path.name) or SegmentFile.named(path)
     }
     check_segments(list(whole.values()))
     return [
@@ -106,15 +97,8 @@ def language_of(path: Path) -> str:
 
 
 def check_segments(texts: Sequence[Text]) -> None:
-    """Raise DataError if SGML files differ in their segments or the order of these."""
-    for one, other in pairwise(text for text in texts if text.segments):
-        pairs = zip(one.segments, other.segments, strict=False)  # others compare the lengths
-        for number, (segment, other_segment) in enumerate(pairs, start=1):
-            if segment != other_segment:
-                raise DataError(
-                    f"segment {number:,} is {segment} in {one.name}, but {other_segment} in "
-                    f"{other.name}; bring both into the same order"
-                )
+    """Raise DataError if test sets differ in their segments or the order of these."""
+    segment_files.check_segments((text.name, text.segments) for text in texts if text.segments)
 
 
 @dataclass(frozen=True)
@@ -197,47 +181,3 @@ def _column(name: str, lines: list[str], column: int | None) -> list[str]:
                 "columns are counted from 1 and separated by tabs"
             )
     return [row[column - 1] for row in rows]
-
-
-def read_sgml(name: str, content: str) -> Text:
-    """Read the text between <seg> and </seg>, with single spaces and without entities."""
-    lines: list[str] = []
-    segments: dict[str, None] = {}
-    document = ""
-    opened: re.Match[str] | None = None
-    for tag in _TAG.finditer(content):
-        is_segment, ends = tag["name"].lower() == "seg", bool(tag["end"])
-        if is_segment and ends and opened is not None:
-            text = " ".join(content[opened.end() : tag.start()].split())
-            lines.append(_ENTITY.sub(lambda entity: _CHARACTERS[entity[1]], text))
-            segment = f"{document}:{_attribute('id', opened['attributes']) or len(lines)}"
-            if segment in segments:
-                raise DataError(
-                    f"{name}: line {_line_of(opened)}: segment {segment} appears twice; "
-                    "give each translation a file of its own"
-                )
-            segments[segment] = None
-            opened = None
-        elif is_segment and not ends and opened is None:
-            opened = tag
-        elif is_segment or opened is not None:
-            raise DataError(
-                f"{name}: line {_line_of(tag)}: {tag[0]} out of place; expected <seg> and </seg> "
-                "in turn, inside <doc>"
-            )
-        elif not ends:
-            document = _attribute("docid", tag["attributes"]) or ""
-    if opened is not None:
-        raise DataError(f"{name}: line {_line_of(opened)}: {opened[0]} has no </seg>")
-    if not lines:
-        raise DataError(f"{name} holds no <seg>; WMT's SGML was expected from its name")
-    return Text(name, lines, tuple(segments))
-
-
-def _line_of(tag: re.Match[str]) -> str:
-    return f"{tag.string.count(chr(10), 0, tag.start()) + 1:,}"
-
-
-def _attribute(name: str, attributes: str) -> str | None:
-    match = re.search(rf"""\b{name}\s*=\s*(?:"([^"]*)"|'([^']*)'|(\S+))""", attributes, re.I)
-    return next((value for value in match.groups() if value is not None), None) if match else None

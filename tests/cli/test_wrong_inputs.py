@@ -30,6 +30,10 @@ def place(data: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "packed.en.gz").touch()
     (tmp_path / "page.html").write_text("<p>a")
     (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "hub.json").write_text('{"en": "a", "de": "b"}\n')
+    (tmp_path / "list.json").write_text('[{"en": "a", "de": "b"}]')
+    (tmp_path / "pairs.txt").write_text("a\tb\n")
+    (tmp_path / "a.sgm").write_text("<refset><doc docid='a'><seg id='1'>a</seg></doc></refset>")
     (tmp_path / "a.docx").write_text("PK")
     for lang in ("en", "de"):
         (tmp_path / f"empty.{lang}").touch()
@@ -101,6 +105,20 @@ CASES = [
     ("export shortlist data no/", 2, "no/: is a folder; name a file"),
     # Preparing.
     (f"prepare out {TEXTS} --train packed.en", 1, "packed.en.gz exists: give the prefix without"),
+    (
+        f"prepare out {TEXTS} --test page.html,page.html",
+        1,
+        "cannot read HTML as parallel text",
+    ),
+    (f"prepare out {TEXTS} --test hub.json", 1, "hub.json: is JSON Lines; rename it to .jsonl"),
+    (
+        f"prepare out {TEXTS} --test list.json",
+        1,
+        "list.json: is a JSON array; write each",
+    ),
+    (f"prepare out {TEXTS} --test pairs.txt", 1, "has columns parted by tabs; rename it to .tsv"),
+    (f"prepare out {TEXTS} --test a.sgm", 2, "a.sgm: has one side only; give two files as SOURCE,"),
+    (f"prepare out {TEXTS} --test a.sgm,valid.de", 2, "valid.de is lines of text; give it as SGML"),
     (f"prepare out {TEXTS} --train unequal", 1, "unequal.en has 300 lines and"),
     (f"prepare out {TEXTS} --vocab-size 8k", 2, "write 8000 (see"),
     ("translate nowhere --n-best five", 2, "'--n-best': must be a whole number (see"),

@@ -123,3 +123,16 @@ def test_decomposed_text_is_warned_of_if_the_given_vocabulary_does_not_compose(
     told = capsys.readouterr().err
     assert re.search(r"marks\.en: 60 .*NFD", told)
     assert "marks.de" not in told
+
+
+def test_lines_that_are_one_element_are_warned_of(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [("<url>a</url>", "<url>b</url>"), *pairs(60), ("<range>", "das"), ("<b>a</b> b", "c")]
+    tagged = write(tmp_path, "tagged", lines)
+    job.but(out=tmp_path / "one", train=(tagged,), keep=("ratio",)).prepare()
+    told = re.findall(r"tagged\.(..): (\d+) .* markup, such as <url>", capsys.readouterr().err)
+    assert told == [("en", "1"), ("de", "1")]  # a rule drops <range>
+    job.but(out=tmp_path / "two", test=(tagged,)).prepare()
+    told = re.findall(r"tagged\.(..): (\d+) .* markup, such as <url>", capsys.readouterr().err)
+    assert told == [("en", "2"), ("de", "1")]

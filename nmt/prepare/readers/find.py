@@ -8,10 +8,12 @@ from pathlib import Path
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, ParallelText
 from nmt.errors import DataError, UsageError
+from nmt.markup.file_types import file_type, first_bytes, type_of_content
 from nmt.prepare.readers.arrow import ArrowFiles
 from nmt.prepare.readers.jsonl import JsonLines
 from nmt.prepare.readers.line_files import MosesFiles, ZipFiles
 from nmt.prepare.readers.reader import Reader
+from nmt.prepare.readers.segments import SegmentFiles
 from nmt.prepare.readers.table import TableRequest
 from nmt.prepare.readers.text_names import (
     STDIN,
@@ -80,7 +82,14 @@ def find_reader(
         raise UsageError(f"--keep-column {name}: only {_WITH_COLUMNS} and TMX have columns to keep")
     if suffix == ".zip":
         return ZipFiles.find(path, langs, encoding)
-    return MosesFiles(_find_files(name, here, langs, copies), encoding)
+    if not _is_prefix(here, langs):
+        segments = SegmentFiles.find(name, encoding, copies)
+        if segments is not None:
+            return segments
+    text = _find_files(name, here, langs, copies)
+    for file in (text.src, text.tgt):
+        _refuse_document(file, by_name=not _is_prefix(here, langs))
+    return MosesFiles(text, encoding)
 
 
 def is_one_file(name: str) -> bool:
@@ -95,7 +104,7 @@ def _find_files(
     if _is_prefix(here, langs):
         return ParallelText.find(here, *langs)
     if Path(here).is_file():
-        raise DataError(_not_a_prefix(name, langs))
+        raise DataError(_not_a_prefix(name, Path(here), langs))
     two = two_files(name)
     if two is None:
         return ParallelText.find(here, *langs)
@@ -111,8 +120,34 @@ def _find_files(
     return ParallelText(name, *files)
 
 
-def _not_a_prefix(name: str, langs: tuple[str, str]) -> str:
+def _refuse_document(path: Path, *, by_name: bool) -> None:
+    """Refuse a file that is no lines of text.
+
+    by_name: whether its suffix counts, too, which is not that of a language.
+
+    Raises:
+        DataError: if it is known to be of another type.
+    """
+    kind = file_type(path) if by_name else type_of_content(first_bytes(path))
+    # Lines such as `Note: see below` may be text.
+    if kind is not None and not (kind.line and suffix_of(path.name) not in kind.suffixes):
+        raise DataError(
+            f"{path}: cannot read {kind.name} as parallel text; write its text to two files, one "
+            "segment on each line, or to .tsv or .tmx"
+        )
+
+
+def _not_a_prefix(name: str, path: Path, langs: tuple[str, str]) -> str:
     """Say what to give instead of a file."""
+    head = first_bytes(path).decode(errors="replace")
+    first, *others = [line for line in head.split("\n") if line.strip()] or [""]
+    if first.lstrip().startswith("{") and first.rstrip().endswith("}"):
+        return f"{name}: is JSON Lines; rename it to .jsonl"
+    if first.lstrip().startswith(("[{", "[ {")) or first.strip() == "[":
+        return f"{name}: is a JSON array; write each object on a line (jq -c '.[]'), named .jsonl"
+    if all("\t" in line for line in (first, *others[:-1])):
+        return f"{name}: has columns parted by tabs; rename it to .tsv"
+    _refuse_document(path, by_name=True)
     for lang in langs:
         if name.endswith(f".{lang}"):
             return f"{name}: give the prefix of both files, {name.removesuffix(f'.{lang}')}"

@@ -129,7 +129,7 @@ OUTSIDE = """<!DOCTYPE dataset [<!ENTITY a SYSTEM "file:///etc/passwd">]>
     [
         (BOMB, "entity &a;"),
         (OUTSIDE, "entity &a;"),
-        ("<mteval></mteval>", "<mteval>, expected <dataset>"),
+        ("<html></html>", "<html>, expected <dataset>"),
         ("one\ntwo\n", "line 1: not valid XML (syntax"),
         ("", "line 1: not valid XML (no"),
         (XML[:900], "not valid XML ("),

@@ -67,18 +67,24 @@ class _Document:
 
 
 @dataclass(frozen=True)
-class WmtSide:
-    """The lines of one version."""
+class Segments:
+    """The lines of a test set, or of one version in it."""
 
     lines: list[str]
     segments: tuple[str, ...]
     """The document and number of each line."""
-    lang: str
-    left_out: int
+    lang: str = ""
+    """If the file says it."""
+    left_out: int = 0
     """Segments of test suites, and those without any reference."""
 
+    @property
+    def described_rest(self) -> str:
+        """What to tell of the segments that are left out."""
+        return f"{self.left_out:,} segments of test suites or without reference left out"
 
-def read_side(path: Path, use: str, chosen: str | None) -> WmtSide:
+
+def read_side(path: Path, use: str, chosen: str | None) -> Segments:
     """Read one side of a file.
 
     Args:
@@ -104,7 +110,7 @@ def read_side(path: Path, use: str, chosen: str | None) -> WmtSide:
         segments += [f"{document.name}:{number}" for number in sorted(kept)]
     if not lines:
         raise DataError(f"{path} holds no segments to score")
-    return WmtSide(lines, tuple(segments), parser.langs[version], left_out)
+    return Segments(lines, tuple(segments), parser.langs[version], left_out)
 
 
 def _choose(versions: Sequence[Version], path: Path, use: str, chosen: str | None) -> Version:
@@ -164,7 +170,7 @@ class _WmtParser:
             if element != "dataset":
                 raise DataError(
                     f"{self._path}: not WMT's XML: its first element is <{element}>, expected "
-                    "<dataset>; name SGML, such as <mteval> and <refset>, .sgm"
+                    "<dataset> or <mteval>"
                 )
             self._is_dataset = True
         if element == "doc":
