@@ -69,6 +69,11 @@ def translate_document(
             f"{source}: {counted(document.refused, 'translation was', 'translations were')} left "
             "out, because placeholders such as %s changed in a way that their programs do not allow"
         )
+    if document.changed:
+        console.warning(
+            f"{source}: {counted(len(document.changed), 'translation has', 'translations have')} "
+            f"lost what may be a placeholder, such as {document.changed[0]}; compare them"
+        )
     return written, counts
 
 

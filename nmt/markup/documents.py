@@ -36,6 +36,7 @@ from nmt.markup.breaks import cut_at_breaks, unwrap
 from nmt.markup.catalogues import catalogue_parts
 from nmt.markup.document_units import Unit, without_mnemonic
 from nmt.markup.file_types import UTF16_STARTS, FileType, file_type
+from nmt.markup.kept_pieces import may_be_placeholders
 from nmt.markup.markup_tokens import Token, elements, pair_up, tokenize
 from nmt.markup.subtitles import subtitle_parts
 from nmt.markup.tags import parse
@@ -88,6 +89,7 @@ class Document:
     kept: int = 0  # units that have a translation already
     lacks_language: bool = False  # of targets, which XLIFF 2 needs
     refused: int = 0  # translations that did not fit in the document, when it was written
+    changed: list[str] = field(default_factory=list)  # what may be placeholders, and was lost
     notices: list[str] = field(default_factory=list)  # what else to tell of it
 
     @classmethod
@@ -152,7 +154,7 @@ class Document:
     def write(self, translations: Iterable[str | None]) -> bytes:
         """Return the document with a translation of each unit, or None."""
         waiting = iter(translations)
-        written, self.refused = list[str](), 0
+        written, self.refused, self.changed = list[str](), 0, []
         for part in self.parts:
             if isinstance(part, str):
                 written.append(part)
@@ -161,6 +163,9 @@ class Document:
             translated = part.write(translation)
             written.append(part.otherwise if translated is None else translated)
             self.refused += translated is None and translation is not None
+            if translated is not None and translation is not None:
+                lost = may_be_placeholders(part.line) - may_be_placeholders(translation)
+                self.changed += list(lost)[:1]
         text = "".join(written)
         has_references = self.type.name in ("HTML", "XLIFF")
         try:

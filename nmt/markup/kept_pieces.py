@@ -8,6 +8,7 @@ such as its skin tone, and what a joiner joins to it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 _SYMBOLS = "¢£¥৳฿￠￡￥￦§¬±¶¼-¾×÷₠-\u20cf℃℅℉№℮⅐-⅟↉∀-∑∓-⋿⟀-⟥⦀-⧗⧜-⧻⧾-⫿"
 _SIGNS = (
@@ -23,8 +24,26 @@ _SIGN_PATTERN = (
     rf"(?:(?P<sign>(?:(?:[{_SIGNS}]|[0-9#*]\ufe0f?\u20e3|[‼⁉ℹ〰]\ufe0f)[{_AFTER_SIGN}]*\u200d?)+"
     rf"(?<!\u200d))|(?P<symbol>[{_SYMBOLS}]|(?<![nN])°))"
 )
+_VALUE = r"(?:\"[^\"\]]{0,200}\"|'[^'\]]{0,200}'|[^\s\"'\]]{1,200})"
+_NAMED = (
+    r"\$\([\w.:-]{1,100}\)|\[\[[\w.:-]{1,100}\]\]|\{\$[^{}]{1,200}\}"
+    r"|(?<!\w)__[A-Z0-9][A-Z0-9_]{0,99}?__(?!\w)"
+    r"|(?<!#)(?:##[\w.:-]{1,100}##|###[\w.:-]{1,100}###)(?!#)"
+    rf"|\[[a-z][\w-]{{0,50}}(?:\s{{1,9}}[\w-]{{1,50}}={_VALUE}){{1,20}}\s{{0,9}}/?\]"
+    r"|\[/[a-z][\w-]{0,50}\]"
+)
+"""Placeholders with signs on both sides, and the short codes of WordPress."""
+_NO_PERCENTAGE = r"(?<![\w%])(?<!\d[- \xa0\u202f])"  # 100 % and 100-%ig
+_NAME = r"[A-Za-z_]\w{1,99}(?:-[a-z]\w{0,99}){0,5}"
+_LOOSE = (
+    r"%(?:L\d{1,2}|\d{1,2}%|[1-9])(?![\w$]|[.,]\d)"  # Turkish writes 50 % as %50
+    rf"|{_NO_PERCENTAGE}%(?:[A-Za-z](?!\w)|(?![ds][A-Za-z]{{1,2}}(?!\w)){_NAME})"  # not %dth
+    rf"|(?<![\w@.])@{_NAME}"
+)
+"""Placeholders that begin with a sign: of Qt, Boost and Drupal."""
 _PIECE_PATTERN = (
-    r"(?P<placeholder>\{\{\{[^{}]{0,200}\}\}\}|\{\{[^{}]{0,200}\}\}|[$#%]\{[^{}]{0,200}\}"
+    rf"(?P<placeholder>{_NAMED}"
+    r"|\{\{\{[^{}]{0,200}\}\}\}|\{\{[^{}]{0,200}\}\}|[$#%]\{[^{}]{0,200}\}"
     r"|\{%.{0,200}?%\}|\[%.{0,200}?%\]|\*\|[^|*]{1,200}\|\*"
     r"|\{\s{0,9}/?[\w.:!,$\[\]<>=^+#%*-]{0,200}\s{0,9}/?\}"
     r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:number|date|time|spellout|ordinal|duration)\b[^{}]{0,200}\}"
@@ -32,8 +51,9 @@ _PIECE_PATTERN = (
     r"(?s:[^{}]+[{}].*)"  # a damaged message, up to the next tag
     r"|[{}]|(?<![\w$])\$[A-Za-z_]\w{0,99}|(?<![\w%])%%[A-Za-z_]\w{1,99}%%(?!\w)"
     r"|(?<![\w%])%(?!l{0,2}[a-zX]%%)[A-Za-z_]\w{0,99}(?:\.\w{1,99}){0,5}%(?!\w)|%%"
-    r"|%(?:\(\w{1,100}\)|\d{1,3}\$)?[-+#0]*\d{0,4}(?:\.\d{1,4})?(?:hh?|ll?|[Lqjzt])?"
-    r"[sdifuxXeEgGc@](?!\w)|(?<![^\s(\"'\[«“„])(?::[a-z_]\w{1,99}+:?|:[A-Z_]{3,100}+)(?![\w:])|(?<!\\)\\[nrt](?![a-z]))"
+    r"|%(?:\(\w{1,100}\)|\d{1,3}\$|<\w{1,100}>|\[\d{1,3}\])?[-+#0,]*\d{0,4}(?:\.\d{1,4})?(?:hh?|ll?|[Lqjzt])?"
+    rf"(?:[sdifuxXeEgGc@]|t[A-Za-z])(?!\w)|{_LOOSE}"
+    r"|(?<![^\s(\"'\[«“„])(?::[a-z_]\w{1,99}+:?|:[A-Z_]{3,100}+)(?![\w:])|(?<!\\)\\[nrt](?![a-z]))"
     r"|(?P<address>(?<!\w)(?:https?://|ftp://|mailto:|www\.)[^\s<>\"']+(?<![.,;:!?)\]}'’»”])"
     r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,100}(?:\.[\w-]{1,100})+(?!\w))"
     r"|(?P<number>(?:(?<![^\s(])[-−+±])?(?<!\w)(?<!\d[.,:/-])\d+(?:[.,:/-]\d+)*+"
@@ -45,3 +65,16 @@ PIECE = re.compile(_PIECE_PATTERN)
 PIECE_IN_MESSAGE = re.compile(_PIECE_PATTERN.replace("|[{}]|", "|[{}#]|"))
 """What does in a branch of an ICU message."""
 SIGN = re.compile(_SIGN_PATTERN)
+_LIKE_PLACEHOLDER = re.compile(
+    rf"(?<![\w!])![a-z][\w-]{{0,99}}|{_NO_PERCENTAGE}%[^\w\s%<&;]{{0,5}}\w{{1,99}}"
+    r"|(?<!\w)__\w{1,99}__(?!\w)|(?<!\w)[A-Za-z]\w{0,99}_\w{1,99}|(?:(?<!\w)[~^]|&amp;)\d(?!\w)"
+)
+_PERCENTAGE = re.compile(r"%\d+")
+
+
+def may_be_placeholders(text: str) -> Counter[str]:
+    """Count what may be a placeholder, or only text, such as `!link` and `user_name`."""
+    found = _LIKE_PLACEHOLDER.findall(text)
+    if "%1" not in found:
+        found = [each for each in found if not _PERCENTAGE.fullmatch(each)]
+    return Counter(found)

@@ -53,8 +53,8 @@ class PrepareOptions:
         "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst), "
         "or in two files SOURCE,TARGET. Or a file: .tsv, .csv, .jsonl, .parquet or .arrow with "
         "columns, such as crawl.tsv:en,de, a folder of the last two, .tmx, a .zip of OPUS, a test "
-        "set of WMT or IWSLT (.sgm, .xml), or - for TSV on stdin. All except - can be at a URL such as s3://bucket/train. You can repeat "
-        "it.",
+        "set of WMT or IWSLT (.sgm, .xml), or - for TSV on stdin. All except - can be at a URL "
+        "such as s3://bucket/train. You can repeat it.",
         metavar="PREFIX|FILE",
     )
     valid: tuple[str, ...] = value(

@@ -20,7 +20,7 @@ from nmt.search.engine import Copy, Source
 from nmt.translate.alignment import Alignment
 from nmt.translate.output import Translation
 
-_IN_PIECES = re.compile(r"[{%$@:\\]|www\.")  # one of them is in any piece with letters
+_IN_PIECES = re.compile(r"[{%$@:\\[#_]|www\.")  # one of them is in any piece with letters
 
 
 def has_words(text: str, kept: Sequence[tuple[int, int]] = ()) -> bool:

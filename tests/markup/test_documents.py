@@ -369,3 +369,30 @@ def test_the_sign_of_a_shortcut_in_xliff_is_put_before_the_first_letter() -> Non
     document = Document.read(Path("a.xlf"), content.encode(), Encoding.find("utf-8"))
     assert [unit.line for unit in document.units] == ["Exit {Now}"]
     assert "<target>{Now} &amp;beenden</target>" in document.write(["{Now} beenden"]).decode()
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "lost"),
+    [
+        ("Click !link now", "Klicke jetzt auf !link", []),
+        ("Click !link now", "Klicke jetzt! Link", ["!link"]),
+        ("Set user_name and a_b", "Setze Benutzername", ["user_name"]),
+        ("&amp;1 of %1, %10", "&amp;1 von %1, 10 %", ["%10"]),
+        ("%50 off! So __is__ it", "50 % billiger! So __is__ es", []),
+        ("Stop! Yes, R&amp;D", "Halt! Ja, F&amp;E", []),
+    ],
+)
+def test_what_may_be_a_placeholder_is_counted_if_it_is_lost(
+    source: str, translation: str, lost: list[str]
+) -> None:
+    document = read("a.xlf", unit_of(f"<source>{source}</source>"))
+    document.write([translation])
+    assert document.changed == lost
+    document.write([None])
+    assert document.changed == []
+
+
+def test_a_named_directive_in_xml_is_kept() -> None:
+    (unit,) = read("a.xlf", unit_of("<source>See %&lt;name&gt;s</source>")).units
+    (line,) = MarkedLines.of(unit.line, "xml").lines
+    assert [line.text[slice(*span)] for span in line.kept] == ["%<name>s"]

@@ -138,11 +138,11 @@ def test_a_copy_stays_one_line(vocabulary: Vocabulary) -> None:
 
 def test_a_tag_is_no_text(tagging: Vocabulary) -> None:
     translator, engine = inventing(tagging, {"alignment": True})
-    lines = [">>de<< 2024", ">>de<<-", "<BT> -  -", "<BT>", ">>de<<  ", "<b> -", "__N__ -"]
+    lines = [">>de<< 2024", ">>de<<-", "<BT> -  -", "<BT>", ">>de<<  ", "<b> -", "__n__ -"]
     found = translator.translate(lines)
     assert [one.text for one in found[:5]] == ["2024", "-", "-  -", "", ""]
     assert found[3:5] == [BLANK, BLANK]
-    assert len(engine.searched) == 2  # <b> is no symbol, and __N__ no tag
+    assert len(engine.searched) == 2  # <b> is no symbol, and __n__ no tag
     first, third = found[0].alignment, found[2].alignment
     assert first is not None and first.words == ((1, 0),)
     assert third is not None and third.words == ((1, 0), (2, 1))
