@@ -37,7 +37,7 @@ from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Pool, Translators, check_unchanged
 from nmt.jobs.stream import translate_stream
-from nmt.markup.file_types import AS_LINES, document_form, has_tags, type_of_content
+from nmt.markup.file_types import AS_LINES, document_form, odd_lines, type_of_content
 from nmt.pipeline import Pause
 from nmt.translate.context import Before
 from nmt.translate.contradictions import DOCUMENT, Given, refuse_contradictions
@@ -361,10 +361,10 @@ def _warning_of_tags(chunks: Iterator[bytes | Pause], name: str) -> Iterator[byt
                 console.warning(
                     f"{name}: looks like {kind.name}, but is translated as lines of text; {way}"
                 )
-            elif has_tags(chunk):
+            elif odd := odd_lines(chunk):
+                what, way = odd
                 console.warning(
-                    f"{name}: has tags, which are translated like words; pass --markup html or "
-                    "xml to keep them, or --markup none if they are text"
+                    f"{name}: most lines have {what}, which are translated like words; {way}"
                 )
         yield chunk
 

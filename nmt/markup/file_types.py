@@ -10,8 +10,9 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from nmt.data.compressed import SUFFIXES
@@ -28,6 +29,7 @@ _FIRST_LINES = 20  # that are looked at for tags
 _LONGEST_LINE = 1_000  # characters of one that are looked at
 
 _TIKAL = "convert it to XLIFF with Okapi Tikal"
+_PANDOC = "convert it to .html with pandoc"
 
 _STRING = r'"(?:[^"\\\n]|\\.)*+"'
 _PROLOG = r"\s*+(?:(?:<\?xml[^>]*\?>|<!--(?:(?!-->).)*+-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\])?>)\s*+)*+"
@@ -111,7 +113,17 @@ TYPES = (
         (".ini", ".toml"),
         r"(?:\s++|[#;][^\n]*+\n)*+\[[\w.-]+\][ \r]*+\n\s*+[\w.-]++\s*+=\s*+\S",
     ),
+    FileType("Fluent", (".ftl",), way="make a .po file with fluent2po of the Translate Toolkit"),
     FileType("Markdown", (".md", ".markdown", ".mdx")),
+    FileType("wiki text", (".wiki", ".mediawiki", ".wikitext"), way=_PANDOC),
+    FileType(
+        "a template",
+        (
+            *(".vue", ".jsx", ".tsx", ".svelte", ".astro", ".ejs", ".erb", ".twig", ".njk"),
+            *(".liquid", ".jinja", ".jinja2", ".j2", ".mustache", ".handlebars", ".cshtml", ".php"),
+        ),
+        way="take its texts out into a .po or .xlf file, as its framework's tool does",
+    ),
     FileType("reStructuredText", (".rst",), way="make .po files with sphinx-build -b gettext"),
     FileType("AsciiDoc", (".adoc", ".asciidoc"), way="make a .po file with po4a"),
     FileType(
@@ -161,6 +173,36 @@ _TAGGED = re.compile(
     r'|<[A-Za-z][\w:.-]{0,30}(?:\s+[\w:.-]+="[^"<>]{0,300}")+\s*/?>'
     r"|\s*</?[A-Za-z][\w:.-]{0,30}/?>\s*\Z"
 )
+
+
+_LINE_KINDS = (
+    ("tags", _TAGGED, "pass --markup html or xml to keep them, or --markup none if they are text"),
+    (
+        "columns of numbers",
+        re.compile(r"(?:[-+]?\d[\d.,:]{0,30}\t)+\S"),
+        "translate only the text, such as `cut -f 3 FILE`, and paste it back",
+    ),
+    (
+        "links and templates of a wiki",
+        re.compile(r".*\[\[[^][]{1,200}\]\]|.*\{\{[^{}|]{1,100}\||\s*(={1,6})[^=].*\1\s*\Z|\{\|"),
+        _PANDOC,
+    ),
+    (
+        "keys, as in KEY = TEXT",
+        re.compile(
+            r"-?[A-Za-z][\w.-]{0,100} ?= ?\S|\s+(?:\.[\w-]{1,50} =|\*?\[[\w-]{1,50}\] |[{}])"
+        ),
+        "make a .po file of it, such as with the Translate Toolkit",
+    ),
+    (
+        "program code",
+        re.compile(
+            r".*(?:[{};]|=>|/>|\*/)\s*\Z|\s*(?:import|from|export|const|let|def|return)\b.*['\"(=]"
+        ),
+        "take its texts out into a .po or .xlf file",
+    ),
+)
+"""What most lines of a file may be like: what they have, by which sign, and what to do."""
 
 
 def file_type(path: Path, content: bytes | None = None) -> FileType | None:
@@ -245,9 +287,27 @@ def _have_keys(lines: Sequence[str], pattern: str) -> bool:
 
 def has_tags(content: bytes) -> bool:
     """Tell whether at least half of the first lines have tags."""
-    lines = [line[:_LONGEST_LINE] for line in _decoded(content).split("\n") if line.strip()]
-    lines = lines[:_FIRST_LINES]
-    return 2 * sum(bool(_TAGGED.search(line)) for line in lines) >= max(1, len(lines))
+    return _are_most(_first_lines(content), _TAGGED.search)
+
+
+def odd_lines(content: bytes) -> tuple[str, str] | None:
+    """Tell what most of the first lines have that is no text, and what to do; None: nothing."""
+    lines = _first_lines(content)
+    found = (
+        (what, way)
+        for what, sign, way in _LINE_KINDS
+        if _are_most(lines, sign.search if sign is _TAGGED else sign.match)
+    )
+    return next(found, None)
+
+
+def _first_lines(content: bytes) -> list[str]:
+    lines = (line[:_LONGEST_LINE].rstrip() for line in _decoded(content).split("\n"))
+    return list(islice(filter(None, lines), _FIRST_LINES))
+
+
+def _are_most(lines: Sequence[str], has_sign: Callable[[str], object]) -> bool:
+    return 2 * sum(bool(has_sign(line)) for line in lines) >= max(1, len(lines))
 
 
 def _decoded(content: bytes) -> str:

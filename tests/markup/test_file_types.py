@@ -9,7 +9,7 @@ import pytest
 
 from nmt.errors import DataError
 from nmt.markup import file_types
-from nmt.markup.file_types import TYPES, document_form, file_type, has_tags
+from nmt.markup.file_types import TYPES, document_form, file_type, has_tags, odd_lines
 
 XLIFF = '<?xml version="1.0"?>\n<!-- a note -->\n<x:xliff version="1.2" xmlns:x="urn:x"/>'
 PLAIN = (
@@ -186,3 +186,24 @@ def test_lines_with_tags_under_a_name_of_xml_are_told_how_to_go_on(tmp_path: Pat
 def test_what_is_not_supported_is_refused_by_name(name: str) -> None:
     with pytest.raises(DataError, match=name):
         document_form(Path(name))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("<b>A man</b> sleeps.\n", "tags"),
+        ("start\tend\ttext\n0\t2000\tA man sleeps.\n2000\t4500\tYes.\n", "numbers"),
+        ("0.0\t-1,5\tA man.\n", "numbers"),
+        ("== Dogs ==\nA [[man]] sleeps.\n* Yes.\n", "wiki"),
+        ("{{Infobox|a\nA {{cite|b}} man.\n", "wiki"),
+        ("# Note\nhello = A man\nbye =\n    { $n ->\n        [one] A dog\n    }\n", "KEY"),
+        ("<script>\nimport a from 'b';\nconst c = 1;\nfunction d() {\n}\n", "code"),
+        ("A man = a dog.\nA woman sings.\nYes; no.\n", ""),
+        ("2026\nA man, 12.\nHello {{name}}!\n", ""),
+        ("A man\tEin Mann\n12\tZwölf\nA dog\tEin Hund\n", ""),
+        ('From here on: "yes".\nLet us (all) sing.\nA dog.\n', ""),
+    ],
+)
+def test_what_most_lines_have_is_told(text: str, what: str) -> None:
+    odd = odd_lines(text.encode())
+    assert (what in odd[0]) if odd and what else (odd is None) == (not what)
