@@ -46,6 +46,11 @@ def translate_document(
         )
     for notice in document.notices:
         console.notice(f"{source}: {notice}")
+    if document.key:
+        console.warning(
+            f"{source}: most of its sources look like keys, such as {document.key}, and not like "
+            "text; export it with the text as source"
+        )
     if document.lacks_language:
         console.warning(f"{source}: has no trgLang, which XLIFF 2 needs for targets; add it")
     lines = [Line(unit.line, unit_form=form) for unit in document.units]

@@ -64,6 +64,8 @@ _DECLARED = {
     "XLIFF": re.compile(_DECLARED_IN_XML),
     "PO": re.compile(rb"""Content-Type:[^\n"]*charset=(?!CHARSET)([\w.:-]+)"""),
 }
+_KEY = re.compile(r"\w[\w-]{0,99}(?:[._:/]+[\w-]{1,100}){1,20}", re.ASCII)
+"""A source that stands for a text, such as `person.group.sponsors`, in catalogues of Symfony."""
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _DECLARATION_BYTES = 4_096
 _DONE = {"translated", "signed-off", "final", "reviewed"}
@@ -88,6 +90,7 @@ class Document:
     parts: list[str | Unit] = field(default_factory=list)
     kept: int = 0  # units that have a translation already
     lacks_language: bool = False  # of targets, which XLIFF 2 needs
+    sources: list[str] = field(default_factory=list)  # of all units
     refused: int = 0  # translations that did not fit in the document, when it was written
     changed: list[str] = field(default_factory=list)  # what may be placeholders, and was lost
     notices: list[str] = field(default_factory=list)  # what else to tell of it
@@ -134,6 +137,7 @@ class Document:
         parts = list(document._parts(text))
         document.parts = [part for part in parts if part is not None]
         document.kept += parts.count(None)
+        document.sources = document.sources or [unit.line for unit in document.units]
         return document
 
     def _parts(self, text: str) -> Iterator[str | Unit | None]:
@@ -150,6 +154,12 @@ class Document:
     @property
     def units(self) -> list[Unit]:
         return [part for part in self.parts if isinstance(part, Unit)]
+
+    @property
+    def key(self) -> str:
+        """The first of the sources that look like keys, if most do; empty if not."""
+        keys = [source for source in self.sources if _KEY.fullmatch(source.strip())]
+        return keys[0] if 2 * len(keys) > len(self.sources) else ""
 
     def write(self, translations: Iterable[str | None]) -> bytes:
         """Return the document with a translation of each unit, or None."""
@@ -183,6 +193,7 @@ class Document:
         _check_xliff(self.path, text)
         edits = _Xliff(text)
         self.kept = edits.kept
+        self.sources = edits.sources
         self.lacks_language = edits.lacks_language
         last = 0
         for start, end, parts in sorted(edits.changes, key=lambda change: change[0]):
@@ -324,6 +335,7 @@ class _Xliff:
         # Start, end, and what replaces it.
         self.changes: list[tuple[int, int, list[str | Unit]]] = []
         self.kept = 0
+        self.sources: list[str] = []
         self.namespace: str | None = None
         self.lacks_language = False
         waiting: list[_Open] = []
@@ -378,6 +390,7 @@ class _Xliff:
             return
         segmented = unit.sides.get("seg-source", source)
         content, present = self._content(segmented), self._content(target)
+        self.sources.append(content)
         segments, written = _segments(content), _segments(present)
         by_segment = segments and written and not _without(present, written).strip()
         kept = self.kept

@@ -396,3 +396,25 @@ def test_a_named_directive_in_xml_is_kept() -> None:
     (unit,) = read("a.xlf", unit_of("<source>See %&lt;name&gt;s</source>")).units
     (line,) = MarkedLines.of(unit.line, "xml").lines
     assert [line.text[slice(*span)] for span in line.kept] == ["%<name>s"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "key"),
+    [
+        (["a.b_c", "label:d.e", "A dog"], "a.b_c"),
+        (["A dog", "a_b", "A.B"], "a_b"),
+        (["A dog", "a_b"], ""),
+        (["Yes.", "No", "read-only"], ""),
+        (["Wait...", "e.g. a_b", "a.b c"], ""),
+        ([], ""),
+    ],
+)
+def test_sources_that_are_keys_are_told(sources: list[str], key: str) -> None:
+    units = "".join(
+        f"<trans-unit id='{number}'><source>{source}</source><target>x{number}</target>"
+        "</trans-unit>"
+        for number, source in enumerate(sources)
+    )
+    assert read("a.xlf", f"<xliff version='1.2'>{units}</xliff>").key == key
+    entries = "".join(f'msgid "{source}"\nmsgstr ""\n\n' for source in sources)
+    assert read("a.po", f'msgid ""\nmsgstr ""\n\n{entries}').key == key
