@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 KIND = "a model file"
 FORMAT_VERSION = 2
+_ZIP = b"PK\x03\x04"
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
 _READS_TERMS = "reads_terms"
@@ -314,6 +315,13 @@ def find_model(path: Path) -> Path:
             is_of_hub = len(path.parts) == 2 and not path.parent.exists()
             hint = f"; if Hugging Face has it, hf download {path} --local-dir {path.name}"
             raise DataError(f"{path}: no such file or folder{hint * is_of_hub}") from None
+        if path.is_file():
+            with path.open("rb") as file:
+                if file.read(len(_ZIP)) == _ZIP:
+                    raise DataError(
+                        f"{path}: is an archive, as Argos Translate and PyTorch write them; give "
+                        "the model that it was made of"
+                    )
         return path
     for name in ("best.safetensors", "last.safetensors"):
         if (path / name).is_file():
@@ -324,6 +332,11 @@ def find_model(path: Path) -> Path:
         )
     if (path / "model.bin").is_file():
         raise UsageError(f"{path}: is a CTranslate2 export; give the model file that was exported")
+    if all((path / name).is_file() for name in ("metadata.json", "model/model.bin")):
+        raise UsageError(
+            f"{path}: is a package of Argos Translate, which nmt does not read; give the model "
+            "that it was made of"
+        )
     if (path / "config.json").is_file():
         raise UsageError(f"{path}: is a folder of Hugging Face; import it: nmt import huggingface")
     if (path / "config.toml").is_file():

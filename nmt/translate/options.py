@@ -357,6 +357,11 @@ def _checksum(model: Path) -> str:
         from nmt.models.model_file import model_checksum
 
         return model_checksum(model)
+    if not any((model / name).is_file() for name in (MANIFEST, CARD)):
+        raise UsageError(
+            f"{model}: is a CTranslate2 model that nmt did not export; give the model that it was "
+            "converted from, such as its Hugging Face folder"
+        )
     if not (model / MANIFEST).is_file():
         raise DataError(f"{model}: has no {MANIFEST}; copy the whole folder, or export again")
     return sha256_file(model / MANIFEST)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def place(data: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "list.json").write_text('[{"en": "a", "de": "b"}]')
     (tmp_path / "pairs.txt").write_text("a\tb\n")
     (tmp_path / "a.sgm").write_text("<refset><doc docid='a'><seg id='1'>a</seg></doc></refset>")
+    for folder in ("converted", "argos/model"):  # as other converters of CTranslate2 leave it
+        (tmp_path / folder).mkdir(parents=True)
+        for name in ("model.bin", "config.json", "shared_vocabulary.json"):
+            (tmp_path / folder / name).write_text("{}")
+    (tmp_path / "argos" / "metadata.json").write_text("{}")
+    with zipfile.ZipFile(tmp_path / "a.argosmodel", "w") as package:
+        package.writestr("translate-en_de-1_0/metadata.json", "{}")
     (tmp_path / "a.docx").write_text("PK")
     for lang in ("en", "de"):
         (tmp_path / f"empty.{lang}").touch()
@@ -203,6 +211,16 @@ CASES = [
     # Translating.
     ("translate data", 2, "data: is a data folder; give the run folder"),
     ("translate nowhere", 1, "nowhere: no such file or folder"),
+    (
+        "translate converted",
+        2,
+        "converted: is a CTranslate2 model that nmt did not export; give",
+    ),
+    ("rescore converted valid.de --source valid.en", 2, "converted: is a CTranslate2 export; give"),
+    ("translate argos", 2, "argos: is a package of Argos Translate, which nmt does not read; give"),
+    ("translate argos/model", 2, "argos/model: is a CTranslate2 model that nmt did not export"),
+    ("translate a.argosmodel", 1, "a.argosmodel: is an archive, as Argos Translate and PyTorch"),
+    ("export marian a.argosmodel out", 1, "a.argosmodel: is an archive, as Argos Translate and"),
     ("translate some-lab/a-model", 1, "hf download some-lab/a-model --local-dir a-model"),
     ("translate model valid.en", 2, "write --input FILE, or < FILE"),
     ("translate model --device gpu", 2, "--device gpu: unknown; write cuda"),
