@@ -246,16 +246,19 @@ def _running(raw: str, *, in_pre: bool) -> Iterator[str | Unit]:
     """Yield the lines of running text, and what is between them."""
     lines, between = cut_at_breaks(raw, "html", at_line_ends=in_pre)
     yield between[0]
-    beside = between[0].rpartition("\n")[2]  # the line, in its own line
+    beside = [between[0].rpartition("\n")[2]]  # the line, in its own line
     for line, after in zip(lines, between[1:], strict=True):
         column = 0
         if in_pre and "\n" in line.raw:  # where it begins tells whether it is wrapped
-            column = len(parse(beside, "html").text.expandtabs())
+            column = len(parse("".join(beside), "html").text.expandtabs())
         raw = line.raw if in_pre else unwrap(line.raw)
         spell = itemgetter(slice(column, None))
         yield Unit(" " * column + raw, otherwise=line.raw, spell=spell)
         yield after
-        beside = (beside + line.raw + after).rpartition("\n")[2]
+        _, newline, end = (line.raw + after).rpartition("\n")
+        if newline:
+            beside.clear()
+        beside.append(end)
 
 
 def _check_xliff(path: Path, text: str) -> None:

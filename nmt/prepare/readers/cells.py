@@ -20,6 +20,8 @@ from nmt.errors import DataError
 TAB = b"\t"
 _QUOTE, _LINE_FEED = ord('"'), ord("\n")
 _QUOTED = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"')
+_CLOSING = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
+"""How a line begins in which a quoted cell ends."""
 _SPACED = re.compile(rb' +"[^"]*+(?:""[^"]*+)*+" *')
 """In CSV that people type, a space stands between a comma and a quote."""
 _IN_QUOTES = re.compile(rb'".*"', re.DOTALL)
@@ -52,14 +54,21 @@ def quoted_rows(
     """
     for line in lines:
         start = number
-        cells = line.split(separator) if _QUOTE not in line else _split(line, separator)
-        while cells is None and number - start < _MOST_LINES:
-            following = next(lines, None)
-            if following is None:
+        cells, held = _split(line, separator) if _QUOTE in line else (line.split(separator), b"")
+        while held:
+            parts, closes = [held], None
+            while closes is None and number - start < _MOST_LINES:
+                following = next(lines, None)
+                if following is None:
+                    break
+                parts.append(following)
+                number += 1
+                closes = _CLOSING.match(following)
+            if closes is None:
                 break
-            line, number = line + b"\n" + following, number + 1
-            cells = _split(line, separator)
-        if not cells:
+            more, held = _split(b"\n".join(parts), separator)
+            cells = cells + more if more else []
+        if held or not cells:
             raise DataError(
                 f"{name} line {start:,}: a quote opens a cell, but none closes it at its end (one "
                 f"inside is written twice); mend it, or pass --quoting {name}=none if quotes are "
@@ -69,13 +78,16 @@ def quoted_rows(
         number += 1
 
 
-def _split(line: bytes, separator: bytes) -> list[bytes] | None:
-    """Return the cells of a row: none if one is broken, None if it goes on in the next line."""
+def _split(line: bytes, separator: bytes) -> tuple[list[bytes], bytes]:
+    """Return the cells of a row, none if one is broken, and the one that goes on in the next line.
+
+    line: of the file, or the rest of a row from a cell on that went on.
+    """
     cells, at, size = list[bytes](), 0, len(line)
     while True:
         quoted = _QUOTED.match(line, at)
         if quoted is None and line[at : at + 1] == b'"':
-            return None
+            return cells, line[at:]
         if quoted is None and separator != TAB:
             quoted = _SPACED.match(line, at)
             if quoted and line[quoted.end() : quoted.end() + 1] not in (separator, b""):
@@ -88,9 +100,9 @@ def _split(line: bytes, separator: bytes) -> list[bytes] | None:
             end = size if end < 0 else end
             cells.append(line[at:end])
         if end == size:
-            return cells
+            return cells, b""
         if line[end : end + 1] != separator:
-            return []
+            return [], b""
         at = end + 1
 
 
