@@ -66,7 +66,7 @@ PIECE_IN_MESSAGE = re.compile(_PIECE_PATTERN.replace("|[{}]|", "|[{}#]|"))
 """What does in a branch of an ICU message."""
 SIGN = re.compile(_SIGN_PATTERN)
 _LIKE_PLACEHOLDER = re.compile(
-    rf"(?<![\w!])![a-z][\w-]{{0,99}}|{_NO_PERCENTAGE}%[^\w\s%<&;]{{0,5}}\w{{1,99}}"
+    rf"(?<![\w!])![a-z][\w-]{{0,99}}|{_NO_PERCENTAGE}%[^\w\s%<&;[(]{{0,5}}\w{{1,99}}"
     r"|(?<!\w)__\w{1,99}__(?!\w)|(?<!\w)[A-Za-z]\w{0,99}_\w{1,99}|(?:(?<!\w)[~^]|&amp;)\d(?!\w)"
 )
 _PERCENTAGE = re.compile(r"%\d+")
@@ -75,6 +75,9 @@ _PERCENTAGE = re.compile(r"%\d+")
 def may_be_placeholders(text: str) -> Counter[str]:
     """Count what may be a placeholder, or only text, such as `!link` and `user_name`."""
     found = _LIKE_PLACEHOLDER.findall(text)
-    if "%1" not in found:
-        found = [each for each in found if not _PERCENTAGE.fullmatch(each)]
-    return Counter(found)
+    is_numbered = "%1" in found  # else %10 is a percentage in Turkish
+    return Counter(
+        each
+        for each in found
+        if not PIECE.fullmatch(each) and (is_numbered or not _PERCENTAGE.fullmatch(each))
+    )
