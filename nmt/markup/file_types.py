@@ -29,6 +29,7 @@ _FIRST_LINES = 20  # that are looked at for tags
 _LONGEST_LINE = 1_000  # characters of one that are looked at
 
 _TIKAL = "convert it to XLIFF with Okapi Tikal"
+_TAKE_OUT = "take its texts out into a .po or .xlf file"
 _PANDOC = "convert it to .html with pandoc"
 
 _STRING = r'"(?:[^"\\\n]|\\.)*+"'
@@ -113,7 +114,7 @@ TYPES = (
         (".ini", ".toml"),
         r"(?:\s++|[#;][^\n]*+\n)*+\[[\w.-]+\][ \r]*+\n\s*+[\w.-]++\s*+=\s*+\S",
     ),
-    FileType("Fluent", (".ftl",), way="make a .po file with fluent2po of the Translate Toolkit"),
+    FileType("Fluent", (".ftl",), way=_TAKE_OUT),
     FileType("Markdown", (".md", ".markdown", ".mdx")),
     FileType("wiki text", (".wiki", ".mediawiki", ".wikitext"), way=_PANDOC),
     FileType(
@@ -122,7 +123,7 @@ TYPES = (
             *(".vue", ".jsx", ".tsx", ".svelte", ".astro", ".ejs", ".erb", ".twig", ".njk"),
             *(".liquid", ".jinja", ".jinja2", ".j2", ".mustache", ".handlebars", ".cshtml", ".php"),
         ),
-        way="take its texts out into a .po or .xlf file, as its framework's tool does",
+        way=_TAKE_OUT,
     ),
     FileType("reStructuredText", (".rst",), way="make .po files with sphinx-build -b gettext"),
     FileType("AsciiDoc", (".adoc", ".asciidoc"), way="make a .po file with po4a"),
@@ -192,14 +193,14 @@ _LINE_KINDS = (
         re.compile(
             r"-?[A-Za-z][\w.-]{0,100} ?= ?\S|\s+(?:\.[\w-]{1,50} =|\*?\[[\w-]{1,50}\] |[{}])"
         ),
-        "make a .po file of it, such as with the Translate Toolkit",
+        _TAKE_OUT,
     ),
     (
         "program code",
         re.compile(
             r".*(?:[{};]|=>|/>|\*/)\s*\Z|\s*(?:import|from|export|const|let|def|return)\b.*['\"(=]"
         ),
-        "take its texts out into a .po or .xlf file",
+        _TAKE_OUT,
     ),
 )
 """What most lines of a file may be like: what they have, by which sign, and what to do."""
