@@ -245,6 +245,23 @@ def test_a_unit_that_fails_stays_and_the_status_is_1(
     assert done.summary["failed"] == 1
 
 
+def test_what_is_odd_about_a_document_is_told(translate: Nmt, tmp_path: Path) -> None:
+    captions, catalogue = tmp_path / "a.vtt", tmp_path / "a.xlf"
+    captions.write_text(
+        "WEBVTT\n\n00:01.000 --> 00:02.000\nthe cat\n\n"
+        "00:03.000 --> 00:04.000\na.jpg#xywh=0,0,9,9\n"
+    )
+    catalogue.write_text(
+        "<xliff><trans-unit><source>user_name the cat</source></trans-unit>"
+        "<trans-unit><source>a.b_c</source></trans-unit><trans-unit><source>a.d</source>"
+        "</trans-unit></xliff>"
+    )
+    assert re.search(r"nmt: \S+a\.vtt: 1 cue .*a\.jpg", translate("--input", captions).stderr)
+    told = translate("--input", catalogue).stderr
+    assert re.search(r"warning: \S+a\.xlf: .* keys, such as a\.b_c", told)
+    assert re.search(r"warning: \S+a\.xlf: .*translation.*placeholder, such as user_name", told)
+
+
 def test_units_without_a_term_and_with_too_many_tokens_are_told(
     translate: Nmt, tmp_path: Path
 ) -> None:
@@ -359,7 +376,13 @@ def test_xliff_under_any_name_is_xliff(translate: Nmt, tmp_path: Path) -> None:
         assert written.startswith("<xliff><trans-unit><source>the cat</source><target>")
 
 
-@pytest.mark.parametrize("text", ["<!DOCTYPE html>\n", "the <b>cat</b>\n", '{"a": "the cat"}\n'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("<!DOCTYPE html>\n", "the <b>cat</b>\n", '{"a": "the cat"}\n'),
+        *("0\t2000\tthe cat\n", "the [[cat]] sees\n", "cat = the cat\n"),
+    ],
+)
 def test_markup_that_is_translated_as_text_is_warned_of(translate: Nmt, text: str) -> None:
     warned = translate(stdin=text.encode())
     assert warned.status == 0
