@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from nmt.data.words import is_wide
+from nmt.data.words import LETTERS, MARKS, is_wide
 from nmt.markup.kept_pieces import PIECE
 
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);")
@@ -22,7 +22,8 @@ _HTML = {
 """Elements that may stand in text without their closing tag."""
 _NOT_TEXT = rf"<var\b[^<>]*>.{{0,200}}?</var>|<[^<>]*>|{PIECE.pattern}|&#?(?!amp;)\w{{1,31}};"
 _MNEMONIC = re.compile(
-    rf"{_NOT_TEXT}|(?<![^\W_])(?<!\\)(?P<before>[^\W\d_]*)(?P<mark>&amp;|_)(?P<after>[^\W\d_]+)(?!;)"
+    rf"{_NOT_TEXT}|(?<![^\W_])(?<![\\{MARKS}])(?P<before>{LETTERS}*+)"
+    rf"(?P<mark>&amp;|_)(?P<after>{LETTERS}+)(?!;)"
 )
 _LETTER = re.compile(rf"{_NOT_TEXT}|&amp;|(?P<letter>[^\W\d_])")
 

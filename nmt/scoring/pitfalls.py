@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.data.composition import has_composed, is_decomposed
+from nmt.data.words import MARKS
 from nmt.scoring.inputs import Text
 
 _FULL_STOPS = 100  # lines that end in " .": sacreBLEU's own threshold
@@ -47,7 +48,7 @@ _UNSPACED = re.compile(
     "[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     "\u0e01-\u0e4e\u0e81-\u0ecd\u0f40-\u0fbc\u1000-\u103f\u1780-\u17d3]"
 )
-_LETTER = re.compile(r"[^\W\d_]")
+_LETTER = re.compile(rf"[^\W\d_]|[{MARKS}]")
 _WORD_LETTERS = 7  # if text in these scripts was split into words, fewer stand together
 
 
