@@ -27,7 +27,16 @@ from nmt.data.composition import compose
 from nmt.data.languages import primary_language
 from nmt.data.moses import Abbreviations, abbreviations
 from nmt.data.vocabulary import Vocabulary
-from nmt.data.words import INVISIBLE, MARKS, STOP_SIGNS, STOPS, WIDE_STOPS, is_in_word, is_stop
+from nmt.data.words import (
+    INVISIBLE,
+    MARKS,
+    STOP_SIGNS,
+    STOPS,
+    WIDE_STOPS,
+    is_in_word,
+    is_stop,
+    is_wide,
+)
 from nmt.lexical.token_offsets import WORD_START
 from nmt.markup.breaks import LINE_END
 from nmt.markup.kept_pieces import SIGN_CHARACTERS
@@ -37,7 +46,7 @@ CLOSING = "\"'”’“‘»›«‹)]}）］｝」』】》〉" + INVISIBLE
 WIDE_CLOSING = "\"'”’»›)]}）］｝」』】》〉" + INVISIBLE  # “ opens a quotation after 。
 _LONE_CLOSING = "”’»›)]}" + INVISIBLE  # closes even after a space, as in French
 # The modifier letters of Hawaiian and Ukrainian are followed by the letter that may be a capital.
-_OPENING = "\"'“”„‟‘’‚‛`«»‹›([{（［｛「『【《〈¿¡*•–—―-ʻʼ" + INVISIBLE
+_OPENING = "\"'“”„‟‘’‚‛`«»‹›([{（［｛「『【《〈¿¡*•–—―-ʻʼ$£€¥₹" + INVISIBLE
 
 
 def _any(characters: str) -> str:
@@ -59,10 +68,11 @@ _LONE_QUOTE = re.compile(r'"(\s++)')
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 
 _LONGEST_ABBREVIATION = 40  # characters
+_HEBREW = "\u05d0-\u05ea"  # its abbreviations have a quotation mark before the last letter
 # May precede an abbreviation without a space: (z.B., 9./10. Mai, Prof.-Dr.
-_BEFORE_WORD = re.compile(r"[\s\"“”„‟`«»‹›(\[{（［｛¿¡*•]|(?<=\.)[/–-]")
+_BEFORE_WORD = re.compile(rf"(?<![{_HEBREW}])[\"“”]|[\s„‟`«»‹›(\[{{（［｛¿¡*•]|(?<=\.)[/–-]")
 _FIRST_NUMBER = re.compile(r"\W*(?:\d+(?:\.\d+)*|[IVXLC]+)")
-_INITIALS = re.compile(rf"(?<![\w.{MARKS}])(?:[^\W\d_]\.)*[^\W\d_]$")
+_INITIALS = re.compile(rf"(?<![\w.{MARKS}])(?<![{_HEBREW}][\"“”״'‘’׳])(?:[^\W\d_]\.)*[^\W\d_]$")
 # Exceptions from the lists: a capital after these begins a sentence, ...
 _AND_SO_ON = re.compile("etc|usf|usw|ਸੀ")  # the Punjabi one means "was", and C
 # ... and these join only digits: "Art. 5", but "von dieser Art. Das".
@@ -103,7 +113,9 @@ def _is_end(text: str, start: int, end: re.Match[str], *, known: Abbreviations) 
     first = beginning[1] if beginning else ""
     if not is_in_word(first):
         return False
-    if stops[-1] in _WIDE:
+    # Chinese and Japanese may have a narrow ? or !, but no space after it: 真的吗?他走了.
+    is_between_wide = is_wide(first) and is_wide(text[end.start() - 1 : end.start()])
+    if stops[-1] in _WIDE or (stops[-1] in "?!" and is_between_wide and "“" not in closing):
         if closing and _HIRAGANA.match(text, end.end()):
             return False
     # A letter without case is its own title case. So are Georgian ones, which have capitals.
