@@ -77,8 +77,10 @@ def is_in_word(character: str) -> bool:
     return character.isalnum() or is_mark(character)
 
 
-MODIFIERS = "\u02b9-\u02c1\u02c6-\u02d1\u02ec\u02ee\u0640\u3031-\u3035\ua717-\ua71f\ua788"
-"""Modifier letters that all scripts have in common, for the brackets of a pattern.
+MODIFIERS = "\u02ec\u02ee\u0640\ua788" + "".join(
+    map(chr, (*range(0x2B9, 0x2C2), *range(0x2C6, 0x2D2), *range(0x3031, 0x3036)))
+)
+"""Modifier letters that scripts have in common.
 
 For example the \u02bb of Hawaiian and Tongan, the \u02bc of Ukrainian, and Arabic's \u0640. Unicode
 gives them the script Common, as it does to punctuation."""

@@ -28,8 +28,7 @@ def test_marks_are_those_of_unicode() -> None:
 
 
 def test_modifiers_are_letters_and_stops_are_signs() -> None:
-    modifiers = re.findall(f"[{MODIFIERS}]", "".join(map(chr, range(0x10000))))
-    assert {unicodedata.category(letter) for letter in modifiers} == {"Lm"}
+    assert {unicodedata.category(letter) for letter in MODIFIERS} == {"Lm"}
     assert {unicodedata.category(sign) for sign in STOPS + WIDE_STOPS} == {"Po"}
 
 
