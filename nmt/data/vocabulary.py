@@ -66,7 +66,7 @@ _TAB_RULE = "9\t20\n"  # in SentencePiece's form: a tab becomes a space
 # Variation selectors, which only fonts of rare Chinese characters use, take on any script.
 _STAND_IN_OF = {letter: chr(0xE01EF - number) for number, letter in enumerate(MODIFIERS)}
 _LETTER_OF = {sign: letter for letter, sign in _STAND_IN_OF.items()}
-_REPLACED = re.compile(f"[{MODIFIERS}{''.join(_LETTER_OF)}]")
+_REPLACED = re.compile(f"[{MODIFIERS}{min(_LETTER_OF)}-{max(_LETTER_OF)}]")
 _IDENTITY = "identity"
 # In some releases the trainer's positions inside a word have 16 bits; longer lines are split.
 _LONGEST_LEARNT = 50_000

@@ -113,9 +113,7 @@ def _is_end(text: str, start: int, end: re.Match[str], *, known: Abbreviations) 
     first = beginning[1] if beginning else ""
     if not is_in_word(first):
         return False
-    # Chinese and Japanese may have a narrow ? or !, but no space after it: 真的吗?他走了.
-    is_between_wide = is_wide(first) and is_wide(text[end.start() - 1 : end.start()])
-    if stops[-1] in _WIDE or (stops[-1] in "?!" and is_between_wide and "“" not in closing):
+    if stops[-1] in _WIDE or (not space and _is_narrow(text, end, first)):
         if closing and _HIRAGANA.match(text, end.end()):
             return False
     # A letter without case is its own title case. So are Georgian ones, which have capitals.
@@ -128,6 +126,13 @@ def _is_end(text: str, start: int, end: re.Match[str], *, known: Abbreviations) 
     elif stops.startswith(("..", "…")) and first.isdecimal():
         return False
     return any(map(str.isalnum, text[start : end.start()]))
+
+
+def _is_narrow(text: str, end: re.Match[str], first: str) -> bool:
+    """Tell whether a stop is a narrow ? or ! in Chinese or Japanese, as in 真的吗?他走了."""
+    stops, closing, _ = end.groups()
+    before = text[end.start() - 1 : end.start()]
+    return stops[-1] in "?!" and is_wide(first) and is_wide(before) and "“" not in closing
 
 
 def _is_abbreviated(before: str, known: Abbreviations, *, before_digit: bool) -> bool:
