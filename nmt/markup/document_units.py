@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from nmt.data.composition import compose
 from nmt.data.words import LETTERS, MARKS, is_wide
 from nmt.markup.kept_pieces import PIECE
 
@@ -100,7 +101,7 @@ def without_mnemonic(unit: Unit) -> Unit:
 
 def _is_mnemonic(found: re.Match[str], *, begins_large: bool) -> bool:
     """Tell whether a sign is before or in a word of a label, unlike in `R&amp;D` or `a_name`."""
-    before, after = found["before"], found["after"]
+    before, after = compose(found["before"]), compose(found["after"])
     if not before:
         return begins_large or found["mark"] != "_" or after[0].isupper()
     is_short = min(len(before), len(after)) <= 2 and len(before + after) > 3  # not drag&drop

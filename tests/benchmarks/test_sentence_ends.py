@@ -52,7 +52,7 @@ def test_sentence_ends() -> None:
     for path in sorted(folder.glob("newstest2019-ref.*.txt")):
         code = path.name.split(".")[1]
         lines = lines_of(path)
-        found = {at for at in places if is_found(*lines[at : at + 2], code.partition("-")[0])}
+        found = {at for at in places if is_found(lines[at], lines[at + 1], code.partition("-")[0])}
         codes[round(100 * len(found) / len(places))].append(code)
         stops = {at for at in places if ends_with_stop(lines[at].rstrip(CLOSING))}
         if len(stops) > len(places) / 2 and len(found & stops) < FLOOR * len(stops):
