@@ -70,8 +70,9 @@ def evaluate(
     """Translate the test sets of the data folder, and score them: BLEU and chrF.
 
     The test sets are those of `nmt prepare --test`, of which the data folder holds the text. The
-    scores are those that `nmt translate RUN` and `nmt score` give. Several runs make one table.
-    Report the signatures with the scores.
+    scores are those that `nmt translate RUN` and `nmt score` give, except that letters and marks
+    are composed on both sides, if the model composes. Several runs make one table. Report the
+    signatures with the scores.
     """
     from nmt.runs.run_folder import RunFolder, curves_of_runs
     from nmt.scoring.results import as_object, print_signed
@@ -133,8 +134,11 @@ def _results(
 
 
 def _scores(translators: Translators, what: str, text: HeldOut) -> dict[str, Result]:
+    from nmt.data.composition import compose_lines, is_composed
+    from nmt.scoring.inputs import Text
     from nmt.scoring.metrics import make_metrics
     from nmt.scoring.options import DEFAULT_METRICS
+    from nmt.scoring.pitfalls import equal_only_in_nfc
     from nmt.scoring.results import evaluate as score
     from nmt.scoring.tokenizers import has_han
 
@@ -144,6 +148,16 @@ def _scores(translators: Translators, what: str, text: HeldOut) -> dict[str, Res
     for number, translation in enumerate(translations, start=1):
         if translation.error:
             console.warning(f"{what}: line {number:,} is left empty: {translation.error}")
+    outputs = [translation.text for translation in translations]
+    if translators.translator.language_pair.tgt_vocabulary.composes:
+        if others := sum(not is_composed(reference) for reference in references):
+            console.notice(
+                f"{what}: {others:,} of {len(references):,} references are not in Unicode's form "
+                "NFC, which the model writes; scoring NFC on both sides, as validation does"
+            )
+        outputs, references = list(compose_lines(outputs)), list(compose_lines(references))
+    for warning in equal_only_in_nfc(Text(what, outputs), Text("its reference", references)):
+        console.warning(warning)
     tgt = text.langs[1]
     metrics = make_metrics(
         DEFAULT_METRICS,
@@ -151,5 +165,4 @@ def _scores(translators: Translators, what: str, text: HeldOut) -> dict[str, Res
         tokenize=choose_tokenizer(tgt, says=True),
         han_words=has_han(tgt),
     )
-    outputs = [[translation.text for translation in translations]]
-    return {name: score(name, metric, outputs) for name, metric in metrics.items()}
+    return {name: score(name, metric, [outputs]) for name, metric in metrics.items()}

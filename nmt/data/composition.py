@@ -39,7 +39,7 @@ def compose(text: str) -> str:
 
 def compose_lines(lines: Sequence[str]) -> Sequence[str]:
     """Return lines in NFC; faster than one by one, since most text is in NFC."""
-    return lines if _is_composed("\n".join(lines)) else list(map(compose, lines))
+    return lines if is_composed("\n".join(lines)) else list(map(compose, lines))
 
 
 def is_decomposed(text: str) -> bool:
@@ -48,17 +48,11 @@ def is_decomposed(text: str) -> bool:
     NFC changes other characters, too, and even decomposes some, such as U+0958 of Hindi. Those do
     not count.
     """
-    return not _is_composed(text) and len(compose(text)) < len(text)
+    return not is_composed(text) and len(compose(text)) < len(text)
 
 
-def has_composed(text: str) -> bool:
-    """Whether text has letters with their marks, and none apart from its marks."""
-    return not text.isascii() and len(unicodedata.normalize("NFD", text)) > len(text) == len(
-        compose(text)
-    )
-
-
-def _is_composed(text: str) -> bool:
+def is_composed(text: str) -> bool:
+    """Whether text is in NFC."""
     return text.isascii() or unicodedata.is_normalized("NFC", text)
 
 

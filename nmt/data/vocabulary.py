@@ -1,8 +1,12 @@
 """Subword vocabularies: the only module that uses SentencePiece.
 
 We learn subwords with fixed special ids and byte fallback. No line needs `<unk>`, and decoding
-gives the line back, up to NFC, runs of spaces, edge spaces and U+2581. The vocabulary is the
-serialised SentencePiece model; data folders and model files contain its bytes.
+gives the line back, up to NFC, tabs, runs of spaces, edge spaces and U+2581. A tab is a space. The
+vocabulary is the serialised SentencePiece model; data folders and model files contain its bytes.
+
+SentencePiece learns no piece with characters of two Unicode scripts, so that punctuation stays
+apart. To keep modifier letters of script Common in their words, such as the U+02BB of Tongan, the
+trainer sees signs of script Inherited in place of them, and the learnt pieces get them back.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import sentencepiece
 from nmt.data.composition import NFC, compose, rules_as_tsv
 from nmt.data.moses import Moses
 from nmt.data.protobuf import read_fields, write_field
-from nmt.data.words import WordEdges
+from nmt.data.words import MODIFIERS, WordEdges
 from nmt.errors import DataError, UsageError
 from nmt.files import read_file
 
@@ -55,9 +59,15 @@ one target (Tiedemann and Scherrer 2017, "Neural Machine Translation with Extend
 Junczys-Dowmunt 2019, "Microsoft Translator at WMT 2019"). It is a control piece, so no text spells
 it, and search never produces it unless it translates a window."""
 
-# A translated line must stay one line, NUL ends strings in other programs, and the other control
-# characters steer terminals.
-_CONTROLS = re.compile("[\0-\x08\x0a-\x1f\x7f-\x9f]")  # all but the tab
+# A translated line must stay one line, tabs part columns, NUL ends strings in other programs, and
+# the other control characters steer terminals.
+_CONTROLS = re.compile("[\0-\x1f\x7f-\x9f]")
+_TAB_RULE = "9\t20\n"  # in SentencePiece's form: a tab becomes a space
+# Variation selectors, which only fonts of rare Chinese characters use, take on any script.
+_STAND_IN_OF = {letter: chr(0xE01EF - number) for number, letter in enumerate(MODIFIERS)}
+_LETTER_OF = {sign: letter for letter, sign in _STAND_IN_OF.items()}
+_REPLACED = re.compile(f"[{MODIFIERS}{min(_LETTER_OF)}-{max(_LETTER_OF)}]")
+_IDENTITY = "identity"
 # In some releases the trainer's positions inside a word have 16 bits; longer lines are split.
 _LONGEST_LEARNT = 50_000
 _SILENT = 9  # above the highest level of SentencePiece's log
@@ -65,7 +75,8 @@ _TOO_LARGE = re.compile(r"Vocabulary size too high \((\d+)\).*<= (\d+)")
 _TOO_SMALL = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 
 # Numbers of fields, from sentencepiece_model.proto.
-_NORMALIZER = 3
+_PIECE, _NORMALIZER = 1, 3
+_TEXT = 1
 _NAME, _TSV = 1, 6
 
 
@@ -84,7 +95,7 @@ class Vocabulary:
     """Lines to token ids and back.
 
     Search must never produce `barred_ids`: pad, unk, bos, other control pieces, and every piece
-    with a control character other than the tab.
+    with a control character.
 
     In a model from another toolkit, pieces that only the other side has are UNUSED. They stand for
     unknown characters that are just their text. Pieces without an id there come after
@@ -394,6 +405,7 @@ def learn_vocabulary(
     source = _Source(lines)
     if normalization == NFC:
         symbols = list(map(compose, symbols))
+    symbols = list(map(_with_stand_ins, symbols))
     try:
         with _rules(normalization) as rules:
             sentencepiece.SentencePieceTrainer.train(
@@ -419,29 +431,44 @@ def learn_vocabulary(
         if source.failure is not None:
             raise source.failure from None
         raise _explain(str(error), vocab_size) from None
-    learnt = model.getvalue()
-    return Vocabulary(_without_path(learnt) if normalization == NFC else learnt)
+    return Vocabulary(_finished(model.getvalue(), normalization))
 
 
 @contextlib.contextmanager
 def _rules(normalization: str) -> Iterator[dict[str, Any]]:
     """Give the trainer's options for rules of normalisation, which it reads from a file."""
-    if normalization != NFC:
+    if normalization not in (NFC, _IDENTITY):
         yield {"normalization_rule_name": normalization}
         return
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "nfc.tsv")
-        path.write_text(rules_as_tsv(), "ascii")
+        path = Path(folder, "rules.tsv")
+        path.write_text(_TAB_RULE + (rules_as_tsv() if normalization == NFC else ""), "ascii")
         yield {"normalization_rule_tsv": str(path)}
 
 
-def _without_path(model: bytes) -> bytes:
-    """Return a model whose rules are named NFC, without the path of the file they came from."""
+def _with_stand_ins(text: str) -> str:
+    """Return text as the trainer sees it; stand-ins that it has itself are spelt as bytes."""
+    if text.isascii():
+        return text
+    return _REPLACED.sub(lambda found: _STAND_IN_OF.get(found[0], ""), text)
+
+
+def _finished(model: bytes, normalization: str) -> bytes:
+    """Return a model with modifier letters in its pieces, whose rules have a name and no path."""
+    letters = str.maketrans(_LETTER_OF)
     fields = []
     for number, content, raw in read_fields(model):
-        if number == _NORMALIZER:
+        if number == _PIECE:
+            parts = [
+                write_field(kind, value.decode().translate(letters).encode())
+                if kind == _TEXT
+                else part
+                for kind, value, part in read_fields(content)
+            ]
+            raw = write_field(number, b"".join(parts))
+        elif number == _NORMALIZER:
             kept = [part for kind, _, part in read_fields(content) if kind not in (_NAME, _TSV)]
-            raw = write_field(number, write_field(_NAME, NFC.encode()) + b"".join(kept))
+            raw = write_field(number, write_field(_NAME, normalization.encode()) + b"".join(kept))
         fields.append(raw)
     return b"".join(fields)
 
@@ -457,7 +484,7 @@ class _Source:
         try:
             for line in self._lines:
                 for start in range(0, len(line), _LONGEST_LEARNT):
-                    yield line[start : start + _LONGEST_LEARNT]
+                    yield _with_stand_ins(line[start : start + _LONGEST_LEARNT])
         except (Exception, KeyboardInterrupt) as error:
             self.failure = error
             raise

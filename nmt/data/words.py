@@ -1,7 +1,10 @@
-"""Words and signs of a text, in any script.
+"""Letters, words and full stops of a text, in any script: all other modules ask this one.
 
 A unit is a word, a single sign, or a character of a script without spaces. Words take in combining
 marks, so a word of Hindi is one unit. They end at apostrophes and hyphens: `l'eau` is three units.
+
+Python's `\\w` has letters, digits and the underscore, but no combining marks, such as the vowel
+signs of Hindi or the accents of decomposed text. A pattern that asks for letters adds `MARKS`.
 """
 
 from __future__ import annotations
@@ -24,15 +27,111 @@ _WITHOUT_SPACES = (
 )
 
 
+def _as_ranges(codes: Iterable[int]) -> str:
+    """Return ascending code points as the inside of a regular expression's brackets."""
+    ranges = list[list[int]]()
+    for code in codes:
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+
+
+_WITH_MARKS = (
+    *(range(0x300, 0x3100), range(0xA66F, 0xAC00), range(0xFB1E, 0xFB1F), range(0xFE00, 0xFE30)),
+    *(range(0x10000, 0x12000), range(0x13400, 0x13500), range(0x16000, 0x17000)),
+    *(range(0x1B000, 0x1F000), range(0xE0100, 0xE01F0)),
+)
+"""All marks are in these. To ask Unicode's whole range would take 0.1 s."""
+
+_JOINERS = "\u200c\u200d"
+
+MARKS = _JOINERS + _as_ranges(
+    code for code in chain(*_WITH_MARKS) if unicodedata.category(chr(code))[0] == "M"
+)
+"""What belongs to the letter before it, for the brackets of a pattern: combining marks, and the
+joiners that Persian and Sinhala have inside words."""
+
+LETTERS = rf"(?:[^\W\d_][{MARKS}]*+)"
+"""A pattern of one letter with its marks. Repeat it for a word without digits."""
+
+_MARK = re.compile(f"[{MARKS}]")
+
+
 @cache
 def unit_pattern() -> re.Pattern[str]:
     """Return what matches one unit. White space is between units."""
-    marks = "".join(
-        chr(code) for code in range(0x300, 0x11000) if unicodedata.category(chr(code))[0] == "M"
-    )
-    marks = re.escape(marks + "\u200c\u200d")
     wide = f"[{_WITHOUT_SPACES}]"
-    return re.compile(rf"{wide}[{marks}]*|(?:(?!{wide})[\w{marks}])+|[^\w\s]")
+    return re.compile(rf"{wide}[{MARKS}]*|(?:(?!{wide})[\w{MARKS}])+|[^\w\s]")
+
+
+@cache
+def is_mark(character: str) -> bool:
+    """Tell whether a character belongs to the letter before it."""
+    return bool(_MARK.fullmatch(character))
+
+
+def is_in_word(character: str) -> bool:
+    """Tell whether a character is a letter, a mark of one, or a digit."""
+    return character.isalnum() or is_mark(character)
+
+
+MODIFIERS = "\u02ec\u02ee\u0640\ua788" + "".join(
+    map(chr, (*range(0x2B9, 0x2C2), *range(0x2C6, 0x2D2), *range(0x3031, 0x3036)))
+)
+"""Modifier letters that scripts have in common.
+
+For example the \u02bb of Hawaiian and Tongan, the \u02bc of Ukrainian, and Arabic's \u0640. Unicode
+gives them the script Common, as it does to punctuation."""
+
+# Unicode's Sentence_Terminal, without signs that only old manuscripts have.
+STOPS = (
+    ".!?\u2026\u203c\u203d\u2047\u2048\u2049\u2e2e\u2e3c\u2e53\u2e54\uff0e"
+    "\u037e\u061d\u061e\u061f\u06d4"  # Greek, Arabic
+)
+"""Signs that end sentences if white space follows."""
+WIDE_STOPS = (
+    "\u3002\uff61\uff01\uff1f\ufe12\ufe15\ufe16\ufe52\ufe56\ufe57"  # Chinese and Japanese
+    "\u0964\u0965\ua8ce\ua8cf\uaaf0\uaaf1\uabeb\u1c7e\u1c7f\U00011141\U00011142\U00011143"  # India
+    "\u104a\u104b\u17d4\u17d5\u1aa8\u1aa9\u1aaa\u1aab\uaa5d\uaa5e\uaa5f"  # South East Asia
+    "\u1944\u1945\ua92f\ua4ff\u1735\u1736\u1b5a\u1b5b\u1b5e\u1b5f\u1b7d\u1b7e\ua9c8\ua9c9\u1c3b\u1c3c"
+    "\u1362\u1367\u1368\u07f9\ua60e\ua60f\ua6f3\ua6f7"  # Africa
+    "\u0589\u0700\u0701\u0702\u1803\u1809\u166e"  # Armenian, Syriac, Mongolian, Cree
+)
+"""Signs that end sentences even without white space."""
+_TYPED_STOPS = {
+    ";": re.compile("[\u0370-\u03ff\u1f00-\u1fff]"),  # Greek \u037e
+    ":": re.compile("[\u0531-\u0588]"),  # Armenian \u0589
+    "|": re.compile("[\u0900-\u0dff]"),  # \u0964 of Punjabi and its neighbours
+    "::": re.compile("[\u1200-\u135a]"),  # Ethiopic \u1362, ...
+    "\u1361\u1361": re.compile("[\u1200-\u135a]"),  # ... as two signs between words
+}
+"""How keyboards without a stop write it, and a letter of the script in which it is one."""
+STOP_SIGNS = STOPS + WIDE_STOPS + ";:|\u1361"
+INVISIBLE = (
+    "\u200b\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+)
+"""Signs for the direction of text, and spaces of no width. They may follow a stop."""
+_QUOTES = " \"'”’“»›)]}" + INVISIBLE
+
+
+def is_stop(text: str, start: int, end: int) -> bool:
+    """Tell whether a run of `STOP_SIGNS` in a text ends a sentence, if what follows allows it.
+
+    A `;` is a question mark after a Greek letter. Closing quotes may stand between them.
+    """
+    stops = text[start:end]
+    if letter := _TYPED_STOPS.get(stops):
+        before = text[max(0, start - 3) : start].rstrip(_QUOTES)[-1:]
+        return letter.match(before) is not None
+    return stops[-1] not in ";:|\u1361"
+
+
+def ends_with_stop(text: str) -> bool:
+    """Tell whether the last characters of a text are stops."""
+    start = len(text.rstrip(STOP_SIGNS))
+    return start < len(text) and is_stop(text, start, len(text))
 
 
 _WHITE = re.compile(r"\s+")

@@ -153,13 +153,13 @@ def _tokenizer(card: ModelCard) -> dict[str, Any]:
     }
 
 
-def _rules(pieces: PieceModel) -> list[dict[str, str]]:
+def _rules(pieces: PieceModel) -> list[dict[str, Any]]:
     """Return the rules that normalise text.
 
     The tokenizer applies compiled rules to five bytes at most, and by the shortest that fits. So
     Hangul and letters with two marks would not compose.
     """
     if pieces.normalization == NFC:
-        return [{"type": "NFC"}]
+        return [{"type": "NFC"}, {"type": "Replace", "pattern": {"String": "\t"}, "content": " "}]
     charsmap = base64.b64encode(pieces.charsmap).decode()
     return [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []

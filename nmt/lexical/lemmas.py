@@ -15,11 +15,13 @@ from importlib.util import find_spec
 
 from nmt.data.composition import compose
 from nmt.data.languages import primary_language
+from nmt.data.words import MARKS
 from nmt.errors import UsageError
 
-WORD = re.compile(r"[^\W_]+(?:[-'’·][^\W_]+)*")
-"""Letters and digits, with single hyphens and apostrophes inside. In scripts without spaces this is
-a whole clause."""
+_RUN = rf"[^\W_]++(?:[{MARKS}]++[^\W_]*+)*+"
+WORD = re.compile(rf"{_RUN}(?:[-'’·]{_RUN})*+")
+"""Letters with their marks and digits, with single hyphens and apostrophes inside. In scripts
+without spaces this is a whole clause."""
 
 _CODES = {"bs": "hbs", "hr": "hbs", "sr": "hbs", "no": "nb"}
 """What simplemma calls some languages."""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from nmt.data.words import is_wide
+from nmt.data.composition import compose
+from nmt.data.words import LETTERS, MARKS, is_wide
 from nmt.markup.kept_pieces import PIECE
 
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);")
@@ -25,7 +26,8 @@ _AT_END = "\u3040-\u30ff\u3400-\u9fff가-힣"
 """Letters of Chinese, Japanese and Korean, in which a label ends with its shortcut."""
 _MNEMONIC = re.compile(
     rf"{_NOT_TEXT}|(?<=[{_AT_END}])\((?P<apart>&amp;|_)(?P<key>[A-Z0-9])\)"
-    rf"|(?<![^\W_])(?<!\\)(?P<before>[^\W\d_]*)(?P<mark>&amp;|_)(?P<after>[^\W\d_]+)(?!;)"
+    rf"|(?<![^\W_])(?<![\\{MARKS}])(?P<before>{LETTERS}*+)"
+    rf"(?P<mark>&amp;|_)(?P<after>{LETTERS}+)(?!;)"
 )
 _LETTER = re.compile(rf"{_NOT_TEXT}|&amp;|(?P<letter>[^\W\d_])")
 
@@ -105,9 +107,9 @@ def without_mnemonic(unit: Unit) -> Unit:
 
 def _is_mnemonic(found: re.Match[str], *, begins_large: bool) -> bool:
     """Tell whether a sign is before or in a word of a label, unlike in `R&amp;D` or `a_name`."""
-    before, after = found["before"], found["after"]
     if found["apart"]:
         return True
+    before, after = compose(found["before"]), compose(found["after"])
     if not before:
         return begins_large or found["mark"] != "_" or after[0].isupper()
     is_short = min(len(before), len(after)) <= 2 and len(before + after) > 3  # not drag&drop

@@ -17,19 +17,22 @@ from bisect import bisect
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
+from nmt.data.words import INVISIBLE, ends_with_stop, is_mark
+
 NO_TEXT = "\0"
 """Stands for each character of a tag, in the text that markup shows."""
 
 _SIGN = "[-–—*+•‣◦▪▫●○■□·]"
 _SPACES = r"(?:\s|&nbsp;|&#160;)+"
 BULLET = re.compile(rf"\s*{_SIGN}{_SPACES}")
-LIST_MARK = re.compile(rf"\s*(?:{_SIGN}|\(?(?:\d{{1,3}}(?:\.\d{{1,3}})*[.)]|[A-Za-z]\))){_SPACES}")
+LIST_MARK = re.compile(rf"\s*(?:{_SIGN}|\(?(?:\d{{1,3}}(?:\.\d{{1,3}})*[.)]|[^\W\d_]\))){_SPACES}")
 _LINE_ENDS = re.compile(r"\r\n?|[\n\u2028\u2029]|&#(?:0*1[03]|[xX]0*[aAdD]);")
 _COLUMNS = re.compile(r"(?<=\S)(?: *+\t[ \t]*+| {3,}+)(?!\s)")
 _JUSTIFIED = re.compile(r"(?=.{60})(?!.*?(?:\S {4}|\S *\t))(?:.*?\S {2,3}(?=\S)){3}")
 _WRAP = re.compile(r"(?<![^\S\r\n])[^\S\r\n]*+(?:\r\n?|\n)[^\S\r\n]*+")
 _LONG = 40  # characters: shorter lines were hardly wrapped
-_STOPS, _CLOSING = ".!?…:;。！？：；", "\"'”’“»›)]}"  # of lines that were hardly wrapped either
+# Lines that end so were hardly wrapped either.
+_COLONS, _CLOSING = ":;：；", "\"'”’“»›)]}」』" + INVISIBLE
 _OPENING = "\"'“”‘«„([{¿¡$%&"
 _LEAST_PROSE = 0.9  # of its characters are letters or spaces
 # Where text may be cut: at spaces, and between characters of Chinese and Japanese.
@@ -75,7 +78,10 @@ def _wraps(line: str, following: str) -> bool:
     if LIST_MARK.match(following) or _columns(following):
         return False
     text, goes_on = _plain(_last_column(line)[1]), _plain(following)
-    if not any(map(str.isalpha, text)) or not goes_on or text.rstrip(_CLOSING)[-1:] in _STOPS:
+    ending = text.rstrip(_CLOSING)
+    if not any(map(str.isalpha, text)) or not goes_on:
+        return False
+    if ends_with_stop(ending) or ending.endswith(tuple(_COLONS)):
         return False
     may_go_on = goes_on[0].isalnum() or goes_on[0] in _OPENING
     return goes_on[0].islower() or (len(text) >= _LONG and may_go_on)
@@ -86,7 +92,10 @@ def _is_laid_out_as_prose(line: str, following: str, before: str, *, is_sentence
     if _width(following) - len(_plain(following)) != column:
         return False
     text, goes_on = _plain(text), _plain(following)
-    letters = sum(character.isalpha() or character.isspace() for character in text + goes_on)
+    letters = sum(
+        character.isalpha() or is_mark(character) or character.isspace()
+        for character in text + goes_on
+    )
     if letters < _LEAST_PROSE * len(text + goes_on):
         return False
     if goes_on[0].islower():

@@ -18,6 +18,7 @@ from collections import Counter, deque
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
+from nmt.data.words import MARKS
 from nmt.markup.messages import NO_TEXT, Message, find_messages
 from nmt.markup.text_tags import TEXT_TAG, VOID, text_tags
 
@@ -58,7 +59,7 @@ _PAIRED = {*_BEGINNINGS, *_ENDINGS}
 
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s"'=<>`]+))?""")
 _TAG = re.compile(
-    r"""</?(?P<name>[^\W\d][\w:.-]*+)(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*+|/)?>"""
+    rf"""</?(?P<name>[^\W\d][\w{MARKS}:.-]*+)(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*+|/)?>"""
     r"""|</?(?P<odd>[^\W\d][^\s<>/}]*+)(?!\})[^<>]*>"""  # with an open quote, for example
 )
 _DECLARATION = re.compile(r"<![A-Za-z][^<>\[]*(?:\[[^\]]{0,10000}\]\s*)?>|<!\[[^<>]*>")

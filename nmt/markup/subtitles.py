@@ -23,6 +23,7 @@ from itertools import accumulate, pairwise, zip_longest
 from pathlib import Path
 
 from nmt.console import counted
+from nmt.data.words import INVISIBLE, LETTERS, MARKS, ends_with_stop, is_in_word
 from nmt.errors import DataError
 from nmt.markup.document_units import Unit, as_html, as_text
 from nmt.markup.line_ends import NO_TEXT, divide, shares
@@ -45,7 +46,7 @@ _AS_COMMENT = rf"{_CODE}|{_INNER_TIME}|(?:\\h)+"
 _DASH = re.compile(rf"(?:{_SPACE}|{_CODE}|{_TAG.pattern})*[-–—‐]")
 _LABEL = re.compile(
     rf"(?:{_SPACE}|{_CODE}|{_TAG.pattern})*"
-    r"(?:(?P<name>[\w.' -]{1,30})(?:\([^()\n]{1,20}\))?:(?!\S)|[\[(])"
+    rf"(?:(?P<name>[\w{MARKS}.'’ -]{{1,30}})(?:\([^()\n]{{1,20}}\))?:(?!\S)|[\[(])"
 )
 """The name of a speaker before what is said, or the beginning of a sound."""
 _OPENING = re.compile(rf"(?:{_DASH.pattern})?(?:{_SPACE}|{_CODE}|[♪♫])*")
@@ -53,7 +54,8 @@ _CLOSING_TAGS = re.compile(r"(?<![>\s])(?:</[^<>]*>\s*+)++\Z")
 _LINE_ENDS = r"(?:(?:[ \t]|\\h)*+(?:\r?\n|\\N))++(?:[ \t]|\\h)*+"
 _BREAK = re.compile(rf"</(\w+)>{_LINE_ENDS}<\1>|(?<![ \t])(?<!\\h){_LINE_ENDS}")
 _WRAPPED = re.compile(r"(?P<before>(?:<[^<>/]*>)+)(?P<text>[^<>]+)(?P<after>(?:</[^<>]*>)+)")
-_ENDS = re.compile(r"[.!?…。！？؟۔।:♪♫\])][\"'”’»」』\s]*\Z")
+_QUOTES = "\"'”’»」』" + INVISIBLE + string.whitespace
+_ENDS = tuple(":：♪♫])")  # besides stops
 _FEW_ENDS = 0.25  # the part of cues that end like sentences, in subtitles without full stops
 _LONG_WORD = 4  # letters: shorter ones have no capital in a title
 _LONGEST_GAP = 2.0  # seconds between two cues of a sentence
@@ -222,23 +224,27 @@ def _names_speaker(text: str) -> bool:
     label = _LABEL.match(text)
     if label is None:
         return False
-    words = (label["name"] or "").split()
-    return all(word[0].isupper() or word[0].isdecimal() for word in words)
+    name = label["name"] or ""
+    words = name.split()
+    if len(words) > 2 and name.lower() == name.upper():  # without case, they are hardly a name
+        return False
+    return all(word[0].isalnum() and word[0].title() == word[0] for word in words)
 
 
 def _is_title(text: str) -> bool:
     """Tell whether text is in capitals, or most of its words, and all long ones, begin with one."""
-    words = re.findall(r"[^\W\d_]+", _TAG.sub("", text))
+    words = re.findall(rf"{LETTERS}+", _TAG.sub("", text))
     capitals = [word for word in words if word[0].isupper()]
     others = {len(word) for word in words if not word[0].isupper()}
     is_headline = len(capitals) > max(1, len(words) / 2) and max(others, default=0) < _LONG_WORD
-    return text.isupper() or (is_headline and text.rstrip()[-1:].isalnum())
+    return text.isupper() or (is_headline and is_in_word(text.rstrip()[-1:]))
 
 
 def _is_whole(text: str) -> bool:
     """Tell whether text ends like a sentence, or is a number by itself."""
-    plain = _TAG.sub("", text)
-    return bool(_ENDS.search(plain)) or plain.strip().isdecimal()
+    plain = _TAG.sub("", text).strip()
+    ending = plain.rstrip(_QUOTES)
+    return ends_with_stop(ending) or ending.endswith(_ENDS) or plain.isdecimal()
 
 
 def _sentences(speeches: Sequence[_Speech]) -> Iterator[list[_Speech]]:

@@ -24,7 +24,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from nmt.data.words import is_letter, is_wide
+from nmt.data.words import is_in_word, is_letter, is_wide
 from nmt.markup.kept_pieces import PIECE
 from nmt.markup.tags import STANDING, Marked, Node
 from nmt.markup.text_units import Span
@@ -343,7 +343,7 @@ class Layout:
         text = self.marked.text
         before, behind = text[child.start - 1], text[child.end]
         touches_previous = not before.isspace() and (
-            behind.isspace() or (before.isalnum() and not behind.isalnum())
+            behind.isspace() or (is_in_word(before) and not is_in_word(behind))
         )
         sides = [(end, 1), (first - 1, -1)]
         for step in range(8):
@@ -360,13 +360,13 @@ class Layout:
         """Move the place of a piece out of what is written together, such as `l'eau`."""
         text, translation = self.marked.text, self.translation
         beside = text[piece.start - 1 : piece.start], text[piece.end : piece.end + 1]
-        if all(sign and (sign.isalnum() or sign in _JOINTS) for sign in beside):
+        if all(sign and (is_in_word(sign) or sign in _JOINTS) for sign in beside):
             return  # it is so itself
         step = 1 if place.is_after else -1
         while within.first < place.first < within.end:
             (_, end), (start, _) = self.target[place.first - 1 : place.first + 1]
             both = translation[end - 1], translation[start]
-            are_joined = all(sign.isalnum() or sign in _JOINTS for sign in both)
+            are_joined = all(is_in_word(sign) or sign in _JOINTS for sign in both)
             if end < start or not are_joined or any(map(is_wide, both)):
                 return
             place.first += step

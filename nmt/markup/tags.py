@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from nmt.data.words import has_letters, on_one_line
+from nmt.data.words import has_letters, is_in_word, on_one_line
 from nmt.markup.kept_pieces import PIECE, PIECE_IN_MESSAGE, SIGN
 from nmt.markup.markup_tokens import (
     NOT_TEXT,
@@ -370,7 +370,7 @@ def _number_for(selector: str, text: str) -> str:
 
 def _touches_word(characters: Sequence[str], at: int) -> bool:
     beside = (*characters[max(0, at - 1) : at], *characters[at + 1 : at + 2])
-    return any(map(str.isalnum, beside))
+    return any(map(is_in_word, beside))
 
 
 def _decoded(entity: str) -> str:

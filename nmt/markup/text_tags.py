@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nmt.data.words import is_in_word
+
 VOID = frozenset(
     (
         *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
@@ -76,7 +78,7 @@ def text_tags(text: str, form: str, *, is_in_stars: bool) -> Iterator[TextTag]:
             needs_partner = not is_empty
         elif group == "stars":
             is_beside_space = (before if is_in_stars else after).isspace()
-            if is_beside_space or (before.isalnum() and after.isalnum()):
+            if is_beside_space or (is_in_word(before) and is_in_word(after)):
                 continue
             kind = "close" if is_in_stars else "open"
             is_in_stars = not is_in_stars
@@ -86,7 +88,7 @@ def text_tags(text: str, form: str, *, is_in_stars: bool) -> Iterator[TextTag]:
             kind, name, needs_partner = "empty", "\\", False
         elif group == "line_end":
             is_apart = not before.strip() and not after.strip()
-            if is_apart or (before.isalnum() and after.islower()):
+            if is_apart or (is_in_word(before) and after.islower()):
                 continue
             kind, name, needs_partner = "empty", "br", False
         prefix = {"begins": "{", "ends": "{", "bbcode": "["}.get(group, "")

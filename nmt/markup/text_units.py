@@ -6,13 +6,12 @@ as it is.
 
 from __future__ import annotations
 
-import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from nmt.data.words import unit_pattern
+from nmt.data.words import is_mark, unit_pattern
 from nmt.markup.kept_pieces import PIECE
 from nmt.markup.tags import STANDING, Marked
 
@@ -112,12 +111,13 @@ def part_words(
             ]
             continue
         deepest = max(word, key=lambda part: depths[part])
-        is_initial = deepest == word[0] and source[deepest][1] == start + 1
+        inside = marked.text[start + 1 : source[deepest][1]]
+        is_initial = deepest == word[0] and all(map(is_mark, inside))
         if depths[deepest] <= 0:
             parted.append((unit, label))
         elif is_initial and marked.text[start].isalpha():
             end = unit[0] + 1
-            while end < unit[1] and unicodedata.combining(translation[end]):
+            while end < unit[1] and is_mark(translation[end]):
                 end += 1
             if is_first:
                 parted.append(((unit[0], end), deepest))

@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from nmt import console
 from nmt.console import printable
-from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
+from nmt.data.composition import DECOMPOSED_REMEDY, compose, is_decomposed
 from nmt.data.languages import primary_language
 from nmt.data.vocabulary import Vocabulary
+from nmt.data.words import LETTERS
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.repairs import describe_flaw, examine, is_frequent
 from nmt.prepare.text import Block, Pairs, TextSide, Work
@@ -29,7 +30,7 @@ _FEWEST_WORDS = 500
 _FEWEST_DIFFERENT = 6  # frequent words of a language
 _WORTH_A_WARNING = 0.001  # of the lines
 _WORD_LINES = 400  # lines whose words are counted
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(rf"{LETTERS}+")
 _ELEMENT = re.compile(r"\s*+<([A-Za-z][\w:.-]*+)(?:\s[^<>]*+)?>(?P<text>.*</\1\s*>)?\s*")
 _EXAMPLE_CHARACTERS = 60
 
@@ -236,7 +237,7 @@ def _other_language(side: TextSide, lang: str) -> str:
     if own not in _FREQUENT_WORDS:
         return ""
     lines = side.lines[:: max(1, len(side.lines) // _WORD_LINES)]
-    words = Counter(_WORD.findall(" ".join(lines).casefold()))
+    words = Counter(_WORD.findall(compose(" ".join(lines)).casefold()))
     if words.total() < _FEWEST_WORDS:
         return ""
     counts = {

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.data.composition import compose
 from nmt.data.languages import are_close
 from nmt.errors import DataError, UsageError
 from nmt.files import sha256_file
@@ -75,7 +76,7 @@ class LanguageIdentifier:
         if not own:
             return np.zeros(len(lines), np.bool_)
         predict = _load(self.path).predict
-        best = (predict(line, k=1, threshold=LANGID_SURE) for line in lines)
+        best = (predict(compose(line), k=1, threshold=LANGID_SURE) for line in lines)
         are_foreign = (bool(labels) and labels[0] not in own for labels, _ in best)
         return np.fromiter(are_foreign, np.bool_, len(lines))
 

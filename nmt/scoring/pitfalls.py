@@ -6,10 +6,12 @@ The text is scored anyway, because each of them can be intended.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nmt.data.composition import has_composed, is_decomposed
+from nmt.data.composition import compose, is_composed
+from nmt.data.words import MARKS, unit_pattern
 from nmt.scoring.inputs import Text
 
 _FULL_STOPS = 100  # lines that end in " .": sacreBLEU's own threshold
@@ -47,7 +49,7 @@ _UNSPACED = re.compile(
     "[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     "\u0e01-\u0e4e\u0e81-\u0ecd\u0f40-\u0fbc\u1000-\u103f\u1780-\u17d3]"
 )
-_LETTER = re.compile(r"[^\W\d_]")
+_LETTER = re.compile(rf"[^\W\d_]|[{MARKS}]")
 _WORD_LETTERS = 7  # if text in these scripts was split into words, fewer stand together
 
 
@@ -86,8 +88,7 @@ def pitfalls(
         yield from _blank(hypothesis, beside=references)
         for reference in references:
             yield from _equal(hypothesis, reference, _COPY, "is it a translation of its own?")
-            yield from _decomposed(hypothesis, reference)
-            yield from _decomposed(reference, hypothesis)
+            yield from equal_only_in_nfc(hypothesis, reference)
     for reference in references:
         yield from _blank(reference, beside=hypotheses)
     if source is not None:
@@ -150,16 +151,28 @@ def _blank(text: Text, *, beside: Sequence[Text]) -> Iterator[str]:
         yield _described(text, f"are blank where {names} has text", numbers, remedy)
 
 
-def _decomposed(text: Text, other: Text) -> Iterator[str]:
-    pairs = zip(text.lines, other.lines, strict=True)
+def equal_only_in_nfc(hypothesis: Text, reference: Text) -> Iterator[str]:
+    """Yield a warning if words of a line match those of the other only once both are in NFC.
+
+    NFC composes most letters and marks, but takes others apart, such as U+0958 of Hindi.
+    """
+    pairs = list(zip(hypothesis.lines, reference.lines, strict=True))
     numbers = [
         number
-        for number, (line, its) in enumerate(pairs, start=1)
-        if is_decomposed(line) and has_composed(its)
+        for number, (one, other) in enumerate(pairs, start=1)
+        if not (is_composed(one) and is_composed(other)) and _more_match_in_nfc(one, other)
     ]
     if numbers:
-        problem = f"have letters apart from their marks (NFD), but {other.name} does not (NFC)"
-        yield _described(text, problem, numbers, "compose them: uconv -x nfc")
+        texts = [hypothesis, reference]
+        texts.sort(key=lambda text: is_composed(text.lines[numbers[0] - 1]))
+        problem = f"have words that equal those of {texts[1].name} only in Unicode's form NFC"
+        yield _described(texts[0], problem, numbers, "compose both: uconv -x nfc")
+
+
+def _more_match_in_nfc(one: str, other: str) -> bool:
+    words = [Counter(unit_pattern().findall(line)) for line in (one, other)]
+    composed = [Counter(unit_pattern().findall(compose(line))) for line in (one, other)]
+    return (composed[0] & composed[1]).total() > (words[0] & words[1]).total()
 
 
 def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str]:

@@ -113,8 +113,8 @@ def render_aligned(_number: int, translation: Translation) -> list[str]:
 
 
 def render_scored(_number: int, translation: Translation) -> list[str]:
-    """Return score and best translation, tab-separated."""
-    return [f"{translation.score:.6f}\t{translation.text}"]
+    """Return score and best translation, tab-separated. A copied source may have tabs itself."""
+    return [f"{translation.score:.6f}\t{translation.text.replace(chr(9), ' ')}"]
 
 
 def render_n_best(number: int, translation: Translation) -> list[str]:

@@ -8,12 +8,14 @@ sentence does not end
 
 - at a single dot after an abbreviation, initials (`J. Smith`, `U.S. Army`), a number that begins
   the sentence (`1. Introduction`) or an ordinal that Moses lists (German `3. Mai`);
+- at a single dot between one letter and a digit (`p. 5`);
 - at an ellipsis before a digit;
 - before its first letter or digit;
 - after 「…。」 before a particle, which continues the sentence around the quotation.
 
 If the rules are unsure, they do not split: two sentences in one source do less harm than half a
-sentence.
+sentence. So the shad of Tibetan and Dzongkha ends no sentence: it also ends clauses, and Unicode
+does not count it as a full stop.
 """
 
 from __future__ import annotations
@@ -21,45 +23,58 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from nmt.data.composition import compose
 from nmt.data.languages import primary_language
 from nmt.data.moses import Abbreviations, abbreviations
 from nmt.data.vocabulary import Vocabulary
+from nmt.data.words import (
+    INVISIBLE,
+    MARKS,
+    STOP_SIGNS,
+    STOPS,
+    WIDE_STOPS,
+    is_in_word,
+    is_stop,
+    is_wide,
+)
 from nmt.lexical.token_offsets import WORD_START
 from nmt.markup.breaks import LINE_END
 from nmt.markup.kept_pieces import SIGN_CHARACTERS
 from nmt.search.engine import Source
 
-STOPS = ".!?…؟۔"
-WIDE_STOPS = "。｡！？।॥።፧။។៕"  # no space need follow
-CLOSING = "\"'”’“‘»›«‹)]}）］｝」』】》〉"
-WIDE_CLOSING = "\"'”’)]}）］｝」』】》〉"  # “ opens a quotation after 。
-_LONE_CLOSING = "”’»›)]}"  # closes even after a space, as in French
-_OPENING = "\"'“”„‟‘’‚‛`«»‹›([{（［｛「『【《〈¿¡*•–—―-"
+CLOSING = "\"'”’“‘»›«‹)]}）］｝」』】》〉" + INVISIBLE
+WIDE_CLOSING = "\"'”’»›)]}）］｝」』】》〉" + INVISIBLE  # “ opens a quotation after 。
+_LONE_CLOSING = "”’»›)]}" + INVISIBLE  # closes even after a space, as in French
+# The modifier letters of Hawaiian and Ukrainian are followed by the letter that may be a capital.
+_OPENING = "\"'“”„‟‘’‚‛`«»‹›([{（［｛「『【《〈¿¡*•–—―-ʻʼ$£€¥₹" + INVISIBLE
 
 
 def _any(characters: str) -> str:
     return f"[{re.escape(characters)}]"
 
 
+_WIDE = WIDE_STOPS + "\u1361"  # the Ethiopic word separator is a stop only if it is doubled
+
 # Possessive quantifiers, and a match at every stop: linear time for any text.
 _END = re.compile(
-    rf"(?P<stops>{_any(STOPS + WIDE_STOPS)}++)"
-    rf"(?P<closing>(?<={_any(WIDE_STOPS)}){_any(WIDE_CLOSING)}*+"
+    rf"(?P<stops>{_any(STOP_SIGNS)}++)"
+    rf"(?P<closing>(?<={_any(_WIDE)}){_any(WIDE_CLOSING)}*+(?:“(?=\s|$))?+"
     rf"|{_any(CLOSING)}*+(?:\s{_any(_LONE_CLOSING)}++(?=\s|$))?"
     rf"(?:\s?[{SIGN_CHARACTERS}]++(?=\s|$))?+)"  # an emoji after a sentence belongs to it
     r"(?P<space>\s*+)"
 )
-_BEGINNING = re.compile(rf"(?:{_any(_OPENING)}\s?)*+(\w?)")
+_BEGINNING = re.compile(rf"(?:{_any(_OPENING)}\s?)*+([\w{MARKS}]?)")
 _LONE_QUOTE = re.compile(r'"(\s++)')
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 
 _LONGEST_ABBREVIATION = 40  # characters
+_HEBREW = "\u05d0-\u05ea"  # its abbreviations have a quotation mark before the last letter
 # May precede an abbreviation without a space: (z.B., 9./10. Mai, Prof.-Dr.
-_BEFORE_WORD = re.compile(r"[\s\"“”„‟`«»‹›(\[{（［｛¿¡*•]|(?<=\.)[/–-]")
+_BEFORE_WORD = re.compile(rf"(?<![{_HEBREW}])[\"“”]|[\s„‟`«»‹›(\[{{（［｛¿¡*•]|(?<=\.)[/–-]")
 _FIRST_NUMBER = re.compile(r"\W*(?:\d+(?:\.\d+)*|[IVXLC]+)")
-_INITIALS = re.compile(r"(?<![\w.])(?:[^\W\d_]\.)*[^\W\d_]$")
+_INITIALS = re.compile(rf"(?<![\w.{MARKS}])(?<![{_HEBREW}][\"“”״'‘’׳])(?:[^\W\d_]\.)*[^\W\d_]$")
 # Exceptions from the lists: a capital after these begins a sentence, ...
-_AND_SO_ON = re.compile("etc|usf|usw")
+_AND_SO_ON = re.compile("etc|usf|usw|ਸੀ")  # the Punjabi one means "was", and C
 # ... and these join only digits: "Art. 5", but "von dieser Art. Das".
 _BEFORE_DIGIT = re.compile("(?i)abb|abs|approx|art|bd|cap|eq|fig|kap|max|nr|pp|sept|vol")
 
@@ -92,11 +107,13 @@ def split_sentences(text: str, lang: str) -> list[tuple[str, str]]:
 def _is_end(text: str, start: int, end: re.Match[str], *, known: Abbreviations) -> bool:
     """Tell whether the sentence from `start` ends at a match of `_END`."""
     stops, closing, space = end.groups()
+    if not is_stop(text, *end.span("stops")):
+        return False
     beginning = _BEGINNING.match(text, end.end())
     first = beginning[1] if beginning else ""
-    if not first.isalnum():
+    if not is_in_word(first):
         return False
-    if stops[-1] in WIDE_STOPS:
+    if stops[-1] in _WIDE or (not space and _is_narrow(text, end, first)):
         if closing and _HIRAGANA.match(text, end.end()):
             return False
     # A letter without case is its own title case. So are Georgian ones, which have capitals.
@@ -111,9 +128,16 @@ def _is_end(text: str, start: int, end: re.Match[str], *, known: Abbreviations) 
     return any(map(str.isalnum, text[start : end.start()]))
 
 
+def _is_narrow(text: str, end: re.Match[str], first: str) -> bool:
+    """Tell whether a stop is a narrow ? or ! in Chinese or Japanese, as in 真的吗?他走了."""
+    stops, closing, _ = end.groups()
+    before = text[end.start() - 1 : end.start()]
+    return stops[-1] in "?!" and is_wide(first) and is_wide(before) and "“" not in closing
+
+
 def _is_abbreviated(before: str, known: Abbreviations, *, before_digit: bool) -> bool:
     """Tell whether a dot belongs to the word or number before it."""
-    word = _BEFORE_WORD.split(before)[-1]
+    word = _BEFORE_WORD.split(compose(before))[-1]
     if _AND_SO_ON.fullmatch(word):
         return False
     if _BEFORE_DIGIT.fullmatch(word):
@@ -122,13 +146,13 @@ def _is_abbreviated(before: str, known: Abbreviations, *, before_digit: bool) ->
     if forms & known.always or (before_digit and forms & known.before_digit):
         return True
     initials = _INITIALS.search(word)
-    if initials and not initials[0].islower() and initials[0] < "\u1100":  # Hangul are syllables
-        return True
+    if initials and initials[0] < "\u1100":  # Hangul are syllables
+        return before_digit or not initials[0].islower()
     return _FIRST_NUMBER.fullmatch(before) is not None
 
 
 _CLAUSE_ENDS = ";:,—؛،"
-_WIDE_CLAUSE_ENDS = "，、；："
+_WIDE_CLAUSE_ENDS = "，、；：" + "\u0f0d\u0f0e\u104a\u1363\u1364"  # Tibetan, Burmese, Ethiopic
 _NEVER_FIRST = STOPS + WIDE_STOPS + _CLAUSE_ENDS + _WIDE_CLAUSE_ENDS + WIDE_CLOSING
 _INSIDE_CHARACTER = re.compile("<0x[89AB].>")  # continuation bytes of UTF-8
 

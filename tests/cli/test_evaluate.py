@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+from unicodedata import normalize
 from xml.etree import ElementTree
 
+import pytest
 from command_line import Nmt
 from prepare_job import Job
 from toy_training import pairs, prepare_toy, train, write_text
+
+from nmt.cli.evaluate import _scores
+from nmt.data.folder import HeldOut
+from nmt.jobs.parallel import Translators
 
 
 def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path) -> None:
@@ -50,3 +58,26 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
     assert "not a run folder" in nmt("evaluate", tmp_path).refusal(2)
     assert "is a run folder" in nmt("data", runs[0]).refusal(1)
     assert "no such run folder" in nmt("evaluate", tmp_path / "nowhere").refusal(2)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [normalize("NFD", "der Bär läuft"), "\u0958\u0932\u092e \u092f\u0939\u093e\u0901 \u0939\u0948"],
+)
+@pytest.mark.parametrize("composes", [True, False])
+def test_letters_and_marks_are_compared_as_in_validation(
+    reference: str, composes: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = SimpleNamespace(text=normalize("NFC", reference) + " .", error=None)
+    translators = SimpleNamespace(
+        translator=SimpleNamespace(
+            language_pair=SimpleNamespace(tgt_vocabulary=SimpleNamespace(composes=composes)),
+            translate=lambda lines, **_: [output for _ in lines],
+        )
+    )
+    text = SimpleNamespace(langs=("en", "de"), lines=lambda: (["a"] * 2, [f"{reference} ."] * 2))
+    scores = _scores(cast(Translators, translators), "run", cast(HeldOut, text))
+    assert (scores["bleu"].score.score == pytest.approx(100)) == composes
+    told = capsys.readouterr().err
+    assert told.count("NFC") == (2 if composes else 1)
+    assert ("2 of 2" in told) and ("line 1 " in told) != composes

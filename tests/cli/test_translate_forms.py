@@ -132,7 +132,7 @@ def test_translations_begin_with_the_prefixes_after_tabs(translate_text: Transla
     assert begun.startswith("a small bird")
     assert blank == ""
     assert without == empty
-    assert tab.startswith("old\ttab")
+    assert tab.startswith("old tab")
 
 
 def test_paragraphs_are_translated_sentence_by_sentence(translate_text: TranslateText) -> None:

@@ -7,12 +7,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from foreign_models import learn_pieces
 
 from nmt.data.pieces import PieceModel
-from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, learn_vocabulary
+from nmt.data.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    UnfitSize,
+    Vocabulary,
+    learn_vocabulary,
+)
 from nmt.errors import DataError, UsageError
 
 LINES = ["the cat sat on the mat", "a dog ran", "hello world the cat", "der Hund läuft"]
@@ -30,7 +39,6 @@ def vocabulary() -> Vocabulary:
         "the cat",
         "no\u00a0break\u202fspace",
         "line\u2028and\u2029paragraph\u0085",
-        "tab\tin between",
         "nul\0and\rreturn",
         "a\ufeffb",
         "½ … ﬁ Ａ ² №",  # what SentencePiece's own rules would rewrite
@@ -46,8 +54,43 @@ def test_text_to_ids_and_back_is_the_identity(vocabulary: Vocabulary, line: str)
 
 
 def test_only_runs_of_spaces_edges_and_the_space_mark_are_lost(vocabulary: Vocabulary) -> None:
-    lines = ["  the   cat ", "the\u2581cat"]
-    assert vocabulary.decode(vocabulary.encode(lines)) == ["the cat", "the cat"]
+    lines = ["  the   cat ", "the\u2581cat", "the \t\tcat\t"]
+    assert vocabulary.decode(vocabulary.encode(lines)) == ["the cat"] * 3
+
+
+def whole_words(lines: list[str], **options: Any) -> Vocabulary:
+    """Learn the largest vocabulary that the lines allow."""
+    with pytest.raises(UnfitSize) as refused:
+        learn_vocabulary(lines, vocab_size=9_000, **options)
+    return learn_vocabulary(lines, vocab_size=refused.value.bound, **options)
+
+
+@pytest.mark.parametrize("rules", ["nfc", "identity", "nfkc", "nmt_nfkc"])
+def test_a_tab_is_a_space_and_search_never_produces_it(rules: str) -> None:
+    vocabulary = whole_words(["the cat.\tA dog."] * 40, normalization=rules)
+    pieces = vocabulary.decode([[id_] for id_ in range(len(vocabulary))])
+    assert {id_ for id_, piece in enumerate(pieces) if "\t" in piece} <= set(vocabulary.barred_ids)
+    if rules != "nfkc":  # which is SentencePiece's own, and leaves tabs alone
+        assert vocabulary.encode(["a.\tb", "a. b"])[0] == vocabulary.encode(["a. b"])[0]
+        assert not [token for token in vocabulary.tokens(range(len(vocabulary))) if "\t" in token]
+
+
+@pytest.mark.parametrize("subwords", ["bpe", "unigram"])
+@pytest.mark.parametrize("word", ["faʻa", "памʼять", "عـربي"])
+def test_modifier_letters_stay_in_their_words(subwords: str, word: str) -> None:
+    lines = [f"{word}, {word}. ({word})"] * 99
+    vocabulary = whole_words(lines, subwords=subwords)
+    assert {f"\u2581{word}", word} & set(vocabulary.tokens(vocabulary.encode([word])[0]))
+    tokens = vocabulary.tokens(range(len(vocabulary)))
+    assert not [token for token in tokens if set(word) & set(token) and set(",.()") & set(token)]
+    assert vocabulary.decode(vocabulary.encode(lines)) == lines
+
+
+def test_signs_that_stand_in_for_modifier_letters_are_text_as_well() -> None:
+    lines = ["faʻa a\U000e01efb\U000e01ee <ʻ>"] * 50
+    vocabulary = whole_words(lines, symbols=["<ʻ>"])
+    assert vocabulary.decode(vocabulary.encode(lines)) == lines
+    assert vocabulary.has_symbol("<ʻ>")
 
 
 def test_many_lines_are_encoded_and_decoded_in_one_call(vocabulary: Vocabulary) -> None:
@@ -83,12 +126,12 @@ def test_barred_are_special_ids_and_what_would_break_a_line() -> None:
     assert len(vocabulary) == 310
     assert vocabulary.covers_all_text
     assert vocabulary.tokens([PAD_ID, UNK_ID, BOS_ID, EOS_ID]) == ["<pad>", "<unk>", "<s>", "</s>"]
-    controls = [4 + byte for byte in (*range(0x20), 0x7F) if byte != 0x09]
+    controls = [4 + byte for byte in (*range(0x20), 0x7F)]
     assert [*vocabulary.tokens(controls[:1]), *vocabulary.tokens(controls[-1:])] == [
         "<0x00>",
         "<0x7F>",
     ]
-    learnt = [i for i in range(260, 310) if set("\r\n\x9b") & set(vocabulary.tokens([i])[0])]
+    learnt = [i for i in range(260, 310) if set("\r\n\x9b\t") & set(vocabulary.tokens([i])[0])]
     assert len(learnt) >= 3
     assert list(vocabulary.barred_ids) == [PAD_ID, UNK_ID, BOS_ID, *controls, *learnt]
 

@@ -6,7 +6,7 @@ import pytest
 
 from nmt.errors import UsageError
 from nmt.lexical import lemmas
-from nmt.lexical.lemmas import LineForms, has_lemmas, lemma
+from nmt.lexical.lemmas import WORD, LineForms, has_lemmas, lemma
 
 pytest.importorskip("simplemma", reason="the extra terms is not installed")
 
@@ -47,6 +47,21 @@ def test_languages_without_lemmas_are_known() -> None:
 )
 def test_a_term_is_found_in_any_form(term: str, is_there: bool) -> None:
     assert LineForms.of("Er sieht einen kleinen Hund.", "de").has(term) == is_there
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["किताब", "मेज़", "पर"],
+        ["കേരളത്തിൽ", "മഴ"],
+        ["e\u0323\u0300ko\u0323\u0301", "ilé"],
+        ["می\u200cخواهم", "بروم"],
+        ["maʻu", "l'eau", "a-b"],
+    ],
+)
+def test_words_take_in_their_marks(words: list[str]) -> None:
+    assert WORD.findall(" ".join(words)) == words
+    assert not LineForms.of(" ".join(words), "xx").has(words[0][:2])
 
 
 def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.data.words import unit_pattern
 from nmt.markup.breaks import MarkedLines, cut_at_breaks, unwrap
 from nmt.markup.markup_tokens import FORMS
 
@@ -120,6 +119,7 @@ def test_each_line_has_its_own_links() -> None:
     assert lines.restore(translation, links, ()) == "<b>ROT</b> hund<br>katze <i>ALT</i>"
 
 
+HINDI = "लाल दरवाज़े वाला पुराना घर नदी के किनारे पर खड़ा है"
 LONG = "The old house by the river with the big red"
 
 
@@ -135,6 +135,11 @@ LONG = "The old house by the river with the big red"
         ("xml", f"{LONG}\n- open", 2),
         ("xml", "the door\n\nis open", 2),
         ("xml", "Name\nStreet\nTown", 3),
+        ("xml", f"{HINDI}।\n{HINDI}।", 2),
+        ("xml", f"{HINDI}\n{HINDI}।", 1),
+        ("xml", "Как же это так вышло, что дом теперь красный\nа) дом", 2),
+        ("html", f"{HINDI}\n{HINDI}।", 1),
+        ("html", f"{HINDI}।\n{HINDI}।", 2),
         ("html", "The door\nis open.", 1),
         ("html", "The door\n   is open.", 2),
         ("html", "cd house\nmake door", 2),
@@ -153,7 +158,7 @@ def test_a_line_end_that_wraps_a_sentence_does_not_cut_it(
 ) -> None:
     lines = MarkedLines.of(markup, form)
     assert len(lines.lines) == count
-    words = [word.span() for word in re.finditer(r"\w+", lines.text)]
+    words = [word.span() for word in unit_pattern().finditer(lines.text)]
     assert lines.restore(lines.text, [(*word, *word) for word in words], ()) == markup
 
 

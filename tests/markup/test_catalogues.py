@@ -101,6 +101,7 @@ def test_messages_may_have_tags_and_what_looks_like_them(message: str, line: str
     [
         ("_Open %s...", "Open %s...", "%s öffnen", "%s _öffnen"),
         ("E&xit", "Exit", "Ende", "&Ende"),
+        ("E\u0301c_ran", "E\u0301cran", "Schirm", "_Schirm"),
         ("Zoom _In", "Zoom In", "«Größer»", "«_Größer»"),
         ("Prin_t (old)", "Print (old)", "Drucken", "_Drucken"),
         ("Show g&rid", "Show grid", "Raster", "&Raster"),

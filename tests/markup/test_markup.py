@@ -699,6 +699,7 @@ def test_any_text_keeps_its_tags(line: str, form: str, seed: int) -> None:
         ("H<sub>2</sub>O is H2O", "H2O ist H2O", "02 11 20", "H2O ist H<sub>2</sub>O"),
         ("10<sup>-3</sup> x<i>y</i>z", "xyz 10-3", "", "x<i>y</i>z 10<sup>-3</sup>"),
         ("<b>T</b>he dog", "Der Hund", "00 11", "<b>D</b>er Hund"),
+        ("<b>कि</b>ताब है", "पुस्तक है", "00 11", "<b>पु</b>स्तक है"),
         ("Such <u>S</u>uche", "look search", "00 11", "look <u>s</u>earch"),
         ("un<i>believ</i>able dog", "chien incroyable", "01 10", "chien <i>incroyable</i>"),
         ("the <i>dog</i>s", "die Hunde", "00 11", "die <i>Hunde</i>"),

@@ -96,6 +96,7 @@ def test_what_has_no_content_stays(line: str, form: str) -> None:
             "****",
             "** a",
             "un**happy**ness",
+            "बि**खु**शी",
             "a**",
             "`a' and `b'",
             "``a''",

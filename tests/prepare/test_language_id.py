@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 from prepare_job import Job, content, job_of, write
@@ -42,6 +43,17 @@ def test_lines_in_another_language_are_found(identifier: LanguageIdentifier) -> 
 def test_lines_that_say_too_little_are_kept(identifier: LanguageIdentifier) -> None:
     lines = ["", " ", "12:30", "Paris 2024", "?!", "a\rb"]
     assert not identifier.in_other_language(lines, "de").any()
+
+
+def test_decomposed_lines_are_judged_as_composed_ones(identifier: LanguageIdentifier) -> None:
+    for lang, line in {
+        "ko": "우리는 내일 아침에 강을 건너서 오래된 집으로 갈 것이다.",
+        "vi": "Chúng tôi sẽ đi qua sông vào sáng mai để đến ngôi nhà cũ.",
+        "yo": "A ó kọjá odò ní òwúrọ̀ ọ̀la láti lọ sí ilé àtijọ́ náà.",
+    }.items():
+        for other in (lang, "en", "fr"):
+            forms = [normalize("NFC", line), normalize("NFD", line)]
+            assert len(set(identifier.in_other_language(forms, other).tolist())) == 1, other
 
 
 def test_a_language_that_the_model_does_not_know_is_not_judged(

@@ -144,8 +144,27 @@ def test_decomposed_text_beside_composed_text_is_reported() -> None:
     composed = Text("nfc.de", words)
     decomposed = Text("nfd.de", [unicodedata.normalize("NFD", word) for word in words])
     for sides in ((composed, decomposed), (decomposed, composed)):
-        (found,) = (one for one in pitfalls([sides[0]], [sides[1]]) if "NFD" in one)
+        (found,) = (one for one in pitfalls([sides[0]], [sides[1]]) if "NFC" in one)
         assert re.match(r"nfd\.de: 2 of 3 .*nfc\.de.* line 1 ", found)
     for same in (composed, decomposed):
         other = Text("other", [*same.lines[:2], "Tier"])
-        assert not any("NFD" in one for one in pitfalls([same], [other]))
+        assert not any("NFC" in one for one in pitfalls([same], [other]))
+
+
+@pytest.mark.parametrize(
+    ("written", "nfc"),
+    [
+        ("\u0958\u0932\u092e \u092f\u0939\u093e\u0901", "\u0915\u093c\u0932\u092e \u0935\u0939"),
+        ("\u0986\u09dc\u09be\u09b2", "\u0986\u09a1\u09bc\u09be\u09b2"),
+        ("\u0a33\u0a3e \u0a39\u0a48", "\u0a32\u0a3c\u0a3e \u0a39\u0a48"),
+        ("10 \u2126", "5 \u03a9"),
+        ("de\u0301ja\u0300 vu", "déjà lu"),
+    ],
+)
+def test_letters_that_nfc_takes_apart_or_joins_are_reported(written: str, nfc: str) -> None:
+    keyboard, model = Text("keyboard", ["a", written]), Text("model", ["a", nfc])
+    for sides in ((keyboard, model), (model, keyboard)):
+        (found,) = (one for one in pitfalls([sides[0]], [sides[1]]) if "NFC" in one)
+        assert re.match(r"keyboard: 1 of 2 .*model .* line 2 ", found)
+    other = Text("other", ["b", "c"])
+    assert not any("NFC" in one for one in pitfalls([keyboard], [other]))

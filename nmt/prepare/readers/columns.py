@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from nmt.console import printable
 from nmt.data.languages import is_code, is_language, names_language
+from nmt.data.words import LETTERS
 from nmt.errors import DataError, UsageError
 
 _SIDES = (("source", "src"), ("target", "tgt", "trg"))
@@ -23,7 +24,7 @@ _WORDS = {
     *("input", "output", "title", "topic", "lang", "language", "label", "doc", "document", "file"),
 }
 """Of which names of columns are made."""
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(rf"{LETTERS}+")
 _IDENTIFIER = re.compile(r"[A-Za-z]+(_[A-Za-z0-9]+)+")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _NO_TEXT = re.compile(rb"\s*([a-z][a-z0-9+.-]*://\S+|[-+]?[0-9][0-9.,:/eE+-]*)\s*", re.IGNORECASE)

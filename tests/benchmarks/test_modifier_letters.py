@@ -1,0 +1,45 @@
+"""What it saves that modifier letters, such as the U+02BB of Tongan, stay in their words.
+
+Vocabularies are learnt from NTREX-128, English and another language. To SentencePiece by itself, a
+modifier letter is like a quotation mark, so the same text with U+2018 tells what it would cost.
+"""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.corpora import real_text
+from benchmarks.harness import publish, table
+
+from nmt.data.vocabulary import learn_vocabulary
+from nmt.data.words import MODIFIERS
+
+pytestmark = pytest.mark.benchmark
+
+SIZE = 4_000  # subwords
+LEAST = 1_000  # modifier letters in a text of 1,997 lines
+AS_SIGNS = str.maketrans(dict.fromkeys(MODIFIERS, "\u2018"))
+
+
+def test_modifier_letters() -> None:
+    folder = real_text("ntrex") / "NTREX-128"
+    english = (folder / "newstest2019-src.eng.txt").read_text("utf-8").split("\n")
+    rows = []
+    for path in sorted(folder.glob("newstest2019-ref.*.txt")):
+        lines = path.read_text("utf-8").split("\n")
+        letters = sum(line.count(letter) for line in lines for letter in MODIFIERS)
+        if letters < LEAST:
+            continue
+        counts = [
+            sum(map(len, learn_vocabulary([*text, *english], vocab_size=SIZE).encode(text)))
+            for text in (lines, [line.translate(AS_SIGNS) for line in lines])
+        ]
+        rows.append(
+            {
+                "language": path.name.split(".")[1],
+                "modifier letters": f"{letters:,}",
+                "tokens": f"{counts[0]:,}",
+                "as signs": f"{counts[1]:,}",
+            }
+        )
+        assert counts[0] < counts[1]
+    publish(table(rows))

@@ -1,0 +1,73 @@
+"""Letters, words and full stops are known in every script."""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+
+import pytest
+
+from nmt.data.words import (
+    LETTERS,
+    MARKS,
+    MODIFIERS,
+    STOPS,
+    WIDE_STOPS,
+    ends_with_stop,
+    is_in_word,
+    is_mark,
+    unit_pattern,
+)
+
+
+def test_marks_are_those_of_unicode() -> None:
+    everything = "".join(map(chr, range(sys.maxunicode + 1)))
+    marks = {character for character in everything if unicodedata.category(character)[0] == "M"}
+    assert set(re.findall(f"[{MARKS}]", everything)) == marks | {"\u200c", "\u200d"}
+
+
+def test_modifiers_are_letters_and_stops_are_signs() -> None:
+    assert {unicodedata.category(letter) for letter in MODIFIERS} == {"Lm"}
+    assert {unicodedata.category(sign) for sign in STOPS + WIDE_STOPS} == {"Po"}
+
+
+@pytest.mark.parametrize(
+    "word", ["किताब", "ẹ̀kọ́", "می\u200cخواهم", "ක්\u200dරම", "faʻa", "памʼять", "e\u0301te\u0301"]
+)
+def test_a_word_is_one_whole(word: str) -> None:
+    assert re.fullmatch(f"{LETTERS}+", word)
+    assert unit_pattern().findall(word) == [word]
+    assert all(map(is_in_word, word))
+
+
+def test_signs_are_not_in_words() -> None:
+    assert not any(map(is_in_word, " .'_-+\u200e"))
+    assert is_mark("\u093f")
+    assert not (is_mark("a") or is_mark(""))
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("Ναι;", True),
+        ("Ναι\u037e", True),
+        ("«Ναι»;", True),
+        ("yes;", False),
+        ("Այո:", True),
+        ("yes:", False),
+        ("ਹਾਂ|", True),
+        ("ਹਾਂ |", True),
+        ("a |", False),
+        ("አዎ፡፡", True),
+        ("አዎ፡", False),
+        ("አዎ::", True),
+        ("a::", False),
+        ("བོད།", False),
+        ("так...", True),
+        ("так...:", False),
+        ("", False),
+    ],
+)  # fmt: skip
+def test_typed_stops_depend_on_the_letter_before(text: str, ends: bool) -> None:
+    assert ends_with_stop(text) is ends
