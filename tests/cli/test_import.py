@@ -525,6 +525,14 @@ def test_what_is_exported_to_marian_and_imported_again_has_the_same_bits(
     assert_same(model, LINES, partial(MarianFile(path).log_probs, eos=eos))
 
 
+def test_an_export_lets_marian_go_on_after_a_long_line(nmt: Nmt, tmp_path: Path) -> None:
+    # What Marian makes of it is tested in test_import_peers.py.
+    model = import_marian(nmt, MARIAN["ssru"].write(tmp_path / "marian"))
+    assert nmt("export", "marian", model, tmp_path / "out").status == 0
+    options = yaml.safe_load((tmp_path / "out" / "model.npz.decoder.yml").read_text())
+    assert options["max-length-crop"] is True
+
+
 def test_another_norm_epsilon_than_marian_s_is_warned_of(
     nmt: Nmt, card: ModelCard, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ from foreign_models import (
     KINDS,
     LINES,
     TAGS,
+    MarianModel,
     MarianMT,
     assert_same,
     import_huggingface,
@@ -444,6 +445,18 @@ def test_an_import_is_what_marian_scores(
     given = ("--model", out / "model.npz", "--vocabs", *(out / name for name in listed))
     again = marian("score", *given, "--train-sets", *texts)
     np.testing.assert_allclose(sums, list(map(float, again.split())), rtol=2e-6, atol=6e-5)
+
+
+def test_marian_translates_all_lines_with_an_export_s_configuration(
+    nmt: Nmt, tmp_path: Path
+) -> None:
+    model = import_marian(nmt, MarianModel().write(tmp_path / "marian"))
+    assert nmt("export", "marian", model, tmp_path / "out").status == 0
+    lines = ["ab cd", "ab cd " * 600, "cd ab"]  # by default, Marian reads 1,000 pieces
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    given = ("--config", tmp_path / "out" / "model.npz.decoder.yml", "--input", tmp_path / "in")
+    translated = marian("decode", *given, "--max-length-factor", "0.1")
+    assert len(translated.splitlines()) == len(lines)
 
 
 @pytest.fixture(scope="module", params=["attention", "ssru"])
