@@ -42,6 +42,7 @@ from foreign_models import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from reference import sinusoidal_positions
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -287,6 +288,60 @@ def test_a_model_card_has_what_the_run_knows(
     assert signature in metric["name"] and signature.replace("|", "\\|") in below
     (corpus,) = info.train.corpora
     assert f"| {corpus.lines:,} | {corpus.kept:,} |" in below
+
+
+@pytest.mark.parametrize(
+    ("kind", "positions", "has_tables"),
+    [("opus", "marian", True), ("opus", "huggingface", False), ("nllb", None, False)],
+)
+def test_a_model_card_says_how_to_save_tables_of_positions(
+    nmt: Nmt, tmp_path: Path, kind: str, positions: str | None, has_tables: bool
+) -> None:
+    folder = (MarianMT() if kind == "opus" else M2M100()).write(tmp_path / kind)
+    model = import_huggingface(nmt, folder, *(("--positions", positions) if positions else ()))
+    _, below = model_card(nmt, model, tmp_path / "out")
+    assert ("_keys_to_ignore_on_save" in below) == has_tables
+
+
+def without_tables(folder: Path) -> None:
+    """Save a folder's weights as transformers does."""
+    path = folder / "model.safetensors"
+    kept = {name: w for name, w in load_file(path).items() if "embed_positions" not in name}
+    save_file(kept, path)
+
+
+def with_their_tables(folder: Path) -> None:
+    """Put the positions that transformers computes in the place of Marian's."""
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    for name in [name for name in weights if "embed_positions" in name]:
+        length, width = weights[name].shape
+        table = torch.from_numpy(sinusoidal_positions(length, width)).float()
+        weights[name] = torch.cat((table[:, 0::2], table[:, 1::2]), 1)
+    save_file(weights, path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words", "is_warned"),
+    [
+        (without_tables, (), True),
+        (with_their_tables, (), True),
+        (without_tables, ("--positions", "marian"), False),
+        (Path, (), False),  # does nothing
+    ],
+)
+def test_an_export_that_lost_its_positions_is_warned_of(
+    nmt: Nmt,
+    tmp_path: Path,
+    spoil: Callable[[Path], object],
+    words: tuple[str, ...],
+    is_warned: bool,
+) -> None:
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
+    assert nmt("export", "huggingface", model, tmp_path / "out").status == 0
+    spoil(tmp_path / "out")
+    done = nmt("import", "huggingface", tmp_path / "out", tmp_path / "again", *words)
+    assert (done.status, "--positions huggingface" in done.unwrapped) == (0, is_warned)
 
 
 def test_a_model_card_invents_nothing(

@@ -6,6 +6,7 @@ They need the extra `peers`. test_import.py has the same by formulas.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -116,6 +117,29 @@ def test_an_export_is_what_transformers_computes(
     model = import_huggingface(nmt, KINDS[kind].write(tmp_path / "opus"), "--positions", positions)
     assert nmt("export", "huggingface", model, tmp_path / "out").status == 0
     assert_same(model, LINES, Transformers(tmp_path / "out").log_probs)
+
+
+@pytest.mark.parametrize("is_put_back", [False, True])
+def test_the_model_card_says_how_transformers_keeps_marian_s_positions(
+    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_put_back: bool
+) -> None:
+    model, folder = import_huggingface(nmt, MarianMT().write(tmp_path / "opus")), tmp_path / "out"
+    assert nmt("export", "huggingface", model, folder).status == 0
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    _, keep, put_back = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(folder)
+    opened = Transformers(folder)
+    if is_put_back:
+        opened.model.save_pretrained(tmp_path / "lost")
+        opened.model = opened.model.from_pretrained(tmp_path / "lost").eval()
+        for source, target in LINES[:1]:
+            lost = opened.log_probs(source, target)
+            assert np.abs(lost - Transformers(folder).log_probs(source, target)).max() > 1e-3
+        exec(put_back, {"model": opened.model})
+    exec(keep, {"model": opened.model})
+    opened.model.save_pretrained(tmp_path / "again")
+    opened.tokenizer.save_pretrained(tmp_path / "again")
+    assert_same(model, LINES, Transformers(tmp_path / "again").log_probs)
 
 
 LANGUAGES = {"nllb": ("eng_Latn", "zho_Hans"), "m2m100": ("en", "zu")}
