@@ -111,6 +111,18 @@ def test_lines_are_segmented_as_by_marian_s_tokenizer(
             assert pieces == [names[id_] for id_ in theirs.segment(line, side)], line
 
 
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_text_that_spells_a_special_token_is_text(
+    nmt: Nmt, tmp_path: Path, model_type: str
+) -> None:
+    # No piece has these letters, so SentencePiece leaves them together.
+    model = import_huggingface(nmt, MarianMT(model_type=model_type).write(tmp_path / "opus"))
+    vocabulary = read_card(model).src_vocabulary
+    for ids in vocabulary.encode(["ab </s> cd", "<s>", "ab <UNK>", f"ab {TAGS[0]}"]):
+        controls = [vocabulary.has_control(piece) for piece in vocabulary.tokens(ids)]
+        assert not any(controls), vocabulary.tokens(ids)
+
+
 @pytest.mark.parametrize("is_zip", [True, False])  # torch before 1.6 wrote no ZIP
 def test_the_weights_of_a_pickle_are_the_same(nmt: Nmt, tmp_path: Path, is_zip: bool) -> None:
     folder = MarianMT().write(tmp_path / "opus")
