@@ -54,6 +54,12 @@ def test_bleu_of_a_short_hypothesis_by_hand() -> None:
     assert (result.detail["hypothesis_length"], result.detail["reference_length"]) == (5, 6)
 
 
+def test_bleu_is_zero_if_no_line_has_four_tokens() -> None:
+    # As the manual says. A single line of four is enough.
+    assert score(["a b c", "d"], [["a b c", "d"]], ["bleu", "chrf"])["bleu"].score == 0
+    assert score(["a b c", "d e f g"], [["a b c", "d e f g"]])["bleu"].score == pytest.approx(100)
+
+
 def test_a_blank_reference_beside_one_with_text_is_none() -> None:
     # The first line has 5 of 6 words of its only reference, the other has a reference of 5.
     lines = ["a b c d e", "a b c d e"]
