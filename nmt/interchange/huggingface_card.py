@@ -23,10 +23,13 @@ _SAVING = """
 
 This model has Marian's positions, as tables in `model.safetensors`. transformers reads them, but
 its `save_pretrained`, `push_to_hub` and trainers leave them out. Opened again, such a folder
-computes other positions without a word. So run this before you train or save the model:
+computes other positions without a word. Training changes the tables, too. So run this before you
+train or save the model:
 
 ```python
 model._keys_to_ignore_on_save = None
+for side in (model.get_encoder(), model.get_decoder()):
+    side.embed_positions.requires_grad_(False)
 ```
 
 If a folder was saved without them, open it, and put them back before you save it again:

@@ -137,6 +137,8 @@ def test_the_model_card_says_how_transformers_keeps_marian_s_positions(
             assert np.abs(lost - Transformers(folder).log_probs(source, target)).max() > 1e-3
         exec(put_back, {"model": opened.model})
     exec(keep, {"model": opened.model})
+    trained = [name for name, weight in opened.model.named_parameters() if weight.requires_grad]
+    assert trained and not [name for name in trained if "positions" in name]
     opened.model.save_pretrained(tmp_path / "again")
     opened.tokenizer.save_pretrained(tmp_path / "again")
     assert_same(model, LINES, Transformers(tmp_path / "again").log_probs)
