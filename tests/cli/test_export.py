@@ -16,6 +16,7 @@ from foreign_m2m100 import M2M100
 from foreign_models import MarianMT, import_huggingface
 from foreign_models import text as made_up
 from sentencepiece import SentencePieceProcessor
+from torch import Tensor
 
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses
@@ -168,7 +169,7 @@ def endless(nmt: Nmt, card: ModelCard, tmp_path: Path) -> Path:
     pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
     assert isinstance(card.config, TransformerConfig)
     card = replace(card, config=replace(card.config, output_bias=True))
-    weights = dict(card.build().named_parameters())
+    weights: dict[str, Tensor] = dict(card.build().named_parameters())
     letter = card.tgt_vocabulary.tokens(range(len(card.tgt_vocabulary))).index("e")
     weights["output_bias"].data[letter] = 1e4
     write_model(tmp_path / "model", card, weights)
