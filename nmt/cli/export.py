@@ -51,7 +51,9 @@ FORMATS = {
     _MARIAN: Format("Marian", "marian_export"),
     _BERGAMOT: Format("Bergamot: Firefox, web pages and Node", "bergamot", ("--data", "--sample")),
     _ARGOS: Format(
-        "Argos Translate and LibreTranslate", "argos", ("--quantization", "--package-version")
+        "Argos Translate and LibreTranslate",
+        "argos",
+        ("--quantization", "--package-version", "--src-name", "--tgt-name"),
     ),
     _SHORTLIST: Format(
         "marian-decoder --shortlist; is made from a data folder", options=("--frequent", "--best")
@@ -96,6 +98,22 @@ def export(
         typer.Option(
             help="Version of the package. Programs may replace it by a newer one of their index.",
             show_default="1.0",
+            rich_help_panel=_ARGOS,
+        ),
+    ] = None,
+    src_name: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the source language in the package. Codes that no registry has need one.",
+            show_default="the usual English one",
+            rich_help_panel=_ARGOS,
+        ),
+    ] = None,
+    tgt_name: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the target language in the package.",
+            show_default="the usual English one",
             rich_help_panel=_ARGOS,
         ),
     ] = None,
@@ -157,6 +175,8 @@ def export(
     given: dict[str, object] = {
         "--quantization": quantization,
         "--package-version": package_version,
+        "--src-name": src_name,
+        "--tgt-name": tgt_name,
         "--frequent": frequent,
         "--best": best,
         "--data": data,
@@ -191,7 +211,8 @@ def export(
     elif form == _ARGOS:
         from nmt.interchange.argos import export_argos
 
-        export_argos(source, target, quantization or "int8", package_version or "1.0")
+        names = (src_name, tgt_name)
+        export_argos(source, target, quantization or "int8", package_version or "1.0", names)
         console.notice(f"{out}: {source} for Argos Translate, in {quantization or 'int8'}")
     elif form == _HUGGINGFACE:
         _export_huggingface(source, target, data)

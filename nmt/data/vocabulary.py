@@ -267,9 +267,12 @@ class Vocabulary:
         return (self._tags.get(tag[0], UNK_ID),), line[tag.end() :]
 
     def _with_others(self, line: str) -> list[int]:
-        """Return a line's ids, where unknown characters may be a piece of the other side."""
+        """Return a line's ids, where unknown characters may be a piece of the other side.
+
+        Those that spell a control piece, such as `</s>`, are text.
+        """
         pieces: list[str] = self._processor.encode(line, out_type=str)
-        ids: list[int] = self._processor.piece_to_id(pieces)
+        ids: list[int] = self._processor.encode(line)
         return [
             self._others.get(piece, UNK_ID) if id_ == UNK_ID else id_
             for piece, id_ in zip(pieces, ids, strict=True)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.data.languages import english_name, is_code, primary_language, scripts_of
@@ -22,11 +24,18 @@ ENDING = ".argosmodel"
 _METADATA, _PIECES, _README = "metadata.json", "sentencepiece.model", "README.md"
 _ARGOS_VERSION = "1.9.0"  # of the packages in Argos' index
 _VERSION = re.compile(r"\d+(\.\d+)*")
+_CODE = re.compile(r"[a-z]{2,3}")
 _VARIANTS = {"pb": "Portuguese (Brazil)", "zt": "Chinese (traditional)"}
 """Argos' own codes, and its names for them."""
 
 
-def export_argos(path: Path, out: Path, quantization: str, version: str) -> None:
+def export_argos(
+    path: Path,
+    out: Path,
+    quantization: str,
+    version: str,
+    names: Sequence[str | None] = (None, None),
+) -> None:
     """Export a model. The package appears when it is complete.
 
     Args:
@@ -34,6 +43,7 @@ def export_argos(path: Path, out: Path, quantization: str, version: str) -> None
         out: a file that does not exist, or an earlier package, which is replaced.
         quantization: the type of the weights.
         version: of the package, such as 1.0.
+        names: of the languages of source and target; None: the usual English one.
 
     Raises:
         UsageError: if Argos cannot use the model, naming what is in the way.
@@ -47,27 +57,58 @@ def export_argos(path: Path, out: Path, quantization: str, version: str) -> None
     if fault := fault_of(card):
         raise UsageError(f"{path}: {fault}")
     codes = [_code(lang) for lang in (card.src_lang, card.tgt_lang)]
-    names = [_VARIANTS.get(code) or english_name(code) for code in codes]
+    src, tgt = (
+        _name(code, name, option)
+        for code, name, option in zip(codes, names, ("--src-name", "--tgt-name"), strict=True)
+    )
     metadata = {
         "package_version": version,
         "argos_version": _ARGOS_VERSION,
         "from_code": codes[0],
-        "from_name": names[0],
+        "from_name": src,
         "to_code": codes[1],
-        "to_name": names[1],
+        "to_name": tgt,
     }
-    title = f"# {names[0]} to {names[1]}, version {version}"
+    title = f"# {src} to {tgt}, version {version}"
     root = f"translate-{codes[0]}_{codes[1]}-{version.replace('.', '_')}"
     with atomic_path(out) as temporary:
         weights = temporary.with_name("model")  # in a folder that is removed
         weights.mkdir()
         specification.save(str(weights))
         with zipfile.ZipFile(temporary, "w") as package:
-            package.writestr(f"{root}/{_METADATA}", json.dumps(metadata, indent=2) + "\n")
-            package.writestr(f"{root}/{_README}", f"{title}\n\nFor Argos Translate, by nmt.\n")
-            package.writestr(f"{root}/{_PIECES}", card.src_vocabulary.model)
+            for name, content in (
+                (_METADATA, json.dumps(metadata, indent=2) + "\n"),
+                (_README, f"{title}\n\nFor Argos Translate, by nmt.\n"),
+                (_PIECES, card.src_vocabulary.model),
+            ):
+                package.writestr(_entry(f"{root}/{name}"), content)
             for file in sorted(weights.iterdir()):
-                package.write(file, f"{root}/model/{file.name}")
+                entry = _entry(f"{root}/model/{file.name}")
+                entry.file_size = file.stat().st_size  # large ones need another form
+                with file.open("rb") as read, package.open(entry, "w") as written:
+                    shutil.copyfileobj(read, written)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """Return an entry of a zip without the time, so that equal packages have equal bytes."""
+    entry = zipfile.ZipInfo(name)
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def _name(code: str, name: str | None, option: str) -> str:
+    """Return a language's name in a package; name: the user's.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    if name is None:
+        if code not in _VARIANTS and not is_code(code):
+            raise UsageError(f"{code} is not a registered language; name it by {option}")
+        return _VARIANTS.get(code) or english_name(code)
+    if not name.strip() or not name.isprintable():
+        raise UsageError(f"{option} {name!r}: is not a name")
+    return name.strip()
 
 
 def _check_replaceable(out: Path) -> None:
@@ -98,8 +139,10 @@ def fault_of(card: ModelCard) -> str | None:
             "model of its sources"
         )
     for lang in (card.src_lang, card.tgt_lang):
-        if not is_code(primary_language(lang)):
-            return f"{lang!r} is not the code of a language, which a package needs"
+        if not _CODE.fullmatch(_code(lang)):
+            return (
+                f"{lang!r} does not begin with a code of two or three letters, as a package needs"
+            )
     if (code := _code(card.src_lang)) == _code(card.tgt_lang):
         return f"both languages are {code} in Argos Translate"
     return None

@@ -81,7 +81,7 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
         sides = (card.src_vocabulary, card.tgt_vocabulary)
         for name, vocabulary in zip(_piece_names(card), sides, strict=True):
             (folder / name).write_bytes(vocabulary.model)
-        write_text(folder / _README, _readme(card, duties))
+        write_text(folder / _README, _readme(card, positions, duties))
         names = sorted(entry.name for entry in folder.iterdir())
         export = Export(
             model=model_checksum(path),
@@ -140,8 +140,11 @@ def _piece_names(card: ModelCard) -> tuple[str, str]:
     return ("sentencepiece.model",) * 2 if is_joint else ("source.spm", "target.spm")
 
 
-def _readme(card: ModelCard, duties: Sequence[str]) -> str:
-    """Return how other programs use an export."""
+def _readme(card: ModelCard, positions: int, duties: Sequence[str]) -> str:
+    """Return how other programs use an export.
+
+    By default, CTranslate2 ends translations at 256 tokens, and cuts sources at 1,024.
+    """
     src, tgt = _piece_names(card)
     listed = "".join(f"\n- Before these lines work, a program must {duty}." for duty in duties)
     return f"""# {card.src_lang} to {card.tgt_lang}, for CTranslate2
@@ -156,11 +159,20 @@ translator = ctranslate2.Translator(".")
 source = SentencePieceProcessor(model_file="{src}")
 target = SentencePieceProcessor(model_file="{tgt}")
 pieces = source.encode(["Hello, world!"], out_type=str)
-for result in translator.translate_batch(pieces, beam_size=4, length_penalty=0.6):
+results = translator.translate_batch(
+    pieces,
+    beam_size=4,
+    length_penalty=0.6,
+    max_input_length=0,
+    max_decoding_length=max(map(len, pieces)) + 50,
+)
+for result in results:
     print(target.decode(result.hypotheses[0]))
 ```
 {listed}
+- Keep both limits. By default, CTranslate2 ends translations at 256 tokens without a word.
 - Split text into sentences. The longest source in training had {card.max_src_tokens} pieces.
+  CTranslate2 refuses lines of {positions} pieces or more.
 """
 
 

@@ -13,10 +13,34 @@ from typing import Any
 from nmt.console import printable
 from nmt.data.languages import english_name, is_code, primary_language
 from nmt.data.manifest import DatasetInfo
-from nmt.interchange.huggingface_settings import ARCHITECTURES, M2M100
+from nmt.interchange.huggingface_settings import ARCHITECTURES, M2M100, MARIAN
+from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard
 
 _METRICS = {"bleu": "BLEU", "chrf": "chrF"}
+_SAVING = """
+## Saving it again
+
+This model has Marian's positions, as tables in `model.safetensors`. transformers reads them, but
+its `save_pretrained`, `push_to_hub` and trainers leave them out. Opened again, such a folder
+computes other positions without a word. Training changes the tables, too. So run this before you
+train or save the model:
+
+```python
+model._keys_to_ignore_on_save = None
+for side in (model.get_encoder(), model.get_decoder()):
+    side.embed_positions.requires_grad_(False)
+```
+
+If a folder was saved without them, open it, and put them back before you save it again:
+
+```python
+from safetensors.torch import load_file
+
+tables = {k: v for k, v in load_file("model.safetensors").items() if "embed_positions" in k}
+model.load_state_dict(tables, strict=False)
+```
+"""
 _OLD = "old_"  # begins the metrics of valid_old
 
 
@@ -56,6 +80,9 @@ def model_card(
         of_search = f', forced_bos_token_id=tokenizer.convert_tokens_to_ids("{language}")'
     elif card.languages is not None:
         tag = f"Begin each line with its target language, such as `{language_tag(code)}`.\n\n"
+    has_tables = isinstance(card.config, TransformerConfig) and (
+        kind == ARCHITECTURES[MARIAN] and card.config.positions == "sinusoidal_halves"
+    )
     made = f"trained by `nmt` for {card.update:,} updates" if card.update else "exported by `nmt`"
     return f"""---
 {lines}---
@@ -75,7 +102,7 @@ print(tokenizer.batch_decode(ids, skip_special_tokens=True))
 ```
 
 {tag}Split text into sentences. The longest source in training had {card.max_src_tokens:,} tokens.
-
+{_SAVING if has_tables else ""}
 ## Training data
 
 {_data(data)}

@@ -278,10 +278,9 @@ class Weights:
             )
         return {rows - 1: f"<row {rows - 1}>", **texts}
 
-    def positions(self) -> Tensor | None:
-        """Return a table of positions, if there is one."""
-        names = filter(_POSITIONS.fullmatch, self._names)
-        return next((self._read(name).float() for name in names), None)
+    def positions(self) -> list[Tensor]:
+        """Return the tables of positions that there are."""
+        return [self._read(name).float() for name in filter(_POSITIONS.fullmatch, self._names)]
 
     def unread(self) -> Collection[str]:
         """Return the names of weights that were not read."""

@@ -72,7 +72,8 @@ def export_marian(path: Path, out: Path) -> None:
         for name, vocabulary in zip(names, (card.src_vocabulary, card.tgt_vocabulary), strict=True):
             (folder / name).write_bytes(vocabulary.model)
         listing = {"relative-paths": True, "models": [_MODEL], "vocabs": names}
-        listing |= {"beam-size": 4, "normalize": 1}
+        # Without cropping, Marian ends its output at the first line of over 1,000 pieces.
+        listing |= {"beam-size": 4, "normalize": 1, "max-length-crop": True}
         write_text(folder / f"{_MODEL}{LISTING}", yaml.safe_dump(listing))
 
 

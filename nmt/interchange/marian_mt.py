@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from nmt import console
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
@@ -89,8 +90,15 @@ def read_marian_mt(
         UsageError: if our Transformer cannot be this model.
     """
     check_folder(folder, "marian", _ONLY)
+    formulas = _formulas_of_tables(folder, weights, hf_config.number("d_model"))
     if positions is None:
-        positions = "huggingface" if hf_config.values.get(EXPORTED) == "sinusoidal" else "marian"
+        exported = hf_config.values.get(EXPORTED)
+        positions = "huggingface" if exported == "sinusoidal" else "marian"
+        if exported == "sinusoidal_halves" and formulas != {"marian"}:
+            console.warning(
+                f"{folder}: lacks the tables of Marian's positions, so transformers computes its "
+                "own; if it was trained like that, import it with --positions huggingface"
+            )
     src, tgt = _mappings(folder, hf_config, weights)
     is_theirs = positions == "huggingface"
     base = TransformerConfig(
@@ -99,7 +107,6 @@ def read_marian_mt(
         tie_embeddings=_tie(hf_config.values),
     )
     config = hf_config.transformer(weights, base)
-    _check_positions(folder, weights, config.d_model)
     order = interleaved(config.d_model) if is_theirs else None
     return ForeignModel(config, src, tgt, tags_of(src.vocabularies[0]), order)
 
@@ -171,15 +178,23 @@ def _mapping(
     )
 
 
-def _check_positions(folder: Path, weights: Weights, d_model: int) -> None:
-    """Check that a table of positions, if there is one, is that of a formula."""
-    table = weights.positions()
-    if table is None:
-        return
-    theirs = sinusoidal_positions(len(table), d_model)
-    theirs[:, interleaved(d_model)] = theirs.clone()
-    formulas = (sinusoids_by_halves(len(table), d_model), theirs)
-    if not any(
-        table.shape == one.shape and torch.allclose(table, one, atol=0.01) for one in formulas
-    ):
-        raise UsageError(f"{folder}: embed_positions are learnt; nmt imports only sinusoids")
+def _formulas_of_tables(folder: Path, weights: Weights, d_model: int) -> set[str]:
+    """Return the formulas of the folder's tables of positions, marian or huggingface.
+
+    Raises:
+        UsageError: if a table is that of no formula.
+    """
+    found = set()
+    for table in weights.positions():
+        theirs = sinusoidal_positions(len(table), d_model)
+        theirs[:, interleaved(d_model)] = theirs.clone()
+        formulas = {"marian": sinusoids_by_halves(len(table), d_model), "huggingface": theirs}
+        fitting = {
+            name
+            for name, formula in formulas.items()
+            if table.shape == formula.shape and torch.allclose(table, formula, atol=0.01)
+        }
+        if not fitting:
+            raise UsageError(f"{folder}: embed_positions are learnt; nmt imports only sinusoids")
+        found |= fitting
+    return found

@@ -154,7 +154,8 @@ def make_metrics(
 
     Args:
         names: some of `METRICS`.
-        references: R > 1 if a line has several translations.
+        references: R > 1 if a line has several translations. A blank one is none if another has
+            text.
         tokenize: BLEU's tokenizer, one of `TOKENIZERS`.
         lowercase: BLEU and chrF ignore case. TER always does, as Tercom defined it.
         han_words: TER takes Chinese characters and signs as words, for text without spaces.
@@ -168,6 +169,7 @@ def make_metrics(
             raise UsageError(f"unknown metric {name!r}{did_you_mean(name, METRICS)}")
     if tokenize not in TOKENIZERS:
         raise UsageError(f"unknown tokenizer {tokenize!r}{did_you_mean(tokenize, TOKENIZERS)}")
+    references = _partial(references)
     made: dict[str, Callable[[], SacreMetric]] = {
         "bleu": lambda: _bleu(tokenize, lowercase=lowercase, references=references),
         "chrf": lambda: CHRF(lowercase=lowercase, references=references),
@@ -175,6 +177,21 @@ def make_metrics(
         "ter": lambda: TER(normalized=han_words, asian_support=han_words, references=references),
     }
     return {name: Metric(made[name]()) for name in METRICS if name in names}
+
+
+def _partial(references: References) -> References:
+    """Return references with None for blank lines where another reference has text.
+
+    sacreBLEU leaves None out. A blank line would be the shortest reference, which takes away
+    BLEU's brevity penalty.
+    """
+    if len(references) == 1:
+        return references
+    rows = [
+        [line if line.strip() or not any(map(str.strip, lines)) else None for line in lines]
+        for lines in zip(*references, strict=True)
+    ]
+    return cast(References, list(zip(*rows, strict=True)))
 
 
 def _bleu(tokenize: str, *, lowercase: bool, references: References) -> BLEU:
@@ -212,8 +229,9 @@ def bleu_variant(references: References, variant: Variant, *, lowercase: bool = 
     what stands between spaces. Otherwise it is sacreBLEU's.
     """
     if variant.tokenizer is None:
+        references = _partial(references)
         return Metric(BLEU(lowercase=lowercase, force=True, references=references), variant)
-    prepared = [[variant.prepare(line) for line in lines] for lines in references]
+    prepared = _partial([[variant.prepare(line) for line in lines] for lines in references])
     metric = BLEU(
         tokenize="none", smooth_method="none", lowercase=lowercase, force=True, references=prepared
     )

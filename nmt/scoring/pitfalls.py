@@ -43,6 +43,9 @@ _TOKENISED = (
     _Mark("split hyphens", re.compile(r"@[-–/]@"), "undo the tokenisation"),
 )
 
+_BLANK = "find out what became of them"
+_PARTIAL = "they are not a reference here, but the command sacrebleu counts them as one"
+
 # Letters and marks of scripts without spaces between words: Chinese, Japanese, Thai, Lao, Tibetan,
 # Burmese, Khmer.
 _UNSPACED = re.compile(
@@ -85,12 +88,14 @@ def pitfalls(
         if spaced:
             yield from _unspaced(text, spaced)
     for hypothesis in hypotheses:
-        yield from _blank(hypothesis, beside=references)
+        yield from _blank(hypothesis, beside=references, remedy=_BLANK)
         for reference in references:
             yield from _equal(hypothesis, reference, _COPY, "is it a translation of its own?")
             yield from equal_only_in_nfc(hypothesis, reference)
     for reference in references:
-        yield from _blank(reference, beside=hypotheses)
+        others = [other for other in references if other is not reference]
+        yield from _blank(reference, beside=hypotheses, unless=others, remedy=_BLANK)
+        yield from _blank(reference, beside=others, remedy=_PARTIAL)
     if source is not None:
         for text in (*hypotheses, *references):
             yield from _equal(text, source, _MOST, "has it been translated?")
@@ -137,18 +142,22 @@ def _is_unspaced(line: str) -> bool:
     return letters >= _WORD_LETTERS * len(line.split()) and 2 * letters > len(_LETTER.findall(line))
 
 
-def _blank(text: Text, *, beside: Sequence[Text]) -> Iterator[str]:
+def _blank(
+    text: Text, *, beside: Sequence[Text], unless: Sequence[Text] = (), remedy: str
+) -> Iterator[str]:
     numbers = [
         number
-        for number, (line, *others) in enumerate(
-            zip(text.lines, *(other.lines for other in beside), strict=True), start=1
-        )
-        if not line.strip() and any(other.strip() for other in others)
+        for number, line in enumerate(text.lines, start=1)
+        if not line.strip() and _has_text(beside, number) and not _has_text(unless, number)
     ]
     if numbers:
         names = " or ".join(other.name for other in beside)
-        remedy = "find out what became of them"
         yield _described(text, f"are blank where {names} has text", numbers, remedy)
+
+
+def _has_text(texts: Sequence[Text], number: int) -> bool:
+    """Whether one of several texts has words in a line, counted from 1."""
+    return any(text.lines[number - 1].strip() for text in texts)
 
 
 def equal_only_in_nfc(hypothesis: Text, reference: Text) -> Iterator[str]:

@@ -216,6 +216,39 @@ one <!-- two --> three
     assert "<code>x &lt; 1</code>" in translations[5]
 
 
+def test_node_joins_the_parts_of_a_long_sentence_without_a_space(
+    modules: Path, student: Path
+) -> None:
+    words = [
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+    ] * 13  # a piece each
+    lines = (" ".join(words[:count]) for count in (127, 128))
+    found = translate(modules, student / "model", "".join(f"{line}\n" for line in lines))
+    numbers = {target for _, line in pairs(200, seed=9) for target in line.split()}
+    assert [set(line.split()) <= numbers for line in found] == [True, False]
+
+
+def test_node_translates_what_should_stay(modules: Path, student: Path) -> None:
+    html = """<p translate="no">one two three</p>
+<p class="notranslate">one two three</p>
+<code>one two three</code>
+"""
+    assert translate(modules, student / "model", html, "html") == [
+        '<p translate="no">drei zwei eins</p>',
+        '<p class="notranslate">drei zwei eins</p>',
+        "<code>one two three</code>",
+    ]
+
+
 def is_answered(address: str) -> bool:
     with contextlib.suppress(OSError), urllib.request.urlopen(address):
         return True

@@ -16,6 +16,7 @@ from foreign_m2m100 import M2M100
 from foreign_models import MarianMT, import_huggingface
 from foreign_models import text as made_up
 from sentencepiece import SentencePieceProcessor
+from torch import Tensor
 
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses
@@ -162,6 +163,46 @@ def test_the_python_of_the_manual_translates_as_nmt_does(
     assert len(run_python(program).splitlines()) == 2  # as it is written
 
 
+@pytest.fixture
+def endless(nmt: Nmt, card: ModelCard, tmp_path: Path) -> Path:
+    """An export that writes `e` until the limit of its tokens."""
+    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    assert isinstance(card.config, TransformerConfig)
+    card = replace(card, config=replace(card.config, output_bias=True))
+    weights: dict[str, Tensor] = dict(card.build().named_parameters())
+    letter = card.tgt_vocabulary.tokens(range(len(card.tgt_vocabulary))).index("e")
+    weights["output_bias"].data[letter] = 1e4
+    write_model(tmp_path / "model", card, weights)
+    assert nmt("export", "ctranslate2", tmp_path / "model", tmp_path / "engine").status == 0
+    return tmp_path / "engine"
+
+
+PAGES = [ROOT / "nmt/interchange/README.md", Path("README.md")]
+
+
+def python_for(page: Path, engine: Path, line: str) -> str:
+    """The Python of a page, or of an export's, for one line."""
+    program = python_of(engine / page)
+    for of_page in ('"engine"', '"."'):
+        program = program.replace(of_page, repr(str(engine)))
+    program = re.sub('model_file="(engine/)?', f'model_file="{engine}/', program)
+    return re.sub(r'\["Hello.*\]', repr([line]), program)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_of_an_export_does_not_cut_translations(endless: Path, page: Path) -> None:
+    line = "the cat sees a bird " * 60
+    pieces = SentencePieceProcessor(model_file=str(endless / "sentencepiece.model")).encode(line)
+    assert len(pieces) > 256
+    assert run_python(python_for(page, endless, line)) == "e" * (len(pieces) + 50) + "\n"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_of_an_export_does_not_cut_sources(endless: Path, page: Path) -> None:
+    with pytest.raises(RuntimeError, match="1024"):
+        run_python(python_for(page, endless, "the cat sees a bird " * 200))
+
+
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
 def test_other_programs_read_pieces_of_the_other_side(
     nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_type: str
@@ -173,8 +214,9 @@ def test_other_programs_read_pieces_of_the_other_side(
     program = python_of(tmp_path / "fast" / "README.md")
     sources = [f"{source} \u00df" for source in made_up("source", 6)]  # a letter of the target
     program = program.replace('["Hello, world!"]', repr(sources))
-    program = program.replace("batch(pieces", "batch([['>>deu_Latn<<', *line] for line in pieces]")
-    program = program.replace("0.6)", "0.6, max_decoding_length=12)")
+    tagged = "    [['>>deu_Latn<<', *line] for line in pieces],\n"
+    program = program.replace("    pieces,\n", tagged)
+    program = program.replace("max(map(len, pieces)) + 50", "12")
     (tmp_path / "in").write_text("".join(f"{source}\n" for source in sources))
     words = ("--input", tmp_path / "in", "--workers", "1", "--no-guard", "--max-tokens", "12")
     ours = nmt("translate", tmp_path / "fast", *words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,6 +68,8 @@ def test_a_package_is_one_folder_of_all_that_argos_needs(nmt: Nmt, tmp_path: Pat
         ("en", "en-GB", None),
         ("../en", "de", None),
         ("en", "", None),
+        ("en", "x-mine", None),
+        ("en", "klingon", None),
     ],
 )
 def test_languages_have_argos_codes_or_are_refused(
@@ -80,6 +83,38 @@ def test_languages_have_argos_codes_or_are_refused(
     else:
         with zipfile.ZipFile(tmp_path / "a.argosmodel") as package:
             assert all(name.startswith(f"{root}/") for name in package.namelist())
+
+
+def test_a_private_code_is_taken_with_a_name_of_the_user(
+    nmt: Nmt, tmp_path: Path, card: ModelCard
+) -> None:
+    model = write(tmp_path / "model", replace(card, src_lang="qnh", tgt_lang="en"))
+    words = ("export", "argos", model, tmp_path / "a.argosmodel")
+    assert "--src-name" in nmt(*words).refusal(2)
+    assert "--src-name" in nmt(*words, "--src-name", " ").refusal(2)
+    assert nmt(*words, "--src-name", "Northern Hills", "--tgt-name", "my English").status == 0
+    with zipfile.ZipFile(tmp_path / "a.argosmodel") as package:
+        metadata = json.loads(package.read("translate-qnh_en-1_0/metadata.json"))
+    names = {"from_code": "qnh", "from_name": "Northern Hills", "to_name": "my English"}
+    assert names.items() <= metadata.items()
+    rows = nmt("export", model).stdout.splitlines()
+    assert "argos\tyes\t" in rows
+
+
+@pytest.mark.parametrize("form", ["argos", "ctranslate2", "huggingface"])
+def test_two_exports_of_a_model_have_the_same_bytes(
+    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    found = []
+    for year in (2020, 2021):
+        local = (year, 1, 1, 0, 0, 0, 2, 1, 0)
+        monkeypatch.setattr(time, "localtime", lambda *_, local=local: time.struct_time(local))
+        folder = tmp_path / str(year)
+        folder.mkdir()
+        assert nmt("export", form, WRITTEN, folder / "out.argosmodel").status == 0
+        files = (path for path in folder.rglob("*") if path.is_file())
+        found.append({path.relative_to(folder): path.read_bytes() for path in files})
+    assert found[0] == found[1]
 
 
 def test_what_argos_cannot_express_is_refused(nmt: Nmt, tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ from foreign_models import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from reference import sinusoidal_positions
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -108,6 +109,18 @@ def test_lines_are_segmented_as_by_marian_s_tokenizer(
         for line, ids in zip(lines, vocabulary.encode(lines), strict=True):
             pieces = [piece.removeprefix("\ue000") for piece in vocabulary.tokens(ids)]
             assert pieces == [names[id_] for id_ in theirs.segment(line, side)], line
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_text_that_spells_a_special_token_is_text(
+    nmt: Nmt, tmp_path: Path, model_type: str
+) -> None:
+    # No piece has these letters, so SentencePiece leaves them together.
+    model = import_huggingface(nmt, MarianMT(model_type=model_type).write(tmp_path / "opus"))
+    vocabulary = read_card(model).src_vocabulary
+    for ids in vocabulary.encode(["ab </s> cd", "<s>", "ab <UNK>", f"ab {TAGS[0]}"]):
+        controls = [vocabulary.has_control(piece) for piece in vocabulary.tokens(ids)]
+        assert not any(controls), vocabulary.tokens(ids)
 
 
 @pytest.mark.parametrize("is_zip", [True, False])  # torch before 1.6 wrote no ZIP
@@ -287,6 +300,60 @@ def test_a_model_card_has_what_the_run_knows(
     assert signature in metric["name"] and signature.replace("|", "\\|") in below
     (corpus,) = info.train.corpora
     assert f"| {corpus.lines:,} | {corpus.kept:,} |" in below
+
+
+@pytest.mark.parametrize(
+    ("kind", "positions", "has_tables"),
+    [("opus", "marian", True), ("opus", "huggingface", False), ("nllb", None, False)],
+)
+def test_a_model_card_says_how_to_save_tables_of_positions(
+    nmt: Nmt, tmp_path: Path, kind: str, positions: str | None, has_tables: bool
+) -> None:
+    folder = (MarianMT() if kind == "opus" else M2M100()).write(tmp_path / kind)
+    model = import_huggingface(nmt, folder, *(("--positions", positions) if positions else ()))
+    _, below = model_card(nmt, model, tmp_path / "out")
+    assert ("_keys_to_ignore_on_save" in below) == has_tables
+
+
+def without_tables(folder: Path) -> None:
+    """Save a folder's weights as transformers does."""
+    path = folder / "model.safetensors"
+    kept = {name: w for name, w in load_file(path).items() if "embed_positions" not in name}
+    save_file(kept, path)
+
+
+def with_their_tables(folder: Path) -> None:
+    """Put the positions that transformers computes in the place of Marian's."""
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    for name in [name for name in weights if "embed_positions" in name]:
+        length, width = weights[name].shape
+        table = torch.from_numpy(sinusoidal_positions(length, width)).float()
+        weights[name] = torch.cat((table[:, 0::2], table[:, 1::2]), 1)
+    save_file(weights, path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words", "is_warned"),
+    [
+        (without_tables, (), True),
+        (with_their_tables, (), True),
+        (without_tables, ("--positions", "marian"), False),
+        (Path, (), False),  # does nothing
+    ],
+)
+def test_an_export_that_lost_its_positions_is_warned_of(
+    nmt: Nmt,
+    tmp_path: Path,
+    spoil: Callable[[Path], object],
+    words: tuple[str, ...],
+    is_warned: bool,
+) -> None:
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
+    assert nmt("export", "huggingface", model, tmp_path / "out").status == 0
+    spoil(tmp_path / "out")
+    done = nmt("import", "huggingface", tmp_path / "out", tmp_path / "again", *words)
+    assert (done.status, "--positions huggingface" in done.unwrapped) == (0, is_warned)
 
 
 def test_a_model_card_invents_nothing(
@@ -523,6 +590,14 @@ def test_what_is_exported_to_marian_and_imported_again_has_the_same_bits(
     assert [name for name in before if not torch.equal(before[name], after[name])] == []
     eos = 3  # of our vocabularies
     assert_same(model, LINES, partial(MarianFile(path).log_probs, eos=eos))
+
+
+def test_an_export_lets_marian_go_on_after_a_long_line(nmt: Nmt, tmp_path: Path) -> None:
+    # What Marian makes of it is tested in test_import_peers.py.
+    model = import_marian(nmt, MARIAN["ssru"].write(tmp_path / "marian"))
+    assert nmt("export", "marian", model, tmp_path / "out").status == 0
+    options = yaml.safe_load((tmp_path / "out" / "model.npz.decoder.yml").read_text())
+    assert options["max-length-crop"] is True
 
 
 def test_another_norm_epsilon_than_marian_s_is_warned_of(

@@ -6,6 +6,7 @@ They need the extra `peers`. test_import.py has the same by formulas.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from foreign_models import (
     KINDS,
     LINES,
     TAGS,
+    MarianModel,
     MarianMT,
     assert_same,
     import_huggingface,
@@ -115,6 +117,31 @@ def test_an_export_is_what_transformers_computes(
     model = import_huggingface(nmt, KINDS[kind].write(tmp_path / "opus"), "--positions", positions)
     assert nmt("export", "huggingface", model, tmp_path / "out").status == 0
     assert_same(model, LINES, Transformers(tmp_path / "out").log_probs)
+
+
+@pytest.mark.parametrize("is_put_back", [False, True])
+def test_the_model_card_says_how_transformers_keeps_marian_s_positions(
+    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_put_back: bool
+) -> None:
+    model, folder = import_huggingface(nmt, MarianMT().write(tmp_path / "opus")), tmp_path / "out"
+    assert nmt("export", "huggingface", model, folder).status == 0
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    _, keep, put_back = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(folder)
+    opened = Transformers(folder)
+    if is_put_back:
+        opened.model.save_pretrained(tmp_path / "lost")
+        opened.model = opened.model.from_pretrained(tmp_path / "lost").eval()
+        for source, target in LINES[:1]:
+            lost = opened.log_probs(source, target)
+            assert np.abs(lost - Transformers(folder).log_probs(source, target)).max() > 1e-3
+        exec(put_back, {"model": opened.model})
+    exec(keep, {"model": opened.model})
+    trained = [name for name, weight in opened.model.named_parameters() if weight.requires_grad]
+    assert trained and not [name for name in trained if "positions" in name]
+    opened.model.save_pretrained(tmp_path / "again")
+    opened.tokenizer.save_pretrained(tmp_path / "again")
+    assert_same(model, LINES, Transformers(tmp_path / "again").log_probs)
 
 
 LANGUAGES = {"nllb": ("eng_Latn", "zho_Hans"), "m2m100": ("en", "zu")}
@@ -444,6 +471,18 @@ def test_an_import_is_what_marian_scores(
     given = ("--model", out / "model.npz", "--vocabs", *(out / name for name in listed))
     again = marian("score", *given, "--train-sets", *texts)
     np.testing.assert_allclose(sums, list(map(float, again.split())), rtol=2e-6, atol=6e-5)
+
+
+def test_marian_translates_all_lines_with_an_export_s_configuration(
+    nmt: Nmt, tmp_path: Path
+) -> None:
+    model = import_marian(nmt, MarianModel().write(tmp_path / "marian"))
+    assert nmt("export", "marian", model, tmp_path / "out").status == 0
+    lines = ["ab cd", "ab cd " * 600, "cd ab"]  # by default, Marian reads 1,000 pieces
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    given = ("--config", tmp_path / "out" / "model.npz.decoder.yml", "--input", tmp_path / "in")
+    translated = marian("decode", *given, "--max-length-factor", "0.1")
+    assert len(translated.splitlines()) == len(lines)
 
 
 @pytest.fixture(scope="module", params=["attention", "ssru"])

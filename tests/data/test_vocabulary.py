@@ -147,6 +147,21 @@ def test_normalization_can_be_asked_for() -> None:
     assert nfkc.decode(nfkc.encode(["ﬁnd ½"])) == ["find 1⁄2"]
 
 
+@pytest.mark.parametrize(
+    ("rule", "text", "found"),
+    [
+        ("nmt_nfkc", "می\u200cخواهم", "می خواهم"),
+        ("nfkc", "می\u200cخواهم", "می\u200cخواهم"),
+        ("nmt_nfkc", "क्\u200dष", "क्\u200dष"),
+        ("nfkc_cf", "İ I ẞ", "İ i ß"),
+        ("nmt_nfkc_cf", "İ I ẞ", "İ i ß"),
+    ],
+)
+def test_rules_of_sentencepiece_are_as_the_manual_says(rule: str, text: str, found: str) -> None:
+    vocabulary = learn_vocabulary(["the cat", text], vocab_size=275, normalization=rule)
+    assert vocabulary.decode(vocabulary.encode([text])) == [found]
+
+
 def test_unigram_can_be_asked_for(vocabulary: Vocabulary) -> None:
     unigram = learn_vocabulary(LINES, vocab_size=283, subwords="unigram")
     assert not PieceModel.read(unigram.model).is_bpe

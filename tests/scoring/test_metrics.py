@@ -11,6 +11,7 @@ import pytest
 import sacrebleu
 
 from nmt.errors import DataError, UsageError
+from nmt.scoring.bleu_card import bleu_card
 from nmt.scoring.metrics import check_line_counts, make_metrics, score
 from nmt.scoring.options import METRICS, TOKENIZERS
 from nmt.scoring.tokenizers import has_packages
@@ -51,6 +52,33 @@ def test_bleu_of_a_short_hypothesis_by_hand() -> None:
     result = score(["a b c d e"], [["a b c d e f"]])["bleu"]
     assert result.score == pytest.approx(100 * math.exp(1 - 6 / 5))
     assert (result.detail["hypothesis_length"], result.detail["reference_length"]) == (5, 6)
+
+
+def test_bleu_is_zero_if_no_line_has_four_tokens() -> None:
+    # As the manual says. A single line of four is enough.
+    assert score(["a b c", "d"], [["a b c", "d"]], ["bleu", "chrf"])["bleu"].score == 0
+    assert score(["a b c", "d e f g"], [["a b c", "d e f g"]])["bleu"].score == pytest.approx(100)
+
+
+def test_a_blank_reference_beside_one_with_text_is_none() -> None:
+    # The first line has 5 of 6 words of its only reference, the other has a reference of 5.
+    lines = ["a b c d e", "a b c d e"]
+    references = [["a b c d e f", "a b c d e f g h"], ["  ", "a b c d e"]]
+    result = score(lines, references, ["bleu", "ter"])
+    assert result["bleu"].score == pytest.approx(100 * math.exp(1 - 11 / 10))
+    assert result["ter"].detail["reference_length"] == 6 + 13 / 2
+    assert "nrefs:var" in result["bleu"].signature
+    # In either order, and in other variants.
+    swapped = score(lines, references[::-1], ["bleu"])["bleu"]
+    assert swapped.score == result["bleu"].score
+    for name, variant in bleu_card(references, "de").items():
+        assert variant.score(variant.count(lines)).score == result["bleu"].score, name
+
+
+def test_a_line_without_any_reference_is_scored_against_no_words() -> None:
+    # 2 words too many, as with one reference.
+    result = score(["a b c d", "a b"], [["a b c d", ""], ["a b c d", " "]])["bleu"]
+    assert result.score == score(["a b c d", "a b"], [["a b c d", ""]])["bleu"].score
 
 
 def test_bleu_with_two_references_by_hand() -> None:

@@ -56,6 +56,18 @@ def test_references_are_checked_as_well() -> None:
     assert re.match(r"ref\.de: 1 of 3 .*blank", blank)
 
 
+def test_gaps_in_one_of_two_references_are_reported_as_such() -> None:
+    full, gaps = Text("a.de", ["Ja", "Nein", ""]), Text("b.de", ["Ja", "", ""])
+    found = pitfalls([Text("hyp.de", ["Ja!", "Nein!", "Gut!"])], [full, gaps])
+    named = [re.match(r"(\w)\.de: 1 of 3 .* where (\w+)\.de .*line (\d)", one) for one in found]
+    # Line 3 is lost in both, line 2 is in one.
+    assert [match and match.groups() for match in named] == [
+        ("a", "hyp", "3"),
+        ("b", "hyp", "3"),
+        ("b", "a", "2"),
+    ]
+
+
 def test_a_hundred_lines_with_a_separate_full_stop_look_tokenised() -> None:
     def found(number: int) -> list[str]:
         lines = ["Das ist gut ."] * number + ["Gut."] * (200 - number)
