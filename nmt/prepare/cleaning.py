@@ -72,7 +72,9 @@ _RULES = (
     ),
     Rule(
         "script",
-        "most letters of a side belong to a script that its language does not use",
+        "most letters of a side belong to a script that its language does not use (Chinese, "
+        f"Japanese and Korean letters count {WIDE_LETTER} times, words that stand on both sides do "
+        "not count)",
     ),
     Rule(
         "language",

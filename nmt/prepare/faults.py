@@ -20,7 +20,7 @@ from nmt.data.languages import primary_language
 from nmt.data.vocabulary import Vocabulary
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.repairs import describe_flaw, examine, is_frequent
-from nmt.prepare.text import Block, Pairs, TextSide, Work
+from nmt.prepare.text import Block, Mask, Pairs, TextSide, Work
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _LARGEST_SHIFT = 3
@@ -69,7 +69,7 @@ def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
     both = " and ".join(names)
     looks = [_other_language(side, lang) for _, side, lang in sides]
     own = [_language(lang) for lang in langs]
-    are_foreign = [_is_foreign(side) for _, side, _ in sides]
+    are_foreign = list(map(_is_foreign, pairs.sides, pairs.in_other_script))
     if looks == own[::-1] or all(are_foreign):
         warnings.append(f"{both}: the two sides seem to be swapped")
     else:
@@ -191,10 +191,10 @@ def _lengths_disagree(pairs: Pairs) -> bool:
     return lengths is not None and _correlation(*lengths) < 0.2
 
 
-def _is_foreign(side: TextSide) -> bool:
-    """Whether most letters belong to a script that the language does not use."""
-    foreign, letters = int(side.foreign.sum()), int(side.letters.sum())
-    return len(side.lines) >= _FEWEST_PAIRS and 2 * foreign > letters
+def _is_foreign(side: TextSide, in_other_script: Mask) -> bool:
+    """Whether most lines are in a script that the language does not use."""
+    with_letters = np.count_nonzero(side.letters)
+    return len(side.lines) >= _FEWEST_PAIRS and 2 * np.count_nonzero(in_other_script) > with_letters
 
 
 def _subword_marks(side: TextSide) -> Iterator[str]:

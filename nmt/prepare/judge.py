@@ -129,8 +129,8 @@ def _symbols(pairs: Pairs, by: Cleaner) -> Mask:
 
 
 def _script(pairs: Pairs, _: Cleaner) -> Mask:
-    src, tgt = pairs.src, pairs.tgt
-    return (2 * src.foreign > src.letters) | (2 * tgt.foreign > tgt.letters)
+    src, tgt = pairs.in_other_script
+    return src | tgt
 
 
 def _language(pairs: Pairs, by: Cleaner) -> Mask:

@@ -41,6 +41,8 @@ def pairs_of(src: list[str], tgt: list[str], langs: tuple[str, str]) -> Pairs:
 _NUMBERS = random.Random(4)
 LENGTHS = [_NUMBERS.randint(3, 40) for _ in range(300)]
 EN, DE, NB, RU = (lines_of(lang, LENGTHS, seed) for seed, lang in enumerate(WORDS))
+SOFTWARE = [f"{line}河和红色的房子" for line in EN]
+"""Chinese text that is mostly English words, all of which stand in its translation."""
 
 
 SHIFTED = "t.en and t.de: .* targets"
@@ -56,6 +58,8 @@ CUT = "t.en .* subwords"
         (EN, NB, "en no", None),
         (EN, RU, "eng rus_Cyrl", None),
         (EN, DE, "xx yy", None),
+        (EN, SOFTWARE, "en zh", None),
+        (EN, EN, "en zh", "t.de .* zh"),
         (EN[:20], DE[5:25], "en de", None),  # too few to tell
         (EN, [DE[-1], *DE[:-1]], "en de", f"{SHIFTED} .*1 line later"),
         (EN, [*DE[1:], DE[0]], "en de", f"{SHIFTED} .*1 line earlier"),
