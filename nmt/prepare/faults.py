@@ -193,8 +193,8 @@ def _lengths_disagree(pairs: Pairs) -> bool:
 
 def _is_foreign(side: TextSide, in_other_script: Mask) -> bool:
     """Whether most lines are in a script that the language does not use."""
-    with_letters = np.count_nonzero(side.letters)
-    return len(side.lines) >= _FEWEST_PAIRS and 2 * np.count_nonzero(in_other_script) > with_letters
+    foreign, with_letters = int(in_other_script.sum()), int((side.letters > 0).sum())
+    return len(side.lines) >= _FEWEST_PAIRS and 2 * foreign > with_letters
 
 
 def _subword_marks(side: TextSide) -> Iterator[str]:

@@ -45,7 +45,7 @@ from nmt.prepare.encode import (
 )
 from nmt.prepare.faults import measure_shift, warn_of_faults
 from nmt.prepare.judge import Cleaner, JudgeTokens
-from nmt.prepare.language_id import LanguageIdentifier
+from nmt.prepare.language_id import LanguageIdentifier, measured
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.copies import copies_kept
 from nmt.prepare.rejects import (
@@ -123,7 +123,7 @@ def prepare(
         needed = inputs.sources.space_needed(options)
         check_space(folder, needed)
         warn_of_faults(inputs.sources, inputs.vocabularies)
-        inputs = inputs.with_valid()
+        inputs = inputs.with_langid_measured().with_valid()
         held_out = inputs.read_held_out()
         inputs.report_skipped_rules()
         with building_folder(folder) as partial:
@@ -149,7 +149,7 @@ def dry_run(
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
         inputs = _Inputs.read(options, cleaning, vocabularies, languages, copies)
         warn_of_faults(inputs.sources, inputs.vocabularies)
-        inputs = inputs.with_valid()
+        inputs = inputs.with_langid_measured().with_valid()
         cleaner = inputs.cleaner(inputs.read_held_out())
         inputs.report_skipped_rules()
         judge: Callable[[Block], EncodedBlock | CleanSample]
@@ -267,6 +267,12 @@ class _Inputs:
         return moses_rules(
             options.langs, normalize=options.moses_normalize, tokenize=options.moses_tokenize
         )
+
+    def with_langid_measured(self) -> _Inputs:
+        """Return the inputs with a --langid that knows what it confuses in valid and test."""
+        if self.identifier is None:
+            return self
+        return replace(self, identifier=measured(self.identifier, self.sources.held_out))
 
     def with_valid(self) -> _Inputs:
         """Return the inputs with texts for valid, drawn from train if none were given."""

@@ -139,7 +139,7 @@ def test_a_pair_is_judged_by_the_first_rule_that_fits(
         ("Delete %(verbose_name_plural)s", "Удалить %(verbose_name_plural)s", "en ru", None),
         ("Install Caf\u00e9bar.", "ጫን Cafe\u0301bar", "en am", None),
         ("他住在北京市朝阳区。", "He lives in 北京市朝阳区.", "zh en", None),
-        ("Install PostgreSQL", "安装 Kubernetes", "en zh", "script"),  # which is another word
+        ("Install PostgreSQL", "安装 Kubernetes", "en zh", "script"),  # another word
         # A copy is no translation.
         (
             "Install PostgreSQL and Kubernetes.",
