@@ -143,10 +143,11 @@ def measured(identifier: LanguageIdentifier, texts: Sequence[SourceText]) -> Lan
         if not counts or counts.total() < _CONFUSED * totals[lang]:
             continue
         often = [label for label, count in counts.items() if count >= _CONFUSED * totals[lang]]
+        main = ", ".join(label for label, _ in counts.most_common(3))
         then = f"so {', '.join(often)} will count as {lang}" if often else "and as much of train"
         console.warning(
             f"--langid would drop {counts.total() / totals[lang]:.1%} of "
-            f"{', '.join(sorted(names[lang]))}, as {', '.join(label for label, _ in counts.most_common(3))}, {then}"
+            f"{', '.join(sorted(names[lang]))}, as {main}, {then}"
         )
         confused.update((lang, _LABEL + label) for label in often)
     return replace(identifier, confused=frozenset(confused))

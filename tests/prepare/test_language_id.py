@@ -137,7 +137,7 @@ def test_what_the_model_confuses_in_valid_counts_as_one(
         for prefix in [write(tmp_path, name, lines)]
     )
     job = job_of(
-        tmp_path, text, valid=one, langid="auto", tgt_lang="nn", keep=("overlap",), vocab_size=400
+        tmp_path, text, valid=one, langid="auto", tgt_lang="nn", keep=("overlap",), vocab_size=None
     )
     folder = job.but(out=tmp_path / "strict").prepare()
     assert folder.info.train.corpora[0].rejected == {"language": 3}
