@@ -109,15 +109,13 @@ class LanguageIdentifier:
         excused = own.union(label for code, label in self.confused if code == lang)
         scripts, predict = known_scripts(lang), _load(self.path).predict
         for line, translation in zip_longest(map(compose, lines), beside, fillvalue=""):
-            labels = predict(line, k=1, threshold=LANGID_SURE)[0] if own else ()
-            if not labels or labels[0] in excused:
+            labels, chances = predict(line, k=_ALL, threshold=LANGID_DOUBT) if own else ((), ())
+            if not labels or chances[0] < LANGID_SURE or not excused.isdisjoint(labels):
                 yield ""
                 continue
-            chances = dict(zip(*predict(line, k=_ALL, threshold=-1.0), strict=True))
-            is_sure = sum(chances[one] for one in own) < LANGID_DOUBT
-            letters = letters_by_script(line, translation, scripts)
             other: str = labels[0].removeprefix(_LABEL)
-            yield other if is_sure and _is_written_in(letters, other) else ""
+            letters = letters_by_script(line, translation, scripts)
+            yield other if _is_written_in(letters, other) else ""
 
 
 def measured(identifier: LanguageIdentifier, texts: Sequence[SourceText]) -> LanguageIdentifier:
