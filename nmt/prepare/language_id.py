@@ -106,10 +106,13 @@ class LanguageIdentifier:
     ) -> Iterator[str]:
         """Yield the other language that each line is surely in; "" for none."""
         own = _labels_of(self.path, lang)
+        if not own:
+            yield from [""] * len(lines)
+            return
         excused = own.union(label for code, label in self.confused if code == lang)
         scripts, predict = known_scripts(lang), _load(self.path).predict
         for line, translation in zip_longest(map(compose, lines), beside, fillvalue=""):
-            labels, chances = predict(line, k=_ALL, threshold=LANGID_DOUBT) if own else ((), ())
+            labels, chances = predict(line, k=_ALL, threshold=LANGID_DOUBT)
             if not labels or chances[0] < LANGID_SURE or not excused.isdisjoint(labels):
                 yield ""
                 continue

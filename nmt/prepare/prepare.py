@@ -23,6 +23,7 @@ import numpy as np
 
 from nmt import console
 from nmt.data import manifest
+from nmt.data.composition import NFC
 from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens, spell_pair
@@ -43,7 +44,7 @@ from nmt.prepare.encode import (
     keep_columns,
     keep_text,
 )
-from nmt.prepare.faults import measure_shift, warn_of_faults
+from nmt.prepare.faults import check_moses, measure_shift, warn_of_faults
 from nmt.prepare.judge import Cleaner, JudgeTokens
 from nmt.prepare.language_id import LanguageIdentifier, measured
 from nmt.prepare.options import PrepareOptions
@@ -122,7 +123,7 @@ def prepare(
 
         needed = inputs.sources.space_needed(options)
         check_space(folder, needed)
-        warn_of_faults(inputs.sources, inputs.vocabularies)
+        inputs.check_text()
         inputs = inputs.with_langid_measured().with_valid()
         held_out = inputs.read_held_out()
         inputs.report_skipped_rules()
@@ -148,7 +149,7 @@ def dry_run(
     """
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
         inputs = _Inputs.read(options, cleaning, vocabularies, languages, copies)
-        warn_of_faults(inputs.sources, inputs.vocabularies)
+        inputs.check_text()
         inputs = inputs.with_langid_measured().with_valid()
         cleaner = inputs.cleaner(inputs.read_held_out())
         inputs.report_skipped_rules()
@@ -267,6 +268,14 @@ class _Inputs:
         return moses_rules(
             options.langs, normalize=options.moses_normalize, tokenize=options.moses_tokenize
         )
+
+    def check_text(self) -> None:
+        """Warn of faults of the texts; UsageError if Moses' rules do not suit them."""
+        warn_of_faults(self.sources, self.vocabularies)
+        learnt = self.options.normalization == NFC
+        composes = all(one.composes for one in self.vocabularies) if self.vocabularies else learnt
+        if self.options.moses_tokenize:
+            check_moses(self.sources.train, self.moses, composes=composes)
 
     def with_langid_measured(self) -> _Inputs:
         """Return the inputs with a --langid that knows what it confuses in valid and test."""

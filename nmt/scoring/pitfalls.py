@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.data.composition import has_composed, is_decomposed
+from nmt.data.moses import torn_mark
 from nmt.scoring.inputs import Text
 
 _FULL_STOPS = 100  # lines that end in " .": sacreBLEU's own threshold
@@ -88,6 +89,7 @@ def pitfalls(
             yield from _equal(hypothesis, reference, _COPY, "is it a translation of its own?")
             yield from _decomposed(hypothesis, reference)
             yield from _decomposed(reference, hypothesis)
+            yield from _torn(hypothesis, reference)
     for reference in references:
         yield from _blank(reference, beside=hypotheses)
     if source is not None:
@@ -160,6 +162,18 @@ def _decomposed(text: Text, other: Text) -> Iterator[str]:
     if numbers:
         problem = f"have letters apart from their marks (NFD), but {other.name} does not (NFC)"
         yield _described(text, problem, numbers, "compose them: uconv -x nfc")
+
+
+def _torn(text: Text, other: Text) -> Iterator[str]:
+    pairs = zip(text.lines, other.lines, strict=True)
+    numbers = [
+        number
+        for number, (line, its) in enumerate(pairs, start=1)
+        if torn_mark(line) and not torn_mark(its)
+    ]
+    if numbers:
+        problem = f"have marks after a space, apart from their letter, but {other.name} does not"
+        yield _described(text, problem, numbers, "do not tokenise this language as Moses does")
 
 
 def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ import pytest
 from prepare_job import Job, pairs, write
 
 from nmt.data.corpus import Encoding, ParallelText
+from nmt.errors import UsageError
 from nmt.prepare.faults import faults
 from nmt.prepare.readers.line_files import MosesFiles
 from nmt.prepare.text import Block, Pairs
@@ -127,3 +128,43 @@ def test_decomposed_text_is_warned_of_if_the_given_vocabulary_does_not_compose(
     told = capsys.readouterr().err
     assert re.search(r"marks\.en: 60 .*NFD", told)
     assert "marks.de" not in told
+
+
+@pytest.mark.parametrize(
+    ("lang", "line", "message"),
+    [
+        ("fr", "J’aime l’eau et l’arbre.", "100% of .*t-en.de.*J ’ aime"),
+        ("zh", "我喜欢水，也喜欢树。", "100% of .*t-en.de"),
+        ("de", "Ich mag Wasser, und den Baum.", None),
+    ],
+)
+def test_tokenisation_that_is_not_undone_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lang: str, line: str, message: str | None
+) -> None:
+    job = moses_job(tmp_path, [("I’m fond of “water”.", line)] * 3, lang)
+    job.but(out=tmp_path / "plain", moses_tokenize=False).prepare()
+    assert "tokenize" not in capsys.readouterr().err
+    job.prepare()
+    said = [row for row in capsys.readouterr().err.splitlines() if "--moses-tokenize" in row]
+    assert len(said) == (message is not None)
+    assert not message or re.search(message, said[0])
+
+
+@pytest.mark.parametrize("lang", ["th", "vi"])
+def test_tokenisation_that_tears_marks_from_letters_is_refused(tmp_path: Path, lang: str) -> None:
+    line = {"th": "ฉันไม่ได้ชอบน้ำ", "vi": "Tôi thích nước".translate({0xED: "i\u0301"})}[lang]
+    one = moses_job(tmp_path, [("I like water.", line)] * 3, lang)
+    two = moses_job(tmp_path, [(line, "I like water.")] * 3, "en", src=lang)
+    for job, name in ((one, "t-en.de"), (two, f"t-{lang}.en")):
+        with pytest.raises(UsageError, match=f"--moses-tokenize .* 3 of 3 lines of .*{name}"):
+            job.prepare()
+        if lang == "vi":  # which is whole once composed
+            job.but(normalization="nfc", out=tmp_path / f"{name}-nfc").prepare()
+
+
+def moses_job(folder: Path, lines: list[tuple[str, str]], lang: str, src: str = "en") -> Job:
+    text = write(folder, f"t-{src}", lines)
+    values = {"src_lang": src, "tgt_lang": lang, "moses_tokenize": True, "vocab_size": None}
+    held_out = write(folder, "valid", [("something else", "etwas anderes")])
+    texts = {"train": (f"{text}.en,{text}.de",), "valid": (f"{held_out}.en,{held_out}.de",)}
+    return Job.of(folder / "data", **texts, **values, keep=("script",))

@@ -149,3 +149,11 @@ def test_decomposed_text_beside_composed_text_is_reported() -> None:
     for same in (composed, decomposed):
         other = Text("other", [*same.lines[:2], "Tier"])
         assert not any("NFD" in one for one in pitfalls([same], [other]))
+
+
+def test_marks_after_a_space_are_named_unless_the_reference_has_them() -> None:
+    whole, torn = Text("r.th", ["ไม่ได้", "ได้"]), Text("h.th", ["ไม ่ ได ้", "ได้"])
+    (found,) = (one for one in pitfalls([torn], [whole]) if "mark" in one)
+    assert re.match(r"h\.th: 1 of 2 .*r\.th.* line 1 ", found)
+    assert not any("marks after" in one for one in pitfalls([whole], [torn]))
+    assert not any("marks after" in one for one in pitfalls([torn], [torn]))
