@@ -26,6 +26,7 @@ from nmt.prepare.characters import (
     FOREIGN,
     SIGN,
     SPACE,
+    WIDE_SCRIPTS,
     Classes,
     classes_for,
     known_scripts,
@@ -245,7 +246,8 @@ class Pairs:
 def _in_other_script(side: TextSide, beside: TextSide, lang: str) -> Mask:
     """Return which lines of a side are mostly in another script: (lines,)."""
     own = known_scripts(lang)
-    found: Mask = (1 + WIDE_LETTER) * side.foreign > side.letters  # or cannot be
+    weight = 1 if set(own) <= set(WIDE_SCRIPTS) else WIDE_LETTER  # of others, beside own letters
+    found: Mask = (1 + weight) * side.foreign > side.letters  # or cannot be
     for row in np.flatnonzero(found).tolist():
         counts = letters_by_script(side.lines[row], beside.lines[row], own)
         foreign = sum(count for script, count in counts.items() if script and script not in own)
