@@ -1,15 +1,19 @@
 """Moses punctuation normalisation, tokenisation and abbreviations: uses sacremoses.
 
 Preprocessing before the split into subwords belongs to the vocabulary, so data folders and model
-files record it. `translate` repeats it by itself, and undoes the tokenisation in its output.
+files record it. `translate` repeats it by itself, and undoes the tokenisation in its output. Moses
+guesses where spaces were, and does not take combining marks for parts of words, so text may come
+back changed. `prepare` tries it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING
+from unicodedata import category
 
 from nmt.data.languages import primary_language
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 # A tag such as <2de> must stay one word.
 _PROTECTED = [r"<[^\s<>]+>"]
 _MOST_PROTECTED = 1_000  # in a line; sacremoses refuses more
+_AFTER_SPACE = re.compile(r"\S? ([^\x00-\u02ff])")
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,15 @@ class Moses:
             line = self._detokenizer.detokenize(line.split(" "), unescape=False)
         return line
 
+    def round_trip(self, line: str) -> tuple[str, str]:
+        """Return a line as it should come back from these rules, and as it does.
+
+        Both are without runs of spaces and spaces at the edges, which subwords do not have.
+        """
+        due = replace(self, tokenize=False).apply(line)
+        returned = self.undo(self.apply(line))
+        return " ".join(due.split()), " ".join(returned.split())
+
     @cached_property
     def _normalizer(self) -> sacremoses.MosesPunctNormalizer:
         from sacremoses import MosesPunctNormalizer
@@ -66,6 +80,12 @@ def _tokenizer(lang: str) -> sacremoses.MosesTokenizer:
     from sacremoses import MosesTokenizer
 
     return MosesTokenizer(lang=primary_language(lang))
+
+
+def torn_mark(line: str) -> str:
+    """Return the first combining mark after a space, with what is before; "" if there is none."""
+    torn = (match for match in _AFTER_SPACE.finditer(line) if category(match[1])[0] == "M")
+    return next((match[0] for match in torn), "")
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,24 @@ A lookup in numpy classifies a whole text at once. The bits say whether a charac
 a sign, a control character, a number, or a letter of a script that the language does not use.
 Scripts are named by their ISO 15924 codes and recognised by Unicode block. `unicodedata` decides
 which characters are letters.
+
+`letters_by_script` looks closer, at single lines that may be in another script.
 """
 
 from __future__ import annotations
 
 import functools
 import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 
+from nmt.data.composition import compose
 from nmt.data.languages import scripts_of
+from nmt.prepare.cleaning import WIDE_LETTER
 
 Classes = npt.NDArray[np.uint8]
 
@@ -24,6 +31,8 @@ letter of another script; a digit or another number. A character may have severa
 
 _TABLE_SIZE = 0x110000
 LETTERS_END = 0x32400  # Unicode has no letters from here on
+WIDE_SCRIPTS = ("Hani", "Kana", "Hang")
+"""Those whose letters count as `WIDE_LETTER` letters of an alphabet."""
 
 _BLOCKS: dict[str, tuple[tuple[int, int], ...]] = {
     "Latn": ((0x41, 0x24F), (0x250, 0x2AF), (0x1D00, 0x1DBF), (0x1E00, 0x1EFF), (0x2C60, 0x2C7F),
@@ -112,3 +121,46 @@ def plain_classes() -> Classes:
     for first, last in ((0x00, 0x08), (0x0A, 0x1F), (0x7F, 0x9F), (0xFFFD, 0xFFFD)):
         table[first : last + 1] |= CONTROL
     return table
+
+
+def letters_by_script(line: str, beside: str, own: Sequence[str]) -> Counter[str]:
+    """Count the letters of a line by their script, wide ones as `WIDE_LETTER`.
+
+    Words of other scripts that also stand in the translation do not count, such as names of
+    programs. They do if the line has no letter of its own scripts, since then it is a copy.
+
+    Args:
+        line: of text.
+        beside: its translation.
+        own: the scripts of its language.
+    """
+    words = list(_words(line))
+    if any(script in own for script, _ in words):
+        others = set(_words(beside))
+        words = [
+            (script, word)
+            for script, word in words
+            if script in own
+            or not ((script, word) in others or (script in WIDE_SCRIPTS and word in beside))
+        ]
+    counts = Counter[str]()
+    for script, word in words:
+        counts[script] += len(word) * (WIDE_LETTER if script in WIDE_SCRIPTS else 1)
+    return counts
+
+
+def _words(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the runs of letters of one script, and their script; "" if we do not know it."""
+    for script, run in groupby(compose(text), _script_of):
+        if script is not None:
+            yield script, "".join(run).casefold()
+
+
+@functools.lru_cache(1 << 16)
+def _script_of(character: str) -> str | None:
+    """Return the script of a letter; None if it is none."""
+    if unicodedata.category(character)[0] not in "LM":
+        return None
+    code = ord(character)
+    blocks = ((script, block) for script, blocks in _BLOCKS.items() for block in blocks)
+    return next((script for script, (first, last) in blocks if first <= code <= last), "")

@@ -19,7 +19,7 @@ from nmt.values import check, value
 RATIO_FREE_CHARACTERS = 50
 # Short lines may repeat: "Thank you." in valid should not remove it from train.
 OVERLAP_FREE_LETTERS = 30
-LANGID_SURE = 0.5
+LANGID_SURE, LANGID_DOUBT = 0.5, 0.02
 # What fastText is not sure of is mostly short, and right.
 BUNDLED_LANGID = "auto"
 WIDE_LETTER = 3
@@ -73,12 +73,14 @@ _RULES = (
     ),
     Rule(
         "script",
-        "most letters of a side belong to a script that its language does not use",
+        "most letters of a side belong to a script that its language does not use (Chinese, "
+        f"Japanese and Korean letters count {WIDE_LETTER} times, words that stand on both sides do "
+        "not count)",
     ),
     Rule(
         "language",
-        f"with --langid: a side is in another language, with a probability of {LANGID_SURE} or "
-        "more",
+        f"with --langid: a side is in another language with a probability of {LANGID_SURE} or "
+        f"more, and in its own with one below {LANGID_DOUBT}",
     ),
     Rule(
         "overlap",

@@ -28,7 +28,15 @@ import numpy.typing as npt
 from nmt.data.composition import compose_lines
 from nmt.data.epochs import mix
 from nmt.data.language_tokens import spell_pair, tagged
-from nmt.prepare.characters import LETTERS_END, NUMBER, SIGN, SPACE, letters_of, plain_classes
+from nmt.prepare.characters import (
+    LETTERS_END,
+    NUMBER,
+    SIGN,
+    SPACE,
+    WIDE_SCRIPTS,
+    letters_of,
+    plain_classes,
+)
 from nmt.prepare.cleaning import NEAR, OVERLAP_FREE_LETTERS, WIDE_LETTER
 from nmt.prepare.text import Hashes, Mask, TextSide, Work
 
@@ -185,7 +193,7 @@ def _counts() -> Mask:
 def _weights() -> Numbers:
     """Return the letters that each code point counts as: (0x110000,)."""
     weights = _counts().astype(np.uint32)
-    for script in ("Hani", "Kana", "Hang"):
+    for script in WIDE_SCRIPTS:
         for first, last in letters_of(script):
             weights[first : last + 1] *= WIDE_LETTER
     return weights

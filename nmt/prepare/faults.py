@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,13 @@ from nmt import console
 from nmt.console import printable
 from nmt.data.composition import DECOMPOSED_REMEDY, compose, is_decomposed
 from nmt.data.languages import primary_language
+from nmt.data.moses import Moses, torn_mark
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import LETTERS
+from nmt.errors import UsageError
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.repairs import describe_flaw, examine, is_frequent
-from nmt.prepare.text import Block, Pairs, TextSide, Work
+from nmt.prepare.text import Block, Mask, Pairs, TextSide, Work
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _LARGEST_SHIFT = 3
@@ -30,6 +32,9 @@ _FEWEST_WORDS = 500
 _FEWEST_DIFFERENT = 6  # frequent words of a language
 _WORTH_A_WARNING = 0.001  # of the lines
 _WORD_LINES = 400  # lines whose words are counted
+_MOSES_LINES = 500  # about so many lines of a text are tokenised to see whether that is undone
+_MOST_CHANGED = 0.01
+_AFTER_CHANGE = 8  # characters that are shown
 _WORD = re.compile(rf"{LETTERS}+")
 _ELEMENT = re.compile(r"\s*+<([A-Za-z][\w:.-]*+)(?:\s[^<>]*+)?>(?P<text>.*</\1\s*>)?\s*")
 _EXAMPLE_CHARACTERS = 60
@@ -73,7 +78,7 @@ def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
     both = " and ".join(names)
     looks = [_other_language(side, lang) for _, side, lang in sides]
     own = [_language(lang) for lang in langs]
-    are_foreign = [_is_foreign(side) for _, side, _ in sides]
+    are_foreign = list(map(_is_foreign, pairs.sides, pairs.in_other_script))
     if looks == own[::-1] or all(are_foreign):
         warnings.append(f"{both}: the two sides seem to be swapped")
     else:
@@ -118,6 +123,53 @@ def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) ->
                     f"--train {text.prefix} is the same text as {other.prefix}; "
                     "do not train on valid or test"
                 )
+
+
+def check_moses(
+    texts: Sequence[SourceText], rules: Sequence[Moses | None], *, composes: bool
+) -> None:
+    """Send lines of each training text through Moses' tokenisation and back, as translations go.
+
+    Args:
+        texts: for training.
+        rules: of source and target.
+        composes: whether the vocabulary composes text before.
+
+    Raises:
+        UsageError: if the tokenisation tears letters and marks apart.
+    """
+    for text in texts:
+        for block in islice(text.read(), 1):
+            sides = zip(text.reader.sides, Pairs.decode(block).sides, rules, strict=True)
+            for side_number, (name, side, moses) in enumerate(sides):
+                assert moses is not None  # as --moses-tokenize was given
+                lines = side.lines[:: max(1, len(side.lines) // _MOSES_LINES)]
+                lines = [compose(line) if composes else line for line in lines if line.strip()]
+                _check_round_trips(name, list(map(moses.round_trip, lines)), side_number == 1)
+
+
+def _check_round_trips(name: str, trips: Sequence[tuple[str, str]], is_target: bool) -> None:
+    """Judge lines as they should come back, and as they do."""
+    torn = [back for due, back in trips if torn_mark(back) and not torn_mark(due)]
+    if len(torn) > _MOST_CHANGED * len(trips):
+        raise UsageError(
+            f"--moses-tokenize tears letters from their marks in {len(torn):,} of {len(trips):,} "
+            f"lines of {name}, such as {printable(torn_mark(torn[0]))}; leave it out"
+        )
+    changed = [trip for trip in trips if trip[0] != trip[1]]
+    if is_target and len(changed) > _MOST_CHANGED * len(trips):
+        console.warning(
+            f"--moses-tokenize is not undone in {len(changed) / len(trips):.0%} of {name}: "
+            f"translations will have {_difference(*changed[0])}"
+        )
+
+
+def _difference(due: str, returned: str) -> str:
+    """Describe where a line first differs, by the words there."""
+    at = next(n for n, pair in enumerate(zip_longest(due, returned)) if len(set(pair)) == 2)
+    start = due.rfind(" ", 0, at) + 1
+    due, returned = (text[start : at + _AFTER_CHANGE].strip() for text in (due, returned))
+    return f"{printable(returned)} for {printable(due)}"
 
 
 def _warn_of_marks(name: str, side: TextSide, unit: str) -> None:
@@ -210,10 +262,10 @@ def _lengths_disagree(pairs: Pairs) -> bool:
     return lengths is not None and _correlation(*lengths) < 0.2
 
 
-def _is_foreign(side: TextSide) -> bool:
-    """Whether most letters belong to a script that the language does not use."""
-    foreign, letters = int(side.foreign.sum()), int(side.letters.sum())
-    return len(side.lines) >= _FEWEST_PAIRS and 2 * foreign > letters
+def _is_foreign(side: TextSide, in_other_script: Mask) -> bool:
+    """Whether most lines are in a script that the language does not use."""
+    foreign, with_letters = int(in_other_script.sum()), int((side.letters > 0).sum())
+    return len(side.lines) >= _FEWEST_PAIRS and 2 * foreign > with_letters
 
 
 def _subword_marks(side: TextSide) -> Iterator[str]:

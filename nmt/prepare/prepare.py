@@ -23,6 +23,7 @@ import numpy as np
 
 from nmt import console
 from nmt.data import manifest
+from nmt.data.composition import NFC
 from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens, spell_pair
@@ -43,9 +44,9 @@ from nmt.prepare.encode import (
     keep_columns,
     keep_text,
 )
-from nmt.prepare.faults import measure_shift, warn_of_faults
+from nmt.prepare.faults import check_moses, measure_shift, warn_of_faults
 from nmt.prepare.judge import Cleaner, JudgeTokens
-from nmt.prepare.language_id import LanguageIdentifier
+from nmt.prepare.language_id import LanguageIdentifier, measured
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.copies import copies_kept
 from nmt.prepare.rejects import (
@@ -122,8 +123,8 @@ def prepare(
 
         needed = inputs.sources.space_needed(options)
         check_space(folder, needed)
-        warn_of_faults(inputs.sources, inputs.vocabularies)
-        inputs = inputs.with_valid()
+        inputs.check_text()
+        inputs = inputs.with_langid_measured().with_valid()
         held_out = inputs.read_held_out()
         inputs.report_skipped_rules()
         with building_folder(folder) as partial:
@@ -148,8 +149,8 @@ def dry_run(
     """
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
         inputs = _Inputs.read(options, cleaning, vocabularies, languages, copies)
-        warn_of_faults(inputs.sources, inputs.vocabularies)
-        inputs = inputs.with_valid()
+        inputs.check_text()
+        inputs = inputs.with_langid_measured().with_valid()
         cleaner = inputs.cleaner(inputs.read_held_out())
         inputs.report_skipped_rules()
         judge: Callable[[Block], EncodedBlock | CleanSample]
@@ -267,6 +268,20 @@ class _Inputs:
         return moses_rules(
             options.langs, normalize=options.moses_normalize, tokenize=options.moses_tokenize
         )
+
+    def check_text(self) -> None:
+        """Warn of faults of the texts; UsageError if Moses' rules do not suit them."""
+        warn_of_faults(self.sources, self.vocabularies)
+        learnt = self.options.normalization == NFC
+        composes = all(one.composes for one in self.vocabularies) if self.vocabularies else learnt
+        if self.options.moses_tokenize:
+            check_moses(self.sources.train, self.moses, composes=composes)
+
+    def with_langid_measured(self) -> _Inputs:
+        """Return the inputs with a --langid that knows what it confuses in valid and test."""
+        if self.identifier is None:
+            return self
+        return replace(self, identifier=measured(self.identifier, self.sources.held_out))
 
     def with_valid(self) -> _Inputs:
         """Return the inputs with texts for valid, drawn from train if none were given."""

@@ -10,7 +10,9 @@ Entities come first, since `f&Atilde;&frac14;r` is both. A repair makes no line 
 
 `broken_rows` is a cheap test of our own, for every text. It knows letters and frequent signs in
 UTF-8 that was read as another encoding. Such signs may be right, as in `PÅ”` or `„Ä“`. So a letter
-of a Latin alphabet counts only beside one of a to z, and in other scripts only two in a row. The
+of a Latin alphabet counts only beside one of a to z, and in other scripts only two in a row. What
+words begin with somewhere, such as `Äş`, counts only inside of a word. The beginning of an emoji
+counts only with its third byte, and not after a Cyrillic letter, because Serbian has `рџ`. The
 controls U+0080 to U+009F count, too: they are windows-1252 that was read as Latin-1.
 
 The library ftfy makes the repair, and we refuse two kinds of it. `fÃƒÂ ¼ r`, which was also cut
@@ -67,6 +69,8 @@ _GREEK, _CYRILLIC, _HEBREW, _ARABIC = (
     "".join(map(chr, range(first, last + 1)))
     for first, last in ((0x391, 0x3CE), (0x410, 0x451), (0x5D0, 0x5EA), (0x621, 0x64A))
 )
+_WORDS_BEGIN = {"Äş", "Äž", "Äš", "Ăş"}
+"""With these, words of Turkmen, Estonian and Romanian (Ăştia) begin."""
 _LAST_ASCII, _LAST_C1 = 0x7F, 0x9F
 _ODD_CASE = re.compile("(?<=[A-Z]{2})[à-öø-ÿ]|(?<=[A-Za-z])[À-ÖØ-Þ](?=[a-z])")
 _EVERYWHERE = (
@@ -147,12 +151,16 @@ def _encoding_test() -> _EncodingTest:
         for codec in _CODECS
     }
     sure = {_misread(sign, codec) for sign in "€™\ufeff\ufffd" for codec in _CODECS}
-    # The beginning of general punctuation, and of emoji.
-    sure |= {_misread(sign, codec)[:2] for sign in "’😀" for codec in _CODECS[:3]}
+    sure |= {_misread("’", codec)[:2] for codec in _CODECS[:3]}  # begins general punctuation
+    emoji = {
+        _misread("😀", codec)[:2] + _character(byte, codec)
+        for codec in _CODECS[:3]
+        for byte in range(0x80, 0xC0)
+    }
     three = "".join(map(chr, range(0xE0, 0xEE)))  # begins Thai, Hindi, Chinese, Korean and so on
     then = "".join(_character(byte, "cp1252") for byte in range(0x80, 0xC0))
 
-    starts = {text[:2] for text in beside_a_letter | in_a_row | sure}
+    starts = {text[:2] for text in beside_a_letter | in_a_row | sure | emoji}
     starts |= {first + second for first in three for second in then}
     starts |= {"Â" + chr(code) for code in range(0xA0, 0xC0)} | {"Ã ", "Ã\xa0", "Ă\xa0"}
     firsts = sorted({text[0] for text in starts} | set(map(chr, range(0x80, 0xA0))))
@@ -160,7 +168,8 @@ def _encoding_test() -> _EncodingTest:
         "[\x80-\x9f]",
         _one_of(sure),
         f"(?<=[a-z]){_one_of(beside_a_letter)}",
-        f"{_one_of(beside_a_letter)}(?=[a-z])",
+        f"{_one_of(beside_a_letter - _WORDS_BEGIN)}(?=[a-z])",
+        f"(?<![\u0400-\u04ff]){_one_of(emoji)}",
         f"{_one_of(in_a_row)}{{2}}",
         f"(?:[{three}][{re.escape(then)}]{{2}}){{2}}",
         "(?<![A-ZÀ-Þ])Â[\xa0-\xbf]",  # signs such as © and °

@@ -21,7 +21,18 @@ from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import tagged
 from nmt.data.manifest import FlawRecord
 from nmt.data.shards import TokenRows
-from nmt.prepare.characters import CONTROL, FOREIGN, SIGN, SPACE, Classes, classes_for
+from nmt.prepare.characters import (
+    CONTROL,
+    FOREIGN,
+    SIGN,
+    SPACE,
+    WIDE_SCRIPTS,
+    Classes,
+    classes_for,
+    known_scripts,
+    letters_by_script,
+)
+from nmt.prepare.cleaning import WIDE_LETTER
 from nmt.prepare.readers.text_names import SideColumn
 
 LINE_FEED = ord("\n")
@@ -216,6 +227,12 @@ class Pairs:
         return np.array(numbers, np.int64)
 
     @cached_property
+    def in_other_script(self) -> tuple[Mask, Mask]:
+        """Which sources and targets are mostly in a script that their language does not use."""
+        (src, tgt), (src_lang, tgt_lang) = self.sides, self.block.langs
+        return _in_other_script(src, tgt, src_lang), _in_other_script(tgt, src, tgt_lang)
+
+    @cached_property
     def shorter(self) -> Counts:
         """Characters of the shorter side, without spaces: (pairs,)."""
         return np.minimum(self.src.visible, self.tgt.visible)
@@ -224,6 +241,18 @@ class Pairs:
     def longer(self) -> Counts:
         """Characters of the longer side, without spaces: (pairs,)."""
         return np.maximum(self.src.visible, self.tgt.visible)
+
+
+def _in_other_script(side: TextSide, beside: TextSide, lang: str) -> Mask:
+    """Return which lines of a side are mostly in another script: (lines,)."""
+    own = known_scripts(lang)
+    weight = 1 if set(own) <= set(WIDE_SCRIPTS) else WIDE_LETTER  # of others, beside own letters
+    found: Mask = (1 + weight) * side.foreign > side.letters  # or cannot be
+    for row in np.flatnonzero(found).tolist():
+        counts = letters_by_script(side.lines[row], beside.lines[row], own)
+        foreign = sum(count for script, count in counts.items() if script and script not in own)
+        found[row] = 2 * foreign > counts.total()
+    return found
 
 
 @dataclass

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.data.composition import compose, is_composed
+from nmt.data.moses import torn_mark
 from nmt.data.words import MARKS, unit_pattern
 from nmt.scoring.inputs import Text
 
@@ -92,6 +93,7 @@ def pitfalls(
         for reference in references:
             yield from _equal(hypothesis, reference, _COPY, "is it a translation of its own?")
             yield from equal_only_in_nfc(hypothesis, reference)
+            yield from _torn(hypothesis, reference)
     for reference in references:
         others = [other for other in references if other is not reference]
         yield from _blank(reference, beside=hypotheses, unless=others, remedy=_BLANK)
@@ -182,6 +184,18 @@ def _more_match_in_nfc(one: str, other: str) -> bool:
     words = [Counter(unit_pattern().findall(line)) for line in (one, other)]
     composed = [Counter(unit_pattern().findall(compose(line))) for line in (one, other)]
     return (composed[0] & composed[1]).total() > (words[0] & words[1]).total()
+
+
+def _torn(text: Text, other: Text) -> Iterator[str]:
+    pairs = zip(text.lines, other.lines, strict=True)
+    numbers = [
+        number
+        for number, (line, its) in enumerate(pairs, start=1)
+        if torn_mark(line) and not torn_mark(its)
+    ]
+    if numbers:
+        problem = f"have marks after a space, apart from their letter, but {other.name} does not"
+        yield _described(text, problem, numbers, "do not tokenise this language as Moses does")
 
 
 def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str]:

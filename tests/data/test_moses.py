@@ -6,7 +6,7 @@ import pytest
 import sacremoses
 
 from nmt.data.languages import primary_language
-from nmt.data.moses import Moses, abbreviations, moses_rules
+from nmt.data.moses import Moses, abbreviations, moses_rules, torn_mark
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 
 LINE = "„Das ist“, sagte Dr. Müller, „3,5 % von 1.000 Euro.“"
@@ -31,6 +31,26 @@ def test_nothing_is_written_as_an_entity(line: str) -> None:
 
 def test_a_tag_stays_one_word() -> None:
     assert Moses("en", True, True).apply("<2de> Hi!") == "<2de> Hi !"
+
+
+def test_a_round_trip_says_what_translations_look_like() -> None:
+    line = "say  “no” "
+    assert Moses("fr", False, True).round_trip(line) == ("say “no”", "say “no ”")
+    assert Moses("en", True, True).round_trip(line) == ('say "no"', 'say "no"')
+
+
+@pytest.mark.parametrize(
+    ("line", "torn"),
+    [
+        ("ไม่ได้", ""),
+        ("ไม ่ ได ้", "ม ่"),
+        ("a \u0301", "a \u0301"),
+        (" \u0301", " \u0301"),
+        ("é à", ""),
+    ],
+)
+def test_a_mark_after_a_space_is_torn(line: str, torn: str) -> None:
+    assert torn_mark(line) == torn
 
 
 def test_rules_are_for_each_language_by_its_code() -> None:

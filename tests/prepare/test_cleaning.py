@@ -127,6 +127,31 @@ def test_a_pair_is_judged_by_the_first_rule_that_fits(
         ("hello", "Türkçe değil: татарча", "en tt", None),
         ("hello", "татарча", "en tr", "script"),
         ("hello", "مەھكىمە", "en tt", "script"),
+        # A letter of Chinese counts three times.
+        ("No longer maintained", "中文版已不再维护 since version", "en zh", None),  # 12 of 36
+        (
+            "No longer maintained",
+            "中文不再维护 since version xyzabcd",
+            "en zh",
+            "script",
+        ),  # 19 of 37
+        ("中文", "in China", "zh en", None),
+        # Words that stand on both sides do not count.
+        ("Install PostgreSQL and Kubernetes.", "安装 PostgreSQL 和 Kubernetes。", "en zh", None),
+        ("Install PostgreSQL and Kubernetes.", "PostgreSQLとKubernetesを使う", "en ja", None),
+        ("安装 PostgreSQL 和 Kubernetes。", "Install PostgreSQL and Kubernetes.", "zh en", None),
+        ("Delete %(verbose_name_plural)s", "Удалить %(verbose_name_plural)s", "en ru", None),
+        ("Install Caf\u00e9bar.", "ጫን Cafe\u0301bar", "en am", None),
+        ("他住在北京市朝阳区。", "He lives in 北京市朝阳区.", "zh en", None),
+        ("Install PostgreSQL", "安装 Kubernetes", "en zh", "script"),  # another word
+        # A copy is no translation.
+        (
+            "Install PostgreSQL and Kubernetes.",
+            "Install PostgreSQL and Kubernetes",
+            "en zh",
+            "script",
+        ),
+        ("The river and the old house.", "The old house and the river.", "en am", "script"),
         (WIDE, "etwas", "zh de", "overlap"),
         (NARROW, "etwas", "zh de", None),
     ],

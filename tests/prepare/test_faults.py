@@ -13,6 +13,7 @@ import pytest
 from prepare_job import Job, pairs, write
 
 from nmt.data.corpus import Encoding, ParallelText
+from nmt.errors import UsageError
 from nmt.prepare.faults import faults
 from nmt.prepare.readers.line_files import MosesFiles
 from nmt.prepare.text import Block, Pairs
@@ -41,6 +42,8 @@ def pairs_of(src: list[str], tgt: list[str], langs: tuple[str, str]) -> Pairs:
 _NUMBERS = random.Random(4)
 LENGTHS = [_NUMBERS.randint(3, 40) for _ in range(300)]
 EN, DE, NB, RU = (lines_of(lang, LENGTHS, seed) for seed, lang in enumerate(WORDS))
+SOFTWARE = [f"{line}河和红色的房子" for line in EN]
+"""Chinese text that is mostly English words, all of which stand in its translation."""
 
 
 SHIFTED = "t.en and t.de: .* targets"
@@ -56,6 +59,8 @@ CUT = "t.en .* subwords"
         (EN, NB, "en no", None),
         (EN, RU, "eng rus_Cyrl", None),
         (EN, DE, "xx yy", None),
+        (EN, SOFTWARE, "en zh", None),
+        (EN, EN, "en zh", "t.de .* zh"),
         (EN[:20], DE[5:25], "en de", None),  # too few to tell
         (EN, [DE[-1], *DE[:-1]], "en de", f"{SHIFTED} .*1 line later"),
         (EN, [*DE[1:], DE[0]], "en de", f"{SHIFTED} .*1 line earlier"),
@@ -136,3 +141,43 @@ def test_lines_that_are_one_element_are_warned_of(
     job.but(out=tmp_path / "two", test=(tagged,)).prepare()
     told = re.findall(r"tagged\.(..): (\d+) .* markup, such as <url>", capsys.readouterr().err)
     assert told == [("en", "2"), ("de", "1")]
+
+
+@pytest.mark.parametrize(
+    ("lang", "line", "message"),
+    [
+        ("fr", "J’aime l’eau et l’arbre.", "100% of .*t-en.de.*J ’ aime"),
+        ("zh", "我喜欢水，也喜欢树。", "100% of .*t-en.de"),
+        ("de", "Ich mag Wasser, und den Baum.", None),
+    ],
+)
+def test_tokenisation_that_is_not_undone_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lang: str, line: str, message: str | None
+) -> None:
+    job = moses_job(tmp_path, [("I’m fond of “water”.", line)] * 3, lang)
+    job.but(out=tmp_path / "plain", moses_tokenize=False).prepare()
+    assert "tokenize" not in capsys.readouterr().err
+    job.prepare()
+    said = [row for row in capsys.readouterr().err.splitlines() if "--moses-tokenize" in row]
+    assert len(said) == (message is not None)
+    assert not message or re.search(message, said[0])
+
+
+@pytest.mark.parametrize("lang", ["th", "vi"])
+def test_tokenisation_that_tears_marks_from_letters_is_refused(tmp_path: Path, lang: str) -> None:
+    line = {"th": "ฉันไม่ได้ชอบน้ำ", "vi": "Tôi thích nước".translate({0xED: "i\u0301"})}[lang]
+    one = moses_job(tmp_path, [("I like water.", line)] * 3, lang)
+    two = moses_job(tmp_path, [(line, "I like water.")] * 3, "en", src=lang)
+    for job, name in ((one, "t-en.de"), (two, f"t-{lang}.en")):
+        with pytest.raises(UsageError, match=f"--moses-tokenize .* 3 of 3 lines of .*{name}"):
+            job.prepare()
+        if lang == "vi":  # which is whole once composed
+            job.but(normalization="nfc", out=tmp_path / f"{name}-nfc").prepare()
+
+
+def moses_job(folder: Path, lines: list[tuple[str, str]], lang: str, src: str = "en") -> Job:
+    text = write(folder, f"t-{src}", lines)
+    values = {"src_lang": src, "tgt_lang": lang, "moses_tokenize": True, "vocab_size": None}
+    held_out = write(folder, "valid", [("something else", "etwas anderes")])
+    texts = {"train": (f"{text}.en,{text}.de",), "valid": (f"{held_out}.en,{held_out}.de",)}
+    return Job.of(folder / "data", **texts, **values, keep=("script",))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 from pathlib import Path
 from unicodedata import normalize
 
@@ -64,6 +65,60 @@ def test_a_language_that_the_model_does_not_know_is_not_judged(
     assert not identifier.in_other_language(ENGLISH, "tlh").any()
 
 
+@pytest.mark.parametrize(
+    ("lang", "line"),
+    [
+        ("nn", "Ho sit i hagen og les ei bok om sommaren."),  # Danish, says the model
+        ("ms", "Saya tidak tahu mengapa kedai itu tutup hari ini."),  # Indonesian
+        ("gl", "Non sei por que a tenda está pechada hoxe."),  # Portuguese
+        ("af", "Hoe laat is dit nou?"),  # Dutch
+        ("sr", "Она седи у башти и чита."),  # Russian
+    ],
+)
+def test_a_language_that_resembles_another_keeps_its_lines(
+    identifier: LanguageIdentifier, lang: str, line: str
+) -> None:
+    assert not identifier.in_other_language([line], lang).any()
+    assert identifier.in_other_language(ENGLISH, lang).all()
+
+
+@pytest.mark.parametrize(
+    ("lang", "line"),
+    [
+        ("zh", "點擊這裡打開視窗。"),  # Japanese, says the model, but without kana
+        ("zh", "点击保存以关闭窗口。"),  # Ukrainian
+    ],
+)
+def test_a_label_of_another_script_does_not_count(
+    identifier: LanguageIdentifier, lang: str, line: str
+) -> None:
+    assert not identifier.in_other_language([line], lang).any()
+    assert identifier.in_other_language(ENGLISH, lang).all()
+
+
+def test_names_of_the_translation_do_not_tell_the_script(identifier: LanguageIdentifier) -> None:
+    line = "Please open the settings of Microsoft Word 设置"
+    assert identifier.in_other_language([line], "zh").all()
+    assert not identifier.in_other_language([line], "zh", [line]).any()
+
+
+def test_labels_are_codes_of_wikipedias(identifier: LanguageIdentifier) -> None:
+    albanian = "Nesër në mëngjes do të shkojmë në treg për të blerë mollë dhe bukë."
+    assert not identifier.in_other_language([albanian], "als").any()
+    assert identifier.in_other_language([albanian], "gsw").all()  # whose Wikipedia is als
+    assert not identifier.knows("uz_Cyrl")  # the Wikipedia is in Latin letters
+    for lang in ("zh", "zh-TW", "cmn_Hant", "yue", "wuu"):
+        assert not identifier.in_other_language(["我們明天早上要去市場買蘋果。"], lang).any()
+        assert identifier.in_other_language(ENGLISH, lang).all()
+
+
+def test_decomposed_text_is_judged_as_if_it_were_composed(identifier: LanguageIdentifier) -> None:
+    line = "우리는 내일 아침 일찍 시장에 가서 사과를 살 것입니다."
+    decomposed = unicodedata.normalize("NFD", line)
+    found = list(identifier.other_languages([line, decomposed, *ENGLISH], "ko"))
+    assert found == ["", "", "en", "en", "en"]
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     """Pairs of which the second is swapped, and the third has a French source."""
@@ -79,6 +134,31 @@ def test_such_pairs_are_dropped_and_counted(job: Job, tmp_path: Path) -> None:
     assert content(many.path) == content(folder.path)
     without = job.but(out=tmp_path / "without", langid="").prepare()
     assert without.info.train.corpora[0].rejected == {}
+
+
+def test_what_the_model_confuses_in_valid_counts_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nynorsk = "Det er kaldt ute i kveld."  # surely Danish, says the model
+    right = "I do not know why the shop is closed.", "Eg veit ikkje kvifor butikken er stengd."
+    cold = "It is cold.", nynorsk
+    train = [right, ("It is cold tonight.", nynorsk), (ENGLISH[1], GERMAN[1]), (ENGLISH[0], FRENCH)]
+    text, one, other = (
+        f"{prefix}.en,{prefix}.de"
+        for name, lines in (("train", train), ("one", [right]), ("other", [cold]))
+        for prefix in [write(tmp_path, name, lines)]
+    )
+    job = job_of(
+        tmp_path, text, valid=one, langid="auto", tgt_lang="nn", keep=("overlap",), vocab_size=None
+    )
+    folder = job.but(out=tmp_path / "strict").prepare()
+    assert folder.info.train.corpora[0].rejected == {"language": 3}
+    assert "--langid would" not in capsys.readouterr().err
+    folder = job.but(valid=other).prepare()
+    assert folder.info.train.corpora[0].rejected == {"language": 2}
+    (warning,) = [line for line in capsys.readouterr().err.splitlines() if "--langid would" in line]
+    assert "100.0%" in warning
+    assert str(tmp_path / "other.de") in warning
 
 
 def test_the_model_belongs_to_the_options(job: Job, tmp_path: Path) -> None:

@@ -50,6 +50,10 @@ RIGHT = [
     "naïve façade – “quoted” ‘text’ … €\u00a05 ™ ©",
     "CĂRŢILE ŞI ŢARA",
     "ÐÑ",
+    "„Џорџ…” и Вирџинија",
+    "Äşgabat däl, Äžder, bu Äşe",
+    "Ăştia sunt, zise el",
+    "Äštonia",
 ]
 """What stands in real text, or could."""
 
@@ -103,6 +107,10 @@ def test_text_that_was_broken_twice_is_found_and_repaired(lang: str) -> None:
         ("Itâ€™s â€œgoodâ€\x9d", "It’s “good”"),
         ("5â‚¬, Appâ„¢", "5€, App™"),
         ("Nice ðŸ˜€", "Nice 😀"),
+        ("Haha рџ‘Ќ", "Haha 👍"),
+        ("Ãºltimo", "último"),
+        ("Ăşnik, mĂşsica", "únik, música"),
+        ("Ãœbung", "Übung"),
         ("fГјr die TГјr", "für die Tür"),  # by windows-1251, which ftfy leaves
         ("вЂњfГјrвЂќ", "“für”"),
         ("Het is fÃ¼r one WÃ¶rd, and für another", "Het is für one Wörd, and für another"),
