@@ -17,13 +17,9 @@ from functools import partial
 from pathlib import Path
 
 from nmt.errors import DataError
+from nmt.markup.directives import take_the_same
 from nmt.markup.document_units import Unit, as_html, as_text, without_mnemonic
-from nmt.markup.format_strings import (
-    fit_directives,
-    format_of,
-    have_same_directives,
-    protect_directives,
-)
+from nmt.markup.format_strings import fit_directives, format_of, protect_directives
 from nmt.markup.tags import parse
 
 _CHECK = "see what msgfmt --check says"
@@ -92,7 +88,7 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
         elif statement.keyword.startswith("msgstr") and singular and statement.text:
             yield None
         elif statement.keyword.startswith("msgstr") and singular:
-            says_number = is_only_for_one or have_same_directives(singular, plural, language)
+            says_number = is_only_for_one or take_the_same(singular, plural, language)
             is_for_one = statement.form is None or (statement.form == form_for_one and says_number)
             unit = _message(singular if is_for_one else plural, language, newline)
             if unit is not None:
