@@ -256,10 +256,13 @@ def _kuit(text: str) -> Any:
     return _LANGUAGES["kde"].read(text)
 
 
+_MOST_NESTED = 20
+
+
 def _java(text: str) -> Any:
     """Return what a MessageFormat of Java takes; None: it is damaged."""
     values = _Values()
-    return values if _add_java(text, values) else None
+    return values if _add_java(text, values, _MOST_NESTED) else None
 
 
 _JAVA_TOKEN = re.compile(r"''|(?P<quote>')|(?P<brace>[{}])")
@@ -273,8 +276,8 @@ _JAVA_QUOTED = re.compile("''|'[^']*'?")
 _JAVA_LIMIT = re.compile(r"[^<#|]+?(?:[<#]|\\u2264)")
 
 
-def _add_java(text: str, values: _Values) -> bool:
-    """Add what a text takes to the values; False: it is damaged."""
+def _add_java(text: str, values: _Values, levels: int) -> bool:
+    """Add what a text takes to the values; False: it is damaged, or too deep."""
     depth = start = 0
     is_quoted = False
     for token in _JAVA_TOKEN.finditer(text):
@@ -288,14 +291,14 @@ def _add_java(text: str, values: _Values) -> bool:
                 return False
             else:
                 depth -= 1
-                if not depth and not _add_java_element(text[start : token.start()], values):
+                if not depth and not _add_java_element(text[start : token.start()], values, levels):
                     return False
     return not depth
 
 
-def _add_java_element(element: str, values: _Values) -> bool:
+def _add_java_element(element: str, values: _Values, levels: int) -> bool:
     found = _JAVA_ELEMENT.fullmatch(element)
-    if found is None:
+    if found is None or not levels:
         return False
     is_number = found["style"] is not None or found["choice"] is not None
     kind = "date" if found["date"] else "number" if is_number or "," in element else "any"
@@ -305,7 +308,7 @@ def _add_java_element(element: str, values: _Values) -> bool:
     for number, choice in enumerate(choices, start=1):
         limit = _JAVA_LIMIT.match(choice)
         if limit is not None:
-            if not _add_java(choice[limit.end() :], values):
+            if not _add_java(choice[limit.end() :], values, levels - 1):
                 return False
         elif number < len(choices) or choice[:1] in ("<", "#"):
             return False
@@ -329,6 +332,7 @@ _LISP = (
     r"~(?P<parameters>(?:(?:[-+]?\d{1,9}+|'[\s\S]|[Vv#])?,)*+(?:[-+]?\d{1,9}+|'[\s\S]|[Vv#])?)"
     r"(?P<modifiers>[:@]*+)(?P<type>[\s\S])"
 )
+_LISP_PARAMETER = re.compile(r"(?:'[\s\S]|[^,])+|(?<=,)(?=,|\Z)|^(?=,)")
 _LISP_TYPES = {
     **dict.fromkeys("as", ("iiic", "any")),
     **dict.fromkeys("dbox", ("icci", "integer")),
@@ -374,7 +378,7 @@ def _lisp(text: str, language: str, types: dict[str, tuple[str, str]]) -> Any:
             return None
         directives.append(found[0])
         conversion = found["type"].lower()
-        parameters = found["parameters"].split(",") if found["parameters"] else []
+        parameters = _LISP_PARAMETER.findall(found["parameters"])
         if conversion not in types or any(one in ("v", "V") for one in parameters):
             is_simple = False
             continue
@@ -411,9 +415,8 @@ def _lisp(text: str, language: str, types: dict[str, tuple[str, str]]) -> Any:
             position += 1
     if not is_simple:
         return directives
-    return (
-        None if open_cases else [values.get(at, "any") for at in range(max(values, default=-1) + 1)]
-    )
+    known_kinds = {at: kind for at, kind in values.items() if kind != "any"}
+    return None if open_cases else (known_kinds, max(map(int, values), default=-1))
 
 
 def _simple_qt(values: _Values, directives: list[str]) -> Any:
@@ -457,7 +460,7 @@ _LANGUAGES = {
     ),
     "c": _Language(_C, _of_c, missing=0, numbered="%{}$", integer="i "),
     "csharp": _Language(
-        r"\{\{|\}\}|\{(?P<number>\d{1,9}+)(?:,-?\d++)?(?::[^}]*+)?\}",
+        r"\{\{|\}\}|\{(?P<number>\d{1,9}+)(?:,-?\d++)?(?::[^}]{0,200}+)?\}",
         lambda found: "value" if found["number"] else "",
         damage=r"\{[^{}]*+\}|[{}]",
         first=0,
