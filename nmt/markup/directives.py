@@ -642,10 +642,13 @@ def take_the_same(source: str, translation: str, language: str) -> bool:
     syntax = _LANGUAGES.get(language)
     taken = None if syntax is None else syntax.read(source)
     if syntax is None or taken is None:
-        found, expected = (
-            Counter(one.text for one in find_directives(text, language) if one.text != "%%")
-            for text in (translation, source)
-        )
-        return found == expected
+        return _look(source, language) == _look(translation, language)
     by_translation = syntax.read(translation)
     return by_translation is not None and syntax.fit(taken, by_translation)
+
+
+def _look(text: str, language: str) -> tuple[list[str], Counter[str]]:
+    """Return what looks like directives: those that are counted in order, and all others."""
+    found = [one for one in find_directives(text, language) if one.text != "%%"]
+    counted = [one.text for one in found if one.is_counted]
+    return counted, Counter(one.text for one in found if not one.is_counted)
