@@ -242,7 +242,7 @@ def _ruby(text: str) -> Any:
             conversion = "s"
         return f"%{''.join(arguments)}{rest}{conversion}"
 
-    return _RUBY_READ.read(_LANGUAGES["ruby"].pattern.sub(put_first, text))
+    return _RUBY_READ.read(LANGUAGES["ruby"].pattern.sub(put_first, text))
 
 
 def _kuit(text: str) -> Any:
@@ -253,7 +253,7 @@ def _kuit(text: str) -> Any:
         parser.Parse(f"<kuit>{escaped}</kuit>", True)
     except expat.ExpatError:
         return None
-    return _LANGUAGES["kde"].read(text)
+    return LANGUAGES["kde"].read(text)
 
 
 _MOST_NESTED = 20
@@ -373,7 +373,7 @@ def _lisp(text: str, language: str, types: dict[str, tuple[str, str]]) -> Any:
     values, position, open_cases = _Values(), 0, 0
     directives = list[str]()
     is_simple = True
-    for found in _LANGUAGES[language].pattern.finditer(text):
+    for found in LANGUAGES[language].pattern.finditer(text):
         if found["damage"]:
             return None
         directives.append(found[0])
@@ -442,7 +442,7 @@ _RUBY_READ = _Language(
 )
 _PRINTF = rf"%{_NUMBER}[-+ #0]*+{_WIDTH_OF_C}{_PRECISION_OF_C}"
 _COUNTED = rf"%{_NUMBER}[-+ #0]*+{_WIDTH}{_PRECISION}"
-_LANGUAGES = {
+LANGUAGES = {
     "awk": _Language(
         rf"{_PRINTF}(?P<type>[%csdiouxXeEfgG])",
         _types("c s di uoxX eEfgG"),
@@ -618,7 +618,7 @@ class Directive(NamedTuple):
 
 def find_directives(text: str, language: str) -> Iterator[Directive]:
     """Yield the directives of a text."""
-    syntax = _LANGUAGES.get(language) or _OTHERS.get(language, _OTHERS[""])
+    syntax = LANGUAGES.get(language) or _OTHERS.get(language, _OTHERS[""])
     for found in syntax.pattern.finditer(text):
         groups = found.groupdict()
         given = [groups.get(group) for group in ("number", "name", "last", "damage")]
@@ -629,7 +629,7 @@ def find_directives(text: str, language: str) -> Iterator[Directive]:
 
 def numbered_starts(count: int, language: str) -> list[str]:
     """Return how directives that are counted begin if they get numbers; none if they cannot."""
-    syntax = _LANGUAGES.get(language, _OTHERS[""])
+    syntax = LANGUAGES.get(language, _OTHERS[""])
     numbers = range(syntax.first, syntax.first + count)
     return [syntax.numbered.format(number) for number in numbers] if syntax.numbered else []
 
@@ -639,7 +639,7 @@ def take_the_same(source: str, translation: str, language: str) -> bool:
 
     If the source is damaged, or the language unknown, all that looks like directives is compared.
     """
-    syntax = _LANGUAGES.get(language)
+    syntax = LANGUAGES.get(language)
     taken = None if syntax is None else syntax.read(source)
     if syntax is None or taken is None:
         return _look(source, language) == _look(translation, language)
