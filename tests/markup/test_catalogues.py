@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -351,3 +354,27 @@ def test_a_damaged_catalogue_is_refused(content: str, line: int) -> None:
 def test_damaged_plural_forms_are_refused() -> None:
     with pytest.raises(DataError, match=r"a\.po: its Plural-Forms"):
         read(HEADER.format(2, "import os"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("wheel", "least"), [("django==5.2.1", 1_000), ("sphinx==8.2.3", 60)])
+def test_real_catalogues_come_back_as_they_were(wheel: str, least: int, tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
+    done = subprocess.run(
+        [*pip, f"--dest={tmp_path}", wheel], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"pip cannot download {wheel}: {done.stderr.strip()[-200:]}")
+    (path,) = tmp_path.glob("*.whl")
+    count = 0
+    with zipfile.ZipFile(path) as files:
+        for name in files.namelist():
+            if not name.endswith((".po", ".pot")):
+                continue
+            content = files.read(name)
+            document = Document.read(Path(name), content, Encoding.find("utf-8"))
+            assert document.write([None] * len(document.units)) == content, name
+            document.write([unit.line for unit in document.units])
+            assert document.refused == 0, name
+            count += 1
+    assert count >= least
