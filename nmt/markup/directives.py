@@ -368,7 +368,7 @@ _SCHEME_TYPES = {
 def _lisp(text: str, language: str, types: dict[str, tuple[str, str]]) -> Any:
     """Return what a text of Lisp takes: the types of its values, in order; None: it is damaged.
 
-    If it has loops, branches or the like, its directives are compared themselves.
+    If it has loops, branches or the like, these are compared themselves.
     """
     values, position, open_cases = _Values(), 0, 0
     directives = list[str]()
@@ -376,13 +376,20 @@ def _lisp(text: str, language: str, types: dict[str, tuple[str, str]]) -> Any:
     for found in LANGUAGES[language].pattern.finditer(text):
         if found["damage"]:
             return None
-        directives.append(found[0])
         conversion = found["type"].lower()
+        is_empty = conversion == "}" and text.endswith("{", 0, found.start())  # it takes a text
         parameters = _LISP_PARAMETER.findall(found["parameters"])
-        if conversion not in types or any(one in ("v", "V") for one in parameters):
+        allowed, kind = types.get(conversion, ("", ""))
+        takes_more = conversion not in types or any(one in ("v", "V") for one in parameters)
+        if takes_more or conversion in "*p" or (allowed == "i" and kind):
+            directives.append(found[0].lower() + " and nothing" * is_empty)
+        elif kind:
+            directives.append(kind)
+        if takes_more:
             is_simple = False
+            if conversion == "/" and text.find("/", found.end()) < 0:  # of a function's name
+                return None
             continue
-        allowed, kind = types[conversion]
         for parameter, expected in zip(parameters, allowed.ljust(len(parameters)), strict=False):
             given = "c" if parameter[:1] == "'" else "i"
             if parameter and given != expected:
