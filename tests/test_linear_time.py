@@ -20,8 +20,10 @@ from nmt.files import parse_json, parse_toml
 from nmt.lexical.glossary import Term, Terms, has_target
 from nmt.lexical.lemmas import WORD
 from nmt.markup.breaks import MarkedLines, unwrap
+from nmt.markup.directives import LANGUAGES
 from nmt.markup.documents import Document
 from nmt.markup.file_types import has_tags, type_of_content
+from nmt.markup.format_strings import fit_directives, protect_directives
 from nmt.markup.segment_files import read_sgml
 from nmt.markup.wmt_xml import read_side
 from nmt.prepare.characters import plain_classes
@@ -57,6 +59,9 @@ SHAPES = [
     *(("", one) for one in ("<b>x ", "<b>x</b> ", "<code>x</code> ", "x</b> ", "<?", "{a,plural,")),
     *(("&", one) for one in ("amp;", "#38;", "1")),
     *(("a=", one) for one in ("[", "{a=", "{a,plural,one{")),
+    *(("%", one) for one in ("'", "0", "1$", "<a>")),
+    *(("", one) for one in ("%s a ", "{0:", "%<", "~1,", "$a")),
+    ("{0", ",choice,0#{0"),
 ]
 """What stands at the beginning of a text, and what follows again and again."""
 MENDED = [
@@ -66,6 +71,9 @@ MENDED = [
     *(("markup html", "", one) for one in ("<b>", "{{", "<!--", "{a,plural,")),
     *(("markup xml", "", one) for one in ("<b>x ", "<![CDATA[")),
     ("markup xml", "A b\nc", "\xa0"),
+    *(("directives of C", "%", one) for one in "'0"),
+    ("directives of C", "", "%s a "),
+    *(("po", "", one) for one in ('msgid "a"\nmsgstr ""\n', "#, c-format\n", '"\\x1', "#,,")),
 ]
 """Parsers and shapes that took the square of the time, or would if each looked for its end."""
 
@@ -85,6 +93,12 @@ TERMS = Terms([Term("a a a", ("b",)), Term("1 2", ("b",)), Term("a - a b", ("b",
 def _document(path: str, text: str) -> None:
     document = Document.read(Path(path), text.encode(errors="replace"), UTF8)
     document.write(unit.line for unit in document.units)
+
+
+def _directives(text: str) -> None:
+    """Read format strings in all languages."""
+    for language in LANGUAGES:
+        fit_directives(protect_directives(text, language), text, language)
 
 
 def _line_of_markup(text: str, form: str) -> None:
@@ -135,6 +149,8 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "cues": lambda text: _document("x.vtt", f"WEBVTT\n\n{(CUE + text[:20]) * (len(text) // 20)}"),
     "po": lambda text: _document("x.po", text),
     "po message": lambda text: _document("x.po", f'msgid "{text}"\nmsgstr ""\n'),
+    "directives": _directives,
+    "directives of C": lambda text: fit_directives(protect_directives(text, "c"), text, "c"),
     "file type": lambda text: [type_of_content(text.encode(errors="replace"))],
     "lines with tags": lambda text: [has_tags(text.encode(errors="replace"))],
     "markup html": lambda text: _line_of_markup(text, "html"),

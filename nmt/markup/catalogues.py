@@ -12,39 +12,45 @@ from __future__ import annotations
 import gettext
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from nmt.errors import DataError
+from nmt.markup.directives import take_the_same
 from nmt.markup.document_units import Unit, as_html, as_text, without_mnemonic
-from nmt.markup.format_strings import (
-    fit_directives,
-    format_of,
-    have_same_directives,
-    protect_directives,
-)
+from nmt.markup.format_strings import fit_directives, format_of, protect_directives
 from nmt.markup.tags import parse
 
 _CHECK = "see what msgfmt --check says"
-_LINE = re.compile(
-    r"\s*(?:(?P<keyword>msgctxt|msgid|msgid_plural|msgstr(?:\[(?P<form>\d)\])?)\s*)?"
-    r'"(?P<text>(?:[^"\\]|\\[abfnrtv"\\])*+)"\s*'
+_TOKEN = re.compile(
+    r"\s+|(?P<comment>#[^\n]*)|(?P<keyword>domain|msgctxt|msgid_plural|msgid"
+    r"|msgstr(?:\s*\[\s*(?P<form>\d{1,9})\s*\])?)(?![\w$])"
+    r'|"(?P<text>(?:[^"\\\n]|\\(?:[abfnrtv"\\\n]|[0-7]{1,3}|x[0-9A-Fa-f]))*+)"'
 )
-_PLURAL_FORMS = re.compile(r"Plural-Forms:\s*nplurals\s*=\s*(\d);\s*plural\s*=([^;\n]+)")
+_PLURAL_FORMS = re.compile(r"Plural-Forms:\s*nplurals\s*=\s*(\d+);\s*plural\s*=([^;\n]+)")
 _NUMBERS_TRIED = 200  # in the formula for plurals
 _ESCAPES = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True)) | {'"': '"', "\\": "\\"}
-_ESCAPED = str.maketrans({character: f"\\{letter}" for letter, character in _ESCAPES.items()})
+_ESCAPED = str.maketrans(
+    {chr(code): f"\\{code:03o}" for code in (*range(32), 127)}
+    | {character: f"\\{letter}" for letter, character in _ESCAPES.items()}
+)
+_ESCAPE = re.compile(r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[0-9A-Fa-f]+))+)|\\(?P<letter>[^x0-7])")
 _FOLLOWS = {
-    "msgctxt": ("", "msgstr", "msgstr[]"),
-    "msgid": ("", "msgstr", "msgstr[]", "msgctxt"),
+    "domain": ("", "domain", "msgstr", "msgstr[]"),
+    "msgctxt": ("", "domain", "msgstr", "msgstr[]"),
+    "msgid": ("", "domain", "msgstr", "msgstr[]", "msgctxt"),
     "msgid_plural": ("msgid",),
     "msgstr": ("msgid",),
     "msgstr[]": ("msgid_plural", "msgstr[]"),
 }
 """By keyword, those that may come before it."""
-_TAB = re.compile(r"[\a\b\f\t\v]")
-_INDENTATION_OR_TAB = re.compile(rf"(?P<indentation>^[ \t]+)|{_TAB.pattern}", re.MULTILINE)
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\0-\t\v\f\x0e-\x1f\x7f]")
+"""A control character, or what colours text in a terminal."""
+_INDENTATION_OR_CONTROL = re.compile(rf"(?P<indentation>^[ \t]+)|{_CONTROL.pattern}", re.MULTILINE)
+
+_OF_A_DATE = re.compile(r"%[-_0^#EO]?[A-Za-z](?![a-z])")
+"""As in `%b %d, %Y`."""
 
 
 @dataclass
@@ -53,8 +59,8 @@ class _Statement:
 
     keyword: str
     form: int | None  # of a plural
-    start: int  # in the catalogue
-    comments: str = ""  # before it
+    comments: str  # before it
+    start: int = 0  # of its strings in the catalogue
     end: int = 0
     lines: list[str] = field(default_factory=list)
 
@@ -63,7 +69,7 @@ class _Statement:
         return "".join(self.lines)
 
 
-def catalogue_parts(path: Path, catalogue: str) -> Iterator[str | Unit | None]:
+def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str | Unit | None]:
     """Yield what stays and what is translated, and None for each translation that is there.
 
     Raises:
@@ -72,7 +78,7 @@ def catalogue_parts(path: Path, catalogue: str) -> Iterator[str | Unit | None]:
     newline = "\r\n" if "\r\n" in catalogue else "\n"
     last, form_for_one, is_only_for_one = 0, 0, True
     singular = plural = comments = language = ""
-    for statement in _statements(path, catalogue):
+    for statement in _statements(path, catalogue, encoding):
         comments += statement.comments
         if statement.keyword == "msgid":
             singular, plural = statement.text, ""
@@ -82,41 +88,65 @@ def catalogue_parts(path: Path, catalogue: str) -> Iterator[str | Unit | None]:
         elif statement.keyword.startswith("msgstr") and singular and statement.text:
             yield None
         elif statement.keyword.startswith("msgstr") and singular:
-            yield catalogue[last : statement.start] + f"{statement.keyword} "
-            says_number = is_only_for_one or have_same_directives(singular, plural, language)
+            says_number = is_only_for_one or take_the_same(singular, plural, language)
             is_for_one = statement.form is None or (statement.form == form_for_one and says_number)
-            yield _message(singular if is_for_one else plural, language, newline)
-            last = statement.end
+            unit = _message(singular if is_for_one else plural, language, newline)
+            if unit is not None:
+                yield catalogue[last : statement.start]
+                yield replace(unit, otherwise=catalogue[statement.start : statement.end])
+                last = statement.end
         elif statement.keyword == "msgstr":
             form_for_one, is_only_for_one = _form_for_one(path, statement.text)
     yield catalogue[last:]
 
 
-def _statements(path: Path, catalogue: str) -> Iterator[_Statement]:
-    statement, start, before, comments = None, 0, "", ""
-    for number, line in enumerate(re.split(r"(?<=\n)", catalogue), start=1):
-        found = _LINE.fullmatch(line)
-        if found and found["keyword"]:
-            keyword = re.sub(r"\d", "", found["keyword"])
-            if before not in _FOLLOWS[keyword]:
-                raise DataError(f"{path} line {number:,}: {keyword} is out of place; {_CHECK}")
+def _statements(path: Path, catalogue: str, encoding: str) -> Iterator[_Statement]:
+    statement, before, comments, at = None, "", "", 0
+
+    def damaged(what: str) -> DataError:
+        line = catalogue.count("\n", 0, at) + 1
+        return DataError(f"{path} line {line:,}: {what}; {_CHECK}")
+
+    while at < len(catalogue):
+        token = _TOKEN.match(catalogue, at)
+        if token is None or (token["text"] is not None and statement is None):
+            raise damaged("not PO")
+        if token["keyword"]:
+            keyword = re.sub(r"[\s\d]", "", token["keyword"])
+            if before not in _FOLLOWS[keyword] or (statement and not statement.lines):
+                raise damaged(f"{keyword} is out of place")
             before = keyword
             if statement is not None:
                 yield statement
-            form = None if found["form"] is None else int(found["form"])
-            statement = _Statement(found["keyword"], form, start, comments)
+            form = None if token["form"] is None else int(token["form"])
+            statement = _Statement(keyword, form, comments)
             comments = ""
-        if found and statement is not None:
-            text = re.sub(r"\\(.)", lambda escape: _ESCAPES[escape[1]], found["text"])
+        elif token["text"] is not None and statement is not None:
+            try:
+                text = _ESCAPE.sub(partial(_unescaped, encoding=encoding), token["text"])
+            except UnicodeError:
+                raise damaged(f"its escapes are not valid {encoding}") from None
+            if "\0" in text:
+                raise damaged("has a NUL")
+            statement.start = statement.start if statement.lines else at
             statement.lines.append(text)
-            statement.end = start + len(line.rstrip())
-        elif line.lstrip().startswith("#"):
-            comments += line.lstrip()
-        elif line.strip():
-            raise DataError(f"{path} line {number:,}: not PO; {_CHECK}")
-        start += len(line)
+            statement.end = token.end()
+        elif token["comment"]:  # that of an obsolete entry says nothing of the next one
+            comments = "" if token["comment"][:2] == "#~" else comments + token["comment"] + "\n"
+        at = token.end()
     if statement is not None:
+        if not statement.lines or before in ("msgctxt", "msgid", "msgid_plural"):
+            raise damaged("ends within an entry")
         yield statement
+
+
+def _unescaped(escape: re.Match[str], encoding: str) -> str:
+    """Return what an escape stands for, or several that are bytes of characters."""
+    if escape["letter"]:
+        return _ESCAPES.get(escape["letter"], "")  # of a line end: nothing
+    numbers = escape["bytes"].split("\\")[1:]
+    codes = [int(one[1:][-2:], 16) if one[0] == "x" else int(one, 8) & 255 for one in numbers]
+    return bytes(codes).decode(encoding)
 
 
 def _form_for_one(path: Path, header: str) -> tuple[int, bool]:
@@ -137,21 +167,26 @@ def _form_for_one(path: Path, header: str) -> tuple[int, bool]:
         raise DataError(f"{path}: its Plural-Forms are damaged; {_CHECK}") from None
 
 
-def _message(source: str, language: str, newline: str) -> str | Unit:
-    """Return what is written of a message: its translation, or itself if it has no words."""
+def _message(source: str, language: str, newline: str) -> Unit | None:
+    """Return a message to translate; None if it has no words.
+
+    People translate many of those otherwise, such as `%m/%d/%Y`, so they are left empty.
+    """
     text = protect_directives(source.strip(), language)
-    line = _INDENTATION_OR_TAB.sub(
-        lambda found: found["indentation"] or f"<!--{found[0]}-->", as_html(text)
-    )
-    if not parse(line, "html").has_words:
-        return _quoted(source, newline)
-    spell = partial(_spelt, source=source, language=language, newline=newline)
-    return without_mnemonic(Unit(line, otherwise='""', spell=spell))
+    for brackets_are_text in (False, True):
+        line = _INDENTATION_OR_CONTROL.sub(
+            lambda found: found["indentation"] or f"<!--{found[0]}-->",
+            as_html(text, brackets_are_text=brackets_are_text),
+        )
+        if parse(_OF_A_DATE.sub("", line), "html").has_words:
+            spell = partial(_spelt, source=source, language=language, newline=newline)
+            return without_mnemonic(Unit(line, spell=spell))
+    return None
 
 
 def _spelt(translation: str, *, source: str, language: str, newline: str) -> str | None:
     """Return a translation as it stands in the catalogue."""
-    text = as_text(re.sub(f"<!--({_TAB.pattern})-->", r"\1", translation), source)
+    text = as_text(re.sub(f"<!--({_CONTROL.pattern})-->", r"\1", translation), source)
     fitted = fit_directives(text.strip(), source, language)
     if fitted is None:
         return None

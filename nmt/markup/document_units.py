@@ -52,19 +52,24 @@ class Unit:
         return None if spelt is None else self.before + spelt + self.after
 
 
-def as_html(text: str) -> str:
+def as_html(text: str, *, brackets_are_text: bool = False) -> str:
     """Return text that may have tags, but need not escape anything, as HTML.
 
-    What looks like a tag but is none of HTML, such as the <file> of a usage, is one thing.
+    What looks like a tag but is none of HTML, such as the <file> of a usage, is one thing. It is
+    text if it has several words and begins with a capital, such as <Unknown user>.
+
+    brackets_are_text: whether all that looks like a tag but is none is text.
     """
+    escapes = _ENTITY.search(text) is not None
     closed = set(re.findall(r"</([^\s<>]+)", text))
 
     def written(tag: re.Match[str]) -> str:
-        is_tag = tag[1] in closed or tag[1].lower() in _HTML
-        return tag[0] if is_tag else tag[0][:-1] + _LONE
+        if tag[1] in closed or tag[1].lower() in _HTML:
+            return tag[0]
+        is_text = brackets_are_text or (tag[1].istitle() and len(tag[0].split()) > 1)
+        return f"&lt;{tag[0][1:-1]}&gt;" if is_text and not escapes else tag[0][:-1] + _LONE
 
-    text = _TAG.sub(written, text)
-    return text if _ENTITY.search(text) else text.replace("&", "&amp;")
+    return _TAG.sub(written, text if escapes else text.replace("&", "&amp;"))
 
 
 def as_text(translation: str, source: str) -> str:

@@ -146,7 +146,7 @@ class Document:
             case "HTML":
                 return _html_parts(text)
             case "PO":
-                return catalogue_parts(self.path, text)
+                return catalogue_parts(self.path, text, self.encoding)
             case "subtitles":
                 return subtitle_parts(self.path, text, self.notices.append)
         return self._xliff(text)

@@ -1,9 +1,8 @@
 """Format strings in catalogues: a program fills in its values in the order of the original text.
 
-A translation has the directives of its source, such as `%s`. If it has them in another order, they
-are numbered (`%2$d`), or it is refused if the program's language has no numbers.
-
-Source: https://www.gnu.org/software/gettext/manual/html_node/Translators-for-other-Languages.html.
+A translation takes the values that its source takes, as `msgfmt --check-format` has it, or is
+refused. If it has the directives of its source, such as `%s`, in another order, they are numbered
+(`%2$d`) if the program's language has numbers.
 """
 
 from __future__ import annotations
@@ -11,32 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict, deque
 
+from nmt.markup.directives import find_directives, numbered_starts, take_the_same
 from nmt.markup.kept_pieces import PIECE
 
-_FLAG = re.compile(r"^#,(?:.*,)?\s*(?:possible-)?(?!no-)([a-z][a-z+-]*)-format\b", re.MULTILINE)
-_PRINTF = re.compile(
-    r"%(?:\d+%|\{\w+\}|(?:\d+\$|\(\w+\)|<(?!PRI)\w+>)?(?:[-+ #0I]|'(?:[^\w\s])?)*(?:\*|\d+)?"
-    r"(?:\.(?:\*|\d+)?)?(?:hh?|ll?|[Lqjzt])?(?:[A-Za-z@]|<PRI\w+>))|%%?"
-)
-_BRACES = re.compile(r"\{[^{}]*\}")
-_NUMBERS = re.compile(r"%(?:L?\d+|n\b)")
-_TILDES = re.compile(r"~[\d,'@:]*(?:\n\s*|\S)")
-_VARIABLES = re.compile(r"\$(?:\w+|\{\w+\})")
-_DIRECTIVES = {
-    **dict.fromkeys(("csharp", "java", "python-brace", "perl-brace", "rust", "c++"), _BRACES),
-    **dict.fromkeys(("qt", "qt-plural", "kde", "kde-kuit", "ycp", "smalltalk"), _NUMBERS),
-    **dict.fromkeys(("lisp", "scheme"), _TILDES),
-    "sh": _VARIABLES,
-}
-"""What stands for a value, by language; in all others, as in C."""
-_IS_NUMBERED = {
-    *("awk", "boost", "c", "elisp", "gcc-internal", "gfc-internal", "java-printf", "javascript"),
-    *("librep", "objc", "perl", "php", "ruby", "sh-printf", "tcl"),
-}
-"""Languages that have `%1$s`."""
-_IS_NAMED = re.compile(r"%\d+[$%]|%L?\d+\Z|%[mn]\Z|%[({]|%<(?!PRI)|\{\w|\$|~\d*[%~\n]")
-"""What its place means nothing to."""
-_KEPT = re.compile(r"<var nmt-kept>(.*?)</var>")
+_FLAG = re.compile(r"^#[,=](?:.*,)?\s*(?:possible-)?(?!no-)([a-z][a-z+-]*)-format\b", re.MULTILINE)
+_KEPT = re.compile(r"<var nmt-kept>(.*?)</var>", re.DOTALL)
+_OPEN = re.compile(r"<(?![^<>]*>)")
 
 
 def format_of(comments: str) -> str:
@@ -47,15 +26,19 @@ def format_of(comments: str) -> str:
 
 def protect_directives(text: str, language: str) -> str:
     """Make elements of directives that are no pieces (`kept_pieces`) otherwise."""
-    pieces = [piece.span() for piece in PIECE.finditer(text)]
-
-    def protect(directive: re.Match[str]) -> str:
-        start, end = directive.span()
-        is_piece = any(first <= start and end <= last for first, last in pieces)
-        is_plain = is_piece or " " in directive[0] or directive[0] in ("%", "%%")
-        return directive[0] if is_plain else f"<var nmt-kept>{directive[0]}</var>"
-
-    return _pattern(language).sub(protect, text) if language else text
+    if not language:
+        return text
+    pieces = deque(piece.span() for piece in PIECE.finditer(text))
+    written, last = "", 0
+    for directive in find_directives(text, language):
+        while pieces and pieces[0][1] < directive.end:
+            pieces.popleft()
+        is_piece = bool(pieces) and pieces[0][0] <= directive.start
+        if not is_piece and " " not in directive.text and directive.text not in ("%", "%%"):
+            escaped = _OPEN.sub("&lt;", directive.text)
+            written += f"{text[last : directive.start]}<var nmt-kept>{escaped}</var>"
+            last = directive.end
+    return written + text[last:]
 
 
 def fit_directives(translation: str, source: str, language: str) -> str | None:
@@ -63,39 +46,25 @@ def fit_directives(translation: str, source: str, language: str) -> str | None:
 
     translation: of `protect_directives(source, language)`.
     """
-    translation = _KEPT.sub(r"\1", translation)
+    translation = _KEPT.sub(lambda kept: kept[1].replace("&lt;", "<"), translation)
     if not language:
         return translation
-    if not have_same_directives(translation, source, language):
-        return None
     ordered, present = (
-        [found for found in _directives(text, language) if not _IS_NAMED.match(found)]
+        [one for one in find_directives(text, language) if one.is_counted]
         for text in (source, translation)
     )
-    if ordered == present:
-        return translation
-    if language not in _IS_NUMBERED or any("*" in found for found in ordered):
-        return None
-    numbers: dict[str, deque[int]] = defaultdict(deque)
-    for number, directive in enumerate(ordered, start=1):
-        numbers[directive].append(number)
-
-    def numbered(directive: re.Match[str]) -> str:
-        waiting = numbers[directive[0]]
-        return f"%{waiting.popleft()}${directive[0][1:]}" if waiting else directive[0]
-
-    return _pattern(language).sub(numbered, translation)
-
-
-def have_same_directives(text: str, other: str, language: str) -> bool:
-    """Tell whether two texts have the same directives, in any order."""
-    return Counter(_directives(text, language)) == Counter(_directives(other, language))
-
-
-def _directives(text: str, language: str) -> list[str]:
-    """Return what stands for a value; also a lone percent sign, which would be damage."""
-    return [found[0] for found in _pattern(language).finditer(text) if found[0] != "%%"]
-
-
-def _pattern(language: str) -> re.Pattern[str]:
-    return _DIRECTIVES.get(language, _PRINTF)
+    expected, texts = ([one.text for one in directives] for directives in (ordered, present))
+    starts = numbered_starts(len(expected), language)
+    if starts and expected != texts and Counter(expected) == Counter(texts):
+        numbers: dict[str, deque[str]] = defaultdict(deque)
+        for text, start in zip(expected, starts, strict=True):
+            numbers[text].append(start)
+        written, last = "", 0
+        for directive in present:
+            start = numbers[directive.text].popleft()
+            written += f"{translation[last : directive.start]}{start}{directive.text[1:]}"
+            last = directive.end
+        written += translation[last:]
+        if take_the_same(source, written, language):
+            return written
+    return translation if take_the_same(source, translation, language) else None

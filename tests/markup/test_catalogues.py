@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -40,7 +43,7 @@ msgstr {1}
 # Between.
 
 msgid "12 %"
-msgstr {2}
+msgstr ""
 
 #~ msgid "old"
 #~ msgstr ""
@@ -53,14 +56,14 @@ def read(content: str) -> Document:
 
 def test_empty_translations_are_filled() -> None:
     head = HEADER.format(2, "n != 1")
-    document = read(head + ENTRIES.format(*['""'] * 3))
+    document = read(head + ENTRIES.format(*['""'] * 2))
     assert [unit.line for unit in document.units] == [
         'Open "%s" &amp; save',
         "The first line\n\n  the<!--\t-->second, which is long",
     ]
     assert document.kept == 1
     written = document.write(['"%s" &amp; \\ &lt;', "eins\n\n  <!--\t-->zwei"]).decode()
-    filled = r'"\"%s\" & \\ <"', '""\n"eins\\n"\n"\\n"\n"  \\tzwei\\n"', '"12 %"'
+    filled = r'"\"%s\" & \\ <"', '""\n"eins\\n"\n"\\n"\n"  \\tzwei\\n"'
     assert written == head + ENTRIES.format(*filled)
 
 
@@ -70,6 +73,58 @@ def test_list_marks_behind_tabs_stay() -> None:
     assert [line.text for line in marked.lines] == ["ab", "c"]
     assert marked.between[1] == "\n\t- "
     assert unit.write(unit.line) == '""\n"a\\tb\\n"\n"\\t- c\\n"'
+
+
+@pytest.mark.parametrize(
+    ("spelt", "text"),
+    [
+        ('"two" " dogs"', "two dogs"),
+        (r'"\x41 cat"', "A cat"),
+        (r'"caf\303\251s"', "cafés"),
+        (r'"caf\xc3\251s"', "cafés"),
+        (r'"a\x0141g"', "aAg"),
+        (r'"\101B\1011"', "ABA1"),
+        ('"a\\\nb"', "ab"),
+    ],
+)
+def test_messages_are_read_as_msgfmt_reads_them(spelt: str, text: str) -> None:
+    content = f'domain "app"\nmsgid {spelt} msgstr ""\n'
+    document = read(content)
+    assert [unit.line for unit in document.units] == [text]
+    assert document.write([None]).decode() == content
+    assert document.write(["über"]).decode() == content[:-3] + '"über"\n'
+
+
+def test_escaped_bytes_are_those_of_the_encoding() -> None:
+    head = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=iso-8859-2\\n"\n'
+    (unit,) = read(head + 'msgid "\\263"\nmsgstr ""\n').units
+    assert unit.line == "ł"
+
+
+def test_codes_of_a_terminal_stay() -> None:
+    (unit,) = read(r'msgid "\033[1mA dog\033[0m \x7f"' + '\nmsgstr ""\n').units
+    assert parse(unit.line, "html").text == "A dog "
+    assert unit.write(unit.line) == r'"\033[1mA dog\033[0m \177"'
+
+
+def test_the_flags_of_an_obsolete_entry_are_its_own() -> None:
+    content = '#, python-format\n#~ msgid "b"\n#~ msgstr ""\n\nmsgid "50% of it"\nmsgstr ""\n'
+    (unit,) = read(content).units
+    assert unit.write("die Hälfte") == '"die Hälfte"'
+
+
+@pytest.mark.parametrize("message", ["%b %d, %Y", ", ", "%(a)s: %(b)s", "{0}/{1}", "<b></b>"])
+def test_an_entry_without_words_stays_empty(message: str) -> None:
+    content = f'msgid "{message}"\nmsgstr ""\n""\n'
+    document = read(content)
+    assert (document.units, document.write([]).decode()) == ([], content)
+
+
+@pytest.mark.parametrize("message", ["<Unknown user>", "<none>", "of <Unknown user> & me"])
+def test_text_in_unknown_angle_brackets_is_words(message: str) -> None:
+    (unit,) = read(f'msgid "{message}"\nmsgstr ""\n').units
+    assert parse(unit.line, "html").text == message
+    assert unit.write(unit.line) == f'"{message}"'
 
 
 def test_a_message_without_translation_stays_empty() -> None:
@@ -286,7 +341,12 @@ def test_a_template_has_no_encoding_yet() -> None:
         ('msgid "a\\q"\n', 1),
         ('msgid "a" b\n', 1),
         ('msgid "a"\nmsgid_plural "b"\nmsgstr ""\n', 3),
-        ('domain "a"\n', 1),
+        ('msgid "a"\nmsgstr ""\ndomain\nmsgid "b"\nmsgstr ""\n', 4),
+        ('domain a\nmsgid "b"\nmsgstr ""\n', 1),
+        ('msgid "a\\000b"\nmsgstr ""\n', 1),
+        ('msgid "a"\nmsgstr ""\nmsgid "\\351"\nmsgstr ""\n', 3),
+        ('msgid "\\xg"\nmsgstr ""\n', 1),
+        ('msgid "a"\n', 2),
         ("<<<<<<< HEAD\n", 1),
     ],
 )
@@ -298,3 +358,27 @@ def test_a_damaged_catalogue_is_refused(content: str, line: int) -> None:
 def test_damaged_plural_forms_are_refused() -> None:
     with pytest.raises(DataError, match=r"a\.po: its Plural-Forms"):
         read(HEADER.format(2, "import os"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("wheel", "least"), [("django==5.2.1", 1_000), ("sphinx==8.2.3", 60)])
+def test_real_catalogues_come_back_as_they_were(wheel: str, least: int, tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
+    done = subprocess.run(
+        [*pip, f"--dest={tmp_path}", wheel], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"pip cannot download {wheel}: {done.stderr.strip()[-200:]}")
+    (path,) = tmp_path.glob("*.whl")
+    count = 0
+    with zipfile.ZipFile(path) as files:
+        for name in files.namelist():
+            if not name.endswith((".po", ".pot")):
+                continue
+            content = files.read(name)
+            document = Document.read(Path(name), content, Encoding.find("utf-8"))
+            assert document.write([None] * len(document.units)) == content, name
+            document.write([unit.line for unit in document.units])
+            assert document.refused == 0, name
+            count += 1
+    assert count >= least

@@ -1,0 +1,268 @@
+"""A translation takes the values of its source, as msgfmt has it: no more, no less."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from nmt.markup.directives import take_the_same
+from nmt.markup.format_strings import fit_directives, protect_directives
+
+MUTATIONS = 1_500  # a flag
+SOURCES = {
+    "awk": ["a %s b %d", "%5.2f of %-10s, %x%%", "%1$s and %2$d and %1$s", "%*d x %.*f", "%c %o"],
+    "boost": ["%1% b %2%", "%s is %d%%", "%|d| %|s|", "%|1$+5| is %|2$5d|", "%*d %t %|5|", "%10T."],
+    "c": [
+        *("a %s b %d", "%5.2f of %-10s, %lx%%", "%1$s and %2$ld", "%*d x %.*f", "%2$*1$d x %3$s"),
+        *("%zu %hhd %lld %Lf %m", "%<PRIu64> of %<PRIdMAX>", "%c %ls %p"),
+    ],
+    "csharp": ["a {0} b {1}", "{0,5:C2} of {1:yyyy}", "{{a}} {0}", "{2} {0} {1,-10}"],
+    "elisp": ["a %s b %d", "%2$s is %1$d", "%5.2f %S %c%%", "%*d x", "%1$s %s"],
+    "gcc-internal": [
+        *("%qD is %qs", "%q+D and %d", "%<%s%> is %m", "%.*s and %lu %wd", "%2$T of %1$E"),
+        *("%2$.*1$s a %3$i", "%#qT %J %K %L"),
+    ],
+    "gfc-internal": ["%s at %C", "%d and %li of %L", "%2$s is %1$i", "%c %lu%%"],
+    "java": [
+        *("a {0} b {1}", "{0,number,#.##} of {1,date,short}", "it''s {0}", "'{'{0}'}' {1,time}"),
+        *("{0,choice,0#none|1#one|1<{0,number,integer} many}", "{0} is {0,number} {2,number}"),
+    ],
+    "java-printf": [
+        *("a %s b %d", "%,d of %<x", "%2$s is %1$5.2f", "%tY-%<tm-%<td%n", "%-5d %05d %+.2e%%"),
+        "%h %c %b %x",
+    ],
+    "javascript": ["a %s b %d", "%2$s is %1$d", "%5.2f %j %c%%", "%x %b %o"],
+    "kde": ["a %1 b %2", "%1 of %2 and %3%", "%10 %1 %2 %3 %4 %5 %6 %7 %8 %9"],
+    "kde-kuit": ["<b>a %1</b> b %2", "<filename>%1</filename> &amp; %2", "&File %1 <br/>"],
+    "librep": ["a %s b %d", "%2$s is %1$d", "%5x %S %c%%"],
+    "lisp": ["a ~a b ~d", "~5,2f of ~s~%", "~a file~:p ~x", "~(~a~) is ~10t ~c", "~d ~:*~r ~~"],
+    "lua": ["a %s b %d", "%5.2f of %q%%", "%c %x %i"],
+    "objc": ["a %@ b %d", "%1$@ and %2$ld", "%5.2f of %@, %lx%%"],
+    "object-pascal": ["a %s b %d", "%0:s is %1:d", "%5.2f of %-10s%%", "%*d x %.*n", "%1:s %0:p"],
+    "perl": [
+        "a %s b %d",
+        "%2$s is %1$d",
+        "%vd and %5.2f%%",
+        "%*vX of %s",
+        "%*d %.*f %lu",
+        "%hd %c",
+    ],
+    "perl-brace": ["a {a} b {name}", "{one} of {two_2}"],
+    "php": ["a %s b %d", "%2$s is %1$d", "%05.2f of %'*10s%%", "%c %x %1$c"],
+    "python": [
+        *("a %s b %d", "%(a)s is %(b)d", "%5.2f of %-10r%%", "%*d x %.*f", "%.0s %s"),
+        "%(a)5.1f%% %(long name)s",
+    ],
+    "python-brace": [
+        *("a {0} b {1}", "{name} is {b.c[0]}", "{0:5.2f} of {1:{width}} {{x}}", "{a:>10} {b:+d}"),
+    ],
+    "qt": ["a %1 b %2", "%L1 of %2", "%1 %10 %3%"],
+    "qt-plural": ["%n files", "%Ln of them"],
+    "ruby": ["a %s b %d", "%2$s is %1$d", "%<a>5.2f of %{b}%%", "%-10s %p", "%*d x", "%1$*2$d"],
+    "scheme": ["a ~a b ~d", "~5,2f of ~s~%", "~a file~:p ~x", "~(~a~) ~10t ~c", "~d ~:*~r ~y"],
+    "sh": ["a $a b ${name}", "${a}x $b_1"],
+    "smalltalk": ["a %1 b %2", "%3 %% %1"],
+    "tcl": ["a %s b %d", "%2$s is %1$d", "%5.2f of %-10s%%", "%*d x %hd %c", "%ld %x"],
+    "ycp": ["a %1 b %2", "%3 %% %1"],
+}
+SIGNS = "%{}~$ 0123456789*.-+#,:;'|<>()[]/&_@abcdefghijklmnopqrstuvwxyzLIqDEGSTX"
+
+CASES = [  # language, source, translation, and whether msgfmt accepts that
+    ("awk", "%1$s %2$s", "%2$s %1$s", True),
+    ("boost", "%|d| x", "%| d| x", True),
+    ("boost", "%|d| x", "%|d x", False),
+    ("boost", "a %1% b", "a %2% b", False),
+    ("c", "a %d", "a % d", True),
+    ("c", "a %d", "a %i", True),
+    ("c", "a %d", "a %ld", False),
+    ("c", "%s %s", "%2$s %1$s", True),
+    ("c", "%s %s", "%2$s %3$s", False),
+    ("c", "%s %s", "%1$s %s", False),
+    ("c", "%<PRIu64>", "%<PRIu32>", False),
+    ("c", "a %s", "100% %s", False),
+    ("csharp", "A {0}", "A {{ {0}", True),
+    ("csharp", "A {0} }} x", "A {0} } x", False),
+    ("elisp", "%2$s %s", "%s %s", False),
+    ("gcc-internal", "%q+D", "%q + D", False),
+    ("gcc-internal", "%q+D", "%+qD", True),
+    ("gcc-internal", "%s: %m", "%s", False),
+    ("gfc-internal", "%s at %C", "%s", False),
+    ("java", "{0} is {1}", "{1} is {0}", True),
+    ("java", "it''s {0}", "it's {0}", False),
+    ("java-printf", "%,d dogs", "%, d dogs", True),
+    ("java-printf", "%,d dogs", "% ,d dogs", True),
+    ("java-printf", "%d of %<d", "%d of %< d", True),
+    ("java-printf", "%d of %<d", "%d of < d", True),
+    ("java-printf", "%s dogs", "%,s dogs", False),
+    ("javascript", "%j", "%s", False),
+    ("kde", "%1 %2 %3", "%2 %1 %3%", True),
+    ("kde", "%1 %2", "%1", False),
+    ("kde-kuit", "<b>%1</b>", "<b>%1</b", False),
+    ("librep", "%s", "%S", False),
+    ("lisp", "~a ~d", "~d ~a", False),
+    ("lisp", "~a~%", "~a", True),
+    ("lisp", "~a", "~", False),
+    ("lisp", "~{~a~^, ~} of ~d", "~{~s~^; ~} von ~x", True),
+    ("lisp", "~{~a~} of ~d", "~{~} von ~d", False),
+    ("lisp", "~/f/ ~a", "~/f ~a", False),
+    ("lua", "%5d", "%-5d", False),
+    ("objc", "%@", "%s", False),
+    ("object-pascal", "A %0:s", "A %0: s", False),
+    ("object-pascal", "A %s %s", "A %1:s %0:s", True),
+    ("perl", "%vd x", "%v d x", False),
+    ("perl-brace", "{a}", "{a} {b}", True),
+    ("perl-brace", "{a} {b}", "{a}", False),
+    ("php", "%s", "%'*10s", True),
+    ("php", "%s", "% '10", False),
+    ("python", "%(a)s", "%(b)s", False),
+    ("python", "%(a)s %(b)d", "%(b)i %(a)r", True),
+    ("python-brace", "{0} x", "{{ {0} }}", True),
+    ("python-brace", "{0:{width}} x", "{0: {width}} x", False),
+    ("qt", "%1", "%L1", False),
+    ("qt", "%L1", "%1", True),
+    ("qt-plural", "%Ln", "%n", True),
+    ("qt-plural", "%Ln", "%L n", False),
+    ("ruby", "%<a>5d", "%5<a>d", True),
+    ("ruby", "%<a>5d", "%{a}", False),
+    ("scheme", "~a ~y", "~y ~a", True),
+    ("scheme", "~a", "~z", False),
+    ("sh", "$a", "${a}", True),
+    ("sh", "$a", "${a", False),
+    ("smalltalk", "%1", "% 1", False),
+    ("tcl", "%hd", "%d", False),
+    ("ycp", "%1 %2", "%2 %1", True),
+]
+
+
+@pytest.mark.parametrize(("language", "source", "translation", "expected"), CASES)
+def test_a_translation_takes_the_values_of_its_source(
+    language: str, source: str, translation: str, expected: bool
+) -> None:
+    assert take_the_same(source, source, language)
+    assert take_the_same(source, translation, language) is expected
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "translation", "expected"),
+    [
+        ("object-pascal", "%s of %d", "%d von %s", "%1:d von %0:s"),
+        ("java-printf", "%s of %,d", "%,d von %s", "%2$,d von %1$s"),
+        ("elisp", "%S of %s", "%s von %S", "%2$s von %1$S"),
+        ("ruby", "%-5d of %5d", "%5d von %-5d", "%2$5d von %1$-5d"),
+        ("ruby", "%<a>d of %{b}", "%{b} von %<a>d", "%{b} von %<a>d"),
+        ("lisp", "~{~a~} of ~d", "~d von ~{~a~}", None),  # loops are not understood
+        ("go", "%d of %s", "%s von %d", None),  # a language that came later
+        ("go", "%[1]d of %s", "%[1]d von %s", "%[1]d von %s"),
+    ],
+)
+def test_directives_that_move_get_numbers_if_there_are_any(
+    language: str, source: str, translation: str, expected: str | None
+) -> None:
+    assert fit_directives(translation, source, language) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "protected"),
+    [
+        ("object-pascal", "A %0:s", "%0:s"),
+        ("java-printf", "at %<td of it", "%<td"),
+        ("python-brace", "A {0:{width}} x", "{0:{width}}"),
+        ("boost", "A %|1$+5| x", "%|1$+5|"),
+        ("gcc-internal", "A %q+D x", "%q+D"),
+        ("perl", "A %vd x", "%vd"),
+        ("sh", "cost of ${a}x", None),  # a piece already
+    ],
+)
+def test_directives_are_protected(language: str, text: str, protected: str | None) -> None:
+    line = protect_directives(text, language)
+    found = re.search("<var nmt-kept>(.*)</var>", line)
+    assert (found and found[1].replace("&lt;", "<")) == protected
+    assert fit_directives(line, text, language) == text
+
+
+def refused_by_msgfmt(language: str, pairs: Sequence[tuple[str, str]], folder: Path) -> set[int]:
+    """Return the numbers of the pairs of source and translation that msgfmt refuses."""
+
+    def quoted(text: str) -> str:
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+
+    lines = ['msgid ""', 'msgstr "Content-Type: text/plain; charset=UTF-8\\n"']
+    for number, (source, translation) in enumerate(pairs):
+        lines += [f"#, {language}-format", f'msgctxt "{number}"']
+        lines += [f"msgid {quoted(source)}", f"msgstr {quoted(translation)}"]
+    catalogue = folder / "x.po"
+    catalogue.write_text("\n".join(lines) + "\n")
+    done = subprocess.run(
+        ["msgfmt", "--check-format", f"--output-file={folder / 'x.mo'}", "x.po"],
+        cwd=folder,
+        env={**os.environ, "LC_ALL": "C", "LANGUAGE": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    numbers = {int(line) for line in re.findall(r"^x\.po:(\d+): ", done.stderr, re.MULTILINE)}
+    assert bool(numbers) == bool(done.returncode), done.stderr
+    return {(number - 3) // 4 for number in numbers}
+
+
+def mutated(text: str, random: Random) -> str:
+    """Return a text with signs added, lost, replaced or swapped, or with words in another order."""
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        at = random.randrange(len(text) + 1)
+        before, here, after = text[:at], text[at : at + 1], text[at + 1 :]
+        words = text.split(" ")
+        random.shuffle(words)
+        text = random.choice(
+            [
+                before + random.choice(SIGNS) + here + after,
+                before + after,
+                before + random.choice(SIGNS) + after,
+                before + after[:1] + here + after[1:],
+                before + text[random.randrange(at, len(text) + 1) :],
+                " ".join(words),
+            ]
+        )
+        text = text or "x"
+    return text
+
+
+def _needs_msgfmt() -> None:
+    if shutil.which("msgfmt") is None:
+        pytest.skip("msgfmt is not installed")
+    version = subprocess.run(["msgfmt", "--version"], capture_output=True, text=True, check=True)
+    if " 0.21" not in version.stdout.splitlines()[0]:
+        pytest.skip("needs msgfmt 0.21: others check some directives otherwise")
+
+
+def test_the_cases_are_those_of_msgfmt(tmp_path: Path) -> None:
+    _needs_msgfmt()
+    for language in SOURCES:
+        cases = [case[1:] for case in CASES if case[0] == language]
+        refused = refused_by_msgfmt(language, [case[:2] for case in cases], tmp_path)
+        assert [number not in refused for number in range(len(cases))] == [
+            accepted for *_, accepted in cases
+        ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", SOURCES)
+def test_what_msgfmt_refuses_is_refused_and_nothing_else(language: str, tmp_path: Path) -> None:
+    _needs_msgfmt()
+    random = Random(language)
+    sources = [random.choice(SOURCES[language]) for _ in range(MUTATIONS)]
+    pairs = [(source, mutated(source, random)) for source in sources]
+    fitted = [fit_directives(translation, source, language) for source, translation in pairs]
+    refused = refused_by_msgfmt(language, pairs, tmp_path)
+    written = [(source, text or source) for (source, _), text in zip(pairs, fitted, strict=True)]
+    damaged = refused_by_msgfmt(language, written, tmp_path)
+    too_many = [pairs[at] for at, text in enumerate(fitted) if text is None and at not in refused]
+    assert ([written[at] for at in damaged], too_many) == ([], [])
+    assert MUTATIONS / 10 < len(refused) < MUTATIONS * 9 / 10
