@@ -28,6 +28,7 @@ from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
 from nmt.lexical.term_annotation import MARKERS
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
+from nmt.program import SIGNALS
 from nmt.values import Value
 
 # Programs that tests start are to buffer and to be compiled once as they are for most people.
@@ -213,10 +214,9 @@ def undisturbed(data: Path, made_once: MadeOnce) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Nmt]:
+def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nmt:
     """The command line inside this process: as `python -m nmt`, less the seconds of its start."""
-    numbers = signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
-    before = [signal.getsignal(number) for number in numbers]
+    before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def run(*words: str | Path, stdin: bytes | None = None) -> Answer:
         with monkeypatch.context() as patch, pytest.raises(SystemExit) as caught:
@@ -227,12 +227,12 @@ def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
                 os.close(writing)
                 patch.setattr(sys, "stdin", os.fdopen(reading))
             main()
+        for number, handler in before.items():  # the end of a process ignores them
+            signal.signal(number, handler)
         assert isinstance(caught.value.code, int)
         return Answer(caught.value.code, *capsys.readouterr())
 
-    yield run
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
+    return run
 
 
 @pytest.fixture
