@@ -58,6 +58,11 @@ def real_text() -> Callable[[str], Path]:
     return corpora.real_text
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_quiet() -> None:
     console.set_quiet(False)  # which a command of another test may have been
