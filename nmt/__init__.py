@@ -5,14 +5,10 @@ From Python, use `nmt.Translator` to translate; use the command line for everyth
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
-
-from nmt.cpu import let_waiting_threads_sleep
-from nmt.limits import CheckAddresses
-from nmt.models.device import let_gpu_memory_grow
-
+TYPE_CHECKING = False  # for type checkers it is True; typing itself takes milliseconds
 if TYPE_CHECKING:
+    from typing import Any
+
     from nmt.search.options import Sampling, SearchOptions
     from nmt.translate.alignment import Alignment
     from nmt.translate.options import TranslationConfig
@@ -20,12 +16,6 @@ if TYPE_CHECKING:
     from nmt.translate.translator import Translator
 
 __version__ = "0.1.0"
-
-# Here, since every way to run nmt imports this package before torch: the commands, torchrun, worker
-# processes, and programs that import nmt first.
-let_waiting_threads_sleep()
-let_gpu_memory_grow()
-sys.meta_path.insert(0, CheckAddresses())
 
 __all__ = [
     "Alignment",

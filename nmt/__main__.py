@@ -1,6 +1,17 @@
-"""`python -m nmt`, the form that torchrun starts: torchrun -m nmt train ..."""
+"""The program: `nmt`, `python -m nmt`, and the form that torchrun starts: torchrun -m nmt train."""
 
-from nmt.cli import main
+from __future__ import annotations
+
+from nmt.program import begin
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    begin()
+    from nmt.cli import main as run_command_line  # takes 0.2 s, in which signals may come
+
+    run_command_line()
+
 
 if __name__ == "__main__":
     main()

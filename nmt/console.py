@@ -4,7 +4,8 @@ stdout is for data; everything else goes to stderr. Progress appears only if std
 Under torchrun only rank 0 prints notices. Errors and warnings always appear.
 
 File names, metadata of models and messages of other programs may hold escape sequences, and line
-breaks that fake a message of ours. So all that is printed passes `printable` here.
+breaks that fake a message of ours. So all that is printed passes `printable` here. Logs are kept
+and shown to others, so all that is said on stderr passes `without_secrets`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import sys
 import threading
 import time
@@ -66,6 +68,7 @@ def set_quiet(quiet: bool) -> None:
 
 
 def _say(message: str) -> None:
+    message = without_secrets(message)
     shown = printable(message[:_LONGEST_MESSAGE])
     _write(shown if len(message) <= _LONGEST_MESSAGE else f"{shown}...")
 
@@ -84,7 +87,7 @@ def notice(message: str) -> None:
 def summary(values: Mapping[str, object], *, with_quiet: bool) -> None:
     """Sum up the work in one line of JSON, for programs; silent as notices are, unless asked."""
     if _voice.speaks or (with_quiet and _voice.rank == 0):
-        _write(json.dumps(values))
+        _write(without_secrets(json.dumps(values)))
 
 
 def warning(message: str) -> None:
@@ -104,7 +107,7 @@ def error(message: str) -> None:
 def fault(error: BaseException) -> None:
     """Print the traceback of a fault of ours, which somebody is to report."""
     for line in "".join(traceback.format_exception(error)).splitlines():
-        _write(printable(line[:_LONGEST_MESSAGE]))
+        _write(printable(without_secrets(line)[:_LONGEST_MESSAGE]))
 
 
 class Bar(Protocol):
@@ -140,7 +143,7 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
     tqdm.monitor_interval = 0  # which would start a thread
     is_of_bytes = unit == "B"
     bar = tqdm(
-        desc=printable(description),
+        desc=printable(without_secrets(description)),
         total=total,
         unit=unit if is_of_bytes else f" {unit}",
         unit_scale=is_of_bytes,
@@ -310,6 +313,24 @@ def clock(seconds: float) -> str:
 def printable(text: str) -> str:
     """Replace control characters, line breaks and odd spaces by their codes, for terminals."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+_ADDRESS = re.compile(r"""[^\s"'<>]*""")
+
+
+def without_secrets(text: str) -> str:
+    """Leave passwords and queries, which may hold keys, out of the URLs in a text."""
+    before, *others = text.split("://")
+    parts = [before]
+    for other in others:
+        end = _ADDRESS.match(other).end()  # type: ignore[union-attr] - it always matches
+        host, slash, path = other[:end].partition("/")
+        user, at, host = host.rpartition("@")
+        address = "".join((user.partition(":")[0], at, host, slash, path))
+        address, _, query = address.partition("?")
+        stop = query[len(query.rstrip(":;,.)")) :]  # of the sentence
+        parts.append(address + stop + other[end:])
+    return "://".join(parts)
 
 
 def print_row(*cells: str) -> None:

@@ -327,9 +327,17 @@ def check_room(path: Path, needed: int) -> None:
     free = shutil.disk_usage(path.parent).free
     if free < needed:
         raise NMTError(
-            f"{path}: the disk has {megabytes(free)} free, and {megabytes(needed)} are needed; "
-            "make room"
+            f"{_published(path)}: the disk has {megabytes(free)} free, and {megabytes(needed)} are "
+            "needed; make room"
         )
+
+
+def _published(path: Path) -> Path:
+    """Return what a path in a working folder becomes, which is what the user has named."""
+    for working in reversed(path.parents):
+        if working.name.endswith(TEMPORARY_SUFFIX):
+            return working.parent / path.relative_to(working).parts[0]
+    return path
 
 
 def write_text(path: Path, text: str) -> None:

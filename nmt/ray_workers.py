@@ -20,6 +20,7 @@ from typing import Any, Generic, Self
 from nmt.console import counted
 from nmt.errors import NMTError, UsageError, WorkerDied
 from nmt.pipeline import AHEAD, Item, Pause, Result, in_order
+from nmt.program import prepare_libraries
 
 _ADDRESS = "RAY_ADDRESS"
 _CONNECT_SECONDS = 10.0
@@ -109,6 +110,7 @@ def _work(reference: list[Any], item: Any) -> Any:
 
     name = reference[0].hex()
     if name not in _functions:
+        prepare_libraries()  # before the function's modules are loaded
         _functions.clear()
         _functions[name] = ray.get(reference[0])
     return _functions[name](item)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -20,6 +21,7 @@ from nmt.files import TEMPORARY_SUFFIX, megabytes, user_cache
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _LOCAL = "file://"
+_SUFFIXES = re.compile(r"(\.[\w-]{1,12})+$")
 _WHOLE_OR_NOTHING = {"abfs", "abfss", "adl", "az", "gcs", "gs", "memory", "oss", "s3", "s3a"}
 """Storage in which a file appears when it is complete."""
 _NO_PLACE = "no such bucket or folder"
@@ -42,8 +44,18 @@ def without_scheme(name: str) -> str:
 
 
 def mirrored(url: str, folder: Path) -> Path:
-    """Return the path of a URL's copy in a folder. It shows the URL, for messages."""
-    return folder.joinpath(*(part for part in url.split("/") if part not in ("", ".", "..")))
+    """Return the path of a URL's copy in a folder. It shows the URL, for messages.
+
+    Instead of a query it has a checksum, and keeps its suffixes: those of `?file=a.en.gz` count.
+    """
+    address, question, query = url.partition("?")
+    *above, name = console.without_secrets(address).split("/")
+    if question:
+        suffixes = _SUFFIXES.search(query)
+        end = suffixes[0] if suffixes else ""
+        above.append(hashlib.sha256(query.removesuffix(end).encode()).hexdigest()[:8])
+        name += end
+    return folder.joinpath(*(part for part in (*above, name) if part not in ("", ".", "..")))
 
 
 def cached(url: str) -> Path:

@@ -28,6 +28,7 @@ from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
 from nmt.lexical.term_annotation import MARKERS
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
+from nmt.program import SIGNALS
 from nmt.values import Value
 
 # Programs that tests start are to buffer and to be compiled once as they are for most people.
@@ -55,6 +56,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def real_text() -> Callable[[str], Path]:
     """Find the folder of a corpus in NMT_DATA, or skip the test."""
     return corpora.real_text
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(autouse=True)
@@ -213,10 +219,9 @@ def undisturbed(data: Path, made_once: MadeOnce) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Nmt]:
+def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nmt:
     """The command line inside this process: as `python -m nmt`, less the seconds of its start."""
-    numbers = signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
-    before = [signal.getsignal(number) for number in numbers]
+    before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def run(*words: str | Path, stdin: bytes | None = None) -> Answer:
         with monkeypatch.context() as patch, pytest.raises(SystemExit) as caught:
@@ -227,12 +232,12 @@ def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
                 os.close(writing)
                 patch.setattr(sys, "stdin", os.fdopen(reading))
             main()
+        for number, handler in before.items():  # the end of a process ignores them
+            signal.signal(number, handler)
         assert isinstance(caught.value.code, int)
         return Answer(caught.value.code, *capsys.readouterr())
 
-    yield run
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
+    return run
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 import nmt
 from nmt.errors import UsageError
@@ -40,18 +41,44 @@ def test_a_result_tells_all_about_a_line(model_file: Path) -> None:
     assert "".join(last.alignment.src_tokens).replace("▁", " ").strip() == LINES[-1]
 
 
-@pytest.mark.parametrize(("before", "cores", "after"), [(2, 1, 1), (1, 3, 1), (2, 3, 2)])
-def test_a_translator_has_no_more_threads_than_cores(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch, before: int, cores: int, after: int
-) -> None:
-    monkeypatch.setattr("nmt.cpu.cores", lambda: cores)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    torch.set_num_threads(before)
-    try:
-        nmt.Translator.load(model_file)
-        assert torch.get_num_threads() == after
-    finally:
-        torch.set_num_threads(1)
+CHANGES = """
+import os, signal, sys, warnings
+import numpy, safetensors, sentencepiece, torch, typer  # which may change something themselves
+
+def state():
+    return {
+        "environment": dict(os.environ),
+        "imports": [sys.meta_path[:], sys.path[:]],
+        "hooks": [sys.excepthook, sys.unraisablehook, warnings.showwarning],
+        "signals": [signal.getsignal(number) for number in signal.Signals],
+        "streams": [sys.stdin, sys.stdout, sys.stderr],
+        "warnings": warnings.filters[:],
+        "threads": [torch.get_num_threads(), torch.get_num_interop_threads()],
+        "precision": [torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32],
+        "defaults": [torch.get_default_dtype(), torch.is_grad_enabled()],
+        "random": [torch.initial_seed(), torch.get_rng_state().tolist()],
+    }
+
+torch.set_num_threads(5)  # more than cores
+before = state()
+exec(sys.argv[1])
+print([name for name, value in state().items() if value != before[name]])
+"""
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "import nmt, nmt.cli.command",
+        "import nmt; nmt.Translator.load(sys.argv[2]).translate(['the cat'])",
+        "import nmt; options = nmt.SearchOptions(sampling=nmt.Sampling(seed=1))\n"
+        "nmt.Translator.load(sys.argv[2], options).translate(['the cat'])",
+    ],
+)
+def test_a_library_leaves_the_process_of_its_caller_alone(model_file: Path, work: str) -> None:
+    command = [sys.executable, "-c", CHANGES, work, str(model_file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_a_stream_is_taken_as_it_comes(model_file: Path) -> None:

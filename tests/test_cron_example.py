@@ -69,7 +69,7 @@ try:
 except OSError:
     output.unlink()  # and so there is room again
     sys.exit(f"nmt: error: {output}: {DISK_IS_FULL}")
-print('{"lines_in": %d}' % text.count(b"\\n"), file=sys.stderr)
+print('{"lines_in": %d, "failed": 0}' % text.count(b"\\n"), file=sys.stderr)
 """
 )
 
@@ -161,6 +161,7 @@ def test_a_file_goes_to_done_and_its_translation_to_outgoing(place: Place, run: 
     for empty in ("incoming", "working", "failed"):
         assert place.content(empty) == {}
     assert "news.en: taken" in place.log
+    assert ", 0 failed\n" in place.log and "{" not in place.log
 
 
 def test_quiet_speaks_of_trouble_alone(place: Place, run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +34,27 @@ def test_names_are_urls_of_another_machine_or_paths() -> None:
     assert without_scheme("file:///tmp/x") == "/tmp/x"
     assert without_scheme("s3://bucket/x") == "s3://bucket/x"
     assert mirrored("s3://b/../c/./x.en", Path("/tmp")) == Path("/tmp/s3:/b/c/x.en")
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sftp://me:key@host:22/a/x.en", "sftp:/me@host:22/a/x.en"),
+        ("https://host/x.en.gz?sig=key", "https:/host/CHECKSUM/x.en.gz"),
+        ("https://host/get?file=x.en.gz", "https:/host/CHECKSUM/get.en.gz"),
+    ],
+)
+def test_a_copy_s_path_has_no_secrets_and_keeps_its_suffixes(url: str, path: str) -> None:
+    found = str(mirrored(url, Path("/tmp")))
+    assert re.sub(r"/[0-9a-f]{8}/", "/CHECKSUM/", found) == f"/tmp/{path}"
+
+
+def test_copies_that_differ_by_their_query_are_apart() -> None:
+    paths = [mirrored(f"https://h/get?file={name}.en", Path("/tmp")) for name in "ab"]
+    assert paths[0] != paths[1]
+    assert mirrored("https://h/x?sig=key.en", Path("/")) == Path(
+        f"{mirrored('https://h/x?sig=key', Path('/'))}.en"
+    )
 
 
 @pytest.mark.parametrize("url", ["file://", "github://a", "nowhere://a"])

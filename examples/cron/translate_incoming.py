@@ -87,8 +87,7 @@ class Answer:
     @property
     def lines(self) -> int:
         """Of the input, as its summary counts them."""
-        summary = [line for line in self.said if line.startswith("{")]
-        return int(json.loads(summary[-1])["lines_in"]) if summary else 0
+        return sum(int(json.loads(line)["lines_in"]) for line in self.said if _is_summary(line))
 
     @property
     def warnings(self) -> list[str]:
@@ -278,7 +277,7 @@ class Run:
         answer = Answer(self._process.returncode, said, translation.exists())
         self._process = None
         for line in said:
-            log.info("%s: %s", name, printable(line))
+            log.info("%s: %s", name, _in_words(line) if _is_summary(line) else printable(line))
         if answer.status and self._stopped_by:
             raise Halted(f"stopped by {self._stopped_by}")
         if answer.status == EXIT_STOPPED:
@@ -318,6 +317,17 @@ class Run:
             log.info("%s: now %s/%s", printable(job.name), place.parent.name, printable(place.name))
         if places:  # and not what was left when a run was killed before it had taken the file
             self.tally.translated += 1
+
+
+def _is_summary(line: str) -> bool:
+    return line.startswith("{")
+
+
+def _in_words(summary: str) -> str:
+    """Write for people what nmt sums up for programs."""
+    values = json.loads(summary)
+    lines = values["lines_in"]
+    return f"{lines:,} line{'s' * (lines != 1)}, {values['failed']:,} failed"
 
 
 def _describe(error: OSError, name: str) -> str:

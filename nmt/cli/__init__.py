@@ -21,12 +21,14 @@ from typing import Any, NoReturn
 
 import typer
 
-from nmt import console
-from nmt.cli.command import begin, exit_status
+from nmt import console, program
+from nmt.cli.command import exit_status, finish
 from nmt.cli.options import with_options
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError, synonym
 from nmt.files import naming
 
+_INTERRUPTED = 130
+"""What typer makes of a KeyboardInterrupt that it sees, between a program's start and a command."""
 _ANSWER_ON_STDOUT = ("score", "rescore", "evaluate", "models", "data")
 
 
@@ -128,7 +130,7 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    begin()
+    program.begin()
     # Or Python looks for garbage in all that is loaded before it ends: 0.4 s with torch.
     atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):
@@ -137,7 +139,7 @@ def main() -> NoReturn:
     statuses: list[int] = []
     # Commands have answered their own failures; here help may find a full disk, or nobody reading.
     failure = exit_status(lambda: statuses.append(_run()))
-    sys.exit(failure or statuses[0])
+    finish(failure or statuses[0])
 
 
 def _run() -> int:
@@ -172,6 +174,8 @@ def _run() -> int:
                 said = said.partition(" (Possible options:")[0].rstrip(".")
             console.error(f"{said}{hint} (see `{command} --help`)")
         return EXIT_USAGE
+    if status == _INTERRUPTED:
+        raise KeyboardInterrupt
     if not words:
         return EXIT_USAGE
     return status if isinstance(status, int) else EXIT_DONE

@@ -9,14 +9,12 @@ from __future__ import annotations
 import os
 import resource
 import select
-import signal
 import sys
 import warnings
 from collections.abc import Callable
-from types import FrameType
 from typing import NoReturn
 
-from nmt import console
+from nmt import console, program
 from nmt.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -31,15 +29,14 @@ from nmt.files import naming
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Call the main function of a script, and exit."""
-    begin()
-    sys.exit(exit_status(main))
+    program.begin()
+    finish(exit_status(main))
 
 
-def begin() -> None:
-    """Prepare the process for closed streams and for signals."""
-    _open_closed_streams()
-    _hear_signals()
-    warnings.showwarning = _report_warning
+def finish(status: int) -> NoReturn:
+    """Exit, and let no signal change the status any more."""
+    program.end()
+    sys.exit(status)
 
 
 def _report_warning(
@@ -48,36 +45,12 @@ def _report_warning(
     console.warning(f"{category.__name__}: {message}")
 
 
-def _open_closed_streams() -> None:
-    """Open /dev/null where stdin, stdout or stderr is closed (`2>&-`).
-
-    Otherwise the next file that is opened would get the number, and error messages would be written
-    into it. Python's stdin and stdout stay None, so that commands can refuse that.
-    """
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
-            os.set_inheritable(number, True)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w")
-
-
-def _hear_signals() -> None:
-    """Let signals that end a process raise KeyboardInterrupt, as Ctrl-C does, for a clean end."""
-    # Schedulers send these before they kill, and a closed terminal does, except under nohup.
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _interrupt)
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def exit_status(command: Callable[[], None]) -> int:
-    """Run a command, report its failure if there is one, and return its exit status."""
+    """Run a command, report its failure if there is one, and return its exit status.
+
+    Signals interrupt only the command.
+    """
+    warnings.showwarning = _report_warning
     status = _report(command)
     # Python flushes both streams at its end, and if that fails, it says so and ends with 120.
     for stream in (sys.stdout, sys.stderr):
@@ -90,11 +63,14 @@ def exit_status(command: Callable[[], None]) -> int:
 
 
 def _report(command: Callable[[], None]) -> int:
-    try:
+    def run() -> None:
         command()
         if sys.stdout is not None:  # it may be closed
             with naming("stdout"):
                 sys.stdout.flush()
+
+    try:
+        program.interruptible(run)
     except NMTError as error:
         say = console.warning if isinstance(error, Stopped) else console.error
         say(str(error))

@@ -105,7 +105,7 @@ def _options(kind: Any) -> Iterator[inspect.Parameter]:
 
 
 def _help_options(rare: Collection[str]) -> Iterator[inspect.Parameter]:
-    """Yield `--help`, and if there are rare options `--help-all`."""
+    """Yield `--help`, which leaves out the rare options, and `--help-all`."""
 
     def print_help(context: typer.Context, option: typer.CallbackParam, asked: bool) -> None:
         if not asked:
@@ -123,7 +123,7 @@ def _help_options(rare: Collection[str]) -> Iterator[inspect.Parameter]:
     asked_by = {"help": ("--help", "-h"), "help_all": ("--help-all",)}
     said = {"help": "Show this message and exit.", "help_all": "Show all options and exit."}
     kind = inspect.Parameter.KEYWORD_ONLY
-    for name in asked_by if rare else ("help",):
+    for name in asked_by:
         option = typer.Option(*asked_by[name], help=said[name], callback=print_help, is_eager=True)
         yield inspect.Parameter(name, kind, default=False, annotation=Annotated[bool, option])
 

@@ -139,9 +139,10 @@ def rescore(
     Perplexity is exp of the mean negative log-probability of a subword. The end of a sentence
     counts as a subword. Lower is better. Compare only models with the same subwords.
     """
+    from nmt.cpu import default_threads
     from nmt.data.corpus import Encoding
     from nmt.interchange.imported_once import model_of
-    from nmt.models.device import choose_device, keep_freed_memory
+    from nmt.models.device import choose_device, keep_freed_memory, use_tf32
     from nmt.models.model_file import find_model
     from nmt.scoring.inputs import name_of, stream_together
     from nmt.translate import output
@@ -155,10 +156,14 @@ def rescore(
     if device.type == "cpu":
         keep_freed_memory()
     # Here, since they load torch.
+    import torch
+
     from nmt.translate.rescoring import Likelihood, Scorer
     from nmt.translate.torch_engine import load
     from nmt.translate.translator import Translator
 
+    torch.set_num_threads(default_threads())  # torch ignores the CPU quota
+    use_tf32(device, "fp32")
     models = (model, *options.ensemble)
     config = TranslationConfig(
         models=tuple(find_model(model_of(path)) for path in models),

@@ -6,11 +6,14 @@ It is what `huggingface` imports. Exporting and importing again gives the same t
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -104,7 +107,7 @@ def export_huggingface(
     names = [PIECES] if is_m2m100 else [SRC_PIECES, TGT_PIECES]
     with atomic_folder(out) as folder:
         check_room(folder, sum(weight.nbytes for weight in weights.values()))
-        save_file(weights, folder / WEIGHTS, {"format": "pt"})
+        _save(weights, folder / WEIGHTS)
         (folder / WEIGHTS).chmod(0o644)
         for name, vocabulary in zip(
             names, (card.src_vocabulary, card.tgt_vocabulary), strict=False
@@ -115,6 +118,16 @@ def export_huggingface(
             write_text(folder / name, f"{content}\n")
         text = model_card(card, kind, name=out.name, data=data, signatures=signatures)
         write_text(folder / _README, text)
+
+
+def _save(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Write weights; OSError if the system refuses, for which safetensors has its own error."""
+    try:
+        save_file(dict(weights), path, {"format": "pt"})
+    except SafetensorError as error:
+        if number := re.search(r"\(os error (\d+)\)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+        raise
 
 
 def fault_of(card: ModelCard) -> str | None:

@@ -1,23 +1,29 @@
 """Folders of Hugging Face as models: imported once, to a file with their checksum in its name.
 
-It lies in the folder, or in the user's cache if that cannot be written. This file imports no torch,
-so that a folder that was imported before is found without it.
+It lies in the folder, or in the user's cache if that cannot be written. Whoever gave us the folder
+may have put any model there under that name. So the cache has a record of what this user's nmt has
+made, and all else is imported anew. This file imports no torch, so that a folder that was imported
+before is found without it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nmt import console
 from nmt.errors import HeldOff
-from nmt.files import IMPORTED, lock, sha256_file, user_cache
+from nmt.files import IMPORTED, lock, sha256_file, user_cache, write_text
 from nmt.interchange.ctranslate2_manifest import is_export
+from nmt.models.model_file import model_checksum
 
 _SUFFIX = ".safetensors"
+_RECORD = ".made"
+_KEPT_SECONDS = 90 * 86_400
 _VERSION = 1  # of what an import makes of the same files
 _READ = (".bin", ".json", ".model", ".py", ".safetensors", ".spm")
 """How the names of files end that an import reads, or refuses."""
@@ -34,14 +40,40 @@ def model_of(path: Path) -> Path:
     if not has_config or is_export(path):
         return path
     name = f"{IMPORTED}{_checksum(path)[:16]}{_SUFFIX}"
-    folder = path if os.access(path, os.W_OK) else user_cache() / "imported"
-    imported = folder / name
-    if not imported.is_file():
+    cache = user_cache() / "imported"
+    folder = path if os.access(path, os.W_OK) else cache
+    imported, record = folder / name, cache / f"{name}{_RECORD}"
+    if not _is_recorded(imported, record):
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder, path):
-            if not imported.is_file():  # another process may have made it
+            if not _is_recorded(imported, record):  # another process may have made it
                 _import(path, imported)
+                with suppress(OSError):  # then it is imported again the next time
+                    record.parent.mkdir(parents=True, exist_ok=True)
+                    write_text(record, model_checksum(imported))
+                    _forget_unused(cache)
+    with suppress(OSError):
+        os.utime(record)
     return imported
+
+
+def _is_recorded(imported: Path, record: Path) -> bool:
+    """Tell whether a file is what an import has made; DataError if it is damaged.
+
+    When it is opened, its weights are compared with its checksum.
+    """
+    try:
+        return imported.is_file() and model_checksum(imported) == record.read_text()
+    except OSError:
+        return False
+
+
+def _forget_unused(cache: Path) -> None:
+    """Delete the imports in the user's cache that nobody has used for long, and their records."""
+    for record in cache.glob(f"{IMPORTED}*{_RECORD}"):
+        if record.stat().st_mtime < time.time() - _KEPT_SECONDS:
+            record.with_suffix("").unlink(missing_ok=True)
+            record.unlink()
 
 
 def _import(folder: Path, imported: Path) -> None:

@@ -66,7 +66,7 @@ class Counts:
         Args:
             name: of the text.
             unit: what its parts are called.
-            encoding: of the text, if its bytes were read just now.
+            encoding: of the text, if it has lines.
             too_long: what lines that were cut have, if that is to be told.
         """
         for tally, (singular, plural), fault, after in self._faults(unit, encoding, too_long):

@@ -45,6 +45,9 @@ from nmt.translate.options import TranslationConfig
 from nmt.translate.output import RENDERS
 
 
+_TOO_LONG = "too many tokens"  # when the model's limit is not known
+
+
 @dataclass
 class Job:
     """How text is read, translated and written."""
@@ -136,6 +139,9 @@ class Job:
     def translate_files(self, files: Sequence[tuple[Path, Path]]) -> tuple[list[Counts], int, int]:
         """Translate pairs of files one after the other. If one of several fails, the others go on.
 
+        What other jobs are working on is looked at again after the rest: they may be done with it,
+        or have been killed. So the last of several jobs sees that nothing is left.
+
         Returns:
             The counts of the translated files, how many files failed, and how many are left to
             other jobs, which are working on them.
@@ -144,24 +150,32 @@ class Job:
             NMTError: if the only file fails, or the error would affect every file.
         """
         done: list[Counts] = []
-        failed = held = 0
+        failed = 0
         _ = self._identity  # an unreadable model fails here, not once for each file
-        for source, output in files:
-            try:
-                with self.around(output):
-                    done.append(self.translate_file(source, output))
-            except Exception as error:
-                held_off = isinstance(error, HeldOff)
-                ends_all = isinstance(error, Stopped | WorkerDied | MissingKernel) and not held_off
-                if len(files) == 1 or ends_all or self._is_starting:
-                    raise
-                if held_off:
-                    console.warning(str(error))
-                    held += 1
-                else:
+        left, held = files, list[tuple[Path, Path]]()
+        while left:
+            reasons: list[HeldOff] = []
+            for source, output in left:
+                try:
+                    with self.around(output):
+                        done.append(self.translate_file(source, output))
+                except HeldOff as error:
+                    if len(files) == 1 or self._is_starting:
+                        raise
+                    held.append((source, output))
+                    reasons.append(error)
+                except Exception as error:
+                    ends_all = isinstance(error, Stopped | WorkerDied | MissingKernel)
+                    if len(files) == 1 or ends_all or self._is_starting:
+                        raise
                     console.error(_of_file(source, error))
                     failed += 1
-        return done, failed, held
+            if len(held) == len(left):
+                for reason in reasons:
+                    console.warning(str(reason))
+                break
+            left, held = held, []
+        return done, failed, len(held)
 
     def translate_file(self, source: Path, output: Path) -> Counts:
         """Translate a file, or continue where an earlier job stopped.
@@ -189,7 +203,7 @@ class Job:
             counts = replace(journal.progress.counts, skipped=first)
             if rest is None:
                 console.notice(f"{output}: already translated")
-                counts.warn(str(source))
+                counts.warn(str(source), encoding=self.encoding.name, too_long=_TOO_LONG)
                 return counts
             if counts.lines:
                 try:

@@ -28,7 +28,7 @@ from nmt.cpu import RAY, cores, default_threads, most_workers
 from nmt.errors import DataError, MissingKernel, UsageError
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
-from nmt.models.device import choose_device, gpus_of, keep_freed_memory
+from nmt.models.device import choose_device, gpus_of, keep_freed_memory, use_tf32
 from nmt.pipeline import Pause
 from nmt.ray_workers import RayWorkers, connect, has_gpu
 from nmt.search.engine import Engine
@@ -374,6 +374,7 @@ def _load(
         engine, language_pair = load(
             config, device=device, batch_tokens=batch_tokens, kernel=kernel
         )
+        use_tf32(engine.device, "fp32")  # which cuDNN's default is not
     return Translator(engine, language_pair, config)
 
 

@@ -95,5 +95,6 @@ class RemoteOutput:
         output.unlink()
 
     def _url_of(self, path: Path) -> str:
-        above = self.url.rstrip("/").rpartition("/")[0]
-        return f"{above}/{path.relative_to(self.path.parent)}"
+        above, _, name = self.url.rstrip("/").rpartition("/")
+        here = str(path.relative_to(self.path.parent))
+        return f"{above}/{here.replace(self.path.name, name, 1)}"  # which may have a query

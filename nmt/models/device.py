@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nmt.errors import UsageError, did_you_mean, is_of_memory
@@ -142,16 +141,6 @@ def memory_errors() -> Iterator[None]:
         if is_of_memory(error):  # torch.OutOfMemoryError has such a message, too
             raise MemoryError(str(error)) from error
         raise
-
-
-def let_gpu_memory_grow(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let torch's segments of GPU memory grow, unless the user has chosen how it allocates.
-
-    Micro-batches differ in size, and fixed segments leave gaps between them. torch reads the
-    environment when it is loaded, so call this before importing torch.
-    """
-    if "PYTORCH_CUDA_ALLOC_CONF" not in environment:
-        environment.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 
 # The parameters of glibc's mallopt, from its malloc.h.

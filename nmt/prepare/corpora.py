@@ -34,7 +34,7 @@ class SourceText:
     """A parallel text that has been read once."""
 
     prefix: str
-    """Its name in messages and records: as the user gave it."""
+    """Its name in messages and records: as the user gave it, without what a URL has of secrets."""
     reader: Reader
     langs: tuple[str, str]
     """Languages of source and target."""
@@ -149,7 +149,8 @@ class Sources:
         """
         names: dict[str, str] = {}
         for text in options.test:  # a/test and b/test become test-test and test-test+2
-            name = f"test-{Path(file_and_columns(options.prefix_of(text))[0]).name}"
+            file, _ = file_and_columns(console.without_secrets(options.prefix_of(text)))
+            name = f"test-{Path(file).name}"
             if options.pair:
                 name += f".{spell_pair(options.langs_of(text))}"
             others = (f"{name}+{number}" for number in count(2))
@@ -176,7 +177,7 @@ class Sources:
         for at, (text, reader, survey) in enumerate(zip(texts, readers, surveys, strict=True)):
             name = file_and_columns(text)[0]
             source = SourceText(
-                text,
+                console.without_secrets(text),
                 reader,
                 options.langs_of(text),
                 survey,

@@ -94,4 +94,9 @@ def select_checkpoints(path: Path, count: int, *, best: bool) -> list[Path]:
         return checkpoints[-count:]
     metric = run.best_metric()
     sign = 1 if metric == "loss" else -1
-    return sorted(checkpoints, key=lambda path: sign * ModelReader(path).card.valid[metric])[:count]
+
+    def rank(path: Path) -> tuple[float, float]:
+        valid = ModelReader(path).card.valid
+        return sign * valid[metric], valid["loss"]  # as training ranks them
+
+    return sorted(checkpoints, key=rank)[:count]

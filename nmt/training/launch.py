@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from nmt import program
 from nmt.config import STAGES, Recipe, resolve_recipe
 from nmt.data.corpus import read_pairs
 from nmt.data.folder import DataFolder
@@ -27,7 +28,7 @@ from nmt.training.loop import train
 from nmt.training.open_values import resolve_open_values
 from nmt.training.recovery import resume_or_begin
 from nmt.training.saving import DiskBudget
-from nmt.training.stop import StopRequest, ignore_signals
+from nmt.training.stop import StopRequest
 from nmt.training.trainer import Trainer, TrainingSetup
 from nmt.training.validation import tokenizers_of
 from nmt.training.watchdog import ExitReport, watching
@@ -69,14 +70,14 @@ def launch(recipe: Recipe, command: CommandLine, *, deadline: float = math.inf) 
                     # torchrun sends SIGTERM to the ranks that are left; first they find out what to
                     # say, and write what they have to save.
                     if ranks.in_group:
-                        ignore_signals()
+                        program.end()
                     raise
     except Stopped:
         ranks.leave()
         raise
     except KeyboardInterrupt:
         if ranks.in_group:
-            ignore_signals()
+            program.end()
         with StopRequest().listening():  # or the next signal would interrupt this
             # torchrun interrupts the ranks that are left when one has failed.
             other = ranks.exit_reason()
@@ -90,7 +91,7 @@ def launch(recipe: Recipe, command: CommandLine, *, deadline: float = math.inf) 
         raise
     except Exception as error:
         if ranks.in_group:
-            ignore_signals()
+            program.end()
         with StopRequest().listening():
             other = ranks.cause_elsewhere(error)
             if isinstance(other, RankStopped):

@@ -13,16 +13,10 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-# Schedulers send SIGUSR1 before they kill a job; a closed terminal sends SIGHUP.
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+from nmt.program import SIGNALS, interrupt
+
 # Under torchrun one Ctrl-C comes twice: from the terminal, and passed on.
 _SAME_CTRL_C = 1.0  # seconds
-
-
-def ignore_signals() -> None:
-    """Let no signal interrupt the end of this process."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
 
 
 class StopRequest:
@@ -47,10 +41,10 @@ class StopRequest:
             self.reason = "time limit"
         return bool(self.reason)
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def _note(self, number: int, frame: FrameType | None) -> None:
         self.reason = signal.Signals(number).name
         if self._at_once:
-            raise KeyboardInterrupt
+            interrupt(number, frame)
         if number != signal.SIGINT:
             return
         now = time.monotonic()
@@ -89,5 +83,5 @@ class StopRequest:
             yield
         finally:
             for number, handler in before.items():
-                if signal.getsignal(number) != signal.SIG_IGN:  # see `ignore_signals`
+                if signal.getsignal(number) != signal.SIG_IGN:  # see `program.end`
                     signal.signal(number, handler)

@@ -22,7 +22,6 @@ import torch
 from numpy.typing import NDArray
 
 from nmt import console
-from nmt.cpu import default_threads
 from nmt.data.batches import Batch, collate, longest_first, micro_batches, pack_sources
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import BOS_ID
@@ -35,7 +34,6 @@ from nmt.models.device import (
     default_precision,
     dtype_of,
     memory_errors,
-    use_tf32,
 )
 from nmt.models.ensemble import Ensemble, check_members
 from nmt.models.kernels.packed_weights import choose_kernel, is_usable, pack
@@ -57,7 +55,7 @@ def load(
     batch_tokens: int | None = None,
     kernel: str | None = None,
 ) -> tuple[TorchEngine, LanguagePair]:
-    """Load a model or an ensemble.
+    """Load a model or an ensemble. torch keeps its threads and other settings of the process.
 
     Args:
         config: names the model files.
@@ -85,12 +83,9 @@ def load(
     for model in models:
         model.eval()
     if device.type == "cuda":
-        use_tf32(device, precision)
         for model in models:
             model.to(device=device, dtype=dtype_of(precision))
     else:
-        # torch ignores the CPU quota. If the program has set fewer threads, keep them.
-        torch.set_num_threads(min(torch.get_num_threads(), default_threads()))
         if kernel is None:
             kernel = _fastest_kernel(models, precision)
         for model in models:

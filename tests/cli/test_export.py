@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from command_line import QUICK, Nmt
 from foreign_m2m100 import M2M100
 from foreign_models import MarianMT, import_huggingface
 from foreign_models import text as made_up
+from mishaps import fill_up, free_bytes
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
@@ -29,6 +31,7 @@ from nmt.models.model_file import ModelCard, read_card, write_model
 
 ROOT = Path(__file__).parents[2]
 SIZES: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16}
+Words = Callable[[Path], tuple[str | Path, ...]]
 LINES = ["the cat sees a bird", "", "a dog. The old house and the river", "the small tree"]
 
 
@@ -106,6 +109,45 @@ def test_a_model_fits_the_formats_that_can_be_written(
         more = ("--sample", text) if name == "bergamot" else ()
         written = nmt("export", name, model, out, *more)
         assert (written.status == 0, why in written.stderr) == (fits == "yes", True)
+
+
+@pytest.fixture(params=["huggingface", "marian", "bergamot", "ctranslate2", "argos"])
+def export(request: pytest.FixtureRequest, card: ModelCard, text: Path, tmp_path: Path) -> Words:
+    """Write a model that fits a format, as the words of a command."""
+    form: str = request.param
+    if form in ("ctranslate2", "argos"):
+        pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    values: dict[str, Any] = (
+        STUDENT | {"norm_epsilon": 1e-6} if form in ("bergamot", "marian") else {}
+    )
+    other = replace(card, config=replace(card.config, d_model=64, d_ff=64, **values))
+    model = tmp_path / "model"
+    write_model(model, other, dict(other.build().named_parameters()))
+    more = ("--sample", text) if form == "bergamot" else ()
+    return lambda out: ("export", form, model, out, *more)
+
+
+def test_a_disk_without_room_is_said_of_the_export(
+    nmt: Nmt, export: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {*tmp_path.iterdir()}
+    free_bytes(monkeypatch, 0)
+    done = nmt(*export(tmp_path / "out.argosmodel"))
+    if done.status:  # the others find out when they write
+        assert f"error: {tmp_path / 'out.argosmodel'}: the disk has " in done.stderr
+        assert {*tmp_path.iterdir()} == before
+
+
+def test_a_disk_that_fills_up_is_said_of_the_export(
+    nmt: Nmt, export: Words, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_up(small_disk / "ballast")
+    free_bytes(monkeypatch, 1 << 40)  # so it was before
+    done = nmt(*export(small_disk / "out.argosmodel"))
+    assert done.status == 1
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith(f"nmt: error: {small_disk / 'out.argosmodel'}: the disk is full; ")
+    assert [path.name for path in small_disk.iterdir()] == ["ballast"]
 
 
 def test_languages_and_formats_that_do_not_go_together_are_refused(

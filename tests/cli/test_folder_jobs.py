@@ -157,6 +157,26 @@ def test_a_file_that_another_job_is_at_work_on_is_passed_over(
         assert job().status == 1
 
 
+def test_what_other_jobs_held_is_looked_at_again(
+    job: Translate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    other = (tmp_path / "out" / ".a.journal").open("ab")
+    fcntl.flock(other, fcntl.LOCK_EX)
+    translate_file = Job.translate_file
+
+    def translate_and_let_go(self: Job, source: Path, output: Path) -> Any:
+        if source.name == "c":
+            other.close()  # as a job that was killed, or is done
+        return translate_file(self, source, output)
+
+    monkeypatch.setattr(Job, "translate_file", translate_and_let_go)
+    answer = job()
+    assert (answer.status, answer.summary["lines_in"]) == (0, 3)
+    assert "another job" not in answer.stderr
+    assert translated(tmp_path / "out") == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize(
     ("number", "message"), [(errno.ENOSPC, "the disk is full"), (errno.EIO, "Input/out")]
 )

@@ -46,6 +46,13 @@ def test_help_is_short_and_says_where_the_rest_is(
     assert f" {len(all_listed) - len(listed)} more options: `nmt {command} --help-all`" in short
 
 
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {*LONG}))
+def test_all_options_of_a_short_command_are_those_of_its_help(nmt: Nmt, command: str) -> None:
+    short, long = (nmt(command, asked) for asked in ("--help", "--help-all"))
+    assert long == short and long.status == 0
+    assert "--help-all" in short.stdout and "more options" not in short.stdout
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_opens_with_examples(
     nmt: Nmt, monkeypatch: pytest.MonkeyPatch, command: str
@@ -67,7 +74,7 @@ def test_help_names_every_option_in_a_narrow_terminal(
 ) -> None:
     def shown(columns: str) -> tuple[str, set[str]]:
         monkeypatch.setenv("COLUMNS", columns)
-        text = nmt(command, "--help-all" if command in LONG else "--help").stdout
+        text = nmt(command, "--help-all").stdout
         return text, set(re.findall(r"--[a-z0-9-]*[a-z0-9]", text))
 
     text, found = shown("60")

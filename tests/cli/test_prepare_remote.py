@@ -109,3 +109,38 @@ def test_a_file_url_is_a_folder_of_this_machine(
 ) -> None:
     assert prepare(f"file://{tmp_path}/there").status == 0
     assert content(tmp_path / "there") == expected
+
+
+def test_passwords_and_queries_of_urls_are_neither_said_nor_written(
+    nmt: Nmt, storage: Storage, tmp_path: Path
+) -> None:
+    for name, part in (("train", pairs(53, seed=1)), ("test", pairs(3, seed=2))):
+        for at, lang in enumerate(("en", "de")):
+            text = "".join(f"{pair[at]}\n" for pair in part)
+            storage.write(f"me:s3cret@bucket/{name}?sig=t0ken.{lang}", text)
+    train, test = (f"memory://me:s3cret@bucket/{name}?sig=t0ken" for name in ("train", "test"))
+    words = [
+        "--src",
+        "en",
+        "--tgt",
+        "de",
+        "--train",
+        train,
+        "--test",
+        test,
+        "--weight",
+        f"{train}=2",
+    ]
+    words += ["--valid-lines", "3", "--vocab-size", "300", "--workers", "1"]
+    done = nmt("prepare", tmp_path / "data", *words)
+    assert done.status == 0, done.stderr
+    again = nmt("prepare", tmp_path / "data", *words)
+    other = nmt("prepare", tmp_path / "data", *words, "--seed", "5")
+    assert "memory://me@bucket/train" in done.stderr and other.status == 2
+    missing = nmt("prepare", tmp_path / "new", *words, "--train", train.replace("train", "nowhere"))
+    assert missing.status == 1
+    said = "".join(answer.stdout + answer.stderr for answer in (done, again, other, missing))
+    written = b"".join(path.read_bytes() for path in (tmp_path / "data").iterdir())
+    names = " ".join(map(str, tmp_path.rglob("*")))
+    for secret in ("s3cret", "t0ken"):
+        assert secret not in said and secret.encode() not in written and secret not in names

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from command_line import QUICK, Nmt, TranslateText
-from mishaps import short_of_memory
+from mishaps import short_of_memory, stop_after_pools
 from warm_python import warm_python
 
 from nmt.jobs.journal import Journal
@@ -131,6 +131,23 @@ def test_any_bytes_give_as_many_lines(translate: Nmt) -> None:
     ]
     assert done.summary["split"] == 4
     assert translate(stdin=b"")[:2] == (0, "")
+
+
+def test_what_is_wrong_with_a_file_is_said_each_time(
+    translate: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(b"a \xff bird\n" + b"bird " * 40 + b"\n" + b"the cat\n" * 8)
+    words = ("--input", source, "--output", out, "--pool-lines", "5")
+    with monkeypatch.context() as patch:
+        stop_after_pools(patch, 1)
+        assert translate(*words).status == 75
+    resumed, again = translate(*words), translate(*words)
+    assert "after line 5" in resumed.stderr and "already translated" in again.stderr
+    for answer in (resumed, again):
+        warnings = [line for line in answer.stderr.splitlines() if "warning: " in line]
+        assert [bool(re.search("not valid|tokens", line)) for line in warnings] == [True] * 2
+        assert all(f"{source}: " in line for line in warnings)
 
 
 def test_lines_are_answered_while_stdin_stays_open(model_file: Path) -> None:

@@ -84,6 +84,45 @@ def test_a_folder_that_cannot_be_written_is_imported_to_the_cache(
     assert len(imports) == 1
 
 
+def test_what_another_has_put_under_the_name_of_an_import_is_made_anew(
+    tmp_path: Path, model_file: Path, imports: list[Path]
+) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    imported = model_of(folder)
+    made = imported.read_bytes()
+    imported.write_bytes(model_file.read_bytes())  # a whole model, of other weights
+    assert model_of(folder) == imported
+    assert imported.read_bytes() == made and len(imports) == 2
+
+
+def test_an_import_that_was_made_elsewhere_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports: list[Path]
+) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    imported = model_of(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another user's"))
+    assert [model_of(folder), model_of(folder)] == [imported] * 2
+    assert len(imports) == 2
+
+
+def test_imports_that_nobody_uses_leave_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    kinds = ("swish", "relu", "gelu")
+    folders = [MarianMT(activation=kind).write(tmp_path / kind) for kind in kinds]
+    unused, used = map(model_of, folders[:2])
+    for imported in (unused, used):
+        os.utime(f"{imported}.made", (0, 0))
+    assert model_of(folders[1]) == used
+    new = model_of(folders[2])
+    names = {path.name for path in (used, new)}
+    assert {path.name for path in new.parent.iterdir()} == {
+        name + end for name in names for end in ("", ".made")
+    }
+
+
 def test_what_another_process_imports_is_waited_for(tmp_path: Path, imports: list[Path]) -> None:
     folder = MarianMT().write(tmp_path / "opus")
     imported = model_of(folder)

@@ -125,3 +125,21 @@ def test_wrong_urls_are_told_in_one_line(
     storage.write("empty/deeper/a", TEXT)
     assert told in translate(*words.split(), "--quiet").refusal(status)
     assert storage.files.keys() == {"in/a", "empty/deeper/a"}
+
+
+def test_passwords_and_queries_of_urls_are_neither_said_nor_kept(
+    translate: Nmt, storage: Storage, expected: bytes, tmp_path: Path
+) -> None:
+    storage.write("me:s3cret@in/news.en?sig=t0ken", TEXT)
+    out = "memory://me:s3cret@out/news.de?sig=t0ken"
+    words = ("--input", "memory://me:s3cret@in/news.en?sig=t0ken", "--output", out)
+    done, again = translate(*words), translate(*words)
+    assert storage.files[out.removeprefix("memory://")] == expected
+    assert "already translated" in again.stderr
+    missing = translate("--input", "memory://me:s3cret@in/no?sig=t0ken", "--output", out)
+    assert missing.status == 1 and "memory://me@in/no" in missing.stderr
+    journal = storage.files["me:s3cret@out/.news.de?sig=t0ken.journal"]
+    said = "".join(answer.stderr for answer in (done, again, missing))
+    for secret in ("s3cret", "t0ken"):
+        assert secret not in said and secret.encode() not in journal
+        assert not [path for path in tmp_path.rglob("*") if secret in str(path)]

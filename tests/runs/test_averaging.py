@@ -130,6 +130,20 @@ def test_the_best_are_best_by_the_run_s_metric(run: Path) -> None:
     assert updates(found) == [record["update"] for record in by_bleu]
 
 
+def test_the_loss_decides_between_equal_scores(run: Path) -> None:
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(text.replace('best_metric = "loss"', 'best_metric = "bleu"'))
+    losses = {}
+    for path in sorted((run / "checkpoints").glob("best-*.safetensors")):
+        reader = ModelReader(path)
+        loss = 5.0 - len(losses)  # the oldest one has the highest
+        card = dataclasses.replace(reader.card, valid={"bleu": 0.0, "loss": loss})
+        write_model(path, card, {name: reader.weight(name) for name in reader.weight_names})
+        losses[card.update] = loss
+    expected = sorted(losses, key=losses.__getitem__)
+    assert updates(select_checkpoints(run, 3, best=True)) == expected
+
+
 def test_fewer_than_asked_for_is_an_error(learnt: Path, mean: Path) -> None:
     for choice, keep in ({"last": 4}, "keep_last"), ({"best": 4}, "keep_best"):
         message = f"has only 3 of the 4 checkpoints; .* larger {keep}"

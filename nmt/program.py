@@ -1,0 +1,141 @@
+"""How a program of nmt begins and ends: its streams, its signals, and what libraries read.
+
+A program calls `begin` before it imports anything else, so this module imports little. Nothing here
+happens when nmt is imported: a library leaves the process of its caller alone.
+
+A signal has one of three answers, and never a traceback:
+
+- While the program starts, it ends the process with EXIT_STOPPED, since nothing has been done.
+- While work is `interruptible`, it raises KeyboardInterrupt, as Ctrl-C does, for a clean end.
+- After the work it does nothing, because the exit status is known.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False  # for type checkers it is True; typing itself takes milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+    from types import FrameType
+    from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+"""Ctrl-C. Schedulers send the next two before they kill, and a closed terminal sends the last."""
+
+_AGAIN_SECONDS = 0.05
+
+
+class _Course:
+    """How far this process is."""
+
+    answer = "leave"  # to a signal; then "interrupt", and "ignore" in the end
+    heard: int = signal.SIGINT  # the last signal
+
+
+def begin() -> None:
+    """Prepare the process for closed streams, for signals and for libraries."""
+    _open_closed_streams()
+    _Course.answer = "leave"
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _hear)
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _report_unraisable
+    prepare_libraries()
+
+
+def prepare_libraries() -> None:
+    """Set what torch and OpenMP read when they are loaded, and check the limit on memory then."""
+    from nmt.cpu import let_waiting_threads_sleep
+    from nmt.limits import CheckAddresses
+
+    let_waiting_threads_sleep()
+    let_gpu_memory_grow()
+    if not any(isinstance(finder, CheckAddresses) for finder in sys.meta_path):
+        sys.meta_path.insert(0, CheckAddresses())
+
+
+def let_gpu_memory_grow(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let torch's segments of GPU memory grow, unless the user has chosen how it allocates.
+
+    Micro-batches differ in size, and fixed segments leave gaps between them. torch reads the
+    environment when it is loaded, so call this before importing torch.
+    """
+    if "PYTORCH_CUDA_ALLOC_CONF" not in environment:
+        environment.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+
+
+def interruptible(work: Callable[[], None]) -> None:
+    """Do work that signals interrupt by KeyboardInterrupt. After it they do nothing."""
+    try:
+        _Course.answer = "interrupt"
+        work()
+    finally:
+        # Python looks for signals at calls and at jumps back, so none comes before this.
+        _Course.answer = "ignore"
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, as the handler of a signal; during an import, soon after it.
+
+    What is raised inside an import may be lost, or turn into another error.
+    """
+    _Course.heard = number
+    while frame is not None and frame.f_code is not interruptible.__code__:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            _send_again()
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def end() -> None:
+    """Ignore signals until the process is gone, also those that come after Python's own end."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null where stdin, stdout or stderr is closed (`2>&-`).
+
+    Otherwise the next file that is opened would get the number, and error messages would be written
+    into it. Python's stdin and stdout stay None, so that commands can refuse that.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+            os.set_inheritable(number, True)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w")
+
+
+def _hear(number: int, frame: FrameType | None) -> None:
+    if _Course.answer == "leave":
+        os.write(2, b"nmt: warning: stopped; run the same command again\n")
+        os._exit(75)  # EXIT_STOPPED of nmt.errors
+    if _Course.answer == "interrupt":
+        interrupt(number, frame)
+
+
+def _report_unraisable(unraisable: Any) -> None:
+    """Send a signal again whose KeyboardInterrupt was lost in a finalizer, such as `__del__`."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        _send_again()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _send_again() -> None:
+    def send(main: int) -> None:
+        time.sleep(_AGAIN_SECONDS)
+        signal.pthread_kill(main, _Course.heard)
+
+    # Without the locks of `threading`, which the main thread may hold.
+    _thread.start_new_thread(send, (_thread.get_ident(),))
