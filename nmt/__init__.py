@@ -5,6 +5,10 @@ From Python, use `nmt.Translator` to translate; use the command line for everyth
 
 from __future__ import annotations
 
+from nmt.streams import open_closed_streams
+
+open_closed_streams()  # before anything is imported that opens a file and keeps it
+
 import sys
 from typing import TYPE_CHECKING, Any
 

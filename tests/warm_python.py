@@ -84,10 +84,14 @@ def serve(listener: socket.socket) -> dict[str, Any]:
     import select
     import shutil
 
+    # Libraries may keep files open. These get numbers that no program's files have.
+    reserved = [os.open(os.devnull, os.O_RDONLY) for _ in range(MOST_FILES)]
     for name in LIBRARIES:
         importlib.import_module(name)
     with contextlib.suppress(ImportError):  # typer needs it since 0.29
         importlib.import_module("pydantic.type_adapter")
+    for number in reserved:
+        os.close(number)
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the copies end
     while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:

@@ -13,6 +13,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -36,8 +37,9 @@ def run(main: Callable[[], None]) -> NoReturn:
 
 
 def begin() -> None:
-    """Prepare the process for closed streams and for signals."""
-    _open_closed_streams()
+    """Prepare the process for a closed stderr and for signals."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     _hear_signals()
     warnings.showwarning = _report_warning
 
@@ -46,22 +48,6 @@ def _report_warning(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
     console.warning(f"{category.__name__}: {message}")
-
-
-def _open_closed_streams() -> None:
-    """Open /dev/null where stdin, stdout or stderr is closed (`2>&-`).
-
-    Otherwise the next file that is opened would get the number, and error messages would be written
-    into it. Python's stdin and stdout stay None, so that commands can refuse that.
-    """
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
-            os.set_inheritable(number, True)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w")
 
 
 def _hear_signals() -> None:

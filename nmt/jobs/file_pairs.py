@@ -38,8 +38,8 @@ def find_files(
     sources = [source for typed in inputs for source in expanded[typed]]
     if sources != [Path(typed) for typed in inputs[:1]]:
         return _several(sources, output, also_read)
-    if sources and not sources[0].exists():
-        raise DataError(f"{sources[0]}: No such file or directory")
+    if sources:
+        sources[0].stat()  # or OSError: `exists` would not say why it is out of reach
     if output is None:
         return []
     target = Path(output)

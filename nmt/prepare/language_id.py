@@ -22,6 +22,7 @@ from nmt.data.languages import are_close
 from nmt.errors import DataError, UsageError
 from nmt.files import sha256_file
 from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_SURE
+from nmt.prepare.fasttext_file import check_model
 from nmt.prepare.text import Mask
 
 _LABEL = "__label__"
@@ -93,6 +94,7 @@ def _load(path: Path) -> Any:
 def _labels(path: Path) -> tuple[str, ...]:
     """Return all labels of a model."""
     try:
+        check_model(path)
         labels, _ = _load(path).predict("a", k=_ALL, threshold=-1.0)
     except (ValueError, RuntimeError, MemoryError) as error:
         raise DataError(f"--langid {path}: not a fastText model, or cut short: {error}") from None
