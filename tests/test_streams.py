@@ -53,7 +53,9 @@ def test_no_library_takes_the_place_of_a_closed_stream(
         text = "".join(f"{lang} {number} a b c d e f\n" for number in range(300))
         (tmp_path / f"text.{lang}").write_text(text)
     words = (str(data) if word == "DATA" else word for word in command)
-    shell = " ".join(word if "&-" in word or word[0] == ">" else shlex.quote(word) for word in words)
+    shell = " ".join(
+        word if "&-" in word or word[0] == ">" else shlex.quote(word) for word in words
+    )
     paths = filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])
     variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(shell, shell=True, cwd=tmp_path, check=False, env=os.environ | variables)

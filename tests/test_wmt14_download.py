@@ -24,7 +24,7 @@ from nmt.jobs.journal import open_locked
 
 WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
 
-pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 
 NAME = "dev.tgz"
 CONTENT = bytes(range(256)) * 20

@@ -48,7 +48,7 @@ PAPER = {
 RECIPES = PAPER | {"en-de-modern": ("transformer_wmt", 37_000, 50_000, 1_000, 1, 0.1)}
 """All recipes. The last one has values of its own."""
 
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 
 
 def make(*arguments: str) -> list[str | Path]:

@@ -175,7 +175,7 @@ class FixedShape:
         )
         # 0.6 % for updates to come, and the pairs of padding need a token on either side. The
         # longest pair fits by itself, with the pairs of padding that it needs then.
-        alone = longest + max(most[:2].max(), longest) // (_SHORT - 1) + 1
+        alone = longest + max(int(most[:2].max()), longest) // (_SHORT - 1) + 1
         src, tgt = (-(-max(tokens * 1.006 + 2, alone) // 16) * 16 for tokens in most[:2])
         sentences = 1.1 * most[2] + max(src, tgt) / _SHORT + 1
         return cls(int(src), int(tgt), int(sentences), parts)

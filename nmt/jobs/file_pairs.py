@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from nmt.errors import DataError, UsageError
+from nmt.errors import UsageError
 
 
 def find_files(
@@ -25,7 +25,7 @@ def find_files(
 
     Raises:
         UsageError: if an input matches no files, or the output cannot be written there.
-        DataError: if the only file to read does not exist.
+        OSError: if the only file to read is out of reach.
     """
     if "-" in inputs:
         raise UsageError("--input - : leave it out to read stdin, or name the file ./-")

