@@ -35,7 +35,9 @@ def test_a_lock_holds_versions_of_all_that_is_installed_but_torch(python: str) -
     lines = LOCKS[python].read_text(encoding="utf-8").splitlines()
     assert "make lock" in lines[0]
     # So there is no address, option or path among them either.
-    versions = dict(re.fullmatch(r"([\w.-]+)==([\w.]+)", line).groups() for line in lines[1:])  # type: ignore[union-attr]
+    found = [re.fullmatch(r"([\w.-]+)==([\w.]+)", line) for line in lines[1:]]
+    versions = {match[1]: match[2] for match in found if match}
+    assert len(versions) == len(lines) - 1
     assert not [name for name in versions if name.startswith(("torch", "triton", "nvidia", "cuda"))]
     extras = PROJECT["optional-dependencies"]
     listed = [*PROJECT["dependencies"], *extras["dev"]]

@@ -39,7 +39,8 @@ def _chrf(texts: Sequence[str]) -> Floats:
     recalls /= np.maximum(orders, 1)
     weighted = _CHRF_BETA**2 * precisions + recalls
     product = (1 + _CHRF_BETA**2) * precisions * recalls
-    return 100 * np.divide(product, weighted, out=np.zeros_like(weighted), where=weighted > 0)
+    scores: Floats = np.divide(product, weighted, out=np.zeros_like(weighted), where=weighted > 0)
+    return 100 * scores
 
 
 def _bleu(texts: Sequence[str]) -> Floats:
