@@ -22,7 +22,7 @@ import numpy as np
 
 from nmt.data.languages import are_close
 from nmt.errors import DataError, UsageError
-from nmt.files import sha256_file
+from nmt.files import is_there, sha256_file
 from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_SURE
 from nmt.prepare.text import Mask
 
@@ -55,7 +55,7 @@ class LanguageIdentifier:
         path = Path(model)
         if model == BUNDLED_LANGID:
             path = Path(package.origin).parent / "resources" / "lid.176.ftz"
-        if not path.is_file():
+        if not is_there(path):
             raise DataError(f"--langid {path}: no such file")
         identifier = cls(path, sha256_file(path))
         _labels(path)
