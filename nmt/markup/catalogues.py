@@ -29,7 +29,7 @@ from nmt.markup.tags import parse
 _CHECK = "see what msgfmt --check says"
 _LINE = re.compile(
     r"\s*(?:(?P<keyword>msgctxt|msgid|msgid_plural|msgstr(?:\[(?P<form>\d)\])?)\s*)?"
-    r'"(?P<text>(?:[^"\\]|\\[abfnrtv"\\])*+)"\s*'
+    r'"(?P<text>(?>(?:[^"\\]|\\[abfnrtv"\\])*))"\s*'
 )
 _PLURAL_FORMS = re.compile(r"Plural-Forms:\s*nplurals\s*=\s*(\d);\s*plural\s*=([^;\n]+)")
 _NUMBERS_TRIED = 200  # in the formula for plurals

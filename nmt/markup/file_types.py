@@ -29,8 +29,10 @@ _LONGEST_LINE = 1_000  # characters of one that are looked at
 
 _TIKAL = "convert it to XLIFF with Okapi Tikal"
 
-_STRING = r'"(?:[^"\\\n]|\\.)*+"'
-_PROLOG = r"\s*+(?:(?:<\?xml[^>]*\?>|<!--(?:(?!-->).)*+-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\])?>)\s*+)*+"
+_STRING = r'"(?>(?:[^"\\\n]|\\.)*)"'
+_PROLOG = (
+    r"\s*+(?>(?:(?:<\?xml[^>]*\?>|<!--(?>(?:(?!-->).)*)-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\])?>)\s*+)*)"
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ TYPES = (
     FileType(
         "PO",
         (".po", ".pot"),
-        r'(?:[ \t\r]*+(?:#[^\n]*+)?\n)*+(?:msgctxt\s++"[^\n]*+\n)?msgid\s++"',
+        r'(?>(?:[ \t\r]*+(?:#[^\n]*+)?\n)*)(?:msgctxt\s++"[^\n]*+\n)?msgid\s++"',
         "html",
     ),
     FileType(
@@ -104,12 +106,12 @@ TYPES = (
     FileType(
         "a .strings file",
         (".strings",),
-        rf"(?:\s++|/\*.*?\*/|//[^\n]*+\n)*+{_STRING}\s*+=\s*+{_STRING}\s*+;",
+        rf"(?>(?:\s++|/\*.*?\*/|//[^\n]*+\n)*){_STRING}\s*+=\s*+{_STRING}\s*+;",
     ),
     FileType(
         "a file of settings",
         (".ini", ".toml"),
-        r"(?:\s++|[#;][^\n]*+\n)*+\[[\w.-]+\][ \r]*+\n\s*+[\w.-]++\s*+=\s*+\S",
+        r"(?>(?:\s++|[#;][^\n]*+\n)*)\[[\w.-]+\][ \r]*+\n\s*+[\w.-]++\s*+=\s*+\S",
     ),
     FileType("Markdown", (".md", ".markdown", ".mdx")),
     FileType("reStructuredText", (".rst",), way="make .po files with sphinx-build -b gettext"),
@@ -117,7 +119,7 @@ TYPES = (
     FileType(
         "LaTeX",
         (".tex",),
-        r"(?:\s++|%[^\n]*+\n)*+\\documentclass\b",
+        r"(?>(?:\s++|%[^\n]*+\n)*)\\documentclass\b",
         way="make a .po file with po4a",
     ),
     FileType("CSV", (".csv",)),

@@ -31,7 +31,7 @@ _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMES = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?:[ \t\r][^\n]*)?$\n?", re.MULTILINE)
 _LIKE_TIMES = re.compile(rf"^[ \t]*(?:\d[^\n]*-->|\d+:{_TIME})", re.MULTILINE)
 _NUMBER = re.compile(r"^[ \t]*\d+[ \t\r]*\n\Z", re.MULTILINE)  # of the next cue
-_BLOCK = re.compile(r"(?:^(?=[^\n]*?\S)[^\n]*+(?:\n|\Z))++", re.MULTILINE)  # without blank lines
+_BLOCK = re.compile(r"(?>(?:^(?=[^\n]*?\S)[^\n]*+(?:\n|\Z))+)", re.MULTILINE)  # without blank lines
 _TAG = re.compile(r"<[^<>]*>")
 _CODE = r"\{\\[^{}\n]*\}"  # as in SubStation Alpha
 _INNER_TIME = r"<\d[\d:.]*>"
@@ -42,7 +42,7 @@ _LABEL = re.compile(
 )
 """The name of a speaker before what is said, or the beginning of a sound."""
 _OPENING = re.compile(rf"(?:{_DASH.pattern})?(?:\s|{_CODE}|[♪♫])*")
-_CLOSING_TAGS = re.compile(r"(?<![>\s])(?:</[^<>]*>\s*+)++\Z")
+_CLOSING_TAGS = re.compile(r"(?<![>\s])(?>(?:</[^<>]*>\s*+)+)\Z")
 _BREAK = re.compile(r"</(\w+)>[ \t]*+\r?\n[ \t]*+<\1>|(?<![ \t])[ \t]*+\r?\n[ \t]*+")
 _WRAPPED = re.compile(r"(?P<before>(?:<[^<>/]*>)+)(?P<text>[^<>]+)(?P<after>(?:</[^<>]*>)+)")
 _ENDS = re.compile(r"[.!?…。！？؟۔।:♪♫\])][\"'”’»」』\s]*\Z")

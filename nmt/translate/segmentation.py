@@ -46,10 +46,10 @@ _END = re.compile(
     rf"(?P<stops>{_any(STOPS + WIDE_STOPS)}++)"
     rf"(?P<closing>(?<={_any(WIDE_STOPS)}){_any(WIDE_CLOSING)}*+"
     rf"|{_any(CLOSING)}*+(?:\s{_any(_LONE_CLOSING)}++(?=\s|$))?"
-    rf"(?:\s?[{SIGN_CHARACTERS}]++(?=\s|$))?+)"  # an emoji after a sentence belongs to it
+    rf"(?>(?:\s?[{SIGN_CHARACTERS}]++(?=\s|$))?))"  # an emoji after a sentence belongs to it
     r"(?P<space>\s*+)"
 )
-_BEGINNING = re.compile(rf"(?:{_any(_OPENING)}\s?)*+(\w?)")
+_BEGINNING = re.compile(rf"(?>(?:{_any(_OPENING)}\s?)*)(\w?)")
 _LONE_QUOTE = re.compile(r'"(\s++)')
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 
