@@ -7,21 +7,34 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo multi30k wmt14 iwslt14 test test-slow lint bench profile gpu pretended-gpu clean
+.PHONY: help install demo multi30k wmt14 iwslt14 test test-slow lint fresh bench profile lock gpu \
+  pretended-gpu clean
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
 install: $(VENV)/installed  ## Create .venv and install nmt in it, editable.
 
-# torch comes first and by itself: its range in pyproject.toml would fetch the newest release, of a
-# build that nobody chose. One that is in .venv already stays.
-$(VENV)/installed: pyproject.toml
+# pip takes the versions that were tested, which .locks holds. With NEWEST=1, or with a Python that
+# has no file there, it takes the newest. torch comes first and by itself: its range in
+# pyproject.toml would fetch the newest release, of a build that nobody chose. One that is in .venv
+# already stays.
+PIP_INSTALL := $(BIN)/pip install --quiet --constraint $(VENV)/versions.txt
+$(VENV)/installed: pyproject.toml $(wildcard .locks/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "nmt needs Python 3.11 or later: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	@lock=.locks/python$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt; \
+	  if [ -z "$(NEWEST)" ] && [ -e $$lock ]; then cat $$lock; fi > $(VENV)/versions.txt
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install $(TORCH)
-	$(BIN)/pip install --quiet --editable '.[dev,zstd]' --config-settings editable_mode=compat
+	$(PIP_INSTALL) 'setuptools>=77'
+	$(PIP_INSTALL) --no-build-isolation --config-settings editable_mode=compat \
+	  --editable '.[ctranslate2,langid,terms,zstd]'
+	@touch $@
+
+# What only tests and lint need.
+$(VENV)/installed-dev: $(VENV)/installed
+	$(PIP_INSTALL) --no-build-isolation --config-settings editable_mode=compat --editable '.[dev]'
 	@touch $@
 
 demo: install  ## Run the whole pipeline on the embedded example: under 5 minutes on 2 cores.
@@ -38,7 +51,7 @@ wmt14: install  ## Reproduce the paper: make wmt14 MODEL=en-de-base (README.md t
 iwslt14: install  ## Compare on IWSLT14, German to English: make iwslt14 [MODEL=post-norm|modern].
 	$(MAKE) --no-print-directory -C examples/iwslt14 PYTHON=$(abspath $(BIN)/python)
 
-lint: install  ## Check style and types.
+lint: $(VENV)/installed-dev  ## Check style and types.
 	$(BIN)/ruff check nmt tests examples
 	$(BIN)/ruff format --check nmt tests examples
 	$(BIN)/mypy
@@ -46,20 +59,34 @@ lint: install  ## Check style and types.
 # Idle workers take over tests from busy ones: most start processes, and take seconds each. Some
 # wait, so there is a worker more than there are cores.
 WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
-test: lint  ## Check style and types, and run the tests.
+test: $(VENV)/installed-dev  ## Run the tests.
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
-pretended-gpu: install  ## Run the GPU tests on a pretended GPU, which takes a C++ compiler.
+pretended-gpu: $(VENV)/installed-dev  ## Run the GPU tests on a pretended GPU, which takes a C++ compiler.
 	$(BIN)/python -m pytest tests/pretended_gpu
 
-test-slow: install  ## Run the tests that take longer.
+test-slow: $(VENV)/installed-dev  ## Run the tests that take longer.
 	$(BIN)/python -m pytest -m slow
 
-bench: install  ## Measure speed.
+fresh:  ## Run `make demo` and `make test` on a bare Debian: make fresh SUITE=bookworm|trixie|sid.
+	tests/fresh.sh $(SUITE)
+
+bench: $(VENV)/installed-dev  ## Measure speed.
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
 
-profile: install  ## Show where training time goes: make profile PROFILE='DATA --model PRESET'.
+profile: $(VENV)/installed-dev  ## Show where training time goes: make profile PROFILE='DATA --model PRESET'.
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.profile_training $(PROFILE)
+
+lock: $(VENV)/installed  ## Renew .locks: the newest versions for each Python.
+	$(BIN)/pip install --quiet uv
+	for version in 3.11 3.12 3.13 3.14; do \
+	  { echo "# Versions that were tested with Python $$version. \`make lock\` renews them."; \
+	    echo $(TORCH) | $(BIN)/uv pip compile pyproject.toml --quiet --python-version $$version \
+	      --constraint - --no-config --no-header --no-annotate --no-emit-index-url \
+	      $(addprefix --extra ,ctranslate2 dev langid terms zstd) > $(VENV)/lock && \
+	    grep -vE '^(torch|triton|nvidia-.*|cuda-.*)==' $(VENV)/lock; \
+	  } > .locks/python$$version.txt || exit; \
+	done
 
 # Installs nothing: a PYTHON and a PYTHONPATH that you give are used as they are. GPU_OUT is where the report goes.
 GPU_OUT ?= work-gpu

@@ -99,6 +99,20 @@ def resolved(path: Path) -> Path:
     return target
 
 
+def is_there(path: Path) -> bool:
+    """Return whether there is something at a path; a link that points nowhere is nothing.
+
+    Raises:
+        OSError: if the system cannot tell, for example without permission. Since Python 3.14,
+            `Path.exists` and `Path.is_file` return False then.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def naming(path: Path | str) -> Iterator[None]:
     """Name the file in errors of the system, which does not name it if the disk is full."""

@@ -18,6 +18,8 @@ import signal
 import sys
 import time
 
+from nmt.streams import open_closed_streams
+
 TYPE_CHECKING = False  # for type checkers it is True; typing itself takes milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -39,7 +41,9 @@ class _Course:
 
 def begin() -> None:
     """Prepare the process for closed streams, for signals and for libraries."""
-    _open_closed_streams()
+    open_closed_streams()  # also for scripts; Python's stdin and stdout stay None
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w")
     _Course.answer = "leave"
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
@@ -98,22 +102,6 @@ def end() -> None:
     """Ignore signals until the process is gone, also those that come after Python's own end."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-
-
-def _open_closed_streams() -> None:
-    """Open /dev/null where stdin, stdout or stderr is closed (`2>&-`).
-
-    Otherwise the next file that is opened would get the number, and error messages would be written
-    into it. Python's stdin and stdout stay None, so that commands can refuse that.
-    """
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
-            os.set_inheritable(number, True)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w")
 
 
 def _hear(number: int, frame: FrameType | None) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +41,9 @@ for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
+_MISSING = re.compile(r"(?:needs|could not import) (.*?)(?:[:;]|$)", re.DOTALL)
+"""What a skipped test lacks, in its reason."""
+
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 TEXT = "the a cat dog bird sees hears finds small red old house tree river and then slowly"
 
@@ -50,6 +55,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "real_text" in getattr(item, "fixturenames", ()):
             item.add_marker("real_text")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End with a line that lists what was not tested, for want of what."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput"):  # a worker's tests are told of elsewhere
+        return
+    # `longrepr` of a skipped test is its file, line and reason.
+    reasons = [report.longrepr[2] for report in reporter.stats.get("skipped", [])]
+    missing = Counter(match[1] for reason in reasons if (match := _MISSING.search(reason)))
+    if missing:
+        listed = ", ".join(f"{what} ({count})" for what, count in missing.most_common())
+        reporter.write_line(f"Not tested, for want of (number of tests): {listed}")
 
 
 @pytest.fixture(scope="session")
@@ -259,6 +278,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     except FileNotFoundError:
         mounted = False
     if not mounted:
-        pytest.skip("cannot mount a small file system here: not root, or not allowed to")
+        pytest.skip("needs root, and the right to mount")
     yield place
     subprocess.run(["umount", str(place)], check=True)

@@ -25,6 +25,7 @@ TINY = (
 """TRAIN_OPTIONS of a tiny model."""
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 
 
 def write_corpus(prefix: Path, count: int, seed: int) -> None:

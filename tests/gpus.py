@@ -16,7 +16,7 @@ _HAS_GPU = torch.cuda.is_available()
 _HAS_BF16 = _HAS_GPU and torch.cuda.get_device_capability() >= (8, 0)
 _COMPILER = os.environ.get("CC") or any(map(shutil.which, ("clang", "gcc", "cc")))
 
-needs_gpu = pytest.mark.skipif(not _HAS_GPU, reason="this machine has no GPU that torch can use")
+needs_gpu = pytest.mark.skipif(not _HAS_GPU, reason="needs a GPU that torch can use")
 needs_bf16 = pytest.mark.skipif(not _HAS_BF16, reason="needs a GPU since Ampere")
 needs_triton = pytest.mark.skipif(
     not (_HAS_GPU and has_triton() and _COMPILER), reason="needs Triton and a C compiler"

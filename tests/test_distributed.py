@@ -81,7 +81,7 @@ def test_an_error_of_one_rank_is_raised_on_both(two_ranks: list[Any]) -> None:
     assert two_ranks[1]["together"] == [[], ["UsageError", f"rank 0: {heard}"], own]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def test_no_thread_outlives_the_group(two_ranks: list[Any]) -> None:
     # One that does can abort the process at its end, when all is done and saved.
     for found in two_ranks:

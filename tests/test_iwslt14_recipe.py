@@ -58,7 +58,7 @@ def archive(path: Path, training: dict[str, list[str]], test: dict[str, list[lis
     return path
 
 
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 
 
 # The text

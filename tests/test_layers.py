@@ -7,6 +7,7 @@ one whenever it is loaded.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -245,6 +246,14 @@ def test_names_say_what_a_module_is() -> None:
         for file in files
         if VAGUE_NAMES & {part.strip("_") for part in file.with_suffix("").parts}
     ]
+
+
+def test_no_group_of_a_pattern_is_possessive() -> None:
+    # Python before 3.11.5 goes too far then: \d+(?:[.,]\d+)*+ takes the full stop of "1,000.", too.
+    # \d+(?>(?:[.,]\d+)*) is right.
+    possessive = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
+    files = [path for folder in ("nmt", "examples") for path in (ROOT / folder).rglob("*.py")]
+    assert [str(path) for path in files if possessive.search(path.read_text("utf-8"))] == []
 
 
 @pytest.mark.parametrize(

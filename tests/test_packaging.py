@@ -1,17 +1,51 @@
-"""What is built for an index: it installs, and nothing is missing."""
+"""What is installed: the versions that were tested, and what is built for an index."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LOCKS = {path.stem.removeprefix("python"): path for path in sorted(ROOT.glob(".locks/*"))}
+
+
+def test_every_python_that_we_name_is_locked_and_tested() -> None:
+    prefix = "Programming Language :: Python :: 3."
+    named = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if one.startswith(prefix)]
+    workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
+    assert list(LOCKS) == named
+    assert workflow["jobs"]["locked"]["strategy"]["matrix"]["python"] == named
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"Python {named[0]} to {named[-1]} " in readme
+
+
+@pytest.mark.parametrize("python", LOCKS)
+def test_a_lock_holds_versions_of_all_that_is_installed_but_torch(python: str) -> None:
+    lines = LOCKS[python].read_text(encoding="utf-8").splitlines()
+    assert "make lock" in lines[0]
+    # So there is no address, option or path among them either.
+    found = [re.fullmatch(r"([\w.-]+)==([\w.]+)", line) for line in lines[1:]]
+    versions = {match[1]: match[2] for match in found if match}
+    assert len(versions) == len(lines) - 1
+    assert not [name for name in versions if name.startswith(("torch", "triton", "nvidia", "cuda"))]
+    extras = PROJECT["optional-dependencies"]
+    listed = [*PROJECT["dependencies"], *extras["dev"]]
+    for extra in ("arrow", "ctranslate2", "fix", "langid", "tensorboard", "terms", "zstd"):
+        listed += extras[extra]
+    for requirement in map(Requirement, listed):
+        if requirement.name not in ("torch", PROJECT["name"]):
+            assert requirement.specifier.contains(versions[requirement.name]), requirement
 
 
 def run(*command: str | Path, cwd: Path) -> str:

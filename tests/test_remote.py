@@ -24,7 +24,7 @@ from nmt.remote import (
     without_scheme,
 )
 
-pytest.importorskip("fsspec", reason="the extra remote is not installed")
+pytest.importorskip("fsspec", reason="needs the extra remote")
 
 
 def test_names_are_urls_of_another_machine_or_paths() -> None:

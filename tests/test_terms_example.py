@@ -10,7 +10,7 @@ from term_use import find, shares
 from nmt.lexical import word_lexicon
 from nmt.lexical.glossary import Term, Terms
 
-pytest.importorskip("simplemma", reason="the extra terms is not installed")
+pytest.importorskip("simplemma", reason="needs the extra terms")
 
 
 def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,13 +17,14 @@ from typing import Any
 import download
 import pytest
 from catalogue import Archive
+from example_runs import needs_curl
 
 from nmt.errors import NMTError, Stopped
 from nmt.jobs.journal import open_locked
 
 WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
 
-pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+pytestmark = needs_curl
 
 NAME = "dev.tgz"
 CONTENT = bytes(range(256)) * 20

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 from catalogue import read_catalogue
+from example_runs import needs_curl, needs_make
 from extract import count_lines
 from make_text import corpus
 from warm_python import warm_python
@@ -48,7 +49,7 @@ PAPER = {
 RECIPES = PAPER | {"en-de-modern": ("transformer_wmt", 37_000, 50_000, 1_000, 1, 0.1)}
 """All recipes. The last one has values of its own."""
 
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+pytestmark = needs_make
 
 
 def make(*arguments: str) -> list[str | Path]:
@@ -304,6 +305,7 @@ def interrupt(*arguments: str, sign: Path) -> None:
     assert process.wait() != 0
 
 
+@needs_curl
 def test_a_recipe_goes_from_archives_to_a_score_and_can_be_stopped(
     mirror: Path, tmp_path: Path
 ) -> None:

@@ -83,11 +83,18 @@ def serve(listener: socket.socket) -> dict[str, Any]:
     import importlib
     import select
     import shutil
+    import warnings
 
+    # Libraries may keep files open. These get numbers that no program's files have.
+    reserved = [os.open(os.devnull, os.O_RDONLY) for _ in range(MOST_FILES)]
     for name in LIBRARIES:
         importlib.import_module(name)
     with contextlib.suppress(ImportError):  # typer needs it since 0.29
         importlib.import_module("pydantic.type_adapter")
+    for number in reserved:
+        os.close(number)
+    for category in (DeprecationWarning, PendingDeprecationWarning):
+        warnings.filterwarnings("error", category=category, module=r"nmt\b")
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the copies end
     while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:

@@ -12,7 +12,7 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet, check_new_file, completion
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.files import resolved, sha256_file
+from nmt.files import is_there, resolved, sha256_file
 from nmt.models.device import QUANTIZATIONS
 
 EXAMPLES = (
@@ -237,7 +237,7 @@ def _list_formats(model: str | None) -> None:
         raise UsageError(f"name what to export, and what to write: nmt export {model} MODEL OUT")
     from nmt.models.model_file import find_model, read_card
 
-    if not Path(model).exists():
+    if not is_there(Path(model)):
         raise UsageError(f"{model}: no such model or format{did_you_mean(model, FORMATS)}")
     card = read_card(find_model(Path(model)))
     fitting = []

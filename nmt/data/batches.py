@@ -175,7 +175,7 @@ class FixedShape:
         )
         # 0.6 % for updates to come, and the pairs of padding need a token on either side. The
         # longest pair fits by itself, with the pairs of padding that it needs then.
-        alone = longest + max(most[:2].max(), longest) // (_SHORT - 1) + 1
+        alone = longest + max(int(most[:2].max()), longest) // (_SHORT - 1) + 1
         src, tgt = (-(-max(tokens * 1.006 + 2, alone) // 16) * 16 for tokens in most[:2])
         sentences = 1.1 * most[2] + max(src, tgt) / _SHORT + 1
         return cls(int(src), int(tgt), int(sentences), parts)
@@ -400,7 +400,8 @@ def group_bounds(src_lengths: Lengths, tgt_lengths: Lengths, *, on_gpu: bool = F
 def longest_first(src_lengths: Lengths, tgt_lengths: Lengths) -> Indices:
     """Return the order of pairs by their longer side, then by both; the longest come first."""
     longer = np.maximum(src_lengths, tgt_lengths)
-    return np.lexsort((src_lengths + tgt_lengths, longer))[::-1]
+    order: Indices = np.lexsort((src_lengths + tgt_lengths, longer))[::-1]
+    return order
 
 
 def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int) -> list[Indices]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from nmt.data.compressed import DAMAGE, MAGIC, SUFFIXES, Decompressor
 from nmt.errors import DataError, UsageError
+from nmt.files import is_there
 from nmt.limits import check_unpacked
 
 _CHUNK_BYTES = 1 << 20
@@ -179,7 +180,7 @@ def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 def _find_side(prefix: str, lang: str) -> Path:
     plain = Path(f"{prefix}.{lang}")
     candidates = [plain, *(plain.with_name(plain.name + suffix) for suffix in SUFFIXES)]
-    files = [candidate for candidate in candidates if candidate.exists()]
+    files = [candidate for candidate in candidates if is_there(candidate)]
     if len(files) > 1:
         names = " and ".join(map(str, files))
         raise DataError(f"{names} both exist; remove or rename one of them")

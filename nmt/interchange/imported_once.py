@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from nmt import console
 from nmt.errors import HeldOff
 from nmt.files import IMPORTED, lock, sha256_file, user_cache, write_text
 from nmt.interchange.ctranslate2_manifest import is_export
-from nmt.models.model_file import model_checksum
 
 _SUFFIX = ".safetensors"
 _RECORD = ".made"
@@ -39,14 +38,18 @@ def model_of(path: Path) -> Path:
     has_config = any((path / name).is_file() for name in ("config.json", "adapter_config.json"))
     if not has_config or is_export(path):
         return path
+    from nmt.models.model_file import model_checksum  # SentencePiece takes time
+
     name = f"{IMPORTED}{_checksum(path)[:16]}{_SUFFIX}"
     cache = user_cache() / "imported"
     folder = path if os.access(path, os.W_OK) else cache
     imported, record = folder / name, cache / f"{name}{_RECORD}"
-    if not _is_recorded(imported, record):
+    if not _is_recorded(imported, record, model_checksum):
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder, path):
-            if not _is_recorded(imported, record):  # another process may have made it
+            if not _is_recorded(
+                imported, record, model_checksum
+            ):  # another process may have made it
                 _import(path, imported)
                 with suppress(OSError):  # then it is imported again the next time
                     record.parent.mkdir(parents=True, exist_ok=True)
@@ -57,13 +60,13 @@ def model_of(path: Path) -> Path:
     return imported
 
 
-def _is_recorded(imported: Path, record: Path) -> bool:
+def _is_recorded(imported: Path, record: Path, checksum: Callable[[Path], str]) -> bool:
     """Tell whether a file is what an import has made; DataError if it is damaged.
 
     When it is opened, its weights are compared with its checksum.
     """
     try:
-        return imported.is_file() and model_checksum(imported) == record.read_text()
+        return imported.is_file() and checksum(imported) == record.read_text()
     except OSError:
         return False
 

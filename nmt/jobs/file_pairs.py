@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from nmt.errors import DataError, UsageError
+from nmt.errors import UsageError
 
 
 def find_files(
@@ -25,7 +25,7 @@ def find_files(
 
     Raises:
         UsageError: if an input matches no files, or the output cannot be written there.
-        DataError: if the only file to read does not exist.
+        OSError: if the only file to read is out of reach.
     """
     if "-" in inputs:
         raise UsageError("--input - : leave it out to read stdin, or name the file ./-")
@@ -38,8 +38,8 @@ def find_files(
     sources = [source for typed in inputs for source in expanded[typed]]
     if sources != [Path(typed) for typed in inputs[:1]]:
         return _several(sources, output, also_read)
-    if sources and not sources[0].exists():
-        raise DataError(f"{sources[0]}: No such file or directory")
+    if sources:
+        sources[0].stat()  # or OSError: `exists` would not say why it is out of reach
     if output is None:
         return []
     target = Path(output)

@@ -18,8 +18,8 @@ from nmt.data.languages import primary_language
 from nmt.data.words import MARKS
 from nmt.errors import UsageError
 
-_RUN = rf"[^\W_]++(?:[{MARKS}]++[^\W_]*+)*+"
-WORD = re.compile(rf"{_RUN}(?:[-'’·]{_RUN})*+")
+_RUN = rf"[^\W_]++(?>(?:[{MARKS}]++[^\W_]*+)*)"
+WORD = re.compile(rf"{_RUN}(?>(?:[-'’·]{_RUN})*)")
 """Letters with their marks and digits, with single hyphens and apostrophes inside. In scripts
 without spaces this is a whole clause."""
 

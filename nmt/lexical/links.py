@@ -91,7 +91,7 @@ class TokenLinker:
         places = np.repeat(starts - begins, counts) + np.arange(int(counts.sum()))
         keys = src.ids.astype(np.int64)[places] * self.tgt_vocab_size
         keys += np.repeat(tgt.ids.astype(np.int64), counts)
-        entries = np.searchsorted(self.keys, keys)
+        entries: NDArray[np.int64] = np.searchsorted(self.keys, keys)
         entries[entries == len(self.keys)] = -1  # the last key, which is another, too
         entries[self.keys[entries] != keys] = -1
         return entries

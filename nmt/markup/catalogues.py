@@ -26,7 +26,7 @@ _CHECK = "see what msgfmt --check says"
 _TOKEN = re.compile(
     r"\s+|(?P<comment>#[^\n]*)|(?P<keyword>domain|msgctxt|msgid_plural|msgid"
     r"|msgstr(?:\s*\[\s*(?P<form>\d{1,9})\s*\])?)(?![\w$])"
-    r'|"(?P<text>(?:[^"\\\n]|\\(?:[abfnrtv"\\\n]|[0-7]{1,3}|x[0-9A-Fa-f]))*+)"'
+    r'|"(?P<text>(?>(?:[^"\\\n]|\\(?:[abfnrtv"\\\n]|[0-7]{1,3}|x[0-9A-Fa-f]))*))"'
 )
 _PLURAL_FORMS = re.compile(r"Plural-Forms:\s*nplurals\s*=\s*(\d+);\s*plural\s*=([^;\n]+)")
 _NUMBERS_TRIED = 200  # in the formula for plurals

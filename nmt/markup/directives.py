@@ -42,17 +42,17 @@ _JAVA = (
     rf"(?P<float>)|-*+(?:[1-9]\d*+)?[tT]{_JAVA_DATE}(?P<date>))"
 )
 _PYTHON = (
-    r"%(?:\((?P<name>(?:[^()]|\([^()]*+\))*+)\))?[-+ #0]*+(?:(?P<width>\*)|\d*+)"
+    r"%(?:\((?P<name>(?>(?:[^()]|\([^()]*+\))*))\))?[-+ #0]*+(?:(?P<width>\*)|\d*+)"
     r"(?:\.(?:(?P<precision>\*)|(?P<digits>\d*+)))?[hlL]?(?P<type>[%csridouxXeEfgG])"
 )
-_PYTHON_FIELD = r"(?:[A-Za-z_]\w*+|\d++)(?:\.[A-Za-z_]\w*+|\[(?:[A-Za-z_]\w*+|\d++)\])*+"
-_PYTHON_FORMAT = r"(?>[\0-\x7f][<>=^]|[<>=^])?+[-+ ]?#?0?\d*+(?:\.\d*+)?[bcdoxXneEfFgG%]?"
+_PYTHON_FIELD = r"(?:[A-Za-z_]\w*+|\d++)(?>(?:\.[A-Za-z_]\w*+|\[(?:[A-Za-z_]\w*+|\d++)\])*)"
+_PYTHON_FORMAT = r"(?>(?>[\0-\x7f][<>=^]|[<>=^])?)[-+ ]?#?0?\d*+(?:\.\d*+)?[bcdoxXneEfFgG%]?"
 _PERL = (
     r"%(?:(?P<number>[1-9]\d{0,8}+)\$)?[-+ #0]*+"
     r"(?:(?P<vector>\*(?:[1-9]\d{0,8}+\$)?(?=v))?(?P<v>v))?"
     r"(?:(?P<width>\*(?:[1-9]\d{0,8}+\$)?)|(?:[1-9]\d*+)?)"
     r"(?:\.(?:(?P<precision>\*(?:[1-9]\d{0,8}+\$)?)|\d*+))?"
-    r"(?P<size>h|ll?+|L|q|V|I(?:64|32)?+|)(?P<type>[%cs_pidDuUboOxXeEfFgGn])"
+    r"(?P<size>h|ll?+|L|q|V|I(?>(?:64|32)?)|)(?P<type>[%cs_pidDuUboOxXeEfFgGn])"
 )
 _BOOST = (
     r"%(?:%|(?P<bar>\|)?(?:(?P<number>[1-9]\d{0,8}+)(?:\$|(?P<any>%)(?(bar)(?!))))?"
@@ -62,8 +62,9 @@ _BOOST = (
 _RUBY_ARGUMENT = r"<[^>]{0,200}+>|[1-9]\d{0,8}+\$"
 _RUBY_ARGUMENT_OR_STAR = re.compile(rf"\*[1-9]\d{{0,8}}+\$|({_RUBY_ARGUMENT})", re.ASCII)
 _RUBY_LOOSE = (
-    rf"%(?P<before>(?:[-+ #0]|{_RUBY_ARGUMENT})*+(?:\*(?:[1-9]\d{{0,8}}+\$)?|[1-9]\d*+(?!\$))?+"
-    rf"(?:{_RUBY_ARGUMENT})*+(?:\.(?:\*(?:[1-9]\d{{0,8}}+\$)?|\d*+))?+(?:{_RUBY_ARGUMENT})*+)"
+    rf"%(?P<before>(?>(?:[-+ #0]|{_RUBY_ARGUMENT})*)"
+    rf"(?>(?:\*(?:[1-9]\d{{0,8}}+\$)?|[1-9]\d*+(?!\$))?)(?>(?:{_RUBY_ARGUMENT})*)"
+    rf"(?>(?:\.(?:\*(?:[1-9]\d{{0,8}}+\$)?|\d*+))?)(?>(?:{_RUBY_ARGUMENT})*))"
     r"(?P<type>[%\nspcdiuoxXbBfgGeEaA]|\{[^}]{0,200}+\})"
 )
 _RUBY = (
@@ -329,7 +330,7 @@ def _java_choices(text: str) -> list[str]:
 
 
 _LISP = (
-    r"~(?P<parameters>(?:(?:[-+]?\d{1,9}+|'[\s\S]|[Vv#])?,)*+(?:[-+]?\d{1,9}+|'[\s\S]|[Vv#])?)"
+    r"~(?P<parameters>(?>(?:(?:[-+]?\d{1,9}+|'[\s\S]|[Vv#])?,)*)(?:[-+]?\d{1,9}+|'[\s\S]|[Vv#])?)"
     r"(?P<modifiers>[:@]*+)(?P<type>[\s\S])"
 )
 _LISP_PARAMETER = re.compile(r"(?:'[\s\S]|[^,])+|(?<=,)(?=,|\Z)|^(?=,)")
@@ -552,7 +553,7 @@ LANGUAGES = {
         finish=lambda values, _: values.keys(),
     ),
     "php": _Language(
-        rf"%(?:%|{_NUMBER}(?:[-0 ]|'[\0-\x7f])*+\d*+(?:\.\d++)?l?(?P<type>[bduoxXefcs]))",
+        rf"%(?:%|{_NUMBER}(?>(?:[-0 ]|'[\0-\x7f])*)\d*+(?:\.\d++)?l?(?P<type>[bduoxXefcs]))",
         _types("bduoxX ef c s"),
         apart=False,
         numbered="%{}$",

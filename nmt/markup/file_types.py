@@ -32,8 +32,10 @@ _TIKAL = "convert it to XLIFF with Okapi Tikal"
 _TAKE_OUT = "take its texts out into a .po or .xlf file"
 _PANDOC = "convert it to .html with pandoc"
 
-_STRING = r'"(?:[^"\\\n]|\\.)*+"'
-_PROLOG = r"\s*+(?:(?:<\?xml[^>]*\?>|<!--(?:(?!-->).)*+-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\])?>)\s*+)*+"
+_STRING = r'"(?>(?:[^"\\\n]|\\.)*)"'
+_PROLOG = (
+    r"\s*+(?>(?:(?:<\?xml[^>]*\?>|<!--(?>(?:(?!-->).)*)-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\])?>)\s*+)*)"
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ TYPES = (
     FileType(
         "PO",
         (".po", ".pot"),
-        r'(?:[ \t\r]*+(?:#[^\n]*+)?\n)*+(?:msgctxt\s++"[^\n]*+\n)?msgid\s++"',
+        r'(?>(?:[ \t\r]*+(?:#[^\n]*+)?\n)*)(?:msgctxt\s++"[^\n]*+\n)?msgid\s++"',
         "html",
     ),
     FileType(
@@ -107,12 +109,12 @@ TYPES = (
     FileType(
         "a .strings file",
         (".strings",),
-        rf"(?:\s++|/\*.*?\*/|//[^\n]*+\n)*+{_STRING}\s*+=\s*+{_STRING}\s*+;",
+        rf"(?>(?:\s++|/\*.*?\*/|//[^\n]*+\n)*){_STRING}\s*+=\s*+{_STRING}\s*+;",
     ),
     FileType(
         "a file of settings",
         (".ini", ".toml"),
-        r"(?:\s++|[#;][^\n]*+\n)*+\[[\w.-]+\][ \r]*+\n\s*+[\w.-]++\s*+=\s*+\S",
+        r"(?>(?:\s++|[#;][^\n]*+\n)*)\[[\w.-]+\][ \r]*+\n\s*+[\w.-]++\s*+=\s*+\S",
     ),
     FileType("Fluent", (".ftl",), way=_TAKE_OUT),
     FileType("Markdown", (".md", ".markdown", ".mdx")),
@@ -130,7 +132,7 @@ TYPES = (
     FileType(
         "LaTeX",
         (".tex",),
-        r"(?:\s++|%[^\n]*+\n)*+\\documentclass\b",
+        r"(?>(?:\s++|%[^\n]*+\n)*)\\documentclass\b",
         way="make a .po file with po4a",
     ),
     FileType("CSV", (".csv",)),

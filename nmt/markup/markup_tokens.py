@@ -59,7 +59,7 @@ _PAIRED = {*_BEGINNINGS, *_ENDINGS}
 
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s"'=<>`]+))?""")
 _TAG = re.compile(
-    rf"""</?(?P<name>[^\W\d][\w{MARKS}:.-]*+)(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*+|/)?>"""
+    rf"""</?(?P<name>[^\W\d][\w{MARKS}:.-]*+)(?:\s(?>(?:[^<>"']|"[^"]*"|'[^']*')*)|/)?>"""
     r"""|</?(?P<odd>[^\W\d][^\s<>/}]*+)(?!\})[^<>]*>"""  # with an open quote, for example
 )
 _DECLARATION = re.compile(r"<![A-Za-z][^<>\[]*(?:\[[^\]]{0,10000}\]\s*)?>|<!\[[^<>]*>")

@@ -23,7 +23,7 @@ _HEADER = re.compile(
 )
 _SELECTOR = re.compile(r"\s*[^\s{},'\0]{1,100}\s*\{")
 _END = re.compile(r"\s*\}")
-_QUOTED = "''|'[{}](?:[^']|'')*+'?"
+_QUOTED = "''|'[{}](?>(?:[^']|'')*)'?"
 _QUOTED_IN_PLURAL = _QUOTED.replace("[{}]", "[{}#]")
 _SYNTAX, _SYNTAX_IN_PLURAL = (
     re.compile(rf"{quoted}|[{{}}]") for quoted in (_QUOTED, _QUOTED_IN_PLURAL)

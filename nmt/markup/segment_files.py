@@ -20,7 +20,7 @@ _ENDING = r"(?:\.(?:gz|xz|bz2|zst))?"
 _SGML = re.compile(rf".+\.sgml?{_ENDING}", re.IGNORECASE)
 _XML = re.compile(rf"(?P<file>.+\.xml{_ENDING})(?::(?P<whose>[^/]+))?", re.IGNORECASE)
 _SET = re.compile(rb"<(?:mteval|srcset|refset|tstset)[\s>]", re.IGNORECASE)
-_FIRST_TAG = re.compile(rb"(?:\xef\xbb\xbf)?\s*+(?:<[?!][^<>]*+>\s*+)*+(?=<\w)")
+_FIRST_TAG = re.compile(rb"(?:\xef\xbb\xbf)?\s*+(?>(?:<[?!][^<>]*+>\s*+)*)(?=<\w)")
 _BYTES = Encoding.find("iso-8859-1")
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>doc|seg)\b(?P<attributes>[^<>]*)>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(quot|amp|lt|gt|apos);")

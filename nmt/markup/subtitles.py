@@ -34,12 +34,12 @@ _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMES = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?:[ \t\r][^\n]*)?$\n?", re.MULTILINE)
 _LIKE_TIMES = re.compile(rf"^[ \t]*(?:\d[^\n]*-->|\d+:{_TIME})", re.MULTILINE)
 _NUMBER = re.compile(r"^[ \t]*\d+[ \t\r]*\n\Z", re.MULTILINE)  # of the next cue
-_BLOCK = re.compile(r"(?:^(?=[^\n]*?\S)[^\n]*+(?:\n|\Z))++", re.MULTILINE)  # without blank lines
+_BLOCK = re.compile(r"(?>(?:^(?=[^\n]*?\S)[^\n]*+(?:\n|\Z))+)", re.MULTILINE)  # without blank lines
 _CUE_END = re.compile(r"^\r?\n", re.MULTILINE)  # in WebVTT, where a blank line may have spaces
-_LINE = re.compile(r"(?:[^\n\\]|\\(?!N))*+(?:\n|\\N|\Z)")
+_LINE = re.compile(r"(?>(?:[^\n\\]|\\(?!N))*)(?:\n|\\N|\Z)")
 _TAG = re.compile(r"<[^<>]*>")
 _SPACE = r"(?:\s|\\h)"  # \h is a hard space, and \N ends a line, as in SubStation Alpha
-_BETWEEN_WORDS = re.compile(r"(?<=[^\s>}])(?<!\\h)(?:\\h)++(?![\s<{])")
+_BETWEEN_WORDS = re.compile(r"(?<=[^\s>}])(?<!\\h)(?>(?:\\h)+)(?![\s<{])")
 _CODE = r"\{\\[^{}\n]*\}"  # as in SubStation Alpha
 _INNER_TIME = r"<\d[\d:.]*>"
 _AS_COMMENT = rf"{_CODE}|{_INNER_TIME}|(?:\\h)+"
@@ -50,8 +50,8 @@ _LABEL = re.compile(
 )
 """The name of a speaker before what is said, or the beginning of a sound."""
 _OPENING = re.compile(rf"(?:{_DASH.pattern})?(?:{_SPACE}|{_CODE}|[♪♫])*")
-_CLOSING_TAGS = re.compile(r"(?<![>\s])(?:</[^<>]*>\s*+)++\Z")
-_LINE_ENDS = r"(?:(?:[ \t]|\\h)*+(?:\r?\n|\\N))++(?:[ \t]|\\h)*+"
+_CLOSING_TAGS = re.compile(r"(?<![>\s])(?>(?:</[^<>]*>\s*+)+)\Z")
+_LINE_ENDS = r"(?>(?:(?>(?:[ \t]|\\h)*)(?:\r?\n|\\N))+)(?>(?:[ \t]|\\h)*)"
 _BREAK = re.compile(rf"</(\w+)>{_LINE_ENDS}<\1>|(?<![ \t])(?<!\\h){_LINE_ENDS}")
 _WRAPPED = re.compile(r"(?P<before>(?:<[^<>/]*>)+)(?P<text>[^<>]+)(?P<after>(?:</[^<>]*>)+)")
 _QUOTES = "\"'”’»」』" + INVISIBLE + string.whitespace

@@ -85,7 +85,9 @@ class KeyValueCache:
         self._writers = writers
         # In the order of the store, where positions come before rows.
         num_rows = max(len(rows), self._stores[0].shape[3])  # of the store, widened if necessary
-        return np.stack((rows[places], places)) + (positions + self._first) * num_rows
+        moves: NDArray[np.int64] = np.stack((rows[places], places))
+        moves += (positions + self._first) * num_rows
+        return moves
 
     def move(self, moves: Tensor) -> None:
         """Copy vectors between rows; all are read before any is written.

@@ -17,7 +17,7 @@ from nmt.prepare.readers.text_names import number_of
 from nmt.prepare.text import KEPT, Counts, Mask, Pairs, Rows, Verdicts, Work
 
 CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
-_ONLY_TAGS = re.compile(r"\s*+(?:</?[A-Za-z][^<>]*+>\s*+)++")
+_ONLY_TAGS = re.compile(r"\s*+(?>(?:</?[A-Za-z][^<>]*+>\s*+)+)")
 RULE_OF = {code: rule for rule, code in CODES.items()}
 
 

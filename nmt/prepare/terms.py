@@ -26,7 +26,7 @@ from nmt.data.manifest import FileRecord
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
-from nmt.files import sha256_file, write_text
+from nmt.files import is_there, sha256_file, write_text
 from nmt.lexical.glossary import Terms, has_target
 from nmt.lexical.lemmas import LineForms, has_lemmas, lemmas_version
 from nmt.lexical.lexicon import LEXICON_STEPS
@@ -82,7 +82,7 @@ class Annotator:
         if options.terms == AUTO_TERMS:
             return cls(options.langs, options.seed, f"auto, {lemmas_version()}", None)
         path = Path(options.terms)
-        if not path.is_file():
+        if not is_there(path):
             raise DataError(f"--terms {path}: no such file; give a file of terms, or auto")
         terms = Terms.read(path)
         if not len(terms):

@@ -180,7 +180,8 @@ class TextSide:
     def rows_of(self, places: Rows) -> Rows:
         """Return the lines, each once, that places in the joined text are in: (rows,)."""
         rows = np.searchsorted(self._bounds, places, side="right") - 1
-        return np.unique(rows)
+        each: Rows = np.unique(rows)
+        return each
 
     def sums(self, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         """Return the sum of the table's values over the characters of each line: (lines,).

@@ -39,6 +39,7 @@ from nmt.errors import DataError, UsageError
 from nmt.files import (
     TEMPORARY_SUFFIX,
     atomic_writer,
+    is_there,
     lock,
     open_unlinked,
     parse_json,
@@ -211,7 +212,7 @@ class RunFolder:
         """Refuse a path that holds no run, with UsageError."""
         if self.exists:
             return
-        if not self.path.exists():
+        if not is_there(self.path):
             raise UsageError(f"{self.path}: no such run folder; `nmt train` makes one")
         if (self.path / "dataset.json").is_file():
             raise UsageError(f"{self.path}: is a data folder; give the run folder of `nmt train`")

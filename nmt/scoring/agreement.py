@@ -39,7 +39,8 @@ def _chrf(texts: Sequence[str]) -> Floats:
     recalls /= np.maximum(orders, 1)
     weighted = _CHRF_BETA**2 * precisions + recalls
     product = (1 + _CHRF_BETA**2) * precisions * recalls
-    return 100 * np.divide(product, weighted, out=np.zeros_like(weighted), where=weighted > 0)
+    scores: Floats = np.divide(product, weighted, out=np.zeros_like(weighted), where=weighted > 0)
+    return 100 * scores
 
 
 def _bleu(texts: Sequence[str]) -> Floats:
@@ -79,8 +80,8 @@ def _matches(texts: Sequence[Sequence[str]], max_order: int) -> Iterator[tuple[F
         # Numbered anew, so that numbers stay small.
         different, ngrams = np.unique(ngrams, return_inverse=True)
         places = owners[starts] * len(different) + ngrams
-        counts = np.bincount(places, minlength=len(texts) * len(different))
-        counts = counts.reshape(len(texts), -1)  # (N, n-grams)
+        flat = np.bincount(places, minlength=len(texts) * len(different))
+        counts = flat.reshape(len(texts), -1)  # (N, n-grams)
         yield counts.sum(axis=1).astype(np.float64), _in_common(counts)
 
 

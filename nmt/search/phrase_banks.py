@@ -184,4 +184,5 @@ def in_turns(log_probs: Floats, banks: Integers, is_last: NDArray[np.bool_], hea
     np.put_along_axis(turns, by_bank, np.arange(size) - first, 1)
     turns[is_last & (turns < head)] = -1
     turns[log_probs == -math.inf] = size
-    return np.lexsort((-log_probs, -banks, turns))
+    order: NDArray[np.int64] = np.lexsort((-log_probs, -banks, turns))
+    return order

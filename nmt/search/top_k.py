@@ -196,7 +196,8 @@ def _joined_wanted(queries: Sequence[StepQuery]) -> Integers | None:
     each = [query.scored[:, 1:] for query in queries]
     most = max(wanted.shape[1] for wanted in each)
     fill = ((0, 0), (0, most))  # enough for any of them; what is too much is cut off
-    return np.concatenate([np.pad(own, fill, constant_values=EOS_ID)[:, :most] for own in each])
+    filled: list[Integers] = [np.pad(own, fill, constant_values=EOS_ID)[:, :most] for own in each]
+    return np.concatenate(filled)
 
 
 def _places(pairs: Sequence[Pairs], rows: slice, vocab_size: int) -> Integers:

@@ -208,7 +208,7 @@ class UpdateRunner:
         So resuming needs no state of random generators.
         """
         key = (self.config.seed, number - 1, self.ranks.rank, micro_batch)
-        seed_dropout(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
+        seed_dropout(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0]) >> 1)
 
     def rehearse_sum(self) -> None:
         """Sum the gradient, which is 0, over ranks: NCCL takes its memory in the first sum."""

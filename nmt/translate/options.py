@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.files import sha256_file
+from nmt.files import is_there, sha256_file
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
 from nmt.interchange.imported_once import model_of
 from nmt.markup.file_types import AS_LINES
@@ -276,7 +276,7 @@ class TranslationConfig:
         if self.precision == "int8":
             self._refuse_int8()
         for path in self._lists.values():
-            if not path.exists():
+            if not is_there(path):
                 raise DataError(f"{path}: no such file")
             if path.is_dir():
                 raise DataError(f"{path}: is a folder; name a file")

@@ -58,12 +58,12 @@ _WIDE = WIDE_STOPS + "\u1361"  # the Ethiopic word separator is a stop only if i
 # Possessive quantifiers, and a match at every stop: linear time for any text.
 _END = re.compile(
     rf"(?P<stops>{_any(STOP_SIGNS)}++)"
-    rf"(?P<closing>(?<={_any(_WIDE)}){_any(WIDE_CLOSING)}*+(?:“(?=\s|$))?+"
+    rf"(?P<closing>(?<={_any(_WIDE)}){_any(WIDE_CLOSING)}*+(?>(?:“(?=\s|$))?)"
     rf"|{_any(CLOSING)}*+(?:\s{_any(_LONE_CLOSING)}++(?=\s|$))?"
-    rf"(?:\s?[{SIGN_CHARACTERS}]++(?=\s|$))?+)"  # an emoji after a sentence belongs to it
+    rf"(?>(?:\s?[{SIGN_CHARACTERS}]++(?=\s|$))?))"  # an emoji after a sentence belongs to it
     r"(?P<space>\s*+)"
 )
-_BEGINNING = re.compile(rf"(?:{_any(_OPENING)}\s?)*+([\w{MARKS}]?)")
+_BEGINNING = re.compile(rf"(?>(?:{_any(_OPENING)}\s?)*)([\w{MARKS}]?)")
 _LONE_QUOTE = re.compile(r'"(\s++)')
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 

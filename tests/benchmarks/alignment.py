@@ -15,6 +15,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +88,7 @@ def aer(found: Sequence[Words], known: Sequence[Words]) -> float:
     return 1 - 2 * both / (sum(map(len, found)) + sum(map(len, known)))
 
 
-def split(rows: TokenRows) -> Iterable[NDArray[np.integer]]:
+def split(rows: TokenRows) -> Iterable[NDArray[np.integer[Any]]]:
     """Yield each row."""
     for start, end in pairwise((0, *np.cumsum(rows.lengths).tolist())):
         yield rows.ids[start:end]

@@ -23,7 +23,7 @@ def real_text(name: str) -> Path:
     data = os.environ.get("NMT_DATA")
     folder = Path(data or "") / name
     if not (data and folder.is_dir()):
-        pytest.skip(f"needs real text: set NMT_DATA to a folder that holds {name}/")
+        pytest.skip(f"needs real text, {name}: set NMT_DATA to a folder that holds {name}/")
     return folder
 
 

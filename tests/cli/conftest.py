@@ -54,7 +54,9 @@ def python_with(tmp_path: Path) -> Callable[[str], Path]:
             text=True,
         )
         if installing.returncode:
-            pytest.skip(f"{package} cannot be installed: {installing.stderr.strip()[-200:]}")
+            pytest.skip(
+                f"needs {package}, which cannot be installed: {installing.stderr.strip()[-200:]}"
+            )
         return python
 
     return make

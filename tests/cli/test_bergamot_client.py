@@ -60,7 +60,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = (f"{PACKAGE}@0.4.9", "playwright-core@1")
     command = ["npm", "install", "--no-save", "--no-audit", "--prefix", str(folder), *packages]
     if (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"npm cannot install the packages: {done.stderr.strip()[-200:]}")
+        pytest.skip(f"needs npm's registry: {done.stderr.strip()[-200:]}")
     # In Node its worker is read as a module, because the package says so, and is none.
     (folder / "node_modules" / PACKAGE / "worker" / "package.json").write_text("{}")
     return folder

@@ -14,7 +14,7 @@ from toy_training import pairs, write_text
 
 from nmt.errors import NMTError
 
-pytest.importorskip("fsspec", reason="the extra remote is not installed")
+pytest.importorskip("fsspec", reason="needs the extra remote")
 
 Prepare = Callable[..., Answer]
 

@@ -12,7 +12,7 @@ from storage import Storage
 
 from nmt.errors import NMTError
 
-pytest.importorskip("fsspec", reason="the extra remote is not installed")
+pytest.importorskip("fsspec", reason="needs the extra remote")
 
 TEXT = "".join(f"the cat sees a dog {number}\n" for number in range(12))
 

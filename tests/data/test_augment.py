@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from pairs import sentences
 from prepare_job import job_of, write
 
@@ -43,7 +44,7 @@ def augmented(
     data: DataFolder,
     shares: AugmentConfig,
     *,
-    pairs: np.ndarray = EVERYTHING,
+    pairs: NDArray[np.int64] = EVERYTHING,
     epoch: int = 0,
 ) -> tuple[TokenRows, TokenRows]:
     augmenter = Augmenter.of(data, shares)

@@ -77,7 +77,7 @@ def test_lines_do_not_depend_on_how_the_stream_is_cut(size: int) -> None:
 
 def packed(suffix: str, content: bytes) -> bytes:
     if suffix == ".zst":
-        zstandard = pytest.importorskip("zstandard", reason="the extra `zstd` is not installed")
+        zstandard = pytest.importorskip("zstandard", reason="needs the extra zstd")
         return bytes(zstandard.compress(content))
     compress: dict[str, Callable[[bytes], bytes]]
     compress = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}

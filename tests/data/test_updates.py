@@ -70,7 +70,8 @@ def test_any_number_of_ranks_sees_the_same_updates(ranks: int) -> None:
 def test_an_update_says_what_is_in_it() -> None:
     update = next(stream())
     src, tgt = PAIRS.lengths(update.pairs)
-    assert (update.lengths.src, update.tgt_tokens) == ((src + 1).sum(), (tgt + 1).sum())
+    assert update.lengths.src == (src + 1).sum()
+    assert update.tgt_tokens == (tgt + 1).sum()
     assert sum(batch.num_tokens for batch in update.batches) == update.tgt_tokens
     assert len(update.batches) > 1
     assert max(len(batch.src.tokens) for batch in update.batches) <= 400

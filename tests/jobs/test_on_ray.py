@@ -156,7 +156,7 @@ def test_an_export_goes_to_nodes_too(
 def test_the_cluster_must_be_named_and_be_there(
     model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("ray", reason="the extra ray is not installed")
+    pytest.importorskip("ray", reason="needs the extra ray")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(UsageError, match=r"^--workers ray: RAY_ADDRESS"):
         start(model_file)
@@ -192,7 +192,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    pytest.importorskip("ray", reason="the extra ray is not installed")
+    pytest.importorskip("ray", reason="needs the extra ray")
     script = Path(__file__).parents[1] / "ray_cluster.py"
     with subprocess.Popen(
         [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

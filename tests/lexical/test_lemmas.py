@@ -8,7 +8,7 @@ from nmt.errors import UsageError
 from nmt.lexical import lemmas
 from nmt.lexical.lemmas import WORD, LineForms, has_lemmas, lemma
 
-pytest.importorskip("simplemma", reason="the extra terms is not installed")
+pytest.importorskip("simplemma", reason="needs the extra terms")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from nmt.lexical import word_lexicon
 from nmt.lexical.word_lexicon import WordLexicon, learn_words
 
-pytest.importorskip("simplemma", reason="the extra terms is not installed")
+pytest.importorskip("simplemma", reason="needs the extra terms")
 
 PAIRS = [
     ("the dog sleeps", "der Hund schläft"),

@@ -33,7 +33,7 @@ def faults(mode: str) -> int:
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this C library is not glibc")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_tensors_that_come_and_go_cause_no_page_faults() -> None:
     # 64 MB are 16,384 pages of 4 kB, or 32 of 2 MB.
     assert faults("kept") < 32

@@ -161,7 +161,7 @@ print(json.dumps({"chosen": chosen, "seconds": seconds, "errors": errors}))
 def test_no_instruction_set_multiplies_by_reference_code(level: str) -> None:
     environment = limited_to(level)
     if environment is None:
-        pytest.skip(f"this CPU is below {level}")
+        pytest.skip(f"needs a CPU of {level}")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", WORK],
         env={**environment, "ONEDNN_VERBOSE": "1"},

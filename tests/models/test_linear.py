@@ -19,7 +19,7 @@ from nmt.models.kernels.linear import (
 )
 
 needs_onednn = pytest.mark.skipif(
-    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch is without oneDNN"
+    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="needs a torch with oneDNN"
 )
 
 

@@ -22,7 +22,7 @@ SHAPES = [(1,), (3,), (70,), (2, 5)]
 
 def product(precision: str, kernel: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if not is_usable(kernel, precision):
-        pytest.skip("this CPU has no such kernel")
+        pytest.skip("needs a CPU with such a kernel")
     packed = torch.nn.Parameter(weight)
     use_packed(packed, KERNELS[precision][kernel](weight))
     with torch.inference_mode():
@@ -64,7 +64,7 @@ def test_a_packed_model_computes_the_same_and_holds_its_matrices_once(
     model_file: Path, precision: str, kernel: str
 ) -> None:
     if not is_usable(kernel, precision):
-        pytest.skip("this CPU has no such kernel")
+        pytest.skip("needs a CPU with such a kernel")
     model = load_model(model_file)[0].eval()
     shapes, expected = [weight.shape for weight in model.parameters()], next_logits(model)
     pack(model, precision, kernel)

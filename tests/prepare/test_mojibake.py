@@ -77,7 +77,7 @@ def test_text_read_in_another_encoding_is_found_and_repaired(lang: str, codec: s
     broken = misread(text, codec)
     assert find(text, broken, text) == [1]
     assert broken_word(broken)
-    pytest.importorskip("ftfy", reason="the extra fix is not installed")
+    pytest.importorskip("ftfy", reason="needs the extra fix")
     assert fixed_encoding(broken, lang) == text
     assert fixed_encoding(text, lang) == text
 
@@ -93,7 +93,7 @@ def test_text_that_was_broken_twice_is_found_and_repaired(lang: str) -> None:
     text = SENTENCES[lang]
     broken = misread(misread(text, "cp1252"), "cp1252")
     assert find(broken) == [0]
-    pytest.importorskip("ftfy", reason="the extra fix is not installed")
+    pytest.importorskip("ftfy", reason="needs the extra fix")
     assert fixed_encoding(broken, lang) == text
 
 
@@ -118,7 +118,7 @@ def test_text_that_was_broken_twice_is_found_and_repaired(lang: str) -> None:
 )
 def test_signs_and_single_words_are_found_and_repaired(broken: str, text: str) -> None:
     assert find(broken) == [0]
-    pytest.importorskip("ftfy", reason="the extra fix is not installed")
+    pytest.importorskip("ftfy", reason="needs the extra fix")
     assert fixed_encoding(broken, "de") == text
 
 
@@ -126,14 +126,14 @@ def test_signs_and_single_words_are_found_and_repaired(broken: str, text: str) -
 def test_what_only_looks_broken_is_neither_found_nor_changed(text: str) -> None:
     decomposed = unicodedata.normalize("NFD", text)
     assert find(text, decomposed, text.lower()) == []
-    pytest.importorskip("ftfy", reason="the extra fix is not installed")
+    pytest.importorskip("ftfy", reason="needs the extra fix")
     for lang in ("en", "fr", "pt", "uk"):
         assert fixed_encoding(text, lang) == text
         assert fixed_encoding(decomposed, lang) == decomposed
 
 
 def test_a_repair_that_makes_nothing_of_sense_is_refused() -> None:
-    ftfy = pytest.importorskip("ftfy", reason="the extra fix is not installed")
+    ftfy = pytest.importorskip("ftfy", reason="needs the extra fix")
     for line in ("Vorrichtungen fÃƒÂ ¼ r einen", "É «AMANHÃ»…"):
         assert ftfy.fix_encoding(line) != line
         assert fixed_encoding(line, "de") == line

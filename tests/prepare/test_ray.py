@@ -12,7 +12,7 @@ from ray_job import job
 
 from nmt.errors import NMTError, UsageError
 
-pytest.importorskip("ray", reason="the extra ray is not installed")
+pytest.importorskip("ray", reason="needs the extra ray")
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def test_only_what_is_asked_for_is_repaired(job: Job) -> None:
 @pytest.fixture
 def fixed(job: Job) -> Job:
     """The job with both repairs."""
-    pytest.importorskip("ftfy", reason="the extra fix is not installed")
+    pytest.importorskip("ftfy", reason="needs the extra fix")
     return job.but(fix=("encoding", "entities", "encoding"))
 
 

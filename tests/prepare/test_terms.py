@@ -17,7 +17,7 @@ from nmt.prepare import prepare as stage
 from nmt.prepare.join import join
 from nmt.prepare.readers import reader
 
-pytest.importorskip("simplemma", reason="the extra terms is not installed")
+pytest.importorskip("simplemma", reason="needs the extra terms")
 
 ANIMALS = [("dog", "dogs", "Hund", "Hunde"), ("cat", "cats", "Katze", "Katzen")]
 ANIMALS += [("mouse", "mice", "Maus", "Mäuse"), ("horse", "horses", "Pferd", "Pferde")]

@@ -58,7 +58,7 @@ def build() -> Path:
         return library
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     if compiler is None:
-        raise NotHere("there is no C++ compiler, such as g++")
+        raise NotHere("needs a C++ compiler, such as g++")
     _BUILT.mkdir(exist_ok=True)
     with (_BUILT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be building it
@@ -72,9 +72,9 @@ def _folder_of_torch() -> Path:
     assert found is not None and found.origin is not None
     folder = Path(found.origin).parent
     if not (folder / "lib/libtorch_cpu.so").exists():
-        raise NotHere("it is for Linux")
+        raise NotHere("needs Linux")
     if (folder / "lib/libtorch_cuda.so").exists():
-        raise NotHere("this torch is built for GPUs; it is for torch's CPU build")
+        raise NotHere("needs torch's CPU build")
     return folder
 
 

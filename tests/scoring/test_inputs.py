@@ -195,7 +195,7 @@ def test_what_holds_more_than_text_is_refused_with_what_cuts_it_out(
     command = str(caught.value).partition("with: ")[2]
     assert command.startswith(f"{tool} ")
     if shutil.which(tool) is None:
-        pytest.skip(f"there is no {tool}")
+        pytest.skip(f"needs {tool}")
     cut = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
     # Beside its score, a text has no tab.
     texts = [text.replace("\t", " ") for text in TEXTS] if form == "scores" else TEXTS

@@ -147,7 +147,7 @@ def test_tokenizers_are_sacrebleus(tokenize: str) -> None:
 )
 def test_mecab_splits_words(lang: str, words: str) -> None:
     if not has_packages(f"{lang}-mecab"):
-        pytest.skip("needs the extra")
+        pytest.skip(f"needs the extra {lang}")
     reference = words.replace(" ", "") if lang == "ja" else words
     result = score([reference], [[reference]], tokenize=f"{lang}-mecab")["bleu"]
     assert result.detail["reference_length"] == len(words.split())

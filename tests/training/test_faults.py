@@ -392,7 +392,7 @@ def test_lines_that_cannot_be_written_are_lost_and_the_run_goes_on(
 ) -> None:
     full = Path("/dev/full")
     if not full.exists():
-        pytest.skip("no /dev/full here")
+        pytest.skip("needs /dev/full")
     run = RunFolder(tmp_path)
     (tmp_path / "metrics.jsonl").symlink_to(full)
     (tmp_path / "train.log").symlink_to(full)

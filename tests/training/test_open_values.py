@@ -267,7 +267,7 @@ def test_a_gpu_multiplies_in_tf32_only_if_that_is_the_precision() -> None:
 
 
 @pytest.mark.skipif(
-    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch is without oneDNN"
+    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="needs a torch with oneDNN"
 )
 def test_the_library_of_matrix_products_stays_that_of_the_start(toy: Toy) -> None:
     let_be(toy, onednn=2.0)

@@ -313,7 +313,7 @@ def test_schedule_free_is_algorithm_1_of_its_paper(weight_decay: float) -> None:
 
 
 def test_schedule_free_is_that_of_the_package() -> None:
-    package = pytest.importorskip("schedulefree", reason="pip install schedulefree")
+    package = pytest.importorskip("schedulefree", reason="needs the package schedulefree")
     config = TrainingConfig(
         learning_rate=0.01, warmup_updates=3, weight_decay=0.05, adam_epsilon=1e-6, **SCHEDULE_FREE
     )

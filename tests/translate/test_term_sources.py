@@ -195,7 +195,7 @@ def test_the_model_file_says_that_the_model_reads_terms(
 def test_a_term_is_there_in_any_form_if_the_model_inflects_it(
     text: str, lang: str | None, is_placed: bool
 ) -> None:
-    pytest.importorskip("simplemma", reason="the extra terms is not installed")
+    pytest.importorskip("simplemma", reason="needs the extra terms")
     use = TermUse.of(Term("cat", ("Katze", "Kater")), text, lang)
     assert (use.source, use.target, use.is_placed) == ("cat", "Katze", is_placed)
 

@@ -19,10 +19,10 @@ from nmt.errors import DataError
 
 TAB = b"\t"
 _QUOTE, _LINE_FEED = ord('"'), ord("\n")
-_QUOTED = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"')
-_CLOSING = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
+_QUOTED = re.compile(rb'"[^"]*+(?>(?:""[^"]*+)*)"')
+_CLOSING = re.compile(rb'[^"]*+(?>(?:""[^"]*+)*)"')
 """How a line begins in which a quoted cell ends."""
-_SPACED = re.compile(rb' +"[^"]*+(?:""[^"]*+)*+" *')
+_SPACED = re.compile(rb' +"[^"]*+(?>(?:""[^"]*+)*)" *')
 """In CSV that people type, a space stands between a comma and a quote."""
 _IN_QUOTES = re.compile(rb'".*"', re.DOTALL)
 _LINE_END = re.compile(rb"[\r\n]+")

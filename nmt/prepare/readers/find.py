@@ -8,6 +8,7 @@ from pathlib import Path
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, ParallelText
 from nmt.errors import DataError, UsageError
+from nmt.files import is_there
 from nmt.markup.file_types import file_type, first_bytes, type_of_content
 from nmt.prepare.readers.arrow import ArrowFiles
 from nmt.prepare.readers.jsonl import JsonLines
@@ -63,7 +64,7 @@ def find_reader(
         )
     if quoting and suffix not in (".tsv", ".csv") and name != STDIN:
         raise UsageError(f"--quoting {name}: only TSV and CSV have quoted cells; leave it out")
-    if is_one_file(name) and not path.exists():
+    if is_one_file(name) and not is_there(path):
         raise DataError(f"{name}: no such file")
     request = TableRequest(prefix, path, columns, side_columns, langs, encoding, quoting)
     if name == STDIN or suffix in (".tsv", ".csv"):

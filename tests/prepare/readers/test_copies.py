@@ -12,7 +12,7 @@ from storage import Storage
 from nmt.errors import DataError, UsageError
 from nmt.prepare.prepare import dry_run
 
-pytest.importorskip("fsspec", reason="the extra remote is not installed")
+pytest.importorskip("fsspec", reason="needs the extra remote")
 
 
 @pytest.fixture
