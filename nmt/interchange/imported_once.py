@@ -19,7 +19,6 @@ from nmt import console
 from nmt.errors import HeldOff
 from nmt.files import IMPORTED, lock, sha256_file, user_cache, write_text
 from nmt.interchange.ctranslate2_manifest import is_export
-from nmt.models.model_file import model_checksum
 
 _SUFFIX = ".safetensors"
 _RECORD = ".made"
@@ -49,8 +48,7 @@ def model_of(path: Path) -> Path:
             if not _is_recorded(imported, record):  # another process may have made it
                 _import(path, imported)
                 with suppress(OSError):  # then it is imported again the next time
-                    record.parent.mkdir(parents=True, exist_ok=True)
-                    write_text(record, model_checksum(imported))
+                    _record(imported, record)
                     _forget_unused(cache)
     with suppress(OSError):
         os.utime(record)
@@ -62,10 +60,19 @@ def _is_recorded(imported: Path, record: Path) -> bool:
 
     When it is opened, its weights are compared with its checksum.
     """
+    from nmt.models.model_file import model_checksum  # loads SentencePiece
+
     try:
         return imported.is_file() and model_checksum(imported) == record.read_text()
     except OSError:
         return False
+
+
+def _record(imported: Path, record: Path) -> None:
+    from nmt.models.model_file import model_checksum
+
+    record.parent.mkdir(parents=True, exist_ok=True)
+    write_text(record, model_checksum(imported))
 
 
 def _forget_unused(cache: Path) -> None:

@@ -44,7 +44,6 @@ from nmt.translate.contradictions import DOCUMENT, Given, refuse_contradictions
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import RENDERS
 
-
 _TOO_LONG = "too many tokens"  # when the model's limit is not known
 
 
