@@ -315,7 +315,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-_ADDRESS = re.compile(r"""[^\s"'<>]*""")
+_AFTER_URL = re.compile(r"""[\s"'<>]""")
 
 
 def without_secrets(text: str) -> str:
@@ -323,7 +323,8 @@ def without_secrets(text: str) -> str:
     before, *others = text.split("://")
     parts = [before]
     for other in others:
-        end = _ADDRESS.match(other).end()  # type: ignore[union-attr] - it always matches
+        after = _AFTER_URL.search(other)
+        end = len(other) if after is None else after.start()
         host, slash, path = other[:end].partition("/")
         user, at, host = host.rpartition("@")
         address = "".join((user.partition(":")[0], at, host, slash, path))

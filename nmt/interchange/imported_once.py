@@ -52,8 +52,7 @@ def model_of(path: Path) -> Path:
             ):  # another process may have made it
                 _import(path, imported)
                 with suppress(OSError):  # then it is imported again the next time
-                    record.parent.mkdir(parents=True, exist_ok=True)
-                    write_text(record, model_checksum(imported))
+                    _record(imported, record)
                     _forget_unused(cache)
     with suppress(OSError):
         os.utime(record)
@@ -65,10 +64,19 @@ def _is_recorded(imported: Path, record: Path, checksum: Callable[[Path], str]) 
 
     When it is opened, its weights are compared with its checksum.
     """
+    from nmt.models.model_file import model_checksum  # loads SentencePiece
+
     try:
         return imported.is_file() and checksum(imported) == record.read_text()
     except OSError:
         return False
+
+
+def _record(imported: Path, record: Path) -> None:
+    from nmt.models.model_file import model_checksum
+
+    record.parent.mkdir(parents=True, exist_ok=True)
+    write_text(record, model_checksum(imported))
 
 
 def _forget_unused(cache: Path) -> None:

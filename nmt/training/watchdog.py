@@ -34,9 +34,10 @@ from typing import Self
 from nmt import console
 from nmt.distributed import AGAIN, OVER, Heartbeat, RankLost, Ranks, RankStopped
 from nmt.errors import EXIT_FAILED, EXIT_STOPPED
+from nmt.program import SIGNALS
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
-from nmt.training.stop import SIGNALS, StopRequest
+from nmt.training.stop import StopRequest
 from nmt.training.trainer import Trainer
 
 _BEAT = 2.0  # seconds between two signs of life

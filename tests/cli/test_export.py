@@ -120,7 +120,8 @@ def export(request: pytest.FixtureRequest, card: ModelCard, text: Path, tmp_path
     values: dict[str, Any] = (
         STUDENT | {"norm_epsilon": 1e-6} if form in ("bergamot", "marian") else {}
     )
-    other = replace(card, config=replace(card.config, d_model=64, d_ff=64, **values))
+    sizes: dict[str, Any] = {"d_model": 64, "d_ff": 64}
+    other = replace(card, config=replace(card.config, **sizes, **values))
     model = tmp_path / "model"
     write_model(model, other, dict(other.build().named_parameters()))
     more = ("--sample", text) if form == "bergamot" else ()

@@ -133,7 +133,7 @@ def test_the_best_are_best_by_the_run_s_metric(run: Path) -> None:
 def test_the_loss_decides_between_equal_scores(run: Path) -> None:
     text = (run / "config.toml").read_text()
     (run / "config.toml").write_text(text.replace('best_metric = "loss"', 'best_metric = "bleu"'))
-    losses = {}
+    losses: dict[int, float] = {}
     for path in sorted((run / "checkpoints").glob("best-*.safetensors")):
         reader = ModelReader(path)
         loss = 5.0 - len(losses)  # the oldest one has the highest
