@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -38,18 +38,14 @@ def model_of(path: Path) -> Path:
     has_config = any((path / name).is_file() for name in ("config.json", "adapter_config.json"))
     if not has_config or is_export(path):
         return path
-    from nmt.models.model_file import model_checksum  # SentencePiece takes time
-
     name = f"{IMPORTED}{_checksum(path)[:16]}{_SUFFIX}"
     cache = user_cache() / "imported"
     folder = path if os.access(path, os.W_OK) else cache
     imported, record = folder / name, cache / f"{name}{_RECORD}"
-    if not _is_recorded(imported, record, model_checksum):
+    if not _is_recorded(imported, record):
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder, path):
-            if not _is_recorded(
-                imported, record, model_checksum
-            ):  # another process may have made it
+            if not _is_recorded(imported, record):  # another process may have made it
                 _import(path, imported)
                 with suppress(OSError):  # then it is imported again the next time
                     _record(imported, record)
@@ -59,7 +55,7 @@ def model_of(path: Path) -> Path:
     return imported
 
 
-def _is_recorded(imported: Path, record: Path, checksum: Callable[[Path], str]) -> bool:
+def _is_recorded(imported: Path, record: Path) -> bool:
     """Tell whether a file is what an import has made; DataError if it is damaged.
 
     When it is opened, its weights are compared with its checksum.
@@ -67,7 +63,7 @@ def _is_recorded(imported: Path, record: Path, checksum: Callable[[Path], str]) 
     from nmt.models.model_file import model_checksum  # loads SentencePiece
 
     try:
-        return imported.is_file() and checksum(imported) == record.read_text()
+        return imported.is_file() and model_checksum(imported) == record.read_text()
     except OSError:
         return False
 
