@@ -48,7 +48,10 @@ def unpack(name: str) -> Path:
     """Put what is packed under a name into this folder."""
     with tarfile.open(WRITTEN / f"{name}.tar.xz") as file:
         # Python before 3.11.4 has no filters, and 3.12 and 3.13 want to be told of one.
-        file.extractall(**({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        if hasattr(tarfile, "data_filter"):
+            file.extractall(filter="data")
+        else:
+            file.extractall()
     return Path(name)
 
 
