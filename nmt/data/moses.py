@@ -8,12 +8,10 @@ back changed. `prepare` tries it.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING
-from unicodedata import category
 
 from nmt.data.languages import primary_language
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 # A tag such as <2de> must stay one word.
 _PROTECTED = [r"<[^\s<>]+>"]
 _MOST_PROTECTED = 1_000  # in a line; sacremoses refuses more
-_AFTER_SPACE = re.compile(r"\S? ([^\x00-\u02ff])")
 
 
 @dataclass(frozen=True)
@@ -80,12 +77,6 @@ def _tokenizer(lang: str) -> sacremoses.MosesTokenizer:
     from sacremoses import MosesTokenizer
 
     return MosesTokenizer(lang=primary_language(lang))
-
-
-def torn_mark(line: str) -> str:
-    """Return the first combining mark after a space, with what is before; "" if there is none."""
-    torn = (match for match in _AFTER_SPACE.finditer(line) if category(match[1])[0] == "M")
-    return next((match[0] for match in torn), "")
 
 
 @dataclass(frozen=True)

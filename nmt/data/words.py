@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_AFTER_SPACE = re.compile(r"\S? ([^\x00-\u02ff])")
 _WITHOUT_SPACES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U00020000-\U0003ffff"
@@ -70,6 +71,12 @@ def unit_pattern() -> re.Pattern[str]:
 def is_mark(character: str) -> bool:
     """Tell whether a character belongs to the letter before it."""
     return bool(_MARK.fullmatch(character))
+
+
+def torn_mark(line: str) -> str:
+    """Return the first mark after a space, with what is before; "" if there is none."""
+    found = (match for match in _AFTER_SPACE.finditer(line) if is_mark(match[1]))
+    return next((match[0] for match in found), "")
 
 
 def is_in_word(character: str) -> bool:

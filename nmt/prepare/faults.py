@@ -18,9 +18,9 @@ from nmt import console
 from nmt.console import printable
 from nmt.data.composition import DECOMPOSED_REMEDY, compose, is_decomposed
 from nmt.data.languages import primary_language
-from nmt.data.moses import Moses, torn_mark
+from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
-from nmt.data.words import LETTERS
+from nmt.data.words import LETTERS, torn_mark
 from nmt.errors import UsageError
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.repairs import describe_flaw, examine, is_frequent

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.data.composition import compose, is_composed
-from nmt.data.moses import torn_mark
-from nmt.data.words import MARKS, unit_pattern
+from nmt.data.words import MARKS, torn_mark, unit_pattern
 from nmt.scoring.inputs import Text
 
 _FULL_STOPS = 100  # lines that end in " .": sacreBLEU's own threshold

@@ -6,8 +6,9 @@ import pytest
 import sacremoses
 
 from nmt.data.languages import primary_language
-from nmt.data.moses import Moses, abbreviations, moses_rules, torn_mark
+from nmt.data.moses import Moses, abbreviations, moses_rules
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.data.words import torn_mark
 
 LINE = "„Das ist“, sagte Dr. Müller, „3,5 % von 1.000 Euro.“"
 

@@ -176,8 +176,8 @@ def test_directives_that_move_get_numbers_if_there_are_any(
         ("python-brace", "A {0:{width}} x", "{0:{width}}"),
         ("boost", "A %|1$+5| x", "%|1$+5|"),
         ("gcc-internal", "A %q+D x", "%q+D"),
-        ("perl", "A %vd x", "%vd"),
-        ("sh", "cost of ${a}x", None),  # a piece already
+        ("perl", "A %vd x", None),  # a piece already, as the next
+        ("sh", "cost of ${a}x", None),
     ],
 )
 def test_directives_are_protected(language: str, text: str, protected: str | None) -> None:
