@@ -9,7 +9,7 @@
 #
 #   FRESH                folder for the system, which must not exist, and is removed at the end
 #   FRESH_MOUNTS         folders of this machine that it sees too: pip's cache, a folder of wheels
-#   MIRROR               of Debian's packages
+#   MIRROR               of Debian's packages, as debootstrap takes it
 #   DEBOOTSTRAP_OPTIONS  for example --no-check-gpg, where the keys of sid are missing
 #   TORCH, NEWEST, WORKERS   as for make
 set -euo pipefail
@@ -29,7 +29,7 @@ trap 'rm -rf --one-file-system "$root"' EXIT
 packages=git,make,g++,python3,python3-venv,ca-certificates
 # shellcheck disable=SC2086
 debootstrap --variant=minbase --include=$packages ${DEBOOTSTRAP_OPTIONS:-} \
-  "$suite" "$root" "${MIRROR:-http://deb.debian.org/debian}" >"$root.log" 2>&1 ||
+  "$suite" "$root" ${MIRROR:-} >"$root.log" 2>&1 ||
   { tail -n 20 "$root.log"; fail "debootstrap failed"; }
 rm "$root.log"
 
