@@ -7,7 +7,6 @@ output, or commands for other machines, and of those only the options are checke
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import gzip
 import itertools
@@ -132,17 +131,6 @@ def test_every_path_and_preset_that_is_named_exists(page: Path) -> None:
         assert (ROOT / path).exists(), path
     named_presets = re.findall(r"\b(?:transformer|conv_seq2seq|rnn_attention)_\w+", text)
     assert not set(named_presets) - PRESETS.keys()
-
-
-@pytest.mark.parametrize("page", CHAPTERS, ids=named)
-def test_a_chapter_says_of_each_of_its_files_what_the_file_says_first(page: Path) -> None:
-    rows = re.findall(r"^\| `(\S+\.py)` \| (.+) \|$", page.read_text(), re.MULTILINE)
-    files = {path.relative_to(page.parent).as_posix(): path for path in page.parent.rglob("*.py")}
-    empty = {name for name in files if name.endswith("__init__.py")} - {"__init__.py"}
-    assert {"__init__.py", *dict(rows)} == files.keys() - empty | {"__init__.py"}
-    for name, summary in rows:
-        docstring = ast.get_docstring(ast.parse(files[name].read_text())) or ""
-        assert docstring.replace("\n", " ").startswith(summary), name
 
 
 @pytest.mark.parametrize("recipe", sorted(ROOT.glob("examples/*/Makefile")), ids=named)
