@@ -23,6 +23,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
+from filelock import unlock_descriptor
+
 from nmt.data.compressed import compress, is_compressed
 from nmt.data.manifest import build_value
 from nmt.files import (
@@ -98,6 +100,9 @@ class Journal:
         with contextlib.suppress(OSError):
             if self._writing is not None:
                 self._writing.close()
+        # Workers that were forked meanwhile have the file open, too: closing would not unlock it.
+        with contextlib.suppress(OSError):
+            unlock_descriptor(self._file.fileno())
         with contextlib.suppress(OSError):
             self._file.close()
 

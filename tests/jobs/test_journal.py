@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -290,3 +291,18 @@ def test_an_output_is_compressed_as_its_name_says(tmp_path: Path, suffix: str) -
     output.unlink()
     work(output)
     assert output.read_bytes() == (tmp_path / "before").read_bytes()
+
+
+def test_a_process_that_was_started_meanwhile_keeps_no_lock(output: Path) -> None:
+    # As forked workers do, which have every open file of the job.
+    work(output)
+    with Journal(output):
+        descriptors = {path: path.resolve().name for path in Path("/proc/self/fd").iterdir()}
+        (own,) = (int(path.name) for path, name in descriptors.items() if name == ".out.de.journal")
+        other = subprocess.Popen(["sleep", "60"], pass_fds=[own])
+    try:
+        with Journal(output):  # which raises HeldOff if it is locked
+            pass
+    finally:
+        other.kill()
+        other.wait()
