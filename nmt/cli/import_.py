@@ -10,6 +10,7 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet, check_new_file, completion
 from nmt.errors import UsageError, did_you_mean
+from nmt.models.converted import refuse_converted
 
 EXAMPLES = (
     "nmt import huggingface opus-mt-en-de en-de.safetensors",
@@ -78,6 +79,7 @@ def import_(
     You can then translate with it, average, score and export it like your own models. Neither the
     other toolkit nor its libraries are needed, and no code in its files is executed.
     """
+    refuse_converted(source)
     if form not in _FORMATS:
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, _FORMATS)}")
     if positions is not None and positions not in _POSITIONS:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from nmt.errors import DataError
 from nmt.files import parse_json, read_file, sha256_file
+from nmt.models.converted import is_of_ctranslate2
 
 MANIFEST, CARD = "export.json", "card.safetensors"
 FORMAT_VERSION = 1
@@ -88,7 +89,7 @@ class Export:
 
 def is_export(path: Path) -> bool:
     """Tell whether a path is the folder of an export, complete or not."""
-    return any((path / name).is_file() for name in (MANIFEST, _MODEL))
+    return (path / MANIFEST).is_file() or is_of_ctranslate2(path)
 
 
 def _check_sizes(path: Path) -> None:

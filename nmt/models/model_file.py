@@ -20,6 +20,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.files import IMPORTED
 from nmt.model_config import AttentionHead, ModelConfig, TransformerConfig
+from nmt.models.converted import is_of_marian, refuse_archive, refuse_converted
 from nmt.models.tensor_file import TensorFile, write_tensors
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ T = TypeVar("T")
 
 KIND = "a model file"
 FORMAT_VERSION = 2
-_ZIP = b"PK\x03\x04"
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
 _READS_TERMS = "reads_terms"
@@ -316,12 +316,8 @@ def find_model(path: Path) -> Path:
             hint = f"; if Hugging Face has it, hf download {path} --local-dir {path.name}"
             raise DataError(f"{path}: no such file or folder{hint * is_of_hub}") from None
         if path.is_file():
-            with path.open("rb") as file:
-                if file.read(len(_ZIP)) == _ZIP:
-                    raise DataError(
-                        f"{path}: is an archive, as Argos Translate and PyTorch write them; give "
-                        "the model that it was made of"
-                    )
+            refuse_converted(path)
+            refuse_archive(path)
         return path
     for name in ("best.safetensors", "last.safetensors"):
         if (path / name).is_file():
@@ -330,13 +326,9 @@ def find_model(path: Path) -> Path:
         raise UsageError(
             f"{path}: is a data folder; give the run folder of `nmt train`, or a model"
         )
-    if (path / "model.bin").is_file():
-        raise UsageError(f"{path}: is a CTranslate2 export; give the model file that was exported")
-    if all((path / name).is_file() for name in ("metadata.json", "model/model.bin")):
-        raise UsageError(
-            f"{path}: is a package of Argos Translate, which nmt does not read; give the model "
-            "that it was made of"
-        )
+    refuse_converted(path)
+    if is_of_marian(path):
+        raise UsageError(f"{path}: is a folder of Marian; import it: nmt import marian")
     if (path / "config.json").is_file():
         raise UsageError(f"{path}: is a folder of Hugging Face; import it: nmt import huggingface")
     if (path / "config.toml").is_file():

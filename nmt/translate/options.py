@@ -19,6 +19,7 @@ from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
 from nmt.interchange.imported_once import model_of
 from nmt.markup.file_types import AS_LINES
 from nmt.markup.markup_tokens import FORMS
+from nmt.models.converted import refuse_converted
 from nmt.models.device import PRECISIONS
 from nmt.search.options import MBR_METRICS, Sampling, SearchOptions
 from nmt.translate.contradictions import (
@@ -358,10 +359,7 @@ def _checksum(model: Path) -> str:
 
         return model_checksum(model)
     if not any((model / name).is_file() for name in (MANIFEST, CARD)):
-        raise UsageError(
-            f"{model}: is a CTranslate2 model that nmt did not export; give the model that it was "
-            "converted from, such as its Hugging Face folder"
-        )
+        refuse_converted(model)
     if not (model / MANIFEST).is_file():
         raise DataError(f"{model}: has no {MANIFEST}; copy the whole folder, or export again")
     return sha256_file(model / MANIFEST)

@@ -40,8 +40,19 @@ def place(data: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.Monk
         for name in ("model.bin", "config.json", "shared_vocabulary.json"):
             (tmp_path / folder / name).write_text("{}")
     (tmp_path / "argos" / "metadata.json").write_text("{}")
-    with zipfile.ZipFile(tmp_path / "a.argosmodel", "w") as package:
-        package.writestr("translate-en_de-1_0/metadata.json", "{}")
+    zips = {
+        "a.argosmodel": ("translate-en_de/metadata.json", "translate-en_de/model/model.bin"),
+        "torch.pt": ("archive/data.pkl",),
+        "marian.npz": ("encoder.npy",),
+        "opus.zip": ("decoder.yml",),
+    }
+    for packed, names in zips.items():
+        with zipfile.ZipFile(tmp_path / packed, "w") as package:
+            for name in names:
+                package.writestr(name, "{}")
+    (tmp_path / "of-marian").mkdir()
+    for name in ("model.bin", "model.bin.decoder.yml"):  # CTranslate2 has the first, too
+        (tmp_path / "of-marian" / name).write_text("{}")
     (tmp_path / "a.docx").write_text("PK")
     for lang in ("en", "de"):
         (tmp_path / f"empty.{lang}").touch()
@@ -64,6 +75,8 @@ TRANSLATE = "translate model --input valid.en"
 SCORE = "score valid.de valid.en"
 COMET = f"{SCORE} --comet-command no/comet --comet-model y"
 RESCORE = "rescore model valid.de --source valid.en"
+BACK = "from which nmt cannot read the model back; give what it was made of"
+
 CASES = [
     # A link that leads to itself.
     ("translate round", 1, "round"),
@@ -217,16 +230,27 @@ CASES = [
     # Translating.
     ("translate data", 2, "data: is a data folder; give the run folder"),
     ("translate nowhere", 1, "nowhere: no such file or folder"),
+    ("translate converted", 2, f"converted: is a CTranslate2 model, {BACK}"),
+    ("translate converted/model.bin", 2, f"model.bin: is a CTranslate2 model, {BACK}"),
     (
-        "translate converted",
+        "rescore converted valid.de --source valid.en",
         2,
-        "converted: is a CTranslate2 model that nmt did not export; give",
+        f"converted: is a CTranslate2 model, {BACK}",
     ),
-    ("rescore converted valid.de --source valid.en", 2, "converted: is a CTranslate2 export; give"),
-    ("translate argos", 2, "argos: is a package of Argos Translate, which nmt does not read; give"),
-    ("translate argos/model", 2, "argos/model: is a CTranslate2 model that nmt did not export"),
-    ("translate a.argosmodel", 1, "a.argosmodel: is an archive, as Argos Translate and PyTorch"),
-    ("export marian a.argosmodel out", 1, "a.argosmodel: is an archive, as Argos Translate and"),
+    ("export argos converted out.argosmodel", 2, f"converted: is a CTranslate2 model, {BACK}"),
+    ("import huggingface converted out", 2, f"converted: is a CTranslate2 model, {BACK}"),
+    ("import marian converted out", 2, f"converted: is a CTranslate2 model, {BACK}"),
+    ("import ctranslate2 converted out", 2, f"converted: is a CTranslate2 model, {BACK}"),
+    ("translate argos", 2, f"argos: is a package of Argos Translate, {BACK}"),
+    ("translate argos/model", 2, f"argos/model: is a CTranslate2 model, {BACK}"),
+    ("import marian argos out", 2, f"argos: is a package of Argos Translate, {BACK}"),
+    ("translate a.argosmodel", 2, f"a.argosmodel: is a package of Argos Translate, {BACK}"),
+    ("export marian a.argosmodel out", 2, f"a.argosmodel: is a package of Argos Translate, {BACK}"),
+    ("import argos a.argosmodel out", 2, f"a.argosmodel: is a package of Argos Translate, {BACK}"),
+    ("translate torch.pt", 2, "torch.pt: is a checkpoint of PyTorch; nmt import huggingface"),
+    ("translate marian.npz", 2, "marian.npz: holds arrays, as Marian writes them; import it"),
+    ("translate opus.zip", 2, "opus.zip: is a zip; unpack it"),
+    ("translate of-marian", 2, "of-marian: is a folder of Marian; import it: nmt import marian"),
     ("translate some-lab/a-model", 1, "hf download some-lab/a-model --local-dir a-model"),
     ("translate model valid.en", 2, "write --input FILE, or < FILE"),
     ("translate model --device gpu", 2, "--device gpu: unknown; write cuda"),
