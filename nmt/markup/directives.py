@@ -19,6 +19,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
+from nmt.markup.lisp_directives import (
+    LISP,
+    LISP_DIRECTIVE,
+    SCHEME,
+    SCHEME_DIRECTIVE,
+    is_silent,
+    read_lisp,
+)
+
 _Match = re.Match[str]
 _Values = dict[int | str, str]
 """Types of values by their numbers or names. The type `any` goes with all others."""
@@ -329,102 +338,13 @@ def _java_choices(text: str) -> list[str]:
     return written.split("|")
 
 
-_LISP = (
-    r"~(?P<parameters>(?>(?:(?:[-+]?\d{1,9}+|'[\s\S]|[Vv#])?,)*)(?:[-+]?\d{1,9}+|'[\s\S]|[Vv#])?)"
-    r"(?P<modifiers>[:@]*+)(?P<type>[\s\S])"
-)
-_LISP_PARAMETER = re.compile(r"(?:'[\s\S]|[^,])+|(?<=,)(?=,|\Z)|^(?=,)")
-_LISP_TYPES = {
-    **dict.fromkeys("as", ("iiic", "any")),
-    **dict.fromkeys("dbox", ("icci", "integer")),
-    **dict.fromkeys("eg", ("iiiiccc", "real")),
-    **dict.fromkeys("%&|~", ("i", "")),
-    "r": ("iicci", "integer"),
-    "f": ("iiicc", "real"),
-    "$": ("iiic", "real"),
-    "p": ("", "any"),
-    "w": ("", "any"),
-    "c": ("", "character"),
-    "i": ("i", ""),
-    "\n": ("", ""),
-    "_": ("", ""),
-    "t": ("ii", ""),
-    "*": ("i", ""),
-    "(": ("", ""),
-    ")": ("", ""),
-}
-_SCHEME_TYPES = {
-    **{name: _LISP_TYPES[name] for name in "asdboxegrf$p%&|~\n*()"},
-    "c": ("i", "character"),
-    "i": ("iiicc", "complex"),
-    "y": ("", "any"),
-    "_": ("i", ""),
-    "/": ("i", ""),
-    "!": ("", ""),
-    "q": ("", ""),
-    "t": ("iic", ""),
-}
-
-
-def _lisp(text: str, language: str, types: dict[str, tuple[str, str]]) -> Any:
-    """Return what a text of Lisp takes: the types of its values, in order; None: it is damaged.
-
-    If it has loops, branches or the like, these are compared themselves.
-    """
-    values, position, open_cases = _Values(), 0, 0
-    directives = list[str]()
-    is_simple = True
-    for found in LANGUAGES[language].pattern.finditer(text):
-        if found["damage"]:
-            return None
-        conversion = found["type"].lower()
-        is_empty = conversion == "}" and text.endswith("{", 0, found.start())  # it takes a text
-        parameters = _LISP_PARAMETER.findall(found["parameters"])
-        allowed, kind = types.get(conversion, ("", ""))
-        takes_more = conversion not in types or any(one in ("v", "V") for one in parameters)
-        if takes_more or conversion in "*p" or (allowed == "i" and kind):
-            directives.append(found[0].lower() + " and nothing" * is_empty)
-        elif kind:
-            directives.append(kind)
-        if takes_more:
-            is_simple = False
-            if conversion == "/" and text.find("/", found.end()) < 0:  # of a function's name
-                return None
-            continue
-        for parameter, expected in zip(parameters, allowed.ljust(len(parameters)), strict=False):
-            given = "c" if parameter[:1] == "'" else "i"
-            if parameter and given != expected:
-                return None
-        modifiers = found["modifiers"]
-        if conversion in "()":
-            open_cases += 1 if conversion == "(" else -1
-            if open_cases < 0:
-                return None
-        elif conversion == "*":
-            count = int(parameters[0]) if parameters and parameters[0] not in ("", "#") else None
-            if count is not None and count < 0:
-                return None
-            if "@" in modifiers:
-                position = count or 0
-            else:
-                count = 1 if count is None else count
-                position = max(0, position - count) if ":" in modifiers else position + count
-        elif kind and not (conversion == "c" and allowed and parameters):  # of Scheme
-            if conversion == "p" and ":" in modifiers:
-                position = max(0, position - 1)
-            known = values.get(position, "any")
-            order = ("any", "complex", "real", "integer")  # each is of the kind before it
-            if known in order and kind in order:
-                values[position] = max(known, kind, key=order.index)
-            elif known == "any":
-                values[position] = kind
-            elif kind not in ("any", known):
-                return None
-            position += 1
-    if not is_simple:
-        return directives
-    known_kinds = {at: kind for at, kind in values.items() if kind != "any"}
-    return None if open_cases else (known_kinds, max(map(int, values), default=-1))
+def _lisp(language: str, directive: str, table: Any) -> _Language:
+    return _Language(
+        directive,
+        lambda found: "" if is_silent(found, table) else "value",
+        damage="~",
+        reader=lambda text: read_lisp(LANGUAGES[language].pattern.finditer(text), table),
+    )
 
 
 def _simple_qt(values: _Values, directives: list[str]) -> Any:
@@ -526,12 +446,7 @@ LANGUAGES = {
         goes_on=True,
         numbered="%{}$",
     ),
-    "lisp": _Language(
-        _LISP,
-        lambda found: _LISP_TYPES.get(found["type"].lower(), ("", "code"))[1],
-        damage="~",
-        reader=lambda text: _lisp(text, "lisp", _LISP_TYPES),
-    ),
+    "lisp": _lisp("lisp", LISP_DIRECTIVE, LISP),
     "lua": _Language(
         r"%(?:%|\d*+\.?\d*+(?P<type>[cdiouxXaAeEfgGsq]))", _types(f"c diouxX aA{_FLOATS} s q")
     ),
@@ -582,12 +497,7 @@ LANGUAGES = {
         reader=_ruby,
         numbered="%{}$",
     ),
-    "scheme": _Language(
-        _LISP,
-        lambda found: _SCHEME_TYPES.get(found["type"].lower(), ("", "code"))[1],
-        damage="~",
-        reader=lambda text: _lisp(text, "scheme", _SCHEME_TYPES),
-    ),
+    "scheme": _lisp("scheme", SCHEME_DIRECTIVE, SCHEME),
     "sh": _Language(r"\$(?P<brace>\{)?(?P<name>[A-Za-z_]\w*+)(?(brace)\})", damage=r"\$"),
     **dict.fromkeys(
         ("smalltalk", "ycp"),

@@ -42,7 +42,12 @@ SOURCES = {
     "kde": ["a %1 b %2", "%1 of %2 and %3%", "%10 %1 %2 %3 %4 %5 %6 %7 %8 %9"],
     "kde-kuit": ["<b>a %1</b> b %2", "<filename>%1</filename> &amp; %2", "&File %1 <br/>"],
     "librep": ["a %s b %d", "%2$s is %1$d", "%5x %S %c%%"],
-    "lisp": ["a ~a b ~d", "~5,2f of ~s~%", "~a file~:p ~x", "~(~a~) is ~10t ~c", "~d ~:*~r ~~"],
+    "lisp": [
+        *("a ~a b ~d", "~5,2f of ~s~%", "~a file~:p ~x", "~(~a~) is ~10t ~c", "~d ~:*~r ~~"),
+        *("~{~a~^, ~} of ~d", "~[none~;one~:;~a~] x", "~:[no~;yes~] ~d", "~@[a ~a~] ~s"),
+        *("~@{~a~^ ~}", "~:{~a=~d~} x", "~v,vf ~a", "~? ~a", "~{~{~a~}~}", "~<~a~;~d~>"),
+        *("~#[~;~a~:;~a, ~]~d", "~a~^ ~d", "~/f/ ~d", "~{~a ~d~^ ~s~}"),
+    ],
     "lua": ["a %s b %d", "%5.2f of %q%%", "%c %x %i"],
     "objc": ["a %@ b %d", "%1$@ and %2$ld", "%5.2f of %@, %lx%%"],
     "object-pascal": ["a %s b %d", "%0:s is %1:d", "%5.2f of %-10s%%", "%*d x %.*n", "%1:s %0:p"],
@@ -66,7 +71,11 @@ SOURCES = {
     "qt": ["a %1 b %2", "%L1 of %2", "%1 %10 %3%"],
     "qt-plural": ["%n files", "%Ln of them"],
     "ruby": ["a %s b %d", "%2$s is %1$d", "%<a>5.2f of %{b}%%", "%-10s %p", "%*d x", "%1$*2$d"],
-    "scheme": ["a ~a b ~d", "~5,2f of ~s~%", "~a file~:p ~x", "~(~a~) ~10t ~c", "~d ~:*~r ~y"],
+    "scheme": [
+        *("a ~a b ~d", "~5,2f of ~s~%", "~a file~:p ~x", "~(~a~) ~10t ~c", "~d ~:*~r ~y"),
+        *("~{~a~^, ~} of ~d", "~[none~;one~:;~a~] x", "~:[no~;yes~] ~i", "~@[a ~a~] ~s"),
+        *("~@{~a~^ ~}", "~:{~a=~d~} x", "~v,vf ~a", "~k ~a", "~a~^ ~d"),
+    ],
     "sh": ["a $a b ${name}", "${a}x $b_1"],
     "smalltalk": ["a %1 b %2", "%3 %% %1"],
     "tcl": ["a %s b %d", "%2$s is %1$d", "%5.2f of %-10s%%", "%*d x %hd %c", "%ld %x"],
@@ -111,6 +120,11 @@ CASES = [  # language, source, translation, and whether msgfmt accepts that
     ("lisp", "~a", "~", False),
     ("lisp", "~{~a~^, ~} of ~d", "~{~s~^; ~} von ~x", True),
     ("lisp", "~{~a~} of ~d", "~{~} von ~d", False),
+    ("lisp", "~{~a ~d~^, ~}", "~{~d ~a~^, ~}", False),
+    ("lisp", "~:[no~;yes~] ~a", "~:[~;~] ~a", True),
+    ("lisp", "~[a~;~d~] ~a", "~[~d~;b~] ~a", True),  # of an unknown place
+    ("lisp", "~@[~d~]", "~d", False),
+    ("lisp", "~a~^ ~d", "~a ~d", False),
     ("lisp", "~/f/ ~a", "~/f ~a", False),
     ("lua", "%5d", "%-5d", False),
     ("objc", "%@", "%s", False),
@@ -157,7 +171,7 @@ def test_a_translation_takes_the_values_of_its_source(
         ("elisp", "%S of %s", "%s von %S", "%2$s von %1$S"),
         ("ruby", "%-5d of %5d", "%5d von %-5d", "%2$5d von %1$-5d"),
         ("ruby", "%<a>d of %{b}", "%{b} von %<a>d", "%{b} von %<a>d"),
-        ("lisp", "~{~a~} of ~d", "~d von ~{~a~}", None),  # loops are not understood
+        ("lisp", "~{~a~} of ~d", "~d von ~{~a~}", None),  # Lisp has no numbers
         ("go", "%d of %s", "%s von %d", None),  # a language that came later
         ("go", "%[1]d of %s", "%[1]d von %s", "%[1]d von %s"),
     ],
