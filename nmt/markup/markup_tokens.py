@@ -19,8 +19,9 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 from nmt.data.words import MARKS
+from nmt.markup.kept_pieces import PIECE
 from nmt.markup.messages import NO_TEXT, Message, find_messages
-from nmt.markup.text_tags import TEXT_TAG, VOID, text_tags
+from nmt.markup.text_tags import HTML, TEXT_TAG, VOID, text_tags
 
 FORMS = ("html", "xml")
 
@@ -153,11 +154,21 @@ def _tag_at(markup: str, at: int, last: dict[str, int], *, is_html: bool) -> Tok
     if match is None:
         return None
     name = match["name"] or match["odd"]
+    if markup[at - 1 : at] == "%" and _is_directive(markup, at - 1, name, match.end(), last):
+        return None
     name = name.lower() if is_html else name.rpartition(":")[2]
     if match[0].startswith("</"):
         return Token("close", match[0], at, name)
     is_empty = match[0].endswith("/>") or (is_html and name in VOID)
     return Token("empty" if is_empty else "open", match[0], at, name)
+
+
+def _is_directive(markup: str, at: int, name: str, tag_end: int, last: dict[str, int]) -> bool:
+    """Tell whether it is a directive such as Ruby's `%<name>s`, unlike `50%<b>d</b>`."""
+    piece = PIECE.match(markup, at)
+    if piece is None or piece.end() <= tag_end or name in VOID or name in _ENDED_BY:
+        return False
+    return not (HTML.fullmatch(name) and _end_of(f"</{name}", markup, tag_end, last))
 
 
 def pair_up(tokens: list[Token], form: str) -> dict[int, int]:

@@ -22,13 +22,14 @@ VOID = frozenset(
     )
 )
 """Elements of HTML without a closing tag."""
-_HTML = re.compile(
+HTML = re.compile(
     "a|abbr|b|big|blockquote|body|br|button|caption|center|cite|code|col|dd|del|details|dfn|div|dl|"
     "dt|em|embed|fieldset|figcaption|figure|font|footer|form|h[1-6]|head|header|hr|html|i|iframe|"
     "img|input|ins|kbd|label|legend|li|link|main|mark|meta|nav|ol|optgroup|option|p|param|pre|q|s|"
     "samp|script|section|select|small|source|span|strike|strong|style|su[bp]|summary|svg|table|"
     "tbody|td|textarea|tfoot|th|thead|title|tr|tt|u|ul|var|video|wbr"
 )
+"""Names of HTML that text may have tags of."""
 _BBCODE = "b|i|u|s|url|img|quote|code|list|size|color|font|center|left|right|email|sub|sup|spoiler"
 _LESS, _GREATER = "(?:<|&lt;)", "(?:>|&gt;)"
 _VALUE = (
@@ -72,7 +73,7 @@ def text_tags(text: str, form: str, *, is_in_stars: bool) -> Iterator[TextTag]:
         is_close = tag[0].startswith(("</", "&lt;/", "[/")) or group == "ends"
         kind, needs_partner = "close" if is_close else "empty" if is_empty else "open", True
         if group == "escaped":
-            needs_partner = not _HTML.fullmatch(name)
+            needs_partner = not HTML.fullmatch(name)
             name = f"&{name}" if form == "html" else name
         elif group == "number":
             needs_partner = not is_empty

@@ -454,6 +454,8 @@ def test_an_element_of_html_may_end_without_a_closing_tag(line: str, kept: list[
             "%s",
             "%1$s",
             "%(name)s",
+            "%<name>s",
+            "%<title>-5.2f",
             "%-5.2f",
             "%ld",
             "%llu",
@@ -533,6 +535,12 @@ def test_pieces_of_text_are_kept(piece: str) -> None:
 )
 def test_text_like_pieces_is_translated(text: str) -> None:
     assert not [one for one in nodes(parse(text, "html")) if not re.match(r"\d", one.opening)]
+
+
+@pytest.mark.parametrize("tag", ["<b>", "</b>", "<br>", "<li>", '<span class="s">'])
+def test_a_tag_after_a_percent_sign_is_a_tag(tag: str) -> None:
+    kinds = [token.kind for token in elements(f"<b>50%{tag}e</b>", "html") if token.raw == tag]
+    assert kinds[:1] in (["open"], ["empty"], ["close"])
 
 
 def test_braces_are_never_lost() -> None:
