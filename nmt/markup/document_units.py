@@ -66,6 +66,10 @@ def as_html(text: str, *, brackets_are_text: bool = False) -> str:
     def written(tag: re.Match[str]) -> str:
         if tag[1] in closed or tag[1].lower() in _HTML:
             return tag[0]
+        before = max(0, tag.start() - 1)
+        piece = PIECE.match(tag.string, before) if tag.string[before] == "%" else None
+        if piece is not None and piece.end() > tag.end():  # such as %<name>s
+            return tag[0]
         is_text = brackets_are_text or (tag[1].istitle() and len(tag[0].split()) > 1)
         return f"&lt;{tag[0][1:-1]}&gt;" if is_text and not escapes else tag[0][:-1] + _LONE
 

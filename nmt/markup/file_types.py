@@ -30,6 +30,7 @@ _LONGEST_LINE = 1_000  # characters of one that are looked at
 
 _TIKAL = "convert it to XLIFF with Okapi Tikal"
 _TAKE_OUT = "take its texts out into a .po or .xlf file"
+_CUT = "translate only the text, such as `cut -f 3 FILE`, and paste it back"
 _PANDOC = "convert it to .html with pandoc"
 
 _STRING = r'"(?>(?:[^"\\\n]|\\.)*)"'
@@ -137,6 +138,12 @@ TYPES = (
     ),
     FileType("CSV", (".csv",)),
     FileType(
+        "a table with columns of numbers",
+        (),
+        way=_CUT,
+        line=r"(?P<key>[-+]?\d[\d.,:]*+)\t.*|[^\t]++\t.*",
+    ),
+    FileType(
         "this type of subtitles",
         (".ass", ".ssa", ".sub", ".sbv", ".smi", ".lrc"),
         r"\s*+(?:\[Script Info\]|(?:\{\d++\}\{\d++\}[^\n]*+\n){2}|\[\d\d:\d\d\.\d\d"
@@ -183,7 +190,7 @@ _LINE_KINDS = (
     (
         "columns of numbers",
         re.compile(r"(?:[-+]?\d[\d.,:]{0,30}\t)+\S"),
-        "translate only the text, such as `cut -f 3 FILE`, and paste it back",
+        _CUT,
     ),
     (
         "links and templates of a wiki",

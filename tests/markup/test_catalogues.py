@@ -231,6 +231,13 @@ def test_each_form_of_a_plural_is_filled(number: int, formula: str, expected: li
     assert written.endswith(entry)
 
 
+def test_a_directive_with_a_name_in_brackets_needs_no_flag() -> None:
+    (unit,) = read('msgid "%<name>s has %<n>d"\nmsgstr ""\n').units
+    pieces = [node.opening for node in parse(unit.line, "html").root.children if node.kept]
+    assert pieces == ["%<name>s", "%<n>d"]
+    assert unit.write(unit.line) == '"%<name>s has %<n>d"'
+
+
 def fitted(source: str, flags: str, translation: str) -> str | None:
     """Return what is written of a translation in an entry with these flags."""
     (unit,) = read(f'#, {flags}\nmsgid "{source}"\nmsgstr ""\n').units

@@ -34,6 +34,7 @@ PLAIN = (
     "---\ntitle: A man\n",
     "key: value\nother: value\n",
     "key=value\n",
+    "A man\tEin Mann\n12\tZwölf\n13\tDreizehn\n14\tVierzehn\nA dog sleeps.\n",
     "<2de> A man sleeps.\n",
     "< a man >\n",
     "<p>A man <i>sleeps</i>.</p>\n",
@@ -99,6 +100,10 @@ def test_plain_text_is_plain(tmp_path: Path, name: str) -> None:
         ('<a:b xmlns:a="c"><a:d>', "XML"),
         ('<srcset setid="a" srclang="any">\n<doc>', "SGML"),
         ("% A note\n\\documentclass{a}\n", "LaTeX"),
+        (
+            "start\tend\ttext\n0\t2000\tA man.\n2000\t4500\t\n4500\t9000\tYes.\n",
+            "a table with columns of numbers",
+        ),
     ],
 )
 @pytest.mark.parametrize("name", ["a.txt", "a.en", "a.xml"])
