@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gettext
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from pathlib import Path
 from nmt.errors import DataError
 from nmt.markup.directives import take_the_same
 from nmt.markup.document_units import Unit, as_html, as_text, without_mnemonic
-from nmt.markup.format_strings import fit_directives, format_of, protect_directives
+from nmt.markup.format_strings import fit_directives, formats_of, protect_directives
 from nmt.markup.tags import parse
 
 _CHECK = "see what msgfmt --check says"
@@ -77,20 +77,21 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
     """
     newline = "\r\n" if "\r\n" in catalogue else "\n"
     last, form_for_one, is_only_for_one = 0, 0, True
-    singular = plural = comments = language = ""
+    singular = plural = comments = ""
+    languages = [""]
     for statement in _statements(path, catalogue, encoding):
         comments += statement.comments
         if statement.keyword == "msgid":
             singular, plural = statement.text, ""
-            language, comments = format_of(comments), ""
+            languages, comments = formats_of(comments), ""
         elif statement.keyword == "msgid_plural":
             plural = statement.text
         elif statement.keyword.startswith("msgstr") and singular and statement.text:
             yield None
         elif statement.keyword.startswith("msgstr") and singular:
-            says_number = is_only_for_one or take_the_same(singular, plural, language)
+            says_number = is_only_for_one or _fit_all(singular, plural, languages)
             is_for_one = statement.form is None or (statement.form == form_for_one and says_number)
-            unit = _message(singular if is_for_one else plural, language, newline)
+            unit = _message(singular if is_for_one else plural, languages, newline)
             if unit is not None:
                 yield catalogue[last : statement.start]
                 yield replace(unit, otherwise=catalogue[statement.start : statement.end])
@@ -167,28 +168,32 @@ def _form_for_one(path: Path, header: str) -> tuple[int, bool]:
         raise DataError(f"{path}: its Plural-Forms are damaged; {_CHECK}") from None
 
 
-def _message(source: str, language: str, newline: str) -> Unit | None:
+def _fit_all(source: str, translation: str, languages: Sequence[str]) -> bool:
+    return all(take_the_same(source, translation, language) for language in languages)
+
+
+def _message(source: str, languages: Sequence[str], newline: str) -> Unit | None:
     """Return a message to translate; None if it has no words.
 
     People translate many of those otherwise, such as `%m/%d/%Y`, so they are left empty.
     """
-    text = protect_directives(source.strip(), language)
+    text = protect_directives(source.strip(), languages[-1])
     for brackets_are_text in (False, True):
         line = _INDENTATION_OR_CONTROL.sub(
             lambda found: found["indentation"] or f"<!--{found[0]}-->",
             as_html(text, brackets_are_text=brackets_are_text),
         )
         if parse(_OF_A_DATE.sub("", line), "html").has_words:
-            spell = partial(_spelt, source=source, language=language, newline=newline)
+            spell = partial(_spelt, source=source, languages=languages, newline=newline)
             return without_mnemonic(Unit(line, spell=spell))
     return None
 
 
-def _spelt(translation: str, *, source: str, language: str, newline: str) -> str | None:
+def _spelt(translation: str, *, source: str, languages: Sequence[str], newline: str) -> str | None:
     """Return a translation as it stands in the catalogue."""
     text = as_text(re.sub(f"<!--({_CONTROL.pattern})-->", r"\1", translation), source)
-    fitted = fit_directives(text.strip(), source, language)
-    if fitted is None:
+    fitted = fit_directives(text.strip(), source, languages[-1])
+    if fitted is None or not _fit_all(source, fitted, languages[:-1]):
         return None
     start, end = source[: -len(source.lstrip())], source[len(source.rstrip()) :]
     return _quoted(start + fitted + end, newline)

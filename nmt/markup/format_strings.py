@@ -13,15 +13,15 @@ from collections import Counter, defaultdict, deque
 from nmt.markup.directives import find_directives, numbered_starts, take_the_same
 from nmt.markup.kept_pieces import PIECE
 
-_FLAG = re.compile(r"^#[,=](?:.*,)?\s*(?:possible-)?(?!no-)([a-z][a-z+-]*)-format\b", re.MULTILINE)
+_FLAGS = re.compile("^#[,=](.*)", re.MULTILINE)
+_FORMAT = re.compile(r"(?<![\w-])(?:possible-)?(?!no-)([a-z][a-z+-]*)-format\b")
 _KEPT = re.compile(r"<var nmt-kept>(.*?)</var>", re.DOTALL)
 _OPEN = re.compile(r"<(?![^<>]*>)")
 
 
-def format_of(comments: str) -> str:
-    """Return the language of an entry's format strings, by its flags; "" if it has none."""
-    flag = _FLAG.search(comments)
-    return flag[1] if flag else ""
+def formats_of(comments: str) -> list[str]:
+    """Return the languages of an entry's format strings, by its flags; one "" if it has none."""
+    return _FORMAT.findall(" ".join(_FLAGS.findall(comments))) or [""]
 
 
 def protect_directives(text: str, language: str) -> str:

@@ -264,6 +264,9 @@ def fitted(source: str, flags: str, translation: str) -> str | None:
         ("c-format", "a %s", "A", None),
         ("c-format", "a %s b", "100 % de %s", None),
         ("lisp-format", "a ~a", "A ~", None),
+        ("c-format, php-format", "a %d", "A %i", None),  # PHP has no %i
+        ("php-format, c-format", "a %d", "A %i", None),
+        ("c-format, no-php-format", "a %d", "A %i", "A %i"),
     ],
 )
 def test_values_are_filled_in_where_they_belong(
