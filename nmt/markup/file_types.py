@@ -25,7 +25,7 @@ UTF16_STARTS = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 """How markup in UTF-16 begins without a byte-order mark."""
 _HEAD_BYTES = 1 << 16
 _FEWEST_KEYS = 3  # of what is known by its lines
-_FIRST_LINES = 20  # that are looked at for tags
+_FIRST_LINES = 100  # that are looked at for tags and the like
 _LONGEST_LINE = 1_000  # characters of one that are looked at
 
 _TIKAL = "convert it to XLIFF with Okapi Tikal"
@@ -126,6 +126,7 @@ TYPES = (
             *(".vue", ".jsx", ".tsx", ".svelte", ".astro", ".ejs", ".erb", ".twig", ".njk"),
             *(".liquid", ".jinja", ".jinja2", ".j2", ".mustache", ".handlebars", ".cshtml", ".php"),
         ),
+        _PROLOG + r"<(?:template|script|style)(?:\s[^<>]*)?>[ \r]*\n|\s*+<\?php\s",
         way=_TAKE_OUT,
     ),
     FileType("reStructuredText", (".rst",), way="make .po files with sphinx-build -b gettext"),
@@ -186,33 +187,42 @@ _TAGGED = re.compile(
 
 
 _LINE_KINDS = (
-    ("tags", _TAGGED, "pass --markup html or xml to keep them, or --markup none if they are text"),
     (
-        "columns of numbers",
-        re.compile(r"(?:[-+]?\d[\d.,:]{0,30}\t)+\S"),
-        _CUT,
+        "most lines have tags",
+        2,
+        _TAGGED,
+        "pass --markup html or xml to keep them, or --markup none if they are text",
     ),
+    ("most lines have columns of numbers", 2, re.compile(r"(?:[-+]?\d[\d.,:]{0,30}\t)+\S"), _CUT),
     (
-        "links and templates of a wiki",
-        re.compile(r".*\[\[[^][]{1,200}\]\]|.*\{\{[^{}|]{1,100}\||\s*(={1,6})[^=].*\1\s*\Z|\{\|"),
+        "many lines have headings, links or templates of a wiki",
+        20,
+        re.compile(
+            r"(={2,6})[^=].*\1\s*\Z|.*\[\[[^][]{1,200}\]\]|.*\{\{[^{}|]{1,100}\||\{\||.*'{3}[^']"
+        ),
         _PANDOC,
     ),
     (
-        "keys, as in KEY = TEXT",
+        "most lines have keys, as in KEY = TEXT",
+        2,
         re.compile(
-            r"-?[A-Za-z][\w.-]{0,100} ?= ?\S|\s+(?:\.[\w-]{1,50} =|\*?\[[\w-]{1,50}\] |[{}])"
+            r"-?[A-Za-z][\w.-]{0,100} ?= ?(?:\S|\Z)"
+            r"|\s+(?:\.[\w-]{1,50} =|\*?\[[\w-]{1,50}\] |[{}])"
         ),
         _TAKE_OUT,
     ),
     (
-        "program code",
+        "most lines are program code",
+        2,
         re.compile(
-            r".*(?:[{};]|=>|/>|\*/)\s*\Z|\s*(?:import|from|export|const|let|def|return)\b.*['\"(=]"
+            r".*(?:[{};]|=>|/>|\*/)\s*\Z|\s*</?[A-Za-z]|\s+[\w.]{1,50}\(.*\)\s*\Z"
+            r"|\s*(?:import|from|export|const|let|def|return|if)\b.*['\"(=]"
         ),
         _TAKE_OUT,
     ),
 )
-"""What most lines of a file may be like: what they have, by which sign, and what to do."""
+"""What lines of a file may be like, the least part of them (a half, a twentieth), by which sign, and
+what to do."""
 
 
 def file_type(path: Path, content: bytes | None = None) -> FileType | None:
@@ -297,27 +307,28 @@ def _have_keys(lines: Sequence[str], pattern: str) -> bool:
 
 def has_tags(content: bytes) -> bool:
     """Tell whether at least half of the first lines have tags."""
-    return _are_most(_first_lines(content), _TAGGED.search)
+    return _are_part(2, _first_lines(content), _TAGGED.search)
 
 
 def odd_lines(content: bytes) -> tuple[str, str] | None:
-    """Tell what most of the first lines have that is no text, and what to do; None: nothing."""
+    """Tell what many of the first lines have that is no text, and what to do; None: nothing."""
     lines = _first_lines(content)
     found = (
         (what, way)
-        for what, sign, way in _LINE_KINDS
-        if _are_most(lines, sign.search if sign is _TAGGED else sign.match)
+        for what, part, sign, way in _LINE_KINDS
+        if _are_part(part, lines, sign.search if sign is _TAGGED else sign.match)
     )
     return next(found, None)
 
 
 def _first_lines(content: bytes) -> list[str]:
+    """Return the first lines that are neither empty nor comments."""
     lines = (line[:_LONGEST_LINE].rstrip() for line in _decoded(content).split("\n"))
-    return list(islice(filter(None, lines), _FIRST_LINES))
+    return list(islice((line for line in lines if line and line[0] != "#"), _FIRST_LINES))
 
 
-def _are_most(lines: Sequence[str], has_sign: Callable[[str], object]) -> bool:
-    return 2 * sum(bool(has_sign(line)) for line in lines) >= max(1, len(lines))
+def _are_part(part: int, lines: Sequence[str], has_sign: Callable[[str], object]) -> bool:
+    return part * sum(bool(has_sign(line)) for line in lines) >= max(1, len(lines))
 
 
 def _decoded(content: bytes) -> str:
