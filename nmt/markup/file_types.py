@@ -221,8 +221,8 @@ _LINE_KINDS = (
         _TAKE_OUT,
     ),
 )
-"""What lines of a file may be like, the least part of them (a half, a twentieth), by which sign, and
-what to do."""
+"""What lines of a file may be like, the least part of them (a half, a twentieth), by which sign,
+and what to do."""
 
 
 def file_type(path: Path, content: bytes | None = None) -> FileType | None:

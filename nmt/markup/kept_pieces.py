@@ -39,8 +39,9 @@ _LOOSE = (
     r"%(?:L\d{1,2}|\d{1,2}%|[1-9])(?![\w$]|[.,]\d)"  # Turkish writes 50 % as %50
     rf"|{_NO_PERCENTAGE}%(?:[A-Za-z](?!\w)|(?![ds][A-Za-z]{{1,2}}(?!\w)){_NAME})"  # not %dth
     rf"|(?<![\w@.])@{_NAME}"
+    rf"|{_NO_PERCENTAGE}%<(?!\w)|(?<!\d)%>(?!\w)"
 )
-"""Placeholders that begin with a sign: of Qt, Boost and Drupal."""
+"""Placeholders that begin with a sign: of Qt, Boost and Drupal, and the quotes of GCC."""
 _PIECE_PATTERN = (
     rf"(?P<placeholder>{_NAMED}"
     r"|\{\{\{[^{}]{0,200}\}\}\}|\{\{[^{}]{0,200}\}\}|[$#%]\{[^{}]{0,200}\}"
@@ -50,7 +51,7 @@ _PIECE_PATTERN = (
     r"|\{\s{0,9}[^\s{},'][^{},']{0,100},\s{0,9}(?:plural|select|selectordinal|choice)\s{0,9},"
     r"(?s:[^{}]+[{}].*)"  # a damaged message, up to the next tag
     r"|[{}]|(?<![\w$])\$[A-Za-z_]\w{0,99}|(?<![\w%])%%[A-Za-z_]\w{1,99}%%(?!\w)"
-    r"|(?<![\w%])%(?!l{0,2}[a-zX]%%)[A-Za-z_]\w{0,99}(?:\.\w{1,99}){0,5}%(?!\w)|%%"
+    r"|(?<![\w%])%(?!l{0,2}[a-zX]%%)[A-Za-z_]\w{0,99}(?:\.\w{1,99}){0,5}%(?![\w>])|%%"
     r"|%(?:\(\w{1,100}\)|\d{1,3}\$|<\w{1,100}>|\[\d{1,3}\])?[-+#0,]*\d{0,4}(?:\.\d{1,4})?(?:hh?|ll?|[Lqjzt])?"
     rf"(?:[sdifuxXeEgGc@]|t[A-Za-z])(?!\w)|{_LOOSE}"
     r"|(?<![^\s(\"'\[«“„])(?::[a-z_]\w{1,99}+:?|:[A-Z_]{3,100}+)(?![\w:])|(?<!\\)\\[nrt](?![a-z]))"

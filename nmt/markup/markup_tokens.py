@@ -142,7 +142,7 @@ def _tag_at(markup: str, at: int, last: dict[str, int], *, is_html: bool) -> Tok
         ("<?", 2, ">" if is_html else "?>"),
         ("<%", 2, "%>"),
     ):
-        if markup.startswith(begin, at):
+        if markup.startswith(begin, at) and not (begin == "<%" and markup[at - 1 : at] == "%"):
             end = _end_of(closer, markup, at + size, last)
             is_cdata = begin == "<![CDATA[" and not is_html
             kind, name = ("text", "cdata") if is_cdata else ("other", "")

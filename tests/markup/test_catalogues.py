@@ -238,6 +238,13 @@ def test_a_directive_with_a_name_in_brackets_needs_no_flag() -> None:
     assert unit.write(unit.line) == '"%<name>s has %<n>d"'
 
 
+def test_quotes_of_gcc_are_no_tags() -> None:
+    (unit,) = read('msgid "see %<%s%> and %<-f-%d%>"\nmsgstr ""\n').units
+    pieces = [node.opening for node in parse(unit.line, "html").root.children]
+    assert pieces == ["%<", "%s", "%>", "%<", "%d", "%>"]
+    assert unit.write(unit.line) == '"see %<%s%> and %<-f-%d%>"'
+
+
 def fitted(source: str, flags: str, translation: str) -> str | None:
     """Return what is written of a translation in an entry with these flags."""
     (unit,) = read(f'#, {flags}\nmsgid "{source}"\nmsgstr ""\n').units
