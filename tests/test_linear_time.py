@@ -20,7 +20,7 @@ from nmt.files import parse_json, parse_toml
 from nmt.lexical.glossary import Term, Terms, has_target
 from nmt.lexical.lemmas import WORD
 from nmt.markup.breaks import MarkedLines, unwrap
-from nmt.markup.directives import LANGUAGES
+from nmt.markup.directives import LANGUAGES, take_the_same
 from nmt.markup.documents import Document
 from nmt.markup.file_types import has_tags, type_of_content
 from nmt.markup.format_strings import fit_directives, protect_directives
@@ -60,7 +60,7 @@ SHAPES = [
     *(("&", one) for one in ("amp;", "#38;", "1")),
     *(("a=", one) for one in ("[", "{a=", "{a,plural,one{")),
     *(("%", one) for one in ("'", "0", "1$", "<a>")),
-    *(("", one) for one in ("%s a ", "{0:", "%<", "~1,", "$a")),
+    *(("", one) for one in ("%s a ", "{0:", "%<", "~1,", "~:*~a~^", "~{~a", "$a")),
     ("{0", ",choice,0#{0"),
 ]
 """What stands at the beginning of a text, and what follows again and again."""
@@ -73,6 +73,7 @@ MENDED = [
     ("markup xml", "A b\nc", "\xa0"),
     *(("directives of C", "%", one) for one in "'0"),
     ("directives of C", "", "%s a "),
+    *(("directives of Lisp", "", one) for one in ("~:*~{~a~^~d~}", "~[~a~;~d~]")),
     *(("po", "", one) for one in ('msgid "a"\nmsgstr ""\n', "#, c-format\n", '"\\x1', "#,,")),
 ]
 """Parsers and shapes that took the square of the time, or would if each looked for its end."""
@@ -151,6 +152,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "po message": lambda text: _document("x.po", f'msgid "{text}"\nmsgstr ""\n'),
     "directives": _directives,
     "directives of C": lambda text: fit_directives(protect_directives(text, "c"), text, "c"),
+    "directives of Lisp": lambda text: take_the_same(text, text, "lisp"),
     "file type": lambda text: [type_of_content(text.encode(errors="replace"))],
     "lines with tags": lambda text: [has_tags(text.encode(errors="replace"))],
     "markup html": lambda text: _line_of_markup(text, "html"),
