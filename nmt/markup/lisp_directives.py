@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
-_MOST_VALUES, _MOST_NESTED = 100, 20
+_MOST_VALUES, _MOST_DIRECTIVES, _MOST_NESTED = 100, 1000, 20
 _ANY = "any"
 _KINDS = ("c", "i", "cn", "in", "ir", "cin", "irz", "f", "u")
 """What a value may be, in letters: character, integer, nil, real or complex number (z), format
@@ -82,7 +82,7 @@ _BEGINNING = (
 )
 LISP_DIRECTIVE = rf"{_BEGINNING}(?P<type>/[^/]*+/|[^/])"
 SCHEME_DIRECTIVE = rf"{_BEGINNING}(?P<type>[\s\S])"
-_GIVEN = re.compile(r"((?:'[\s\S]|[^,'])*+)(?:,|\Z)")
+_GIVEN = re.compile(r"((?>(?:'[\s\S]|[^,'])*))(?:,|\Z)")
 _LOOP_END = re.compile(r"~[,:@]*+\}")
 
 
@@ -362,11 +362,11 @@ def read_lisp(directives: Iterator[re.Match[str]], table: _Table) -> Values | No
 
 
 def _flat(directives: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
-    """Yield the directives, if they are not nested too deep."""
+    """Yield the directives, if they are not too many, or nested too deep."""
     depth = 0
-    for found in directives:
+    for number, found in enumerate(directives):
         sign = found["type"] or "~"
         depth += (sign in "([{<") - (sign in ")]}>")
-        if depth > _MOST_NESTED:
+        if depth > _MOST_NESTED or number >= _MOST_DIRECTIVES:
             raise _DamagedError
         yield found
