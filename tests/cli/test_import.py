@@ -85,6 +85,7 @@ def test_positions_are_marian_s_if_nobody_says_otherwise(nmt: Nmt, tmp_path: Pat
     _, card = load_model(import_huggingface(nmt, folder))
     assert isinstance(card.config, TransformerConfig)
     assert card.config.positions == "sinusoidal_halves"
+    assert card.max_src_tokens == 511  # of 512 positions, one is for eos
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])

@@ -43,3 +43,13 @@ def test_a_run_and_its_configuration_bring_their_preset(
     assert [one.preset for one in trained] == ["transformer_tiny"]
     nmt("train", data, "--out", tmp_path / "again", "--config", run.path / "config.toml")
     assert trained[1:] == [recipe()]
+
+
+def test_what_is_given_goes_before_a_file(
+    nmt: Nmt, data: Path, tmp_path: Path, trained: list[Recipe]
+) -> None:
+    (tmp_path / "own.toml").write_text("[training]\nmax_updates = 50\nlog_every = 20\nseed = 3\n")
+    nmt("train", data, "--out", tmp_path / "run", "--model", "transformer_tiny",
+        "--config", tmp_path / "own.toml", "--set", "log_every=10", "--max-updates", "7")  # fmt: skip
+    values = trained[0].training
+    assert (values.max_updates, values.log_every, values.seed) == (7, 10, 3)

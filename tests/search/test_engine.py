@@ -51,6 +51,14 @@ def test_results_are_in_order_and_the_longest_are_looked_for_first() -> None:
     assert sum(done) == len(SOURCES)
 
 
+def test_equal_sources_are_looked_for_once() -> None:
+    engine, done = Remembering(100, 1_000), list[int]()
+    found = engine.search([SOURCES[at] for at in (0, 1, 0, 3, 1)], on_progress=done.append)
+    assert lengths(found) == [3, 9, 3, 5, 9]
+    assert engine.calls == [([1, 3, 0], 100)]
+    assert sum(done) == 5
+
+
 def test_without_memory_the_budget_is_halved_and_stays_so() -> None:
     engine = Remembering(100, 30)
     assert lengths(engine.search(SOURCES))[1] == 9

@@ -403,17 +403,3 @@ def test_lines_that_cannot_be_written_are_lost_and_the_run_goes_on(
     for name in ("metrics.jsonl", "train.log"):
         assert told.count(f"nmt: warning: {tmp_path / name}: No space left") == 1
     assert "nmt: update 2" in told
-
-
-def test_a_line_is_written_whole_or_not_at_all(small_disk: Path) -> None:
-    run, number = RunFolder(small_disk), 0
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 20_000))
-    written = -1
-    while written < (size := sum(path.stat().st_size for path in small_disk.glob("*.jsonl"))):
-        written, number = size, number + 1
-        run.record({"kind": "train", "update": number, "text": "x" * 5000})
-    ballast.unlink()
-    run.record({"kind": "train", "update": 1_000})
-    updates = [record["update"] for record in metrics(small_disk)]
-    assert updates == [*range(1, number), 1_000]

@@ -64,6 +64,8 @@ def test_speeds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         window.count(window.take(updates), result())
     now += 2.5
+    with window.paused():  # for a validation
+        now += 9.0
     # With their eos, sources of 3, 5, 6 and targets of 4, 2, 6: 14,000 + 3 * 4 + 5 * 2 + 6 * 6
     # operations in 4 seconds, where products alone would do 14,058 a second.
     found = metrics(window, rate=14_058.0)
