@@ -66,7 +66,8 @@ pretended-gpu: $(VENV)/installed-dev  ## Run the GPU tests on a pretended GPU, w
 	$(BIN)/python -m pytest tests/pretended_gpu
 
 test-slow: $(VENV)/installed-dev  ## Run the tests that take longer.
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal tests/test_planted_faults.py
+	$(BIN)/python -m pytest -m slow --ignore tests/test_planted_faults.py
 
 fresh:  ## Run `make demo` and `make test` on a bare Debian: make fresh SUITE=bookworm|trixie|sid.
 	tests/fresh.sh $(SUITE)

@@ -63,6 +63,7 @@ def run_tests(tests: str, folder: Path, *options: str) -> subprocess.CompletedPr
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        timeout=300,
         check=False,
     )
 
