@@ -10,6 +10,7 @@ were not found.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
@@ -45,12 +46,16 @@ def read_faults() -> dict[str, Fault]:
 FAULTS = read_faults()
 
 
-def planted_in(fault: Fault) -> Path:
-    """Return the only file of nmt in which the right text stands, once."""
-    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "nmt").rglob("*.py")}
-    counts = {path: text.count(fault.right) for path, text in texts.items() if fault.right in text}
-    assert list(counts.values()) == [1], f"{fault.right!r} is in {counts}: plant the fault anew"
-    return next(iter(counts)).relative_to(ROOT)
+@functools.cache
+def sources() -> dict[Path, str]:
+    """Return the texts of nmt, by path."""
+    paths = (ROOT / "nmt").rglob("*.py")
+    return {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in paths}
+
+
+def places_of(fault: Fault) -> list[Path]:
+    """Return the files in which the right text stands, as often as it stands there."""
+    return [path for path, text in sources().items() for _ in range(text.count(fault.right))]
 
 
 def run_tests(tests: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -81,17 +86,19 @@ def copy(tmp_path: Path) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_each_fault_has_its_place(fault: Fault) -> None:
-    planted_in(fault)
-    assert (ROOT / "tests" / fault.tests.split()[0]).is_file()
+def test_each_fault_has_one_place_and_its_tests() -> None:
+    places = {name: places_of(fault) for name, fault in FAULTS.items()}
+    astray = {name: found for name, found in places.items() if len(found) != 1}
+    assert not astray, "the right text must stand in nmt once: plant these faults anew"
+    files = {fault.tests.split()[0] for fault in FAULTS.values()}
+    assert not [file for file in sorted(files) if not (ROOT / "tests" / file).is_file()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_each_fault_is_found(fault: Fault, copy: Path) -> None:
-    path = copy / planted_in(fault)
-    right = path.read_text(encoding="utf-8")
+    (place,) = places_of(fault)
+    path, right = copy / place, sources()[place]
     path.write_text(right.replace(fault.right, fault.wrong), encoding="utf-8")
     done = run_tests(fault.tests, copy)
     assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout

@@ -1,4 +1,4 @@
-"""`nmt train` without --model: which preset it takes, and how it says so."""
+"""Which preset and which values `nmt train` takes, and how it says so."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_is_given_goes_before_a_file(
     nmt: Nmt, data: Path, tmp_path: Path, trained: list[Recipe]
 ) -> None:
     (tmp_path / "own.toml").write_text("[training]\nmax_updates = 50\nlog_every = 20\nseed = 3\n")
-    nmt("train", data, "--out", tmp_path / "run", "--model", "transformer_tiny",
-        "--config", tmp_path / "own.toml", "--set", "log_every=10", "--max-updates", "7")  # fmt: skip
+    given = ("--config", tmp_path / "own.toml", "--set", "log_every=10", "--max-updates", "7")
+    nmt("train", data, "--out", tmp_path / "run", "--model", "transformer_tiny", *given)
     values = trained[0].training
     assert (values.max_updates, values.log_every, values.seed) == (7, 10, 3)
