@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks import corpora
-from command_line import Answer, Nmt
+from command_line import QUICK, Answer, Nmt, TranslateText
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from toy_training import Toy, prepare_toy, python_command, run_command, train
@@ -27,10 +27,11 @@ from nmt import console
 from nmt.cli import main
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
-from nmt.lexical.term_annotation import MARKERS
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
+from nmt.prepare.readers import reader
 from nmt.program import SIGNALS
+from nmt.terms.annotation import MARKERS
 from nmt.values import Value
 
 # Programs that tests start are to buffer and to be compiled once as they are for most people.
@@ -281,3 +282,29 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("needs root, and the right to mount")
     yield place
     subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture
+def translate(nmt: Nmt, model_file: Path) -> Nmt:
+    """Runs `nmt translate` with the tiny model, by one worker."""
+
+    def run(*words: str | Path, stdin: bytes | None = None) -> Answer:
+        return nmt("translate", model_file, *QUICK, "--summary", *words, stdin=stdin)
+
+    return run
+
+
+@pytest.fixture
+def translate_text(translate: Nmt, tmp_path: Path) -> TranslateText:
+    def run(text: str | bytes, *words: str | Path) -> Answer:
+        source = tmp_path / "in"
+        source.write_bytes(text.encode() if isinstance(text, str) else text)
+        return translate("--input", source, *words)
+
+    return run
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 5 lines."""
+    monkeypatch.setattr(reader, "BLOCK_LINES", 5)

@@ -25,6 +25,13 @@ STAGES = (
 )
 """In the order of the data: a stage imports itself and stages before it."""
 
+FEATURES = {"terms": "lexical"}
+"""Folders of features, and the stage on which they stand. Their file with the name of a stage, such
+as `terms/prepare.py`, stands on that one."""
+
+MOST_OUTSIDE = {"terms": 10}
+"""How many files besides its own may speak of a feature."""
+
 ONLY_FROM = {"scoring": {"data", "markup", "scoring"}}
 """Stages that are held closer than their place in the order."""
 
@@ -42,7 +49,7 @@ DOORS = {
     "langcodes": "nmt/data/languages.py",
     "pyarrow": "nmt/prepare/readers/arrow.py",
     "fasttext": "nmt/prepare/language_id.py",
-    "simplemma": "nmt/lexical/lemmas.py",
+    "simplemma": "nmt/terms/lemmas.py",
     "ray": "nmt/ray_workers.py",
     "fsspec": "nmt/remote.py",
     "ctranslate2.Translator": "nmt/translate/ctranslate2_engine.py",
@@ -66,7 +73,7 @@ MODELS_THAT_SEARCH_MAY_SEE = (
 
 VAGUE_NAMES = {"common", "helper", "helpers", "lib", "misc", "stuff", "tools", "util", "utils"}
 
-SHARED_FILE_NAMES = {"options.py", "prepare.py", "join.py"}
+SHARED_FILE_NAMES = {"options.py", "prepare.py", "join.py", "translate.py"}
 """File names of several folders, where the files do the same job for each."""
 
 MOST_FILES = 22
@@ -120,17 +127,28 @@ def within(name: str, interface: str) -> bool:
     return name == interface or name.startswith(f"{interface}.")
 
 
+def stage_of(folder: str, module: str) -> str:
+    """Return the stage on which a module stands: terms and prepare give prepare."""
+    if folder not in FEATURES:
+        return folder
+    return module if module in STAGES else FEATURES[folder]
+
+
 def allowed_stages(file: str) -> set[str]:
     """Return the stages that a file may import: nmt/prepare/text.py gives data and prepare."""
-    place = file.split("/")[1]
-    if place in STAGES:
-        return ONLY_FROM.get(place, set(STAGES[: STAGES.index(place) + 1]))
-    return set() if place.removesuffix(".py") in GROUND_FLOOR else set(STAGES)
+    _, folder, *rest = Path(file).with_suffix("").parts
+    if folder in GROUND_FLOOR and not rest:
+        return set()
+    stage = stage_of(folder, "".join(rest[:1]))
+    if stage in STAGES:
+        return ONLY_FROM.get(stage, set(STAGES[: STAGES.index(stage) + 1]))
+    return set(STAGES)
 
 
 def goes_up(file: str, name: str) -> bool:
     """A stage imports only itself and stages before it, and the ground floor imports none."""
-    package, stage, *_ = (*name.split("."), "")
+    package, folder, module, *_ = (*name.split("."), "", "")
+    stage = stage_of(folder, module)
     return package == "nmt" and stage in set(STAGES) - allowed_stages(file)
 
 
@@ -233,6 +251,17 @@ def test_folders_are_small_and_file_names_mean_one_thing() -> None:
     assert not {folder for folder, count in folders.items() if count > MOST_FILES}
     shared = {name for name, count in names.items() if count > 1} - {"__init__.py"}
     assert not shared - SHARED_FILE_NAMES
+
+
+@pytest.mark.parametrize("feature", MOST_OUTSIDE)
+def test_a_feature_stands_in_its_folder(feature: str) -> None:
+    named = re.compile(rf"\b{feature.removesuffix('s')}s?\b", re.IGNORECASE)
+    outside = {
+        file.relative_to(ROOT).as_posix()
+        for file in (ROOT / "nmt").rglob("*.py")
+        if file.parent.name != feature and named.search(file.read_text("utf-8"))
+    }
+    assert len(outside) <= MOST_OUTSIDE[feature], sorted(outside)
 
 
 def test_names_say_what_a_module_is() -> None:

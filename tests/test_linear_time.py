@@ -17,8 +17,7 @@ from nmt.data.moses import Moses
 from nmt.data.words import has_letters
 from nmt.errors import NMTError
 from nmt.files import parse_json, parse_toml
-from nmt.lexical.glossary import Term, Terms, has_target
-from nmt.lexical.lemmas import WORD
+from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.markup.breaks import MarkedLines, unwrap
 from nmt.markup.directives import LANGUAGES, take_the_same
 from nmt.markup.documents import Document
@@ -31,6 +30,7 @@ from nmt.prepare.readers.find import find_reader
 from nmt.prepare.repairs import broken_word, first_entity, fixed_encoding, without_entities
 from nmt.scoring.inputs import Text, check_plain
 from nmt.scoring.pitfalls import pitfalls
+from nmt.terms.lemmas import WORD
 from nmt.translate.output import read_n_best
 from nmt.translate.segmentation import split_sentences
 
@@ -88,7 +88,7 @@ TMX = (
     '<tuv xml:lang="de"><seg><ph>{0}</ph>{0}</seg></tuv></tu></body></tmx>'
 )
 CUE = "00:00:01,000 --> 00:00:02,000\n"
-TERMS = Terms([Term("a a a", ("b",)), Term("1 2", ("b",)), Term("a - a b", ("b",))])
+TERMS = WordList(ListedWord(source, ("b",)) for source in ("a a a", "1 2", "a - a b"))
 
 
 def _document(path: str, text: str) -> None:
@@ -180,7 +180,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
         has_letters(text),
     ],
     "words": lambda text: [compose(text), WORD.findall(text), plain_classes()],
-    "terms": lambda text: [TERMS.find(text), has_target(text, "a b c d")],
+    "terms": lambda text: [TERMS.find(text), has_phrase(text, "a b c d")],
     "moses": _moses,
 }
 

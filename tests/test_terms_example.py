@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from term_use import find, shares
 
-from nmt.lexical import word_lexicon
-from nmt.lexical.glossary import Term, Terms
+from nmt.lexical.word_list import ListedWord, WordList
+from nmt.terms import word_lexicon
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
 
@@ -43,7 +43,7 @@ def test_terms_are_words_that_the_references_translate_in_one_way(
 def test_terms_count_as_given_in_any_form_and_in_the_right_one(
     hypothesis: str, expected: str
 ) -> None:
-    terms = Terms([Term("dogs", ("Hund",)), Term("cats", ("Katze",))])
+    terms = WordList([ListedWord("dogs", ("Hund",)), ListedWord("cats", ("Katze",))])
     # The second line's reference has no such word, so its term does not count.
     src, references = ["dogs bark", "cats sleep"], ["Hunde bellen", "sie schlafen"]
     assert shares(src, references, [hypothesis, "Katze"], terms) == expected

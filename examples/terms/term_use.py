@@ -18,9 +18,10 @@ from pathlib import Path
 
 from nmt.data.corpus import read_pairs
 from nmt.files import write_text
-from nmt.lexical.glossary import Terms, has_target
-from nmt.lexical.lemmas import WORD, LineForms, lemma
-from nmt.lexical.word_lexicon import learn_words
+from nmt.lexical.word_list import WordList, has_phrase
+from nmt.terms.lemmas import WORD, LineForms, lemma
+from nmt.terms.term_list import read_terms
+from nmt.terms.word_lexicon import learn_words
 
 LANGS = ("en", "de")
 COLUMNS = ["", "terms as given", "in any form", "in the reference's", "BLEU", "chrF", "lines/s"]
@@ -43,7 +44,7 @@ def find(train: str, test: str, out: Path) -> None:
     print(f"{len(found):,} terms of {len(lemmas):,} words that a reference translates")
 
 
-def shares(src: list[str], references: list[str], hypotheses: list[str], terms: Terms) -> str:
+def shares(src: list[str], references: list[str], hypotheses: list[str], terms: WordList) -> str:
     """Return which shares of the terms the translations have: as given, in any form, right.
 
     A term counts in the lines whose reference has it. Right is the form that the reference has.
@@ -51,12 +52,12 @@ def shares(src: list[str], references: list[str], hypotheses: list[str], terms: 
     counts = [0, 0, 0, 0]
     for line, reference, hypothesis in zip(src, references, hypotheses, strict=True):
         wanted, found = (LineForms.of(text, LANGS[1]) for text in (reference, hypothesis))
-        for target in {one.term.targets[0] for one in terms.find(line)}:
+        for target in {one.word.targets[0] for one in terms.find(line)}:
             if wanted.has(target):
                 words = WORD.findall(reference)
                 right = [word for word in words if lemma(word, LANGS[1]).lower() == target.lower()]
-                as_given = has_target(hypothesis, target)
-                is_right = any(has_target(hypothesis, word) for word in right)
+                as_given = has_phrase(hypothesis, target)
+                is_right = any(has_phrase(hypothesis, word) for word in right)
                 has = as_given, as_given or found.has(target), is_right
                 counts = [count + one for count, one in zip(counts, (True, *has), strict=True)]
     return " | ".join(f"{100 * count / counts[0]:.1f} %" for count in counts[1:])
@@ -65,7 +66,7 @@ def shares(src: list[str], references: list[str], hypotheses: list[str], terms: 
 def results(out: Path, test: str, names: list[str]) -> None:
     """Print a table with a row for each system."""
     src, references = read_pairs(test, *LANGS)
-    terms = Terms.read(out / "terms.tsv")
+    terms = read_terms(out / "terms.tsv")
     print(f"| {' | '.join(COLUMNS)} |\n|---|{'---:|' * (len(COLUMNS) - 1)}")
     for name in names:
         hypotheses = (out / f"{name}.de").read_text("utf-8").split("\n")[:-1]

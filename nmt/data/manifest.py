@@ -75,7 +75,7 @@ class ShardRecord:
     src_tokens: int
     tgt_tokens: int
     terms: int = 0
-    """Annotations of its sources, see `nmt.lexical.term_annotation`."""
+    """Annotations of its sources, see `nmt.terms.annotation`."""
     annotated: int = 0
     """Pairs that have some."""
 

@@ -1,1 +1,1 @@
-"""Words of two languages: terms, lemmas, lexicons and links."""
+"""Words of two languages: lists of them, lexicons and links between tokens."""

@@ -17,8 +17,8 @@ from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
-from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.text import Block, Hashes, Step, Verdicts, Work
+from nmt.terms.annotation import MARKERS
 
 
 @dataclass(frozen=True)

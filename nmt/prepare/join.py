@@ -28,7 +28,6 @@ from nmt.data.manifest import LEARNING, CorpusRecord, DatasetInfo, FileRecord, S
 from nmt.data.shards import Shard, TokenRows
 from nmt.errors import DataError, UsageError
 from nmt.files import link_or_copy, resolved, write_text
-from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.duplicates import hash_lines, hash_pairs
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import (
@@ -48,6 +47,7 @@ from nmt.prepare.resume import (
 )
 from nmt.prepare.splits import shard_record, split_record
 from nmt.prepare.text import Hashes, Mask
+from nmt.terms.annotation import MARKERS
 
 JOINED = "joined"
 """The setting that names the folders of a joined one, by their fingerprints."""

@@ -15,7 +15,6 @@ from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import LEARNING
 from nmt.errors import UsageError, did_you_mean
-from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.readers.text_names import (
     QUOTINGS,
     STDIN,
@@ -26,6 +25,7 @@ from nmt.prepare.readers.text_names import (
     number_of,
     problems_of_values,
 )
+from nmt.terms.annotation import MARKERS
 from nmt.values import check, option_name, value
 
 _TEXT, _VOCABULARY = "Text", "Vocabulary"

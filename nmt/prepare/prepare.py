@@ -73,7 +73,6 @@ from nmt.prepare.resume import (
 )
 from nmt.prepare.samples import CleanSample, SampleCleaner, draw_pairs, sample_blocks
 from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
-from nmt.prepare.terms import AnnotateTerms, Annotator, learn_lexicon
 from nmt.prepare.text import Block, Rows, Step
 from nmt.prepare.vocabularies import (
     check_languages,
@@ -86,6 +85,7 @@ from nmt.prepare.vocabularies import (
 )
 from nmt.prepare.windows import JoinWindows
 from nmt.ray_workers import connect
+from nmt.terms.prepare import AnnotateTerms, Annotator, learn_lexicon
 from nmt.workers import map_in_order
 
 _NOT_RECORDED = {

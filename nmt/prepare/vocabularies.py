@@ -29,7 +29,6 @@ from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import SEPARATOR, TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
 from nmt.files import atomic_writer
-from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.judge import CODES, Cleaner
@@ -38,6 +37,7 @@ from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import nothing_left
 from nmt.prepare.samples import SampleCleaner, sample_blocks
 from nmt.prepare.text import KEPT
+from nmt.terms.annotation import MARKERS
 from nmt.workers import map_in_order
 
 _SIZES = {10_000: 2_000, 50_000: 4_000, 250_000: 8_000, 1_000_000: 16_000}

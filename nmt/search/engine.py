@@ -9,11 +9,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 from nmt.errors import UsageError
-from nmt.lexical.glossary import Term
 from nmt.models.device import memory_errors
 from nmt.search.options import SearchOptions
 from nmt.search.phrases import Phrase
@@ -30,32 +29,15 @@ Pair = tuple[Ids, Ids]
 """Source and target without eos."""
 
 
-class Copy(NamedTuple):
-    """Text without letters, which is its own translation, and its ids in the source."""
-
-    text: str
-    ids: Ids
-
-
 @dataclass(frozen=True)
 class Source:
-    """A token sequence that is translated by itself: a line, or a segment of one."""
+    """A token sequence that is translated by itself, and what its translation must be like."""
 
-    ids: Ids  # without eos; at least one, unless it is copied
+    ids: Ids  # without eos; at least one
     prefix: Ids = ()  # the translation must begin with it
     is_in_word: bool = False  # whether it is cut out of a very long word
     phrases: tuple[Phrase, ...] = ()  # the translation must contain them
     barred: tuple[Ids, ...] = ()  # token sequences that it may not contain, besides those of all
-    # For joining segments, and for alignments. They make no difference to search.
-    separator: str = field(default="", compare=False)  # between its translation and the next
-    is_cut: bool = field(default=False, compare=False)  # whether it is part of a long sentence
-    added: int = field(default=0, compare=False)  # first tokens that the line itself does not have
-    terms: tuple[Term, ...] = field(default=(), compare=False)  # of its text
-    # If it has annotations of terms: its ids without them, and of each id the one that it is or
-    # belongs to. See `nmt.lexical.term_annotation`.
-    plain: Ids = field(default=(), compare=False)
-    owners: Ids = field(default=(), compare=False)
-    copy: Copy | None = field(default=None, compare=False)  # if so, there is nothing to search
 
 
 @dataclass(frozen=True)

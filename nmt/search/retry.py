@@ -20,7 +20,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -47,10 +46,7 @@ def search_guarded(
     Returns:
         The results, and the numbers of the sources that were searched twice.
     """
-    search = engine.search
-    if any(source.phrases for source in sources):
-        search = partial(search_placed, engine)
-    results = search(sources, on_progress=on_progress, on_step=on_step)
+    results = search_placed(engine, sources, on_progress=on_progress, on_step=on_step)
     return results, search_again(engine, sources, results, on_step=on_step)
 
 
@@ -157,6 +153,8 @@ def search_placed(
     options = engine.options
     tried = [_with_fitting_phrases(source, options) for source in sources]
     results = engine.search(tried, on_progress=on_progress, on_step=on_step)
+    if not any(source.phrases for source in tried):
+        return results
     for keeps_placed in (True, False):
         again = []
         for number, hypotheses in enumerate(results):

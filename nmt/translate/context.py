@@ -21,6 +21,7 @@ from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.retry import Faults
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
+from nmt.translate.segment import Segment
 from nmt.translate.steps import LinesUnderWay
 
 
@@ -46,9 +47,9 @@ class Before:
 class Window:
     """A line with lines before it, as one source."""
 
-    source: Source
+    segment: Segment
     lines: int  # before the line
-    line: Source  # by itself
+    line: Segment  # by itself
 
 
 def contexts_of(
@@ -88,11 +89,11 @@ class TranslateInContext:
             return
         windows = find_windows(lines.texts, lines.contexts, lines.segments, self.language_pair)
         hypotheses = search_windows(self.engine, windows, separator, on_step=lines.on_step)
-        sources = [windows[number].source for number in hypotheses]
+        segments = [windows[number].segment for number in hypotheses]
         results: list[SearchResult] = [[hypothesis] for hypothesis in hypotheses.values()]
-        translated = self.join.translations(sources, results, ())
-        for number, source, translation in zip(hypotheses, sources, translated, strict=True):
-            joined = self.join.joined([source], [translation])
+        translated = self.join.translations(segments, results, ())
+        for number, segment, translation in zip(hypotheses, segments, translated, strict=True):
+            joined = self.join.joined([segment], [translation])
             lines.translations[number] = replace(joined, context=windows[number].lines)
         lines.fell_back = windows.keys() - hypotheses.keys()
 
@@ -100,7 +101,7 @@ class TranslateInContext:
 def find_windows(
     lines: Sequence[str],
     contexts: Sequence[Sequence[str]],
-    segments: Sequence[Sequence[Source]],
+    segments: Sequence[Sequence[Segment]],
     language_pair: LanguagePair,
 ) -> dict[int, Window]:
     """Return the windows of the lines that have one, by their number.
@@ -127,7 +128,7 @@ def find_windows(
         (line,) = segments[number]
         if line.is_cut or line.copy or vocabulary.split_tag(text)[0] != first:
             continue
-        room = language_pair.max_src_tokens - len(line.ids)
+        room = language_pair.max_src_tokens - len(line.source.ids)
         before: list[list[int]] = []
         for earlier in reversed(context):
             room -= len(ids[earlier]) + 1
@@ -135,10 +136,10 @@ def find_windows(
                 break
             before.insert(0, ids[earlier])
         if before:
-            joined = join_lines([*before, line.ids[len(first) :]], separator)
+            joined = join_lines([*before, line.source.ids[len(first) :]], separator)
             added = len(first) + sum(len(row) + 1 for row in before)
-            source = Source((*first, *joined), added=added)
-            windows[number] = Window(source, len(before), line)
+            segment = Segment(Source((*first, *joined)), added=added)
+            windows[number] = Window(segment, len(before), line)
     return windows
 
 
@@ -155,7 +156,8 @@ def search_windows(
     """
     barred = tuple(token for token in engine.options.barred_ids if token != separator)
     within = engine.with_options(replace(engine.options, barred_ids=barred))
-    results = within.search([window.source for window in windows.values()], on_step=on_step)
+    sources = [window.segment.source for window in windows.values()]
+    results = within.search(sources, on_step=on_step)
     hypotheses = {}
     for (number, window), result in zip(windows.items(), results, strict=True):
         hypothesis = _own_line(engine, window, result, separator)
@@ -181,7 +183,7 @@ def _own_line(
     score = log_prob / options.penalty(len(ids) + 1)
     hypothesis = Hypothesis(ids, log_prob, score, log_probs, before)
     if not options.no_guard and options.sampling is None:
-        runs_on = Faults.of(window.source, result, options).runs_on
-        if runs_on or Faults.of(window.line, [hypothesis], options) != Faults():
+        runs_on = Faults.of(window.segment.source, result, options).runs_on
+        if runs_on or Faults.of(window.line.source, [hypothesis], options) != Faults():
             return None
     return hypothesis

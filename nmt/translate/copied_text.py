@@ -16,9 +16,9 @@ import numpy as np
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.data.words import has_letters
 from nmt.markup.kept_pieces import PIECE
-from nmt.search.engine import Copy, Source
 from nmt.translate.alignment import Alignment
 from nmt.translate.output import Translation
+from nmt.translate.segment import Copy, Segment
 
 _IN_PIECES = re.compile(r"[{%$@:\\[#_]|www\.")  # one of them is in any piece with letters
 
@@ -35,34 +35,34 @@ def has_words(text: str, kept: Sequence[tuple[int, int]] = ()) -> bool:
     return has_letters(text, [piece.span() for piece in PIECE.finditer(text)])
 
 
-def copying(segments: Sequence[Source], vocabulary: Vocabulary) -> list[Source]:
-    """Return the segments of a sentence, of which those without words and terms are copied.
+def copying(segments: Sequence[Segment], vocabulary: Vocabulary) -> list[Segment]:
+    """Return the segments of a sentence, of which those without words are copied.
 
-    Their text is what the vocabulary makes of their ids. With a part that it does not know, a
-    segment is translated.
+    Their text is what the vocabulary makes of their ids. With a part that it does not know, or with
+    a listed word, a segment is translated.
     """
-    ids = [segment.plain or segment.ids for segment in segments]
+    ids = [segment.plain or segment.source.ids for segment in segments]
     return [
         segment
-        if segment.terms or UNK_ID in own or has_words(text)
+        if segment.listed or UNK_ID in own or has_words(text)
         else replace(segment, copy=Copy(text, own))
         for segment, own, text in zip(segments, ids, vocabulary.decode(ids), strict=True)
     ]
 
 
-def copy_translation(source: Source, vocabulary: Vocabulary, *, alignment: bool) -> Translation:
-    """Return the translation of a source that is copied.
+def copy_translation(segment: Segment, vocabulary: Vocabulary, *, alignment: bool) -> Translation:
+    """Return the translation of a segment that is copied.
 
     It is certain, so each token has the log-probability 0. Each is aligned to itself.
 
     vocabulary: of sources.
     """
-    assert source.copy is not None
-    text, ids = source.copy
+    assert segment.copy is not None
+    text, ids = segment.copy
     tokens = tuple(vocabulary.tokens(ids))
     to_itself = None
     if alignment:
-        src_tokens = vocabulary.tokens(source.ids)[source.added :]
+        src_tokens = vocabulary.tokens(segment.source.ids)[segment.added :]
         before = len(src_tokens) - len(tokens)  # those of a tag
         blocks = [np.ones((1, 1), np.float32)] * len(tokens)
         if blocks:
@@ -70,5 +70,5 @@ def copy_translation(source: Source, vocabulary: Vocabulary, *, alignment: bool)
         to_itself = Alignment.of(blocks, src_tokens, tokens)
     zeros = (0.0,) * len(tokens)
     return Translation(
-        text, 0.0, 0.0, tokens, zeros, 1, is_cut=source.is_cut, copied=True, alignment=to_itself
+        text, 0.0, 0.0, tokens, zeros, 1, is_cut=segment.is_cut, copied=True, alignment=to_itself
     )

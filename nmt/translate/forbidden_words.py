@@ -12,11 +12,10 @@ from functools import cached_property
 from itertools import chain
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
-from nmt.lexical.glossary import Terms, has_capital
+from nmt.lexical.word_list import WordList, has_capital, token_forms
 from nmt.search.engine import Engine, Ids, SearchResult
 from nmt.search.retry import search_guarded
 from nmt.translate.steps import LinesUnderWay
-from nmt.translate.term_phrases import forms_of
 
 _ROUNDS = 20
 NOT_AVOIDED = "a forbidden word could not be avoided"
@@ -25,8 +24,8 @@ NOT_AVOIDED = "a forbidden word could not be avoided"
 class ForbiddenWords:
     """Finds forbidden words in texts and in their tokens."""
 
-    def __init__(self, words: Terms, vocabulary: Vocabulary) -> None:
-        """Take the words, as `Terms.read_words` reads them, and the vocabulary of targets."""
+    def __init__(self, words: WordList, vocabulary: Vocabulary) -> None:
+        """Take the words and the vocabulary of targets."""
         self._words = words
         self._vocabulary = vocabulary
 
@@ -34,7 +33,7 @@ class ForbiddenWords:
     def sequences(self) -> tuple[Ids, ...]:
         """The token sequences that the words are expected to have."""
         written = chain.from_iterable(map(_spellings, self._words.sources))
-        forms = chain.from_iterable(forms_of(self._vocabulary, text) for text in written)
+        forms = chain.from_iterable(token_forms(self._vocabulary, text) for text in written)
         return tuple(dict.fromkeys(form for form in forms if form and UNK_ID not in form))
 
     def are_in(self, text: str) -> bool:
@@ -68,7 +67,7 @@ class AvoidForbidden:
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Replace results with forbidden words by others, or by `NOT_AVOIDED`."""
-        tried, results = list(lines.sources), lines.results
+        tried, results = [segment.source for segment in lines.searched], lines.results
         waiting = list(range(len(results)))
         for _ in range(_ROUNDS):
             barred = {number: self.words.written_in(results[number]) for number in waiting}

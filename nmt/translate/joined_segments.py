@@ -10,16 +10,16 @@ from dataclasses import replace
 from itertools import chain
 
 from nmt.lexical.token_offsets import WORD_START
-from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
+from nmt.search.engine import Engine, Hypothesis, SearchResult
 from nmt.translate.alignment import Alignment
 from nmt.translate.copied_text import copy_translation
 from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
-from nmt.translate.output import BLANK, TermUse, Translation
+from nmt.translate.output import BLANK, Translation
+from nmt.translate.segment import Segment
 from nmt.translate.segmentation import join_segments
 from nmt.translate.steps import LinesUnderWay
-from nmt.translate.term_sources import attention_to_plain
 
 # Search never produces these, but a foreign vocabulary's rules for decoding might.
 _LINE_BREAKERS = re.compile(r"[\n\r\0]")
@@ -37,7 +37,6 @@ class JoinSegments:
         config: TranslationConfig,
         *,
         forbidden: ForbiddenWords | None = None,
-        inflected_lang: str | None = None,
     ) -> None:
         """Set up the step.
 
@@ -46,14 +45,12 @@ class JoinSegments:
             language_pair: of the lines and their translations.
             config: says whether translations have alignments.
             forbidden: words that no translation may contain.
-            inflected_lang: the language of which any form of a term will do.
         """
         self._engine = engine
         self._src_vocabulary = language_pair.src_vocabulary
         self._tgt_vocabulary = language_pair.tgt_vocabulary
         self._is_aligned = config.alignment
         self._forbidden = forbidden
-        self._inflected_lang = inflected_lang
 
     def with_alignments(self) -> JoinSegments:
         """Return the same step, which also gives each translation its alignment."""
@@ -63,7 +60,7 @@ class JoinSegments:
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Translate the lines that no step before has translated."""
-        translated = iter(self.translations(lines.sources, lines.results, lines.guarded))
+        translated = iter(self.translations(lines.searched, lines.results, lines.guarded))
         for number, segments in enumerate(lines.segments):
             if number in lines.translations:
                 continue
@@ -75,31 +72,27 @@ class JoinSegments:
                 joined = replace(joined, fell_back=True)
             lines.translations[number] = joined
 
-    def _copies(self, source: Source) -> list[Translation]:
-        """Return the copy of a source, once, or as often as there are samples of others."""
-        copied = copy_translation(source, self._src_vocabulary, alignment=self._is_aligned)
+    def _copies(self, segment: Segment) -> list[Translation]:
+        """Return the copy of a segment, once, or as often as there are samples of others."""
+        copied = copy_translation(segment, self._src_vocabulary, alignment=self._is_aligned)
         options = self._engine.options
         return [copied] * (1 if options.sampling is None else options.n_best)
 
     def translations(
-        self, sources: Sequence[Source], results: Sequence[SearchResult], guarded: Container[int]
+        self, segments: Sequence[Segment], results: Sequence[SearchResult], guarded: Container[int]
     ) -> list[list[Translation] | str]:
         """Return each segment's translations, best first, or the reason why there are none.
 
         guarded: the numbers of those that were searched twice.
         """
         pairs = [
-            (source, hypothesis)
-            for source, hypotheses in zip(sources, results, strict=True)
+            (segment, hypothesis)
+            for segment, hypotheses in zip(segments, results, strict=True)
             if not isinstance(hypotheses, str)
             for hypothesis in hypotheses
         ]
         # In one call: each call costs as much as decoding hundreds.
         texts = self._tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
-        terms = (
-            tuple(TermUse.of(term, text, self._inflected_lang) for term in source.terms)
-            for (source, _), text in zip(pairs, texts, strict=True)
-        )
         each_text = iter(texts)
         alignments: Iterator[Alignment | None] = iter([None] * len(pairs))
         if self._is_aligned:
@@ -115,63 +108,63 @@ class JoinSegments:
                     tuple(self._tgt_vocabulary.tokens(hypothesis.ids)),
                     hypothesis.token_log_probs[:-1],
                     1,
-                    is_cut=source.is_cut,
+                    is_cut=segment.is_cut,
                     guarded=number in guarded,
                     alignment=next(alignments),
-                    terms=next(terms),
                 )
                 for hypothesis in hypotheses
             ]
-            for number, (source, hypotheses) in enumerate(zip(sources, results, strict=True))
+            for number, (segment, hypotheses) in enumerate(zip(segments, results, strict=True))
         ]
 
     def _alignments(
-        self, searched: Sequence[tuple[Source, Hypothesis]]
+        self, searched: Sequence[tuple[Segment, Hypothesis]]
     ) -> Iterator[Alignment | None]:
         """Return the alignment of each source's own tokens to those of its translation."""
         first = self._tgt_vocabulary.first
         pairs = [
-            (source.ids, (*first, *hypothesis.before, *hypothesis.ids))
-            for source, hypothesis in searched
+            (segment.source.ids, (*first, *hypothesis.before, *hypothesis.ids))
+            for segment, hypothesis in searched
         ]
-        for (source, hypothesis), weights in zip(
+        for (segment, hypothesis), weights in zip(
             searched, self._engine.attention(pairs), strict=True
         ):
             if weights is None:
                 yield None
                 continue
             begin = len(first) + len(hypothesis.before)
-            src_tokens = self._src_vocabulary.tokens((source.plain or source.ids)[source.added :])
+            plain = (segment.plain or segment.source.ids)[segment.added :]
+            src_tokens = self._src_vocabulary.tokens(plain)
             tgt_tokens = self._tgt_vocabulary.tokens(hypothesis.ids)
-            to_plain = attention_to_plain(weights[begin:], source)[:, source.added :]
+            to_plain = segment.attention_to_plain(weights[begin:])[:, segment.added :]
             yield Alignment.of([to_plain], src_tokens, tgt_tokens)
 
     def joined(
-        self, sources: Sequence[Source], translated: Sequence[list[Translation] | str]
+        self, segments: Sequence[Segment], translated: Sequence[list[Translation] | str]
     ) -> Translation:
         """Join the translations of a line's segments to the line's own.
 
         For beam search, these are the combinations with the best sums of scores. For sampling, the
         n-th samples of all segments make the line's n-th: the best sums would not be random.
         """
-        if not sources:
+        if not segments:
             return BLANK
         errors = [part for part in translated if isinstance(part, str)]
         if errors:
-            return failed(sources, errors[0])
+            return failed(segments, errors[0])
         of_segments = [part for part in translated if not isinstance(part, str)]
         options = self._engine.options
         if options.sampling is None:
             chosen = best_sums(of_segments, 2 * options.n_best)
         else:
             chosen = list(zip(*of_segments, strict=False))  # as many as every segment has
-        joined = [join_parts(sources, parts) for parts in chosen]
+        joined = [join_parts(segments, parts) for parts in chosen]
         # Two segments may make a phrase, and a copy may have one.
-        may_have = len(sources) > 1 or sources[0].copy is not None
+        may_have = len(segments) > 1 or segments[0].copy is not None
         if self._forbidden is not None and may_have:
             joined = [whole for whole in joined if not self._forbidden.are_in(whole.text)]
             if not joined:
-                return failed(sources, NOT_AVOIDED)
+                return failed(segments, NOT_AVOIDED)
         if options.sampling is None:
             # Joined differently, segments can give the same text.
             by_text = {whole.text: whole for whole in reversed(joined)}
@@ -180,20 +173,20 @@ class JoinSegments:
         return replace(best, others=tuple(others)) if others else best
 
 
-def failed(sources: Sequence[Source], error: str) -> Translation:
+def failed(segments: Sequence[Segment], error: str) -> Translation:
     """Return what stands for a line without a translation; error: why it has none."""
-    return Translation("", -math.inf, -math.inf, (), (), len(sources), error=error)
+    return Translation("", -math.inf, -math.inf, (), (), len(segments), error=error)
 
 
-def join_parts(sources: Sequence[Source], parts: Sequence[Translation]) -> Translation:
+def join_parts(segments: Sequence[Segment], parts: Sequence[Translation]) -> Translation:
     """Join a translation of each segment."""
     texts = [
-        (_LINE_BREAKERS if part.copied or source.prefix else _CONTROLS).sub(" ", part.text)
-        for source, part in zip(sources, parts, strict=True)
+        (_LINE_BREAKERS if part.copied or segment.source.prefix else _CONTROLS).sub(" ", part.text)
+        for segment, part in zip(segments, parts, strict=True)
     ]
     text = texts[0]
     if len(parts) > 1 or not parts[0].copied:  # else it keeps its spaces
-        text = join_segments(texts, [source.separator for source in sources])
+        text = join_segments(texts, [segment.separator for segment in segments])
     if len(parts) == 1:
         return parts[0] if text == parts[0].text else replace(parts[0], text=text)
     return Translation(
@@ -206,23 +199,24 @@ def join_parts(sources: Sequence[Source], parts: Sequence[Translation]) -> Trans
         is_cut=any(part.is_cut for part in parts),
         guarded=any(part.guarded for part in parts),
         copied=all(part.copied for part in parts),
-        alignment=_joined_alignment(sources, parts),
-        terms=tuple(chain.from_iterable(part.terms for part in parts)),
+        alignment=_joined_alignment(segments, parts),
     )
 
 
-def _joined_alignment(sources: Sequence[Source], parts: Sequence[Translation]) -> Alignment | None:
+def _joined_alignment(
+    segments: Sequence[Segment], parts: Sequence[Translation]
+) -> Alignment | None:
     alignments = [part.alignment for part in parts if part.alignment is not None]
     if len(alignments) < len(parts):
         return None
     tgt_tokens: list[str] = []
     joins_previous = False
-    for source, part in zip(sources, parts, strict=True):
+    for segment, part in zip(segments, parts, strict=True):
         tokens = list(part.tokens)
         if joins_previous and tokens:  # the space that begins a segment is not written
             tokens[0] = tokens[0].removeprefix(WORD_START)
         tgt_tokens += tokens
-        joins_previous = not source.separator
+        joins_previous = not segment.separator
     attention = list(chain.from_iterable(alignment.attention for alignment in alignments))
     src_tokens = list(chain.from_iterable(alignment.src_tokens for alignment in alignments))
     return Alignment.of(attention, src_tokens, tgt_tokens)

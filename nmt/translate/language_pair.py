@@ -18,7 +18,6 @@ class LanguagePair:
     tgt_vocabulary: Vocabulary
     max_src_tokens: int  # longer sources are translated in segments
     whole_src_tokens: int = 0  # longer lines are split into sentences; 0: as many as the maximum
-    reads_terms: bool = False  # in its sources; other models get terms by search
 
     @classmethod
     def of(cls, card: ModelCard, src_lang: str | None, tgt_lang: str | None) -> Self:
@@ -30,5 +29,4 @@ class LanguagePair:
             card.tgt_vocabulary,
             card.max_src_tokens,
             card.whole_src_tokens,
-            card.reads_terms,
         )

@@ -17,38 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from nmt.errors import DataError
-from nmt.lexical.glossary import Term, has_target
-from nmt.lexical.lemmas import LineForms
+from nmt.terms.term_list import TermUse
 from nmt.translate.alignment import Alignment, pharaoh
-
-
-@dataclass(frozen=True)
-class TermUse:
-    """A term of a line, and whether the translation has it."""
-
-    term: Term
-    is_placed: bool  # any of its targets
-
-    @classmethod
-    def of(cls, term: Term, text: str, lang: str | None = None) -> TermUse:
-        """Look for a term in the translation of its line.
-
-        lang: of the translation, if any form of a target will do.
-        """
-        is_placed = any(has_target(text, target) for target in term.targets)
-        if not is_placed and lang is not None:
-            is_placed = any(map(LineForms.of(text, lang).has, term.targets))
-        return cls(term, is_placed)
-
-    @property
-    def source(self) -> str:
-        """The term as the file has it."""
-        return self.term.source
-
-    @property
-    def target(self) -> str:
-        """The preferred target."""
-        return self.term.targets[0]
 
 
 @dataclass(frozen=True)

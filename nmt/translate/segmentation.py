@@ -41,6 +41,7 @@ from nmt.lexical.token_offsets import WORD_START
 from nmt.markup.breaks import LINE_END
 from nmt.markup.kept_pieces import SIGN_CHARACTERS
 from nmt.search.engine import Source
+from nmt.translate.segment import Segment
 
 CLOSING = "\"'”’“‘»›«‹)]}）］｝」』】》〉" + INVISIBLE
 WIDE_CLOSING = "\"'”’»›)]}）］｝」』】》〉" + INVISIBLE  # “ opens a quotation after 。
@@ -170,10 +171,9 @@ def split_ids(
     vocabulary: Vocabulary,
     ids: list[int],
     max_tokens: int,
-    *,
     languages: tuple[str, str] = ("", ""),
     separator: str = "",
-) -> list[Source]:
+) -> list[Segment]:
     """Split a sentence's ids into segments of at most `max_tokens`; an empty one has none.
 
     Each cut is in the second half of the longest possible segment: after the last sentence there,
@@ -195,12 +195,12 @@ def split_ids(
             most = min(max_tokens, _IN_WORD_TOKENS)
             cut = _cut_position(tokens[: most + 1], most)
         space = translated_separator(" " if tokens[cut].startswith(WORD_START) else "", languages)
-        segment = tuple(ids[start : start + cut])
-        segments.append(Source(segment, is_in_word=is_in_word, separator=space, is_cut=True))
+        source = Source(tuple(ids[start : start + cut]), is_in_word=is_in_word)
+        segments.append(Segment(source, space, is_cut=True))
         start += cut
     if start < len(ids):
         space = translated_separator(separator, languages)
-        segments.append(Source(tuple(ids[start:]), separator=space, is_cut=start > 0))
+        segments.append(Segment(Source(tuple(ids[start:])), space, is_cut=start > 0))
     return segments
 
 

@@ -9,9 +9,10 @@ from typing import Protocol
 
 from nmt.markup.breaks import MarkedLines
 from nmt.markup.tags import Marked
-from nmt.search.engine import Engine, SearchResult, Source
+from nmt.search.engine import Engine, SearchResult
 from nmt.search.retry import search_again, search_placed
 from nmt.translate.output import Translation
+from nmt.translate.segment import Segment
 
 Spans = Sequence[tuple[int, int]]
 """Starts and ends in a text, in order."""
@@ -31,12 +32,12 @@ class LinesUnderWay:
     marked: Sequence[MarkedLines] = ()  # each line with its tags, if they were taken out
     kept: Sequence[Spans] = ()  # parts of each that must stay as they are; or none
     without_signs: dict[int, Marked] = field(default_factory=dict)  # texts that had unknown ones
-    segments: Sequence[Sequence[Source]] = ()  # of each
+    segments: Sequence[Sequence[Segment]] = ()  # of each
     fell_back: Collection[int] = ()  # numbers of those that could not be translated in context
 
-    sources: Sequence[Source] = ()  # segments that are searched: not copied, not yet translated
+    searched: Sequence[Segment] = ()  # those that are neither copied nor translated yet
     results: list[SearchResult] = field(default_factory=list)  # of these
-    guarded: set[int] = field(default_factory=set)  # numbers of sources that were searched again
+    guarded: set[int] = field(default_factory=set)  # numbers of those that were searched again
 
     translations: dict[int, Translation] = field(default_factory=dict)  # by number of the line
 
@@ -55,24 +56,20 @@ class Search:
     engine: Engine
 
     def __call__(self, lines: LinesUnderWay) -> None:
-        """Set the sources and their results."""
+        """Set what is searched, and its results."""
         segments = [
             line for number, line in enumerate(lines.segments) if number not in lines.translations
         ]
-        lines.sources = [source for source in chain.from_iterable(segments) if source.copy is None]
+        lines.searched = [one for one in chain.from_iterable(segments) if one.copy is None]
+        sources = [segment.source for segment in lines.searched]
         if lines.on_progress is not None:
-            all_sources = chain.from_iterable(lines.segments)
-            copies = sum(source.copy is not None for source in all_sources)
+            everything = chain.from_iterable(lines.segments)
+            copies = sum(segment.copy is not None for segment in everything)
             # Blank lines are done.
             lines.on_progress(lines.segments.count([]) + len(lines.translations) + copies)
-        if any(source.phrases for source in lines.sources):
-            lines.results = search_placed(
-                self.engine, lines.sources, on_progress=lines.on_progress, on_step=lines.on_step
-            )
-        else:
-            lines.results = self.engine.search(
-                lines.sources, on_progress=lines.on_progress, on_step=lines.on_step
-            )
+        lines.results = search_placed(
+            self.engine, sources, on_progress=lines.on_progress, on_step=lines.on_step
+        )
 
 
 @dataclass(frozen=True)
@@ -84,5 +81,8 @@ class SearchAgain:
     def __call__(self, lines: LinesUnderWay) -> None:
         """Replace results by better ones, and note of which sources they are."""
         lines.guarded |= search_again(
-            self.engine, lines.sources, lines.results, on_step=lines.on_step
+            self.engine,
+            [segment.source for segment in lines.searched],
+            lines.results,
+            on_step=lines.on_step,
         )

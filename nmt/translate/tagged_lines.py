@@ -17,12 +17,13 @@ from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.markup.breaks import LINE_END, MarkedLines
 from nmt.markup.kept_pieces import SIGN
 from nmt.markup.tag_writer import restore
-from nmt.markup.tags import Marked, mark_signs, parse
+from nmt.markup.tags import Marked, mark_signs
 from nmt.markup.text_units import Link
 from nmt.search.engine import Source
 from nmt.translate.joined_segments import JoinSegments, join_parts
-from nmt.translate.output import TermUse, Translation
-from nmt.translate.sources import only_text
+from nmt.translate.output import Translation
+from nmt.translate.segment import Segment
+from nmt.translate.segment_lines import only_text
 from nmt.translate.steps import LinesUnderWay
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
@@ -59,7 +60,6 @@ class PutTagsBack:
 
     form: str
     keeps_alignment: bool  # which this step needs itself
-    inflected_lang: str | None  # the language of which any form of a term will do
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Put the tags of each line into its translations."""
@@ -87,7 +87,7 @@ class PutTagsBack:
         own = self._tagged(line, parts[0])
         if len(parts) == 1:
             return own
-        joined = join_parts([Source((), separator=" ")] * len(parts), [own, *parts[1:]])
+        joined = join_parts([Segment(Source(()), " ")] * len(parts), [own, *parts[1:]])
         return replace(joined, text=own.text, others=own.others)
 
     def _tagged(self, line: MarkedLines, translation: Translation) -> Translation:
@@ -96,14 +96,9 @@ class PutTagsBack:
         if alignment is not None:
             links = alignment.links(line.text, translation.text, translation.tokens)
         text = line.restore(translation.text, *links)
-        terms = translation.terms
-        if line.kept:  # pieces may have replaced some
-            without_tags = parse(text, self.form).text
-            terms = tuple(TermUse.of(use.term, without_tags, self.inflected_lang) for use in terms)
         return replace(
             translation,
             text=text,
-            terms=terms,
             alignment=alignment if self.keeps_alignment else None,
             others=tuple(self._tagged(line, other) for other in translation.others),
         )
@@ -165,7 +160,7 @@ class PutSignsBack:
         if self.join is None:
             return [lines.translations[number] for number in numbers]
         wanted, chosen, of_chosen = set(numbers), list[int](), list[int]()
-        at = 0  # the number of the line's first source
+        at = 0  # the number of the line's first searched segment
         for number, segments in enumerate(lines.segments):
             if lines.translations[number].context:  # its window was searched, not its segments
                 continue
@@ -178,9 +173,9 @@ class PutSignsBack:
             [lines.texts[number] for number in chosen],
             segments=[lines.segments[number] for number in chosen],
             fell_back={at for at, number in enumerate(chosen) if number in lines.fell_back},
-            sources=[lines.sources[source] for source in of_chosen],
-            results=[lines.results[source] for source in of_chosen],
-            guarded={at for at, source in enumerate(of_chosen) if source in lines.guarded},
+            searched=[lines.searched[segment] for segment in of_chosen],
+            results=[lines.results[segment] for segment in of_chosen],
+            guarded={at for at, segment in enumerate(of_chosen) if segment in lines.guarded},
         )
         self.join(some)
         aligned = dict(zip(chosen, map(some.translations.get, range(len(chosen))), strict=True))

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nmt.errors import NMTError, UsageError
-from nmt.lexical.glossary import Terms
-from nmt.lexical.lemmas import is_installed
+from nmt.lexical.word_list import read_words
 from nmt.markup.breaks import MarkedLines
 from nmt.markup.markup_tokens import FORMS
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
 from nmt.search.retry import search_guarded
+from nmt.terms.term_list import read_terms
+from nmt.terms.translate import ForceTerms, NoteTerms, ReadTerms
 from nmt.translate.attention_picture import draw_attention, draw_matrix
 from nmt.translate.context import Before, TranslateInContext, contexts_of
 from nmt.translate.forbidden_words import AvoidForbidden, ForbiddenWords
@@ -33,7 +34,7 @@ from nmt.translate.language_pair import LanguagePair
 from nmt.translate.minimum_risk import Choose
 from nmt.translate.options import TranslationConfig, called
 from nmt.translate.output import Translation
-from nmt.translate.sources import SegmentLines, only_text
+from nmt.translate.segment_lines import Cut, SegmentLines, only_text
 from nmt.translate.steps import LinesUnderWay, Search, SearchAgain, TranslationStep
 from nmt.translate.tagged_lines import (
     PutSignsBack,
@@ -62,22 +63,27 @@ class Translator:
         assert set(language_pair.tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
         forbidden = None
         if config.forbid is not None:
-            words = Terms.read_words(config.forbid)
+            words = read_words(config.forbid)
             forbidden = ForbiddenWords(words, language_pair.tgt_vocabulary)
             options = replace(engine.options, forbidden=forbidden.sequences)
             engine = engine.with_options(options)
         self.language_pair = language_pair
         self.config = config
         self.engine = engine
-        self.segment = SegmentLines(
-            language_pair,
-            config,
-            barred_ids=engine.options.barred_ids,
-            is_forbidden=None if forbidden is None else forbidden.are_in,
-        )
+        self.segment = SegmentLines(language_pair, config, self._cut(forbidden))
         self.steps = {
             form: list(self._steps(form, forbidden)) for form in (config.tags, *FORMS)
         }  # by the form of tags in lines
+
+    def _cut(self, forbidden: ForbiddenWords | None) -> Cut | None:
+        """Return what cuts sentences with terms; None without `config.terms`."""
+        if self.config.terms is None:
+            return None
+        terms, pair = read_terms(self.config.terms), self.language_pair
+        if self.config.reads_terms:
+            return ReadTerms(terms, pair.src_vocabulary, pair.languages)
+        is_forbidden = (lambda _: False) if forbidden is None else forbidden.are_in
+        return ForceTerms(terms, pair, self.engine.options.barred_ids, is_forbidden)
 
     def _steps(
         self, form: str | None, forbidden: ForbiddenWords | None
@@ -85,12 +91,7 @@ class Translator:
         """Yield the steps that the configuration asks for, in order, for lines with such tags."""
         engine, language_pair, config = self.engine, self.language_pair, self.config
         segment = self.segment
-        # A model that reads terms inflects them, so any form that lemmas know will do.
-        inflects = language_pair.reads_terms and is_installed()
-        inflected_lang = language_pair.languages[1] if inflects else None
-        join = JoinSegments(
-            engine, language_pair, config, forbidden=forbidden, inflected_lang=inflected_lang
-        )
+        join = JoinSegments(engine, language_pair, config, forbidden=forbidden)
         is_known = knows_signs(language_pair.src_vocabulary)
         if form is None:
             yield TakeSignsOut(is_known)
@@ -111,7 +112,9 @@ class Translator:
         if engine.options.mbr is not None:
             yield Choose(engine.options.mbr)
         if form is not None:
-            yield PutTagsBack(form, config.alignment, inflected_lang)
+            yield PutTagsBack(form, config.alignment)
+        if config.terms is not None:
+            yield NoteTerms.of(form, language_pair.languages[1], is_read=config.reads_terms)
 
     @classmethod
     def load(
@@ -235,13 +238,13 @@ class Translator:
         text = line if self.config.tags is None else MarkedLines.of(line, self.config.tags).text
         (segments,) = self.segment.of([text], [prefix])
         segments = [segment for segment in segments if segment.copy is None]
-        results, _ = search_guarded(self.engine, segments[:1])
+        results, _ = search_guarded(self.engine, [segment.source for segment in segments[:1]])
         hypotheses = results[0] if results else "the line has no letters"
         if isinstance(hypotheses, str):
             raise NMTError(f"cannot draw attention: {hypotheses}")
         src_vocabulary = self.language_pair.src_vocabulary
         tgt_vocabulary = self.language_pair.tgt_vocabulary
-        source, target = segments[0].ids, (*tgt_vocabulary.first, *hypotheses[0].ids)
+        source, target = segments[0].source.ids, (*tgt_vocabulary.first, *hypotheses[0].ids)
         tokens = src_vocabulary.tokens(source), tgt_vocabulary.tokens(target)
         if all_heads:
             return draw_attention(self.engine.attention_weights(source, target), *tokens)

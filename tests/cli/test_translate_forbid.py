@@ -13,9 +13,10 @@ from command_line import TranslateText
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import unit_pattern
-from nmt.lexical.glossary import Term, Terms
+from nmt.lexical.word_list import ListedWord, WordList
 from nmt.search.engine import Engine, Hypothesis, Source
 from nmt.translate.forbidden_words import NOT_AVOIDED, AvoidForbidden, ForbiddenWords
+from nmt.translate.segment import Segment
 from nmt.translate.steps import LinesUnderWay
 
 LINES = ["the cat sees a dog", "", "a dog.", "the small house finds the old river", "a red bird"]
@@ -49,7 +50,7 @@ def test_forbidden_words_are_in_no_translation(
         known += words_of(before)[:4]
         assert known
         path.write_text("# not these\n\n" + "\n".join(known), encoding="utf-8")
-        forbidden = Terms(Term(word, ()) for word in known)
+        forbidden = WordList(ListedWord(word) for word in known)
         assert not any(forbidden.find(text) for text in texts("--forbid", path))
 
 
@@ -80,9 +81,9 @@ def avoid(
 ) -> LinesUnderWay:
     """Let the step avoid the word "ab" by a search that a test makes up."""
     monkeypatch.setattr("nmt.translate.forbidden_words.search_guarded", search)
-    words = ForbiddenWords(Terms([Term("ab", ())]), vocabulary)
-    sources = [Source((5 + number,)) for number in range(len(results))]
-    lines = LinesUnderWay([], sources=sources, results=results)
+    words = ForbiddenWords(WordList([ListedWord("ab")]), vocabulary)
+    searched = [Segment(Source((5 + number,))) for number in range(len(results))]
+    lines = LinesUnderWay([], searched=searched, results=results)
     AvoidForbidden(cast(Engine, None), words)(lines)
     return lines
 
@@ -122,7 +123,7 @@ def test_a_line_that_cannot_do_without_has_no_translation(
 
 def test_a_word_with_a_capital_is_forbidden_only_so(vocabulary: Vocabulary) -> None:
     either, capital = (
-        ForbiddenWords(Terms([Term(word, ())]), vocabulary) for word in ("polish", "Polish")
+        ForbiddenWords(WordList([ListedWord(word)]), vocabulary) for word in ("polish", "Polish")
     )
     assert [either.are_in(text) for text in ("polish", "Polish", "polished")] == [True, True, False]
     assert [capital.are_in(text) for text in ("polish", "Polish", "polished")] == [

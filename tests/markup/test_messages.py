@@ -48,7 +48,7 @@ def through_the_steps(line: str, form: str, random: Random | None = None) -> tup
             if words
             else None,
         )
-    PutTagsBack(form, False, None)(lines)
+    PutTagsBack(form, False)(lines)
     (translation,) = lines.translations.values()
     assert translation.score == -len(lines.texts)
     return translation.text, list(lines.texts)

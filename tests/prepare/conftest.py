@@ -1,4 +1,4 @@
-"""A job to be prepared, in blocks small enough that there are many."""
+"""A job to be prepared."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 from prepare_job import Job, pairs, write
-
-from nmt.prepare.readers import reader
 
 
 @pytest.fixture
@@ -19,9 +17,3 @@ def job(tmp_path: Path) -> Job:
         valid=write(tmp_path, "valid", pairs(3)),
         vocab_size=330,
     )
-
-
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of 5 lines."""
-    monkeypatch.setattr(reader, "BLOCK_LINES", 5)

@@ -28,7 +28,9 @@ def cut(text: str, max_tokens: int) -> list[tuple[str, str]]:
     tokens = text.split()
     vocabulary = WrittenVocabulary(tokens)
     segments = split_ids(cast(Vocabulary, vocabulary), list(range(len(tokens))), max_tokens)
-    return [(" ".join(vocabulary.tokens(segment.ids)), segment.separator) for segment in segments]
+    return [
+        (" ".join(vocabulary.tokens(segment.source.ids)), segment.separator) for segment in segments
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,9 +94,9 @@ def test_a_word_longer_than_the_limit_is_cut_into_short_segments(
 ) -> None:
     tokens = [token for length in words for token in ("▁a", *"b" * (length - 1))]
     vocabulary = cast("Vocabulary", WrittenVocabulary(tokens))
-    segments = split_ids(vocabulary, list(range(len(tokens))), 100, languages=(src_lang, ""))
-    assert [len(segment.ids) for segment in segments] == lengths
-    assert [segment.is_in_word for segment in segments] == in_word
+    segments = split_ids(vocabulary, list(range(len(tokens))), 100, (src_lang, ""))
+    assert [len(segment.source.ids) for segment in segments] == lengths
+    assert [segment.source.is_in_word for segment in segments] == in_word
 
 
 @given(st.text("abc ., é😀\t\n", max_size=80), st.integers(1, 12))
@@ -104,10 +106,10 @@ def test_segments_are_whole_within_the_limit_and_in_order(
 ) -> None:
     (ids,) = vocabulary.encode([text])
     segments = split_ids(vocabulary, ids, max_tokens)
-    assert [i for segment in segments for i in segment.ids] == ids
-    assert all(0 < len(segment.ids) <= max_tokens for segment in segments)
+    assert [i for segment in segments for i in segment.source.ids] == ids
+    assert all(0 < len(segment.source.ids) <= max_tokens for segment in segments)
     # A space stands between two segments exactly where the second begins a word.
-    following = [vocabulary.tokens(segment.ids)[0] for segment in segments[1:]]
+    following = [vocabulary.tokens(segment.source.ids)[0] for segment in segments[1:]]
     wanted = [" " if token.startswith("▁") else "" for token in following]
     assert [segment.separator for segment in segments] == wanted + [""] * bool(segments)
 
@@ -119,7 +121,7 @@ def test_segments_that_are_translated_by_themselves_join_to_the_text(
 ) -> None:
     (ids,) = vocabulary.encode([text])
     segments = split_ids(vocabulary, ids, max_tokens)
-    texts = vocabulary.decode([segment.ids for segment in segments])
+    texts = vocabulary.decode([segment.source.ids for segment in segments])
     joined = join_segments(texts, [segment.separator for segment in segments])
     assert joined == vocabulary.decode([ids])[0].strip()
 

@@ -36,6 +36,7 @@ from nmt.translate.output import (
     render_n_best,
     render_text,
 )
+from nmt.translate.segment import Segment
 from nmt.translate.segmentation import split_ids
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import POOL_LINES, Translator
@@ -172,7 +173,7 @@ def test_translations_of_segments_have_the_highest_sums_of_scores(
     line = "the cat sees the dog, and the bird sees the river, and the cat finds the tree"
     cut = split_ids(vocabulary, vocabulary.encode([line])[0], LIMIT)
     assert len(cut) > 1
-    alone = translator.translate(vocabulary.decode([segment.ids for segment in cut]))
+    alone = translator.translate(vocabulary.decode([segment.source.ids for segment in cut]))
     # All choices of a hypothesis of each segment, the highest sums first, equal ones by ranks.
     choices = list(itertools.product(*(found.n_best for found in alone)))
     choices.sort(key=lambda segments: -sum(segment.score for segment in segments))
@@ -189,18 +190,18 @@ def test_translations_of_segments_have_the_highest_sums_of_scores(
 
 def test_segments_that_join_to_the_same_text_count_once(vocabulary: Vocabulary) -> None:
     translator, _ = copier(vocabulary, beam_size=3, n_best=3)
-    sources = [Source((5,), separator=" "), Source((6,))]
+    segments = [Segment(Source((5,)), " "), Segment(Source((6,)))]
     parts = [
         [Translation(text, score, score, (), (), 1) for text, score in own]
         for own in ([("a b", -1.0), ("a", -2.0)], [("c", -1.0), ("b c", -1.5), ("d", -2.5)])
     ]
     # By score: a b c; a b b c; a c; again a b c, left out; a b d and the rest, which are too many.
-    found = joining(translator).joined(sources, parts)
+    found = joining(translator).joined(segments, parts)
     assert best(found.n_best) == ["a b c", "a b b c", "a c"]
     parts[1].pop()
     parts[0].append(Translation("x", -9.0, -9.0, (), (), 1))
     wider, _ = copier(vocabulary, beam_size=6, n_best=6)
-    texts = best(joining(wider).joined(sources, parts).n_best)
+    texts = best(joining(wider).joined(segments, parts).n_best)
     assert texts == ["a b c", "a b b c", "a c", "x c", "x b c"]
 
 

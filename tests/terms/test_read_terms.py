@@ -12,14 +12,14 @@ import pytest
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError
-from nmt.lexical.glossary import Term, Terms
-from nmt.lexical.term_annotation import MARKERS
+from nmt.lexical.word_list import ListedWord, WordList
 from nmt.markup.tags import parse
 from nmt.models.model_file import read_card, write_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.translate.output import TermUse
-from nmt.translate.term_sources import TermSources, attention_to_plain, with_tag
+from nmt.terms.annotation import MARKERS
+from nmt.terms.translate import ReadTerms
+from nmt.translate.segment import Segment
 from nmt.translate.translator import Translator
 
 LIMIT = 20  # source tokens of a segment, as the model file says
@@ -40,62 +40,58 @@ def terms_file(tmp_path: Path) -> Path:
     return path
 
 
-def sources(
+def segments_of(
     vocabulary: Vocabulary, text: str, *, most: int = LIMIT, kept: Sequence[tuple[int, int]] = ()
-) -> list[Source]:
-    terms = Terms([Term("cat", ("Katze", "Katzen")), Term("dog", ("Hund",))])
+) -> list[Segment]:
+    terms = WordList([ListedWord("cat", ("Katze", "Katzen")), ListedWord("dog", ("Hund",))])
     (ids,) = vocabulary.encode([text])
-    made = TermSources(terms, vocabulary)
-    return made.segments(text, kept, ids, most, languages=("en", "de"), separator="")
+    return ReadTerms(terms, vocabulary, ("en", "de"))(text, kept, ids, most, "")
 
 
-def spelt(vocabulary: Vocabulary, source: Source) -> str:
+def spelt(vocabulary: Vocabulary, segment: Segment) -> str:
     """The text of a source, with its markers."""
     markers = dict(zip(vocabulary.control_ids(MARKERS), MARKERS, strict=True))
     parts: list[str] = []
-    for is_marker, group in groupby(source.ids, key=lambda id_: id_ in markers):
+    for is_marker, group in groupby(segment.source.ids, key=lambda id_: id_ in markers):
         ids = list(group)
         parts += map(markers.__getitem__, ids) if is_marker else vocabulary.decode([ids])
     return " ".join(" ".join(parts).split())
 
 
 def test_each_term_gets_its_preferred_translation(reading: Vocabulary) -> None:
-    (source,) = sources(reading, "a Cat and two dog", most=100)
+    (segment,) = segments_of(reading, "a Cat and two dog", most=100)
     expected = "a <term> Cat <as> Katze </term> and two <term> dog <as> Hund </term>"
-    assert spelt(reading, source) == expected
-    assert list(source.plain) == reading.encode(["a Cat and two dog"])[0]
+    assert spelt(reading, segment) == expected
+    assert list(segment.plain) == reading.encode(["a Cat and two dog"])[0]
 
 
 def test_a_line_without_terms_is_as_ever(reading: Vocabulary) -> None:
-    (source,) = sources(reading, "a red bird")
-    assert source == Source(tuple(reading.encode(["a red bird"])[0]))
-    assert (source.plain, source.owners) == ((), ())
+    (segment,) = segments_of(reading, "a red bird")
+    assert segment == Segment(Source(tuple(reading.encode(["a red bird"])[0])))
 
 
 def test_placeholders_stay_as_they_are(reading: Vocabulary) -> None:
     line = "{cat} sees %(dog)s and www.cat.de"
-    (marked,) = sources(reading, line, most=100, kept=parse(line, "html").kept)
+    (marked,) = segments_of(reading, line, most=100, kept=parse(line, "html").kept)
     assert not marked.plain
-    (plain,) = sources(reading, "{cat} sees", most=100)
+    (plain,) = segments_of(reading, "{cat} sees", most=100)
     assert spelt(reading, plain) == "{ <term> cat <as> Katze </term> } sees"
 
 
 def test_long_lines_are_cut_with_room_for_their_terms(reading: Vocabulary) -> None:
-    segments = sources(reading, LONG)
+    segments = segments_of(reading, LONG)
     assert len(segments) > 1
-    assert all(len(segment.ids) <= LIMIT for segment in segments)
-    plain = [id_ for segment in segments for id_ in segment.plain or segment.ids]
+    assert all(len(segment.source.ids) <= LIMIT for segment in segments)
+    plain = [id_ for segment in segments for id_ in segment.plain or segment.source.ids]
     assert plain == reading.encode([LONG])[0]
     assert sum(spelt(reading, segment).count("<as>") for segment in segments) >= 2
 
 
 def test_a_translation_that_never_fits_does_not_shred_a_long_line(reading: Vocabulary) -> None:
-    terms = Terms([Term("cat", ("Katze " * 100,)), Term("dog", ("Hund",))])
+    terms = WordList([ListedWord("cat", ("Katze " * 100,)), ListedWord("dog", ("Hund",))])
     (ids,) = reading.encode([LONG])
     plain, cut = (
-        TermSources(terms, reading).segments(
-            text, (), own, LIMIT, languages=("en", "de"), separator=""
-        )
+        ReadTerms(terms, reading, ("en", "de"))(text, (), own, LIMIT, "")
         for text, own in ((LONG.replace("cat", "cow").replace("dog", "cow"), ids), (LONG, ids))
     )
     assert len(cut) <= 2 * len(plain)
@@ -105,18 +101,18 @@ def test_a_translation_that_never_fits_does_not_shred_a_long_line(reading: Vocab
 def test_a_line_that_only_its_terms_make_too_long_is_not_cut(reading: Vocabulary) -> None:
     text = "cat cat cat cat cat cat"
     (ids,) = reading.encode([text])
-    (source,) = sources(reading, text, most=len(ids) + 10)
-    assert len(source.ids) <= len(ids) + 10
-    assert source.plain == tuple(ids)
-    assert 1 <= spelt(reading, source).count("<as>") < 6
+    (segment,) = segments_of(reading, text, most=len(ids) + 10)
+    assert len(segment.source.ids) <= len(ids) + 10
+    assert segment.plain == tuple(ids)
+    assert 1 <= spelt(reading, segment).count("<as>") < 6
 
 
 def test_attention_to_an_annotation_counts_for_its_term(reading: Vocabulary) -> None:
-    (source,) = sources(reading, "a cat", most=100)
-    tokens = reading.tokens(source.ids)
+    (segment,) = segments_of(reading, "a cat", most=100)
+    tokens = reading.tokens(segment.source.ids)
     weights = np.arange(2 * len(tokens), dtype=np.float32).reshape(2, -1)
-    found = attention_to_plain(weights, source)
-    assert found.shape == (2, len(source.plain))
+    found = segment.attention_to_plain(weights)
+    assert found.shape == (2, len(segment.plain))
     place = tokens.index("<term>")
     assert found[:, :place].tolist() == weights[:, :place].tolist()
     assert found[:, place:].sum(axis=1).tolist() == weights[:, place:].sum(axis=1).tolist()
@@ -126,21 +122,20 @@ def test_attention_to_an_annotation_counts_for_its_term(reading: Vocabulary) -> 
         found[:, -1].tolist()
         == (
             weights[:, after - 1 :].sum(axis=1)
-            + (weights[:, place] if len(source.plain) == 2 else 0)
+            + (weights[:, place] if len(segment.plain) == 2 else 0)
         ).tolist()
     )
-    plain = Source(source.plain)
-    assert attention_to_plain(weights, plain) is weights
+    assert Segment(Source(segment.plain)).attention_to_plain(weights) is weights
 
 
 def test_a_language_token_comes_first(reading: Vocabulary) -> None:
-    (source,) = sources(reading, "a cat", most=100)
-    tagged = with_tag(source, (7, 8))
-    assert tagged.ids == (7, 8, *source.ids)
-    assert tagged.plain == (7, 8, *source.plain)
-    assert tagged.owners == (0, 1, *(2 + owner for owner in source.owners))
+    (segment,) = segments_of(reading, "a cat", most=100)
+    tagged = segment.with_tag((7, 8))
+    assert tagged.source.ids == (7, 8, *segment.source.ids)
+    assert tagged.plain == (7, 8, *segment.plain)
+    assert tagged.owners == (0, 1, *(2 + owner for owner in segment.owners))
     assert tagged.added == 2
-    assert with_tag(Source((5,)), (7,)) == Source((7, 5))
+    assert Segment(Source((5,))).with_tag((7,)) == Segment(Source((7, 5)), added=1)
 
 
 def test_a_model_that_reads_terms_gets_them_in_its_sources(
@@ -181,31 +176,12 @@ def test_the_model_file_says_that_the_model_reads_terms(
         Translator.load([term_reader, tmp_path / "plain.safetensors"])
 
 
-@pytest.mark.parametrize(
-    ("text", "lang", "is_placed"),
-    [
-        ("Die Katze schläft", None, True),
-        ("Zwei Katzen schlafen", None, False),
-        ("Zwei Katzen schlafen", "de", True),
-        ("Zwei Katzen schlafen", "tlh", False),
-        ("Zwei Kater schlafen", "de", True),  # the other target
-        ("Zwei Hunde schlafen", "de", False),
-    ],
-)
-def test_a_term_is_there_in_any_form_if_the_model_inflects_it(
-    text: str, lang: str | None, is_placed: bool
-) -> None:
-    pytest.importorskip("simplemma", reason="needs the extra terms")
-    use = TermUse.of(Term("cat", ("Katze", "Kater")), text, lang)
-    assert (use.source, use.target, use.is_placed) == ("cat", "Katze", is_placed)
-
-
 def test_each_segment_knows_its_terms_whether_they_fit_or_not(reading: Vocabulary) -> None:
-    segments = sources(reading, LONG)
-    found = [[term.source for term in segment.terms] for segment in segments]
+    segments = segments_of(reading, LONG)
+    found = [[word.source for word in segment.listed] for segment in segments]
     assert found[0][:1] == ["cat"]
     assert [one for own in found for one in own] == ["cat", "dog", "cat"]
     text = "the cat sees the dog"
-    (source,) = sources(reading, text, most=len(reading.encode([text])[0]))
-    assert source.ids == source.plain
-    assert [term.source for term in source.terms] == ["cat", "dog"]
+    (segment,) = segments_of(reading, text, most=len(reading.encode([text])[0]))
+    assert segment.source.ids == segment.plain
+    assert [word.source for word in segment.listed] == ["cat", "dog"]

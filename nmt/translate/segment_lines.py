@@ -1,7 +1,7 @@
-"""Sources: what search gets of each line, which are the ids of its segments.
+"""The step that cuts lines into segments.
 
-A line is split into sentences if wanted. Sentences with too many tokens are cut into segments. In
-each sentence, terms are found. What has no letters is copied.
+A line is split into sentences if wanted. Sentences with too many tokens are cut into segments. What
+has no letters is copied.
 """
 
 from __future__ import annotations
@@ -9,25 +9,23 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import repeat
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from nmt.data.pieces import Kind, PieceModel
-from nmt.lexical.glossary import Terms
 from nmt.markup.breaks import LINE_END
-from nmt.search.engine import Copy, Ids, Source
+from nmt.search.engine import Ids, Source
 from nmt.translate.copied_text import copying, has_words
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
+from nmt.translate.segment import Copy, Segment
 from nmt.translate.segmentation import split_ids, split_sentences, translated_separator
 from nmt.translate.steps import LinesUnderWay, Spans
-from nmt.translate.term_phrases import TermPhrases
-from nmt.translate.term_sources import TermSources, with_tag
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_BREAKERS = re.compile("[\n\r]")
@@ -38,29 +36,42 @@ class _Sentence(NamedTuple):
     text: str
     separator: str  # white space before the next one
     kept: Spans  # what stays as it is
-    is_copied: bool = False  # unless it has a term
+    is_copied: bool = False  # unless it has a listed word
     tag: str = ""  # a symbol such as <BT>, which is not copied
 
 
+class Cut(Protocol):
+    """Cuts a sentence into segments, and finds words of a list in it."""
+
+    def __call__(
+        self, text: str, kept: Spans, ids: list[int], most: int, separator: str
+    ) -> list[Segment]:
+        """Return the segments of a sentence.
+
+        Args:
+            text: of the sentence.
+            kept: parts of it that stay as they are; see `WordList.find`.
+            ids: of the sentence.
+            most: how many ids a segment may have.
+            separator: white space between this sentence and the next.
+        """
+
+
 class SegmentLines:
-    """The step that cuts lines into segments, which are the sources of search."""
+    """The step that cuts lines into segments."""
 
     def __init__(
         self,
         language_pair: LanguagePair,
         config: TranslationConfig,
-        *,
-        barred_ids: Sequence[int] = (),
-        is_forbidden: Callable[[str], bool] | None = None,
+        cut: Cut | None = None,
     ) -> None:
         """Set how lines are cut.
 
         Args:
             language_pair: of the lines and their translations.
-            config: says how lines are split, which terms they have, and whether text without
-                letters is copied.
-            barred_ids: tokens that terms may not have in a translation.
-            is_forbidden: tells whether terms may not have this text there.
+            config: says how lines are split, and whether text without letters is copied.
+            cut: cuts sentences that are too long, if not only by their length.
         """
         self._src_vocabulary = language_pair.src_vocabulary
         self._tgt_vocabulary = language_pair.tgt_vocabulary
@@ -70,15 +81,7 @@ class SegmentLines:
         self._split = config.split
         self._may_split = not (config.no_split or config.context)
         self._whole_tokens = language_pair.whole_src_tokens or language_pair.max_src_tokens
-        self._annotations: TermSources | None = None  # terms that the model reads, or
-        self._phrases: TermPhrases | None = None  # those that search forces
-        if config.terms is not None:
-            terms = Terms.read(config.terms)
-            if language_pair.reads_terms:
-                self._annotations = TermSources(terms, language_pair.src_vocabulary)
-            else:
-                vocabularies = language_pair.src_vocabulary, language_pair.tgt_vocabulary
-                self._phrases = TermPhrases(terms, *vocabularies, barred_ids, is_forbidden)
+        self._cut = cut or self._cut_by_length
         self._copies = not config.search.no_copy
 
     def with_breaks(self) -> SegmentLines:
@@ -98,7 +101,7 @@ class SegmentLines:
         kept: Sequence[Spans] = (),
         *,
         are_units: bool = False,
-    ) -> list[list[Source]]:
+    ) -> list[list[Segment]]:
         """Return the segments of each line; blank lines have none.
 
         A line of only white space is blank, even if the vocabulary has tabs or U+00A0. The tag that
@@ -107,7 +110,7 @@ class SegmentLines:
         Args:
             lines: text.
             prefixes: what the first segment's translation begins with, of each line; or none.
-            kept: what stays as it is in each line, so that terms in it do not count; or none.
+            kept: what stays as it is in each line, so that no word in it is found; or none.
             are_units: whether they are of a document, and so split into sentences if that may be.
         """
         most: float = self._whole_tokens if self._may_split else math.inf
@@ -124,7 +127,7 @@ class SegmentLines:
         texts = [sentence.text for line in sentences for sentence in line]
         ids = iter(self._src_vocabulary.encode_text(texts))
         segments = [
-            [segment for sentence in line for segment in self._cut(tag, next(ids), sentence)]
+            [segment for sentence in line for segment in self._segments(tag, next(ids), sentence)]
             for (tag, _), line in zip(tagged, sentences, strict=True)
         ]
         for line, original, (_, text) in zip(segments, whole, tagged, strict=True):
@@ -132,7 +135,8 @@ class SegmentLines:
                 line[0] = replace(line[0], added=0)
         for line, prefix in zip(segments, begun, strict=False):
             if line and prefix:
-                line[0] = replace(line[0], prefix=tuple(prefix), copy=None)
+                source = replace(line[0].source, prefix=tuple(prefix))
+                line[0] = replace(line[0], source=source, copy=None)
         return segments
 
     def _sentences(
@@ -197,26 +201,26 @@ class SegmentLines:
         pieces = PieceModel.read(self._src_vocabulary.model).pieces
         return frozenset(piece.text for piece in pieces if piece.kind is Kind.USER_DEFINED)
 
-    def _cut(self, tag: Ids, ids: list[int], sentence: _Sentence) -> list[Source]:
+    def _cut_by_length(
+        self, _text: str, _kept: Spans, ids: list[int], most: int, separator: str
+    ) -> list[Segment]:
+        return split_ids(self._src_vocabulary, ids, most, self._languages, separator)
+
+    def _segments(self, tag: Ids, ids: list[int], sentence: _Sentence) -> list[Segment]:
         """Return the segments of a sentence."""
         text, separator, kept, is_copied, symbol = sentence
-        split = partial(split_ids, self._src_vocabulary)
-        if self._annotations is not None:
-            split = partial(self._annotations.segments, text, kept)
         most = max(1, self._max_tokens - len(tag))
-        segments = split(ids, most, languages=self._languages, separator=separator)
+        segments = self._cut(text, kept, ids, most, separator)
         if LINE_END in separator and not segments:  # the line stays, with nothing in it
-            segments = [Source((), separator=separator, copy=Copy("", ()))]
-        if self._phrases is not None:
-            segments = self._phrases.added_to(segments, text, kept)
-        if is_copied and not any(segment.terms for segment in segments):
+            segments = [Segment(Source(()), separator, copy=Copy("", ()))]
+        if is_copied and not any(segment.listed for segment in segments):
             first = self._src_vocabulary.encode_text([symbol])[0] if symbol else []
             space = translated_separator(separator, self._languages)
             copy = Copy(text, tuple(ids))
-            segments = [Source((*first, *ids), separator=space, copy=copy)]
+            segments = [Segment(Source((*first, *ids)), space, copy=copy)]
         elif self._copies and len(segments) > 1:
             segments = copying(segments, self._src_vocabulary)
-        return [with_tag(segment, tag) for segment in segments] if tag else segments
+        return [segment.with_tag(tag) for segment in segments] if tag else segments
 
 
 def _with_whole_pieces(parts: Iterable[tuple[str, str]], kept: Spans) -> list[tuple[str, str]]:

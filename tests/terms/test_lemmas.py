@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nmt.errors import UsageError
-from nmt.lexical import lemmas
-from nmt.lexical.lemmas import WORD, LineForms, has_lemmas, lemma
+from nmt.terms import lemmas
+from nmt.terms.lemmas import WORD, LineForms, has_lemmas, lemma
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
 

@@ -1,4 +1,4 @@
-"""`--terms`: training lines say how some of their words are translated (see `term_annotation`).
+"""`--terms`: training lines say how some of their words are translated (`nmt.terms.annotation`).
 
 - `auto`: words that translate each other by a lexicon, learnt from a sample of the text. The
   annotation is the lemma of the target word.
@@ -27,12 +27,9 @@ from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.files import is_there, sha256_file, write_text
-from nmt.lexical.glossary import Terms, has_target
-from nmt.lexical.lemmas import LineForms, has_lemmas, lemmas_version
 from nmt.lexical.lexicon import LEXICON_STEPS
-from nmt.lexical.term_annotation import Annotation, annotate
 from nmt.lexical.token_offsets import token_offsets
-from nmt.lexical.word_lexicon import WordLexicon, learn_words
+from nmt.lexical.word_list import WordList, has_phrase
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.encode import Subwords
 from nmt.prepare.judge import Cleaner
@@ -40,6 +37,10 @@ from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.samples import SampleCleaner, sample_blocks
 from nmt.prepare.text import Work
+from nmt.terms.annotation import Annotation, annotate
+from nmt.terms.lemmas import LineForms, has_lemmas, lemmas_version
+from nmt.terms.term_list import read_terms
+from nmt.terms.word_lexicon import WordLexicon, learn_words
 from nmt.workers import map_in_order
 
 _LINES_OF_FILE = 0.5
@@ -58,7 +59,7 @@ class Annotator:
     seed: int
     fingerprint: str
     """What identifies the terms in `dataset.json`."""
-    terms: Terms | None
+    terms: WordList | None
     """Of a file; None: `auto`."""
     lexicon: WordLexicon | None = None
     """Of `auto`, once it is learnt."""
@@ -84,7 +85,7 @@ class Annotator:
         path = Path(options.terms)
         if not is_there(path):
             raise DataError(f"--terms {path}: no such file; give a file of terms, or auto")
-        terms = Terms.read(path)
+        terms = read_terms(path)
         if not len(terms):
             raise DataError(f"--terms {path}: has no terms; write SOURCE<TAB>TARGET on its lines")
         fingerprint = f"{path.name} {sha256_file(path)}, {lemmas_version()}"
@@ -138,7 +139,7 @@ class Annotator:
         line, uses = LineForms.of(tgt, self.langs[1]), []
         for use in uses_of_terms:
             there = (
-                target for target in use.term.targets if has_target(tgt, target) or line.has(target)
+                target for target in use.word.targets if has_phrase(tgt, target) or line.has(target)
             )
             if target := next(there, ""):
                 uses.append(Annotation(use.start, use.end, target))

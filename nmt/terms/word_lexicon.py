@@ -1,9 +1,9 @@
 """Which words of a pair of lines translate each other, by a lexicon that is learnt from pairs.
 
-The lexicon is IBM Model 1 in both directions (see `lexicon.py`), on lemmas in lower case, so that
-all forms of a word count together. It is small: it holds only what is likely in both directions.
-In scripts without spaces, a "word" is a whole clause, which hardly ever repeats, so nothing is
-found.
+The lexicon is IBM Model 1 in both directions (`nmt.lexical.lexicon`), on lemmas in lower case, so
+that all forms of a word count together. It is small: it holds only what is likely in both
+directions. In scripts without spaces, a "word" is a whole clause, which hardly ever repeats, so
+nothing is found.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from nmt.data.shards import TokenRows
-from nmt.lexical.lemmas import WORD, lemma
 from nmt.lexical.lexicon import Lexicon, learn_from_rows
+from nmt.terms.lemmas import WORD, lemma
 
 _LEAST_PROBABILITY = 0.1
 """In either direction; Model 1 spreads less than that over words that merely come together."""

@@ -11,11 +11,11 @@ from prepare_job import Job, content, job_of, prepare_in_all_ways, stop, write
 
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, UsageError
-from nmt.lexical import word_lexicon
-from nmt.lexical.term_annotation import MARKERS
 from nmt.prepare import prepare as stage
 from nmt.prepare.join import join
 from nmt.prepare.readers import reader
+from nmt.terms import word_lexicon
+from nmt.terms.annotation import MARKERS
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
 

@@ -15,14 +15,16 @@ from command_line import Nmt, TranslateText
 
 import nmt as package
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
-from nmt.lexical.glossary import Term, Terms, has_target
+from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.search.engine import Source
 from nmt.search.options import SearchOptions
+from nmt.terms.translate import ForceTerms, NoteTerms
+from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
-from nmt.translate.output import TermUse, Translation
+from nmt.translate.output import Translation
+from nmt.translate.segment import Segment
 from nmt.translate.steps import LinesUnderWay
 from nmt.translate.tagged_lines import PutTagsBack, TakeTagsOut
-from nmt.translate.term_phrases import TermPhrases
 
 TERMS = "# animals\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
 LINES = [
@@ -46,7 +48,7 @@ def terms(tmp_path: Path) -> Path:
 
 
 def has(text: str, target: str) -> bool:
-    return has_target(text, target) or (target == "Katze" and has_target(text, "Kater"))
+    return has_phrase(text, target) or (target == "Katze" and has_phrase(text, "Kater"))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_a_finished_file_is_translated_again_with_other_terms(
     assert "already translated" in translate_text(TEXT, *words).stderr
     terms.write_text(TERMS.replace("Katze\tKater", "Mieze"), encoding="utf-8")
     assert "already translated" not in translate_text(TEXT, *words).stderr
-    assert has_target((tmp_path / "out").read_text(encoding="utf-8").split("\n")[0], "Mieze")
+    assert has_phrase((tmp_path / "out").read_text(encoding="utf-8").split("\n")[0], "Mieze")
 
 
 def test_python_takes_terms_and_copies_of_the_file(
@@ -132,7 +134,7 @@ def test_python_takes_terms_and_copies_of_the_file(
     for model in (model_file, [model_file, other_model]):
         translator = package.Translator.load(model, options, terms=terms)
         (found,) = translator.translate(["the house"])
-        assert has_target(found.text, "Haus")
+        assert has_phrase(found.text, "Haus")
         assert [(one.source, one.is_placed) for one in found.terms] == [("house", True)]
     config = TranslationConfig(models=(model_file,), search=options, terms=terms)
     assert config.files()[terms] == [terms]
@@ -145,10 +147,10 @@ def test_python_takes_terms_and_copies_of_the_file(
 def test_words_have_spaces_before_them_and_signs_need_not() -> None:
     text = ["(Katze) und Hund!", "(Hund) und Katze!", "Hund (Katze)"] * 3
     vocabulary = learn_vocabulary(text, vocab_size=290)
-    terms = Terms([Term("cat", ("Katze",)), Term("stop", ("!",))])
-    finder = TermPhrases(terms, vocabulary, vocabulary)
-    (source,) = finder.added_to([Source((7,))], "cat stop", ())
-    word, sign = source.phrases
+    terms = WordList([ListedWord("cat", ("Katze",)), ListedWord("stop", ("!",))])
+    cut = ForceTerms(terms, LanguagePair(("en", "de"), vocabulary, vocabulary, 20))
+    (segment,) = cut("cat stop", (), [7], 20, "")
+    word, sign = segment.source.phrases
     assert word.forms == (tuple(vocabulary.encode_text(["Katze"])[0]),)
     assert [vocabulary.tokens(form)[0][0] for form in word.inner_forms] == ["K"]
     assert (sign.inner_forms, [word.is_word, sign.is_word]) == ((), [True, False])
@@ -173,16 +175,14 @@ def test_words_in_what_stays_as_it_is_are_no_terms(model_file: Path, terms: Path
 
 
 def test_a_term_that_a_piece_replaces_is_missing() -> None:
-    text = "Katze 7"
-    use = TermUse.of(Term("cat", (text,)), text)
-    given = Translation(text, 0.0, 0.0, (), (), 1, terms=(use,))
-    lines = LinesUnderWay(["cat 5"])
+    segment = Segment(Source(()), listed=(ListedWord("cat", ("Katze 7",)),))
+    lines = LinesUnderWay(["cat 5"], segments=[[segment]])
     TakeTagsOut("xml", lambda _: True)(lines)
-    lines.translations[0] = given
-    PutTagsBack("xml", keeps_alignment=False, inflected_lang=None)(lines)
-    found = lines.translations[0]
-    assert found.text == "Katze 5"
-    assert [use.is_placed for use in (*given.terms, *found.terms)] == [True, False]
+    lines.translations[0] = Translation("Katze 7", 0.0, 0.0, (), (), 1)
+    PutTagsBack("xml", keeps_alignment=False)(lines)
+    assert lines.translations[0].text == "Katze 5"
+    NoteTerms("xml", None)(lines)
+    assert [use.is_placed for use in lines.translations[0].terms] == [False]
 
 
 def test_a_term_of_unknown_characters_is_missing(
@@ -207,5 +207,5 @@ def test_terms_and_text_may_be_in_different_normal_forms(
     assert [one.status for one in found] == [0, 0]
     assert ["lacks" in one.stderr for one in found] == [False, False]
     assert found[0].stdout == found[1].stdout
-    assert has_target(found[0].stdout, "Kätzchen")
-    assert has_target(found[0].stdout, "naiver Hünd")
+    assert has_phrase(found[0].stdout, "Kätzchen")
+    assert has_phrase(found[0].stdout, "naiver Hünd")

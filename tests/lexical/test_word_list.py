@@ -1,18 +1,17 @@
-"""Terms: files of them, and where they are in a line."""
+"""Lists of words: files of them, and where they are in a line."""
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
 
 from nmt.errors import DataError
-from nmt.lexical.glossary import Term, Terms, has_target
+from nmt.lexical.word_list import ListedWord, WordList, has_phrase, read_words
 
 
-def terms(*sources: str) -> Terms:
-    return Terms(Term(source, (f"[{source}]",)) for source in sources)
+def terms(*sources: str) -> WordList:
+    return WordList(ListedWord(source, (f"[{source}]",)) for source in sources)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,7 @@ def test_terms_are_found_as_whole_words(line: str, known: list[str], found: list
 
 
 def test_no_term_is_found_inside_what_stays_as_it_is() -> None:
-    terms = Terms([Term("cat", ("Katze",)), Term("cat 5", ("Katze 5",))])
+    terms = WordList([ListedWord("cat", ("Katze",)), ListedWord("cat 5", ("Katze 5",))])
     line = "a {cat} b cat 5 cat"
     kept = [(2, 7), (14, 15)]
     assert [line[one.start : one.end] for one in terms.find(line, kept)] == ["cat 5", "cat"]
@@ -57,44 +56,12 @@ def test_no_term_is_found_inside_what_stays_as_it_is() -> None:
 
 def test_a_term_with_a_capital_comes_before_one_without() -> None:
     found = terms("us", "US").find("US us Us")
-    assert [one.term.source for one in found] == ["US", "us", "us"]
+    assert [one.word.source for one in found] == ["US", "us", "us"]
 
 
 def test_many_terms_with_one_first_word_are_found_by_lookup() -> None:
     many = terms(*(f"the {number} th" for number in range(100_000)), "the")
-    assert [one.term.source for one in many.find("the 99999 th of the")] == ["the 99999 th", "the"]
-
-
-def test_a_file_is_read_with_its_forms_and_alternatives(tmp_path: Path) -> None:
-    text = "\ufeff# comment\n\ndog\tHund\tHundes\t\r\n cat \t Katze \ndog\tKöter\nDog\tDogge\n"
-    path = tmp_path / "terms.tsv.gz"
-    path.write_bytes(gzip.compress(text.encode()))
-    known = Terms.read(path)
-    assert len(known) == 3
-    found = [(one.term.source, one.term.targets) for one in known.find("dog cat Dog")]
-    assert found == [
-        ("dog", ("Hund", "Hundes", "Köter")),
-        ("cat", ("Katze",)),
-        ("Dog", ("Dogge",)),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b"dog", "line 3 "),
-        (b"dog\t", "line 3 .*target"),
-        (b"dog\t \tHund", "line 3 .*target"),
-        (b" \tHund", "line 3 .*source"),
-        ("dog\tHund".encode("utf-16-le"), "line 3 .*UTF-8"),
-        (b"dog\tK\xf6ter", "line 3 .*UTF-8"),
-    ],
-)
-def test_a_line_that_is_no_term_is_named(tmp_path: Path, line: bytes, message: str) -> None:
-    path = tmp_path / "terms.tsv"
-    path.write_bytes(b"cat\tKatze\n\n" + line + b"\n")
-    with pytest.raises(DataError, match=f"^{path}: {message}"):
-        Terms.read(path)
+    assert [one.word.source for one in many.find("the 99999 th of the")] == ["the 99999 th", "the"]
 
 
 @pytest.mark.parametrize(
@@ -108,16 +75,20 @@ def test_a_line_that_is_no_term_is_named(tmp_path: Path, line: bytes, message: s
         ("ein Hund-Haus", "Hund", True),
         ("„Hund“", "„", True),
         ("a猫b", "猫", True),
+        # A capital where a sentence may begin.
+        ("Hot Dog", "hot Dog", True),
+        ("Ja. „Hot Dog“", "hot Dog", True),
+        ("ein Hot Dog", "hot Dog", False),
     ],
 )
 def test_a_target_with_a_sign_at_its_edge_touches_no_word(
     text: str, target: str, expected: bool
 ) -> None:
-    assert has_target(text, target) == expected
+    assert has_phrase(text, target) == expected
 
 
 def test_forbidden_words_have_no_tabs(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("\tK\u00f6ter \nHund\tKatze\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"words\.txt: line 2 .*tab"):
-        Terms.read_words(path)
+        read_words(path)

@@ -8,8 +8,8 @@ import pytest
 
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError
-from nmt.lexical.term_annotation import MARKERS, AnnotatedIds, Annotation, annotate
 from nmt.lexical.token_offsets import token_offsets
+from nmt.terms.annotation import MARKERS, AnnotatedIds, Annotation, annotate
 
 LINE = "Two dogs bark, and a cat sleeps."
 WORDS = ["Hund", "Katze", "und"]

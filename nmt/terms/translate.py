@@ -1,0 +1,194 @@
+"""`nmt translate --terms`: sentences whose terms the model reads, or search puts in.
+
+A model that was trained to read terms finds them in its sources (`nmt.terms.annotation`). For other
+models they are phrases that search puts into the translation. Such a phrase is cut into tokens as a
+word inside a sentence. It may also follow an opening bracket or the like, without a space. If its
+first word is in lower case, it may begin the translation with a capital.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, islice, pairwise
+
+from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.lexical.token_offsets import token_offsets
+from nmt.lexical.word_list import (
+    FoundWord,
+    ListedWord,
+    WordList,
+    after_space,
+    capitalised,
+    token_forms,
+)
+from nmt.markup.breaks import LINE_END, MarkedLines
+from nmt.search.phrases import Ids, Phrase
+from nmt.terms.annotation import Annotation, annotate
+from nmt.terms.lemmas import is_installed
+from nmt.terms.term_list import TermUse
+from nmt.translate.language_pair import LanguagePair
+from nmt.translate.output import Translation
+from nmt.translate.segment import Segment
+from nmt.translate.segmentation import split_ids
+from nmt.translate.steps import LinesUnderWay, Spans
+
+
+@dataclass(frozen=True)
+class ReadTerms:
+    """Cuts sentences into segments in which terms have their preferred translation."""
+
+    terms: WordList
+    vocabulary: Vocabulary
+    """Of sources, with the markers of terms."""
+    languages: tuple[str, str]
+
+    def __call__(
+        self, text: str, kept: Spans, ids: list[int], most: int, separator: str
+    ) -> list[Segment]:
+        """Return the segments of a sentence, as `Cut` has it.
+
+        The sentence is cut as it would be without terms. Only if it has to be cut anyway are the
+        segments shorter, at most by half, so that there is room for annotations. What does not fit
+        is left out.
+        """
+        vocabulary, places = self.vocabulary, self.terms.find(text, kept)
+        wanted = [Annotation(place.start, place.end, place.word.targets[0]) for place in places]
+        limit, spans = most, list[tuple[int, int]]()
+        if places:
+            spans = token_offsets(text, vocabulary.tokens(ids))
+            if len(ids) > most:
+                whole = annotate(vocabulary, ids, spans, wanted)
+                limit = max(1, most // 2, most * len(ids) // len(whole.ids))
+        segments = split_ids(vocabulary, ids, limit, self.languages, separator)
+        if not places:
+            return segments
+        starts = [place.start for place in places]
+        annotated, at = [], 0
+        for segment in segments:
+            plain = segment.source.ids
+            own = spans[at : at + len(plain)]
+            at += len(plain)
+            first, end = (bisect_left(starts, offset) for offset in (own[0][0], own[-1][1]))
+            made = annotate(vocabulary, plain, own, wanted[first:end], most=most)
+            annotated.append(
+                replace(
+                    segment,
+                    source=replace(segment.source, ids=tuple(made.ids)),
+                    plain=plain,
+                    owners=tuple(made.owners),
+                    listed=_words(places[first:end]),
+                )
+            )
+        return annotated
+
+
+class ForceTerms:
+    """Cuts sentences into segments whose terms are phrases of their sources."""
+
+    def __init__(
+        self,
+        terms: WordList,
+        language_pair: LanguagePair,
+        barred_ids: Collection[int] = (),
+        is_forbidden: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """Take terms and their languages, and tokens and texts of targets that never come."""
+        self._terms = terms
+        self._languages = language_pair.languages
+        self._src_vocabulary = language_pair.src_vocabulary
+        self._tgt_vocabulary = language_pair.tgt_vocabulary
+        self._barred = {UNK_ID, *barred_ids}
+        self._is_forbidden = is_forbidden
+        self._phrases: dict[ListedWord, Phrase | None] = {}
+
+    def __call__(
+        self, text: str, kept: Spans, ids: list[int], most: int, separator: str
+    ) -> list[Segment]:
+        """Return the segments of a sentence, as `Cut` has it.
+
+        Each has the terms that begin in it, each once, without those that the vocabulary cannot
+        write.
+        """
+        segments = split_ids(self._src_vocabulary, ids, most, self._languages, separator)
+        places = self._terms.find(text, kept)
+        if not places:
+            return segments
+        ends = [len(text)]
+        if len(segments) > 1:
+            spans = token_offsets(text, self._src_vocabulary.tokens(ids))
+            sizes = accumulate(len(segment.source.ids) for segment in segments)
+            ends = [spans[size - 1][1] for size in sizes]
+        starts = [place.start for place in places]
+        forced = []
+        for segment, (first, end) in zip(segments, pairwise([0, *ends]), strict=True):
+            words = _words(places[bisect_left(starts, first) : bisect_left(starts, end)])
+            phrases = tuple(phrase for word in words if (phrase := self._phrase(word)))
+            source = replace(segment.source, phrases=phrases)
+            forced.append(replace(segment, source=source, listed=words))
+        return forced
+
+    def _phrase(self, word: ListedWord) -> Phrase | None:
+        if word not in self._phrases:
+            self._phrases[word] = self._phrase_of(word)
+        return self._phrases[word]
+
+    def _phrase_of(self, word: ListedWord) -> Phrase | None:
+        vocabulary = self._tgt_vocabulary
+        targets = [target for target in word.targets if not self._is_forbidden(target)]
+        forms, inner, starts = dict[Ids, None](), dict[Ids, None](), dict[Ids, None]()
+        for target in targets:
+            spaced, *others = token_forms(vocabulary, target)
+            forms[spaced] = None
+            is_word = any(map(str.isalnum, target))  # a sign such as ! may follow anything
+            (inner if is_word else forms).update(dict.fromkeys(others))
+            if capitalised(target) != target:
+                starts[after_space(vocabulary, capitalised(target))] = None
+        usable_forms, usable_starts, usable_inner = (
+            tuple(form for form in some if form and not self._barred.intersection(form))
+            for some in (forms, starts, inner)
+        )
+        if not (usable_forms or usable_starts or usable_inner):
+            return None
+        is_word = any(map(str.isalnum, "".join(targets)))
+        return Phrase(usable_forms, usable_starts, usable_inner, is_word)
+
+
+def _words(places: Sequence[FoundWord]) -> tuple[ListedWord, ...]:
+    return tuple(dict.fromkeys(place.word for place in places))
+
+
+@dataclass(frozen=True)
+class NoteTerms:
+    """The last step: tells of each line's terms whether its translation has them."""
+
+    form: str | None
+    """Of the tags in lines."""
+    inflected_lang: str | None
+    """Of translations, if any form of a term will do: a model that reads terms inflects them."""
+
+    @classmethod
+    def of(cls, form: str | None, lang: str, *, is_read: bool) -> NoteTerms:
+        """Return the step for lines with such tags; is_read: whether the model reads terms."""
+        return cls(form, lang if is_read and is_installed() else None)
+
+    def __call__(self, lines: LinesUnderWay) -> None:
+        """Set the terms of each translation."""
+        units = iter(lines.segments)
+        for number, translation in lines.translations.items():
+            count = 1 if self.form is None else sum(1 for _ in lines.marked[number].units())
+            segments = chain.from_iterable(islice(units, count))
+            words = dict.fromkeys(word for segment in segments for word in segment.listed)
+            if words and not translation.error:
+                lines.translations[number] = self._noted(translation, words)
+
+    def _noted(self, translation: Translation, words: Collection[ListedWord]) -> Translation:
+        text = translation.text
+        if self.form is not None:
+            text = LINE_END.join(unit.text for unit in MarkedLines.of(text, self.form).units())
+        return replace(
+            translation,
+            terms=tuple(TermUse.of(word, text, self.inflected_lang) for word in words),
+            others=tuple(self._noted(other, words) for other in translation.others),
+        )
