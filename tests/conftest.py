@@ -26,12 +26,11 @@ from toy_training import Toy, prepare_toy, python_command, run_command, train
 from nmt import console
 from nmt.cli import main
 from nmt.data.pieces import Kind, Piece, PieceModel
-from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
+from nmt.data.vocabulary import ANNOTATION, EOS_ID, Vocabulary, learn_vocabulary
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
 from nmt.prepare.readers import reader
 from nmt.program import SIGNALS
-from nmt.terms.annotation import MARKERS
 from nmt.values import Value
 
 # Programs that tests start are to buffer and to be compiled once as they are for most people.
@@ -145,10 +144,12 @@ def other_model(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(scope="session")
 def term_reader(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another one, which says that it was trained to read terms in its sources."""
-    added = [Piece(piece, kind=Kind.CONTROL) for piece in MARKERS]
+    added = [Piece(piece, kind=Kind.CONTROL) for piece in ANNOTATION]
     model = PieceModel.read(card.src_vocabulary.model).with_pieces(added)
     vocabulary = Vocabulary(model.write())
-    card = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary, reads_terms=True)
+    card = replace(
+        card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary, reads_annotations=True
+    )
     return _random_model(tmp_path_factory.mktemp("model") / "reader.safetensors", card, seed=7)
 
 

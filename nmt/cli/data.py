@@ -115,9 +115,12 @@ def _tables(folder: DataFolder) -> Iterator[_Table]:
     ]
     yield "Splits, lengths in tokens", columns, rows
     yield from _tables_of_corpora(folder)
-    if info.reads_terms:
-        row = [str(info.settings["terms"]), f"{info.train.terms:,}", f"{info.train.annotated:,}"]
-        yield "Terms", ["terms", "annotations", "pairs with some"], [row]
+    if info.reads_annotations:
+        from nmt.data.manifest import ANNOTATIONS
+
+        origin, train = str(info.settings[ANNOTATIONS]), info.train
+        row = [origin, f"{train.annotations:,}", f"{train.annotated:,}"]
+        yield "Annotations", ["from", "annotations", "pairs with some"], [row]
     if info.train.windows:
         rows = [[str(n), f"{count:,}"] for n, count in enumerate(info.train.windows, start=1)]
         yield "Windows of train", ["lines", "pairs"], rows

@@ -104,8 +104,8 @@ def _report(folder: DataFolder, out: str) -> None:
             f"{split.name}: {split.pairs:,} pairs, {split.src.tokens:,} {src} and "
             f"{split.tgt.tokens:,} {tgt} tokens"
         )
-    if info.reads_terms:
+    if info.reads_annotations:
         train = info.train
-        console.notice(f"train: {train.terms:,} terms annotated in {train.annotated:,} pairs")
+        console.notice(f"train: {train.annotations:,} annotations in {train.annotated:,} pairs")
     sizes = " and ".join(f"{size:,}" for size in info.vocabulary.sizes)
     console.notice(f"{out} is ready, with a vocabulary of {sizes}")

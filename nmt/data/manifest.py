@@ -34,8 +34,8 @@ WINDOW = "window"
 TEMPERATURE = "temperature"
 """A setting that older folders lack."""
 
-TERMS = "terms"
-"""A setting that older folders lack: where annotations of terms come from, or null."""
+ANNOTATIONS = "annotations"
+"""A setting that only folders with annotated sources have: what the annotations come from."""
 
 _NEEDED = {
     "src_lang": str,
@@ -74,8 +74,8 @@ class ShardRecord:
     pairs: int
     src_tokens: int
     tgt_tokens: int
-    terms: int = 0
-    """Annotations of its sources, see `nmt.terms.annotation`."""
+    annotations: int = 0
+    """How its words are to be translated, in its sources."""
     annotated: int = 0
     """Pairs that have some."""
 
@@ -153,9 +153,9 @@ class SplitRecord:
     """Of train, if it is documents: how many pairs are windows of 1 line, of 2 and so on."""
 
     @property
-    def terms(self) -> int:
+    def annotations(self) -> int:
         """Annotations of its sources."""
-        return sum(shard.terms for shard in self.shards)
+        return sum(shard.annotations for shard in self.shards)
 
     @property
     def annotated(self) -> int:
@@ -228,9 +228,9 @@ class DatasetInfo:
         )
 
     @property
-    def reads_terms(self) -> bool:
-        """Whether sources of train have annotations of terms."""
-        return self.settings.get(TERMS) is not None
+    def reads_annotations(self) -> bool:
+        """Whether sources of train have annotations."""
+        return ANNOTATIONS in self.settings
 
     @property
     def languages(self) -> LanguageTokens | None:

@@ -59,6 +59,10 @@ one target (Tiedemann and Scherrer 2017, "Neural Machine Translation with Extend
 Junczys-Dowmunt 2019, "Microsoft Translator at WMT 2019"). It is a control piece, so no text spells
 it, and search never produces it unless it translates a window."""
 
+ANNOTATION = ("<term>", "<as>", "</term>")
+"""In a source, before words, before the translation that they are to have, and after that. Control
+pieces, too; see `nmt.terms.annotation`."""
+
 # A translated line must stay one line, tabs part columns, NUL ends strings in other programs, and
 # the other control characters steer terminals.
 _CONTROLS = re.compile("[\0-\x1f\x7f-\x9f]")
@@ -303,7 +307,7 @@ class Vocabulary:
         return text in self._tokens
 
     def has_control(self, piece: str) -> bool:
-        """Whether there is a control piece, such as a language token or a marker of terms."""
+        """Whether there is a control piece, such as a language token."""
         return piece in self._controls
 
     @property

@@ -156,7 +156,7 @@ class MultiStepAttention(nn.Module):
 
 _EMBEDDING_STD = 0.1
 _HALF = 0.5**0.5
-"""Scales the sum of two terms of equal variance back to that variance."""
+"""Scales the sum of two tensors of equal variance back to that variance."""
 
 
 class PositionedEmbedding(nn.Module):

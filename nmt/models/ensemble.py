@@ -73,13 +73,13 @@ def check_members(paths: Sequence[Path], cards: Sequence[ModelCard]) -> None:
 
     Raises:
         UsageError: if languages or vocabularies differ from the first one's, or only one was
-            trained to read terms.
+            trained to read annotations.
     """
     for path, card in zip(paths[1:], cards[1:], strict=True):
         differences = [
             difference
             for difference in cards[0].differences(card)
-            if any(word in difference for word in ("vocabulary", "lang", "terms"))
+            if any(word in difference for word in ("vocabulary", "lang", "annotations"))
         ]
         if differences:
             raise UsageError(

@@ -34,9 +34,9 @@ KIND = "a model file"
 FORMAT_VERSION = 2
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
-_READS_TERMS = "reads_terms"
+_READS_ANNOTATIONS = "reads_annotations"
 _WHOLE_SRC_TOKENS = "whole_src_tokens"
-_DEFAULTS = {"window": 1, _READS_TERMS: False, _WHOLE_SRC_TOKENS: 0}
+_DEFAULTS = {"window": 1, _READS_ANNOTATIONS: False, _WHOLE_SRC_TOKENS: 0}
 """What is only in files of models that have another value."""
 # Types of the values in the header. They are checked, because the file may be from a stranger.
 _MOSES = {"normalize": bool, "tokenize": bool}
@@ -52,7 +52,7 @@ _HEADER = {
     "update": int,
     "valid": dict,
     "window": int,
-    _READS_TERMS: bool,
+    _READS_ANNOTATIONS: bool,
     _WHOLE_SRC_TOKENS: int,
 }
 _LEAST = {"max_src_tokens": 1, "window": 1, _WHOLE_SRC_TOKENS: 0}
@@ -75,7 +75,7 @@ class ModelCard:
     languages: LanguageTokens | None = None  # of a model of several languages
     window: int = 1  # the most lines of a document that it was trained to read together
     alignment_head: AttentionHead | None = None  # trained to show alignments, if one is
-    reads_terms: bool = False  # whether training sources had annotations of terms
+    reads_annotations: bool = False  # whether training sources had some
     whole_src_tokens: int = 0
     """Lines of several sentences are split if they have more tokens; 0: not known."""
 
@@ -114,7 +114,7 @@ class ModelCard:
     def differences(self, other: ModelCard) -> list[str]:
         """Return the differences that prevent averaging the two models."""
         differences = []
-        names = ["architecture", "window", "reads_terms"]
+        names = ["architecture", "window", "reads_annotations"]
         if self.languages != other.languages:
             differences.append("other languages")
         elif self.languages is None:  # else both translate any pair of theirs
@@ -233,9 +233,9 @@ def check_languages(path: Path, src_lang: str | None, tgt_lang: str | None) -> N
     _choose(_read_optional(path, "languages", LanguageTokens, languages), own, (src_lang, tgt_lang))
 
 
-def reads_terms(path: Path) -> bool:
-    """Whether a model was trained to read annotations of terms, by its file's header."""
-    return _open(path).header.get(_READS_TERMS) is True
+def reads_annotations(path: Path) -> bool:
+    """Whether a model was trained to read annotations in sources, by its file's header."""
+    return _open(path).header.get(_READS_ANNOTATIONS) is True
 
 
 def check_context(path: Path, context: int) -> None:

@@ -16,9 +16,8 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.vocabulary import ANNOTATION, Vocabulary
 from nmt.prepare.text import Block, Hashes, Step, Verdicts, Work
-from nmt.terms.annotation import MARKERS
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Subwords:
     @property
     def marker(self) -> int:
         """The id that begins an annotation of a source, if there may be some."""
-        return self._plain[0].control_ids(MARKERS)[0]
+        return self._plain[0].control_ids(ANNOTATION)[0]
 
     @property
     def token_bytes(self) -> int:

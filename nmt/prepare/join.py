@@ -26,6 +26,7 @@ from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import spell_pair
 from nmt.data.manifest import LEARNING, CorpusRecord, DatasetInfo, FileRecord, ShardRecord
 from nmt.data.shards import Shard, TokenRows
+from nmt.data.vocabulary import ANNOTATION
 from nmt.errors import DataError, UsageError
 from nmt.files import link_or_copy, resolved, write_text
 from nmt.prepare.duplicates import hash_lines, hash_pairs
@@ -47,7 +48,6 @@ from nmt.prepare.resume import (
 )
 from nmt.prepare.splits import shard_record, split_record
 from nmt.prepare.text import Hashes, Mask
-from nmt.terms.annotation import MARKERS
 
 JOINED = "joined"
 """The setting that names the folders of a joined one, by their fingerprints."""
@@ -161,8 +161,8 @@ class _Joiner:
     @property
     def _marker(self) -> int | None:
         """The id that begins an annotation of a source, if there are some."""
-        reads = self.info.reads_terms
-        return self.folders[0].src_vocabulary.control_ids(MARKERS)[0] if reads else None
+        reads = self.info.reads_annotations
+        return self.folders[0].src_vocabulary.control_ids(ANNOTATION)[0] if reads else None
 
     @property
     def pairs(self) -> int:

@@ -25,7 +25,6 @@ from nmt.prepare.readers.text_names import (
     number_of,
     problems_of_values,
 )
-from nmt.terms.annotation import MARKERS
 from nmt.values import check, option_name, value
 
 _TEXT, _VOCABULARY = "Text", "Vocabulary"
@@ -383,19 +382,11 @@ class PrepareOptions:
             )
         if self.terms is not None:
             yield "--terms does not go with --documents; leave one of them out"
-        from nmt.data.vocabulary import SEPARATOR  # which loads SentencePiece
-
-        for option, words in (("--tag", self.tags.values()), ("--symbol", self.symbol)):
-            if SEPARATOR in words:
-                yield (
-                    f"{option} {SEPARATOR}: --documents has this piece between the lines of a "
-                    "window; choose another word"
-                )
 
     def _problems_of_words(self) -> Iterator[str]:
         """Yield what is wrong with --tag and --symbol, which become pieces of their own."""
         of_pairs = LanguageTokens.of_targets(self.pairs).pieces.values() if self.pair else ()
-        of_terms = MARKERS if self.terms is not None else ()
+        controls = self.control_pieces
         words = [("--tag", text, name_and_value(text)[1]) for text in self.tag]
         words += [("--symbol", symbol, symbol) for symbol in self.symbol]
         for option, text, word in words:
@@ -403,7 +394,7 @@ class PrepareOptions:
                 yield f"{option} {text}: must be one word"
             elif word in of_pairs:
                 yield f"{option} {text}: {word} is a language token of --pair; choose another word"
-            elif _SPECIAL_PIECE.fullmatch(word) or word in of_terms:
+            elif _SPECIAL_PIECE.fullmatch(word) or word in controls:
                 yield f"{option} {text}: every vocabulary has {word} already; choose another word"
             elif option == "--tag" and self.moses_tokenize and not _MOSES_TAG.fullmatch(word):
                 yield f"--tag {text}: with --moses-tokenize it must be of the form <tag>"
@@ -412,6 +403,14 @@ class PrepareOptions:
     def lines_a_pair(self) -> int:
         """The most lines of a training pair."""
         return self.window if self.documents else 1
+
+    @property
+    def control_pieces(self) -> dict[str, str]:
+        """Pieces that the vocabulary must have, and what to do if text may have one already."""
+        from nmt.data.vocabulary import ANNOTATION, SEPARATOR  # which loads SentencePiece
+
+        pieces = {SEPARATOR: "choose another --vocab"} if self.documents else {}
+        return pieces | dict.fromkeys(ANNOTATION if self.terms else (), "leave out --terms")
 
     @property
     def processes(self) -> int | None:

@@ -90,7 +90,7 @@ from nmt.workers import map_in_order
 
 _NOT_RECORDED = {
     *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
-    *("quoting", "vocab", "new_language", "workers", "fix", "documents", "window"),
+    *("quoting", "vocab", "new_language", "workers", "fix", "documents", "window", "terms"),
 }
 """The options that other parts of `dataset.json` record, or that do not change the folder."""
 
@@ -258,7 +258,7 @@ class _Inputs:
         if self.fixes:
             used["fix"] = self.fixes
         if self.annotator is not None:
-            used[manifest.TERMS] = self.annotator.fingerprint
+            used[manifest.ANNOTATIONS] = self.annotator.fingerprint
         return used
 
     @property

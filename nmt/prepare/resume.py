@@ -332,7 +332,7 @@ class Progress:
     side_columns: tuple[FileRecord, ...] = ()
     """The shards of side columns that are kept."""
     lexicon: tuple[FileRecord, ...] = ()
-    """The lexicon of --terms auto, if it is asked for."""
+    """The lexicon, if one had to be learnt."""
 
 
 def progress_key(

@@ -53,7 +53,7 @@ def shard_record(path: Path, marker: int | None) -> ShardRecord:
     marker: the id that begins an annotation of a source, if there may be some.
     """
     shard, file = Shard.open(path), record_file(path)
-    terms, annotated = (0, 0) if marker is None else shard.src_occurrences(marker)
+    annotations, annotated = (0, 0) if marker is None else shard.src_occurrences(marker)
     return ShardRecord(
         name=file.name,
         size=file.size,
@@ -62,7 +62,7 @@ def shard_record(path: Path, marker: int | None) -> ShardRecord:
         pairs=len(shard),
         src_tokens=shard.src_tokens,
         tgt_tokens=shard.tgt_tokens,
-        terms=terms,
+        annotations=annotations,
         annotated=annotated,
     )
 

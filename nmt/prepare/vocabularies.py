@@ -26,7 +26,7 @@ from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.manifest import VocabularyRecord
 from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
-from nmt.data.vocabulary import SEPARATOR, TAG, UnfitSize, Vocabulary, learn_vocabulary
+from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
 from nmt.files import atomic_writer
 from nmt.prepare.cleaning import RULES
@@ -37,15 +37,11 @@ from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import nothing_left
 from nmt.prepare.samples import SampleCleaner, sample_blocks
 from nmt.prepare.text import KEPT
-from nmt.terms.annotation import MARKERS
 from nmt.workers import map_in_order
 
 _SIZES = {10_000: 2_000, 50_000: 4_000, 250_000: 8_000, 1_000_000: 16_000}
 """The size of the vocabulary for less than so many pairs."""
 _LARGEST = 32_000
-
-_INSTEAD = {SEPARATOR: "choose another --vocab"} | dict.fromkeys(MARKERS, "leave out --terms")
-"""What to do if the vocabulary has a piece already that should become a control piece."""
 
 
 def check_languages(languages: LanguageTokens, options: PrepareOptions) -> None:
@@ -77,19 +73,13 @@ def with_new_pieces(
 ) -> list[Vocabulary]:
     """Return the vocabularies of --vocab, if any, with the pieces that they lack.
 
-    Those are tags, a language, and the separator of documents.
+    Those are tags, a language, and control pieces.
     """
     added = [
         Piece(tag, kind=Kind.CONTROL if TAG.fullmatch(tag) else Kind.USER_DEFINED)
         for tag in sorted(set(options.tags.values()))
         if vocabularies and not vocabularies[0].has_symbol(tag)
     ]
-    if options.terms is not None and vocabularies:
-        added += [
-            Piece(piece, kind=Kind.CONTROL)
-            for piece in MARKERS
-            if not vocabularies[0].has_control(piece)
-        ]
     if languages is not None and vocabularies:
         added += [
             Piece(piece, kind=Kind.CONTROL)
@@ -97,13 +87,17 @@ def with_new_pieces(
             if lang == options.new_language
             or (options.pair and not vocabularies[0].has_control(piece))
         ]
-    if options.documents and vocabularies and vocabularies[0].separator is None:
-        added.append(Piece(SEPARATOR, kind=Kind.CONTROL))
+    instead = options.control_pieces
+    added += [
+        Piece(piece, kind=Kind.CONTROL)
+        for piece in instead
+        if vocabularies and not vocabularies[0].has_control(piece)
+    ]
     for piece in added:
         if any(vocabulary.has_piece(piece.text) for vocabulary in vocabularies):
             raise UsageError(
                 f"{piece.text} is a piece of the vocabulary already, and text may have it; "
-                + _INSTEAD.get(piece.text, "choose another tag")
+                + instead.get(piece.text, "choose another tag")
             )
     if not added:
         return list(vocabularies)
@@ -187,8 +181,7 @@ def learn_vocabularies(
             symbols=sorted({*options.tags.values(), *options.symbol}),
             controls=(
                 *(languages.pieces.values() if languages else ()),
-                *([SEPARATOR] if options.documents else ()),
-                *(MARKERS if options.terms is not None else ()),
+                *options.control_pieces,
             ),
             character_coverage=options.character_coverage,
         )

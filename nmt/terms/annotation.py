@@ -23,9 +23,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nmt.data.vocabulary import Vocabulary
 
-MARKERS = ("<term>", "<as>", "</term>")
-"""Before the words of a term, before its translation, and after that."""
-
 
 @dataclass(frozen=True)
 class Annotation:
@@ -72,9 +69,9 @@ def annotate(
     Raises:
         DataError: if the vocabulary has no markers.
     """
-    from nmt.data.vocabulary import UNK_ID  # which loads SentencePiece
+    from nmt.data.vocabulary import ANNOTATION, UNK_ID  # which loads SentencePiece
 
-    begin, become, end = vocabulary.control_ids(MARKERS)
+    begin, become, end = vocabulary.control_ids(ANNOTATION)
     parts = [[id_] for id_ in ids]
     size, taken, used = len(ids), set[int](), list[int]()
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
@@ -87,11 +84,11 @@ def annotate(
         is_whole = (
             inside and offsets[inside[0]][0] <= term.start and offsets[inside[-1]][1] >= term.end
         )
-        fits = size + len(target) + len(MARKERS) <= most
+        fits = size + len(target) + len(ANNOTATION) <= most
         if not (is_whole and fits and target) or UNK_ID in target or taken & set(inside):
             continue
         taken.update(inside)
-        size += len(target) + len(MARKERS)
+        size += len(target) + len(ANNOTATION)
         used.append(number)
         parts[inside[0]].insert(0, begin)
         parts[inside[-1]] += [become, *target, end]

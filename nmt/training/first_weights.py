@@ -238,7 +238,7 @@ def card_of(recipe: Recipe, data: DataFolder) -> ModelCard:
         languages=data.info.languages,
         window=data.info.window,
         alignment_head=guided_head(recipe.training),
-        reads_terms=data.info.reads_terms,
+        reads_annotations=data.info.reads_annotations,
         whole_src_tokens=whole_src_tokens(data),
     )
 

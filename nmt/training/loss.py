@@ -86,7 +86,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     So the logits (n, V) never exist all at once, and none are computed twice.
 
-    With p the softmax, d loss / d logits = p - eps / V - (1 - eps) at the target. The terms of the
+    With p the softmax, d loss / d logits = p - eps / V - (1 - eps) at the target. The parts of the
     smoothing are the same for all types, so they are computed from the mean row of the projection
     and not from the logits. With a bias, V counts only the types that it does not bar.
     """
@@ -173,7 +173,7 @@ def _logits(chunk: Tensor, projection: Tensor, bias: Tensor | None) -> Tensor:
 def _of_chunk(
     logits: Tensor, column: Tensor, label_smoothing: float, with_gradient: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Compute a chunk's loss terms and the gradient of its logits.
+    """Compute a chunk's parts of the loss and the gradient of its logits.
 
     Args:
         logits: (rows, V); not needed afterwards.

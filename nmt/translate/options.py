@@ -231,7 +231,7 @@ class TranslationConfig:
             given["--ensemble"] = self.models[1:]
         if self.is_export:
             given[EXPORT] = f"{self.models[0]}, a CTranslate2 export"
-        if self.terms is not None and self.reads_terms:
+        if self.terms is not None and self.reads_annotations:
             given[READER] = READER
         return given
 
@@ -285,12 +285,12 @@ class TranslationConfig:
                 raise DataError(f"{path}: not a regular file; it must be readable more than once")
 
     @cached_property
-    def reads_terms(self) -> bool:
+    def reads_annotations(self) -> bool:
         """Whether the models were trained to read terms, so that search need not force them."""
-        from nmt.models.model_file import find_model, reads_terms
+        from nmt.models.model_file import find_model, reads_annotations
 
         cards = [path / CARD if is_export(path) else find_model(path) for path in self.models]
-        return all(card.is_file() and reads_terms(card) for card in cards)
+        return all(card.is_file() and reads_annotations(card) for card in cards)
 
     @property
     def _lists(self) -> dict[str, Path]:

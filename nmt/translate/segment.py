@@ -32,7 +32,7 @@ class Segment:
     copy: Copy | None = None  # if so, there is nothing to search
     listed: tuple[ListedWord, ...] = ()  # words of a list that begin in it
     # If its source has annotations: the ids without them, and of each id the one that it is or
-    # belongs to. See `nmt.terms.annotation`.
+    # belongs to.
     plain: Ids = ()
     owners: Ids = ()
 

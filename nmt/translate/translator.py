@@ -80,7 +80,7 @@ class Translator:
         if self.config.terms is None:
             return None
         terms, pair = read_terms(self.config.terms), self.language_pair
-        if self.config.reads_terms:
+        if self.config.reads_annotations:
             return ReadTerms(terms, pair.src_vocabulary, pair.languages)
         is_forbidden = (lambda _: False) if forbidden is None else forbidden.are_in
         return ForceTerms(terms, pair, self.engine.options.barred_ids, is_forbidden)
@@ -114,7 +114,7 @@ class Translator:
         if form is not None:
             yield PutTagsBack(form, config.alignment)
         if config.terms is not None:
-            yield NoteTerms.of(form, language_pair.languages[1], is_read=config.reads_terms)
+            yield NoteTerms.of(form, language_pair.languages[1], is_read=config.reads_annotations)
 
     @classmethod
     def load(

@@ -94,24 +94,24 @@ def test_an_ensemble(
     assert_same(*on_both(*chosen, "--max-extra-tokens", "6", *words))
 
 
-@pytest.mark.parametrize("reads_terms", [False, True], ids=["forced", "read by the model"])
+@pytest.mark.parametrize("reads_annotations", [False, True], ids=["forced", "read by the model"])
 def test_terms_and_forbidden_words(
     on_both: Print,
     model_file: Path,
     term_reader: Path,
     text: Path,
     tmp_path: Path,
-    reads_terms: bool,
+    reads_annotations: bool,
 ) -> None:
     terms, forbidden = tmp_path / "terms.tsv", tmp_path / "words.txt"
     terms.write_text("cat\ttree\nold\tslowly\tred\n")
     forbidden.write_text("bird\nhouse\n")
     lists = ("--terms", terms, "--forbid", forbidden)
-    model = term_reader if reads_terms else model_file
+    model = term_reader if reads_annotations else model_file
     chosen = ("translate", model, "--input", text, *lists, "--max-extra-tokens", "6")
     found, expected = on_both(*chosen, "--format", "jsonl")
     assert_same(found, expected)
-    if not reads_terms:
+    if not reads_annotations:
         assert "tree" in json.loads(found.splitlines()[0])["text"]
 
 

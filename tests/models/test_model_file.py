@@ -138,7 +138,7 @@ HEADER = [
     for spec in dataclasses.fields(ModelCard)
     if "vocabulary" not in spec.name
     and spec.name
-    not in ("languages", "window", "alignment_head", "reads_terms", "whole_src_tokens")
+    not in ("languages", "window", "alignment_head", "reads_annotations", "whole_src_tokens")
 ]
 GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, num_heads=1)
 
@@ -185,7 +185,7 @@ GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, n
                 ("alignment_head", {"from_top": 1, "head": 2}),  # of 2 heads
                 ("alignment_head", {"from_top": -1, "head": 0}),
                 ("alignment_head", {"from_top": 1, "head": "0"}),
-                ("reads_terms", 1),
+                ("reads_annotations", 1),
                 ("whole_src_tokens", "20"),
                 ("whole_src_tokens", -1),
                 ("surplus", 1),

@@ -83,7 +83,7 @@ ONE_PAIR = {
         # What does not go together.
         ({"documents": True, "keep_text": True}, ["--keep-text", "--documents"]),
         ({"documents": True, "symbol": ("<sep>",)}, ["--symbol <sep>"]),
-        ({"documents": True, "tag": ("train=<sep>",)}, ["--tag <sep>"]),
+        ({"documents": True, "tag": ("train=<sep>",)}, ["--tag train=<sep>"]),
         ({"documents": True, "window": 1}, ["--window"]),
         ({"window": 3}, ["--window", "--documents"]),
         (

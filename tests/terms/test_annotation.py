@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.data.vocabulary import ANNOTATION, Vocabulary, learn_vocabulary
 from nmt.errors import DataError
 from nmt.lexical.token_offsets import token_offsets
-from nmt.terms.annotation import MARKERS, AnnotatedIds, Annotation, annotate
+from nmt.terms.annotation import AnnotatedIds, Annotation, annotate
 
 LINE = "Two dogs bark, and a cat sleeps."
 WORDS = ["Hund", "Katze", "und"]
@@ -18,7 +18,7 @@ WORDS = ["Hund", "Katze", "und"]
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
     text = [LINE, *WORDS] * 5
-    return learn_vocabulary(text, vocab_size=320, controls=MARKERS)
+    return learn_vocabulary(text, vocab_size=320, controls=ANNOTATION)
 
 
 def annotated(
@@ -34,7 +34,9 @@ def annotated(
 
 def spelt(vocabulary: Vocabulary, found: AnnotatedIds) -> str:
     tokens = vocabulary.tokens(found.ids)
-    return "".join(f" {one} " if one in MARKERS else one for one in tokens).replace("\u2581", " ")
+    return "".join(f" {one} " if one in ANNOTATION else one for one in tokens).replace(
+        "\u2581", " "
+    )
 
 
 def test_the_words_of_a_term_are_followed_by_its_translation(vocabulary: Vocabulary) -> None:
@@ -54,7 +56,7 @@ def test_without_its_annotations_a_line_has_the_ids_that_it_always_has(
     for id_, owner in zip(found.ids, found.owners, strict=True):
         piece = vocabulary.tokens([id_])[0]
         inside = piece == "<as>" or (inside and piece != "</term>")
-        if piece not in MARKERS and not inside:
+        if piece not in ANNOTATION and not inside:
             own[owner] = id_
     assert [own[at] for at in range(len(plain))] == plain
     # An annotation belongs to the last token of its term.
@@ -66,7 +68,7 @@ def test_without_its_annotations_a_line_has_the_ids_that_it_always_has(
 def test_what_does_not_fit_is_left_out(vocabulary: Vocabulary) -> None:
     (plain,) = vocabulary.encode([LINE])
     (target,) = vocabulary.encode(["Hund"])
-    size = len(plain) + len(target) + len(MARKERS)
+    size = len(plain) + len(target) + len(ANNOTATION)
     terms = {"dogs": "Hund", "cat": "Katze"}
     assert annotated(vocabulary, terms, most=size).used == [0]
     none = annotated(vocabulary, terms, most=size - 1)
@@ -98,7 +100,7 @@ def test_characters_that_the_vocabulary_lacks_are_written_as_bytes_or_left_out(
 
 def test_text_that_looks_like_a_marker_is_text(vocabulary: Vocabulary) -> None:
     (ids,) = vocabulary.encode(["<term> dogs <as> Hund </term>"])
-    assert not {*vocabulary.control_ids(MARKERS)} & {*ids}
+    assert not {*vocabulary.control_ids(ANNOTATION)} & {*ids}
 
 
 def test_a_vocabulary_without_markers_is_refused() -> None:

@@ -10,12 +10,12 @@ import pytest
 from prepare_job import Job, content, job_of, prepare_in_all_ways, stop, write
 
 from nmt.data.folder import DataFolder
+from nmt.data.vocabulary import ANNOTATION
 from nmt.errors import DataError, UsageError
 from nmt.prepare import prepare as stage
 from nmt.prepare.join import join
 from nmt.prepare.readers import reader
 from nmt.terms import word_lexicon
-from nmt.terms.annotation import MARKERS
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
 
@@ -58,7 +58,7 @@ def sources(folder: DataFolder) -> list[str]:
     found = []
     for number in range(len(folder.train)):
         tokens = vocabulary.tokens(folder.train.src(number).tolist())
-        spelt = "".join(f" {one} " if one in MARKERS else one for one in tokens)
+        spelt = "".join(f" {one} " if one in ANNOTATION else one for one in tokens)
         found.append(" ".join(spelt.replace("\u2581", " ").split()))
     return found
 
@@ -79,9 +79,9 @@ def test_words_that_translate_each_other_are_annotated_with_the_lemma(job: Job) 
     annotated = [line for line in found if line]
     assert 0.35 * len(found) < len(annotated) < 0.65 * len(found)
     train = folder.info.train
-    assert (train.terms, train.annotated) == (sum(map(len, found)), len(annotated))
-    assert folder.info.reads_terms
-    assert folder.info.settings["terms"].startswith("auto, simplemma ")
+    assert (train.annotations, train.annotated) == (sum(map(len, found)), len(annotated))
+    assert folder.info.reads_annotations
+    assert folder.info.settings["annotations"].startswith("auto, simplemma ")
 
 
 def test_without_annotations_the_lines_are_those_of_a_folder_without(
@@ -92,9 +92,9 @@ def test_without_annotations_the_lines_are_those_of_a_folder_without(
         out=tmp_path / "plain", terms=None, vocab=(job.out / "vocab.model",), vocab_size=None
     )
     plain = plain_job.prepare()
-    assert not plain.info.reads_terms
-    assert plain.info.train.terms == 0
-    markers = with_terms.src_vocabulary.control_ids(MARKERS)
+    assert not plain.info.reads_annotations
+    assert plain.info.train.annotations == 0
+    markers = with_terms.src_vocabulary.control_ids(ANNOTATION)
     for number in range(len(plain.train)):
         ids = with_terms.train.src(number).tolist()
         while markers[1] in ids:
@@ -163,7 +163,7 @@ def test_terms_of_a_file_are_annotated_if_the_target_has_them(
     folder = job.but(terms=terms_file(tmp_path, terms)).prepare()
     found = [noted(line) for line in sources(folder)]
     assert {pair for line in found for pair in line} == expected
-    assert folder.info.settings["terms"].startswith("terms.tsv ")
+    assert folder.info.settings["annotations"].startswith("terms.tsv ")
 
 
 def test_half_of_the_lines_with_terms_of_a_file_have_all_of_them(job: Job, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_given_vocabulary_gets_the_markers(job: Job, tmp_path: Path) -> None:
     plain = job.but(out=tmp_path / "plain", terms=None).prepare()
     folder = job.but(vocab=(plain.path / "vocab.model",), vocab_size=None).prepare()
     assert len(folder.src_vocabulary) == len(plain.src_vocabulary) + 3
-    assert folder.info.train.terms
+    assert folder.info.train.annotations
     again = job.but(
         out=tmp_path / "again", vocab=(folder.path / "vocab.model",), vocab_size=None
     ).prepare()
@@ -212,7 +212,7 @@ def test_joined_folders_count_their_noted(job: Job, tmp_path: Path) -> None:
         for name, train in (("first", job.options.train[0]), ("second", more))
     ]
     joined = join(tmp_path / "joined", [part.path for part in parts], memory=1)
-    assert joined.info.train.terms == sum(part.info.train.terms for part in parts)
+    assert joined.info.train.annotations == sum(part.info.train.annotations for part in parts)
     assert joined.info.train.annotated > one.info.train.annotated
 
 
@@ -249,7 +249,7 @@ def test_a_file_that_is_none_of_terms_is_refused(
 def test_a_folder_with_other_terms_is_another_folder(job: Job, tmp_path: Path) -> None:
     job.prepare()
     job.prepare()  # the same again
-    with pytest.raises(UsageError, match=r"terms .*auto, simplemma"):
+    with pytest.raises(UsageError, match="annotations was auto, simplemma"):
         job.but(terms=terms_file(tmp_path, "dog\tHund\n")).prepare()
 
 
@@ -264,6 +264,6 @@ def test_decomposed_text_is_annotated_as_composed_text(
         text = [(normalize(form, src), normalize(form, tgt)) for src, tgt in train]
         given = {"train": (write(tmp_path, form, text),), "terms": chosen, "vocab_size": 310}
         folder = job.but(out=tmp_path / f"{form}-data", normalization="nfc", **given).prepare()
-        assert folder.info.train.terms
+        assert folder.info.train.annotations
         shards.append(content(folder.path)["train-00000.bin"])
     assert shards[0] == shards[1]

@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.vocabulary import ANNOTATION, Vocabulary
 from nmt.errors import UsageError
 from nmt.lexical.word_list import ListedWord, WordList
 from nmt.markup.tags import parse
 from nmt.models.model_file import read_card, write_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.terms.annotation import MARKERS
 from nmt.terms.translate import ReadTerms
 from nmt.translate.segment import Segment
 from nmt.translate.translator import Translator
@@ -50,7 +49,7 @@ def segments_of(
 
 def spelt(vocabulary: Vocabulary, segment: Segment) -> str:
     """The text of a source, with its markers."""
-    markers = dict(zip(vocabulary.control_ids(MARKERS), MARKERS, strict=True))
+    markers = dict(zip(vocabulary.control_ids(ANNOTATION), ANNOTATION, strict=True))
     parts: list[str] = []
     for is_marker, group in groupby(segment.source.ids, key=lambda id_: id_ in markers):
         ids = list(group)
@@ -138,7 +137,7 @@ def test_a_language_token_comes_first(reading: Vocabulary) -> None:
     assert Segment(Source((5,))).with_tag((7,)) == Segment(Source((7, 5)), added=1)
 
 
-def test_a_model_that_reads_terms_gets_them_in_its_sources(
+def test_a_model_that_reads_annotations_gets_them_in_its_sources(
     term_reader: Path, terms_file: Path
 ) -> None:
     options = SearchOptions(beam_size=2, max_extra_tokens=3)
@@ -164,15 +163,15 @@ def test_it_also_samples_and_keeps_tags(term_reader: Path, terms_file: Path) -> 
     assert "{dog}" in found.text
 
 
-def test_the_model_file_says_that_the_model_reads_terms(
+def test_the_model_file_says_that_the_model_reads_annotations(
     term_reader: Path, model_file: Path, tmp_path: Path
 ) -> None:
-    assert read_card(term_reader).reads_terms
-    assert not read_card(model_file).reads_terms
-    card = replace(read_card(term_reader), reads_terms=False)
+    assert read_card(term_reader).reads_annotations
+    assert not read_card(model_file).reads_annotations
+    card = replace(read_card(term_reader), reads_annotations=False)
     weights = {name: weight.data for name, weight in card.build().named_parameters()}
     write_model(tmp_path / "plain.safetensors", card, weights)
-    with pytest.raises(UsageError, match="reads_terms"):
+    with pytest.raises(UsageError, match="reads_annotations"):
         Translator.load([term_reader, tmp_path / "plain.safetensors"])
 
 

@@ -386,6 +386,8 @@ def test_the_card_says_how_long_lines_of_several_sentences_may_be(
 
 def test_the_card_says_whether_sources_had_terms(data: Path) -> None:
     folder = DataFolder.open(data)
-    assert not card_of(recipe(), folder).reads_terms
-    info = replace(folder.info, settings={**folder.info.settings, "terms": "auto, simplemma 2.0.0"})
-    assert card_of(recipe(), replace(folder, info=info)).reads_terms
+    assert not card_of(recipe(), folder).reads_annotations
+    info = replace(
+        folder.info, settings={**folder.info.settings, "annotations": "auto, simplemma 2.0.0"}
+    )
+    assert card_of(recipe(), replace(folder, info=info)).reads_annotations
