@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Protocol
 
@@ -67,9 +68,10 @@ class Search:
             copies = sum(segment.copy is not None for segment in everything)
             # Blank lines are done.
             lines.on_progress(lines.segments.count([]) + len(lines.translations) + copies)
-        lines.results = search_placed(
-            self.engine, sources, on_progress=lines.on_progress, on_step=lines.on_step
-        )
+        search = self.engine.search
+        if any(source.phrases for source in sources):
+            search = partial(search_placed, self.engine)
+        lines.results = search(sources, on_progress=lines.on_progress, on_step=lines.on_step)
 
 
 @dataclass(frozen=True)
