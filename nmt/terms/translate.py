@@ -26,7 +26,6 @@ from nmt.lexical.word_list import (
 from nmt.markup.breaks import LINE_END, MarkedLines
 from nmt.search.phrases import Ids, Phrase
 from nmt.terms.annotation import Annotation, annotate
-from nmt.terms.lemmas import is_installed
 from nmt.terms.term_list import TermUse
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.output import Translation
@@ -159,36 +158,30 @@ def _words(places: Sequence[FoundWord]) -> tuple[ListedWord, ...]:
     return tuple(dict.fromkeys(place.word for place in places))
 
 
-@dataclass(frozen=True)
-class NoteTerms:
-    """The last step: tells of each line's terms whether its translation has them."""
+def note_terms(form: str | None, inflected_lang: str | None, lines: LinesUnderWay) -> None:
+    """Tell of each line's terms whether its translation has them: the last step.
 
-    form: str | None
-    """Of the tags in lines."""
-    inflected_lang: str | None
-    """Of translations, if any form of a term will do: a model that reads terms inflects them."""
+    Args:
+        form: of the tags in lines.
+        inflected_lang: of translations, if any form of a term will do.
+    """
+    units = iter(lines.segments)
+    for number, translation in lines.translations.items():
+        count = 1 if form is None else sum(1 for _ in lines.marked[number].units())
+        segments = chain.from_iterable(islice(units, count))
+        words = dict.fromkeys(word for segment in segments for word in segment.listed)
+        if words and not translation.error:
+            lines.translations[number] = _noted(translation, words, form, inflected_lang)
 
-    @classmethod
-    def of(cls, form: str | None, lang: str, *, is_read: bool) -> NoteTerms:
-        """Return the step for lines with such tags; is_read: whether the model reads terms."""
-        return cls(form, lang if is_read and is_installed() else None)
 
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Set the terms of each translation."""
-        units = iter(lines.segments)
-        for number, translation in lines.translations.items():
-            count = 1 if self.form is None else sum(1 for _ in lines.marked[number].units())
-            segments = chain.from_iterable(islice(units, count))
-            words = dict.fromkeys(word for segment in segments for word in segment.listed)
-            if words and not translation.error:
-                lines.translations[number] = self._noted(translation, words)
-
-    def _noted(self, translation: Translation, words: Collection[ListedWord]) -> Translation:
-        text = translation.text
-        if self.form is not None:
-            text = LINE_END.join(unit.text for unit in MarkedLines.of(text, self.form).units())
-        return replace(
-            translation,
-            terms=tuple(TermUse.of(word, text, self.inflected_lang) for word in words),
-            others=tuple(self._noted(other, words) for other in translation.others),
-        )
+def _noted(
+    translation: Translation, words: Collection[ListedWord], form: str | None, lang: str | None
+) -> Translation:
+    text = translation.text
+    if form is not None:
+        text = LINE_END.join(unit.text for unit in MarkedLines.of(text, form).units())
+    return replace(
+        translation,
+        terms=tuple(TermUse.of(word, text, lang) for word in words),
+        others=tuple(_noted(other, words, form, lang) for other in translation.others),
+    )

@@ -74,28 +74,22 @@ def contexts_of(
     return [list(context[max(0, len(context) - count) :]) for context in contexts]
 
 
-@dataclass(frozen=True)
-class TranslateInContext:
-    """The step that translates lines together with lines before them, as far as the model can."""
-
-    engine: Engine
-    language_pair: LanguagePair
-    join: JoinSegments
-
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Set the translations of the lines for which that succeeds."""
-        separator = self.language_pair.tgt_vocabulary.separator
-        if separator is None:
-            return
-        windows = find_windows(lines.texts, lines.contexts, lines.segments, self.language_pair)
-        hypotheses = search_windows(self.engine, windows, separator, on_step=lines.on_step)
-        segments = [windows[number].segment for number in hypotheses]
-        results: list[SearchResult] = [[hypothesis] for hypothesis in hypotheses.values()]
-        translated = self.join.translations(segments, results, ())
-        for number, segment, translation in zip(hypotheses, segments, translated, strict=True):
-            joined = self.join.joined([segment], [translation])
-            lines.translations[number] = replace(joined, context=windows[number].lines)
-        lines.fell_back = windows.keys() - hypotheses.keys()
+def translate_in_context(
+    engine: Engine, language_pair: LanguagePair, join: JoinSegments, lines: LinesUnderWay
+) -> None:
+    """Translate lines together with lines before them, as far as the model can."""
+    separator = language_pair.tgt_vocabulary.separator
+    if separator is None:
+        return
+    windows = find_windows(lines.texts, lines.contexts, lines.segments, language_pair)
+    hypotheses = search_windows(engine, windows, separator, on_step=lines.on_step)
+    segments = [windows[number].segment for number in hypotheses]
+    results: list[SearchResult] = [[hypothesis] for hypothesis in hypotheses.values()]
+    translated = join.translations(segments, results, ())
+    for number, segment, translation in zip(hypotheses, segments, translated, strict=True):
+        joined = join.joined([segment], [translation])
+        lines.translations[number] = replace(joined, context=windows[number].lines)
+    lines.fell_back = windows.keys() - hypotheses.keys()
 
 
 def find_windows(

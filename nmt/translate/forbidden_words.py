@@ -7,7 +7,7 @@ tokens, these are barred, too, and the line is searched again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
@@ -58,33 +58,26 @@ class ForbiddenWords:
         return self.are_in(self._vocabulary.decode([ids])[0])
 
 
-@dataclass(frozen=True)
-class AvoidForbidden:
-    """The step that searches again as long as a translation has a forbidden word."""
-
-    engine: Engine
-    words: ForbiddenWords
-
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Replace results with forbidden words by others, or by `NOT_AVOIDED`."""
-        tried, results = [segment.source for segment in lines.searched], lines.results
-        waiting = list(range(len(results)))
-        for _ in range(_ROUNDS):
-            barred = {number: self.words.written_in(results[number]) for number in waiting}
-            waiting = [number for number in waiting if barred[number]]
-            if not waiting:
-                return
-            for number in waiting:
-                known = tried[number].barred
-                tried[number] = replace(tried[number], barred=(*known, *barred[number]))
-            sources = [tried[number] for number in waiting]
-            again, guarded = search_guarded(self.engine, sources, on_step=lines.on_step)
-            lines.guarded |= {waiting[place] for place in guarded}
-            for number, hypotheses in zip(waiting, again, strict=True):
-                results[number] = hypotheses
+def avoid_forbidden(engine: Engine, words: ForbiddenWords, lines: LinesUnderWay) -> None:
+    """Search again as long as a translation has a forbidden word; at last it is `NOT_AVOIDED`."""
+    tried, results = [segment.source for segment in lines.searched], lines.results
+    waiting = list(range(len(results)))
+    for _ in range(_ROUNDS):
+        barred = {number: words.written_in(results[number]) for number in waiting}
+        waiting = [number for number in waiting if barred[number]]
+        if not waiting:
+            return
         for number in waiting:
-            if self.words.written_in(results[number]):
-                results[number] = NOT_AVOIDED
+            known = tried[number].barred
+            tried[number] = replace(tried[number], barred=(*known, *barred[number]))
+        sources = [tried[number] for number in waiting]
+        again, guarded = search_guarded(engine, sources, on_step=lines.on_step)
+        lines.guarded |= {waiting[place] for place in guarded}
+        for number, hypotheses in zip(waiting, again, strict=True):
+            results[number] = hypotheses
+    for number in waiting:
+        if words.written_in(results[number]):
+            results[number] = NOT_AVOIDED
 
 
 def _spellings(word: str) -> list[str]:

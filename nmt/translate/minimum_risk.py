@@ -7,23 +7,17 @@ more often.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nmt.scoring.agreement import agreement
 from nmt.translate.output import Translation
 from nmt.translate.steps import LinesUnderWay
 
 
-@dataclass(frozen=True)
-class Choose:
-    """The step that puts the translations of each line in the order of their utility."""
-
-    metric: str
-
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Order the translations of each line."""
-        for number, translation in lines.translations.items():
-            lines.translations[number] = by_utility(translation, self.metric)
+def order_by_utility(metric: str, lines: LinesUnderWay) -> None:
+    """Put the translations of each line in the order of their utility."""
+    for number, translation in lines.translations.items():
+        lines.translations[number] = by_utility(translation, metric)
 
 
 def by_utility(translation: Translation, metric: str) -> Translation:

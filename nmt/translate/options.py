@@ -231,7 +231,7 @@ class TranslationConfig:
             given["--ensemble"] = self.models[1:]
         if self.is_export:
             given[EXPORT] = f"{self.models[0]}, a CTranslate2 export"
-        if self.terms is not None and self.reads_annotations:
+        if self.terms is not None and (self.reads_annotations or not self.models):  # yet
             given[READER] = READER
         return given
 
@@ -290,7 +290,7 @@ class TranslationConfig:
         from nmt.models.model_file import find_model, reads_annotations
 
         cards = [path / CARD if is_export(path) else find_model(path) for path in self.models]
-        return all(card.is_file() and reads_annotations(card) for card in cards)
+        return bool(cards) and all(card.is_file() and reads_annotations(card) for card in cards)
 
     @property
     def _lists(self) -> dict[str, Path]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Protocol
 
 from nmt.markup.breaks import MarkedLines
 from nmt.markup.tags import Marked
@@ -43,48 +42,29 @@ class LinesUnderWay:
     translations: dict[int, Translation] = field(default_factory=dict)  # by number of the line
 
 
-class TranslationStep(Protocol):
-    """A step of a translation."""
-
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Bring all lines on by this step."""
+Step = Callable[[LinesUnderWay], None]
+"""A step of a translation: it brings all lines on."""
 
 
-@dataclass(frozen=True)
-class Search:
-    """Searches for the translations of what is neither copied nor translated yet."""
-
-    engine: Engine
-
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Set what is searched, and its results."""
-        segments = [
-            line for number, line in enumerate(lines.segments) if number not in lines.translations
-        ]
-        lines.searched = [one for one in chain.from_iterable(segments) if one.copy is None]
-        sources = [segment.source for segment in lines.searched]
-        if lines.on_progress is not None:
-            everything = chain.from_iterable(lines.segments)
-            copies = sum(segment.copy is not None for segment in everything)
-            # Blank lines are done.
-            lines.on_progress(lines.segments.count([]) + len(lines.translations) + copies)
-        search = self.engine.search
-        if any(source.phrases for source in sources):
-            search = partial(search_placed, self.engine)
-        lines.results = search(sources, on_progress=lines.on_progress, on_step=lines.on_step)
+def search(engine: Engine, lines: LinesUnderWay) -> None:
+    """Search for the translations of what is neither copied nor translated yet."""
+    segments = [
+        line for number, line in enumerate(lines.segments) if number not in lines.translations
+    ]
+    lines.searched = [one for one in chain.from_iterable(segments) if one.copy is None]
+    sources = [segment.source for segment in lines.searched]
+    if lines.on_progress is not None:
+        everything = chain.from_iterable(lines.segments)
+        copies = sum(segment.copy is not None for segment in everything)
+        # Blank lines are done.
+        lines.on_progress(lines.segments.count([]) + len(lines.translations) + copies)
+    find = engine.search
+    if any(source.phrases for source in sources):
+        find = partial(search_placed, engine)
+    lines.results = find(sources, on_progress=lines.on_progress, on_step=lines.on_step)
 
 
-@dataclass(frozen=True)
-class SearchAgain:
-    """Searches again for what repeats itself, runs to its length limit or is empty."""
-
-    engine: Engine
-
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Replace results by better ones, and note of which sources they are."""
-        lines.guarded |= search_again(
-            self.engine,
-            [segment.source for segment in lines.searched],
-            lines.results,
-            on_step=lines.on_step,
-        )
+def search_faulty(engine: Engine, lines: LinesUnderWay) -> None:
+    """Search again for what repeats itself, runs to its length limit or is empty."""
+    sources = [segment.source for segment in lines.searched]
+    lines.guarded |= search_again(engine, sources, lines.results, on_step=lines.on_step)

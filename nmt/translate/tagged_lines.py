@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Container, Iterator
+from dataclasses import replace
+from functools import cache, partial
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.markup.breaks import LINE_END, MarkedLines
 from nmt.markup.kept_pieces import SIGN
 from nmt.markup.tag_writer import restore
-from nmt.markup.tags import Marked, mark_signs
+from nmt.markup.tags import mark_signs
 from nmt.markup.text_units import Link
 from nmt.search.engine import Source
 from nmt.translate.joined_segments import JoinSegments, join_parts
@@ -29,79 +29,87 @@ from nmt.translate.steps import LinesUnderWay
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
-@dataclass(frozen=True)
-class TakeTagsOut:
-    """The first step with `--markup`."""
+def take_tags_out(form: str, is_known: Callable[[str], bool], lines: LinesUnderWay) -> None:
+    """Leave the text without tags, and note what must stay as it is: the first step with --markup.
 
-    form: str
-    is_known: Callable[[str], bool]  # tells whether the model knows a sign
+    is_known: tells whether the model knows a sign.
+    """
+    lines.marked = [MarkedLines.of(only_text(line), form) for line in lines.texts]
+    units = [list(line.units()) for line in lines.marked]
+    for line in units:
+        for unit in line:
+            for part in unit.lines:
+                part.take_signs_out(is_known)
+    lines.texts = [unit.text for line in units for unit in line]
+    lines.kept = [unit.kept for line in units for unit in line]
+    lines.prefixes = ()  # all are blank
+    lines.contexts = [
+        [MarkedLines.of(line, form).text.replace(LINE_END, " ") for line in context]
+        for context, line in zip(lines.contexts, units, strict=False)
+        for _ in line
+    ]
 
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Leave the text without tags, and note what must stay as it is."""
-        lines.marked = [MarkedLines.of(only_text(line), self.form) for line in lines.texts]
-        units = [list(line.units()) for line in lines.marked]
-        for line in units:
-            for unit in line:
-                for part in unit.lines:
-                    part.take_signs_out(self.is_known)
-        lines.texts = [unit.text for line in units for unit in line]
-        lines.kept = [unit.kept for line in units for unit in line]
-        lines.prefixes = ()  # all are blank
-        lines.contexts = [
-            [MarkedLines.of(line, self.form).text.replace(LINE_END, " ") for line in context]
-            for context, line in zip(lines.contexts, units, strict=False)
-            for _ in line
+
+def put_tags_back(form: str, keeps_alignment: bool, lines: LinesUnderWay) -> None:
+    """Put the tags of each line into its translations: the last step with --markup.
+
+    keeps_alignment: whether anybody else needs it.
+    """
+    translations = (lines.translations[number] for number in range(len(lines.texts)))
+    lines.translations = {
+        number: _whole(line, form, translations, keeps_alignment)
+        for number, line in enumerate(lines.marked)
+    }
+
+
+def _whole(
+    line: MarkedLines, form: str, translations: Iterator[Translation], keeps_alignment: bool
+) -> Translation:
+    """Return the translation of a line, given those of its units in order."""
+    parts = [next(translations)]
+    for message in line.messages:
+        branches = [
+            part
+            if isinstance(part, str)
+            else _whole(MarkedLines.whole(part, form), form, translations, keeps_alignment)
+            for part in message.parts
         ]
-
-
-@dataclass(frozen=True)
-class PutTagsBack:
-    """The last step with `--markup`."""
-
-    form: str
-    keeps_alignment: bool  # which this step needs itself
-
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Put the tags of each line into its translations."""
-        translations = (lines.translations[number] for number in range(len(lines.texts)))
-        lines.translations = {
-            number: self._whole(line, translations) for number, line in enumerate(lines.marked)
-        }
-
-    def _whole(self, line: MarkedLines, translations: Iterator[Translation]) -> Translation:
-        """Return the translation of a line, given those of its units in order."""
-        parts = [next(translations)]
-        for message in line.messages:
-            branches = [
-                part
-                if isinstance(part, str)
-                else self._whole(MarkedLines.whole(part, self.form), translations)
-                for part in message.parts
-            ]
-            parts += [part for part in branches if isinstance(part, Translation)]
-            message.node.opening = "".join(
-                part if isinstance(part, str) else part.text for part in branches
-            )
-        if failed := next((part for part in parts if part.error), None):
-            return failed
-        own = self._tagged(line, parts[0])
-        if len(parts) == 1:
-            return own
-        joined = join_parts([Segment(Source(()), " ")] * len(parts), [own, *parts[1:]])
-        return replace(joined, text=own.text, others=own.others)
-
-    def _tagged(self, line: MarkedLines, translation: Translation) -> Translation:
-        alignment = translation.alignment
-        links: tuple[list[Link], list[Link]] = [], []
-        if alignment is not None:
-            links = alignment.links(line.text, translation.text, translation.tokens)
-        text = line.restore(translation.text, *links)
-        return replace(
-            translation,
-            text=text,
-            alignment=alignment if self.keeps_alignment else None,
-            others=tuple(self._tagged(line, other) for other in translation.others),
+        parts += [part for part in branches if isinstance(part, Translation)]
+        message.node.opening = "".join(
+            part if isinstance(part, str) else part.text for part in branches
         )
+    if failed := next((part for part in parts if part.error), None):
+        return failed
+    own = _restored(parts[0], line.text, line.restore, keeps_alignment)
+    if len(parts) == 1:
+        return own
+    joined = join_parts([Segment(Source(()), " ")] * len(parts), [own, *parts[1:]])
+    return replace(joined, text=own.text, others=own.others)
+
+
+def _restored(
+    translation: Translation, src: str, restored: Callable[..., str], keeps_alignment: bool
+) -> Translation:
+    """Return a translation, and the others of its line, with what was taken out of the source.
+
+    Args:
+        translation: without it.
+        src: the source without it.
+        restored: puts it into a text, given the links of characters.
+        keeps_alignment: whether the translation does.
+    """
+    alignment = translation.alignment
+    links: tuple[list[Link], list[Link]] = [], []
+    if alignment is not None:
+        links = alignment.links(src, translation.text, translation.tokens)
+    return replace(
+        translation,
+        text=restored(translation.text, *links),
+        alignment=alignment if keeps_alignment else None,
+        others=tuple(
+            _restored(other, src, restored, keeps_alignment) for other in translation.others
+        ),
+    )
 
 
 def knows_signs(vocabulary: Vocabulary) -> Callable[[str], bool]:
@@ -116,84 +124,65 @@ def knows_signs(vocabulary: Vocabulary) -> Callable[[str], bool]:
     return is_known if is_known("a") else lambda _: True  # of bytes only
 
 
-@dataclass(frozen=True)
-class TakeSignsOut:
-    """The first step without `--markup`."""
-
-    is_known: Callable[[str], bool]  # tells whether the model knows a sign
-
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Leave the text without signs that the model does not know."""
-        for number, text in enumerate(lines.texts):
-            if not text.isascii() and SIGN.search(text):
-                marked = mark_signs(text)
-                if marked.take_signs_out(self.is_known):
-                    lines.without_signs[number] = marked
-        if lines.without_signs:
-            lines.texts = [
-                lines.without_signs[number].text if number in lines.without_signs else text
-                for number, text in enumerate(lines.texts)
-            ]
-
-
-@dataclass(frozen=True)
-class PutSignsBack:
-    """The step that puts signs back that were taken out or lost, without `--markup`."""
-
-    join: JoinSegments | None  # gives alignments; None: translations have them
-
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Put the signs of each line into its translations, unless they have them all."""
-        marked = {
-            number: lines.without_signs.get(number) or mark_signs(text)
+def take_signs_out(is_known: Callable[[str], bool], lines: LinesUnderWay) -> None:
+    """Leave the text without signs that the model does not know: the first step otherwise."""
+    for number, text in enumerate(lines.texts):
+        if not text.isascii() and SIGN.search(text):
+            marked = mark_signs(text)
+            if marked.take_signs_out(is_known):
+                lines.without_signs[number] = marked
+    if lines.without_signs:
+        lines.texts = [
+            lines.without_signs[number].text if number in lines.without_signs else text
             for number, text in enumerate(lines.texts)
-            if number in lines.without_signs
-            or (not text.isascii() and has_lost_signs(text, lines.translations[number]))
-        }
-        if marked:
-            translations = self._aligned(lines, list(marked))
-            for (number, line), aligned in zip(marked.items(), translations, strict=True):
-                lines.translations[number] = self._with_signs(line, aligned)
+        ]
 
-    def _aligned(self, lines: LinesUnderWay, numbers: Sequence[int]) -> list[Translation]:
-        """Return the translations of some lines, with alignments if there can be any."""
-        if self.join is None:
-            return [lines.translations[number] for number in numbers]
-        wanted, chosen, of_chosen = set(numbers), list[int](), list[int]()
-        at = 0  # the number of the line's first searched segment
-        for number, segments in enumerate(lines.segments):
-            if lines.translations[number].context:  # its window was searched, not its segments
-                continue
-            end = at + sum(segment.copy is None for segment in segments)
-            if number in wanted:
-                chosen.append(number)
-                of_chosen += range(at, end)
-            at = end
-        some = LinesUnderWay(
-            [lines.texts[number] for number in chosen],
-            segments=[lines.segments[number] for number in chosen],
-            fell_back={at for at, number in enumerate(chosen) if number in lines.fell_back},
-            searched=[lines.searched[segment] for segment in of_chosen],
-            results=[lines.results[segment] for segment in of_chosen],
-            guarded={at for at, segment in enumerate(of_chosen) if segment in lines.guarded},
-        )
-        self.join(some)
-        aligned = dict(zip(chosen, map(some.translations.get, range(len(chosen))), strict=True))
-        return [aligned.get(number) or lines.translations[number] for number in numbers]
 
-    def _with_signs(self, line: Marked, translation: Translation) -> Translation:
-        if translation.error:
-            return translation
-        alignment = translation.alignment
-        links: tuple[list[Link], list[Link]] = [], []
-        if alignment is not None:
-            links = alignment.links(line.text, translation.text, translation.tokens)
-        return replace(
-            translation,
-            text=restore(line, translation.text, *links),
-            alignment=alignment if self.join is None else None,
-            others=tuple(self._with_signs(line, other) for other in translation.others),
-        )
+def put_signs_back(join: JoinSegments | None, lines: LinesUnderWay) -> None:
+    """Put signs back that were taken out or lost: a last step without --markup.
+
+    join: gives alignments; None: translations have them.
+    """
+    marked = {
+        number: lines.without_signs.get(number) or mark_signs(text)
+        for number, text in enumerate(lines.texts)
+        if number in lines.without_signs
+        or (not text.isascii() and has_lost_signs(text, lines.translations[number]))
+    }
+    if join is not None and marked:
+        lines.translations.update(_aligned(lines, marked, join))
+    for number, line in marked.items():
+        translation = lines.translations[number]
+        if not translation.error:
+            lines.translations[number] = _restored(
+                translation, line.text, partial(restore, line), keeps_alignment=join is None
+            )
+
+
+def _aligned(
+    lines: LinesUnderWay, wanted: Container[int], join: JoinSegments
+) -> dict[int, Translation]:
+    """Return the translations of some lines with alignments, where there can be any."""
+    chosen, of_chosen = list[int](), list[int]()
+    at = 0  # the number of the line's first searched segment
+    for number, segments in enumerate(lines.segments):
+        if lines.translations[number].context:  # its window was searched, not its segments
+            continue
+        end = at + sum(segment.copy is None for segment in segments)
+        if number in wanted:
+            chosen.append(number)
+            of_chosen += range(at, end)
+        at = end
+    some = LinesUnderWay(
+        [lines.texts[number] for number in chosen],
+        segments=[lines.segments[number] for number in chosen],
+        fell_back={at for at, number in enumerate(chosen) if number in lines.fell_back},
+        searched=[lines.searched[segment] for segment in of_chosen],
+        results=[lines.results[segment] for segment in of_chosen],
+        guarded={at for at, segment in enumerate(of_chosen) if segment in lines.guarded},
+    )
+    join(some)
+    return {number: some.translations[at] for at, number in enumerate(chosen)}
 
 
 def has_lost_signs(text: str, translation: Translation) -> bool:

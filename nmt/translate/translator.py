@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -24,24 +25,25 @@ from nmt.markup.markup_tokens import FORMS
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
 from nmt.search.retry import search_guarded
+from nmt.terms.lemmas import is_installed
 from nmt.terms.term_list import read_terms
-from nmt.terms.translate import ForceTerms, NoteTerms, ReadTerms
+from nmt.terms.translate import ForceTerms, ReadTerms, note_terms
 from nmt.translate.attention_picture import draw_attention, draw_matrix
-from nmt.translate.context import Before, TranslateInContext, contexts_of
-from nmt.translate.forbidden_words import AvoidForbidden, ForbiddenWords
+from nmt.translate.context import Before, contexts_of, translate_in_context
+from nmt.translate.forbidden_words import ForbiddenWords, avoid_forbidden
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
-from nmt.translate.minimum_risk import Choose
+from nmt.translate.minimum_risk import order_by_utility
 from nmt.translate.options import TranslationConfig, called
 from nmt.translate.output import Translation
 from nmt.translate.segment_lines import Cut, SegmentLines, only_text
-from nmt.translate.steps import LinesUnderWay, Search, SearchAgain, TranslationStep
+from nmt.translate.steps import LinesUnderWay, Step, search, search_faulty
 from nmt.translate.tagged_lines import (
-    PutSignsBack,
-    PutTagsBack,
-    TakeSignsOut,
-    TakeTagsOut,
     knows_signs,
+    put_signs_back,
+    put_tags_back,
+    take_signs_out,
+    take_tags_out,
 )
 
 if TYPE_CHECKING:
@@ -85,36 +87,37 @@ class Translator:
         is_forbidden = (lambda _: False) if forbidden is None else forbidden.are_in
         return ForceTerms(terms, pair, self.engine.options.barred_ids, is_forbidden)
 
-    def _steps(
-        self, form: str | None, forbidden: ForbiddenWords | None
-    ) -> Iterator[TranslationStep]:
+    def _steps(self, form: str | None, forbidden: ForbiddenWords | None) -> Iterator[Step]:
         """Yield the steps that the configuration asks for, in order, for lines with such tags."""
         engine, language_pair, config = self.engine, self.language_pair, self.config
         segment = self.segment
         join = JoinSegments(engine, language_pair, config, forbidden=forbidden)
         is_known = knows_signs(language_pair.src_vocabulary)
         if form is None:
-            yield TakeSignsOut(is_known)
+            yield partial(take_signs_out, is_known)
         else:
             segment, join = segment.with_breaks(), join.with_alignments()
-            yield TakeTagsOut(form, is_known)
+            yield partial(take_tags_out, form, is_known)
         yield segment
         if config.context:
-            yield TranslateInContext(engine, language_pair, join)
-        yield Search(engine)
+            yield partial(translate_in_context, engine, language_pair, join)
+        yield partial(search, engine)
         if not (engine.options.no_guard or engine.options.sampling is not None):
-            yield SearchAgain(engine)
+            yield partial(search_faulty, engine)
         if forbidden is not None:
-            yield AvoidForbidden(engine, forbidden)
+            yield partial(avoid_forbidden, engine, forbidden)
         yield join
         if form is None:
-            yield PutSignsBack(None if config.alignment else join.with_alignments())
+            aligned = None if config.alignment else join.with_alignments()
+            yield partial(put_signs_back, aligned)
         if engine.options.mbr is not None:
-            yield Choose(engine.options.mbr)
+            yield partial(order_by_utility, engine.options.mbr)
         if form is not None:
-            yield PutTagsBack(form, config.alignment)
+            yield partial(put_tags_back, form, config.alignment)
         if config.terms is not None:
-            yield NoteTerms.of(form, language_pair.languages[1], is_read=config.reads_annotations)
+            # A model that reads terms inflects them, so any form that lemmas know will do.
+            inflects = config.reads_annotations and is_installed()
+            yield partial(note_terms, form, language_pair.languages[1] if inflects else None)
 
     @classmethod
     def load(

@@ -15,7 +15,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import unit_pattern
 from nmt.lexical.word_list import ListedWord, WordList
 from nmt.search.engine import Engine, Hypothesis, Source
-from nmt.translate.forbidden_words import NOT_AVOIDED, AvoidForbidden, ForbiddenWords
+from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords, avoid_forbidden
 from nmt.translate.segment import Segment
 from nmt.translate.steps import LinesUnderWay
 
@@ -84,7 +84,7 @@ def avoid(
     words = ForbiddenWords(WordList([ListedWord("ab")]), vocabulary)
     searched = [Segment(Source((5 + number,))) for number in range(len(results))]
     lines = LinesUnderWay([], searched=searched, results=results)
-    AvoidForbidden(cast(Engine, None), words)(lines)
+    avoid_forbidden(cast(Engine, None), words, lines)
     return lines
 
 

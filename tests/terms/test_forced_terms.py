@@ -18,13 +18,13 @@ from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.search.engine import Source
 from nmt.search.options import SearchOptions
-from nmt.terms.translate import ForceTerms, NoteTerms
+from nmt.terms.translate import ForceTerms, note_terms
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
 from nmt.translate.segment import Segment
 from nmt.translate.steps import LinesUnderWay
-from nmt.translate.tagged_lines import PutTagsBack, TakeTagsOut
+from nmt.translate.tagged_lines import put_tags_back, take_tags_out
 
 TERMS = "# animals\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
 LINES = [
@@ -177,11 +177,11 @@ def test_words_in_what_stays_as_it_is_are_no_terms(model_file: Path, terms: Path
 def test_a_term_that_a_piece_replaces_is_missing() -> None:
     segment = Segment(Source(()), listed=(ListedWord("cat", ("Katze 7",)),))
     lines = LinesUnderWay(["cat 5"], segments=[[segment]])
-    TakeTagsOut("xml", lambda _: True)(lines)
+    take_tags_out("xml", lambda _: True, lines)
     lines.translations[0] = Translation("Katze 7", 0.0, 0.0, (), (), 1)
-    PutTagsBack("xml", keeps_alignment=False)(lines)
+    put_tags_back("xml", False, lines)
     assert lines.translations[0].text == "Katze 5"
-    NoteTerms("xml", None)(lines)
+    note_terms("xml", None, lines)
     assert [use.is_placed for use in lines.translations[0].terms] == [False]
 
 
