@@ -8,7 +8,7 @@ A wrong label loses a good line, so it counts only if
 - the model gives the line's own language hardly any chance. Many right lines in languages that
   resemble others have a wrong label, but few of them have less than `LANGID_DOUBT` of their own;
 - the line is in a script of the label's language;
-- `measured` did not find that the model takes valid for that language, too.
+- `measured` did not find that the model takes valid, or train, for that language, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import mmap
 import os
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import zip_longest
@@ -36,7 +36,7 @@ from nmt.files import is_there, sha256_file
 from nmt.prepare.characters import known_scripts, letters_by_script
 from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
 from nmt.prepare.corpora import SourceText
-from nmt.prepare.text import Mask, Pairs
+from nmt.prepare.text import Block, Mask, Pairs
 
 _LABEL = "__label__"
 _ALL = 1 << 20
@@ -44,6 +44,10 @@ _MAGIC, _VERSIONS = 793712314, (11, 12)  # with which a model begins
 _CENTROIDS = 256  # of each part of a vector that is quantised
 _CONFUSED = 0.01
 """The share of valid from which on a language counts as that of valid."""
+_TORN = 1 / 3
+"""The share of a language's lines of train from which on another, that the model also gives a
+chance, counts as it. In NTREX, it is 0.5 to 0.8 for Nynorsk and Danish, or Galician and Spanish,
+and below 0.3 for languages that the model tells apart, such as Portuguese and Spanish."""
 _WIKIPEDIAS = {
     "als": ("gsw",),
     "azb": ("azb", "az-Arab"),
@@ -86,6 +90,15 @@ class LanguageIdentifier:
         _labels(path)
         return identifier
 
+    def doubts(self, lines: Sequence[str], lang: str) -> Iterator[str]:
+        """Yield, for each line that may be in a language, "" and the others that it may be in."""
+        own, predict = _labels_of(self.path, lang), _load(self.path).predict
+        for line in map(compose, lines):
+            labels, _ = predict(line, k=_ALL, threshold=LANGID_DOUBT)
+            if not own.isdisjoint(labels):
+                yield ""
+                yield from (label.removeprefix(_LABEL) for label in {*labels} - own)
+
     @property
     def fingerprint(self) -> str:
         """What identifies the model in `dataset.json`."""
@@ -125,37 +138,59 @@ class LanguageIdentifier:
             yield other if _is_written_in(letters, other) else ""
 
 
-def measured(identifier: LanguageIdentifier, texts: Sequence[SourceText]) -> LanguageIdentifier:
-    """Return the identifier with what it confuses in texts that are right; warn if it does.
+def measured(
+    identifier: LanguageIdentifier,
+    texts: Sequence[SourceText],
+    blocks: Iterable[Block],
+    *,
+    are_right: bool,
+) -> LanguageIdentifier:
+    """Return the identifier with what it confuses in texts; warn if it does.
 
-    texts: for valid and test.
+    A training text may hold lines in other languages. There, a label counts as the language only
+    if the model often hesitates between the two, and never if it is that of the other side.
+
+    blocks: of the texts, which are for valid and test (`are_right`), or a sample of train.
     """
     names = defaultdict[str, set[str]](set)
     totals = Counter[str]()
     found = defaultdict[str, Counter[str]](Counter)
-    for text in texts:
-        for pairs in map(Pairs.decode, text.read()):
-            (src, tgt), names_of = pairs.sides, text.reader.sides
-            for name, lang, side, beside in zip(
-                names_of, text.langs, (src, tgt), (tgt, src), strict=True
-            ):
-                labels = identifier.other_languages(side.lines, lang, beside.lines)
-                found[lang].update(filter(None, labels))
-                totals[lang] += len(side.lines)
-                names[lang].add(name)
+    torn = defaultdict[str, Counter[str]](Counter)
+    beside_of = defaultdict[str, set[str]](set)
+    for block in blocks:
+        text, pairs = texts[block.corpus], Pairs.decode(block)
+        for at, (name, lang) in enumerate(zip(text.reader.sides, text.langs, strict=True)):
+            side, beside = pairs.sides[at], pairs.sides[1 - at]
+            labels = identifier.other_languages(side.lines, lang, beside.lines)
+            found[lang].update(filter(None, labels))
+            totals[lang] += len(side.lines)
+            names[lang].add(name)
+            beside_of[lang].add(text.langs[1 - at])
+            if not are_right:
+                torn[lang].update(identifier.doubts(side.lines, lang))
     confused = set[tuple[str, str]]()
     for lang, counts in found.items():
         if not counts or counts.total() < _CONFUSED * totals[lang]:
             continue
         often = [label for label, count in counts.items() if count >= _CONFUSED * totals[lang]]
+        if not are_right:
+            others = frozenset[str]().union(
+                *(_labels_of(identifier.path, other) for other in beside_of[lang])
+            )
+            often = [
+                label
+                for label in counts
+                if torn[lang][label] >= _TORN * torn[lang][""] and _LABEL + label not in others
+            ]
         main = ", ".join(label for label, _ in counts.most_common(3))
-        then = f"so {', '.join(often)} will count as {lang}" if often else "and as much of train"
+        then = "and as much of train" if are_right else "which stays if valid text has such lines"
+        then = f"so {', '.join(often)} will count as {lang}" if often else then
         console.warning(
             f"--langid would drop {counts.total() / totals[lang]:.1%} of "
             f"{', '.join(sorted(names[lang]))}, as {main}, {then}"
         )
         confused.update((lang, _LABEL + label) for label in often)
-    return replace(identifier, confused=frozenset(confused))
+    return replace(identifier, confused=identifier.confused | confused)
 
 
 def _is_written_in(letters: Counter[str], lang: str) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,7 @@ from nmt.ray_workers import connect
 from nmt.terms.prepare import AnnotateTerms, Annotator, learn_lexicon
 from nmt.workers import map_in_order
 
+_LANGID_SAMPLE = 5_000  # lines of train that --langid is tried on without other text
 _NOT_RECORDED = {
     *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
     *("quoting", "vocab", "new_language", "workers", "fix", "documents", "window", "terms"),
@@ -278,10 +280,18 @@ class _Inputs:
             check_moses(self.sources.train, self.moses, composes=composes)
 
     def with_langid_measured(self) -> _Inputs:
-        """Return the inputs with a --langid that knows what it confuses in valid and test."""
+        """Return the inputs with a --langid that knows what it confuses in valid, test or train."""
         if self.identifier is None:
             return self
-        return replace(self, identifier=measured(self.identifier, self.sources.held_out))
+        right, train = self.sources.held_out, self.sources.train
+        blocks = chain.from_iterable(text.read(corpus=at) for at, text in enumerate(right))
+        identifier = measured(self.identifier, right, blocks, are_right=True)
+        covered = {lang for text in right for lang in text.langs}
+        rest = [text for text in train if not covered.issuperset(text.langs)]
+        if not rest:
+            return replace(self, identifier=identifier)
+        blocks = sample_blocks(rest, size=_LANGID_SAMPLE, seed=self.options.seed)
+        return replace(self, identifier=measured(identifier, rest, blocks, are_right=False))
 
     def with_valid(self) -> _Inputs:
         """Return the inputs with texts for valid, drawn from train if none were given."""
