@@ -284,14 +284,14 @@ class _Inputs:
         if self.identifier is None:
             return self
         right, train = self.sources.held_out, self.sources.train
-        blocks = chain.from_iterable(text.read(corpus=at) for at, text in enumerate(right))
-        identifier = measured(self.identifier, right, blocks, are_right=True)
+        known = chain.from_iterable(text.read(corpus=at) for at, text in enumerate(right))
+        identifier = measured(self.identifier, right, known, are_right=True)
         covered = {lang for text in right for lang in text.langs}
         rest = [text for text in train if not covered.issuperset(text.langs)]
         if not rest:
             return replace(self, identifier=identifier)
-        blocks = sample_blocks(rest, size=_LANGID_SAMPLE, seed=self.options.seed)
-        return replace(self, identifier=measured(identifier, rest, blocks, are_right=False))
+        sample = sample_blocks(rest, size=_LANGID_SAMPLE, seed=self.options.seed)
+        return replace(self, identifier=measured(identifier, rest, sample, are_right=False))
 
     def with_valid(self) -> _Inputs:
         """Return the inputs with texts for valid, drawn from train if none were given."""
