@@ -8,13 +8,11 @@ are reported at once, each with the name of its layer. This module does not impo
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nmt import console
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import parse_toml
 from nmt.model_config import MODEL_CONFIGS, ModelConfig
@@ -27,10 +25,6 @@ STAGES = "stages"
 """The key of a layer's stages."""
 
 _LARGEST_WEIGHT = 1000
-_REMOVED = {
-    "guided_links": ("learnt", "links are always learnt from the data; train anew without it"),
-}
-"""Keys of earlier recipes: the one value that is still kept, and what to do about others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,19 +407,12 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
                 except ValueError as error:
                     problems.append(f"{origin}: {error}")
                 continue
-            if key in _REMOVED:
-                still, remedy = _REMOVED[key]
-                if raw != still:
-                    problems.append(f"{origin}: {key} = {raw} was removed: {remedy}")
-                continue
             if key not in fields:
                 problems.append(
                     f"{origin}: unknown key {key!r}"
                     f"{did_you_mean(key, fields) or '; `nmt models PRESET` lists all keys'}"
                 )
                 continue
-            if key == "matmul":
-                raw = product_library(origin, str(raw))
             try:
                 values[key] = checked(fields[key], raw)
             except ValueError as error:
@@ -438,21 +425,6 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
     if problems:
         raise UsageError("; ".join(problems))
     return Recipe(preset, architecture, model, training, augment, stages)
-
-
-@functools.cache  # warns once
-def product_library(origin: str, matmul: str) -> str:
-    """Return the library that a value of `matmul` names.
-
-    In earlier recipes, `onednn:forward,weight` chose it apart for each kind of product.
-    """
-    library, _, kinds = matmul.partition(":")
-    if kinds:
-        console.warning(
-            f"{origin}: matmul = {matmul}: kinds of products are no longer chosen apart; all are "
-            f"by {library} now, which may round differently"
-        )
-    return library
 
 
 def model_config_from(architecture: str, values: Mapping[str, object], origin: str) -> ModelConfig:

@@ -229,14 +229,6 @@ def test_a_run_s_configuration_is_a_recipe(tmp_path: Path) -> None:
     assert read_toml(tmp_path / "config.toml") == {"d_ff": 100}
 
 
-def test_a_removed_key_may_stay_in_a_configuration_that_did_not_use_it(tmp_path: Path) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text('[training]\nguided_links = "learnt"\n')
-    assert resolve((str(path), read_toml(path))) == resolve()
-    with pytest.raises(UsageError, match=r"^--set: guided_links = column "):
-        resolve_set(guided_links="column")
-
-
 # ------------------------------------------------------------------------------ stages
 
 

@@ -182,12 +182,8 @@ def _run() -> int:
 
 
 _DIFFERENT_TEXTS = "for lists that differ more, use --sample --n-best N; --mbr chooses from one"
-_RECALL = "models score by `nmt rescore`"
 _INSTEAD = {
-    "score --model": _RECALL,
-    "score --rerank": _RECALL,
-    "train --verify-resume": "to see whether two runs are equal, compare `checksum` in their "
-    "metrics.jsonl",
+    "score --model": "models score by `nmt rescore`",
     "train --arch": "write --model",
     "train -a": "write --model",
     "train --save-dir": "write --out",
@@ -196,16 +192,16 @@ _INSTEAD = {
     "train --fp16": "write --precision fp16",
     "train --bf16": "write --precision bf16",
     "train --gpus": "use torchrun --nproc-per-node N -m nmt train",
-    "translate --diverse": _DIFFERENT_TEXTS,
-    "translate --diversity": _DIFFERENT_TEXTS,
+    "translate --diverse-beam-groups": _DIFFERENT_TEXTS,
+    "translate --diversity-rate": _DIFFERENT_TEXTS,
     "translate --beam": "write --beam-size",
     "translate --nbest": "write --n-best",
     "translate --lenpen": "write --length-penalty",
     "translate --src": "write --input",
     "translate --gpu": "write --device cuda, and choose the GPU by CUDA_VISIBLE_DEVICES",
-    "translate --shortlist": "it changed most lines for little speed; exports still have theirs",
+    "translate --shortlist": "it changed most lines for little speed; exports have theirs",
 }
-"""What to use instead of options that there were once, or that other toolkits have."""
+"""What to use instead of options that other toolkits have."""
 
 
 _NO_NUMBER = re.compile(r"Input should be a valid (\w+), unable to parse string as an? \w+")

@@ -234,7 +234,7 @@ def _fields(folder: DataFolder, index: int) -> Iterator[tuple[str, str]]:
     yield "corpus", corpus.prefix
     yield "row", str(row)
     yield from train.side_values(index).items()
-    src, tgt = folder.info.langs_of(corpus)
+    src, tgt = corpus.langs
     for lang, ids, vocabulary, raw in (
         (src, train.src(index), folder.src_vocabulary, text.src(index) if text else None),
         (tgt, train.tgt(index), folder.tgt_vocabulary, text.tgt(index) if text else None),
@@ -250,7 +250,7 @@ def _show_examples(folder: DataFolder, count: int) -> None:
     console.print_row()
     corpora = folder.info.train.corpora
     for index in range(count):
-        src, tgt = folder.info.langs_of(corpora[folder.train.origin(index)[0]])
+        src, tgt = corpora[folder.train.origin(index)[0]].langs
         for lang, ids, vocabulary in (
             (src, folder.train.src(index), folder.src_vocabulary),
             (tgt, folder.train.tgt(index), folder.tgt_vocabulary),

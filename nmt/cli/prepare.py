@@ -91,7 +91,7 @@ def _report(folder: DataFolder, out: str) -> None:
             f"{rejected or 'none'}"
         )
         for flaw in corpus.flaws:
-            side = dict(zip(("src", "tgt"), info.langs_of(corpus), strict=True))[flaw.side]
+            side = dict(zip(("src", "tgt"), corpus.langs, strict=True))[flaw.side]
             console.notice(
                 f"{corpus.prefix}: {flaw.lines:,} {side} lines have {FLAWS[flaw.kind]}, "
                 + (f"{flaw.repaired:,} repaired" if flaw.repaired else "none repaired: see --fix")

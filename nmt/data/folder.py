@@ -251,7 +251,7 @@ class DataFolder:
             lines: source and target.
         """
         records = [self.info.train.corpora[corpus] for corpus in corpora]
-        langs = [self.info.langs_of(record) for record in records]
+        langs = [record.langs for record in records]
         texts = (
             [tagged(line, record.tag) for (line, _), record in zip(lines, records, strict=True)],
             [line for _, line in lines],
@@ -278,7 +278,7 @@ class DataFolder:
     def texts(self, split: SplitRecord) -> list[HeldOut]:
         """Return the texts of valid or of a test set: one for each pair of languages."""
         src, tgt = ([self.path / file.name for file in split.text[side::2]] for side in (0, 1))
-        langs = map(self.info.langs_of, split.corpora)
+        langs = (corpus.langs for corpus in split.corpora)
         return [HeldOut(*text) for text in zip(langs, src, tgt, strict=True)]
 
 
@@ -323,7 +323,7 @@ def weighted_shares(info: DatasetInfo, weights: Sequence[float]) -> list[tuple[i
     pairs = [0] * len(split.corpora)
     for shard in split.shards:
         pairs[shard.corpus] += shard.pairs
-    langs = [info.langs_of(corpus) for corpus in split.corpora]
+    langs = [corpus.langs for corpus in split.corpora]
     return mixed_shares(list(zip(pairs, weights, strict=True)), langs, info.temperature)
 
 
@@ -331,8 +331,6 @@ def _check_shape(path: Path, info: DatasetInfo) -> None:
     if len(info.vocabulary.files) not in (1, 2):
         raise DataError(f"{path}: dataset.json is damaged: a folder has one or two vocabularies")
     for split in info.splits:
-        if any(len(corpus.langs) not in (0, 2) for corpus in split.corpora):
-            raise DataError(f"{path}: dataset.json is damaged: {split.name} has no two languages")
         numbers = [shard.corpus for shard in split.shards]
         if numbers != sorted(numbers) or max(numbers, default=0) >= len(split.corpora):
             raise DataError(f"{path}: dataset.json is damaged: {split.name} has no such corpus")

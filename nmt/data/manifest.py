@@ -9,37 +9,30 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses, moses_rules
 from nmt.errors import DataError
 from nmt.files import parse_json, read_file
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FILE_NAME = "dataset.json"
 REJECTS_NAME = "rejects.json"
 REJECTS_TEXT_NAME = "rejects.txt"
 
-LANGUAGES = "languages"
-"""A setting that only folders with language tokens have."""
-
-WINDOW = "window"
-"""A setting that only folders of documents have: the most lines of a window."""
-
-TEMPERATURE = "temperature"
-"""A setting that older folders lack."""
-
-ANNOTATIONS = "annotations"
-"""A setting that only folders with annotated sources have: what the annotations come from."""
-
 _NEEDED = {
     "src_lang": str,
     "tgt_lang": str,
+    "languages": LanguageTokens | None,
+    "temperature": float,
+    "window": int,
+    "annotations": str | None,
     "moses_normalize": bool,
     "moses_tokenize": bool,
     "max_length": int,
@@ -74,9 +67,9 @@ class ShardRecord:
     pairs: int
     src_tokens: int
     tgt_tokens: int
-    annotations: int = 0
+    annotations: int
     """How its words are to be translated, in its sources."""
-    annotated: int = 0
+    annotated: int
     """Pairs that have some."""
 
 
@@ -111,17 +104,17 @@ class CorpusRecord:
     """How often an epoch visits each of its pairs."""
     tag: str
     """The tag put before each of its source lines."""
-    langs: tuple[str, ...] = ()
-    """Source and target; empty in a folder of one pair that was written before there were more."""
-    columns: tuple[str, ...] = ()
+    langs: tuple[str, str]
+    """Source and target."""
+    columns: tuple[str, ...]
     """Of a table: those of source and target."""
-    min_scores: Mapping[str, float] = field(default_factory=dict)
+    min_scores: Mapping[str, float]
     """The least score by column of a table; pairs with a smaller one were dropped."""
-    kept_column: str = ""
+    kept_column: str
     """The column of a table that was kept beside the pairs, as their provenance."""
-    quoted: bool = False
+    quoted: bool
     """Whether the cells of a table of text were read as quoted."""
-    flaws: tuple[FlawRecord, ...] = ()
+    flaws: tuple[FlawRecord, ...]
     """Of train: lines that have entities or a broken encoding, by side and kind."""
 
 
@@ -192,11 +185,6 @@ class DatasetInfo:
         """Source and target language; "" if there are several."""
         return str(self.settings["src_lang"]), str(self.settings["tgt_lang"])
 
-    def langs_of(self, corpus: CorpusRecord) -> tuple[str, str]:
-        """Return the languages of a corpus."""
-        src, tgt = corpus.langs or self.langs
-        return src, tgt
-
     @property
     def sides(self) -> tuple[str, str]:
         """What reports call the sides: by their language, if there is only one."""
@@ -206,12 +194,12 @@ class DatasetInfo:
     @property
     def temperature(self) -> float:
         """How evenly the pairs of languages are mixed, see `nmt.data.epochs.mixed_shares`."""
-        return float(self.settings.get(TEMPERATURE, 1.0))
+        return float(self.settings["temperature"])
 
     @property
     def window(self) -> int:
         """The most lines of a training pair: 1, unless they are windows of documents."""
-        return int(self.settings.get(WINDOW, 1))
+        return int(self.settings["window"])
 
     @property
     def max_length(self) -> int:
@@ -230,13 +218,14 @@ class DatasetInfo:
     @property
     def reads_annotations(self) -> bool:
         """Whether sources of train have annotations."""
-        return ANNOTATIONS in self.settings
+        return self.settings["annotations"] is not None
 
     @property
     def languages(self) -> LanguageTokens | None:
         """The language tokens of the vocabulary, if it was given and has some."""
-        value = self.settings.get(LANGUAGES)
-        return None if value is None else build_value(LanguageTokens, value, LANGUAGES)
+        tokens: LanguageTokens | None
+        tokens = build_value(LanguageTokens | None, self.settings["languages"], "languages")
+        return tokens
 
     @property
     def splits(self) -> tuple[SplitRecord, ...]:
@@ -284,47 +273,25 @@ def read_info(folder: Path) -> DatasetInfo:
             "run `nmt prepare` again into a new folder"
         )
     try:
-        info = build_value(DatasetInfo, _with_side_columns(content), "")
+        info: DatasetInfo = build_value(DatasetInfo, content, "")
         for name, kind in _NEEDED.items():
-            _typed(kind, info.settings.get(name), f"settings.{name}")
-        build_value(float, info.settings.get(TEMPERATURE, 1.0), f"settings.{TEMPERATURE}")
-        build_value(int, info.settings.get(WINDOW, 1), f"settings.{WINDOW}")
-        if LANGUAGES in info.settings:
-            build_value(LanguageTokens, info.settings[LANGUAGES], f"settings.{LANGUAGES}")
+            build_value(kind, info.settings.get(name), f"settings.{name}")
     except ValueError as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
     return info
 
 
-def _with_side_columns(content: dict[str, Any]) -> dict[str, Any]:
-    """Return `dataset.json` as it is written now: older ones have a field for each side column."""
-    train, valid, tests = (content.get(name) for name in ("train", "valid", "tests"))
-    splits = [train, valid, *(tests if isinstance(tests, list) else [])]
-    if isinstance(train, dict) and "side_columns" not in train:
-        older = [train.get(name, []) for name in ("text", "provenance")]
-        if all(isinstance(files, list) for files in older):
-            train |= {"text": [], "side_columns": [file for files in older for file in files]}
-    for split in splits:
-        if isinstance(split, dict):
-            split.pop("provenance", None)
-    return content
+def build_value(kind: Any, value: Any, where: str) -> Any:
+    """Convert a JSON value to a type, such as a dataclass or `tuple[int, ...] | None`.
 
-
-_Built = TypeVar("_Built")
-
-
-def build_value(kind: type[_Built], value: object, where: str) -> _Built:
-    """Convert a JSON value to a `kind`; ValueError names the field that does not fit."""
-    built: Any = _convert(kind, value, where)
-    return typing.cast(_Built, built)
-
-
-def _convert(kind: Any, value: Any, where: str) -> Any:
+    Raises:
+        ValueError: that names the field, such as `train.shards[3].pairs`, which does not fit.
+    """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         fields = _typed(dict, value, where)
-        # What was added to the format since has a default.
+        # What a later version adds to a format has a default.
         needed = {
             spec.name
             for spec in dataclasses.fields(kind)
@@ -333,16 +300,20 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         if odd := (needed - fields.keys()) | (fields.keys() - hints.keys()):
             listed = ", ".join(sorted(odd))
             raise ValueError(f"{where or 'top level'}: missing or unknown: {listed}")
-        return kind(**{k: _convert(hints[k], v, f"{where}.{k}") for k, v in fields.items()})
-    if origin is tuple:
+        return kind(**{k: build_value(hints[k], v, f"{where}.{k}") for k, v in fields.items()})
+    if origin in (tuple, list):
         items = _typed(list, value, where)
-        return tuple(_convert(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(items))
-    if origin is list:
-        items = _typed(list, value, where)
-        return [_convert(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(items)]
+        is_fixed = origin is tuple and ... not in arguments
+        kinds = arguments if is_fixed else arguments[:1] * len(items)
+        if len(kinds) != len(items):
+            raise ValueError(f"{where}: must be {len(kinds)} values, not {len(items)}")
+        each = zip(kinds, items, strict=True)
+        return origin(build_value(of, item, f"{where}[{n}]") for n, (of, item) in enumerate(each))
     if origin in (Mapping, dict):
         entries = _typed(dict, value, where)
-        return {k: _convert(arguments[1], v, f"{where}.{k}") for k, v in entries.items()}
+        return {k: build_value(arguments[1], v, f"{where}.{k}") for k, v in entries.items()}
+    if origin is types.UnionType:  # a type or None
+        return None if value is None else build_value(arguments[0], value, where)
     if kind is Any:
         return value
     if kind is float and isinstance(value, int):
@@ -351,7 +322,7 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     return _typed(kind, value, where)
 
 
-def _typed(kind: type[_Built], value: object, where: str) -> _Built:
+def _typed(kind: type, value: Any, where: str) -> Any:
     # In Python a bool is an int; here it is not.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"{where or 'top level'}: {value!r} is not of type {kind.__name__}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from nmt.data.manifest import build_value
 from nmt.errors import DataError
 from nmt.files import parse_json, read_file, sha256_file
 from nmt.models.converted import is_of_ctranslate2
@@ -49,10 +50,7 @@ class Export:
                 raise DataError(
                     f"{path}: has format {version}, and this nmt reads {FORMAT_VERSION}"
                 )
-            export = cls(**content)
-            types = {name: type(value) for name, value in content.items()}
-            if types != {"model": str, "quantization": str, "positions": int, "files": dict}:
-                raise ValueError
+            export: Export = build_value(cls, content, "")
             if not {CARD, _MODEL} <= export.files.keys():
                 raise ValueError
             changed = [
@@ -64,7 +62,7 @@ class Export:
             raise DataError(
                 f"{error.filename}: there is no such file; copy the whole folder, or export again"
             ) from None
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, KeyError):
             raise DataError(f"{path}: damaged: it is not an export's; export it again") from None
         if changed:
             raise DataError(f"{folder / changed[0]}: damaged: its checksum is not {MANIFEST}'s")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from nmt.config import model_config_from
 from nmt.data.language_tokens import OPTIONS, LanguageTokens, check_only
@@ -28,34 +28,10 @@ if TYPE_CHECKING:
 
     from nmt.models.base import TranslationModel
 
-T = TypeVar("T")
-
 KIND = "a model file"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
-_READS_ANNOTATIONS = "reads_annotations"
-_WHOLE_SRC_TOKENS = "whole_src_tokens"
-_DEFAULTS = {"window": 1, _READS_ANNOTATIONS: False, _WHOLE_SRC_TOKENS: 0}
-"""What is only in files of models that have another value."""
-# Types of the values in the header. They are checked, because the file may be from a stranger.
-_MOSES = {"normalize": bool, "tokenize": bool}
-_OPTIONAL = ("languages", "alignment_head")
-_HEADER = {
-    "architecture": str,
-    "config": dict,
-    "src_lang": str,
-    "tgt_lang": str,
-    "moses": dict,
-    "max_src_tokens": int,
-    "data": str,
-    "update": int,
-    "valid": dict,
-    "window": int,
-    _READS_ANNOTATIONS: bool,
-    _WHOLE_SRC_TOKENS: int,
-}
-_LEAST = {"max_src_tokens": 1, "window": 1, _WHOLE_SRC_TOKENS: 0}
 
 
 @dataclass(frozen=True)
@@ -134,28 +110,26 @@ class ModelCard:
         return differences
 
 
+_HEADER = {
+    name: kind
+    for name, kind in get_type_hints(ModelCard).items()
+    if name not in ("src_vocabulary", "tgt_vocabulary")
+} | {"config": dict[str, Any], "moses": dict[str, bool]}
+"""The values of the header. Their types are checked, because the file may be from a stranger."""
+_LEAST = {"max_src_tokens": 1, "window": 1, "whole_src_tokens": 0}
+
+
 def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None:
     """Write a model file whole or not at all; tied weights are in `weights` once."""
     tensors = {_WEIGHT + name: weight for name, weight in weights.items()}
     tensors[_SRC_VOCABULARY] = _bytes_tensor(card.src_vocabulary.model)
     if card.tgt_vocabulary.model != card.src_vocabulary.model:
         tensors[_TGT_VOCABULARY] = _bytes_tensor(card.tgt_vocabulary.model)
-    header: dict[str, object] = {
-        spec.name: getattr(card, spec.name)
-        for spec in dataclasses.fields(card)
-        if spec.name not in ("config", "src_vocabulary", "tgt_vocabulary", *_DEFAULTS, *_OPTIONAL)
-    }
-    for name, default in _DEFAULTS.items():
-        if (value := getattr(card, name)) != default:
-            header[name] = value
-    for name in _OPTIONAL:
-        if (content := getattr(card, name)) is not None:
-            header[name] = dataclasses.asdict(content)
-    header["config"] = dataclasses.asdict(card.config)
+    header = {name: getattr(card, name) for name in _HEADER if name != "moses"}
+    for name in ("config", "languages", "alignment_head"):
+        header[name] = header[name] and dataclasses.asdict(header[name])
     rules = card.src_vocabulary.moses
-    header["moses"] = (
-        {"normalize": rules.normalize, "tokenize": rules.tokenize} if rules is not None else {}
-    )
+    header["moses"] = {"normalize": rules.normalize, "tokenize": rules.tokenize} if rules else {}
     write_tensors(path, tensors, header, kind=KIND, version=FORMAT_VERSION)
 
 
@@ -180,34 +154,33 @@ class ModelReader:
         return self._file.read(_WEIGHT + name)
 
 
+def _read_header(file: TensorFile) -> dict[str, Any]:
+    """Return the values of a model file's header; DataError if one does not fit."""
+    header = {}
+    for name in sorted(_HEADER.keys() | file.header.keys()):
+        try:
+            header[name] = build_value(_HEADER[name], file.header[name], name)
+            is_wrong = name in _LEAST and header[name] < _LEAST[name]
+        except (ValueError, KeyError):
+            is_wrong = True
+        if is_wrong:
+            raise _damaged(file.path, name)
+    return header
+
+
 def _read_card(file: TensorFile) -> ModelCard:
-    header = dict(file.header)
-    languages = _read_optional(
-        file.path, "languages", LanguageTokens, header.pop("languages", None)
-    )
-    head = _read_optional(
-        file.path, "alignment_head", AttentionHead, header.pop("alignment_head", None)
-    )
-    header = _DEFAULTS | header
-    wrong = [
-        name
-        for name in header.keys() | _HEADER.keys()
-        if type(header.get(name)) is not _HEADER.get(name)
-    ]
-    wrong += [name for name, least in _LEAST.items() if not wrong and header[name] < least]
-    if wrong:
-        raise _damaged(file.path, min(wrong))
+    header = _read_header(file)
     src_vocabulary, tgt_vocabulary = _read_vocabularies(file, header)
-    config = model_config_from(header["architecture"], header.pop("config"), str(file.path))
-    if head is not None and not _has_head(config, head):
+    config = model_config_from(header["architecture"], header["config"], str(file.path))
+    head: AttentionHead | None = header["alignment_head"]
+    heads = config.num_heads if isinstance(config, TransformerConfig) else 0
+    if head is not None and not (0 <= head.head < heads and head.from_top >= 0):
         raise _damaged(file.path, "alignment_head")
+    del header["moses"]
     return ModelCard(
-        config=config,
-        alignment_head=head,
+        **header | {"config": config},
         src_vocabulary=src_vocabulary,
         tgt_vocabulary=tgt_vocabulary,
-        languages=languages,
-        **header,
     )
 
 
@@ -227,15 +200,14 @@ def check_languages(path: Path, src_lang: str | None, tgt_lang: str | None) -> N
     Raises:
         UsageError: see `ModelCard.for_pair`.
     """
-    header = _open(path).header
-    own = str(header.get("src_lang", "")), str(header.get("tgt_lang", ""))
-    languages = header.get("languages")
-    _choose(_read_optional(path, "languages", LanguageTokens, languages), own, (src_lang, tgt_lang))
+    header = _read_header(_open(path))
+    own = header["src_lang"], header["tgt_lang"]
+    _choose(header["languages"], own, (src_lang, tgt_lang))
 
 
 def reads_annotations(path: Path) -> bool:
     """Whether a model was trained to read annotations in sources, by its file's header."""
-    return _open(path).header.get(_READS_ANNOTATIONS) is True
+    return bool(_read_header(_open(path))["reads_annotations"])
 
 
 def check_context(path: Path, context: int) -> None:
@@ -246,7 +218,7 @@ def check_context(path: Path, context: int) -> None:
     """
     if type(context) is not int or context < 0:
         raise UsageError(f"context {context!r}: must be a whole number, 0 or more")
-    window = _read_window(path, _open(path).header.get("window", 1))
+    window = _read_header(_open(path))["window"]
     if context and window == 1:
         raise UsageError(
             f"--context {context}: {path} was trained on single lines; train on data that was "
@@ -259,33 +231,13 @@ def check_context(path: Path, context: int) -> None:
         )
 
 
-def _read_window(path: Path, value: Any) -> int:
-    if type(value) is not int or value < 1:
-        raise _damaged(path, "window")
-    return value
-
-
-def _read_optional(path: Path, name: str, kind: type[T], value: Any) -> T | None:
-    if value is None:
-        return None
-    try:
-        return build_value(kind, value, name)
-    except ValueError:
-        raise _damaged(path, name) from None
-
-
 def _damaged(path: Path, name: str) -> DataError:
     return DataError(f"{path}: damaged: its header is not a model's, such as {name!r}")
 
 
-def _has_head(config: ModelConfig, head: AttentionHead) -> bool:
-    heads = config.num_heads if isinstance(config, TransformerConfig) else 0
-    return 0 <= head.head < heads and head.from_top >= 0
-
-
 def _read_vocabularies(file: TensorFile, header: dict[str, Any]) -> tuple[Vocabulary, Vocabulary]:
-    rules = header.pop("moses")
-    if rules and {name: type(value) for name, value in rules.items()} != _MOSES:
+    rules = header["moses"]
+    if rules and rules.keys() != {"normalize", "tokenize"}:
         raise _damaged(file.path, "moses")
 
     def read(name: str, lang: str) -> Vocabulary:

@@ -172,7 +172,7 @@ class _Joiner:
         """Write everything."""
         places = list(self._places())
         rejects = [corpus for folder in self.folders for corpus in _report(folder)]
-        keep = self.info.settings.get("keep", [])
+        keep = self.info.settings["keep"]
         repeats = np.zeros(self.pairs, np.bool_) if _RULE in keep else self._repeats(places)
         shards, side_columns = self._write_shards(places, repeats, rejects)
         corpora = [corpus for folder in self.folders for corpus in folder.info.train.corpora]
@@ -207,7 +207,7 @@ class _Joiner:
             for record in train.shards:
                 stem = Path(record.name).stem
                 columns = tuple(file for file in train.side_columns if Path(file.name).stem == stem)
-                langs = folder.info.langs_of(train.corpora[record.corpus])
+                langs = train.corpora[record.corpus].langs
                 yield _Place(folder, record, columns, corpora + record.corpus, langs, first)
                 first += record.pairs
             corpora += len(train.corpora)
@@ -216,7 +216,7 @@ class _Joiner:
         """Return which pairs came earlier, by their token ids: (pairs,)."""
         file = self.path / "hashes"
         hashes = np.memmap(file, np.uint64, "w+", shape=(max(1, self.pairs),))
-        by_source = self.info.settings.get("duplicates_by") == "source"
+        by_source = self.info.settings["duplicates_by"] == "source"
         with console.progress("Hashing", total=self.pairs, unit="pairs") as bar:
             for place in places:
                 shard = place.open()

@@ -92,7 +92,7 @@ from nmt.workers import map_in_order
 _LANGID_SAMPLE = 5_000  # lines of train that --langid is tried on without other text
 _NOT_RECORDED = {
     *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
-    *("quoting", "vocab", "new_language", "workers", "fix", "documents", "window", "terms"),
+    *("quoting", "vocab", "new_language", "workers", "documents", "terms"),
 }
 """The options that other parts of `dataset.json` record, or that do not change the folder."""
 
@@ -250,18 +250,13 @@ class _Inputs:
         if vocabularies:  # with rules of its own
             used |= {"vocab_size": len(vocabularies[0]), "separate_vocab": len(vocabularies) == 2}
             used["normalization"] = None
-        if self.languages is not None:
-            used[manifest.LANGUAGES] = asdict(self.languages)
-        used = {name: value for name, value in used.items() if name not in _NOT_RECORDED}
-        if options.documents:
-            used[manifest.WINDOW] = options.window
+        used |= {"languages": self.languages and asdict(self.languages), "fix": self.fixes}
+        used |= {"window": options.lines_a_pair, "annotations": None}
         if self.identifier is not None:
             used["langid"] = self.identifier.fingerprint
-        if self.fixes:
-            used["fix"] = self.fixes
         if self.annotator is not None:
-            used[manifest.ANNOTATIONS] = self.annotator.fingerprint
-        return used
+            used["annotations"] = self.annotator.fingerprint
+        return {name: value for name, value in used.items() if name not in _NOT_RECORDED}
 
     @property
     def moses(self) -> tuple[Moses | None, Moses | None]:
@@ -425,6 +420,7 @@ class _Builder:
                 self.folder, vocabularies, given=bool(inputs.vocabularies)
             ),
             shards=(),
+            side_columns=(),
             hashes=(),
             rejects=tuple(CorpusRejects.of(text) for text in inputs.sources.train),
             corpus=0,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
 from nmt.console import printable, warning
-from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord
+from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord, build_value
 from nmt.errors import DataError
 from nmt.files import parse_json, read_file, write_text
 from nmt.prepare.cleaning import RULES
@@ -106,22 +106,7 @@ def report_json(corpora: Sequence[CorpusRejects]) -> str:
     report = {
         "rules": {rule.name: rule.reason for rule in RULES.values()},
         "corpora": [
-            {
-                "prefix": corpus.prefix,
-                "src": corpus.src,
-                "tgt": corpus.tgt,
-                "unit": corpus.unit,
-                "lines": corpus.lines,
-                "kept": corpus.kept,
-                "rejected": corpus.counts,
-                "shortened": corpus.shortened,
-                "flaws": [vars(flaw) for flaw in corpus.flaws],
-                "examples": {
-                    rule: [vars(example) for example in corpus.examples[rule]]
-                    for rule in corpus.counts
-                },
-            }
-            for corpus in corpora
+            asdict(corpus) | {"kept": corpus.kept, "rejected": corpus.counts} for corpus in corpora
         ],
     }
     return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
@@ -142,25 +127,13 @@ def read_report(folder: Path) -> list[CorpusRejects]:
     """
     path = folder / REJECTS_NAME
     try:
-        return [
-            CorpusRejects(
-                corpus["prefix"],
-                corpus["src"],
-                corpus["tgt"],
-                corpus.get("unit", "line"),
-                corpus["lines"],
-                dict(corpus["rejected"]),
-                {
-                    rule: [Example(**example) for example in examples]
-                    for rule, examples in corpus["examples"].items()
-                },
-                dict(corpus.get("shortened", {})),
-                [FlawRecord(**flaw) for flaw in corpus.get("flaws", [])],
-            )
-            for corpus in parse_json(read_file(path))["corpora"]
-        ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        report = parse_json(read_file(path))["corpora"]
+        for corpus in report:
+            del corpus["kept"]  # which follows from the others
+        corpora: list[CorpusRejects] = build_value(list[CorpusRejects], report, "corpora")
+    except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
+    return corpora
 
 
 def report_text(corpora: Sequence[CorpusRejects]) -> str:

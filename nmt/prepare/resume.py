@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from nmt.data import manifest
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import (
     FILE_NAME,
-    LANGUAGES,
     LEARNING,
     DatasetInfo,
     FileRecord,
@@ -49,9 +48,7 @@ from nmt.files import (
     sync_folder,
     write_text,
 )
-from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import Sources, SourceText
-from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import CorpusRejects
 from nmt.prepare.text import Hashes
@@ -131,19 +128,11 @@ def check_same(
 def _changed_settings(
     old: Mapping[str, Any], new: Mapping[str, Any], *, ignored: Sequence[str]
 ) -> list[str]:
-    # A folder that was written before there was an option has its default.
-    options = (*fields(PrepareOptions), *fields(Cleaning))
-    defaults = {
-        spec.name: list(spec.default) if isinstance(spec.default, tuple) else spec.default
-        for spec in options
-    }
-    defaults[manifest.WINDOW] = 1  # without --documents
-    old = {name: old.get(name, defaults.get(name)) for name in new} | dict(old)
     return [
-        f"{name} was {_spell(was)} and is {_spell(new.get(name))}"
-        for name, was in old.items()
-        if was != new.get(name)
-        and name not in (LANGUAGES, *ignored)  # languages belong to the vocabulary
+        f"{name} was {_spell(old.get(name))} and is {_spell(new.get(name))}"
+        for name in {**new, **old}
+        if old.get(name) != new.get(name)
+        and name not in ("languages", *ignored)  # languages belong to the vocabulary
     ]
 
 
@@ -175,7 +164,7 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
             f"the {what} of {corpus.prefix} was {_spell(was)} and is {_spell(now)}"
             for corpus, record in zip(split.corpora, records, strict=True)
             for what, was, now in (
-                ("language pair", "-".join(info.langs_of(corpus)), "-".join(record.langs)),
+                ("language pair", "-".join(corpus.langs), "-".join(record.langs)),
                 ("weight", corpus.weight, record.weight),
                 ("tag", corpus.tag, record.tag),
                 ("columns", list(corpus.columns), list(record.columns)),
@@ -329,9 +318,9 @@ class Progress:
     """The training text to read next."""
     line: int
     """The next line in it."""
-    side_columns: tuple[FileRecord, ...] = ()
+    side_columns: tuple[FileRecord, ...]
     """The shards of side columns that are kept."""
-    lexicon: tuple[FileRecord, ...] = ()
+    lexicon: tuple[FileRecord, ...]
     """The lexicon, if one had to be learnt."""
 
 
@@ -343,7 +332,6 @@ def progress_key(
         "version": __version__,
         "format": manifest.FORMAT_VERSION,
         "settings": settings,
-        "hashes": "of NFC",  # older ones do not find the same duplicates
         "train": [[text.prefix, _source(text)] for text in sources.train],
         "valid": [_source(text) for text in sources.valids],
         "tests": {name: _source(text) for name, text in sources.tests.items()},
@@ -359,7 +347,7 @@ def read_progress(folder: Path) -> Progress | None:
         checksum, _, written = content.partition(b"\n")
         if hashlib.sha256(written).hexdigest().encode() != checksum:
             return None
-        progress = manifest.build_value(Progress, parse_json(written), "")
+        progress: Progress = manifest.build_value(Progress, parse_json(written), "")
         checksums = {
             **{folder / file.name: file.sha256 for file in progress.vocabulary.files},
             **{folder / shard.name: shard.sha256 for shard in progress.shards},

@@ -11,14 +11,13 @@ when it ends. A run that was killed makes later checkpoints again, bit for bit t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
+from nmt.data.manifest import build_value
 from nmt.data.updates import Position
 from nmt.distributed import Ranks, Vector
 from nmt.errors import DataError
@@ -28,7 +27,7 @@ from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.runs.run_folder import RunFolder
 
 STATE_KIND = "a training state"
-STATE_VERSION = 6  # 6: updates of mixed length
+STATE_VERSION = 6
 STATES_KEPT = 2
 
 # The files of a run's checkpoints folder; the star is the update.
@@ -56,10 +55,7 @@ def keep_only(run: RunFolder, name: str, updates: Container[int]) -> None:
 
 
 Best = tuple[tuple[float, float, int], ...]
-"""Metric, loss and update of the best models, best first; lower is better.
-
-States from before the loss decided ties have none: it is infinite.
-"""
+"""Metric, loss and update of the best models, best first; lower is better."""
 
 
 @dataclass(frozen=True)
@@ -182,13 +178,10 @@ def restore(
         return None
     for name, vector in vectors.items():
         vector.distribute(stored.get(name), ranks)
-    return _parse_state(values)
+    return RunState(**values | {"position": Position(**values["position"])})
 
 
 _Stored = tuple[RunState, dict[str, Tensor]]
-
-_RENAMED = {"old_bleu": "old_score", "lost_bleu": "lost_score"}
-"""Values of states that were written when BLEU was the only score."""
 
 
 def _read_newest(
@@ -230,8 +223,8 @@ def _read_newest(
 
 def _read_state(file: TensorFile, vectors: Mapping[str, Vector]) -> _Stored:
     try:
-        state = _parse_state(file.header["progress"])
-    except (KeyError, TypeError, ValueError) as error:
+        state: RunState = build_value(RunState, file.header.get("progress"), "progress")
+    except ValueError as error:
         raise DataError(
             f"{file.path}: damaged: its header is not a training state's ({error})"
         ) from None
@@ -240,15 +233,6 @@ def _read_state(file: TensorFile, vectors: Mapping[str, Vector]) -> _Stored:
     if {name: vector.shape for name, vector in stored.items()} != expected:
         raise DataError(f"{file.path}: damaged: its vectors do not fit the model")
     return state, stored
-
-
-def _parse_state(values: dict[str, Any]) -> RunState:
-    best = tuple(
-        (float(metric), float(*loss) if loss else math.inf, int(update))
-        for metric, *loss, update in values["best"]
-    )
-    values = {_RENAMED.get(name, name): state_value for name, state_value in values.items()}
-    return RunState(**values | {"best": best, "position": Position(**values["position"])})
 
 
 def _remove_beyond(run: RunFolder, state: RunState) -> None:

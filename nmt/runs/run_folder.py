@@ -26,15 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nmt import __version__, console
-from nmt.config import (
-    STAGES,
-    Recipe,
-    TrainingConfig,
-    format_toml,
-    product_library,
-    read_toml,
-    resumable_keys,
-)
+from nmt.config import STAGES, Recipe, TrainingConfig, format_toml, read_toml, resumable_keys
 from nmt.errors import DataError, UsageError
 from nmt.files import (
     TEMPORARY_SUFFIX,
@@ -50,11 +42,18 @@ from nmt.files import (
 )
 from nmt.model_config import MODEL_CONFIGS
 from nmt.plot import Panel, Point, Series, draw_curves
-from nmt.scoring.tokenizers import DEFAULT
 
 FORMAT_VERSION = 2
 _LOG_WIDTH = 85  # of a line of train.log, after 15 characters for the time
 _CHOSEN = "matmul", "precision", "compile", "validate_tokenizer"  # where they were auto
+_RUN = {"ranks": int} | dict.fromkeys(
+    (
+        *("preset", "architecture", "data", "data_path", "init_from_checksum", "init_from"),
+        *("command", "nmt", "date", "checksum"),
+    ),
+    str,
+)
+"""The values of [run] in config.toml, and their types."""
 _OWN_FILES = {
     *("config.toml", "metrics.jsonl", "train.log", "curves.svg", "status.json", "lock"),
     *("best.safetensors", "last.safetensors"),
@@ -192,7 +191,7 @@ class RunFolder:
     @property
     def data_path(self) -> Path:
         """Where the data folder was when the run was started last."""
-        return Path(self._read_config()["run"].get("data_path", ""))
+        return Path(self._read_config()["run"]["data_path"])
 
     def check(self) -> None:
         """Refuse a path that is in use.
@@ -266,34 +265,24 @@ class RunFolder:
         run = self._read_config()["run"]
         document = parse_toml(self.config.read_bytes())
         del document["run"]
-        if run.get("checksum", _checksum(document)) != _checksum(document):
+        if run["checksum"] != _checksum(document):
             raise UsageError(
                 f"{self.config} was edited; undo that, and give changes on the command line, such "
                 "as --set patience=5"
             )
-        preset, architecture = run.get("preset"), run.get("architecture")
-        if not isinstance(preset, str) or architecture not in MODEL_CONFIGS:
-            raise DataError(f"{self.config}: damaged: it names no preset, or no known architecture")
+        if run["architecture"] not in MODEL_CONFIGS:
+            raise DataError(f"{self.config}: damaged: it names no known architecture")
         values = read_toml(self.config)
         is_open = {"threads", *_CHOSEN}
         kept = {key: value for key, value in values.items() if key not in is_open}
-        return OwnValues(preset, architecture, kept)
-
-    @property
-    def is_of_two_dropouts(self) -> bool:
-        """Whether the run began when BPE dropout on kept text still was the paper's algorithm.
-
-        Its values then have a key that went shortly before, or lack one that is older than that.
-        """
-        keys = parse_toml(self.config.read_bytes())["training"]
-        return "guided_links" in keys or "validate_tokenizer" not in keys
+        return OwnValues(run["preset"], run["architecture"], kept)
 
     def other_data(self, data: Path, fingerprint: str) -> Changes:
         """Compare a data folder with that of the run in this folder."""
         run, now = self._read_config()["run"], str(data.absolute())
-        if run.get("data") == fingerprint:
+        if run["data"] == fingerprint:
             return Changes()
-        was = run.get("data_path", "another folder")
+        was = run["data_path"]
         change = f"DATA was {was} and is now {now}, with other content"
         if was == now:
             change = f"DATA {now} has other content than when the run began; was it prepared again?"
@@ -305,11 +294,11 @@ class RunFolder:
         run = before["run"]
         allowed: list[str] = []
         refused: list[str] = []
-        has_preset = run.get("preset") == recipe.preset
+        has_preset = run["preset"] == recipe.preset
         if not has_preset:
-            refused.append(f"preset was {run.get('preset')!r} and is now {recipe.preset!r}")
+            refused.append(f"preset was {run['preset']!r} and is now {recipe.preset!r}")
         for section, values in recipe.sections.items() if has_preset else ():
-            # A run from before there was a key has its default.
+            # A key that the run lacks came with a later version: it has its default.
             old = dataclasses.asdict(type(values)()) | before.get(section, {})
             for key, value in dataclasses.asdict(values).items():
                 if old[key] != value:
@@ -319,9 +308,9 @@ class RunFolder:
         has_stages = before.get(STAGES) == stages.get(STAGES)
         if not has_stages:
             refused.append("[[stages]] were others")
-        has_initial = run.get("init_from_checksum") == initial.checksum
+        has_initial = run["init_from_checksum"] == initial.checksum
         if not has_initial:
-            was, now = run.get("init_from") or "not given", initial.path or "not given"
+            was, now = run["init_from"] or "not given", initial.path or "not given"
             refused.append(f"--init-from was {was} and is now {now}, with other weights")
         return Changes(
             tuple(allowed),
@@ -354,11 +343,9 @@ class RunFolder:
                 f"{self.config} has format version {version}, but this nmt reads "
                 f"{FORMAT_VERSION}; choose another --out"
             )
-        # Before runs recorded BLEU's tokenizer, all had this one.
-        training.setdefault("validate_tokenizer", DEFAULT)
-        document["training"] = training = dataclasses.asdict(TrainingConfig()) | training
-        training["matmul"] = product_library(str(self.config), str(training["matmul"]))
-        document["run"] = {"ranks": 0, "init_from": "", "init_from_checksum": ""} | run
+        if wrong := [key for key, kind in _RUN.items() if type(run.get(key)) is not kind]:
+            raise DataError(f"{self.config}: damaged: [run] has no valid {wrong[0]}")
+        document["training"] = dataclasses.asdict(TrainingConfig()) | training
         return document
 
     def write_config(
@@ -385,7 +372,7 @@ class RunFolder:
         start = {"command": command, "nmt": __version__, "date": now}
         if self.exists:
             before = self._read_config()["run"]
-            start = {key: before[key] for key in start if key in before}
+            start = {key: before[key] for key in start}
         run = {
             "format_version": FORMAT_VERSION,
             "preset": recipe.preset,

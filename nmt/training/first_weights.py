@@ -258,7 +258,7 @@ def whole_src_tokens(data: DataFolder) -> int:
         lines = data.src_vocabulary.decode(
             [ids] if separator is None else split_lines(ids, separator)
         )
-        lang, _ = data.info.langs_of(corpus)
+        lang, _ = corpus.langs
         several += [len(split_sentences(line, lang)) > 1 for line in lines]
     if np.mean(several) < _FEW:
         return 1

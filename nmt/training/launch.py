@@ -14,7 +14,6 @@ from nmt import program
 from nmt.config import STAGES, Recipe, resolve_recipe
 from nmt.data.corpus import read_pairs
 from nmt.data.folder import DataFolder
-from nmt.data.pieces import PieceModel
 from nmt.data.stages import Stages
 from nmt.distributed import RankLost, Ranks, RankStopped
 from nmt.errors import NMTError, Stopped, UsageError
@@ -124,11 +123,6 @@ def _trainer(setup: TrainingSetup, stop: StopRequest) -> Trainer:
             DiskBudget.of(recipe.training, trainer.optimizer, trainer.card).check(run)
             if setup.changes:
                 run.log(setup.changes)
-            if run.exists and run.is_of_two_dropouts and _drops_merges_of_text(setup):
-                run.warn(
-                    f"subword_dropout = {recipe.training.subword_dropout:g} splits more words than "
-                    "when this run began: 0.06 is now what 0.1 was; to change it, start a new run"
-                )
             run.write_config(
                 recipe,
                 setup.data.fingerprint,
@@ -138,14 +132,6 @@ def _trainer(setup: TrainingSetup, stop: StopRequest) -> Trainer:
                 command=str(setup.command),
             )
     return trainer
-
-
-def _drops_merges_of_text(setup: TrainingSetup) -> bool:
-    """Whether there is BPE dropout, and the text on which it was the paper's algorithm."""
-    if not setup.recipe.training.subword_dropout or setup.data.train_text is None:
-        return False
-    vocabularies = setup.data.src_vocabulary, setup.data.tgt_vocabulary
-    return all(PieceModel.read(vocabulary.model).is_bpe for vocabulary in vocabularies)
 
 
 def set_up(

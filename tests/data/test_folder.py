@@ -142,7 +142,7 @@ def test_missing_cut_or_altered_files_are_named(folder: Path, name: str) -> None
         (lambda c: c["rejects"].update(name=".."), "outside the folder: .."),
         (lambda c: c["rejects"].update(name="a\0b"), "without a name"),
         (lambda c: c["rejects"].update(name="\ud800"), "without a name"),
-        (lambda c: c["train"]["corpora"][0].update(langs=["en"]), "two languages"),
+        (lambda c: c["train"]["corpora"][0].update(langs=["en"]), "langs: must be 2 values"),
     ],
 )
 def test_a_dataset_json_that_does_not_fit_is_refused(

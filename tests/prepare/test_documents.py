@@ -232,7 +232,7 @@ def test_the_seed_and_the_window_are_options_of_the_folder(prepare: Prepare) -> 
     assert [len(src) for src, _ in windows_in(first)] != [len(src) for src, _ in windows_in(other)]
     with pytest.raises(UsageError, match=r"window .*3 .*4"):
         prepare(pairs(60), window=4)
-    with pytest.raises(UsageError, match=r"window .*3 .*none"):
+    with pytest.raises(UsageError, match=r"window .*3 .*1"):
         prepare(pairs(60), documents=False, window=4)
 
 

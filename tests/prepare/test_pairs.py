@@ -81,7 +81,7 @@ def test_each_pair_has_its_valid_text_and_each_test_its_languages(
     folder = prepare(test=(f"de-fr={tmp_path}/held", f"en-de={tmp_path}/held"))
     assert [text.langs for text in folder.valid_texts] == [("en", "de"), ("de", "en"), ("en", "fr")]
     assert folder.valid_texts[1].lines() == (["x y"] * 2, ["held out"] * 2)
-    assert {split.name: folder.info.langs_of(split.corpora[0]) for split in folder.info.tests} == {
+    assert {split.name: split.corpora[0].langs for split in folder.info.tests} == {
         "test-held.de-fr": ("de", "fr"),  # a pair without training text
         "test-held.en-de": ("en", "de"),
     }

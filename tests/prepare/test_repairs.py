@@ -114,7 +114,7 @@ def test_without_fix_they_are_kept_counted_and_warned_of(
     assert [flaw["lines"] for flaw in corpus["flaws"]] == [20, 12]
     show_data(folder.path)
     assert "\tde\tencoding\t12\t0\tfÃ¼r" in capsys.readouterr().out
-    assert "fix" not in folder.info.settings
+    assert folder.info.settings["fix"] == []
 
 
 def test_a_few_are_counted_without_a_warning(

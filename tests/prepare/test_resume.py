@@ -188,18 +188,6 @@ def test_a_damaged_folder_or_something_else_is_left_alone(job: Job) -> None:
         job.prepare()
 
 
-def test_a_setting_that_an_old_folder_does_not_have_counts_as_its_default(job: Job) -> None:
-    job.prepare()
-    file = job.out / "dataset.json"
-    dataset = json.loads(file.read_text())
-    for name in ("valid_lines", "max_symbols", "symbol", "keep_text"):
-        del dataset["settings"][name]
-    file.write_text(json.dumps(dataset))
-    assert "max_symbols" not in job.prepare().info.settings
-    with pytest.raises(UsageError, match=r": max_symbols \w+ 0\.5 .* 0\.4;"):
-        job.but(max_symbols=0.4).prepare()
-
-
 def test_the_order_of_least_scores_does_not_matter(job: Job, tmp_path: Path) -> None:
     rows = "".join(f"{src}\t{tgt}\t0.5\t0.7\n" for src, tgt in pairs(20))
     table = tmp_path / "scored.tsv"
@@ -208,13 +196,7 @@ def test_the_order_of_least_scores_does_not_matter(job: Job, tmp_path: Path) -> 
     job = job.but(train=(str(table),), min_score=least, vocab_size=310)
     folder = job.prepare()
     assert job.but(min_score=least[::-1]).prepare().fingerprint == folder.fingerprint
-    file = job.out / "dataset.json"
-    dataset = json.loads(file.read_text())
-    scores = dataset["train"]["corpora"][0]["min_scores"]
-    assert scores == {"a": 0.1, "b": 0.2}
-    dataset["train"]["corpora"][0]["min_scores"] = dict(reversed(scores.items()))  # as earlier ones
-    file.write_text(json.dumps(dataset))
-    assert len(job.prepare().train) == len(folder.train)
+    assert folder.info.train.corpora[0].min_scores == {"a": 0.1, "b": 0.2}
     with pytest.raises(UsageError, match=r"--min-score .*, b:0\.2 .* a:0\.1, b:0\.3"):
         job.but(min_score=(least[0], f"{table}:b:0.3")).prepare()
 
@@ -317,7 +299,7 @@ def test_with_a_given_vocabulary_it_does_not_matter_how_others_are_learnt(
     fingerprint = given.prepare().fingerprint
     file = job.out / "dataset.json"
     dataset = json.loads(file.read_text())
-    dataset["settings"]["normalization"] = "identity"  # the default of earlier versions
+    dataset["settings"]["normalization"] = "identity"
     file.write_text(json.dumps(dataset))
     assert given.prepare().fingerprint != fingerprint
     file = tmp_path / "learnt" / "dataset.json"

@@ -43,7 +43,7 @@ def test_augmentation_does_not_change_in_a_run(toy: Toy, text: Path) -> None:
         train(text, run, max_updates=2, typos=0.1)
 
 
-def test_a_run_from_before_there_was_augmentation_goes_on(toy: Toy) -> None:
+def test_a_section_that_a_run_lacks_has_its_defaults(toy: Toy) -> None:
     run = toy.train(max_updates=2)
     config = run / "config.toml"
     before, _, _ = config.read_text().partition("[augment]")

@@ -273,17 +273,6 @@ def test_a_run_does_not_go_on_without_its_tokenizer(
         japanese(4)
 
 
-def test_a_run_from_before_tokenizers_were_recorded_keeps_13a(
-    japanese: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = japanese(2)
-    config = run / "config.toml"
-    new = re.compile(r"^validate_(tokenizer|metric) = .*\n", re.MULTILINE)
-    config.write_text(new.sub("", config.read_text()))
-    assert config_of(japanese(4))["training"]["validate_tokenizer"] == "13a"
-    assert re.search("en-ja:13a; .* en-ja:char", capsys.readouterr().err)
-
-
 def test_every_process_must_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, True)
     others = ["13a", "char"]
