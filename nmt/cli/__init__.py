@@ -183,6 +183,8 @@ def _run() -> int:
 
 _DIFFERENT_TEXTS = "for lists that differ more, use --sample --n-best N; --mbr chooses from one"
 _INSTEAD = {
+    "score --comet": "run comet-score -s SOURCE -t HYPOTHESIS -r REFERENCE, of the "
+    "package unbabel-comet",
     "score --model": "models score by `nmt rescore`",
     "train --arch": "write --model",
     "train -a": "write --model",

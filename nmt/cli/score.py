@@ -15,12 +15,11 @@ from nmt.scoring.options import DEFAULT_METRICS, ScoringOptions
 
 if TYPE_CHECKING:
     from nmt.scoring.inputs import Text
-    from nmt.scoring.metrics import LineMetric, Metric
+    from nmt.scoring.metrics import Metric
 
 EXAMPLES = (
     "nmt score test.de output.de",
     "nmt score test.de new.de --baseline old.de",
-    "nmt score test.de new.de --source test.en --comet-command C --comet-model M",
     "nmt score newstest2014-deen-ref.de.sgm output.de --card",
     "nmt score newstest2021.en-de.xml:A output.de",
 )
@@ -75,17 +74,6 @@ def score(
         console.warning(warning)
     if "ter" in metrics:
         _announce_long_lines([*references, *outputs])
-    if options.comet_command is not None and options.comet_model is not None and source is not None:
-        from nmt.scoring.comet import Comet
-
-        console.notice(f"running {options.comet_command}")
-        metrics["comet"] = Comet(
-            options.comet_command,
-            options.comet_model,
-            source.lines,
-            references[0].lines,
-            [text.lines for text in outputs],
-        )
     evaluated = {
         name: results.evaluate(
             name,
@@ -143,7 +131,7 @@ def _read(
 
 def _metrics(
     options: ScoringOptions, path: Path, references: Sequence[Text]
-) -> tuple[dict[str, LineMetric], list[str]]:
+) -> tuple[dict[str, Metric], list[str]]:
     """Return the metrics, and the names of those that split words at spaces."""
     from nmt.data.languages import scripts_of
     from nmt.scoring.inputs import language_of
@@ -155,14 +143,14 @@ def _metrics(
     if options.lang is not None and not scripts_of(options.lang):
         console.warning(f"--lang {lang}: not the code of a language, such as de or zh")
     if options.card:
-        return dict(_card(options, path, texts, lang)), []
+        return _card(options, path, texts, lang), []
     names = options.metrics or DEFAULT_METRICS
     tokenize = options.tokenize or choose_tokenizer(lang, says="bleu" in names)
     spaced = {"bleu": splits_at_spaces(tokenize), "ter": not has_han(lang)}
     made = make_metrics(
         names, texts, tokenize=tokenize, lowercase=options.lowercase, han_words=has_han(lang)
     )
-    return dict(made), [name.upper() for name in names if spaced.get(name)]
+    return made, [name.upper() for name in names if spaced.get(name)]
 
 
 def choose_tokenizer(lang: str, *, says: bool) -> str:

@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from sacrebleu import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -65,18 +65,6 @@ class Variant:
     """The tokenizer's name in the signature."""
     prepare: Callable[[str], str] = str
     """Applied to each line first."""
-
-
-class LineMetric(Protocol):
-    """What `Metric` and `Comet` can do; see `Metric`."""
-
-    def count(self, hypotheses: Iterable[str]) -> LineCounts: ...
-
-    def value(self, sums: Sequence[float]) -> float: ...
-
-    def score(self, counts: LineCounts, resampling: Mapping[str, int] | None = None) -> Score: ...
-
-    def sentence_level(self) -> LineMetric: ...
 
 
 class Metric:

@@ -85,19 +85,6 @@ class ScoringOptions:
     lowercase: bool = value(
         False, "Ignore case in BLEU and chrF. TER always does.", panel="Metrics"
     )
-    comet_command: str | None = value(
-        None,
-        "Add COMET, by this program: comet-score from an environment of its own, with options of "
-        "its own if you like. Needs --comet-model and --source.",
-        metavar="PATH",
-        panel="Metrics",
-    )
-    comet_model: str | None = value(
-        None,
-        "COMET's checkpoint, or the name of one.",
-        metavar="CHECKPOINT",
-        panel="Metrics",
-    )
     card: bool = value(
         False,
         "Print every variant of BLEU instead, and which published scores each compares with.",
@@ -151,15 +138,6 @@ class ScoringOptions:
             yield "--card has its own metrics: leave out --metric, --tokenize, --lowercase"
         elif self.tokenize and "bleu" not in (self.metrics or DEFAULT_METRICS):
             yield "--tokenize is BLEU's, which --metric leaves out"
-        if (self.comet_command is None) != (self.comet_model is None):
-            yield "--comet-command and --comet-model go together; give both"
-        elif self.comet_command is not None:
-            if self.source is None:
-                yield "--comet-command also reads the source text; add --source FILE"
-            if self.references:
-                yield "--comet-command takes one reference; leave out --reference"
-            if self.card:
-                yield "--card is for BLEU; leave out --comet-command"
         if self.confidence is not None and not self._in_total:
             yield "--sentences prints no intervals; add --json, or leave out --confidence"
         elif self.confidence is None and not self._compares:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from nmt import console
-from nmt.scoring.metrics import LineCounts, LineMetric, Score
+from nmt.scoring.metrics import LineCounts, Metric, Score
 
 if TYPE_CHECKING:
     from nmt.scoring.options import Resampling
@@ -37,7 +37,7 @@ class Result:
 
 def evaluate(
     name: str,
-    metric: LineMetric,
+    metric: Metric,
     outputs: Sequence[Sequence[str]],
     resampling: Resampling | None = None,
     *,
@@ -78,7 +78,7 @@ def evaluate(
     )
 
 
-def _count(name: str, metric: LineMetric, outputs: Sequence[Sequence[str]]) -> list[LineCounts]:
+def _count(name: str, metric: Metric, outputs: Sequence[Sequence[str]]) -> list[LineCounts]:
     with console.progress(name, total=sum(map(len, outputs)), unit="lines") as bar:
 
         def watched(lines: Sequence[str]) -> Iterator[str]:

@@ -372,37 +372,3 @@ def test_warnings_name_each_file(nmt: Nmt, files: Files, tmp_path: Path) -> None
     words = ("score", files.reference, files.new, "--baseline", bad, *BLEU, *FEW)
     assert re.search(f"nmt: warning: {bad}: 40 of 40 .*entities", nmt(*words).stderr)
     assert nmt(*words, "--tokenize", "none").stderr == ""  # tokens are intended
-
-
-# -------------------------------------------------------------------------------- COMET
-
-COMET = """#!{python}
-import sys
-outputs = sys.argv[sys.argv.index("-t") + 1:sys.argv.index("-r")]
-for number in range(40):
-    for rank, name in enumerate(outputs):
-        print(f"{{name}}\\tSegment {{number}}\\tscore: {{0.8 - rank / 10 + number / 1000:.4f}}")
-print(f"{{name}}\\tscore: 0.5000")
-"""
-
-
-def test_comet_stands_beside_the_others_and_is_tested_for_chance(
-    nmt: Nmt, files: Files, tmp_path: Path
-) -> None:
-    program = tmp_path / "comet-score"
-    program.write_text(COMET.format(python=sys.executable))
-    program.chmod(0o755)
-    comet = ("--comet-command", program, "--comet-model", "da", "--source", files.source)
-    words = (files.reference, files.new, "--baseline", files.old, *comet, *FEW)
-    found = scores(nmt, *words, "--sentences")
-    assert list(found) == ["bleu", "chrf", "comet"]
-    # The mean of 0 to 39 thousandths is 0.0195.
-    assert found["comet"]["score"] == pytest.approx(81.95)
-    assert found["comet"]["signature"].startswith("model:da|nrefs:1|bs:100|")
-    (baseline,) = found["comet"]["baselines"]
-    assert baseline["difference"] == pytest.approx(10.0)
-    assert baseline["p_randomisation"] < 0.05
-    assert found["comet"]["sentences"][1] == pytest.approx(80.1)
-    table = nmt("score", *words, *BLEU)
-    assert table.status == 0
-    assert "COMET" in table.stdout

@@ -73,7 +73,6 @@ TEXTS = "--src en --tgt de --train train --valid valid"
 TRAIN = "train data --out run --model transformer_tiny"
 TRANSLATE = "translate model --input valid.en"
 SCORE = "score valid.de valid.en"
-COMET = f"{SCORE} --comet-command no/comet --comet-model y"
 RESCORE = "rescore model valid.de --source valid.en"
 BACK = "from which nmt cannot read the model back; give what it was made of"
 
@@ -344,12 +343,7 @@ CASES = [
     (f"{SCORE} --card --metric ter", 2, "leave out --metric"),
     (f"{SCORE} --card --lang ja", 2, "leave out --card"),
     ("score blank blank --card", 2, "pass --lang"),
-    (f"{SCORE} --comet-command x", 2, "--comet-command and --comet-model go together; give both"),
-    (f"{SCORE} --comet-model x", 2, "--comet-command and --comet-model go together; give both"),
-    (COMET, 2, "add --source FILE"),
-    (f"{COMET} --card", 2, "leave out --comet-command"),
-    (f"{COMET} --reference valid.en", 2, "takes one reference; leave out --reference"),
-    (f"{COMET} --source blank", 1, "valid.en has 20, blank has 3"),
+    (f"{SCORE} --comet", 2, "run comet-score -s SOURCE -t HYPOTHESIS -r REFERENCE"),
     # Rescoring.
     ("rescore model valid.de", 2, "Missing option '--source'; for example: nmt rescore run"),
     ("rescore model missing --source valid.en", 1, "missing: No such file"),
