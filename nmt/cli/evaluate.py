@@ -128,6 +128,7 @@ def _results(
     for langs, of_pair in groupby(texts, lambda named: named[1].langs if is_of_pairs else None):
         src, tgt = langs or (None, None)
         config = TranslationConfig(models=(run,), search=search, src_lang=src, tgt_lang=tgt)
+        config = config.opened()
         with Translators.start(config, job) as translators:
             for name, text in of_pair:
                 yield name, text, _scores(translators, f"{run}: {name}", text)

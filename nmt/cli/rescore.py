@@ -171,7 +171,7 @@ def rescore(
         src_lang=options.src_lang,
         tgt_lang=options.tgt_lang,
         precision=options.precision,
-    )
+    ).opened()
     translator = Translator(*load(config, device=device), config)
     scorer = Scorer(translator)
     likelihood = Likelihood()

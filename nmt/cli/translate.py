@@ -70,7 +70,7 @@ def translate(
     from nmt.jobs.terminal import converse
     from nmt.remote import is_url, without_scheme
 
-    config = replace(config, models=(model, *config.ensemble), ensemble=())
+    config = replace(config, models=(model, *config.ensemble), ensemble=()).opened()
     lists = (config.terms, config.forbid, job.lock)
     also_read = [*config.models, *filter(None, lists)]
     with contextlib.ExitStack() as leaving:

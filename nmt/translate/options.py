@@ -42,7 +42,7 @@ class TranslationConfig:
 
     models: tuple[Path, ...] = ()
     """Model files, run folders or folders of Hugging Face (several: an ensemble), or an export;
-    none if not yet known. Folders of Hugging Face become the files that they are imported to."""
+    none if not yet known. `opened` checks them."""
     src_lang: str | None = value(
         None,
         "Language of the input, for a model that knows several.",
@@ -158,7 +158,6 @@ class TranslationConfig:
             raise UsageError(f"search must be SearchOptions, not {called(search)}")
         check(self)
         Encoding.find(self.encoding)
-        object.__setattr__(self, "models", tuple(map(model_of, self.models)))
         # The command line names these apart from `search`.
         metric = self.mbr_metric if self.mbr else self.search.mbr
         n_best = self.search.n_best if self.n_best is None else self.n_best
@@ -170,9 +169,22 @@ class TranslationConfig:
             self.search, beam_size=beam_size, n_best=n_best, mbr=metric, sampling=sampling
         )
         object.__setattr__(self, "search", search)
-        refuse_contradictions(self.given)
-        if self.models:
-            self._check_models()
+        refuse_contradictions(self._options | {READER: READER})  # as the models may be
+
+    def opened(self) -> Self:
+        """Return the configuration with files as models, after a check that all files fit it.
+
+        A folder of Hugging Face becomes the file that it is imported to, which takes a minute the
+        first time.
+
+        Raises:
+            UsageError: if a model cannot do what is asked for.
+            DataError: if a file is missing or damaged.
+        """
+        opened = replace(self, models=tuple(map(model_of, self.models)))
+        refuse_contradictions(opened.given)
+        opened._check_models()
+        return opened
 
     @classmethod
     def of(
@@ -208,13 +220,22 @@ class TranslationConfig:
         values |= {name: Path(values[name]) for name in _LISTS if values.get(name) is not None}
         values["models"] = tuple(find_model(model_of(Path(model))) for model in paths)
         try:
-            return replace(options if isinstance(options, cls) else cls(), **values)
+            return replace(options if isinstance(options, cls) else cls(), **values).opened()
         except UsageError as error:
             raise UsageError(in_python(str(error), cls)) from None
 
     @property
     def given(self) -> dict[str, object]:
         """The options that are given, for the table of contradictions, and the circumstances."""
+        given = self._options
+        if self.is_export:
+            given[EXPORT] = f"{self.models[0]}, a CTranslate2 export"
+        if self.terms is not None and self.reads_annotations:
+            given[READER] = READER
+        return given
+
+    @property
+    def _options(self) -> dict[str, object]:
         given = options_given(self)
         given.pop("--n-best", None)
         if self.tags is None:
@@ -229,10 +250,6 @@ class TranslationConfig:
             given[N_BEST_LIST] = "--n-best"
         if len(self.models) > 1:
             given["--ensemble"] = self.models[1:]
-        if self.is_export:
-            given[EXPORT] = f"{self.models[0]}, a CTranslate2 export"
-        if self.terms is not None and (self.reads_annotations or not self.models):  # yet
-            given[READER] = READER
         return given
 
     def check_prefixes(self) -> None:

@@ -19,6 +19,7 @@ from nmt.errors import DataError
 from nmt.files import lock
 from nmt.interchange import huggingface
 from nmt.interchange.imported_once import model_of
+from nmt.translate.options import TranslationConfig
 
 
 @pytest.fixture
@@ -54,6 +55,16 @@ def test_a_folder_is_imported_once_and_translates_as_its_import(
     wanted = nmt("translate", model, "--input", source, *QUICK).stdout
     assert [answer.stdout for answer in done] == [wanted, wanted]
     assert len(set(wanted.splitlines())) > 1
+
+
+def test_a_configuration_imports_nothing_until_its_models_are_opened(
+    tmp_path: Path, imports: list[Path]
+) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    config = TranslationConfig(models=(folder,))
+    assert (config.models, imports) == ((folder,), [])
+    (imported,) = config.opened().models
+    assert (imported.parent, imports) == (folder, [folder])
 
 
 def test_a_folder_that_has_changed_is_imported_again(tmp_path: Path, imports: list[Path]) -> None:
