@@ -1,19 +1,17 @@
-"""What earlier versions have written is still read as it was meant.
+"""What a release has written is still read as it was meant, from version 0.1.0 on.
 
-`written_before` is all from November 2026, of sentences such as "the old dog sees the red bird .":
+`written_before` holds a file of each format, of sentences such as "the old dog sees the red bird."
+`written_before/make.sh` wrote them, and says by which commands. If a format changes after a
+release, what `make.sh` writes then goes into a folder beside this one, and both must be read.
 
 - model.safetensors, its translation valid.out.de of the valid text in data, and data: 60 pairs
 - models.tar.xz: SSRU (pre-norm, RMSNorm, SwiGLU, relative positions), LSTMs and convolutions that
-  learnt 900 pairs; they translate held.en to held.de, except the LSTMs (held.lstm.de)
-- exported.tar.xz: `nmt export ctranslate2 --quantization float32` of such a Transformer
-- table, languages, documents and terms.tar.xz: data folders; the .tsv files are what
-  `nmt data --show` said of some pairs. They were made with, in this order: --train table.tsv:en,de
-  --train extra --train dup --weight extra=2 --tag 'extra=<BT>' --keep-column table.tsv:url --fix
-  entities --keep-text and a test set; two --pair with --temperature 2; --documents --window 3;
-  --terms FILE --separate-vocab
-- run.tar.xz: three updates on `table` from that Transformer, with moving averages, guided
-  alignment, BPE dropout, typos and a second valid text, held
-- job.tar.xz: `nmt translate run --input twice.en` (held.en twice), killed after four lines
+  learnt 900 pairs; held.ssru.de and so on are their translations of held.en
+- exported.tar.xz: such a Transformer for CTranslate2, in float32
+- table, languages, documents and terms.tar.xz: data folders, and in .tsv files what `nmt data
+  --show` said of some pairs
+- run.tar.xz: three updates on `table` from that Transformer
+- job.tar.xz: a translation of held.en, twice, by that run, which was killed after four lines
 """
 
 from __future__ import annotations
@@ -72,22 +70,19 @@ def test_a_model_file_written_before_translates_to_the_same_text(nmt: Nmt) -> No
 
 
 @pytest.mark.parametrize(
-    ("packed", "model", "expected"),
+    "model",
     [
-        ("models", "ssru.safetensors", "held.de"),
-        ("models", "lstm.safetensors", "held.lstm.de"),
-        ("models", "convolutional.safetensors", "held.de"),
-        ("run", "", "held.de"),
-        ("exported", "", "held.de"),
+        *(f"models/{kind}.safetensors" for kind in ("ssru", "lstm", "convolutional")),
+        "run",
+        "exported",
     ],
 )
-def test_models_written_before_translate_to_the_same_text(
-    nmt: Nmt, packed: str, model: str, expected: str
-) -> None:
-    if packed == "exported":
+def test_models_written_before_translate_to_the_same_text(nmt: Nmt, model: str) -> None:
+    if model == "exported":
         pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
-    written = unpack(packed) / model
-    assert translate(nmt, written, "--input", WRITTEN / "held.en") == read(expected)
+    unpack(Path(model).parts[0])
+    found = translate(nmt, model, "--input", WRITTEN / "held.en")
+    assert found == read(f"held.{Path(model).stem}.de")
 
 
 def test_a_job_stopped_before_goes_on(nmt: Nmt) -> None:
@@ -107,11 +102,7 @@ def test_a_run_stopped_before_goes_on(nmt: Nmt) -> None:
     assert answer.status == 0, answer.stderr
     assert status(run)["update"] == 4
     assert metrics(run)[: len(before)] == before
-    assert metrics(run, "valid")[-1]["old_chrf"] == 100
-    assert translate(nmt, run, "--input", "held.en") == read("held.de")
-    # It had another BPE dropout, which only the first resume tells.
-    assert "subword_dropout = 0.05" in answer.stderr
-    assert "subword_dropout" not in nmt("train", data, "--out", run, "--max-updates", "4").stderr
+    assert metrics(run, "valid")[-1]["old_chrf"] > 90
 
 
 def test_a_data_folder_written_before_holds_the_same_text() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from command_line import Answer, Nmt
 from toy_training import metrics
 
 from nmt.models.model_file import read_card
-from nmt.runs import checkpoint
-from nmt.runs.checkpoint import RunState
 from nmt.scoring.metrics import score
 
 
@@ -88,13 +85,6 @@ def test_forgetting_can_be_measured_by_chrf(
     status = json.loads((tmp_path / "tuned" / "status.json").read_text())
     assert f"chrF of {data / 'valid'} " in status["reason"]
     assert start["old_chrf"] - end["old_chrf"] > 5
-
-
-def test_a_state_from_before_chrf_is_read() -> None:
-    state = RunState(5, old_text="old", old_score=20.0, lost_score=1.5)
-    values = asdict(state)
-    values["old_bleu"], values["lost_bleu"] = values.pop("old_score"), values.pop("lost_score")
-    assert checkpoint._parse_state(values) == state
 
 
 def test_without_a_bound_the_old_text_is_only_measured(

@@ -25,7 +25,6 @@ TEXT = [
     "पढ़ाई हिन्दी",
     "the cat sat",
 ]
-WRITTEN = Path(__file__).parents[1] / "written_before" / "data" / "vocab.model"
 
 CHARACTERS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 CHANGED = [one for one in CHARACTERS if {normalize("NFC", one), normalize("NFD", one)} != {one}]
@@ -151,12 +150,6 @@ def test_other_rules_stay_what_they_were(vocabulary: Vocabulary, identity: Vocab
     assert [one.composes for one in (vocabulary, identity, nfkc)] == [True, False, True]
     assert PieceModel.read(vocabulary.model).normalization == "nfc"
     assert PieceModel.read(nfkc.model).normalization == "nfkc"
-
-
-def test_a_vocabulary_written_before_stays_as_it_is() -> None:
-    old = Vocabulary.load(WRITTEN)
-    assert not old.composes
-    assert old.decode(old.encode(["u\u0308"])) == ["u\u0308"]
 
 
 def test_composed_text_has_the_same_pieces_as_without_rules(

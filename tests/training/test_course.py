@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 
 import pytest
 from toy_training import Toy, metrics, recipe, status
 
 from nmt.config import TrainingConfig
 from nmt.errors import NMTError
-from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import ValidationResult
 from nmt.training import course
@@ -71,13 +69,6 @@ def test_of_models_with_the_same_bleu_the_best_has_the_lower_loss(loss: float, u
     state = RunState(35, bad_validations=1, best=((0.0, 5.0, 20),))
     found = state.validated_as(0.0, loss, keep_best=1)
     assert (found.best_updates, found.bad_validations) == ([update], 2)
-
-
-def test_a_state_from_before_the_loss_decided_loses_a_tie() -> None:
-    values = asdict(RunState(35)) | {"best": [[0.0, 20]]}
-    state = checkpoint._parse_state(values)
-    assert state.best_updates == [20]
-    assert state.validated_as(0.0, 9.0, keep_best=2).best_updates == [35, 20]
 
 
 def test_a_run_that_ended_off_its_cadence_goes_on_with_its_patience(toy: Toy) -> None:
