@@ -188,7 +188,7 @@ def _table_of_updates(folder: DataFolder, batch_tokens: int) -> _Table:
     train = folder.train
     epochs = Epochs(train.shares, seed=1)
     plan = plan_pool(train, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
-    pairs, updates = len(plan.order) / len(plan), len(plan) * epochs.pools
+    pairs, updates = sum(map(len, plan)) / len(plan), len(plan) * epochs.pools
     row = [f"{batch_tokens:,}", f"{pairs:,.0f}", f"{updates:,}"]
     return "Updates", ["tokens", "pairs an update", "updates an epoch"], [row]
 

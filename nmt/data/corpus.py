@@ -80,18 +80,9 @@ class Encoding:
         return text.removeprefix("\ufeff") if number == 1 else text
 
 
-@dataclass(frozen=True)
-class ParallelText:
-    """Two files that are translations of each other, line by line."""
-
-    prefix: str
-    src: Path
-    tgt: Path
-
-    @classmethod
-    def find(cls, prefix: str, src_lang: str, tgt_lang: str) -> ParallelText:
-        """Return the files of a prefix; DataError if a side has none, or more than one."""
-        return cls(prefix, _find_side(prefix, src_lang), _find_side(prefix, tgt_lang))
+def find_sides(prefix: str, src_lang: str, tgt_lang: str) -> tuple[Path, Path]:
+    """Return the source and target of a prefix; DataError if a side has no file, or several."""
+    return _find_side(prefix, src_lang), _find_side(prefix, tgt_lang)
 
 
 def read_lines(path: Path, encoding: Encoding) -> Iterator[bytes]:
@@ -135,16 +126,16 @@ def read_pairs(prefix: str, src_lang: str, tgt_lang: str) -> tuple[list[str], li
     Raises:
         DataError: if a file is missing or invalid, or the numbers of lines differ.
     """
-    text, encoding = ParallelText.find(prefix, src_lang, tgt_lang), Encoding.find("utf-8")
+    paths, encoding = find_sides(prefix, src_lang, tgt_lang), Encoding.find("utf-8")
     src, tgt = (
         list(
             decode_lines(read_lines(path, encoding), encoding, name=str(path), remedy="convert it")
         )
-        for path in (text.src, text.tgt)
+        for path in paths
     )
     if len(src) != len(tgt) or not src:
         raise DataError(
-            f"{text.src} has {len(src):,} lines and {text.tgt} {len(tgt):,}; there must be as many "
+            f"{paths[0]} has {len(src):,} lines and {paths[1]} {len(tgt):,}; there must be as many "
             "of both, at least one"
         )
     return src, tgt

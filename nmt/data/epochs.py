@@ -170,24 +170,9 @@ def mixed_shares(
     ]
 
 
-@dataclass(frozen=True)
-class PoolPlan:
-    """The updates of a pool of pairs."""
-
-    order: Indices  # (pairs,) the pairs of the pool, shuffled
-    bounds: Indices  # (updates + 1,) the start of each update in `order`, and the end
-
-    def __len__(self) -> int:
-        return len(self.bounds) - 1
-
-    def update(self, index: int) -> Indices:
-        """Return the pairs of the pool's update number `index`."""
-        return self.order[self.bounds[index] : self.bounds[index + 1]]
-
-
 def plan_pool(
     pairs: EncodedPairs, epochs: Epochs, *, batch_tokens: int, epoch: int, pool: int
-) -> PoolPlan:
+) -> list[Indices]:
     """Cut the shuffled pairs of a pool into updates wherever the budget of either side is full.
 
     So an update has sentences of all lengths. Updates of one length would need less padding, but
@@ -199,7 +184,7 @@ def plan_pool(
     shuffled = epochs.pool(epoch, pool)
     src, tgt = (side.astype(np.int64) + 1 for side in pairs.lengths(shuffled))
     check_budget(batch_tokens, max(int(src.max()), int(tgt.max())))
-    return PoolPlan(shuffled, cut_by_tokens(src, tgt, batch_tokens))
+    return np.split(shuffled, cut_by_tokens(src, tgt, batch_tokens)[1:-1])
 
 
 def check_budget(batch_tokens: int, longest: int) -> None:

@@ -79,21 +79,18 @@ def _tokenizer(lang: str) -> sacremoses.MosesTokenizer:
     return MosesTokenizer(lang=primary_language(lang))
 
 
-@dataclass(frozen=True)
-class PlainMoses:
-    """Moses' `tokenizer.perl -l LANG` without other options; many papers score on its tokens."""
+def tokenized(line: str, lang: str) -> str:
+    """Return the tokens of Moses' `tokenizer.perl -l LANG`, on which many papers score.
 
-    lang: str
+    They are not escaped.
+    """
+    tokens: str = _tokenizer(lang).tokenize(line, return_str=True, escape=False)
+    return tokens
 
-    @property
-    def name(self) -> str:
-        """The tokeniser, its version and the language, which decide the tokens."""
-        return f"sacremoses-{version('sacremoses')}-{self.lang}"
 
-    def tokenize(self, line: str) -> str:
-        """Return the tokens with spaces between them, without escaping."""
-        tokens: str = _tokenizer(self.lang).tokenize(line, return_str=True, escape=False)
-        return tokens
+def tokenizer_name(lang: str) -> str:
+    """Return the tokeniser, its version and the language, which decide the tokens."""
+    return f"sacremoses-{version('sacremoses')}-{lang}"
 
 
 def has_moses_rules(lang: str) -> bool:
@@ -113,26 +110,21 @@ def moses_rules(
     return src, tgt
 
 
-@dataclass(frozen=True)
-class Abbreviations:
-    """Words after which a dot does not end a sentence."""
-
-    always: frozenset[str]
-    before_digit: frozenset[str]
-    """Only if a digit follows, as in No. 5."""
-
-
 @cache
-def abbreviations(lang: str) -> Abbreviations:
-    """Return Moses' non-breaking prefixes of a language, together with the English ones.
+def abbreviations(lang: str, *, before_digit: bool) -> frozenset[str]:
+    """Return the words after which a dot does not end a sentence.
 
-    English titles and names occur in every language. If Moses has no list, only these are returned.
+    They are Moses' non-breaking prefixes of the language and the English ones, since English titles
+    and names occur in every language.
+
+    before_digit: whether a digit follows, as in No. 5.
     """
     from sacremoses import NonbreakingPrefixes
 
-    words: dict[bool, set[str]] = {False: set(), True: set()}
+    words = set()
     for language in {primary_language(lang), "en"}:
         for line in NonbreakingPrefixes().words(language):
-            word, mark, _ = line.partition("#NUMERIC_ONLY#")
-            words[bool(mark)].add(word.strip())
-    return Abbreviations(always=frozenset(words[False]), before_digit=frozenset(words[True]))
+            word, is_numeric, _ = line.partition("#NUMERIC_ONLY#")
+            if before_digit or not is_numeric:
+                words.add(word.strip())
+    return frozenset(words)

@@ -15,7 +15,7 @@ import numpy as np
 
 from nmt.data.augment import Augmenter
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
-from nmt.data.epochs import EncodedPairs, Epochs, Indices, PoolPlan, plan_pool
+from nmt.data.epochs import EncodedPairs, Epochs, Indices, plan_pool
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.stages import Stages, stage_seed
 from nmt.data.subword_dropout import SubwordDropout
@@ -100,7 +100,7 @@ def fixed_shape(
     epochs = Epochs(pairs.shares, seed=seed)
     plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
     return FixedShape.of(
-        [pairs.lengths(plan.update(index)) for index in range(min(len(plan), _TRIED_UPDATES))],
+        list(map(pairs.lengths, plan[:_TRIED_UPDATES])),
         world_size=world_size,
         micro_batch_tokens=micro_batch_tokens,
         longest=longest,
@@ -178,9 +178,9 @@ def _updates_of_stage(
     for first, plan in prefetched(plans, ahead=1):
         epoch, pool = first.epoch, first.pool
         for index in range(first.index, len(plan)):
-            src, tgt = pairs.rows(plan.update(index))
+            src, tgt = pairs.rows(plan[index])
             if augmenter is not None:
-                src, tgt = augmenter(plan.update(index), src, tgt, seed=seed, epoch=epoch)
+                src, tgt = augmenter(plan[index], src, tgt, seed=seed, epoch=epoch)
             if dropouts is not None:
                 random = np.random.default_rng((seed, epoch, pool, index))
                 src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
@@ -188,7 +188,7 @@ def _updates_of_stage(
             share = shares[partition.rank]
             own_src, own_tgt = src.take(share), tgt.take(share)
             yield Update(
-                pairs=plan.update(index),
+                pairs=plan[index],
                 batches=[
                     _batch(own_src.take(part), own_tgt.take(part), partition, find_links)
                     for part in partition.parts(own_src.lengths, own_tgt.lengths)
@@ -214,14 +214,12 @@ def _batch(
 
 def _plans_from(
     position: Position, pairs: EncodedPairs, epochs: Epochs, *, batch_tokens: int
-) -> Iterator[tuple[Position, PoolPlan]]:
-    """Yield the plans of pools, each with its first position."""
+) -> Iterator[tuple[Position, list[Indices]]]:
+    """Yield the pairs of each update of a pool, with the first position, for all pools."""
     while True:
         epoch, pool = position.epoch, position.pool
-        yield (
-            position,
-            plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=epoch, pool=pool),
-        )
+        plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=epoch, pool=pool)
+        yield position, plan
         position = _next_pool(position, epochs)
 
 

@@ -12,10 +12,10 @@ preparation of Luong et al. (2015). More n-grams match, so BLEU is higher.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, partial
 
 from nmt.data.languages import primary_language
-from nmt.data.moses import PlainMoses
+from nmt.data.moses import tokenized, tokenizer_name
 from nmt.errors import UsageError
 from nmt.scoring.metrics import Metric, References, Variant, bleu_variant
 from nmt.scoring.tokenizers import is_without_spaces, tokenizer_for
@@ -47,28 +47,28 @@ def bleu_card(references: References, lang: str) -> dict[str, Metric]:
             f"--card: Moses' tokenizer does not split {lang} into words; leave out --card, then "
             f"BLEU's tokenizer is {tokenizer_for(lang)}"
         )
-    moses = PlainMoses(language)
-    tokenize = cache(moses.tokenize)
+    moses = tokenizer_name(language)
+    tokenize = cache(partial(tokenized, lang=language))
     standard = Variant("BLEU", "sacreBLEU scores; the one to report")
     lowercase = Variant("lower-cased BLEU", f"sacreBLEU -lc scores{_FOR_COMPARISON}")
     tokenised = Variant(
         "tokenised BLEU",
         "multi-bleu.perl and fairseq-generate on Moses' tokens, as En-Fr of Vaswani et al. "
         f"2017{_FOR_COMPARISON}",
-        moses.name,
+        moses,
         tokenize,
     )
     compounds = Variant(
         "compound-split BLEU",
         "En-De of Vaswani et al. 2017, tensor2tensor's get_ende_bleu.sh, fairseq's "
         f"compound_split_bleu.sh{_FOR_COMPARISON}",
-        f"{moses.name}-compounds",
+        f"{moses}-compounds",
         lambda line: split_compounds(tokenize(line)),
     )
     tokenised_lowercase = Variant(
         "lower-cased tokenised BLEU",
         f"the same on lower-cased tokens, as fairseq's IWSLT14 De-En{_FOR_COMPARISON}",
-        moses.name,
+        moses,
         tokenize,
     )
     card = {

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 from nmt.data.composition import compose
 from nmt.data.languages import primary_language
-from nmt.data.moses import Abbreviations, abbreviations
+from nmt.data.moses import abbreviations
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import (
     INVISIBLE,
@@ -88,11 +88,10 @@ def split_sentences(text: str, lang: str) -> list[tuple[str, str]]:
 
     lang: its abbreviations are used; English ones if Moses has no list for it.
     """
-    known = abbreviations(lang)
     sentences = []
     start = 0
     for end in _END.finditer(text):
-        if end.end() < len(text) and _is_end(text, start, end, known=known):
+        if end.end() < len(text) and _is_end(text, start, end, lang):
             stop, following = end.span("space")
             lone = _LONE_QUOTE.match(text, following)
             if lone and text.count('"', start, stop) % 2:  # it closes a quotation of this sentence
@@ -105,7 +104,7 @@ def split_sentences(text: str, lang: str) -> list[tuple[str, str]]:
     return sentences
 
 
-def _is_end(text: str, start: int, end: re.Match[str], *, known: Abbreviations) -> bool:
+def _is_end(text: str, start: int, end: re.Match[str], lang: str) -> bool:
     """Tell whether the sentence from `start` ends at a match of `_END`."""
     stops, closing, space = end.groups()
     if not is_stop(text, *end.span("stops")):
@@ -122,7 +121,7 @@ def _is_end(text: str, start: int, end: re.Match[str], *, known: Abbreviations) 
         return False
     elif stops == ".":
         before = text[max(start, end.start() - _LONGEST_ABBREVIATION) : end.start()]
-        if _is_abbreviated(before, known, before_digit=first.isdecimal()):
+        if _is_abbreviated(before, lang, before_digit=first.isdecimal()):
             return False
     elif stops.startswith(("..", "…")) and first.isdecimal():
         return False
@@ -136,7 +135,7 @@ def _is_narrow(text: str, end: re.Match[str], first: str) -> bool:
     return stops[-1] in "?!" and is_wide(first) and is_wide(before) and "“" not in closing
 
 
-def _is_abbreviated(before: str, known: Abbreviations, *, before_digit: bool) -> bool:
+def _is_abbreviated(before: str, lang: str, *, before_digit: bool) -> bool:
     """Tell whether a dot belongs to the word or number before it."""
     word = _BEFORE_WORD.split(compose(before))[-1]
     if _AND_SO_ON.fullmatch(word):
@@ -144,7 +143,7 @@ def _is_abbreviated(before: str, known: Abbreviations, *, before_digit: bool) ->
     if _BEFORE_DIGIT.fullmatch(word):
         return before_digit
     forms = {word, word[:1].lower() + word[1:]}  # the lists have words as inside a sentence
-    if forms & known.always or (before_digit and forms & known.before_digit):
+    if forms & abbreviations(lang, before_digit=before_digit):
         return True
     initials = _INITIALS.search(word)
     if initials and initials[0] < "\u1100":  # Hangul are syllables

@@ -30,8 +30,7 @@ PAD, BOS, EOS = 0, 2, 3
 def updates(pairs: Lengths, *, batch_tokens: int) -> list[NDArray[np.int64]]:
     """Return the updates of an epoch."""
     epochs = Epochs(pairs.shares, seed=1)
-    plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
-    return [plan.update(index) for index in range(len(plan))]
+    return plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
 
 
 # ------------------------------------------------------------- ranks and micro-batches

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.corpus import Encoding, ParallelText, read_chunks, read_lines, split_lines
+from nmt.data.corpus import Encoding, find_sides, read_chunks, read_lines, split_lines
 from nmt.errors import DataError, UsageError
 
 UTF8 = Encoding.find("utf-8")
@@ -182,8 +182,8 @@ def test_unknown_encodings_are_refused(name: str) -> None:
 def test_a_side_is_found_plain_or_compressed(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"train.en{suffix}").touch()
     (tmp_path / "train.de").touch()
-    text = ParallelText.find(f"{tmp_path}/train", "en", "de")
-    assert (text.src.name, text.tgt.name) == (f"train.en{suffix}", "train.de")
+    src, tgt = find_sides(f"{tmp_path}/train", "en", "de")
+    assert (src.name, tgt.name) == (f"train.en{suffix}", "train.de")
 
 
 @pytest.mark.parametrize(
@@ -202,4 +202,4 @@ def test_a_side_that_is_missing_or_ambiguous_is_told(
     for name in ("train.en", "train.ger.gz", "readme", "both.en", "both.en.gz", "both.de"):
         (tmp_path / name).touch()
     with pytest.raises(DataError, match=message):
-        ParallelText.find(f"{tmp_path}/{prefix}", "en", "de")
+        find_sides(f"{tmp_path}/{prefix}", "en", "de")

@@ -9,19 +9,19 @@ import pytest
 from pairs import Lengths, like_wmt, with_eos
 
 from nmt.data import epochs as epochs_module
-from nmt.data.epochs import Epochs, Permutation, PoolPlan, check_budget, plan_pool
+from nmt.data.epochs import Epochs, Indices, Permutation, check_budget, plan_pool
 from nmt.errors import UsageError
 
 
 def plan(
     pairs: Lengths, *, batch_tokens: int, seed: int = 1, epoch: int = 0, pool: int = 0
-) -> PoolPlan:
+) -> list[Indices]:
     order = Epochs(pairs.shares, seed=seed)
     return plan_pool(pairs, order, batch_tokens=batch_tokens, epoch=epoch, pool=pool)
 
 
-def updates(found: PoolPlan) -> list[list[int]]:
-    return [found.update(index).tolist() for index in range(len(found))]
+def updates(found: list[Indices]) -> list[list[int]]:
+    return [update.tolist() for update in found]
 
 
 # ------------------------------------------------------------------------- permutations

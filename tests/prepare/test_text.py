@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nmt.data import corpus
-from nmt.data.corpus import Encoding, ParallelText, read_lines
+from nmt.data.corpus import Encoding, read_lines
 from nmt.errors import DataError
 from nmt.prepare.characters import classes_for
 from nmt.prepare.readers import line_files, reader
@@ -18,10 +18,10 @@ from nmt.prepare.text import Block, Pairs, decode_side, show_line
 UTF8 = Encoding.find("utf-8")
 
 
-def text_of(folder: Path, src: bytes, tgt: bytes) -> ParallelText:
+def files_of(folder: Path, src: bytes, tgt: bytes) -> tuple[Path, Path]:
     (folder / "t.en").write_bytes(src)
     (folder / "t.de").write_bytes(tgt)
-    return ParallelText.find(f"{folder}/t", "en", "de")
+    return folder / "t.en", folder / "t.de"
 
 
 # ---------------------------------------------------------------------------------- blocks
@@ -44,9 +44,9 @@ def test_lines_come_in_order_and_in_step_from_any_line_on(
     monkeypatch.setattr(reader, "BLOCK_BYTES", block_bytes)
     src = b"\n".join(b"s" * (n % 5) for n in range(20)) + b"x" + end
     tgt = b"\r\n".join(b"target" * (n % 3) for n in range(20)) + b"y" + end
-    text = text_of(tmp_path, src, tgt)
+    files = files_of(tmp_path, src, tgt)
     for start in (1, 2, 4, 20, 21):
-        found = list(MosesFiles(text, UTF8).blocks(corpus=3, start=start))
+        found = list(MosesFiles("t", files, UTF8).blocks(corpus=3, start=start))
         for side, whole in (("src", src), ("tgt", tgt)):
             left = b"".join(whole.splitlines(keepends=True)[start - 1 :])
             assert b"".join(getattr(block, side) for block in found) == left
@@ -65,9 +65,9 @@ def test_a_file_without_line_ends_is_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(line_files, "LONGEST_LINE", 1 << 21)
-    text = text_of(tmp_path, b"x" * (3 << 20), b"y\n")
+    files = files_of(tmp_path, b"x" * (3 << 20), b"y\n")
     with pytest.raises(DataError, match=r"t\.en .*2 MiB"):
-        list(MosesFiles(text, UTF8).blocks())
+        list(MosesFiles("t", files, UTF8).blocks())
 
 
 def test_chosen_lines_are_a_block_of_their_own() -> None:
@@ -101,11 +101,11 @@ def test_chosen_lines_are_a_block_of_their_own() -> None:
 def test_a_block_has_the_lines_that_reading_one_by_one_gives(
     tmp_path: Path, encoding: str, content: bytes
 ) -> None:
-    text, found = text_of(tmp_path, content, content), Encoding.find(encoding)
+    files, found = files_of(tmp_path, content, content), Encoding.find(encoding)
     expected = [
-        found.decode(line, number=n) for n, line in enumerate(read_lines(text.src, found), 1)
+        found.decode(line, number=n) for n, line in enumerate(read_lines(files[0], found), 1)
     ]
-    (block,) = MosesFiles(text, found).blocks()
+    (block,) = MosesFiles("t", files, found).blocks()
     for side in Pairs.decode(block).sides:
         assert side.lines == [line or "" for line in expected]
         assert side.is_bad.tolist() == [line is None for line in expected]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nmt.data.compressed import SUFFIXES
-from nmt.data.corpus import Encoding, ParallelText
+from nmt.data.corpus import Encoding, find_sides
 from nmt.errors import DataError, UsageError
 from nmt.files import is_there
 from nmt.markup.file_types import file_type, first_bytes, type_of_content
@@ -87,10 +87,10 @@ def find_reader(
         segments = SegmentFiles.find(name, encoding, copies)
         if segments is not None:
             return segments
-    text = _find_files(name, here, langs, copies)
-    for file in (text.src, text.tgt):
+    prefix, files = _find_files(name, here, langs, copies)
+    for file in files:
         _refuse_document(file, by_name=not _is_prefix(here, langs))
-    return MosesFiles(text, encoding)
+    return MosesFiles(prefix, files, encoding)
 
 
 def is_one_file(name: str) -> bool:
@@ -100,17 +100,17 @@ def is_one_file(name: str) -> bool:
 
 def _find_files(
     name: str, here: str, langs: tuple[str, str], copies: Mapping[str, Path]
-) -> ParallelText:
-    """Return the files of a prefix, or the two that are named."""
+) -> tuple[str, tuple[Path, Path]]:
+    """Return the prefix with its files, or the two files that are named instead."""
     if _is_prefix(here, langs):
-        return ParallelText.find(here, *langs)
+        return here, find_sides(here, *langs)
     if Path(here).is_file():
         raise DataError(_not_a_prefix(name, Path(here), langs))
     two = two_files(name)
     if two is None:
-        return ParallelText.find(here, *langs)
-    files = [Path(copies.get(file, file)) for file in two]
-    for file, path in zip(two, files, strict=True):
+        return here, find_sides(here, *langs)
+    src, tgt = (Path(copies.get(file, file)) for file in two)
+    for file, path in zip(two, (src, tgt), strict=True):
         if is_one_file(file):
             raise UsageError(f"{name}: {file} is a table or an archive; give it by itself")
         if not path.is_file():
@@ -118,7 +118,7 @@ def _find_files(
                 f"{file}: no such file; {name} is read as two files, SOURCE,TARGET, because there "
                 f"is no {name}.{langs[0]}"
             )
-    return ParallelText(name, *files)
+    return name, (src, tgt)
 
 
 def _refuse_document(path: Path, *, by_name: bool) -> None:

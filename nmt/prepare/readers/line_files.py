@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.data.compressed import DAMAGE
-from nmt.data.corpus import Encoding, ParallelText, TextStream, read_chunks, split_lines
+from nmt.data.corpus import Encoding, TextStream, read_chunks, split_lines
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.limits import check_unpacked
@@ -107,20 +107,14 @@ class LineFiles(ABC):
 class MosesFiles(LineFiles):
     """Two files, plain or compressed."""
 
-    text: ParallelText
+    prefix: str
+    files: tuple[Path, Path]
     encoding: Encoding
 
     @property
-    def prefix(self) -> str:
-        return self.text.prefix
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return self.text.src, self.text.tgt
-
-    @property
     def sides(self) -> tuple[str, str]:
-        return str(self.text.src), str(self.text.tgt)
+        src, tgt = map(str, self.files)
+        return src, tgt
 
     def chunks(self, side: int) -> Iterator[bytes]:
         return read_chunks(self.files[side], self.encoding)
