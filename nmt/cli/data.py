@@ -116,9 +116,7 @@ def _tables(folder: DataFolder) -> Iterator[_Table]:
     yield "Splits, lengths in tokens", columns, rows
     yield from _tables_of_corpora(folder)
     if info.reads_annotations:
-        from nmt.data.manifest import ANNOTATIONS
-
-        origin, train = str(info.settings[ANNOTATIONS]), info.train
+        origin, train = str(info.settings["annotations"]), info.train
         row = [origin, f"{train.annotations:,}", f"{train.annotated:,}"]
         yield "Annotations", ["from", "annotations", "pairs with some"], [row]
     if info.train.windows:
