@@ -50,6 +50,7 @@ DOORS = {
     "pyarrow": "nmt/prepare/readers/arrow.py",
     "fasttext": "nmt/prepare/language_id.py",
     "simplemma": "nmt/terms/lemmas.py",
+    "backports.zstd": "nmt/data/compressed.py",
     "ray": "nmt/ray_workers.py",
     "fsspec": "nmt/remote.py",
     "ctranslate2.Translator": "nmt/translate/ctranslate2_engine.py",

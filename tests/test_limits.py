@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zstandard
 from text_formats import rows_of
 
 from nmt.config import read_toml
+from nmt.data.compressed import zstd
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.files import parse_toml
@@ -49,12 +49,14 @@ BLANK = b"\n" * (UNPACKED_FREELY + 1)
         (".gz", gzip.compress),
         (".xz", lzma.compress),
         (".bz2", bz2.compress),
-        (".zst", zstandard.compress),
+        (".zst", zstd.compress if zstd else None),
     ],
 )
 def test_blank_lines_of_a_compressed_file_are_refused(
-    suffix: str, compress: Callable[[bytes], bytes], tmp_path: Path
+    suffix: str, compress: Callable[[bytes], bytes] | None, tmp_path: Path
 ) -> None:
+    if compress is None:
+        pytest.skip("needs the extra zstd")
     path = tmp_path / f"text{suffix}"
     path.write_bytes(compress(BLANK))
     with pytest.raises(DataError, match=rf"text{suffix}: .* {MOST_TIMES_UNPACKED} times"):

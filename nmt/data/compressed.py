@@ -7,6 +7,7 @@ import gzip
 import lzma
 import os
 import shutil
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,10 +16,18 @@ from typing import IO, Any, Protocol
 
 from nmt.errors import DataError, UsageError
 
-_PIECE = 1 << 20  # bytes of text at a time: a megabyte may become gigabytes of it
-_SLICE = 1 << 12  # bytes of zstd decompressed at a time, since zstandard's output has no bound
+try:
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+except ImportError:
+    zstd = None  # type: ignore[assignment]
 
-DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
+_PIECE = 1 << 20  # bytes of text at a time: a megabyte may become gigabytes of it
+_INSTALL = "needs a package; run `pip install 'nmt-toolkit[zstd]'`"
+
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, *((zstd.ZstdError,) if zstd else ()))
 """The errors that damaged files raise."""
 
 
@@ -26,21 +35,19 @@ def _gzip(file: IO[bytes]) -> Any:
     return gzip.GzipFile("", "wb", fileobj=file, mtime=0)  # equal text gives equal bytes
 
 
-def _zstd(file: IO[bytes]) -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise UsageError(
-            "writing .zst needs zstandard; run `pip install 'nmt-toolkit[zstd]'`"
-        ) from None
-    return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+def _write_zstd(file: IO[bytes]) -> Any:
+    if zstd is None:
+        raise UsageError(f"writing .zst {_INSTALL}")
+    writer = zstd.ZstdFile(file, "wb")
+    writer.write(b"")  # without a write it would leave an empty file, which nobody can read
+    return writer
 
 
 _WRITERS: dict[str, Callable[[IO[bytes]], Any]] = {
     ".gz": _gzip,
     ".xz": partial(lzma.LZMAFile, mode="wb"),
     ".bz2": partial(bz2.BZ2File, mode="wb"),
-    ".zst": _zstd,
+    ".zst": _write_zstd,
 }
 
 
@@ -84,51 +91,17 @@ class _Gzip:
         return text
 
 
-class _Zstd:
-    """Zstandard, whose package bounds the input instead of the output."""
-
-    def __init__(self) -> None:
-        try:
-            import zstandard
-        except ImportError:
-            raise DataError(
-                "reading .zst needs zstandard; run `pip install 'nmt-toolkit[zstd]'`"
-            ) from None
-        self._file = zstandard.ZstdDecompressor().decompressobj()
-        self._error = zstandard.ZstdError
-        self._data, self._at = b"", 0
-
-    @property
-    def eof(self) -> bool:
-        return bool(self._file.eof)
-
-    @property
-    def needs_input(self) -> bool:
-        return self._at >= len(self._data)
-
-    @property
-    def unused_data(self) -> bytes:
-        return bytes(self._file.unused_data) + self._data[self._at :]
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        if data:
-            self._data, self._at = data, 0
-        parts, size = list[bytes](), 0
-        while not (self.eof or self.needs_input) and size < max_length:
-            try:
-                parts.append(self._file.decompress(self._data[self._at : self._at + _SLICE]))
-            except self._error as error:
-                raise EOFError(str(error)) from None
-            self._at += _SLICE
-            size += len(parts[-1])
-        return b"".join(parts)
+def _read_zstd() -> _File:
+    if zstd is None:
+        raise DataError(f"reading .zst {_INSTALL}")
+    return zstd.ZstdDecompressor()
 
 
 _READERS: dict[str, Callable[[], _File]] = {
     ".gz": _Gzip,
     ".xz": lzma.LZMADecompressor,
     ".bz2": bz2.BZ2Decompressor,
-    ".zst": _Zstd,
+    ".zst": _read_zstd,
 }
 
 SUFFIXES = tuple(_READERS)
