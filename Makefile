@@ -29,7 +29,7 @@ $(VENV)/installed: pyproject.toml $(wildcard .locks/*)
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install $(TORCH)
 	$(PIP_INSTALL) 'setuptools>=77'
 	$(PIP_INSTALL) --no-build-isolation --config-settings editable_mode=compat \
-	  --editable '.[ctranslate2,langid,terms,zstd]'
+	  --editable '.[ctranslate2,langid,plot,terms,zstd]'
 	@touch $@
 
 # What only tests and lint need.
@@ -84,7 +84,7 @@ lock: $(VENV)/installed  ## Renew .locks: the newest versions for each Python.
 	  { echo "# Versions that were tested with Python $$version. \`make lock\` renews them."; \
 	    echo $(TORCH) | $(BIN)/uv pip compile pyproject.toml --quiet --python-version $$version \
 	      --constraint - --no-config --no-header --no-annotate --no-emit-index-url \
-	      $(addprefix --extra ,ctranslate2 dev langid terms zstd) > $(VENV)/lock && \
+	      $(addprefix --extra ,ctranslate2 dev langid plot terms zstd) > $(VENV)/lock && \
 	    grep -vE '^(torch|triton|nvidia-.*|cuda-.*)==' $(VENV)/lock; \
 	  } > .locks/python$$version.txt || exit; \
 	done

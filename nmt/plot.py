@@ -1,59 +1,90 @@
-"""Line diagrams as self-contained SVG pictures, and the frame, text and colours of all pictures.
+"""Pictures as SVG files: line diagrams, and the frame, text and colours of all pictures.
 
-All panels share the horizontal axis. SVG needs no plotting library, and browsers, editors and
-READMEs show it. The background is drawn, so that pictures are readable on light and dark pages.
+matplotlib draws them. It is an extra, and importing it takes half a second, so it is imported only
+where something is drawn. Text stays text, which the viewer shows in fonts of any script. Equal
+pictures are equal files.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import io
+import logging
 import math
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
+from typing import TYPE_CHECKING
 
-INK, FAINT, GRID = "#1f2328", "#59636e", "#e4e7eb"
+from nmt.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FAINT, GRID = "#59636e", "#e4e7eb"
 # Okabe and Ito's colours without yellow: readers with any colour vision can tell them apart.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
+MARGIN = 24
+HEADER = 48
+"""Points from the top of a picture to what is below its title."""
+
+_STYLE = {
+    "axes.edgecolor": FAINT,
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.sans-serif": ["DejaVu Sans"],  # which comes with matplotlib, and then the viewer's
+    "grid.color": GRID,
+    "lines.markersize": 4,
+    "path.simplify_threshold": 1.0,  # a curve of a million points has no more than pixels show
+    "svg.fonttype": "none",
+    "svg.hashsalt": "nmt",
+    "text.color": "#1f2328",
+    "text.parse_math": False,  # a dollar is a dollar
+    "xtick.color": FAINT,
+    "xtick.major.size": 0,
+    "ytick.color": FAINT,
+    "ytick.major.size": 0,
+}
 
 
-def document(width: float, height: float, title: str, parts: Iterable[str]) -> str:
-    """Return the document of a picture, in pixels, with its title in the top left corner."""
-    size = f'width="{width:g}" height="{height:g}"'
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" {size} '
-            f'font-family="{_FONT}" font-size="12" role="img">',
-            f"<title>{escape(legible(title))}</title>",
-            f'<rect {size} rx="6" fill="#ffffff"/>',
-            text(24, 34, title, size=19, bold=True),
-            *parts,
-            "</svg>\n",
-        ]
-    )
+def require_matplotlib() -> None:
+    """Check that pictures can be drawn.
 
-
-def text(
-    x: float,
-    y: float,
-    content: str,
-    *,
-    size: int = 12,
-    bold: bool = False,
-    anchor: str = "start",
-    colour: str = INK,
-    more: str = "",
-) -> str:
-    """Return a line of text at (x, y).
-
-    anchor: which of its points is there: start, middle or end.
-    more: elements after the content.
+    Raises:
+        UsageError: if matplotlib is missing.
     """
-    weight = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{x:g}" y="{y:.1f}" font-size="{size}"{weight} text-anchor="{anchor}" '
-        f'fill="{colour}">{escape(legible(content))}{more}</text>'
-    )
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageError("pictures need matplotlib; run `pip install 'nmt-toolkit[plot]'`")
+
+
+def draw(width: float, height: float, title: str, fill: Callable[[Figure], None]) -> str:
+    """Return an SVG document with a title in the top left corner.
+
+    Args:
+        width: in points.
+        height: in points.
+        title: any text.
+        fill: draws the rest of the picture.
+
+    Raises:
+        UsageError: if matplotlib is missing.
+    """
+    require_matplotlib()
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its cache of fonts
+    content = io.BytesIO()
+    with warnings.catch_warnings(), style.context(["default", _STYLE]):
+        # It lays text out by a font that lacks many scripts.
+        warnings.filterwarnings("ignore", "Glyph")
+        figure = Figure((width / 72, height / 72))
+        figure.text(MARGIN / width, 1 - 34 / height, legible(title), size=16, weight="bold")
+        fill(figure)
+        figure.savefig(content, format="svg", metadata={"Date": None, "Title": legible(title)})
+    return content.getvalue().decode()
 
 
 def legible(content: str) -> str:
@@ -63,21 +94,14 @@ def legible(content: str) -> str:
 
 Point = tuple[float, float]
 
-PLOT_WIDTH = 400
-PLOT_HEIGHT = 200
-MAX_POINTS = 1000
-"""The most points drawn of a series: the picture has no more pixels to show."""
-
 _COLUMNS = 2
-_HEADER = 52
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 54, 50
-_PANEL_WIDTH = _LEFT + PLOT_WIDTH + _RIGHT
-_FEW_POINTS = 40
-_LEGEND_LINE = 18
-_CHARACTER = 6.8  # wide: average width of a legend's characters
-_ENTRY = 30  # width of a legend's entry besides its characters
-_INTERVALS = 5
-_TICK_DIGITS = 6
+_PLOT_WIDTH, _PLOT_HEIGHT = 400, 200
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 30, 48  # around a plot
+_PANEL_WIDTH = _LEFT + _PLOT_WIDTH + _RIGHT
+_FEW_POINTS = 40  # so that few measurements, and a single one, are visible
+_LEGEND_LINE = 15
+_CHARACTER, _ENTRY = 6.5, 40  # widths of a legend's characters, and of an entry without them
+_DASHES = ("-", "--", ":")  # of the first six series, of the next ones
 _HUGE = 1e300  # beyond it the arithmetic of an axis may overflow
 
 
@@ -103,23 +127,6 @@ class Panel:
     """Whether the legend gives the last value of each series."""
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """Maps values from `low` to `high` to 0 to `length` pixels."""
-
-    low: float
-    high: float
-    length: int
-    ticks: Sequence[float]
-    log_scale: bool = False
-
-    def __call__(self, value: float) -> float:
-        low, high = self.low, self.high
-        if self.log_scale:
-            low, high, value = math.log(low), math.log(high), math.log(value)
-        return self.length * (value - low) / (high - low)
-
-
 def draw_curves(
     panels: Sequence[Panel],
     title: str,
@@ -135,29 +142,37 @@ def draw_curves(
         [line for line in (_drawable(s, panel.log_scale) for s in panel.series) if line.points]
         for panel in panels
     ]
-    places = [x for panel in drawable for series in panel for x, _ in series.points]
-    x_high = max(places, default=0) or 1
-    x_axis = _Axis(0, x_high, PLOT_WIDTH, [t for t in linear_ticks(0, x_high) if t <= x_high])
+    x_high = max((x for lines in drawable for line in lines for x, _ in line.points), default=0)
     legends = [
-        _legend_lines(series, values=panel.legend_values)
-        for panel, series in zip(panels, drawable, strict=True)
+        [
+            line.label + (f" {short_number(line.points[-1][1])}" if panel.legend_values else "")
+            for line in lines
+        ]
+        for panel, lines in zip(panels, drawable, strict=True)
     ]
-    panel_top = _TOP + _LEGEND_LINE * (max(map(len, legends), default=1) - 1)
-    panel_height = panel_top + PLOT_HEIGHT + _BOTTOM
+    top = _TOP + _LEGEND_LINE * max((_legend_lines(legend) for legend in legends), default=0)
+    panel_height = top + _PLOT_HEIGHT + _BOTTOM
     width = min(len(panels), _COLUMNS) * _PANEL_WIDTH
-    height = _HEADER + math.ceil(len(panels) / _COLUMNS) * panel_height
-    parts = []
-    for index, (panel, series) in enumerate(zip(panels, drawable, strict=True)):
-        row, column = divmod(index, _COLUMNS)
-        left = column * _PANEL_WIDTH + _LEFT
-        top = _HEADER + row * panel_height + panel_top
-        parts.append(f'<g transform="translate({left},{top})">')
-        parts += _draw_panel(panel, series, legends[index], x_axis, x_label)
-        for x, name in marks:
-            if series and x <= x_high:
-                parts.append(_draw_mark(x_axis(x), name))
-        parts.append("</g>")
-    return document(width, height, title, parts)
+    height = HEADER + math.ceil(len(panels) / _COLUMNS) * panel_height
+
+    def fill(figure: Figure) -> None:
+        for index, panel in enumerate(panels):
+            row, column = divmod(index, _COLUMNS)
+            left = column * _PANEL_WIDTH + _LEFT
+            bottom = height - HEADER - (row + 1) * panel_height + _BOTTOM
+            place = (
+                left / width,
+                bottom / height,
+                _PLOT_WIDTH / width,
+                _PLOT_HEIGHT / height,
+            )
+            axes = figure.add_axes(place, xlabel=x_label, xlim=(0, (x_high or 1) * 1.01))
+            _draw_panel(axes, panel, drawable[index], legends[index])
+            for x, name in marks:
+                if drawable[index] and x <= x_high:
+                    _draw_mark(axes, x, name, is_left=x > x_high / 2)
+
+    return draw(width, height, title, fill)
 
 
 def _drawable(series: Series, log_scale: bool) -> Series:
@@ -167,161 +182,72 @@ def _drawable(series: Series, log_scale: bool) -> Series:
         for x, y in series.points
         if 0 <= x < _HUGE and abs(y) < _HUGE and (y > 1 / _HUGE or not log_scale)
     ]
-    return Series(series.label, points)
+    return Series(legible(series.label), points)
 
 
-def _legend_lines(series: Sequence[Series], *, values: bool) -> list[list[str]]:
-    """Return the entries of a legend, in lines about as wide as the plot.
-
-    values: whether the last value of each series follows its label.
-    """
-    lines: list[list[str]] = [[]]
-    left = float(PLOT_WIDTH)
-    for index, line in enumerate(series):
-        last = short_number(line.points[-1][1]) if values else ""
-        width = _ENTRY + _CHARACTER * (len(line.label) + len(last))
-        if lines[-1] and width > left:
-            lines.append([])
-            left = float(PLOT_WIDTH)
-        left -= width
-        gap = ' dx="14"' if lines[-1] else ""
-        value = f'<tspan font-weight="bold" dx="4">{last}</tspan>' if last else ""
-        lines[-1].append(
-            f'<tspan fill="{PALETTE[index % len(PALETTE)]}"{gap}>●</tspan>'
-            f'<tspan dx="4">{escape(line.label)}</tspan>{value}'
-        )
-    return lines
+def _legend_columns(labels: Sequence[str]) -> int:
+    widest = _ENTRY + _CHARACTER * max(map(len, labels))
+    return max(1, min(len(labels), int(_PLOT_WIDTH / widest)))
 
 
-def _draw_panel(
-    panel: Panel,
-    series: Sequence[Series],
-    legend: Sequence[Sequence[str]],
-    x_axis: _Axis,
-    x_label: str,
-) -> list[str]:
-    """Draw one panel; the origin is the plot's top left corner."""
-    unit = f'<tspan font-weight="normal" fill="{FAINT}" dx="6">{escape(panel.unit)}</tspan>'
-    title = -30 - _LEGEND_LINE * (len(legend) - 1)
-    parts = [text(0, title, panel.title, size=14, bold=True, more=unit if panel.unit else "")]
+def _legend_lines(labels: Sequence[str]) -> int:
+    return math.ceil(len(labels) / _legend_columns(labels)) if labels else 0
+
+
+def _draw_panel(axes: Axes, panel: Panel, series: Sequence[Series], legend: Sequence[str]) -> None:
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    pad = 8 + _LEGEND_LINE * _legend_lines(legend)
+    axes.set_title(legible(panel.title), loc="left", pad=pad, size=12, weight="bold")
+    axes.set_title(legible(panel.unit), loc="right", pad=pad, size=9, color=FAINT)
+    axes.xaxis.label.set_color(FAINT)
     if not series:
-        parts.append(
-            f'<rect width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" fill="none" stroke="{GRID}"/>'
-        )
-        middle = PLOT_HEIGHT // 2
-        parts.append(
-            text(PLOT_WIDTH // 2, middle, "no data yet", anchor="middle", colour=FAINT, size=13)
-        )
-        return parts
-    values = [y for line in series for _, y in line.points]
-    y_axis = _vertical_axis(min(values), max(values), panel.log_scale)
-    parts += _draw_axes(x_axis, y_axis, x_label)
-    for index, line in enumerate(series):
-        parts += _draw_line(line.points, x_axis, y_axis, PALETTE[index % len(PALETTE)])
-    for above, entries in enumerate(reversed(legend)):
-        parts.append(text(0, -11 - _LEGEND_LINE * above, "", more="".join(entries)))
-    return parts
-
-
-def _draw_axes(x_axis: _Axis, y_axis: _Axis, x_label: str) -> list[str]:
-    parts = []
-    for tick in y_axis.ticks:
-        y = PLOT_HEIGHT - y_axis(tick)
-        parts.append(f'<path d="M0 {y:.1f}H{PLOT_WIDTH}" stroke="{GRID}"/>')
-        parts.append(text(-8, y + 4, short_number(tick, _TICK_DIGITS), anchor="end", colour=FAINT))
-    for tick in x_axis.ticks:
-        x = x_axis(tick)
-        parts.append(f'<path d="M{x:.1f} 0V{PLOT_HEIGHT}" stroke="{GRID}"/>')
-        parts.append(
-            text(
-                x,
-                PLOT_HEIGHT + 17,
-                short_number(tick, _TICK_DIGITS),
-                anchor="middle",
-                colour=FAINT,
-            )
-        )
-    parts.append(f'<path d="M0 0V{PLOT_HEIGHT}H{PLOT_WIDTH}" fill="none" stroke="{FAINT}"/>')
-    parts.append(text(PLOT_WIDTH / 2, PLOT_HEIGHT + 34, x_label, anchor="middle", colour=FAINT))
-    return parts
-
-
-def _draw_mark(x: float, name: str) -> str:
-    line = f'<path d="M{x:.1f} 0V{PLOT_HEIGHT}" stroke="{FAINT}" stroke-dasharray="3 3"/>'
-    left = x > PLOT_WIDTH / 2  # where a name has room
-    return line + text(
-        x - 4 if left else x + 4, 12, name, size=11, colour=FAINT, anchor="end" if left else "start"
+        axes.set(xticks=(), yticks=())
+        axes.text(0.5, 0.5, "no data yet", transform=axes.transAxes, ha="center", color=FAINT)
+        return
+    if panel.log_scale:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_locator(NullLocator())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda tick, _: short_number(tick, 6))
+    lines = [
+        axes.plot(
+            *zip(*line.points, strict=True),
+            color=PALETTE[number % len(PALETTE)],
+            linestyle=_DASHES[number // len(PALETTE) % len(_DASHES)],
+            marker="o" if len(line.points) <= _FEW_POINTS else "",
+        )[0]
+        for number, line in enumerate(series)
+    ]
+    axes.legend(
+        lines,
+        legend,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=_legend_columns(legend),
+        frameon=False,
+        borderaxespad=0,
+        borderpad=0.3,
+        labelspacing=0.3,
+        handlelength=1.5,
     )
 
 
-def _draw_line(points: Sequence[Point], x_axis: _Axis, y_axis: _Axis, colour: str) -> list[str]:
-    places = [(f"{x_axis(x):.1f}", f"{PLOT_HEIGHT - y_axis(y):.1f}") for x, y in thinned(points)]
-    joined = " ".join(f"{x},{y}" for x, y in places)
-    parts = [
-        f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="1.6" '
-        'stroke-linejoin="round"/>'
-    ]
-    if len(places) <= _FEW_POINTS:  # so that few measurements, and a single one, are visible
-        parts += [f'<circle cx="{x}" cy="{y}" r="2.4" fill="{colour}"/>' for x, y in places]
-    return parts
-
-
-def thinned(points: Sequence[Point], limit: int = MAX_POINTS) -> Sequence[Point]:
-    """Return at most `limit` points: the lowest and the highest of each stretch, in their order.
-
-    An average would hide a spike of one update.
-    """
-    if len(points) <= limit:
-        return points
-    stretch = math.ceil(len(points) / (limit // 2))
-    kept: list[Point] = []
-    for start in range(0, len(points), stretch):
-        part = points[start : start + stretch]
-        extremes = {min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])}
-        kept += sorted(extremes)
-    return kept
-
-
-def linear_ticks(low: float, high: float) -> list[float]:
-    """Return round values, 1, 2 or 5 times a power of ten apart, that enclose `low` to `high`.
-
-    They are at least a fifth of the range apart: 0 to 10 gives 0, 2, ... 10, and 3.2 to 6.9 gives
-    3, 4, ... 7. If the two are equal, the value is in the middle.
-    """
-    if math.isclose(low, high, abs_tol=1 / _HUGE):
-        spread = abs(low) / 10 or 1.0
-        low, high = low - spread, high + spread
-    raw = (high - low) / _INTERVALS
-    power = 10.0 ** math.floor(math.log10(raw))
-    # The tolerance keeps 0.2, computed as 0.2 + 3e-17, from becoming 0.5.
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * (1 - 1e-9))
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [index * step for index in range(first, last + 1)]
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 times the powers of ten that enclose `low` to `high`, both positive.
-
-    Over many decades only powers of ten remain; where fewer than four would stand, the ticks are
-    those of a linear axis: 4.1 to 4.9 is 4, 4.2, ... 5. These stay positive, because the step of a
-    range that three of the values enclose is never larger than the first of the three.
-    """
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    values = [m * 10.0**decade for decade in decades for m in (1, 2, 5)]
-    below = max(i for i, value in enumerate(values) if value <= low * (1 + 1e-9))
-    above = min(i for i, value in enumerate(values) if value >= high * (1 - 1e-9))
-    enclosing = values[below : above + 1]
-    if len(enclosing) < 4:
-        return linear_ticks(low, high)
-    if len(enclosing) <= 2 * _INTERVALS:
-        return enclosing
-    every = math.ceil(len(decades) / (2 * _INTERVALS))
-    return [10.0**decade for decade in decades][::every]
-
-
-def _vertical_axis(low: float, high: float, log_scale: bool) -> _Axis:
-    ticks = log_ticks(low, high) if log_scale else linear_ticks(low, high)
-    return _Axis(min(low, ticks[0]), max(high, ticks[-1]), PLOT_HEIGHT, ticks, log_scale)
+def _draw_mark(axes: Axes, x: float, name: str, *, is_left: bool) -> None:
+    """Draw a vertical line with a name on its left or right, where there is room."""
+    axes.axvline(x, color=FAINT, linewidth=1, linestyle=":")
+    axes.annotate(
+        legible(name),
+        (x, 1),
+        xycoords=axes.get_xaxis_transform(),
+        xytext=(-4 if is_left else 4, -4),
+        textcoords="offset points",
+        ha="right" if is_left else "left",
+        va="top",
+        size=9,
+        color=FAINT,
+    )
 
 
 def short_number(value: float, digits: int = 4) -> str:

@@ -38,11 +38,12 @@ ONLY_FROM = {"scoring": {"data", "markup", "scoring"}}
 GROUND_FLOOR = {path.stem for path in (ROOT / "nmt").glob("[!_]*.py")}
 """Modules that every stage stands on, and that therefore know none."""
 
-DOORS = {
+DOORS: dict[str, str | tuple[str, ...]] = {
     "typer": "nmt/cli/",
     "click": "",
     "rich": "nmt/console.py",
     "tqdm": "nmt/console.py",
+    "matplotlib": ("nmt/plot.py", "nmt/translate/attention_picture.py"),
     "sentencepiece": "nmt/data/vocabulary.py",
     "sacrebleu": "nmt/scoring/",
     "sacremoses": "nmt/data/moses.py",
@@ -65,7 +66,7 @@ DOORS = {
     "torch.load": "nmt/interchange/huggingface_files.py",
     "yaml": "nmt/interchange/marian",
 }
-"""Third-party interface -> the only file or folder that may use it; empty: none may."""
+"""Third-party interface -> the only files or folder that may use it; empty: none may."""
 
 MODELS_THAT_SEARCH_MAY_SEE = (
     *("base", "registry", "model_file", "ensemble", "device", "kernels", "tensor_file"),

@@ -34,6 +34,10 @@ LIBRARIES = (
     *("numpy", "pytest", "rich.live", "sacrebleu", "safetensors.torch", "sentencepiece", "torch"),
     *("torch.distributed.launcher", "torch.distributed.nn.functional", "typer"),
 )
+MAYBE_MISSING = (
+    *("matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.style"),
+    "pydantic.type_adapter",  # which typer needs since 0.29
+)
 MOST_FILES = 250  # that one message can hold
 LENGTH_BYTES = 8
 
@@ -89,8 +93,9 @@ def serve(listener: socket.socket) -> dict[str, Any]:
     reserved = [os.open(os.devnull, os.O_RDONLY) for _ in range(MOST_FILES)]
     for name in LIBRARIES:
         importlib.import_module(name)
-    with contextlib.suppress(ImportError):  # typer needs it since 0.29
-        importlib.import_module("pydantic.type_adapter")
+    for name in MAYBE_MISSING:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     for number in reserved:
         os.close(number)
     for category in (DeprecationWarning, PendingDeprecationWarning):

@@ -16,6 +16,7 @@ from typer.models import OptionInfo
 from nmt import console
 from nmt.errors import UsageError
 from nmt.files import resolved
+from nmt.plot import require_matplotlib
 from nmt.values import all_declared, declared, option_name, parts
 
 # What help calls the values of options that have no name of their own.
@@ -189,8 +190,9 @@ def check_picture(name: str) -> Path:
     """Return the path of a picture to be drawn, as it was typed.
 
     Raises:
-        UsageError: if it cannot be written, or is no name of an SVG file.
+        UsageError: if it cannot be written, is no name of an SVG file, or matplotlib is missing.
     """
     if not name.lower().endswith(".svg"):
         raise UsageError(f"{name}: pictures are SVG; give a name that ends in .svg")
+    require_matplotlib()
     return check_new_file(name)

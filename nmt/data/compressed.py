@@ -18,9 +18,9 @@ from nmt.errors import DataError, UsageError
 
 try:
     if sys.version_info >= (3, 14):
-        from compression import zstd
+        from compression import zstd as zstd
     else:
-        from backports import zstd
+        from backports import zstd as zstd
 except ImportError:
     zstd = None  # type: ignore[assignment]
 

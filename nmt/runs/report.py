@@ -305,8 +305,7 @@ class Report:
         self._view.status = f"epoch {record['epoch']:.2f}, nll {record['nll']:.3f}"
         self._train = record
         self._show(state)
-        if time.monotonic() > self._draw_at:
-            self._draw_curves()
+        self._draw_if_due()
 
     @contextlib.contextmanager
     def validating(self, total: int) -> Iterator[Callable[[int], None]]:
@@ -343,7 +342,7 @@ class Report:
         for of_pair in result.texts:
             self._doubt_bleu(of_pair, f"/{spell_pair(of_pair.langs)}" if result.by_pair else "")
         self._show(state)
-        self._draw_curves()
+        self._draw_if_due()
 
     def _doubt_bleu(self, text: TextResult, end: str) -> None:
         """Warn once a run if BLEU stays near 0 as the model learns; `end`: of the text's keys."""
@@ -442,8 +441,12 @@ class Report:
         self._best = next(iter(state.best_updates), None)
         self._view.rows = rows(self._train, self._valid, self._best)
 
+    def _draw_if_due(self) -> None:
+        if time.monotonic() > self._draw_at:
+            self._draw_curves()
+
     def _draw_curves(self) -> None:
-        """Draw the curves, and set the time from which training metrics cause the next drawing."""
+        """Draw the curves, and set the time from which they are drawn again."""
         started = time.monotonic()
         self.run.draw_curves(self._best)
         ended = time.monotonic()

@@ -425,10 +425,11 @@ class RunFolder:
         """Let training continue if a line or a picture cannot be written; warn once per file."""
         try:
             yield
-        except OSError as error:
+        except (OSError, UsageError) as error:
             if path not in self._unwritten:
                 self._unwritten.add(path)
-                console.warning(f"{path}: {error.strerror}; training continues without writing it")
+                why = error.strerror if isinstance(error, OSError) else error
+                console.warning(f"{path}: {why}; training continues without writing it")
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read metrics.jsonl; skip lines that are cut short or damaged."""

@@ -20,11 +20,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from nmt.errors import NMTError, UsageError
 from nmt.lexical.word_list import read_words
-from nmt.markup.breaks import MarkedLines
 from nmt.markup.markup_tokens import FORMS
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
-from nmt.search.retry import search_guarded
 from nmt.terms.lemmas import is_installed
 from nmt.terms.term_list import read_terms
 from nmt.terms.translate import ForceTerms, ReadTerms, note_terms
@@ -208,7 +206,22 @@ class Translator:
                 differ, the form is unknown, there are prefixes with context or markup, or contexts
                 without context.
         """
-        texts, prefixes = _as_lines(lines), _as_lines(prefixes)
+        texts = _as_lines(lines)
+        under_way = self._take_steps(
+            texts, _as_lines(prefixes), contexts, on_progress, on_step, unit_form
+        )
+        return [under_way.translations[number] for number in range(len(texts))]
+
+    def _take_steps(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] = (),
+        contexts: Sequence[Sequence[str]] | None = None,
+        on_progress: Callable[[int], object] | None = None,
+        on_step: Callable[[], object] | None = None,
+        unit_form: str | None = None,
+    ) -> LinesUnderWay:
+        """Bring lines to the end of their way."""
         if unit_form not in (None, *FORMS):
             raise UsageError(f"unit_form is {unit_form!r}; it must be one of {', '.join(FORMS)}")
         if prefixes and len(prefixes) != len(texts):
@@ -224,7 +237,7 @@ class Translator:
         )
         for step in self.steps[unit_form or self.config.tags]:
             step(under_way)
-        return [under_way.translations[number] for number in range(len(texts))]
+        return under_way
 
     def draw_attention(self, line: str, prefix: str = "", *, all_heads: bool = False) -> str:
         """Draw the attention of a line's translation to the line as SVG.
@@ -237,17 +250,13 @@ class Translator:
         Raises:
             NMTError: if the line has no letters or could not be translated.
         """
-        (line,), (prefix,) = _as_lines([line]), _as_lines([prefix])
-        text = line if self.config.tags is None else MarkedLines.of(line, self.config.tags).text
-        (segments,) = self.segment.of([text], [prefix])
-        segments = [segment for segment in segments if segment.copy is None]
-        results, _ = search_guarded(self.engine, [segment.source for segment in segments[:1]])
-        hypotheses = results[0] if results else "the line has no letters"
+        lines = self._take_steps(_as_lines([line]), _as_lines([prefix]))
+        hypotheses = lines.results[0] if lines.results else "the line has no letters"
         if isinstance(hypotheses, str):
             raise NMTError(f"cannot draw attention: {hypotheses}")
         src_vocabulary = self.language_pair.src_vocabulary
         tgt_vocabulary = self.language_pair.tgt_vocabulary
-        source, target = segments[0].source.ids, (*tgt_vocabulary.first, *hypotheses[0].ids)
+        source, target = lines.searched[0].source.ids, (*tgt_vocabulary.first, *hypotheses[0].ids)
         tokens = src_vocabulary.tokens(source), tgt_vocabulary.tokens(target)
         if all_heads:
             return draw_attention(self.engine.attention_weights(source, target), *tokens)

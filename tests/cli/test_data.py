@@ -8,9 +8,8 @@ from xml.etree import ElementTree
 import pytest
 from command_line import Nmt
 from prepare_job import Job
+from svg_picture import texts
 from toy_training import write_text
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture
@@ -120,5 +119,5 @@ def test_data_shows_what_was_dropped_and_what_updates_would_hold(
     # 50 pairs of 6 to 9 tokens with their ends, at most 200 tokens an update.
     assert 2 <= int(row[2]) <= 4
     root = ElementTree.fromstring(picture.read_text())
-    assert {"en", "de"} <= {"".join(span.itertext()) for span in root.iter(f"{SVG}tspan")}
+    assert {"en", "de"} <= set(texts(root))
     assert str(picture) in done.stderr

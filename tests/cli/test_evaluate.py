@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from command_line import Nmt
 from prepare_job import Job
+from svg_picture import texts
 from toy_training import pairs, prepare_toy, train, write_text
 
 from nmt.cli.evaluate import _scores
@@ -42,9 +43,8 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
         assert nmt("translate", one["run"], "-i", source, "-o", output, *quick).status == 0
         scores = json.loads(nmt("score", reference, output, "--json").stdout)
         assert {metric: one[metric] for metric in scores} == scores
-    assert {"run1", "run2"} <= {
-        Path(text).name for text in ElementTree.parse(svg).getroot().itertext()
-    }
+    drawn = texts(ElementTree.parse(svg).getroot())
+    assert all(any(text.startswith(f"{run} ") for text in drawn) for run in runs)
 
     lines = nmt("evaluate", runs[0], *quick).stdout.splitlines()
     assert [line.split("\t")[1] for line in lines[1:3]] == list(sets)
