@@ -6,13 +6,12 @@ import gzip
 import lzma
 import math
 import os
-import sys
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.harness import nmt, run, setting
+from benchmarks.harness import nmt, setting
 
 _EUROPARL_PAIRS = 100_000
 _VALID_LINES = 3_000  # of made-up text
@@ -104,13 +103,6 @@ def made_up(out: Path, *, pairs: int = 400_000, vocab_size: int = 32_000) -> Pat
                 )
     train, valid = (out.with_name(f"{out.name}-{name}") for name in ("train", "valid"))
     return _prepare(out, "xx", "yy", train, valid, "--vocab-size", str(vocab_size))
-
-
-def toy(out: Path) -> Path:
-    """Prepare the text that examples/toy generates: short lines, and a vocabulary of 1,000."""
-    text = out.with_name(f"{out.name}-text")
-    run([sys.executable, Path(__file__).parents[2] / "examples/toy/make_text.py", "--out", text])
-    return _prepare(out, "en", "de", text / "train", text / "valid", "--vocab-size", "1000")
 
 
 def _prepare(

@@ -76,7 +76,7 @@ def nmt(job: Job, precision: str, folder: Path, *settings: str) -> Contender:
         if job.device == "cuda":  # where compiling for another length takes seconds, once
             rate = median(one["tokens_per_second"] for one in metrics(out, "train")[1:])
         else:
-            rate = rate_after_warmup(out, "tokens_per_second")
+            rate = rate_after_warmup(out)
         return Measurement(rate, done.peak_bytes)
 
     return train
@@ -96,16 +96,11 @@ def nmt_command(
     ]
 
 
-def rate_after_warmup(out: Path, rate: str) -> float:
-    """Return the mean rate of a run's windows after the first.
-
-    rate: "tokens_per_second", or "update" for updates a second.
-    """
+def rate_after_warmup(out: Path) -> float:
+    """Return the mean tokens a second of a run's windows after the first."""
     windows = metrics(out, "train")
     seconds = [now["seconds"] - before["seconds"] for before, now in pairwise(windows)]
-    if rate == "update":
-        return float((windows[-1]["update"] - windows[0]["update"]) / sum(seconds))
-    tokens = sum(w[rate] * s for w, s in zip(windows[1:], seconds, strict=True))
+    tokens = sum(w["tokens_per_second"] * s for w, s in zip(windows[1:], seconds, strict=True))
     return float(tokens / sum(seconds))
 
 
