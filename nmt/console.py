@@ -12,33 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
 import sys
-import threading
-import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol, Self
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.live import Live
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 _FRAME_SECONDS = 0.5  # between drawings, each of which takes some milliseconds
-_RATE_SECONDS = 600.0  # over which the rate is measured, since updates of a run may be slow
 _LONGEST_MESSAGE = 4_000  # characters; a file may have a name or a value of any length
-
-
-def _write_line(line: str) -> None:
-    if sys.stderr is not None:  # it may be closed
-        # In one piece: under torchrun several processes write to one stderr, unbuffered.
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
 
 
 @dataclass
@@ -47,7 +30,6 @@ class _Voice:
 
     quiet: bool = False
     rank: int = int(os.environ.get("RANK", "0"))
-    write: Callable[[str], None] = _write_line  # above the progress bar if there is one
 
     @property
     def speaks(self) -> bool:
@@ -75,7 +57,10 @@ def _say(message: str) -> None:
 
 def _write(line: str) -> None:
     with contextlib.suppress(OSError):  # a closed terminal is not a reason to fail
-        _voice.write(line)
+        if sys.stderr is not None:  # it may be closed
+            # In one piece: under torchrun several processes write to one stderr, unbuffered.
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
 
 
 def notice(message: str) -> None:
@@ -113,20 +98,31 @@ def fault(error: BaseException) -> None:
 class Bar(Protocol):
     """A progress bar."""
 
+    n: int
+    """How much is done."""
+
     def update(self, n: int = 1) -> object:
-        """Count on."""
+        """Count on, or back if `n` is negative."""
+
+    def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
+        """Set what the line of the bar shows besides."""
 
 
 class _NoBar:
-    def update(self, n: int = 1) -> None: ...
+    n = 0
+
+    def update(self, n: int = 1) -> None:
+        self.n += n
+
+    def set_postfix_str(self, s: str = "", refresh: bool = True) -> None: ...
 
 
 @contextlib.contextmanager
 def progress(description: str, *, total: int | None, unit: str, initial: int = 0) -> Iterator[Bar]:
     """Show a progress bar with rate and time left during the block, if stderr is a terminal.
 
-    Lines on stderr appear above it, and it leaves nothing behind. There is no thread, so you can
-    fork inside the block.
+    Lines on stderr appear above it, and it leaves nothing behind. A bar inside another one stands
+    below it. There is no thread, so you can fork inside the block.
 
     Args:
         description: what is done.
@@ -137,6 +133,8 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
     if not _voice.shows:
         yield _NoBar()
         return
+    terminal = sys.__stderr__  # which a bar around this one has replaced in sys.stderr
+    assert terminal is not None
     from tqdm import tqdm
     from tqdm.contrib import DummyTqdmFile
 
@@ -148,147 +146,13 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
         unit=unit if is_of_bytes else f" {unit}",
         unit_scale=is_of_bytes,
         initial=initial,
-        file=sys.stderr,
+        file=terminal,
         leave=False,
         dynamic_ncols=True,
         mininterval=_FRAME_SECONDS,
     )
-    with bar, contextlib.redirect_stderr(DummyTqdmFile(sys.stderr)):
+    with bar, contextlib.redirect_stderr(DummyTqdmFile(terminal)):
         yield bar
-
-
-@dataclass
-class _Counter:
-    """What a view shows the progress of."""
-
-    what: str
-    unit: str
-    total: int
-    done: int = 0
-    marks: deque[tuple[float, int]] = field(default_factory=deque)
-    """(time, done) at the last drawings, to measure the rate."""
-
-
-class LiveView:
-    """The progress of training with rate and time left, and rows of text below; for `with`.
-
-    It stands at the foot of the terminal, notices appear above it, and it leaves nothing behind.
-    Short work does not show it, so that it need not load rich. If stderr is not a terminal, nothing
-    appears. There is no thread, so you can fork inside the block.
-    """
-
-    def __init__(self, *, total: int, initial: int) -> None:
-        self.status = ""
-        """Shown in the line of the bar, besides the time left."""
-        self.rows: Sequence[tuple[str, str]] = ()
-        """Shown below the bar: label and text, cut to a line each."""
-        self._work = _Counter("training", "updates", total, initial)
-        self._draw_at = math.inf
-        self._console: Console | None = None
-        self._live: Live | None = None
-        self._lock = threading.Lock()  # of drawing: threads may update
-
-    def __enter__(self) -> Self:
-        if _voice.shows:
-            self._draw_at = time.monotonic() + _FRAME_SECONDS
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._draw_at = math.inf
-        if self._live is not None:
-            _voice.write = _write_line
-            with contextlib.suppress(OSError):  # the terminal may have been closed
-                self._live.stop()
-
-    def update(self, n: int = 1) -> None:
-        """Count on."""
-        work = self._work
-        work.done += n
-        if not work.marks:
-            work.marks.append((time.monotonic(), work.done))
-        is_over = work.done == work.total and self._live is None
-        if time.monotonic() >= self._draw_at and not is_over:
-            self._draw()
-
-    def go_back(self, done: int) -> None:
-        """Count on from an earlier number."""
-        self._work.done = done
-        self._work.marks.clear()
-
-    @contextlib.contextmanager
-    def instead(self, what: str, unit: str, total: int) -> Iterator[None]:
-        """Show the progress of other work during the block."""
-        before, self._work = self._work, _Counter(what, unit, total)
-        if self._live is not None:
-            self._draw()
-        try:
-            yield
-        finally:
-            self._work = before
-
-    def _draw(self) -> None:
-        with self._lock, contextlib.suppress(OSError):  # the terminal may have been closed
-            now = time.monotonic()
-            self._draw_at = now + _FRAME_SECONDS
-            marks = self._work.marks
-            marks.append((now, self._work.done))
-            while now - marks[0][0] > _RATE_SECONDS:
-                marks.popleft()
-            if self._live is not None:
-                self._live.refresh()
-                return
-            from rich.console import Console
-            from rich.live import Live
-
-            self._console = Console(stderr=True)
-            self._live = Live(
-                console=self._console,
-                auto_refresh=False,
-                transient=True,
-                redirect_stdout=False,
-                get_renderable=self._picture,
-            )
-            _voice.write = self._write_above
-            self._live.start(refresh=True)
-
-    def _write_above(self, line: str) -> None:
-        from rich.text import Text
-
-        assert self._console is not None
-        self._console.print(Text(line), soft_wrap=True)
-
-    def _picture(self) -> RenderableType:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        work = self._work
-        (start, first), (end, last) = work.marks[0], work.marks[-1]
-        rate = (last - first) / (end - start) if end > start else 0.0
-        bar = Table.grid(padding=(0, 1), expand=True)
-        for ratio in (None, 1, None, None, None):
-            bar.add_column(ratio=ratio, no_wrap=True)
-        bar.add_row(
-            work.what,
-            ProgressBar(work.total, work.done),
-            f"{work.done:,}/{work.total:,} {work.unit}",
-            self.status,
-            f"{clock(max(0, work.total - work.done) / rate)} left" if rate else "",
-        )
-        rows = Table.grid(padding=(0, 1), expand=True)
-        rows.add_column(style="bold", no_wrap=True)
-        rows.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-        # What is higher than the terminal cannot be erased again.
-        assert self._console is not None
-        for label, text in self.rows[: max(0, self._console.height - 2)]:
-            rows.add_row(*(Text(printable(cell)) for cell in (label, text)))
-        return Group(bar, rows)
 
 
 def counted(number: int, one: str, many: str) -> str:

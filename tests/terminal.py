@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from toy_training import environment
 
-HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 _TOKENS = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
 
 

@@ -1,4 +1,4 @@
-"""The report of a run: log, metrics.jsonl, curves, TensorBoard and the live view on the terminal.
+"""The report of a run: log, metrics.jsonl, curves, TensorBoard and the bar on the terminal.
 
 The trainer reports each event once. `Report` decides where it is written, and in which words. This
 is the only module that uses `torch.utils.tensorboard`.
@@ -34,16 +34,6 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 
 _LOSS = {"nll": "nll {:.3f}", "perplexity": "perplexity {}"}
-_TRAINING = {
-    **_LOSS,
-    "alignment_loss": "alignment loss {:.3f}",
-    "learning_rate": "learning rate {:.3g}",
-    "grad_norm": "gradient {:.3f}",
-}
-_SPEED = {
-    "tokens_per_second": "{} tokens/s",
-    "mfu": "mfu {:.1%}",
-}
 _RARE = {
     "padding": (0.2, "padding {:.0%}"),
     "data_wait": (0.05, "data wait {:.0%}"),
@@ -58,48 +48,14 @@ _VALID = {
     "old_bleu": "old BLEU {:.2f}",
     "old_chrf": "old chrF {:.2f}",
 }
-_HISTORY = {
-    "nll": "valid nll",
-    "bleu": "valid BLEU",
-    "chrf": "valid chrF",
-    "old_bleu": "old BLEU",
-    "old_chrf": "old chrF",
-}
 METRIC_NAMES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}
 """What people call the metrics of validation."""
 _SAMPLE = ("source", "reference", "translation")
-_BARS = "▁▂▃▄▅▆▇█"
-_NEWEST = 40  # validations in a sparkline
-
 _LOW_BLEU, _LOW_VALIDATIONS = 0.5, 3
 """So low a BLEU, in so many validations of a model that learns, may be the tokenizer's fault."""
 
 _CURVES_SECONDS = 60.0
 _CURVES_SHARE = 0.01  # largest share of the time spent drawing curves
-
-
-def rows(train: Record, valid: Sequence[Record], best: int | None) -> list[tuple[str, str]]:
-    """Return the rows of the live view: label and text.
-
-    Args:
-        train: the latest training record; empty if there is none yet.
-        valid: all validation records, in order.
-        best: the update with the best validation.
-    """
-    rows = []
-    if train:
-        speed = ", ".join(filter(None, (_metrics(train, _SPEED), _rare_metrics(train))))
-        rows += [("training", _metrics(train, _TRAINING)), ("speed", speed)]
-    shown = [("last valid", record) for record in valid[-1:]]
-    shown += [("best valid", record) for record in valid if record["update"] == best]
-    rows += [(label, f"update {r['update']:,}: {_metrics(r, _VALID)}") for label, r in shown]
-    for key, label in _HISTORY.items():
-        values = [record[key] for record in valid if key in record][-_NEWEST:]
-        if len(values) > 1:
-            rows.append((label, f"{sparkline(values)} {values[0]:.4g} to {values[-1]:.4g}"))
-    for sample in valid[-1].get("samples", ()) if valid else ():
-        rows += [(label, sample[label]) for label in _SAMPLE]
-    return rows
 
 
 def _is_validation(record: Record) -> bool:
@@ -134,16 +90,6 @@ def _rare_metrics(record: Record) -> str:
     """Format the metrics that should be low, if they are not."""
     rare = {key: form for key, (least, form) in _RARE.items() if record.get(key, 0) >= least}
     return _metrics(record, rare)
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Draw values as bars of eight heights, from the lowest value to the highest."""
-    finite = [value for value in values if math.isfinite(value)]
-    low = min(finite, default=0.0)
-    step = (max(finite, default=0.0) - low) / (len(_BARS) - 1) or 1.0
-    return "".join(
-        _BARS[round((value - low) / step)] if math.isfinite(value) else " " for value in values
-    )
 
 
 def require_tensorboard() -> None:
@@ -255,10 +201,11 @@ class Report:
         """Write to a run folder; `update`: the updates done before."""
         self.run = run
         self.config = config
-        self._view = console.LiveView(total=config.max_updates, initial=update)
+        self._progress = console.progress(
+            "training", total=config.max_updates, unit="updates", initial=update
+        )
         self._events = run.path / "tensorboard"
         self._tensorboard: SummaryWriter | None = None
-        self._train: Record = {}
         self._valid: list[Record] = []
         self._best: int | None = None
         self._draw_at = 0.0
@@ -266,7 +213,7 @@ class Report:
         """(update, time) from which the time left is estimated."""
 
     def __enter__(self) -> Self:
-        self._view.__enter__()
+        self._bar = self._progress.__enter__()
         return self
 
     def __exit__(
@@ -275,12 +222,12 @@ class Report:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._view.__exit__(kind, error, trace)
+        self._progress.__exit__(kind, error, trace)
         self._close_tensorboard()
 
     def advance(self) -> None:
         """Count one more update."""
-        self._view.update()
+        self._bar.update()
 
     def started(self, state: RunState, description: str) -> None:
         """Report that the run starts or resumes; `description` is empty if it is finished."""
@@ -291,7 +238,7 @@ class Report:
         self._valid = list(filter(_is_validation, self.run.metrics()))
         self._open_tensorboard(state.update)
         self._draw_at = time.monotonic() + _CURVES_SECONDS
-        self._show(state)
+        self._best = next(iter(state.best_updates), None)
 
     def trained(self, state: RunState, record: Record) -> None:
         """Report the metrics of the updates since the last report."""
@@ -302,16 +249,16 @@ class Report:
         self.run.log(f"{head} epoch {record['epoch']:.2f}: {metrics}{left}")
         if rare := _rare_metrics(record):
             self.run.log(f"{head}: {rare}")
-        self._view.status = f"epoch {record['epoch']:.2f}, nll {record['nll']:.3f}"
-        self._train = record
-        self._show(state)
+        self._best = next(iter(state.best_updates), None)
+        status = f"epoch {record['epoch']:.2f}, nll {record['nll']:.3f}"
+        self._bar.set_postfix_str(status, refresh=False)
         self._draw_if_due()
 
     @contextlib.contextmanager
-    def validating(self, total: int) -> Iterator[Callable[[int], None]]:
+    def validating(self, total: int) -> Iterator[Callable[[int], object]]:
         """Show the progress of a validation during the block; yields what counts it on."""
-        with self._view.instead("validating", "lines", total):
-            yield self._view.update
+        with console.progress("validating", total=total, unit="lines") as bar:
+            yield bar.update
 
     def validated(self, state: RunState, result: ValidationResult, seconds: float) -> None:
         """Report a validation's metrics and samples."""
@@ -341,7 +288,7 @@ class Report:
         self._valid.append(record)
         for of_pair in result.texts:
             self._doubt_bleu(of_pair, f"/{spell_pair(of_pair.langs)}" if result.by_pair else "")
-        self._show(state)
+        self._best = next(iter(state.best_updates), None)
         self._draw_if_due()
 
     def _doubt_bleu(self, text: TextResult, end: str) -> None:
@@ -371,11 +318,11 @@ class Report:
         self.run.warn(why)
         self.run.record({"kind": "event", "update": state.update, "went_back": why})
         self._valid = [record for record in self._valid if record["update"] <= state.update]
-        self._view.go_back(state.update)
+        self._bar.update(state.update - self._bar.n)
         self._began = (state.update, time.monotonic())
         self._close_tensorboard()
         self._open_tensorboard(state.update)
-        self._show(state)
+        self._best = next(iter(state.best_updates), None)
 
     def finished(self, state: RunState, reason: str, *, longer: str = "") -> None:
         """Report the end of training.
@@ -436,10 +383,6 @@ class Report:
             with self.run.best_effort(self._events):
                 self._tensorboard.close()
             self._tensorboard = None
-
-    def _show(self, state: RunState) -> None:
-        self._best = next(iter(state.best_updates), None)
-        self._view.rows = rows(self._train, self._valid, self._best)
 
     def _draw_if_due(self) -> None:
         if time.monotonic() > self._draw_at:
