@@ -171,7 +171,7 @@ def test_compressed_columns_have_a_limit(
         if size == 10_000:
             assert rows_of(str(path)) == [("a" * size, "b")]
     with pytest.raises(DataError, match=rf"{name}: .* {MOST_TIMES_UNPACKED} times"):
-        find_reader(str(path), ("en", "de"), UTF8)
+        rows_of(str(path), surveyed=False)
 
 
 @pytest.mark.parametrize("package", ADDRESSES)

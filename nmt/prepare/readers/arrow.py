@@ -7,7 +7,6 @@ This needs the extra `nmt-toolkit[arrow]`. Columns are named: `hub.parquet:en,de
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -29,11 +28,6 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 _BYTES_OF = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}
 _STRINGS = tuple(_BYTES_OF)
 _WHOLE_NUMBER = re.compile(r"u?int\d+")
-# Where the parts of an Arrow file's metadata stand, by Arrow's Message.fbs and File.fbs.
-_MAGIC = b"ARROW1"
-_BATCHES = (2, 3)  # of dictionaries, and of rows
-_HEADER, _DICTIONARY, _BUFFERS, _COMPRESSION = 2, 1, 2, 3
-_BLOCK, _BUFFER = "qi4xq", "qq"
 
 
 @dataclass(frozen=True)
@@ -107,97 +101,88 @@ class ArrowFiles(Table):
         side_columns = self.request.side_columns
         wanted = list(dict.fromkeys((*self.columns, *self.request.others)))
         for shard in self.shards:
-            with _Opened(shard, wanted) as file:
-                for cells_of in file.batches():
-                    src, tgt = (cells_of[column] for column in self.columns)
-                    others = [
-                        [side_cell(cell, column) for cell in cells_of[column.column]]
-                        for column in side_columns
-                    ]
-                    cells = zip(*others, strict=True) if others else repeat(())
-                    for src_cell, tgt_cell, side_cells in zip(src, tgt, cells, strict=False):
-                        sides = one_line(src_cell or b""), one_line(tgt_cell or b"")
-                        yield Row(*sides, src_cell is None or tgt_cell is None, side_cells)
-                    advance(0)
+            for cells_of in _Cells(shard, wanted).batches():
+                src, tgt = (cells_of[column] for column in self.columns)
+                others = [
+                    [side_cell(cell, column) for cell in cells_of[column.column]]
+                    for column in side_columns
+                ]
+                cells = zip(*others, strict=True) if others else repeat(())
+                for src_cell, tgt_cell, side_cells in zip(src, tgt, cells, strict=False):
+                    sides = one_line(src_cell or b""), one_line(tgt_cell or b"")
+                    yield Row(*sides, src_cell is None or tgt_cell is None, side_cells)
+                advance(0)
             advance(shard.stat().st_size)
 
 
 def _names(path: Path) -> dict[str, str]:
     """Return the columns, and the fields of columns of structures, with their types."""
+    schema, _ = _open(path)
     types = {}
-    with _Opened(path) as file:
-        for field in file.schema:
-            if field.name in types:
-                raise DataError(f"{path}: has several columns {field.name!r}; rename one of them")
-            types[field.name] = str(field.type)
-            if _pyarrow().types.is_struct(field.type):
-                inner = (field.type.field(at) for at in range(field.type.num_fields))
-                types |= {f"{field.name}.{part.name}": str(part.type) for part in inner}
+    for field in schema:
+        if field.name in types:
+            raise DataError(f"{path}: has several columns {field.name!r}; rename one of them")
+        types[field.name] = str(field.type)
+        if _pyarrow().types.is_struct(field.type):
+            inner = (field.type.field(at) for at in range(field.type.num_fields))
+            types |= {f"{field.name}.{part.name}": str(part.type) for part in inner}
     return types
 
 
-class _Opened:
-    """A file of any of the three formats: Parquet, Arrow's file and Arrow's stream.
+def _open(path: Path, columns: Sequence[str] = ()) -> tuple[Any, Iterator[Any]]:
+    """Open Parquet, Arrow's file or Arrow's stream; return the schema and the batches of rows.
+
+    Parquet's text is read as references to each different text.
+
+    Raises:
+        DataError: if it is damaged, or would become far too much.
+    """
+    arrow = _pyarrow()
+    try:
+        if path.suffix.lower() == ".parquet":
+            import pyarrow.parquet
+
+            parquet = pyarrow.parquet.ParquetFile(path, read_dictionary=list(columns))
+            groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
+            unpacked = sum(group.total_byte_size for group in groups)
+            check_unpacked(str(path), path.stat().st_size, unpacked)
+            batches = parquet.iter_batches(_BATCH_ROWS, columns=list(columns))
+            return parquet.schema_arrow, batches
+        source = arrow.memory_map(str(path))
+        try:
+            file = arrow.ipc.open_file(source)
+        except arrow.ArrowInvalid:
+            if source.size() < 8 or source.read_at(8, source.size() - 8) != _END_OF_STREAM:
+                raise
+            source.seek(0)
+            stream = arrow.ipc.open_stream(source)
+            return stream.schema, iter(stream)
+        return file.schema, map(file.get_batch, range(file.num_record_batches))
+    except (arrow.ArrowException, OSError) as error:
+        raise _damaged(path, error) from None
+
+
+class _Cells:
+    """The cells of some columns of a file.
 
     A small file may hold a long text once and refer to it from many rows. So what is counted for
-    `check_unpacked` is the text of all rows, and Parquet's text is read as references.
+    `check_unpacked` is the text of all rows. A compressed batch of Arrow is unpacked before.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str] = ()) -> None:
-        """Open a file, to read some columns of it.
-
-        Raises:
-            DataError: if it is damaged, or would become far too much.
-        """
-        self._path, self._columns = path, list(columns)
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self._path, self._columns = path, columns
         self._size, self._unpacked = path.stat().st_size, 0
-        arrow = _pyarrow()
-        try:
-            if path.suffix.lower() == ".parquet":
-                import pyarrow.parquet
-
-                self._file = pyarrow.parquet.ParquetFile(path, read_dictionary=self._columns)
-                self.schema = self._file.schema_arrow
-                groups = map(self._file.metadata.row_group, range(self._file.num_row_groups))
-                unpacked = sum(group.total_byte_size for group in groups)
-            else:
-                source = arrow.memory_map(str(path))
-                try:
-                    self._file = arrow.ipc.open_file(source)
-                except arrow.ArrowInvalid:
-                    self._file = arrow.ipc.open_stream(source)
-                    if source.read_at(8, max(0, source.size() - 8)) != _END_OF_STREAM:
-                        raise arrow.ArrowInvalid("the mark of its end is missing") from None
-                self.schema = self._file.schema
-                unpacked = sum(map(_unpacked_size, _messages(arrow.memory_map(str(path)))))
-        except (arrow.ArrowException, OSError, EOFError, struct.error) as error:
-            raise _damaged(path, error) from None
-        check_unpacked(str(path), self._size, unpacked)
-
-    def __enter__(self) -> _Opened:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._path.suffix.lower() == ".parquet":
-            self._file.close()
 
     def batches(self) -> Iterator[dict[str, list[Any]]]:
-        """Yield the cells of the columns in batches of rows."""
+        """Yield the cells of the columns in batches of rows; DataError as `_open`."""
+        _, batches = _open(self._path, self._columns)
         try:
-            for batch in self._batches():
-                yield {column: self._cells(batch, column) for column in self._columns}
+            for batch in batches:
+                for start in range(0, batch.num_rows, _BATCH_ROWS):
+                    rows = batch.slice(start, _BATCH_ROWS)
+                    yield {column: self._cells(rows, column) for column in self._columns}
         except (_pyarrow().ArrowException, OSError) as error:
             raise _damaged(self._path, error) from None
-
-    def _batches(self) -> Iterator[Any]:
-        if self._path.suffix.lower() == ".parquet":
-            yield from self._file.iter_batches(_BATCH_ROWS, columns=self._columns)
-        elif hasattr(self._file, "num_record_batches"):
-            for at in range(self._file.num_record_batches):
-                yield from _cut(self._file.get_batch(at))
-        else:
-            for batch in self._file:
-                yield from _cut(batch)
 
     def _cells(self, batch: Any, column: str) -> list[Any]:
         """Return the cells of a column, text as bytes, which need not be valid UTF-8.
@@ -227,6 +212,7 @@ class _Opened:
         array = array.cast(_BYTES_OF[str(array.type)])
         array.validate(full=True)
         if not str(array.type).endswith("view"):
+            self._count(array.nbytes)
             return list(array.to_pylist())
         texts: list[bytes | None] = []
         for cell in array:  # which may all be the same part of the file
@@ -237,77 +223,6 @@ class _Opened:
     def _count(self, size: int) -> None:
         self._unpacked += size
         check_unpacked(str(self._path), self._size, self._unpacked)
-
-
-def _messages(source: Any) -> Iterator[Any]:
-    """Yield the messages of a sound Arrow file, of which Arrow reads those that its end lists."""
-    ipc, size = _pyarrow().ipc, source.size()
-    if source.read_at(len(_MAGIC), max(0, size - len(_MAGIC))) != _MAGIC:
-        yield from ipc.MessageReader.open_stream(source)
-        return
-    (length,) = struct.unpack("<i", source.read_at(4, size - 10))
-    footer = _Table.root(source.read_at(length, size - 10 - length))
-    for blocks in _BATCHES:
-        for start, _, _ in footer.vector(blocks, _BLOCK):
-            source.seek(start)
-            yield ipc.read_message(source)
-
-
-def _unpacked_size(message: Any) -> int:
-    """Return what the compressed buffers of a message would become, as they say, in bytes."""
-    header = _Table.root(message.metadata).table(_HEADER)
-    if message.type == "dictionary":
-        header = header and header.table(_DICTIONARY)
-    if message.body is None or header is None or header.place_of(_COMPRESSION) is None:
-        return 0
-    sizes = [
-        struct.unpack_from("<q", message.body, start)[0]
-        for start, length in header.vector(_BUFFERS, _BUFFER)
-        if length
-    ]
-    return sum(size for size in sizes if size > 0)  # -1: not compressed
-
-
-@dataclass(frozen=True)
-class _Table:
-    """A table of a FlatBuffer, which Arrow's metadata are."""
-
-    content: Any
-    place: int
-
-    @classmethod
-    def root(cls, content: Any) -> _Table:
-        return cls(content, 0)._follow(0)
-
-    def _follow(self, place: int) -> _Table:
-        return _Table(self.content, place + struct.unpack_from("<I", self.content, place)[0])
-
-    def place_of(self, field: int) -> int | None:
-        """Return where a field stands; None if it is not set."""
-        fields = self.place - struct.unpack_from("<i", self.content, self.place)[0]
-        (size,) = struct.unpack_from("<H", self.content, fields)
-        if 4 + 2 * field >= size:
-            return None
-        (offset,) = struct.unpack_from("<H", self.content, fields + 4 + 2 * field)
-        return self.place + offset if offset else None
-
-    def table(self, field: int) -> _Table | None:
-        place = self.place_of(field)
-        return None if place is None else self._follow(place)
-
-    def vector(self, field: int, kind: str) -> Iterator[tuple[int, ...]]:
-        """Return the structures in a vector."""
-        start = self.table(field)
-        if start is None:
-            return iter(())
-        (count,) = struct.unpack_from("<I", self.content, start.place)
-        end = start.place + 4 + count * struct.calcsize(f"<{kind}")
-        return struct.iter_unpack(f"<{kind}", memoryview(self.content)[start.place + 4 : end])
-
-
-def _cut(batch: Any) -> Iterator[Any]:
-    for start in range(0, batch.num_rows, _BATCH_ROWS):
-        yield batch.slice(start, _BATCH_ROWS)
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
