@@ -72,10 +72,10 @@ def draw(width: float, height: float, title: str, fill: Callable[[Figure], None]
         UsageError: if matplotlib is missing.
     """
     require_matplotlib()
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its cache of fonts
     from matplotlib import style
     from matplotlib.figure import Figure
 
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its cache of fonts
     content = io.BytesIO()
     with warnings.catch_warnings(), style.context(["default", _STYLE]):
         # It lays text out by a font that lacks many scripts.
