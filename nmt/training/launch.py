@@ -15,7 +15,7 @@ from nmt.config import STAGES, Recipe, resolve_recipe
 from nmt.data.corpus import read_pairs
 from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages
-from nmt.distributed import RankLost, Ranks, RankStopped
+from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.device import choose_device, keep_freed_memory, memory_errors
 from nmt.models.model_file import model_checksum
@@ -30,7 +30,6 @@ from nmt.training.saving import DiskBudget
 from nmt.training.stop import StopRequest
 from nmt.training.trainer import Trainer, TrainingSetup
 from nmt.training.validation import tokenizers_of
-from nmt.training.watchdog import ExitReport, watching
 
 
 @memory_errors()
@@ -48,7 +47,7 @@ def launch(recipe: Recipe, command: CommandLine, *, deadline: float = math.inf) 
         NMTError: for example, if another process of the run has failed.
     """
     ranks, run, stop = Ranks.from_environment(), RunFolder(command.out), StopRequest(deadline)
-    exit_report = ExitReport(run, ranks)
+    has_begun, trainer = False, None
 
     def claim() -> None:
         if recipe.training.tensorboard:
@@ -58,55 +57,65 @@ def launch(recipe: Recipe, command: CommandLine, *, deadline: float = math.inf) 
 
     ranks.join()
     try:
-        with watching(ranks, stop, exit_report):
-            setup = set_up(recipe, command, run, ranks, claim)
-            exit_report.training = True
-            with stop.listening():
-                try:
-                    exit_report.trainer = _trainer(setup, stop)
-                    train(exit_report.trainer)
-                except Exception:
-                    # torchrun sends SIGTERM to the ranks that are left; first they find out what to
-                    # say, and write what they have to save.
-                    if ranks.in_group:
-                        program.end()
-                    raise
+        setup = set_up(recipe, command, run, ranks, claim)
+        has_begun = True
+        with stop.listening():
+            try:
+                trainer = _trainer(setup, stop)
+                train(trainer)
+            except Exception:
+                # torchrun sends SIGTERM to the ranks that are left; first they find out what to
+                # say, and write what they have to save.
+                if ranks.in_group:
+                    program.end()
+                raise
     except Stopped:
         ranks.leave()
         raise
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
         if ranks.in_group:
             program.end()
         with StopRequest().listening():  # or the next signal would interrupt this
-            # torchrun interrupts the ranks that are left when one has failed.
-            other = ranks.exit_reason()
-            if isinstance(other, RankLost):
-                exit_report.write("failed", str(other), other.ranks)
-                raise other from None
-            reason = stop.reason or str(other or "by a signal")
-            ranks.publish_stop(reason)
-            exit_report.wait()
-            exit_report.write("stopped", reason)
-        raise
-    except Exception as error:
-        if ranks.in_group:
-            program.end()
-        with StopRequest().listening():
-            other = ranks.cause_elsewhere(error)
-            if isinstance(other, RankStopped):
-                exit_report.wait()
-                exit_report.write("stopped", str(other))
-            else:
-                exit_report.write("failed", str(other or error), other.ranks if other else [])
-        if other is not None:
-            raise other from error
+            cause = ranks.cause_elsewhere(error)
+            if cause is None:
+                _leave_word(error, stop.reason, ranks)
+            if trainer is not None:
+                trainer.saver.wait()
+            if has_begun and ranks.is_first:
+                _write_end(cause or error, stop.reason, run, trainer)
+        if cause is not None:
+            raise cause from error
         if isinstance(error, NMTError):
             ranks.leave()  # all ranks raise it together; after any other error, nobody may wait
         raise
     finally:
-        exit_report.wait()  # before another process may write there
+        if trainer is not None:
+            trainer.saver.wait()  # before another process may write there
         run.unlock()
     ranks.leave()
+
+
+def _leave_word(error: BaseException, asked: str, ranks: Ranks) -> None:
+    """Tell the other ranks why this one ends."""
+    if isinstance(error, KeyboardInterrupt):
+        ranks.leave_word("stopped", asked or "by a signal")
+    else:
+        kind = "" if isinstance(error, NMTError) else f"{type(error).__name__}: "
+        ranks.leave_word("failed", f"{kind}{error}")
+
+
+def _write_end(error: BaseException, asked: str, run: RunFolder, trainer: Trainer | None) -> None:
+    """Write to status.json how a run has ended that could not end in an orderly way."""
+    saved = max(updates_of(run, STATE), default=0)
+    update = trainer.state.update if trainer else saved
+    status, reason = "failed", str(error)
+    if isinstance(error, KeyboardInterrupt | Stopped):
+        reason = asked or str(error) or "by a signal"
+        lost = ": updates after the last save are lost" if update > saved else ""
+        status, reason, update = "stopped", f"interrupted ({reason}){lost}", saved
+    if run.path.is_dir():
+        with contextlib.suppress(OSError):  # the failure may be a full disk
+            run.write_status(status, update, reason)
 
 
 def _trainer(setup: TrainingSetup, stop: StopRequest) -> Trainer:
