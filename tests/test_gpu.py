@@ -49,7 +49,7 @@ from nmt.models.registry import build_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.training import dry_run, meter
-from nmt.training.command_line import CommandLine
+from nmt.training.command import TrainCommand
 from nmt.training.first_weights import first_weights
 from nmt.training.update import UpdateRunner
 from nmt.translate.torch_engine import TorchEngine
@@ -428,7 +428,7 @@ def test_what_fits_is_found_by_trying(
 
 def test_a_dry_run_expects_the_memory_that_it_measures(toy: Toy) -> None:
     toy.patch.setattr(dry_run, "TRIAL_SECONDS", 0.0)
-    command = CommandLine(toy.data, toy.folder / "run")
+    command = TrainCommand(toy.data, toy.folder / "run")
     found = dict(dry_run.dry_run(recipe(precision=HALF, device="cuda"), command))
     assert found["memory, expected"] == found["memory, measured"]
 

@@ -8,7 +8,7 @@ If a file cannot be written, earlier files stay, the log and status.json report 
 checkpoint tries again, with the state. At the end of a run, when nothing would try again, it is an
 error.
 
-`Need` refuses a disk that is too small before the first update.
+`DiskBudget` refuses a disk that is too small before the first update.
 """
 
 from __future__ import annotations
@@ -95,16 +95,14 @@ class DiskBudget:
 class Saver:
     """Writes a run's weights and state; rank 0 writes, and all ranks learn the result."""
 
-    def __init__(
-        self, run: RunFolder, ranks: Ranks, config: TrainingConfig, optimizer: Optimizer
-    ) -> None:
+    def __init__(self, run: RunFolder, ranks: Ranks, optimizer: Optimizer) -> None:
         self.saved: RunState | None = None
         """The newest state that was given to be saved; the same on all ranks."""
         self.written: RunState | None = None
         """The newest state in the run folder, on rank 0."""
         self._run = run
         self._ranks = ranks
-        self._config = config
+        self._config = optimizer.config
         self._optimizer = optimizer
         self._last = run.path / "last.safetensors"
         self._tried_at = time.monotonic()

@@ -6,7 +6,7 @@ verdicts are read late as on a GPU), `error` (a fault of the program), `kill`, `
 `signal` (SIGTERM to it only), `interrupt` (Ctrl-C twice), or, in updates 10 to 14, `nan` (its
 gradient is no number, the first time). A rank waits for `WAIT` seconds for another.
 
-There is no fault when torchrun starts the processes again. The state of update 10 is written slowly.
+There is no fault when torchrun starts the processes again. Writing the state of update 10 is slow.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from toy_training import settings_of
 
 from nmt.cli import main as nmt
 from nmt.distributed import Pending, Ranks
-from nmt.training import open_values, update
+from nmt.training import auto_values, update
 from nmt.training.loss import losses_of
 
 
@@ -41,7 +41,7 @@ def main(data: str, out: str, lack: str) -> None:
     is_second = os.environ["RANK"] == "1"
     problem = "no C compiler; install gcc" if is_second and lack.endswith("start") else ""
     pretend_to_compile(patch, problem)
-    patch.setattr(open_values, "_worth_compiling", lambda *_: "loss")
+    patch.setattr(auto_values, "_worth_compiling", lambda *_: "loss")
     if is_second:
         patch.setattr(update, "losses_of", fail)
         patch.setattr(Ranks, "start_sum", fail_to_sum)

@@ -18,7 +18,7 @@ from torch._inductor.exc import InductorError
 from toy_training import Toy, assert_same_weights, python_command, run_command, status
 
 from nmt.models.kernels import packed_attention
-from nmt.training import loss, open_values
+from nmt.training import auto_values, loss
 from nmt.training.update import UpdateRunner
 
 
@@ -86,7 +86,7 @@ def test_an_assertion_of_the_compiler_is_its_failure_too(toy: Toy) -> None:
 @pytest.mark.slow  # tracing the layers takes ten seconds
 def test_layers_that_a_real_compiler_refuses_train_without_it(toy: Toy) -> None:
     expected = toy.train("expected", max_updates=2)
-    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(auto_values, "problem_of_compiling", lambda _: "")
     torch.compiler.reset()
     with inductor_config.patch({"cpp.cxx": (None, "/nonexistent/g++")}):
         run = toy.train(compile="true", max_updates=2)
@@ -95,7 +95,7 @@ def test_layers_that_a_real_compiler_refuses_train_without_it(toy: Toy) -> None:
 
 
 def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
-    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(auto_values, "problem_of_compiling", lambda _: "")
     compiled, ways = loss._of_chunk_for_the_compiler, []
 
     def noted() -> Any:

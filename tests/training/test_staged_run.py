@@ -16,8 +16,8 @@ from nmt.config import TrainingStage
 from nmt.errors import UsageError
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
-from nmt.training.command_line import CommandLine
-from nmt.training.launch import launch
+from nmt.training.command import TrainCommand
+from nmt.training.train import train as train_run
 
 STAGES = (
     TrainingStage(12, {"noisy": 1.0, "clean": 0.0}),
@@ -46,7 +46,7 @@ def train(
     data: Path, out: Path, stages: tuple[TrainingStage, ...] = STAGES, max_updates: int = 24
 ) -> Path:
     staged = dataclasses.replace(recipe(max_updates=max_updates), stages=stages)
-    launch(staged, CommandLine(data, out))
+    train_run(staged, TrainCommand(data, out))
     return out
 
 

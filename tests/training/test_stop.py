@@ -38,11 +38,11 @@ from nmt.models.model_file import ModelReader
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
-from nmt.training import recovery, stop, validation
+from nmt.training import stop, trainer, validation
 from nmt.training import update as update_module
-from nmt.training.command_line import CommandLine
-from nmt.training.launch import launch
+from nmt.training.command import TrainCommand
 from nmt.training.stop import StopRequest
+from nmt.training.train import train as train_run
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
 from nmt.values import Value
@@ -163,7 +163,7 @@ def test_the_command_stops_at_its_time_limit(toy: Toy) -> None:
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [(recovery, "fitting_tokens"), (UpdateRunner, "_backward")],
+    [(trainer, "fitting_tokens"), (UpdateRunner, "_backward")],
     ids=["trying what fits", "the first update"],
 )
 def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
@@ -269,7 +269,7 @@ def test_a_stop_waits_for_no_more_than_one_step_and_loses_nothing(
 
     with toy.patch.context() as patch, pytest.raises(Stopped, match=rf"{update} \({reason}\)"):
         patch.setattr(module, function, stop_after_the_first_validation)
-        launch(recipe(**values), CommandLine(toy.data, run), deadline=deadline)
+        train_run(recipe(**values), TrainCommand(toy.data, run), deadline=deadline)
     assert calls == 1  # nothing more was begun
     assert status(run) == {"status": "stopped", "update": update, "reason": reason}
     assert newest_state(run)[0]["progress"]["update"] == update

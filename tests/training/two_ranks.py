@@ -28,7 +28,7 @@ from nmt.models.model_file import load_model
 from nmt.training import flat_weights as gradient_sum
 from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.meter import checksum_of_all
+from nmt.training.metrics import checksum_of_all
 from nmt.training.optimizer import Optimizer
 from nmt.training.validation import Validator
 from nmt.values import Value

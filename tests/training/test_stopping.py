@@ -11,8 +11,8 @@ from nmt.config import TrainingConfig
 from nmt.errors import NMTError
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import ValidationResult
-from nmt.training import course
-from nmt.training.course import ends, warnings_before
+from nmt.training import stopping
+from nmt.training.stopping import ends, warnings_before
 from nmt.training.validation import Validator
 from nmt.values import Value
 
@@ -114,7 +114,7 @@ def test_a_length_that_cannot_be_meant_is_warned_of(
 def test_it_is_warned_of_before_the_first_update(
     toy: Toy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    toy.patch.setattr(course, "MOST_EPOCHS", 0.5)
+    toy.patch.setattr(stopping, "MOST_EPOCHS", 0.5)
 
     def fail(*_: object, **__: object) -> None:
         raise NMTError("before any update")

@@ -19,7 +19,7 @@ from nmt.runs.run_folder import Changes, RunFolder
 
 
 @dataclass(frozen=True)
-class CommandLine:
+class TrainCommand:
     """What a user gave to `nmt train`."""
 
     data: Path

@@ -57,7 +57,7 @@ _TRIAL_TOKENS = (256, 768)  # fewest and most
 _WINS, _LOSSES = 6, 4  # rounds that decide, whichever number comes first
 
 
-def resolve_open_values(
+def choose_auto_values(
     recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks, device: torch.device
 ) -> Recipe:
     """Return the recipe with every value chosen, after setting threads and library.
@@ -71,9 +71,9 @@ def resolve_open_values(
         if ranks.is_first and run.exists:
             training = run.fill_in_choices(training, ranks.world_size, share)
     threads = training.threads or default_threads(ranks.local_world_size)
-    open_values = [threads, training.matmul, training.precision, training.compile]
-    open_values += [training.validate_tokenizer]
-    threads, matmul, precision, compiled, tokenizers = ranks.gather(open_values)[0]
+    auto_values = [threads, training.matmul, training.precision, training.compile]
+    auto_values += [training.validate_tokenizer]
+    threads, matmul, precision, compiled, tokenizers = ranks.gather(auto_values)[0]
     tokenizers = resolve_tokenizers(recipe.training, tokenizers, data, ranks)
     # Otherwise each process would start as many compilers as if it were the only one.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
