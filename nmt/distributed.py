@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from nmt.errors import DataError, NMTError, Stopped, UsageError
+from nmt.errors import NMTError, Stopped
 
 WAIT = timedelta(minutes=20)
 """How long a rank waits for another in one operation. The first rank may check or save a lot."""
@@ -155,30 +155,22 @@ class Ranks:
             yield
         except (NMTError, OSError) as error:
             problem = from_system(error)
-        report = None if problem is None else [type(problem).__name__, str(problem)]
+        report = None if problem is None else (type(problem), str(problem))
         reports = self.gather(report)
         if problem is not None:
             raise problem
         for rank, report in enumerate(reports):
             if report is not None:
-                kinds = {kind.__name__: kind for kind in (UsageError, DataError, Stopped)}
-                raise kinds.get(report[0], NMTError)(f"rank {rank}: {report[1]}")
+                kind, text = report
+                raise kind(f"rank {rank}: {text}")
 
     def gather(self, value: Any) -> list[Any]:
-        """Return every rank's JSON value, in order of rank, on every rank."""
+        """Return every rank's value, in order of rank, on every rank."""
         if not self.in_group:
             return [value]
-        data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
-        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
-        dist.all_gather(sizes, torch.tensor([len(data)]))
-        longest = int(max(sizes))
-        padded = torch.nn.functional.pad(data, (0, longest - len(data)))
-        parts = [torch.empty(longest, dtype=torch.uint8) for _ in sizes]
-        dist.all_gather(parts, padded)
-        return [
-            json.loads(part[: int(size)].numpy().tobytes())
-            for part, size in zip(parts, sizes, strict=True)
-        ]
+        values = [None] * self.world_size
+        dist.all_gather_object(values, value)
+        return values
 
     def agree_to_stop(self, reason: str) -> str:
         """Return why a rank was asked to stop, and note it in case that torchrun starts it again.

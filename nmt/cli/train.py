@@ -172,8 +172,9 @@ def train(
     run = RunFolder(out)
     own = run.own_values() if run.exists else None
     layers: list[Layer]
-    if own is not None and model in (None, own.preset):
-        preset, architecture, layers = own.preset, own.architecture, [(str(run.config), own.values)]
+    if own is not None and model in (None, own[0]):
+        preset, architecture, values = own
+        layers = [(str(run.config), values)]
     else:
         asked = (values_of_file | overrides | given).get("device", "auto")
         preset = model or _choose_preset(data, config, init_from, device=str(asked))

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
 from nmt.models.model_file import find_model, read_card
 from nmt.models.presets import FINE_TUNING
-from nmt.runs.run_folder import Changes, RunFolder
+from nmt.runs.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,19 @@ class TrainCommand:
             words += [] if given is None else [option, str(given)]
         return shlex.join((*words, *self.settings))
 
-    def elsewhere(self, run: RunFolder, changes: Changes, recipe: Recipe, data: DataFolder) -> str:
+    def elsewhere(
+        self, run: RunFolder, refused: Container[str], recipe: Recipe, data: DataFolder
+    ) -> str:
         """Return how to train with values that the run in a folder refuses; in a new folder."""
         command = dataclasses.replace(self, out=_free(self.out))
-        if changes.initial:  # to tune another model
+        if "init_from" in refused:  # to tune another model
             return f"start a new run: {command}"
         fits = _fit(run, recipe, data)
         if fits:
             command = dataclasses.replace(command, init_from=self.out)
         elif recipe.preset == FINE_TUNING:
             return "choose another --out"
-        if changes.preset or changes.stages:
+        if "preset" in refused or STAGES in refused:
             preset = None if recipe.preset == FINE_TUNING else recipe.preset
             command = dataclasses.replace(command, model=preset)
         else:

@@ -15,7 +15,6 @@ import math
 import os
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 import torch
 
@@ -74,7 +73,7 @@ def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
     try:
         run = RunFolder(command.out)
         recipe, data, device, initial = open_run(recipe, command, run, ranks, is_trial=True)
-        if ranks.is_first and run.exists and (changes := run.changes(recipe, initial).allowed):
+        if ranks.is_first and run.exists and (changes := run.changes(recipe, initial)[0]):
             console.notice(f"{run.path}: {'; '.join(changes)}")
         console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
         peak, free = PeakMemory(device), available_bytes() / ranks.local_world_size
@@ -87,7 +86,7 @@ def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
             ranks=ranks,
             device=device,
             stop=StopRequest(),
-            warm_from=Path(initial.path) if initial.path else None,
+            init_from=initial[0],
         )
         trainer.choose_micro_batch()
         rows = _rows(trainer, peak, free, processes)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
-from nmt.config import STAGES, Recipe, resolve_recipe
+from nmt.config import Recipe
 from nmt.data.corpus import read_pairs
 from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages
@@ -17,7 +17,7 @@ from nmt.models.device import choose_device, keep_freed_memory
 from nmt.models.model_file import model_checksum
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
-from nmt.runs.run_folder import Changes, InitialModel, RunFolder
+from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training.auto_values import choose_auto_values
 from nmt.training.command import TrainCommand
 from nmt.training.validation import tokenizers_of
@@ -41,8 +41,8 @@ def open_run(
     Raises:
         UsageError: if the recipe does not fit the data, the machine or the run folder.
     """
-    initial = InitialModel()
-    recipe = _of_first(recipe, ranks)
+    initial = "", ""
+    recipe = ranks.gather(recipe)[0]
     with ranks.raise_on_all_ranks():
         device = choose_device(recipe.training.device, ranks.local_rank)
         if device.type == "cpu":
@@ -53,18 +53,18 @@ def open_run(
         _check_fit(recipe, data)
         if ranks.is_first:
             initial = _initial_model(command.init_from, run)
-            if recipe.training.lora_rank and not initial.path:
+            if recipe.training.lora_rank and not initial[0]:
                 raise UsageError("lora_rank is for a model that is tuned; give --init-from")
             if is_trial:
                 run.check()
             else:
                 _claim(run, tensorboard=recipe.training.tensorboard)
     _check_same(data, device, ranks)
-    initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
+    initial = ranks.gather(initial)[0]
     recipe = choose_auto_values(recipe, data, run, ranks, device)
     with ranks.raise_on_all_ranks():
         if ranks.is_first and run.exists:
-            _refuse(run.changes(recipe, initial), run, recipe, data, command)
+            _refuse(run.changes(recipe, initial)[1], run, recipe, data, command)
     return recipe, data, device, initial
 
 
@@ -76,37 +76,32 @@ def _claim(run: RunFolder, *, tensorboard: bool) -> None:
 
 
 def _refuse(
-    changes: Changes, run: RunFolder, recipe: Recipe, data: DataFolder, command: TrainCommand
+    refused: Mapping[str, str],
+    run: RunFolder,
+    recipe: Recipe,
+    data: DataFolder,
+    command: TrainCommand,
 ) -> None:
     """Raise UsageError if something changed that must not, with the command that does it."""
-    if changes.refused:
+    if refused:
         raise UsageError(
-            f"{run.path} has a run with other values: {'; '.join(changes.refused)}; give the old "
-            f"values to resume it, or {command.elsewhere(run, changes, recipe, data)}"
+            f"{run.path} has a run with other values: {'; '.join(refused.values())}; give the old "
+            f"values to resume it, or {command.elsewhere(run, refused, recipe, data)}"
         )
-
-
-def _of_first(recipe: Recipe, ranks: Ranks) -> Recipe:
-    """Return the first rank's recipe."""
-    values: dict[str, object] = {STAGES: [dataclasses.asdict(stage) for stage in recipe.stages]}
-    for section in recipe.sections.values():
-        values |= dataclasses.asdict(section)
-    preset, architecture, values = ranks.gather([recipe.preset, recipe.architecture, values])[0]
-    return resolve_recipe(preset, architecture, [("the first process", values)])
 
 
 def _initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
     """Return the model that the weights start from, as the run folder records it."""
     if run.exists:
-        noted = run.initial_model()
+        path, _ = noted = run.initial_model()
         # The weights are in the state. The model may be gone, or its run may have a better one now.
-        if updates_of(run, STATE) and str(init_from or noted.path) == noted.path:
+        if updates_of(run, STATE) and str(init_from or path) == path:
             return noted
-        if init_from is None and noted.path:
-            init_from = Path(noted.path)
+        if init_from is None and path:
+            init_from = Path(path)
     if init_from is None:
-        return InitialModel()
-    return InitialModel(str(init_from), model_checksum(init_from))
+        return "", ""
+    return str(init_from), model_checksum(init_from)
 
 
 def _check_same(data: DataFolder, device: torch.device, ranks: Ranks) -> None:

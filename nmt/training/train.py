@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from pathlib import Path
 from typing import NoReturn
 
 from nmt.config import Recipe, TrainingConfig
@@ -65,14 +64,14 @@ def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) 
                     ranks=ranks,
                     device=device,
                     stop=stop,
-                    warm_from=Path(initial.path) if initial.path else None,
+                    init_from=initial[0],
                 )
                 trainer.resume_or_begin()
             # Only now, so that you can correct a recipe that does not fit the data in this folder.
             with ranks.raise_on_all_ranks():
                 if ranks.is_first:
                     DiskBudget.of(config, trainer.optimizer, trainer.card).check(run)
-                    if run.exists and (changes := run.changes(recipe, initial).allowed):
+                    if run.exists and (changes := run.changes(recipe, initial)[0]):
                         run.log(f"{run.path}: {'; '.join(changes)}")
                     run.write_config(
                         recipe,
@@ -256,6 +255,7 @@ def _finish(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
     trainer.save_at_the_end()
     reasons = ends(trainer.config, trainer.state)
     if trainer.ranks.is_first:
-        trainer.run.write_status("finished", trainer.state.update, reasons[0].reason)
-        longer = " ".join(end.longer for end in reasons) if was_finished else ""
-        report.finished(trainer.state, reasons[0].reason, longer=longer)
+        reason = next(iter(reasons))
+        trainer.run.write_status("finished", trainer.state.update, reason)
+        longer = " ".join(reasons.values()) if was_finished else ""
+        report.finished(trainer.state, reason, longer=longer)

@@ -55,9 +55,12 @@ class Trainer:
         ranks: Ranks,
         device: torch.device,
         stop: StopRequest,
-        warm_from: Path | None,
+        init_from: str = "",
     ) -> None:
-        """Build the model with its initial weights; `resume_or_begin` loads a state."""
+        """Build the model with its initial weights; `resume_or_begin` loads a state.
+
+        init_from: the model whose weights a new run starts from; "": they are random.
+        """
         self.recipe = recipe
         self.config = config = recipe.training
         self.run = run
@@ -66,8 +69,8 @@ class Trainer:
         self.stop = stop
         self.card = card_of(recipe, data)
         # A resumed run loads its weights from its state.
-        if checkpoint.updates_of(run, checkpoint.STATE):
-            warm_from = None
+        is_new = not checkpoint.updates_of(run, checkpoint.STATE)
+        warm_from = Path(init_from) if init_from and is_new else None
         self.model, weights, self.remarks = first_weights(
             self.card, config, ranks, device, warm_from=warm_from
         )

@@ -9,7 +9,7 @@ from command_line import Nmt
 from toy_training import recipe
 
 from nmt.config import Recipe
-from nmt.runs.run_folder import InitialModel, RunFolder
+from nmt.runs.run_folder import RunFolder
 from nmt.training import launch as launch_module
 
 
@@ -38,7 +38,7 @@ def test_a_run_and_its_configuration_bring_their_preset(
 ) -> None:
     run = RunFolder(tmp_path / "run")
     run.create()
-    run.write_config(recipe(), "text", InitialModel(), ranks=1, data_path=data)
+    run.write_config(recipe(), "text", ("", ""), ranks=1, data_path=data)
     assert nmt("train", data, "--out", run.path).stderr == ""  # the run goes on
     assert [one.preset for one in trained] == ["transformer_tiny"]
     nmt("train", data, "--out", tmp_path / "again", "--config", run.path / "config.toml")
