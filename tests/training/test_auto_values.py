@@ -64,12 +64,6 @@ def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
     assert "no --precision" not in capsys.readouterr().err
 
 
-def test_without_fast_products_nothing_is_tried(toy: Toy) -> None:
-    let_be(toy, bf16=0.1)
-    toy.patch.setattr(auto_values._Trial, "_train", lambda *_: pytest.fail("it may take minutes"))
-    assert chosen(toy.train(precision="auto", max_updates=1))["precision"] == "fp32"
-
-
 def test_no_trial_without_the_memory_for_it(toy: Toy) -> None:
     let_be(toy, bf16=2.0, onednn=2.0)
     toy.patch.setattr(auto_values, "available_bytes", lambda: 100_000)
@@ -165,25 +159,6 @@ def test_precision_on_devices(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     assert default_precision(torch.device(device)) == precision
-
-
-@pytest.mark.parametrize(
-    ("device", "precision", "lora_rank", "compiled"),
-    [
-        ("cuda", "bf16", 0, "true"),
-        ("cuda", "fp16", 0, "true"),
-        ("cuda", "fp32", 0, "loss"),
-        ("cuda", "tf32", 0, "loss"),
-        ("cuda", "bf16", 4, "loss"),
-        ("cpu", "bf16", 0, "false"),
-    ],
-)
-def test_layers_are_compiled_on_gpus_in_half_precision_and_else_the_loss(
-    device: str, precision: str, lora_rank: int, compiled: str
-) -> None:
-    config = recipe(lora_rank=lora_rank).training
-    found = auto_values._worth_compiling(config, torch.device(device), precision)
-    assert found == compiled
 
 
 class TwoRanks(Ranks):

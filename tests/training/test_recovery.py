@@ -202,18 +202,6 @@ def test_only_the_first_size_and_the_one_that_fits_are_compiled(
     assert runner.eager == eager
 
 
-def test_the_gradient_that_is_summed_before_sizes_are_tried_changes_nothing(toy: Toy) -> None:
-    expected = toy.train("expected", max_updates=2)
-    run = UpdateRunner.run
-
-    def rehearse_first(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
-        self.rehearse_sum()
-        return run(self, update, number, save=save)
-
-    toy.patch.setattr(UpdateRunner, "run", rehearse_first)
-    assert_same_weights(toy.train(max_updates=2), expected)
-
-
 def test_without_memory_to_sum_a_gradient_the_rank_ends(
     model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,17 +224,6 @@ def test_without_memory_to_sum_a_gradient_the_rank_ends(
         total.finish(torch.zeros(4))
     assert not distributed.is_of_the_group(error)  # but this rank's own, for the others to hear
     assert distributed.is_of_the_group(dist.DistBackendError("NCCL timeout"))
-
-
-def test_a_sum_that_has_no_memory_is_no_reason_to_halve_the_micro_batch(toy: Toy) -> None:
-    def break_sum(self: UpdateRunner, *_: object) -> None:
-        self._gradient_sum.is_broken = True
-        raise MemoryError("out of memory to sum the gradient over processes")
-
-    toy.patch.setattr(UpdateRunner, "_backward", break_sum)
-    with pytest.raises(MemoryError):
-        toy.train(max_updates=2)
-    assert "to sum the gradient" in status(toy.folder / "run")["reason"]
 
 
 @pytest.mark.parametrize(("room", "tries"), [(10**12, 1), (10**7, 2)])
