@@ -126,12 +126,9 @@ class Ranks:
 
         on: the only rank that needs the sum; on the others the content is then undefined.
         """
-        pending: Pending = (
-            dist.all_reduce(tensor, async_op=True)
-            if on is None
-            else dist.reduce(tensor, dst=on, async_op=True)
-        )
-        return pending
+        if on is None:
+            return dist.all_reduce(tensor, async_op=True)  # type: ignore[no-any-return]
+        return dist.reduce(tensor, dst=on, async_op=True)  # type: ignore[no-any-return]
 
     def broadcast_(self, tensor: Tensor, *, source: int = 0) -> Tensor:
         """Replace `tensor` by that of one rank, in place."""
@@ -155,14 +152,11 @@ class Ranks:
             yield
         except (NMTError, OSError) as error:
             problem = from_system(error)
-        report = None if problem is None else (type(problem), str(problem))
-        reports = self.gather(report)
+        reports = self.gather(None if problem is None else (type(problem), str(problem)))
         if problem is not None:
             raise problem
-        for rank, report in enumerate(reports):
-            if report is not None:
-                kind, text = report
-                raise kind(f"rank {rank}: {text}")
+        for rank, (kind, text) in ((n, report) for n, report in enumerate(reports) if report):
+            raise kind(f"rank {rank}: {text}")
 
     def gather(self, value: Any) -> list[Any]:
         """Return every rank's value, in order of rank, on every rank."""

@@ -337,7 +337,7 @@ class RunFolder:
         data_path: Path,
         command: str = "",
     ) -> None:
-        """Write all values.
+        """Write all values; log what has changed in a run that goes on.
 
         Args:
             recipe: all values of the sections.
@@ -350,6 +350,8 @@ class RunFolder:
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         start = {"command": command, "nmt": __version__, "date": now}
         if self.exists:
+            if changes := self.changes(recipe, initial)[0]:
+                self.log(f"{self.path}: {'; '.join(changes)}")
             before = self._read_config()["run"]
             start = {key: before[key] for key in start}
         path, checksum = initial

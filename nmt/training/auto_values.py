@@ -141,7 +141,7 @@ class _Trial:
 
     model: TranslationModel  # in fp32
     batch: Batch
-    config: TrainingConfig
+    label_smoothing: float
 
     @classmethod
     def of(cls, recipe: Recipe, data: DataFolder, ranks: Ranks) -> _Trial | None:
@@ -151,14 +151,17 @@ class _Trial:
         fewest, most = _TRIAL_TOKENS
         tokens = min(most, max(fewest, _TRIAL_WORK // parameters))
         length = train.tgt.tokens // train.pairs + 1
-        batch = even_batch(max(min(_tokens(recipe, ranks), tokens), length), length, min(sizes))
+        # A micro-batch in fp32 has no more than this, about.
+        rows = recipe.training.micro_batch_tokens or CPU_TOKENS["fp32"]
+        tokens = min(rows, -(-recipe.training.batch_tokens // ranks.world_size), tokens)
+        batch = even_batch(max(tokens, length), length, min(sizes))
         # Training in fp32 needs more than the trial, which has two models but no optimiser.
         in_fp32 = dataclasses.replace(recipe.training, precision="fp32")
         needs = memory_needs(dataclasses.replace(recipe, training=in_fp32), sizes, batch)
         if sum(needs.values()) > available_bytes() / ranks.local_world_size:
             return None
         model = build_model(recipe.architecture, recipe.model, *sizes)
-        return cls(model, batch, recipe.training)
+        return cls(model, batch, recipe.training.label_smoothing)
 
     def is_won_by_onednn(self) -> bool:
         """Return whether oneDNN's products make training in fp32 clearly faster."""
@@ -181,15 +184,8 @@ class _Trial:
         self._train(self.model)
 
     def _train(self, model: TranslationModel) -> None:
-        loss, _ = losses_of(model, self.batch, self.config.label_smoothing)
+        loss, _ = losses_of(model, self.batch, self.label_smoothing)
         loss.backward()  # type: ignore[no-untyped-call]
-
-
-def _tokens(recipe: Recipe, ranks: Ranks) -> int:
-    """Return the tokens of a micro-batch in fp32 on a CPU, about."""
-    config = recipe.training
-    rows = config.micro_batch_tokens or CPU_TOKENS["fp32"]
-    return min(rows, -(-config.batch_tokens // ranks.world_size))
 
 
 def is_clearly_faster(

@@ -34,12 +34,10 @@ from nmt.training.memory import (
     memory_needs,
     share_of_update,
 )
-from nmt.training.metrics import MetricsWindow, device_name, rate_of_ranks
-from nmt.training.optimizer import learning_rate
+from nmt.training.metrics import MetricsWindow, device_name
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
 from nmt.training.stop import StopRequest
-from nmt.training.stopping import warnings_before
 from nmt.training.trainer import Trainer
 
 TRIAL_SECONDS = 5.0
@@ -101,10 +99,10 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
     """Return the estimates for a run of `processes`; others than those may measure."""
     recipe, data, device, ranks = trainer.recipe, trainer.stream.data, trainer.device, trainer.ranks
     config = recipe.training
-    warnings = warnings_before(config, trainer.updates_an_epoch())
-    for warning in warnings + trainer.validator.doubts():
+    for warning in trainer.warnings():
         console.warning(warning)
-    rate = rate_of_ranks(config.precision, device, ranks)[0] * processes / ranks.world_size
+    trainer.measure_machine()
+    rate = trainer.machine_rate * processes / ranks.world_size
     peak.restart()  # after the sizes that were tried, and large products
     longest, share = trainer.stream.longest, share_of_update(config.batch_tokens, processes)
     tokens = min(trainer.state.micro_batch_tokens, max(longest, share))
@@ -123,7 +121,7 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
         has_links=bool(config.guided_alignment),
     )
     needs = memory_needs(recipe, sizes, largest, processes)
-    disk = DiskBudget.of(config, trainer.optimizer, trainer.card)
+    disk = DiskBudget.of(trainer.optimizer, trainer.card)
     rounds = _try(trainer, largest, rate * parts)
     window, metrics = sorted(rounds, key=lambda one: one[1]["updates_per_second"])[len(rounds) // 2]
     if device.type == "cuda":  # whose attention keeps no scores, which are counted above
@@ -135,7 +133,7 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
     train, an_epoch = data.info.train, trainer.updates_an_epoch()
     src, tgt = (tokens / window.updates for tokens in (window.lengths.src, window.lengths.tgt))
     flops = trainer.flops(window.lengths) / window.updates
-    peak_rate = learning_rate(config, recipe.model.d_model, config.warmup_updates)
+    peak_rate = trainer.optimizer.learning_rate(config.warmup_updates)
     seconds = parts / metrics["updates_per_second"]
     times = _time_rows(config, disk, seconds, summing, validation)
     used = max(sum(needs.values()), peak.bytes())

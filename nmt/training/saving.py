@@ -25,7 +25,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmt.config import TrainingConfig
 from nmt.distributed import Ranks, from_system
 from nmt.errors import NMTError
 from nmt.files import link_or_copy, megabytes
@@ -47,8 +46,9 @@ class DiskBudget:
     model_bytes: int  # of one model file
 
     @classmethod
-    def of(cls, config: TrainingConfig, optimizer: Optimizer, card: ModelCard) -> DiskBudget:
-        """Return the need of a run with these settings, vectors and vocabularies."""
+    def of(cls, optimizer: Optimizer, card: ModelCard) -> DiskBudget:
+        """Return the need of a run with these values, vectors and vocabularies."""
+        config = optimizer.config
         # A new file is written before an old one is removed. Until the next state is written, the
         # best models of the last one stay too. last.safetensors and best.safetensors are links, or
         # copies if the disk has no links.

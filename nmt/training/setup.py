@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -49,7 +48,8 @@ def open_run(
             keep_freed_memory()
         data = DataFolder.open(command.data, verify=ranks.local_rank == 0)
         if ranks.is_first and run.exists:
-            _refuse(run.other_data(command.data, data.fingerprint), run, recipe, data, command)
+            other = run.other_data(command.data, data.fingerprint)
+            command.check(other, run, recipe, data)
         _check_fit(recipe, data)
         if ranks.is_first:
             initial = _initial_model(command.init_from, run)
@@ -64,7 +64,7 @@ def open_run(
     recipe = choose_auto_values(recipe, data, run, ranks, device)
     with ranks.raise_on_all_ranks():
         if ranks.is_first and run.exists:
-            _refuse(run.changes(recipe, initial)[1], run, recipe, data, command)
+            command.check(run.changes(recipe, initial)[1], run, recipe, data)
     return recipe, data, device, initial
 
 
@@ -73,21 +73,6 @@ def _claim(run: RunFolder, *, tensorboard: bool) -> None:
         require_tensorboard()
     run.create()
     run.lock()
-
-
-def _refuse(
-    refused: Mapping[str, str],
-    run: RunFolder,
-    recipe: Recipe,
-    data: DataFolder,
-    command: TrainCommand,
-) -> None:
-    """Raise UsageError if something changed that must not, with the command that does it."""
-    if refused:
-        raise UsageError(
-            f"{run.path} has a run with other values: {'; '.join(refused.values())}; give the old "
-            f"values to resume it, or {command.elsewhere(run, refused, recipe, data)}"
-        )
 
 
 def _initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:

@@ -13,7 +13,7 @@ import math
 import time
 from typing import NoReturn
 
-from nmt.config import Recipe, TrainingConfig
+from nmt.config import Recipe
 from nmt.distributed import Ranks
 from nmt.errors import Stopped
 from nmt.models.device import memory_errors
@@ -26,10 +26,7 @@ from nmt.training.metrics import checksum_of_all
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
 from nmt.training.stop import StopRequest
-from nmt.training.stopping import ends, warnings_before
 from nmt.training.trainer import Trainer
-
-_EARLY = 1, 10, 25, 50  # updates that are logged, too
 
 
 @memory_errors()
@@ -70,9 +67,7 @@ def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) 
             # Only now, so that you can correct a recipe that does not fit the data in this folder.
             with ranks.raise_on_all_ranks():
                 if ranks.is_first:
-                    DiskBudget.of(config, trainer.optimizer, trainer.card).check(run)
-                    if run.exists and (changes := run.changes(recipe, initial)[0]):
-                        run.log(f"{run.path}: {'; '.join(changes)}")
+                    DiskBudget.of(trainer.optimizer, trainer.card).check(run)
                     run.write_config(
                         recipe,
                         data.fingerprint,
@@ -129,16 +124,10 @@ def _begin(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
             run.cut_metrics(state.update, state.validated)
             run.write_status("running", state.update)
     if ranks.is_first:
-        pairs, an_epoch = len(trainer.stream.data.train), trainer.updates_an_epoch()
-        about = (
-            f"{trainer.recipe.preset}, {trainer.optimizer.weights.count:,} parameters, "
-            f"{trainer.describe_choices()}; {pairs:,} pairs, about {an_epoch:,} updates an epoch; "
-            f"matrix products at {trainer.machine_rate / 1e9:,.0f} GFLOP/s"
-        )
-        report.started(state, "" if was_finished else about)
+        report.started(state, "" if was_finished else trainer.describe())
         if not trainer.is_finished:  # a finished run leaves its metrics as they are
             run.record(trainer.start_record())
-            for warning in warnings_before(config, an_epoch) + trainer.validator.doubts():
+            for warning in trainer.warnings():
                 run.warn(warning)
             for remark in trainer.remarks:
                 run.log(remark)
@@ -154,36 +143,21 @@ def _begin(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
 
 def _is_something_due(trainer: Trainer, before: RunState) -> bool:
     """Whether something is to be done after the present update that needs its result."""
-    config, state = trainer.config, trainer.state
-    cadences = config.validate_every, config.save_every
-    begins_stage = state.position.stage > before.position.stage
-    is_due = _is_logged(state.update, config) or any(
-        state.update % every == 0 for every in cadences
-    )
-    return begins_stage or trainer.is_finished or is_due
-
-
-def _is_logged(update: int, config: TrainingConfig) -> bool:
-    """Whether this update is logged: every so many, and some early ones if those come seldom."""
-    return update % config.log_every == 0 or (update in _EARLY and config.log_every > _EARLY[-1])
+    config, update = trainer.config, trainer.state.update
+    begins_stage = trainer.stage > before.position.stage
+    is_due = any(update % every == 0 for every in (config.validate_every, config.save_every))
+    return begins_stage or trainer.is_finished or is_due or trainer.is_logged
 
 
 def _do_what_is_due(
     trainer: Trainer, before: RunState, report: Report, *, save: bool = False
 ) -> None:
-    """Log, validate and save what the present update calls for.
-
-    Args:
-        trainer: the run.
-        before: the state before this update.
-        report: of the run.
-        save: the training state is due.
-    """
+    """Log, validate and save what the present update calls for; `save`: a rank asks to save."""
     stage, update = trainer.stage, trainer.state.update
     config, is_last = trainer.config, trainer.is_finished
     if stage > before.position.stage and trainer.ranks.is_first:
         report.stage_began(trainer.state, trainer.stream.stages.describe(stage))
-    if update and (_is_logged(update, config) or is_last):
+    if update and (trainer.is_logged or is_last):
         _log(trainer, report)
     best = False
     is_due = update > 0 and (update % config.validate_every == 0 or is_last)
@@ -253,7 +227,7 @@ def _stop(trainer: Trainer, report: Report) -> NoReturn:
 def _finish(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
     _log(trainer, report)
     trainer.save_at_the_end()
-    reasons = ends(trainer.config, trainer.state)
+    reasons = trainer.ends
     if trainer.ranks.is_first:
         reason = next(iter(reasons))
         trainer.run.write_status("finished", trainer.state.update, reason)

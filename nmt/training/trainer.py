@@ -33,13 +33,14 @@ from nmt.training.metrics import MetricsWindow, device_name, rate_of_ranks
 from nmt.training.optimizer import Optimizer
 from nmt.training.saving import Saver
 from nmt.training.stop import StopRequest
-from nmt.training.stopping import ends, has_forgotten
+from nmt.training.stopping import ends, has_forgotten, warnings_before
 from nmt.training.update import UpdateResult, UpdateRunner
 from nmt.training.update_stream import UpdateStream
 from nmt.training.validation import Validator
 
 # Updates that are launched before we ask what became of the one before them.
 _UNREAD = {"cpu": 0, "cuda": 1}
+_EARLY = 1, 10, 25, 50  # updates that are logged, too
 _FACTOR_AFTER_DIVERGING = 0.5  # of the learning rate
 
 
@@ -92,9 +93,20 @@ class Trainer:
         self.machine_rate = math.inf  # FLOP/s of matrix products over all ranks, once measured
 
     @property
+    def ends(self) -> dict[str, str]:
+        """See `stopping.ends`."""
+        return ends(self.config, self.state)
+
+    @property
     def is_finished(self) -> bool:
         """Whether nothing is left to train."""
-        return bool(ends(self.config, self.state))
+        return bool(self.ends)
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether this update is logged: every so many, and some early ones if those are rare."""
+        update, every = self.state.update, self.config.log_every
+        return update % every == 0 or (update in _EARLY and every > _EARLY[-1])
 
     @property
     def stage(self) -> int:
@@ -177,17 +189,27 @@ class Trainer:
             "matrix_product_flops_per_second": self.machine_rate,
         }
 
-    def describe_choices(self) -> str:
-        """Name the same for people."""
-        config, device = self.config, self.device.type
+    def describe(self) -> str:
+        """Name the same for people, after the model, and then the data."""
+        config, device, an_epoch = self.config, self.device.type, self.updates_an_epoch()
         choices = [
+            self.recipe.preset,
+            f"{self.optimizer.weights.count:,} parameters",
             f"{config.precision} on {device}",
             f"{self.ranks.world_size} x {config.threads} threads",
             f"micro-batches of {self.state.micro_batch_tokens:,} tokens",
         ]
         if device == "cpu" and config.precision == "fp32":
             choices.append(f"products by {config.matmul}")
-        return ", ".join(choices + ["compiled"] * config.compiles)
+        return (
+            f"{', '.join(choices + ['compiled'] * config.compiles)}; "
+            f"{len(self.stream.data.train):,} pairs, about {an_epoch:,} updates an epoch; "
+            f"matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s"
+        )
+
+    def warnings(self) -> list[str]:
+        """Return what is probably wrong with the length of the run, or its valid text."""
+        return warnings_before(self.config, self.updates_an_epoch()) + self.validator.doubts()
 
     # --- an update
 
