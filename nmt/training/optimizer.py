@@ -8,7 +8,6 @@ update never waits for the GPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -219,12 +218,6 @@ class _ScheduleFree:
         }
 
 
-_RULES: dict[str, Callable[[FlatWeights, TrainingConfig], _Adam | _ScheduleFree]] = {
-    "adam": _Adam,
-    "schedule_free": _ScheduleFree,
-}
-
-
 class Optimizer:
     """Changes the flat weights by each update's gradient, which it clips."""
 
@@ -234,7 +227,8 @@ class Optimizer:
         self.d_model = d_model
         self.loss_scaler = LossScaler(config.precision == "fp16", weights.master.device)
         self.learning_rate_factor = 1.0  # less after the run has diverged
-        self._rule = _RULES[config.optimizer](weights, config)
+        rule = _ScheduleFree if config.optimizer == "schedule_free" else _Adam
+        self._rule = rule(weights, config)
 
     @property
     def eval_weights(self) -> Tensor:

@@ -114,7 +114,7 @@ def _loop(trainer: Trainer) -> None:
 
 
 def _begin(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
-    config, run, state, ranks = trainer.config, trainer.run, trainer.state, trainer.ranks
+    run, state, ranks = trainer.run, trainer.state, trainer.ranks
     warning = trainer.measure_machine()
     if warning and ranks.is_first:
         run.warn(warning)
