@@ -32,8 +32,8 @@ from nmt.models.model_file import ModelReader
 from nmt.models.presets import find_preset, preset_values
 from nmt.models.tensor_file import TensorFile
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
-from nmt.training.command import TrainCommand
 from nmt.training.train import train as train_run
+from nmt.training.train_command import TrainCommand
 from nmt.values import Value
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]

@@ -184,7 +184,7 @@ def train(
     recipe = resolve_recipe(preset, architecture, layers)
     if "WORLD_SIZE" not in os.environ:  # under torchrun, all processes must fail together
         read_info(data)  # fails before torch is loaded
-    from nmt.training.command import TrainCommand
+    from nmt.training.train_command import TrainCommand
 
     options = [
         *((f"--{key.replace('_', '-')}", value) for key, value in given.items()),

@@ -26,7 +26,6 @@ from nmt.errors import NMTError
 from nmt.files import megabytes
 from nmt.models.device import memory_errors
 from nmt.runs.run_folder import RunFolder
-from nmt.training.command import TrainCommand
 from nmt.training.memory import (
     PeakMemory,
     available_bytes,
@@ -34,10 +33,11 @@ from nmt.training.memory import (
     memory_needs,
     share_of_update,
 )
-from nmt.training.metrics import MetricsWindow, device_name
+from nmt.training.run_metrics import MetricsWindow, device_name
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
 from nmt.training.stop import StopRequest
+from nmt.training.train_command import TrainCommand
 from nmt.training.trainer import Trainer
 
 TRIAL_SECONDS = 5.0

@@ -18,7 +18,7 @@ from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training.auto_values import choose_auto_values
-from nmt.training.command import TrainCommand
+from nmt.training.train_command import TrainCommand
 from nmt.training.validation import tokenizers_of
 
 

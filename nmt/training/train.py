@@ -20,12 +20,12 @@ from nmt.models.device import memory_errors
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report
 from nmt.runs.run_folder import RunFolder
-from nmt.training.command import TrainCommand
 from nmt.training.failures import end_with, ignoring_signals_after_failure
-from nmt.training.metrics import checksum_of_all
+from nmt.training.run_metrics import checksum_of_all
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
 from nmt.training.stop import StopRequest
+from nmt.training.train_command import TrainCommand
 from nmt.training.trainer import Trainer
 
 

@@ -29,8 +29,8 @@ from nmt.runs.report import Report, ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.memory import fitting_tokens
-from nmt.training.metrics import MetricsWindow, device_name, rate_of_ranks
 from nmt.training.optimizer import Optimizer
+from nmt.training.run_metrics import MetricsWindow, device_name, rate_of_ranks
 from nmt.training.saving import Saver
 from nmt.training.stop import StopRequest
 from nmt.training.stopping import ends, has_forgotten, warnings_before

@@ -10,14 +10,14 @@ from toy_training import recipe
 
 from nmt.config import Recipe
 from nmt.runs.run_folder import RunFolder
-from nmt.training import launch as launch_module
+from nmt.training import train as train_module
 
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
-    """The recipes that `launch` was given. Nothing is trained."""
+    """The recipes that `train` was given. Nothing is trained."""
     recipes: list[Recipe] = []
-    monkeypatch.setattr(launch_module, "launch", lambda one, *_, **__: recipes.append(one))
+    monkeypatch.setattr(train_module, "train", lambda one, *_, **__: recipes.append(one))
     return recipes
 
 

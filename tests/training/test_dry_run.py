@@ -16,9 +16,9 @@ from nmt.data.updates import Update
 from nmt.errors import NMTError, UsageError
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
-from nmt.training.command import TrainCommand
 from nmt.training.dry_run import dry_run
-from nmt.training.metrics import MetricsWindow
+from nmt.training.run_metrics import MetricsWindow
+from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateResult, UpdateRunner
 from nmt.training.validation import Validator
 from nmt.values import Value

@@ -58,7 +58,7 @@ from nmt.runs.report import TextResult, ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.scoring.metrics import Score
 from nmt.training import auto_values, saving
-from nmt.training.metrics import device_name
+from nmt.training.run_metrics import device_name
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
 from nmt.values import Value

@@ -12,8 +12,8 @@ from toy_training import Toy, assert_same_state, metrics, pairs, recipe, write_t
 
 from nmt.config import TrainingStage
 from nmt.errors import UsageError
-from nmt.training.command import TrainCommand
 from nmt.training.train import train as train_run
+from nmt.training.train_command import TrainCommand
 
 STAGES = (
     TrainingStage(12, {"noisy": 1.0, "clean": 0.0}),

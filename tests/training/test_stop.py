@@ -38,9 +38,9 @@ from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
 from nmt.training import stop, trainer, validation
 from nmt.training import update as update_module
-from nmt.training.command import TrainCommand
 from nmt.training.stop import StopRequest
 from nmt.training.train import train as train_run
+from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
 from nmt.values import Value

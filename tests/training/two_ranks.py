@@ -27,8 +27,8 @@ from nmt.models.model_file import load_model
 from nmt.training import flat_weights as gradient_sum
 from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.metrics import checksum_of_all
 from nmt.training.optimizer import Optimizer
+from nmt.training.run_metrics import checksum_of_all
 from nmt.training.validation import Validator
 from nmt.values import Value
 
