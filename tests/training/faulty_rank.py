@@ -4,7 +4,7 @@ Arguments: a data folder, a run folder, what happens in the eleventh update, to 
 arguments of `nmt train`. What happens is `memory` (there is none, once), `late` (likewise, and
 verdicts are read late as on a GPU), `error` (a fault of the program), `kill`, `suspend` (SIGSTOP),
 `signal` (SIGTERM to it only), `interrupt` (Ctrl-C twice), or, in updates 10 to 14, `nan` (its
-gradient is no number, the first time). A rank waits for `WAIT` seconds for another.
+gradient is no number, the first time). The others of a suspended rank wait for `WAIT` seconds.
 
 There is no fault when torchrun starts the processes again. Writing the state of update 10 is slow.
 """
@@ -74,7 +74,8 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
 
     save_states_every(patch, 2)
     patch.setattr(checkpoint, "write_state", write_slowly)
-    patch.setattr(distributed, "WAIT", timedelta(seconds=WAIT))
+    if fault == "suspend":
+        patch.setattr(distributed, "WAIT", timedelta(seconds=WAIT))
     patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
     if fault == "late":
         patch.setitem(trainer._UNREAD, "cpu", 1)

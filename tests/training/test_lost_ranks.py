@@ -16,7 +16,7 @@ from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 
 SLOW = pytest.mark.slow
-AT_ONCE, AFTER_TORCHRUN_KILLS = 25.0, WAIT + 55.0  # seconds, with those of a start
+AT_ONCE, AFTER_TORCHRUN_KILLS = 30.0, WAIT + 60.0  # seconds, with those of a start
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_a_rank_that_is_lost_ends_all_in_time_with_everything_saved(
     done = toy.train_with_fault(fault, rank, ranks=ranks)
     assert time.monotonic() - began < within
     assert done.returncode == 1
-    assert re.search(rf"nmt: (rank {0 if rank else 1}: error|warning): {said}", done.stderr)
+    assert re.search(rf"nmt: (rank \d: error|warning): {said}", done.stderr)
     if rank:  # the first one writes what it was saving, and why the run has ended
         assert max(updates_of(RunFolder(toy.folder / "run"), STATE)) == 10
         found = status(toy.folder / "run")
