@@ -273,24 +273,21 @@ class Trainer:
 
     def _halve_micro_batch(self) -> None:
         """Halve the micro-batches after memory ran out; the update comes again."""
-        tokens, longest, update = (
-            self.state.micro_batch_tokens,
-            self.stream.longest,
-            self.state.update,
-        )
+        tokens, update = self.state.micro_batch_tokens, self.state.update
+        longest = self.stream.longest
         if tokens <= longest:
             raise NMTError(
                 f"out of memory: not even one pair of {longest} tokens fits; train a smaller model "
                 "or prepare with a smaller --max-length"
             )
-        tokens = max(longest, tokens // 2)
-        self.begin_stream(tokens=tokens)
+        half = max(longest, tokens // 2)
+        self.begin_stream(tokens=half)
         if self.ranks.is_first:
             self.run.warn(
                 f"out of memory in update {update + 1:,}: micro-batches now have at most "
-                f"{tokens:,} tokens; updates stay the same"
+                f"{half:,} tokens; updates stay the same"
             )
-            self.run.record({"kind": "event", "update": update, "micro_batch_tokens": tokens})
+            self.run.record({"kind": "event", "update": update, "micro_batch_tokens": half})
         self.save(whole=True)  # the run's bits depend on the split
 
     def stop_compiling(self, warn: Callable[[str], None]) -> None:
@@ -306,7 +303,8 @@ class Trainer:
         Raises:
             NMTError: if the run has gone back before, or has no such state.
         """
-        run, diverged, factor = self.run, self.state, _FACTOR_AFTER_DIVERGING
+        run, diverged = self.run, self.state
+        factor = _FACTOR_AFTER_DIVERGING
         went_back = diverged.learning_rate_factor < 1
         self.saver.wait()
         sound = None if went_back else self._restore(before=diverged.update)
