@@ -2,12 +2,14 @@
 
 With one process, every operation does nothing. Under torchrun the processes find each other by its
 environment variables. They use gloo on CPUs and NCCL on GPUs.
+
+A rank that is gone breaks the operations of the others. One that hangs breaks them after `WAIT`.
+torchrun then ends the processes that are left.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import itertools
 import json
@@ -24,14 +26,13 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from nmt.errors import DataError, NMTError, Stopped, UsageError
+from nmt.errors import NMTError, Stopped
 
+WAIT = timedelta(minutes=20)
+"""How long a rank waits for another in one operation. The first rank may check or save a lot."""
 AGAIN = "run the same command again to go on from the last save"
-OVER = "over"
-"""The last sign of life of a process that ends in an orderly way."""
-# Keys of torchrun's store.
-_EXIT_REASON = "exit reason"  # of the first rank that leaves
-_BEAT = "beat/"  # signs of life, by rank
+# Keys of torchrun's store, which outlives the processes if torchrun starts them again.
+_LAST_WORD = "last word"  # of the first rank that ends without the others
 _ASKED = "nmt was asked to stop"
 
 _SENT_AT_ONCE = 1 << 24  # values of a vector: 64 MB in fp32
@@ -51,7 +52,7 @@ def from_system(error: NMTError | OSError) -> NMTError:
     return NMTError(f"{error.filename or 'writing'}: {error.strerror or error}")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ranks:
     """This process among the processes of the run."""
 
@@ -60,6 +61,8 @@ class Ranks:
     local_world_size: int
     world_size: int
     under_torchrun: bool = False
+    _store: Any = field(default=None, repr=False, compare=False)
+    """The part of torchrun's store that is of this start, once the ranks have met."""
 
     @classmethod
     def from_environment(cls) -> Ranks:
@@ -102,19 +105,10 @@ class Ranks:
                 )
             # Or what was written before a restart (--max-restarts) would be read again.
             start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} with {size}"
-            store = PrefixStore(start, lasting)
-            store.set(f"{_BEAT}{rank}", "")
-            dist.init_process_group(f"cpu:gloo{gpu}", store=store, rank=rank, world_size=size)
-            ranks = RankStore(lasting, store, rank, size)
-            _store[:] = [ranks]
-            # Without torchrun, processes of one machine may not see each other, as in containers.
-            processes = self.gather([os.environ.get("GROUP_RANK", f"of {rank}"), os.getpid()])
-            ranks.machines = [machine for machine, _ in processes]
-            ranks.siblings = {
-                other: process
-                for other, (machine, process) in enumerate(processes)
-                if machine == processes[rank][0] and other != rank
-            }
+            self._store = PrefixStore(start, lasting)
+            dist.init_process_group(
+                f"cpu:gloo{gpu}", timeout=WAIT, store=self._store, rank=rank, world_size=size
+            )
 
     def leave(self) -> None:
         """Part from the other processes."""
@@ -124,7 +118,6 @@ class Ranks:
     def sum_(self, tensor: Tensor) -> Tensor:
         """Replace `tensor` by its sum over ranks, in place."""
         if self.in_group:
-            _count_an_operation()
             dist.all_reduce(tensor)
         return tensor
 
@@ -133,18 +126,13 @@ class Ranks:
 
         on: the only rank that needs the sum; on the others the content is then undefined.
         """
-        _count_an_operation()
-        pending: Pending = (
-            dist.all_reduce(tensor, async_op=True)
-            if on is None
-            else dist.reduce(tensor, dst=on, async_op=True)
-        )
-        return pending
+        if on is None:
+            return dist.all_reduce(tensor, async_op=True)  # type: ignore[no-any-return]
+        return dist.reduce(tensor, dst=on, async_op=True)  # type: ignore[no-any-return]
 
     def broadcast_(self, tensor: Tensor, *, source: int = 0) -> Tensor:
         """Replace `tensor` by that of one rank, in place."""
         if self.in_group:
-            _count_an_operation()
             dist.broadcast(tensor, src=source)
         return tensor
 
@@ -164,31 +152,19 @@ class Ranks:
             yield
         except (NMTError, OSError) as error:
             problem = from_system(error)
-        report = None if problem is None else [type(problem).__name__, str(problem)]
-        reports = self.gather(report)
+        reports = self.gather(None if problem is None else (type(problem), str(problem)))
         if problem is not None:
             raise problem
-        for rank, report in enumerate(reports):
-            if report is not None:
-                kinds = {kind.__name__: kind for kind in (UsageError, DataError, Stopped)}
-                raise kinds.get(report[0], NMTError)(f"rank {rank}: {report[1]}")
+        for rank, (kind, text) in ((n, report) for n, report in enumerate(reports) if report):
+            raise kind(f"rank {rank}: {text}")
 
     def gather(self, value: Any) -> list[Any]:
-        """Return every rank's JSON value, in order of rank, on every rank."""
+        """Return every rank's value, in order of rank, on every rank."""
         if not self.in_group:
             return [value]
-        _count_an_operation()
-        data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
-        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
-        dist.all_gather(sizes, torch.tensor([len(data)]))
-        longest = int(max(sizes))
-        padded = torch.nn.functional.pad(data, (0, longest - len(data)))
-        parts = [torch.empty(longest, dtype=torch.uint8) for _ in sizes]
-        dist.all_gather(parts, padded)
-        return [
-            json.loads(part[: int(size)].numpy().tobytes())
-            for part, size in zip(parts, sizes, strict=True)
-        ]
+        values = [None] * self.world_size
+        dist.all_gather_object(values, value)
+        return values
 
     def agree_to_stop(self, reason: str) -> str:
         """Return why a rank was asked to stop, and note it in case that torchrun starts it again.
@@ -196,208 +172,42 @@ class Ranks:
         reason: of this rank; empty: it was not asked.
         """
         reason = next(filter(None, self.gather(reason)))
-        for store in _store:
-            with contextlib.suppress(dist.DistError):
-                store.ask_to_stop(reason)
+        self._note_request(reason)
         return reason
 
-    def publish_stop(self, reason: str) -> None:
-        """Tell the other ranks, if possible, that this one stops without waiting for them."""
-        for store in _store:
+    def _note_request(self, reason: str) -> None:
+        if self._store is not None:
             with contextlib.suppress(dist.DistError):
-                store.publish_stop(reason)
+                self._store.underlying_store.set(_ASKED, reason)
 
-    def exit_reason(self) -> RankLost | RankStopped | None:
-        """Return what has become of another rank: torchrun may have stopped this one for it."""
-        for store in _store:
-            with contextlib.suppress(dist.DistError):
-                store.beats()
-                return store.exit_reason()
-        return None
+    def leave_word(self, status: str, reason: str) -> None:
+        """Tell the other ranks, if possible, why this one ends without them.
 
-    def cause_elsewhere(self, error: Exception) -> RankLost | RankStopped | None:
-        """Return which rank was lost, if that caused an error; else None.
-
-        A rank that fails for its own reason publishes it in the store. The others read it. If
-        there is none, they report themselves there, so that a silent rank can be named.
+        status: stopped or failed. If it is stopped, torchrun does not start the run again.
         """
-        if self.world_size == 1:
-            return None
-        (store,) = _store
-        if not _is_of_the_group(error):
-            kind = "" if isinstance(error, NMTError) else f"{type(error).__name__}: "
-            with contextlib.suppress(dist.DistError):
-                store.publish_lost([self.rank], f"rank {self.rank} failed: {kind}{error}")
-            return None
-        try:
-            return store.find_lost(error)
-        except dist.DistError:  # the machine with torchrun's store is gone, and that of rank 0
-            return RankLost(f"the ranks have lost touch, and torchrun is gone: {error}", [0])
-
-
-class RankStopped(Stopped):
-    """Another process of the run has been stopped at once."""
-
-
-class RankLost(NMTError):
-    """Another process of the run has failed."""
-
-    def __init__(self, what: str, ranks: list[int]) -> None:
-        """Say what has become of which ranks."""
-        self.what = what
-        self.ranks = ranks
-        super().__init__(f"{what}; {AGAIN}")
-
-
-@dataclass
-class RankStore:
-    """What the ranks leave for each other in torchrun's store: signs of life, and why they end.
-
-    The store outlives the processes if torchrun starts them again.
-    """
-
-    lasting: Any
-    """torchrun's store, where all starts of one launch meet."""
-    store: Any
-    """The part of it that is of this start."""
-    rank: int
-    world_size: int
-    machines: list[str] = field(default_factory=list)
-    """Of each rank, which torchrun has started it."""
-    siblings: dict[int, int] = field(default_factory=dict)
-    """The other ranks of the same torchrun, and their processes."""
-    operations: int = 0
-    """How many operations between ranks this one has begun."""
-
-    def beats(self) -> list[str]:
-        """Return each rank's last sign of life; publish siblings that are gone."""
-        # Whoever ends in an orderly way says so before its process ends.
-        ended = [rank for rank, process in self.siblings.items() if not _exists(process)]
-        keys = [f"{_BEAT}{rank}" for rank in range(self.world_size)]
-        beats = [beat.decode() for beat in self.store.multi_get(keys)]
-        for rank in ended:
-            if beats[rank] != OVER:
-                self.publish_lost([rank], _gone([rank]))
-        return beats
-
-    def ask_to_stop(self, reason: str) -> None:
-        """Let all later starts of this launch end at once."""
-        self.lasting.set(_ASKED, reason)
-
-    def publish_stop(self, reason: str) -> None:
-        """Tell the others, also those of later starts, that this rank is stopped."""
-        self.ask_to_stop(reason)
-        self._publish_exit_reason([self.rank], "stopped", reason)
-
-    def publish_lost(self, ranks: list[int], reason: str) -> None:
-        """Tell the others that ranks are lost."""
-        self._publish_exit_reason(ranks, "lost", reason)
-
-    def _publish_exit_reason(self, *reason: object) -> None:
-        self.store.compare_set(_EXIT_REASON, "", json.dumps(reason))  # the first one stands
-
-    def exit_reason(self) -> RankLost | RankStopped | None:
-        """Return what has become of another rank, if that is published."""
-        if not self.store.check([_EXIT_REASON]):
-            return None
-        ranks, status, reason = json.loads(self.store.get(_EXIT_REASON).decode())
         if status == "stopped":
-            return RankStopped(f"rank {ranks[0]} was stopped ({reason}); {AGAIN}")
-        return RankLost(reason, ranks)
+            self._note_request(reason)
+        if self._store is not None:
+            with contextlib.suppress(dist.DistError):  # the first word stands
+                word = json.dumps([self.rank, status, reason])
+                self._store.compare_set(_LAST_WORD, "", word)
 
-    def find_lost(self, error: Exception) -> RankLost | RankStopped | None:
-        """Find out which rank was lost, after an error of an operation between ranks."""
-        self.store.set(f"left/{self.rank}", "")
-        before = self.beats()
-        with contextlib.suppress(dist.DistStoreError):
-            self.store.wait([_EXIT_REASON], timedelta(seconds=2))
-            return self.exit_reason()
-        silent: list[int] = []
-        for rank in range(self.world_size):
-            try:
-                self.store.wait([f"left/{rank}"], timedelta(seconds=1))
-            except dist.DistStoreError:
-                silent.append(rank)
-        # One whose main thread is stuck, as in an operation of NCCL, still shows signs of life.
-        after = self.beats()
-        silent = [rank for rank in silent if after[rank] == before[rank]]
-        if silent:
-            return RankLost(_gone(silent), silent)
-        return RankLost(f"the ranks have lost touch: {error}", [])
+    def cause_elsewhere(self, error: BaseException) -> NMTError | None:
+        """Return what another rank has said at its end, if that is why this one cannot go on.
 
-
-_store: list[RankStore] = []  # one, once the ranks have met
-
-
-class Heartbeat:
-    """Signs of life of this process, for a thread that goes on while the main thread is stuck.
-
-    It has a connection to the store of its own: one that waits for a key holds up its connection.
-    """
-
-    def __init__(self) -> None:
-        """Connect; the ranks must have met."""
-        (self.of_main,) = _store
-        """What the main thread knows of the ranks, and does with them."""
-        self._count = 0
-        self._connect()
-
-    def _connect(self) -> None:
-        lasting, store = self.of_main.lasting.clone(), self.of_main.store.clone()
-        self._own = dataclasses.replace(self.of_main, lasting=lasting, store=store)
-
-    def beat(self) -> tuple[list[str], RankLost | RankStopped | None] | None:
-        """Show that this process lives; return each rank's last sign of life, and why one left.
-
-        Signs differ from each other, and end in the number of operations begun.
-
-        Returns:
-            None if the store did not answer for some minutes.
-
-        Raises:
-            RuntimeError: if the store is gone.
+        torchrun itself names a rank that was killed, which says nothing.
         """
-        self._count += 1
-        try:
-            self._show(f"{self._count} {self.of_main.operations}")
-            return self._own.beats(), self._own.exit_reason()
-        except dist.DistStoreError:
-            self._connect()
+        is_lost = is_of_the_group(error)
+        if self._store is None or not (is_lost or isinstance(error, KeyboardInterrupt)):
             return None
-
-    def publish_exit_reason(self, status: str, reason: str, lost: list[int]) -> None:
-        """Tell the others why this rank ends: stopped, or failed as others are lost."""
-        with contextlib.suppress(RuntimeError):
-            if status == "stopped":
-                self._own.publish_stop(reason)
-            else:
-                self._own.publish_lost(lost, reason)
-
-    def end(self) -> None:
-        """Tell the others that this process may be silent from now on."""
-        with contextlib.suppress(RuntimeError):
-            self._show(OVER)
-
-    def _show(self, beat: str) -> None:
-        self._own.store.set(f"{_BEAT}{self._own.rank}", beat)
-
-
-def _exists(process: int) -> bool:
-    """Tell whether there is such a process."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _gone(ranks: list[int]) -> str:
-    return f"rank {', '.join(map(str, ranks))} is gone without a word"
-
-
-def _count_an_operation() -> None:
-    for store in _store:
-        store.operations += 1
+        with contextlib.suppress(dist.DistError):
+            self._store.wait([_LAST_WORD], timedelta(seconds=2 if is_lost else 0.1))
+            rank, status, reason = json.loads(self._store.get(_LAST_WORD).decode())
+            kind = Stopped if status == "stopped" else NMTError
+            was = "was stopped" if status == "stopped" else "failed"
+            return kind(f"rank {rank} {was}: {reason}; {AGAIN}")
+        what = f"another process is gone or hangs, and torchrun says which: {error}"
+        return NMTError(f"{what}; {AGAIN}") if is_lost else None
 
 
 def places_of(length: int, first: int, ranks: int) -> tuple[slice, ...]:
@@ -474,7 +284,7 @@ class Vector:
                 yield rank, slice(start, end), slice(start - place.start, end - place.start)
 
 
-def _is_of_the_group(error: Exception) -> bool:
+def is_of_the_group(error: BaseException) -> bool:
     """Tell whether an operation between ranks has failed, by torch's message.
 
     One for which this rank has no memory is its own failure.

@@ -12,7 +12,7 @@ from importlib.abc import MetaPathFinder
 from nmt.cpu import default_threads
 from nmt.errors import DataError, NMTError
 
-ADDRESSES = {"numpy": 120 << 20, "torch": 720 << 20, "nmt.training.launch": 1600 << 20}
+ADDRESSES = {"numpy": 120 << 20, "torch": 720 << 20, "nmt.training.train": 1600 << 20}
 """Bytes of addresses that a process needs to load a package, besides those of threads.
 
 With less, which `ulimit -v` may say, a signal ends it. NumPy takes 57 MiB, and torch without CUDA

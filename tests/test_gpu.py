@@ -48,9 +48,9 @@ from nmt.models.model_file import ModelCard
 from nmt.models.registry import build_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.training import dry_run, meter
-from nmt.training.command_line import CommandLine
+from nmt.training import dry_run, run_metrics
 from nmt.training.first_weights import first_weights
+from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateRunner
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
@@ -410,7 +410,7 @@ def test_the_first_weights_are_on_the_gpu_once(card: ModelCard, precision: str) 
 def test_what_fits_is_found_by_trying(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meter, "_LARGEST", 1024)  # to time larger products takes 0.8 GB
+    monkeypatch.setattr(run_metrics, "_LARGEST", 1024)  # to time larger products takes 0.8 GB
     torch.cuda.empty_cache()
     # A million tokens take several GB.
     room = torch.cuda.memory_reserved() + 200e6
@@ -428,7 +428,7 @@ def test_what_fits_is_found_by_trying(
 
 def test_a_dry_run_expects_the_memory_that_it_measures(toy: Toy) -> None:
     toy.patch.setattr(dry_run, "TRIAL_SECONDS", 0.0)
-    command = CommandLine(toy.data, toy.folder / "run")
+    command = TrainCommand(toy.data, toy.folder / "run")
     found = dict(dry_run.dry_run(recipe(precision=HALF, device="cuda"), command))
     assert found["memory, expected"] == found["memory, measured"]
 

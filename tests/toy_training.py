@@ -32,8 +32,8 @@ from nmt.models.model_file import ModelReader
 from nmt.models.presets import find_preset, preset_values
 from nmt.models.tensor_file import TensorFile
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
-from nmt.training.command_line import CommandLine
-from nmt.training.launch import launch
+from nmt.training.train import train as train_run
+from nmt.training.train_command import TrainCommand
 from nmt.values import Value
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -119,7 +119,7 @@ def recipe(**values: Value) -> Recipe:
 
 def train(data: Path, out: Path, init_from: Path | None = None, /, **values: Value) -> Path:
     """Train in this process; return the run folder."""
-    launch(recipe(**values), CommandLine(data, out, init_from))
+    train_run(recipe(**values), TrainCommand(data, out, init_from))
     return out
 
 

@@ -172,8 +172,9 @@ def train(
     run = RunFolder(out)
     own = run.own_values() if run.exists else None
     layers: list[Layer]
-    if own is not None and model in (None, own.preset):
-        preset, architecture, layers = own.preset, own.architecture, [(str(run.config), own.values)]
+    if own is not None and model in (None, own[0]):
+        preset, architecture, values = own
+        layers = [(str(run.config), values)]
     else:
         asked = (values_of_file | overrides | given).get("device", "auto")
         preset = model or _choose_preset(data, config, init_from, device=str(asked))
@@ -183,7 +184,7 @@ def train(
     recipe = resolve_recipe(preset, architecture, layers)
     if "WORLD_SIZE" not in os.environ:  # under torchrun, all processes must fail together
         read_info(data)  # fails before torch is loaded
-    from nmt.training.command_line import CommandLine
+    from nmt.training.train_command import TrainCommand
 
     options = [
         *((f"--{key.replace('_', '-')}", value) for key, value in given.items()),
@@ -192,7 +193,7 @@ def train(
         *(("--dry-run", dry_run), ("--quiet", quiet)),
     ]
     kept = values_of_file.keys() - overrides.keys() - given.keys()
-    command = CommandLine(
+    command = TrainCommand(
         data,
         out,
         init_from=init_from,
@@ -209,9 +210,9 @@ def train(
             console.print_row(answer)
             console.print_table(("what", "value"), details)
         return
-    from nmt.training.launch import launch
+    from nmt.training.train import train as run_training
 
-    launch(recipe, command, deadline=stops_at)
+    run_training(recipe, command, deadline=stops_at)
 
 
 def _words(options: Sequence[tuple[str, object]]) -> tuple[str, ...]:

@@ -172,13 +172,13 @@ def restore(
         if ranks.is_first:
             _remove_half_written(run)
             newest = _read_newest(run, vectors, before, decay_begins)
-    state, stored = newest or (None, {})
-    values = ranks.gather(None if state is None else asdict(state))[0]
-    if values is None:
+    own_state, stored = newest or (None, {})
+    state: RunState | None = ranks.gather(own_state)[0]
+    if state is None:
         return None
     for name, vector in vectors.items():
         vector.distribute(stored.get(name), ranks)
-    return RunState(**values | {"position": Position(**values["position"])})
+    return state
 
 
 _Stored = tuple[RunState, dict[str, Tensor]]

@@ -7,7 +7,6 @@ is the only module that uses `torch.utils.tensorboard`.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,16 +107,6 @@ def require_tensorboard() -> None:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """A line of the valid text and the model's translation."""
-
-    line: int  # from 1
-    source: str
-    reference: str
-    translation: str
-
-
-@dataclass(frozen=True)
 class TextResult:
     """The metrics of the valid text of one pair of languages."""
 
@@ -134,7 +123,8 @@ class ValidationResult:
     loss: float  # smoothed, as in training; nats per token
     nll: float  # nats per token
     texts: tuple[TextResult, ...] = ()
-    samples: tuple[Sample, ...] = ()
+    samples: Sequence[Mapping[str, Any]] = ()
+    """Each with the number of a valid line (from 1), source, reference and translation."""
     old_scores: Mapping[str, Score] = field(default_factory=dict)  # of valid_old, by metric
 
     @property
@@ -266,7 +256,7 @@ class Report:
         record: dict[str, Any] = {"kind": "valid", "update": update, **result.metrics()}
         record |= result.signatures
         if result.samples:
-            record["samples"] = [dataclasses.asdict(sample) for sample in result.samples]
+            record["samples"] = result.samples
         self._record(record)
         signatures = result.signatures
         shared = dict.fromkeys(sign for key, sign in signatures.items() if "/" not in key)
@@ -283,8 +273,8 @@ class Report:
             self.run.log(f"{head}: {', '.join(by_pair)}")
         for sample in result.samples:
             for label in _SAMPLE:
-                text = getattr(sample, label)
-                self.run.log(f"valid line {sample.line:,} {label}: {text}", aloud=False)
+                line = f"valid line {sample['line']:,} {label}: {sample[label]}"
+                self.run.log(line, aloud=False)
         self._valid.append(record)
         for of_pair in result.texts:
             self._doubt_bleu(of_pair, f"/{spell_pair(of_pair.langs)}" if result.by_pair else "")

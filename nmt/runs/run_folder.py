@@ -23,7 +23,7 @@ import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from nmt import __version__, console
 from nmt.config import STAGES, Recipe, TrainingConfig, format_toml, read_toml, resumable_keys
@@ -145,31 +145,8 @@ def _points(records: Sequence[Mapping[str, object]], kind: str, key: str) -> lis
     ]
 
 
-@dataclasses.dataclass(frozen=True)
-class InitialModel:
-    """Path and checksum of the model that a run starts from; both empty for random weights."""
-
-    path: str = ""
-    checksum: str = ""
-
-
-class OwnValues(NamedTuple):
-    """The recipe that a run resumes with, unless something is given anew."""
-
-    preset: str
-    architecture: str
-    values: dict[str, object]
-
-
-@dataclasses.dataclass(frozen=True)
-class Changes:
-    """What is other than in the run that is in a folder; old and new values."""
-
-    allowed: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
-    preset: bool = False  # the name of the preset changed, and so no values are compared
-    stages: bool = False
-    initial: bool = False  # the weights that it starts from
+InitialModel = tuple[str, str]
+"""Path and checksum of the model that a run starts from; both empty for random weights."""
 
 
 class RunFolder:
@@ -256,8 +233,8 @@ class RunFolder:
             **{key: before[key] for key in _CHOSEN if getattr(training, key) == "auto"},
         )
 
-    def own_values(self) -> OwnValues:
-        """Return what the run resumes with. Its choices for open values are left out.
+    def own_values(self) -> tuple[str, str, dict[str, object]]:
+        """Return preset, architecture and values that the run resumes with, without its choices.
 
         Raises:
             UsageError: if the file was edited. The old values are then unknown.
@@ -275,55 +252,57 @@ class RunFolder:
         values = read_toml(self.config)
         is_open = {"threads", *_CHOSEN}
         kept = {key: value for key, value in values.items() if key not in is_open}
-        return OwnValues(run["preset"], run["architecture"], kept)
+        return run["preset"], run["architecture"], kept
 
-    def other_data(self, data: Path, fingerprint: str) -> Changes:
-        """Compare a data folder with that of the run in this folder."""
+    def other_data(self, data: Path, fingerprint: str) -> dict[str, str]:
+        """Return how a data folder differs from that of the run, as `changes` does; {}: not."""
         run, now = self._read_config()["run"], str(data.absolute())
-        if run["data"] == fingerprint:
-            return Changes()
-        was = run["data_path"]
+        if run.get("data") == fingerprint:
+            return {}
+        was = run.get("data_path", "another folder")
         change = f"DATA was {was} and is now {now}, with other content"
         if was == now:
             change = f"DATA {now} has other content than when the run began; was it prepared again?"
-        return Changes(refused=(change,))
+        return {"data": change}
 
-    def changes(self, recipe: Recipe, initial: InitialModel) -> Changes:
-        """Compare a recipe that has all values chosen, and the model that it starts from."""
+    def changes(
+        self, recipe: Recipe, initial: InitialModel = ("", "")
+    ) -> tuple[list[str], dict[str, str]]:
+        """Compare a recipe that has all values chosen, and the model that it starts from.
+
+        Returns:
+            Changes that are allowed, and those that are not by what changed: `preset`, a key,
+            `stages` or `init_from`. With another preset, no values are compared.
+        """
         before = self._read_config()
         run = before["run"]
-        allowed: list[str] = []
-        refused: list[str] = []
-        has_preset = run["preset"] == recipe.preset
-        if not has_preset:
-            refused.append(f"preset was {run['preset']!r} and is now {recipe.preset!r}")
-        for section, values in recipe.sections.items() if has_preset else ():
+        allowed, refused = list[str](), dict[str, str]()
+        if run["preset"] != recipe.preset:
+            refused["preset"] = f"preset was {run.get('preset')!r} and is now {recipe.preset!r}"
+        for section, values in {} if refused else recipe.sections.items():
             # A key that the run lacks came with a later version: it has its default.
             old = dataclasses.asdict(type(values)()) | before.get(section, {})
             for key, value in dataclasses.asdict(values).items():
-                if old[key] != value:
-                    named = allowed if key in resumable_keys() else refused
-                    named.append(f"{key} was {old[key]!r} and is now {value!r}")
+                if old[key] == value:
+                    continue
+                change = f"{key} was {old[key]!r} and is now {value!r}"
+                if key in resumable_keys():
+                    allowed.append(change)
+                else:
+                    refused[key] = change
         stages = parse_toml(format_toml({}, recipe.stages).encode())
-        has_stages = before.get(STAGES) == stages.get(STAGES)
-        if not has_stages:
-            refused.append("[[stages]] were others")
-        has_initial = run["init_from_checksum"] == initial.checksum
-        if not has_initial:
-            was, now = run["init_from"] or "not given", initial.path or "not given"
-            refused.append(f"--init-from was {was} and is now {now}, with other weights")
-        return Changes(
-            tuple(allowed),
-            tuple(refused),
-            preset=not has_preset,
-            stages=not has_stages,
-            initial=not has_initial,
-        )
+        if before.get(STAGES) != stages.get(STAGES):
+            refused[STAGES] = "[[stages]] were others"
+        path, checksum = initial
+        if run["init_from_checksum"] != checksum:
+            was, now = run["init_from"] or "not given", path or "not given"
+            refused["init_from"] = f"--init-from was {was} and is now {now}, with other weights"
+        return allowed, refused
 
     def initial_model(self) -> InitialModel:
         """Return the model that the run started from."""
         run = self._read_config()["run"]
-        return InitialModel(run["init_from"], run["init_from_checksum"])
+        return run["init_from"], run["init_from_checksum"]
 
     def best_metric(self) -> str:
         """Return the metric that selects the run's best checkpoints: loss, bleu or chrf."""
@@ -358,7 +337,7 @@ class RunFolder:
         data_path: Path,
         command: str = "",
     ) -> None:
-        """Write all values.
+        """Write all values; log what has changed in a run that goes on.
 
         Args:
             recipe: all values of the sections.
@@ -371,16 +350,19 @@ class RunFolder:
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         start = {"command": command, "nmt": __version__, "date": now}
         if self.exists:
+            if changes := self.changes(recipe, initial)[0]:
+                self.log(f"{self.path}: {'; '.join(changes)}")
             before = self._read_config()["run"]
             start = {key: before[key] for key in start}
+        path, checksum = initial
         run = {
             "format_version": FORMAT_VERSION,
             "preset": recipe.preset,
             "architecture": recipe.architecture,
             "data": data,
             "data_path": str(data_path.absolute()),
-            "init_from_checksum": initial.checksum,
-            "init_from": initial.path,
+            "init_from_checksum": checksum,
+            "init_from": path,
             "ranks": ranks,
         }
         values = parse_toml(format_toml(recipe.sections, recipe.stages).encode())

@@ -11,7 +11,6 @@ so the time is a little too long.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import time
@@ -27,23 +26,19 @@ from nmt.errors import NMTError
 from nmt.files import megabytes
 from nmt.models.device import memory_errors
 from nmt.runs.run_folder import RunFolder
-from nmt.training.command_line import CommandLine
-from nmt.training.course import warnings_before
-from nmt.training.launch import set_up
 from nmt.training.memory import (
     PeakMemory,
     available_bytes,
     even_batch,
-    longest_pair,
     memory_needs,
     share_of_update,
 )
-from nmt.training.meter import MetricsWindow, device_name, rate_of_ranks
-from nmt.training.optimizer import learning_rate
-from nmt.training.recovery import choose_micro_batch, stop_compiling
+from nmt.training.run_metrics import MetricsWindow, device_name
 from nmt.training.saving import DiskBudget
+from nmt.training.setup import open_run
 from nmt.training.stop import StopRequest
-from nmt.training.trainer import Trainer, TrainingSetup
+from nmt.training.train_command import TrainCommand
+from nmt.training.trainer import Trainer
 
 TRIAL_SECONDS = 5.0
 _ROUND_SECONDS = 0.5
@@ -60,13 +55,13 @@ Round = tuple[MetricsWindow, dict[str, float]]
 
 
 @memory_errors()
-def dry_run(recipe: Recipe, command: CommandLine) -> list[Row]:
+def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
     """Return the estimates for a run as rows of name and value; empty except on the first rank.
 
     The first row is the answer in short.
 
     Raises:
-        UsageError: in the same cases as `launch`.
+        UsageError: in the same cases as `train`.
     """
     ranks = Ranks.from_environment()
     processes = ranks.world_size
@@ -75,8 +70,24 @@ def dry_run(recipe: Recipe, command: CommandLine) -> list[Row]:
     ranks.join()
     try:
         run = RunFolder(command.out)
-        setup = set_up(recipe, command, run, ranks, claim=run.check)
-        rows = _rows(setup, processes)
+        recipe, data, device, initial = open_run(recipe, command, run, ranks, is_trial=True)
+        if ranks.is_first and run.exists and (changes := run.changes(recipe, initial)[0]):
+            console.notice(f"{run.path}: {'; '.join(changes)}")
+        console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
+        peak, free = PeakMemory(device), available_bytes() / ranks.local_world_size
+        if device.type == "cuda":
+            free = torch.cuda.get_device_properties(device).total_memory
+        trainer = Trainer(
+            recipe,
+            data,
+            run,
+            ranks=ranks,
+            device=device,
+            stop=StopRequest(),
+            init_from=initial[0],
+        )
+        trainer.choose_micro_batch()
+        rows = _rows(trainer, peak, free, processes)
     except NMTError:
         ranks.leave()  # all ranks raise this error together
         raise
@@ -84,54 +95,45 @@ def dry_run(recipe: Recipe, command: CommandLine) -> list[Row]:
     return rows if ranks.is_first else []
 
 
-def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
+def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> list[Row]:
     """Return the estimates for a run of `processes`; others than those may measure."""
-    recipe, data, device, ranks = setup.recipe, setup.data, setup.device, setup.ranks
+    recipe, data, device, ranks = trainer.recipe, trainer.stream.data, trainer.device, trainer.ranks
     config = recipe.training
-    if setup.changes:
-        console.notice(setup.changes)
-    console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
-    peak, free = PeakMemory(device), available_bytes() / ranks.local_world_size
-    if device.type == "cuda":
-        free = torch.cuda.get_device_properties(device).total_memory
-    trainer = Trainer(setup, StopRequest())
-    choose_micro_batch(trainer)
-    warnings = warnings_before(config, trainer.updates_an_epoch())
-    for warning in warnings + trainer.validator.doubts():
+    for warning in trainer.warnings():
         console.warning(warning)
-    rate = rate_of_ranks(config.precision, device, ranks)[0] * processes / ranks.world_size
+    trainer.measure_machine()
+    rate = trainer.machine_rate * processes / ranks.world_size
     peak.restart()  # after the sizes that were tried, and large products
-    longest, share = longest_pair(data), share_of_update(config.batch_tokens, processes)
+    longest, share = trainer.stream.longest, share_of_update(config.batch_tokens, processes)
     tokens = min(trainer.state.micro_batch_tokens, max(longest, share))
     is_estimate = processes > ranks.world_size
     # All shares of an update are about equal, so a process may do another's, or a part of its own.
     parts = 1 if device.type == "cuda" else -(-share // tokens)  # of a process's share
     if is_estimate or parts > 1:
-        trainer.state = dataclasses.replace(trainer.state, micro_batch_tokens=tokens)
         first = processes - 1 if is_estimate else ranks.rank
-        trainer.start_stream(first * parts, processes * parts)
+        trainer.begin_stream((first * parts, processes * parts), tokens)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
     largest = even_batch(
         tokens,
         longest,
         min(sizes),
-        trainer.partition.shape,
-        has_links=trainer.linker is not None,
+        trainer.runner.fixed_shape,
+        has_links=bool(config.guided_alignment),
     )
     needs = memory_needs(recipe, sizes, largest, processes)
-    disk = DiskBudget.of(config, trainer.optimizer, trainer.card)
+    disk = DiskBudget.of(trainer.optimizer, trainer.card)
     rounds = _try(trainer, largest, rate * parts)
     window, metrics = sorted(rounds, key=lambda one: one[1]["updates_per_second"])[len(rounds) // 2]
     if device.type == "cuda":  # whose attention keeps no scores, which are counted above
         needs["micro-batch"] = peak.bytes() - sum(trainer.optimizer.held_bytes().values())
     with trainer.runner.eager():
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
-    sent = 2 * (processes - 1) / processes * trainer.weights.gradient.nbytes
+    sent = 2 * (processes - 1) / processes * trainer.optimizer.weights.gradient.nbytes
     summing = sent / _SUM_RATE[device.type] if is_estimate else 0.0
     train, an_epoch = data.info.train, trainer.updates_an_epoch()
     src, tgt = (tokens / window.updates for tokens in (window.lengths.src, window.lengths.tgt))
     flops = trainer.flops(window.lengths) / window.updates
-    peak_rate = learning_rate(config, recipe.model.d_model, config.warmup_updates)
+    peak_rate = trainer.optimizer.learning_rate(config.warmup_updates)
     seconds = parts / metrics["updates_per_second"]
     times = _time_rows(config, disk, seconds, summing, validation)
     used = max(sum(needs.values()), peak.bytes())
@@ -143,7 +145,7 @@ def _rows(setup: TrainingSetup, processes: int) -> list[Row]:
     return [
         ("in short", answer),
         ("preset", recipe.preset),
-        ("parameters", f"{trainer.weights.count:,}"),
+        ("parameters", f"{trainer.optimizer.weights.count:,}"),
         ("device", f"{device_name(device)}, {config.threads} threads"),
         ("processes", f"{processes:,}"),
         ("precision", config.precision),
@@ -244,8 +246,9 @@ def _try(trainer: Trainer, largest: Batch, machine_rate: float) -> list[Round]:
     fits = not trainer.ranks.any(not trainer.runner.fits(largest))
     began, updates, is_first = time.monotonic(), 1, True
     while fits and (not rounds or trainer.ranks.any(time.monotonic() - began < TRIAL_SECONDS)):
-        trainer.window = window = MetricsWindow.empty(trainer.device)
+        trainer.begin_window()
         fits = _has_memory_for(updates, trainer)
+        window = trainer.window
         # The first update waits for the plan of the pool. A long one is enough to go by.
         if is_first and trainer.ranks.any(time.monotonic() - began < TRIAL_SECONDS):
             began = time.monotonic()
@@ -266,11 +269,11 @@ def _try(trainer: Trainer, largest: Batch, machine_rate: float) -> list[Round]:
 def _has_memory_for(updates: int, trainer: Trainer) -> bool:
     """Train some updates as the loop does, and return whether they had enough memory."""
     for number in range(updates):
-        update = trainer.window.take(trainer.updates)
+        update = trainer.next_update()
         trainer.advance(update, trainer.runner.run(update, trainer.state.update + 1))
         results = trainer.read_results(wait=number == updates - 1)
         if any(result.out_of_memory for result in results):
             return False
         if any(result.uncompiled for result in results):
-            stop_compiling(trainer, console.warning)
+            trainer.stop_compiling(console.warning)
     return True

@@ -27,7 +27,7 @@ from nmt.models.device import dtype_of
 from nmt.models.model_file import ModelCard, find_model, load_model
 from nmt.models.registry import parameters_by_names
 from nmt.training.flat_weights import FlatWeights, sharing
-from nmt.training.guidance import guided_head
+from nmt.training.guided_alignment import guided_head
 from nmt.training.low_rank import adapt
 from nmt.translate.segmentation import split_sentences
 

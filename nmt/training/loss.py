@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.data.batches import Batch
 from nmt.models.base import BARRED, TranslationModel
 from nmt.models.kernels.linear import matmul
-from nmt.training.guidance import GUIDED_HEAD, alignment_loss
+from nmt.training.guided_alignment import GUIDED_HEAD, alignment_loss
 
 _CHUNK_LOGITS = 1 << 25
 """Logits computed at a time on a CPU, four times as many on a GPU; smaller chunks are slower."""

@@ -1,4 +1,8 @@
-"""The memory of training, computed in advance or measured."""
+"""The memory of training, computed in advance or measured, and the micro-batch that fits into it.
+
+On a GPU we try a batch of the longest sentences. On a CPU, where the system kills a process that
+takes too much, we compute the memory instead. There, more than 2,048 tokens of fp32 are not faster.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ from nmt.data.batches import Batch, FixedShape, collate
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
 from nmt.distributed import Ranks
+from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
@@ -31,6 +36,7 @@ from nmt.training.first_weights import choose_trained
 from nmt.training.flat_weights import FlatWeights, sharing
 from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
+from nmt.training.update import UpdateRunner
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -185,3 +191,61 @@ def even_batch(
     lines = TokenRows(ids, lengths)
     links = np.tile(np.arange(length - 1), len(lengths)) if has_links else None
     return collate(lines, lines, shape, links)
+
+
+def fitting_tokens(
+    recipe: Recipe, data: DataFolder, runner: UpdateRunner, ranks: Ranks, device: torch.device
+) -> int:
+    """Return the tokens of a micro-batch: the recipe's value, or less if memory is too small.
+
+    All ranks take part and get the same number.
+
+    Raises:
+        NMTError: if not even one pair fits.
+    """
+    config, longest = recipe.training, longest_pair(data)
+    cpu = device.type == "cpu"
+    share = (
+        CPU_TOKENS[config.precision]
+        if cpu
+        else share_of_update(config.batch_tokens, ranks.world_size)
+    )
+    tokens = max(longest, config.micro_batch_tokens or share)
+    sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
+
+    def is_too_much(*, eager: bool = False) -> bool:
+        """Return whether memory is too small for `tokens` on any rank."""
+        return ranks.any(not fits(eager=eager))
+
+    def fits(*, eager: bool) -> bool:
+        shape = runner.shape(
+            data.train, world_size=ranks.world_size, micro_batch_tokens=tokens, longest=longest
+        )
+        is_guided = bool(config.guided_alignment)
+        batch = even_batch(tokens, longest, min(sizes), shape, has_links=is_guided)
+        if not cpu:
+            return runner.fits(batch, eager=eager)
+        if config.micro_batch_tokens:  # we trust the user's value
+            return True
+        need = memory_needs(recipe, sizes, batch)["micro-batch"]
+        copy_to_save = sum(vector.nbytes for vector in runner.optimizer.vectors().values())
+        return need + copy_to_save < available_bytes() / ranks.local_world_size
+
+    def halve() -> None:
+        nonlocal tokens
+        if tokens == longest:
+            raise NMTError(
+                f"not enough memory to train this model on one pair of {longest} tokens; train a "
+                "smaller model or prepare with a smaller --max-length"
+            )
+        tokens = max(longest, tokens // 2)
+
+    if not cpu:
+        runner.rehearse_sum()
+    # Compiling for a size takes minutes. So after the first, sizes are tried eager, which takes no
+    # less memory, and only the one that fits is compiled. What we return has been tried as it runs.
+    while is_too_much():
+        halve()
+        while config.compiles_loss and not cpu and is_too_much(eager=True):
+            halve()
+    return tokens

@@ -8,8 +8,6 @@ update never waits for the GPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -91,34 +89,10 @@ class LossScaler:
         return bad_in_a_row >= (30 if self.fp16 else 2 if last else 5)
 
 
-class _Rule(Protocol):
-    """How a gradient changes the weights."""
-
-    @property
-    def average(self) -> Tensor | None:
-        """(n,) as `FlatWeights.master`; validated and written, if there is one."""
-
-    def step(self, gradient: Tensor, update: int, /, learning_rate: float, skipped: Tensor) -> None:
-        """Change the weights by a gradient (s,).
-
-        Args:
-            gradient: of what is trained; clipped, and free to be written over.
-            update: its number, counted from 1.
-            learning_rate: of this update.
-            skipped: a scalar. If it is 1.0, nothing changes; else it is 0.0.
-        """
-
-    def held_bytes(self) -> dict[str, int]:
-        """Return the memory of what this rule keeps for each weight, by name."""
-
-    def vectors(self) -> dict[str, Vector]:
-        """Return what a resumed run needs, without the weights, by name."""
-
-
 class _Adam:
     """Adam (Kingma and Ba 2015), with AdamW's decay (Loshchilov and Hutter 2019), and an average.
 
-    The moving average is exponential.
+    `average` (n,) is validated and written, if there is one. It is an exponential moving average.
     """
 
     def __init__(self, weights: FlatWeights, config: TrainingConfig) -> None:
@@ -130,6 +104,10 @@ class _Adam:
         self._updates = torch.zeros((), device=weights.master.device)  # without the skipped ones
 
     def step(self, gradient: Tensor, update: int, learning_rate: float, skipped: Tensor) -> None:
+        """Change the weights by a clipped gradient (s,), which may be written over.
+
+        skipped: a scalar. If it is 1.0, nothing changes; else it is 0.0.
+        """
         config, weights = self._config, self._weights
         # The function instead of torch.optim.Adam, which takes two seconds to import the compiler.
         adam(
@@ -157,12 +135,14 @@ class _Adam:
             self.average.lerp_(weights.master, (1 - decay) * (1 - skipped))
 
     def held_bytes(self) -> dict[str, int]:
+        """Return the memory of what this keeps for each weight, by name."""
         held = {"Adam": self._mean.nbytes + self._mean_square.nbytes}
         if self.average is not None:
             held["moving average"] = self.average.nbytes
         return held
 
     def vectors(self) -> dict[str, Vector]:
+        """Return what a resumed run needs, without the weights, by name."""
         vectors = {
             "adam_mean": Vector(self._mean, self._weights.trained_places),
             "adam_mean_square": Vector(self._mean_square, self._weights.trained_places),
@@ -238,12 +218,6 @@ class _ScheduleFree:
         }
 
 
-_RULES: dict[str, Callable[[FlatWeights, TrainingConfig], _Rule]] = {
-    "adam": _Adam,
-    "schedule_free": _ScheduleFree,
-}
-
-
 class Optimizer:
     """Changes the flat weights by each update's gradient, which it clips."""
 
@@ -253,7 +227,8 @@ class Optimizer:
         self.d_model = d_model
         self.loss_scaler = LossScaler(config.precision == "fp16", weights.master.device)
         self.learning_rate_factor = 1.0  # less after the run has diverged
-        self._rule = _RULES[config.optimizer](weights, config)
+        rule = _ScheduleFree if config.optimizer == "schedule_free" else _Adam
+        self._rule = rule(weights, config)
 
     @property
     def eval_weights(self) -> Tensor:

@@ -8,7 +8,7 @@ If a file cannot be written, earlier files stay, the log and status.json report 
 checkpoint tries again, with the state. At the end of a run, when nothing would try again, it is an
 error.
 
-`Need` refuses a disk that is too small before the first update.
+`DiskBudget` refuses a disk that is too small before the first update.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import math
 import shutil
-import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,7 +25,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmt.config import TrainingConfig
 from nmt.distributed import Ranks, from_system
 from nmt.errors import NMTError
 from nmt.files import link_or_copy, megabytes
@@ -48,8 +46,9 @@ class DiskBudget:
     model_bytes: int  # of one model file
 
     @classmethod
-    def of(cls, config: TrainingConfig, optimizer: Optimizer, card: ModelCard) -> DiskBudget:
-        """Return the need of a run with these settings, vectors and vocabularies."""
+    def of(cls, optimizer: Optimizer, card: ModelCard) -> DiskBudget:
+        """Return the need of a run with these values, vectors and vocabularies."""
+        config = optimizer.config
         # A new file is written before an old one is removed. Until the next state is written, the
         # best models of the last one stay too. last.safetensors and best.safetensors are links, or
         # copies if the disk has no links.
@@ -96,16 +95,14 @@ class DiskBudget:
 class Saver:
     """Writes a run's weights and state; rank 0 writes, and all ranks learn the result."""
 
-    def __init__(
-        self, run: RunFolder, ranks: Ranks, config: TrainingConfig, optimizer: Optimizer
-    ) -> None:
+    def __init__(self, run: RunFolder, ranks: Ranks, optimizer: Optimizer) -> None:
         self.saved: RunState | None = None
         """The newest state that was given to be saved; the same on all ranks."""
         self.written: RunState | None = None
         """The newest state in the run folder, on rank 0."""
         self._run = run
         self._ranks = ranks
-        self._config = config
+        self._config = optimizer.config
         self._optimizer = optimizer
         self._last = run.path / "last.safetensors"
         self._tried_at = time.monotonic()
@@ -115,11 +112,6 @@ class Saver:
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._writing: Future[None] | None = None
         self._copies: dict[str, Tensor] = {}
-        self._at_work = threading.Lock()  # held while files are written
-        self.end = threading.Lock()
-        """Held while `is_at_the_end` changes, or must not."""
-        self.is_at_the_end = False
-        """Whether the run now ends in an orderly way."""
 
     def resume_from(self, state: RunState | None) -> None:
         """Take note of the newest state in the run folder, if there is one."""
@@ -176,8 +168,6 @@ class Saver:
         Raises:
             NMTError: if they cannot be written.
         """
-        with self.end:
-            self.is_at_the_end = True
         state = self.confirmed(state)
         self._copy(self._optimizer.vectors())
         with self._ranks.raise_on_all_ranks():  # so that no rank leaves before everything is saved
@@ -190,13 +180,6 @@ class Saver:
         if self._writing is not None:
             self._writing.result()
             self._writing = None
-
-    def finish_writing(self) -> None:
-        """Wait for what is being written, and let nothing else begin; the process then ends."""
-        writing = self._writing
-        if writing is not None:
-            writing.result()
-        self._at_work.acquire()
 
     def _allocate(self) -> None:
         for name, vector in self._optimizer.vectors().items():
@@ -219,14 +202,13 @@ class Saver:
         """Write the copies; if that fails, warn and let training continue."""
         self._best_failed = best  # until it is written
         try:
-            with self._at_work:
-                if best:
-                    self._write_best(state, card)
-                    self._best_failed = False
-                if checkpoint:
-                    self._write_checkpoint(state, card, is_best=best)
-                if whole:
-                    self._write_state(state)
+            if best:
+                self._write_best(state, card)
+                self._best_failed = False
+            if checkpoint:
+                self._write_checkpoint(state, card, is_best=best)
+            if whole:
+                self._write_state(state)
         except (NMTError, OSError) as error:
             self._report_problem(
                 state, f"not saved at update {state.update:,}: {from_system(error)}"
@@ -236,15 +218,14 @@ class Saver:
             self._report_problem(state, "")
 
     def _write_at_the_end(self, state: RunState, card: ModelCard) -> None:
-        with self._at_work:
-            # The state comes last: a run that is killed before it makes the model again.
-            last = checkpoint.card_of_file(self._last)
-            # One from before a validation that was cut short has no metrics.
-            has_metrics = last is not None and bool(last.valid or not card.valid)
-            if last is None or last.update != card.update or not has_metrics:
-                self._write_model(self._last, card)
-            if self.written != state:
-                self._write_state(state)
+        # The state comes last: a run that is killed before it makes the model again.
+        last = checkpoint.card_of_file(self._last)
+        # One from before a validation that was cut short has no metrics.
+        has_metrics = last is not None and bool(last.valid or not card.valid)
+        if last is None or last.update != card.update or not has_metrics:
+            self._write_model(self._last, card)
+        if self.written != state:
+            self._write_state(state)
 
     def _write_best(self, state: RunState, card: ModelCard) -> None:
         path = checkpoint.path_of(self._run, BEST, state.update)

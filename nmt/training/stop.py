@@ -28,15 +28,9 @@ class StopRequest:
         self._deadline = deadline
         self._interrupted = math.inf  # when Ctrl-C was noted
         self._at_once = False
-        self.times_asked = 0
-        """How often the main thread has asked, which shows that it moves."""
 
     def __call__(self) -> bool:
-        self.times_asked += 1
-        return self.is_due()
-
-    def is_due(self) -> bool:
-        """Tell whether this process should stop; for other threads than the main thread."""
+        """Tell whether this process should stop."""
         if not self.reason and time.monotonic() >= self._deadline:
             self.reason = "time limit"
         return bool(self.reason)

@@ -1,6 +1,7 @@
 """One process of a training run: what it is made of, and the state that it has reached.
 
-`loop.py` trains it, and `recovery.py` brings it to a state that it can go on from.
+`train.py` is the loop. The methods here change the state: they take a step, measure it, save it, or
+go back when memory runs out, torch.compile fails or training diverges.
 """
 
 from __future__ import annotations
@@ -8,150 +9,219 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from nmt.config import Recipe
-from nmt.data.augment import Augmenter
 from nmt.data.batches import LengthSums
-from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
-from nmt.data.stages import Stages
-from nmt.data.subword_dropout import SubwordDropout
-from nmt.data.updates import BatchPartition, Update, updates_from
+from nmt.data.updates import Update
 from nmt.distributed import Ranks
+from nmt.errors import NMTError
 from nmt.models.flops import training_flops
-from nmt.pipeline import prefetched
+from nmt.models.model_file import ModelCard
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
-from nmt.runs.report import Report
-from nmt.runs.run_folder import InitialModel, RunFolder
-from nmt.training.command_line import CommandLine
-from nmt.training.course import ends
+from nmt.runs.report import Report, ValidationResult
+from nmt.runs.run_folder import RunFolder
 from nmt.training.first_weights import card_of, first_weights
-from nmt.training.guidance import learn_links
-from nmt.training.memory import longest_pair
-from nmt.training.meter import MetricsWindow
+from nmt.training.memory import fitting_tokens
 from nmt.training.optimizer import Optimizer
+from nmt.training.run_metrics import MetricsWindow, device_name, rate_of_ranks
 from nmt.training.saving import Saver
 from nmt.training.stop import StopRequest
+from nmt.training.stopping import ends, has_forgotten, warnings_before
 from nmt.training.update import UpdateResult, UpdateRunner
+from nmt.training.update_stream import UpdateStream
 from nmt.training.validation import Validator
 
-# Waiting updates take little memory, and even out other load on the machine.
-_UPDATES_AHEAD = 4
 # Updates that are launched before we ask what became of the one before them.
 _UNREAD = {"cpu": 0, "cuda": 1}
-
-
-@dataclass(frozen=True)
-class TrainingSetup:
-    """What a run is made of; `launch.set_up` makes it."""
-
-    recipe: Recipe
-    command: CommandLine
-    data: DataFolder
-    run: RunFolder
-    initial: InitialModel
-    ranks: Ranks
-    device: torch.device
-    changes: str = ""
-    """What a run that is resumed now has other values of; old and new."""
+_EARLY = 1, 10, 25, 50  # updates that are logged, too
+_FACTOR_AFTER_DIVERGING = 0.5  # of the learning rate
 
 
 class Trainer:
-    """One process of a training run."""
+    """One process of a training run. Only its own methods change its state."""
 
-    partition: BatchPartition  # since `start_stream`
-    updates: Iterator[Update]  # those after the present one; since `start_stream`
-    report: Report  # while it trains
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: DataFolder,
+        run: RunFolder,
+        *,
+        ranks: Ranks,
+        device: torch.device,
+        stop: StopRequest,
+        init_from: str = "",
+    ) -> None:
+        """Build the model with its initial weights; `resume_or_begin` loads a state.
 
-    def __init__(self, setup: TrainingSetup, stop: StopRequest) -> None:
-        """Build the model with its initial weights; `resume_or_begin` loads a state."""
-        self.recipe = recipe = setup.recipe
-        self.config = recipe.training
-        self.data = data = setup.data
-        self.run = run = setup.run
-        self.ranks = ranks = setup.ranks
-        self.device = device = setup.device
+        init_from: the model whose weights a new run starts from; "": they are random.
+        """
+        self.recipe = recipe
+        self.config = config = recipe.training
+        self.run = run
+        self.ranks = ranks
+        self.device = device
         self.stop = stop
         self.card = card_of(recipe, data)
         # A resumed run loads its weights from its state.
-        warm = setup.initial.path and not checkpoint.updates_of(run, checkpoint.STATE)
-        self.model, self.weights, self.remarks = first_weights(
-            self.card,
-            self.config,
-            ranks,
-            device,
-            warm_from=Path(setup.initial.path) if warm else None,
+        is_new = not checkpoint.updates_of(run, checkpoint.STATE)
+        warm_from = Path(init_from) if init_from and is_new else None
+        self.model, weights, self.remarks = first_weights(
+            self.card, config, ranks, device, warm_from=warm_from
         )
-        self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
-        self.stages = Stages.of(data, recipe.stages)
-        self.augmenter = Augmenter.of(data, recipe.augment)
-        self.linker = learn_links(self.config, data, ranks)
-        self.runner = UpdateRunner(self.model, self.optimizer, ranks, recipe, device, stop)
-        self.validator = Validator(data, ranks, device, self.config)
-        self.saver = Saver(run, ranks, self.config, self.optimizer)
-        self.machine_rate = math.inf  # FLOP/s of matrix products over all ranks, once measured
+        self.optimizer = Optimizer(weights, config, recipe.model.d_model)
+        self.stream = UpdateStream(recipe, data, ranks)
+        # Other subwords and other text make sentences longer than the longest one in the data.
+        keeps_lengths = not (config.subword_dropout or recipe.augment.any)
+        self.runner = UpdateRunner(
+            self.model, self.optimizer, ranks, device, stop, keeps_lengths=keeps_lengths
+        )
+        self.validator = Validator(data, ranks, device, config)
+        self.saver = Saver(run, ranks, self.optimizer)
         self.state = RunState()
         self.valid: dict[str, float] = {}  # validation metrics of the present weights
         self.window = MetricsWindow.empty(device)
         # updates whose result is not read yet, and the state before each
-        self.unread: deque[tuple[RunState, Update, UpdateResult]] = deque()
+        self._unread: deque[tuple[RunState, Update, UpdateResult]] = deque()
+
+        self.machine_rate = math.inf  # FLOP/s of matrix products over all ranks, once measured
+
+    @property
+    def ends(self) -> dict[str, str]:
+        """See `stopping.ends`."""
+        return ends(self.config, self.state)
 
     @property
     def is_finished(self) -> bool:
         """Whether nothing is left to train."""
-        return bool(ends(self.config, self.state))
+        return bool(self.ends)
 
-    def start_stream(self, rank: int | None = None, world_size: int | None = None) -> None:
-        """Let a thread prepare the next updates, in micro-batches of the present size.
+    @property
+    def is_logged(self) -> bool:
+        """Whether this update is logged: every so many, and some early ones if those are rare."""
+        update, every = self.state.update, self.config.log_every
+        return update % every == 0 or (update in _EARLY and every > _EARLY[-1])
 
-        Args:
-            rank: which share of each update is prepared; by default that of this process.
-            world_size: into how many shares updates are split; by default one for each process.
+    @property
+    def stage(self) -> int:
+        """The stage of the recipe that the next update is of."""
+        return self.state.position.stage
 
-        Raises:
-            UsageError: if a single pair exceeds the budget of an update.
+    # --- where it begins
+
+    def resume_or_begin(self) -> None:
+        """Load the run folder's newest state, or begin; then start the stream of updates."""
+        saved = self._restore()
+        self._go_on_from(saved or RunState())
+        self.saver.resume_from(self.state if saved else None)
+
+    def _restore(self, *, before: int | None = None) -> RunState | None:
+        return checkpoint.restore(
+            self.run,
+            self.optimizer.vectors(),
+            self.ranks,
+            before=before,
+            decay_begins=self.config.decay_begins,
+        )
+
+    def _go_on_from(self, state: RunState) -> None:
+        """Continue from a state whose vectors have been loaded."""
+        self.state = state
+        self.optimizer.loaded(learning_rate_factor=state.learning_rate_factor)
+        self.valid = {}
+        self._unread.clear()
+        self.begin_window()
+        self.choose_micro_batch()
+
+    def begin_window(self) -> None:
+        """Count metrics anew from now on."""
+        self.window = MetricsWindow.empty(self.device)
+
+    def choose_micro_batch(self) -> None:
+        """Choose the size of micro-batches, unless it is known, and start the stream of updates."""
+        ranks, asked = self.ranks, self.config.micro_batch_tokens
+        wanted = f"{asked} on {self.device.type}, {ranks.world_size} x {ranks.local_world_size}"
+        if self.state.micro_batch_for != wanted:
+            tokens = fitting_tokens(self.recipe, self.stream.data, self.runner, ranks, self.device)
+            self.state = replace(self.state, micro_batch_tokens=tokens, micro_batch_for=wanted)
+        self.begin_stream()
+
+    def begin_stream(self, share: tuple[int, int] | None = None, tokens: int | None = None) -> None:
+        """Let a thread prepare the next updates, in micro-batches of the present size or another.
+
+        share: which share of each update, of how many; by default that of this process.
         """
-        data, config, tokens = self.data, self.config, self.state.micro_batch_tokens
-        rank = self.ranks.rank if rank is None else rank
-        world_size = world_size or self.ranks.world_size
-        longest = longest_pair(data)
-        check_budget(config.batch_tokens, longest)
-        self.validator.micro_batch_tokens = tokens
+        if tokens:
+            self.state = replace(self.state, micro_batch_tokens=tokens)
+        tokens = self.validator.micro_batch_tokens = self.state.micro_batch_tokens
+        share = share or (self.ranks.rank, self.ranks.world_size)
         shape = self.runner.shape(
-            data.train, world_size=world_size, micro_batch_tokens=tokens, longest=longest
+            self.stream.data.train,
+            world_size=share[1],
+            micro_batch_tokens=tokens,
+            longest=self.stream.longest,
         )
-        self.partition = BatchPartition(
-            tokens, rank, world_size, shape, on_gpu=self.device.type == "cuda"
+        self.stream.begin(self.state, share, shape, on_gpu=self.device.type == "cuda")
+
+    def measure_machine(self) -> str:
+        """Measure the rate of matrix products; return a warning if fp32 is clearly faster."""
+        self.machine_rate, warning = rate_of_ranks(self.config.precision, self.device, self.ranks)
+        return warning
+
+    def start_record(self) -> dict[str, object]:
+        """Return the facts and choices of this machine that decide a run's bits."""
+        return {
+            "kind": "start",
+            "update": self.state.update,
+            "device": device_name(self.device),
+            "matmul": self.config.matmul,
+            "compile": self.config.compile,
+            "ranks": self.ranks.world_size,
+            "threads": self.config.threads,
+            "micro_batch_tokens": self.state.micro_batch_tokens,
+            "torch": torch.__version__,
+            "matrix_product_flops_per_second": self.machine_rate,
+        }
+
+    def describe(self) -> str:
+        """Name the same for people, after the model, and then the data."""
+        config, device, an_epoch = self.config, self.device.type, self.updates_an_epoch()
+        choices = [
+            self.recipe.preset,
+            f"{self.optimizer.weights.count:,} parameters",
+            f"{config.precision} on {device}",
+            f"{self.ranks.world_size} x {config.threads} threads",
+            f"micro-batches of {self.state.micro_batch_tokens:,} tokens",
+        ]
+        if device == "cpu" and config.precision == "fp32":
+            choices.append(f"products by {config.matmul}")
+        return (
+            f"{', '.join(choices + ['compiled'] * config.compiles)}; "
+            f"{len(self.stream.data.train):,} pairs, about {an_epoch:,} updates an epoch; "
+            f"matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s"
         )
-        dropouts, p = None, config.subword_dropout
-        if p:
-            src, tgt = data.src_vocabulary, data.tgt_vocabulary
-            dropouts = SubwordDropout(src, p), SubwordDropout(tgt, p)
-        updates = updates_from(
-            self.state.position,
-            data.train,
-            self.partition,
-            batch_tokens=config.batch_tokens,
-            seed=config.seed,
-            augmenter=self.augmenter,
-            stages=self.stages,
-            done=self.state.update,
-            dropouts=dropouts,
-            find_links=self.linker,
-        )
-        self.updates = prefetched(updates, ahead=_UPDATES_AHEAD)
+
+    def warnings(self) -> list[str]:
+        """Return what is probably wrong with the length of the run, or its valid text."""
+        return warnings_before(self.config, self.updates_an_epoch()) + self.validator.doubts()
+
+    # --- an update
+
+    def next_update(self) -> Update:
+        """Return the next update, once a thread has made it."""
+        return self.window.take(self.stream.updates)
 
     def advance(self, update: Update, result: UpdateResult) -> None:
         """Take note of an update that is launched; `read_results` sees the end of it."""
-        self.unread.append((self.state, update, result))
+        self._unread.append((self.state, update, result))
         number, decay_begins = self.state.update + 1, self.config.decay_begins
-        self.state = dataclasses.replace(
+        self.state = replace(
             self.state,
             update=number,
             position=update.following,
@@ -168,17 +238,134 @@ class Trainer:
             if a rank asks to save.
         """
         results = list[UpdateResult]()
-        while len(self.unread) > (0 if wait else _UNREAD[self.device.type]):
-            before, update, result = self.unread.popleft()
+        while len(self._unread) > (0 if wait else _UNREAD[self.device.type]):
+            before, update, result = self._unread.popleft()
             results.append(result)
             wait = wait or result.save
             if result.dropped:  # with all updates after it
                 self.state = before
-                self.unread.clear()
+                self._unread.clear()
                 self.runner.go_on()
             else:
                 self.window.count(update, result)
         return results
+
+    def recover(self, results: Sequence[UpdateResult], report: Report) -> bool:
+        """See to what went wrong in the newest update that was read.
+
+        Returns:
+            Whether the run now goes on from another state, or in another way.
+        """
+        if not results:
+            return False
+        newest, update = results[-1], self.state.update - len(self._unread)
+        bad, scaler = newest.bad_in_a_row, self.optimizer.loss_scaler
+        if newest.out_of_memory:
+            self._halve_micro_batch()
+        elif newest.uncompiled:
+            self.stop_compiling(self.run.warn)
+        elif scaler.has_diverged(bad, last=self.is_finished):
+            symptom = f"no finite gradient in {bad} updates in a row, up to update {update:,}"
+            self._go_back(symptom, report)
+        else:
+            return False
+        return True
+
+    def _halve_micro_batch(self) -> None:
+        """Halve the micro-batches after memory ran out; the update comes again."""
+        tokens, update = self.state.micro_batch_tokens, self.state.update
+        longest = self.stream.longest
+        if tokens <= longest:
+            raise NMTError(
+                f"out of memory: not even one pair of {longest} tokens fits; train a smaller model "
+                "or prepare with a smaller --max-length"
+            )
+        half = max(longest, tokens // 2)
+        self.begin_stream(tokens=half)
+        if self.ranks.is_first:
+            self.run.warn(
+                f"out of memory in update {update + 1:,}: micro-batches now have at most "
+                f"{half:,} tokens; updates stay the same"
+            )
+            self.run.record({"kind": "event", "update": update, "micro_batch_tokens": half})
+        self.save(whole=True)  # the run's bits depend on the split
+
+    def stop_compiling(self, warn: Callable[[str], None]) -> None:
+        """Do without torch.compile after it failed; the update comes again."""
+        warning = self.runner.stop_compiling()
+        self.begin_stream()
+        if self.ranks.is_first:
+            warn(warning)
+
+    def _go_back(self, symptom: str, report: Report) -> None:
+        """Go back once to the newest state before the divergence, with a lower learning rate.
+
+        Raises:
+            NMTError: if the run has gone back before, or has no such state.
+        """
+        run, diverged = self.run, self.state
+        factor = _FACTOR_AFTER_DIVERGING
+        went_back = diverged.learning_rate_factor < 1
+        self.saver.wait()
+        sound = None if went_back else self._restore(before=diverged.update)
+        if sound is None:
+            why = "as after going back once" if went_back else "with no state to go back to"
+            raise NMTError(
+                f"{run.path}: diverged: {symptom}, {why}; lower learning_rate, raise "
+                "warmup_updates or set clip_norm, and start in a new folder"
+            )
+        slower = replace(
+            sound,
+            learning_rate_factor=factor,
+            old_text=diverged.old_text,
+            old_score=diverged.old_score,
+        )
+        self._go_on_from(slower)
+        self.saver.resume_from(sound)
+        self.save(whole=True)  # or a run that is killed now would forget the factor
+        if self.ranks.is_first:
+            with run.best_effort(run.path / "metrics.jsonl"):
+                run.cut_metrics(sound.update, sound.validated)
+            back = f"back at update {sound.update:,}, with {factor:g} times the learning rate"
+            report.went_back(self.state, f"{symptom}: {back}")
+
+    # --- measuring and saving
+
+    def count_seconds(self, seconds: float) -> None:
+        """Add to the time spent training."""
+        self.state = replace(self.state, seconds=self.state.seconds + seconds)
+
+    def validate(self, report: Report) -> ValidationResult | None:
+        """Validate the weights; if their loss is no number, go back to a checkpoint.
+
+        Returns:
+            None if asked to stop before the end; a resumed run validates again.
+        """
+        self.state = state = self.saver.confirmed(self.state)
+        with (
+            self.optimizer.weights.replaced_by(self.optimizer.eval_weights),
+            self.runner.eager(),
+            report.validating(self.validator.work) as on_progress,
+        ):
+            result = self.validator.measure(self.model, self.stop, on_progress)
+        if result is None:
+            return None
+        if not math.isfinite(result.loss):
+            self._go_back(f"valid loss {result.loss} at update {state.update:,}", report)
+            return result
+        self.valid = result.metrics()
+        config = self.config
+        state = state.measured_old(config.valid_old, result.old_score)
+        if has_forgotten(config, state):  # so these weights are not the best
+            self.state = replace(state, validated=state.update)
+        else:
+            self.state = state.validated_as(
+                result.best_by(config.best_metric),
+                result.loss,
+                keep_best=config.keep_best,
+                is_extra=state.update % config.validate_every > 0,
+            )
+        return result
 
     def save(self, *, best: bool = False, checkpoint: bool = False, whole: bool = False) -> None:
         """Save the model as a best one or a checkpoint, and the training state.
@@ -189,7 +376,7 @@ class Trainer:
         self._check_data()
         if not best:  # else a validation has just come after `confirmed`
             self.state = self.saver.confirmed(self.state)
-        card = dataclasses.replace(self.card, update=self.state.update, valid=self.valid)
+        card = self._present_card()
         self.saver.save(self.state, card, best=best, checkpoint=checkpoint, whole=whole)
 
     def save_at_the_end(self) -> None:
@@ -199,22 +386,20 @@ class Trainer:
             DataError: see `save`.
         """
         self._check_data()
-        card = dataclasses.replace(self.card, update=self.state.update, valid=self.valid)
-        self.saver.save_at_the_end(self.state, card)
+        self.saver.save_at_the_end(self.state, self._present_card())
 
     def _check_data(self) -> None:
         with self.ranks.raise_on_all_ranks():
-            self.data.train.check_unchanged()
+            self.stream.data.train.check_unchanged()
+
+    def _present_card(self) -> ModelCard:
+        return dataclasses.replace(self.card, update=self.state.update, valid=self.valid)
 
     def updates_an_epoch(self) -> int:
         """Return about how many updates an epoch has, from its tokens."""
-        train = self.data.info.train
-        tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
-        shares = self.stages.shares[self.state.position.stage]
-        visits = Epochs(shares, seed=self.config.seed).visits
-        return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1
+        return self.stream.updates_an_epoch(self.stage)
 
     def flops(self, lengths: LengthSums) -> float:
         """Return the FLOPs of training on pairs of these lengths."""
-        recipe, types = self.recipe, len(self.data.tgt_vocabulary)
-        return training_flops(recipe.architecture, recipe.model, types, lengths)
+        types = len(self.card.tgt_vocabulary)
+        return training_flops(self.card.architecture, self.card.config, types, lengths)

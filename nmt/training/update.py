@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.config import Recipe
 from nmt.data.batches import Batch, FixedShape
 from nmt.data.epochs import EncodedPairs
 from nmt.data.updates import Update, fixed_shape
@@ -97,20 +96,24 @@ class UpdateRunner:
         model: TranslationModel,
         optimizer: Optimizer,
         ranks: Ranks,
-        recipe: Recipe,
         device: torch.device,
         stop: StopRequest,
+        *,
+        keeps_lengths: bool = True,
     ) -> None:
+        """Prepare to run updates.
+
+        keeps_lengths: whether no sentence gets longer than it is in the data.
+        """
         self.model = model
         self.optimizer = optimizer
         self.ranks = ranks
-        self.config = config = recipe.training
+        self.config = config = optimizer.config
         self.device = device
         self.stop = stop
-        # Other subwords and other text make sentences longer than the longest one in the data.
-        is_longer = config.subword_dropout or recipe.augment.any
-        self._fixed = config.compiles and model.is_padding_free and not is_longer
-        self._shape: FixedShape | None = None
+        self._fixed = config.compiles and model.is_padding_free and keeps_lengths
+        self.fixed_shape: FixedShape | None = None
+        """Of all micro-batches; None: any will do."""
         # Uncompiled, a GPU moves 28 bytes for each logit, and 6 compiled.
         self._compiles_loss = config.compiles_loss
         self._to_compile = self._compiles_loss
@@ -250,9 +253,9 @@ class UpdateRunner:
             micro_batch_tokens=micro_batch_tokens,
             longest=longest,
         )
-        if shape != self._shape:
+        if shape != self.fixed_shape:
             torch.compiler.reset()  # what was compiled for another shape will not come again
-            self._shape = shape
+            self.fixed_shape = shape
         return shape
 
     @contextmanager

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped, UsageError, did_you_mean
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
-from nmt.runs.report import Sample, TextResult, ValidationResult
+from nmt.runs.report import TextResult, ValidationResult
 from nmt.scoring.metrics import Score, make_metrics, score
 from nmt.scoring.options import TOKENIZERS
 from nmt.scoring.pitfalls import unspaced_lines
@@ -200,26 +201,31 @@ class Validator:
 
     def _translations(
         self, model: TranslationModel, check_stop: Callable[[], None]
-    ) -> tuple[list[dict[str, Score]], tuple[Sample, ...]]:
+    ) -> tuple[list[dict[str, Score]], list[dict[str, Any]]]:
         """Translate the raw valid texts; return the scores of each, and the samples.
 
         Scores need all lines. Without scores only the samples are translated.
         """
         metrics = self.config.metrics
-        scores, samples = list[dict[str, Score]](), list[Sample]()
+        scores, samples = list[dict[str, Score]](), list[dict[str, Any]]()
         for text in self._texts:
             lines = range(len(text.sources)) if metrics else text.shown
             sources = [text.sources[line] for line in lines]
             outputs = self._translate(model, sources, text, check_stop)
             translations = dict(zip(lines, outputs, strict=True))
             samples += [
-                Sample(line + 1, text.sources[line], text.references[line], translations[line])
+                {
+                    "line": line + 1,
+                    "source": text.sources[line],
+                    "reference": text.references[line],
+                    "translation": translations[line],
+                }
                 for line in text.shown
             ]
             scores.append(
                 self._scores(outputs, text.references, text.pair, metrics) if metrics else {}
             )
-        return scores, tuple(samples)
+        return scores, samples
 
     def _old_scores(
         self, model: TranslationModel, check_stop: Callable[[], None]

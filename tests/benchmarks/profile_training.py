@@ -31,7 +31,7 @@ from torch.profiler import (
 
 from nmt.cli import application
 from nmt.data.updates import Update
-from nmt.training import launch
+from nmt.training import train
 from nmt.training.trainer import Trainer
 from nmt.training.update import UpdateResult
 
@@ -60,9 +60,9 @@ class ProfiledTrainer(Trainer):
         super().advance(update, result)
         self.profiler.step()
 
-    def start_stream(self, rank: int | None = None, world_size: int | None = None) -> None:
-        super().start_stream(rank, world_size)
-        self.updates = watched(self.updates)
+    def begin_stream(self, share: tuple[int, int] | None = None, tokens: int | None = None) -> None:
+        super().begin_stream(share, tokens)
+        self.stream.updates = watched(self.stream.updates)
 
 
 def watched(updates: Iterator[Update]) -> Iterator[Update]:
@@ -129,7 +129,7 @@ def profiled(
         TemporaryDirectory() as folder,
         profile(activities=activities, schedule=plan, acc_events=True) as profiler,
         mock.patch.object(ProfiledTrainer, "profiler", profiler, create=True),
-        mock.patch.object(launch, "Trainer", ProfiledTrainer),
+        mock.patch.object(train, "Trainer", ProfiledTrainer),
     ):
         status = application(["train"])(
             [

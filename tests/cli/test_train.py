@@ -9,15 +9,15 @@ from command_line import Nmt
 from toy_training import recipe
 
 from nmt.config import Recipe
-from nmt.runs.run_folder import InitialModel, RunFolder
-from nmt.training import launch as launch_module
+from nmt.runs.run_folder import RunFolder
+from nmt.training import train as train_module
 
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
-    """The recipes that `launch` was given. Nothing is trained."""
+    """The recipes that `train` was given. Nothing is trained."""
     recipes: list[Recipe] = []
-    monkeypatch.setattr(launch_module, "launch", lambda one, *_, **__: recipes.append(one))
+    monkeypatch.setattr(train_module, "train", lambda one, *_, **__: recipes.append(one))
     return recipes
 
 
@@ -38,7 +38,7 @@ def test_a_run_and_its_configuration_bring_their_preset(
 ) -> None:
     run = RunFolder(tmp_path / "run")
     run.create()
-    run.write_config(recipe(), "text", InitialModel(), ranks=1, data_path=data)
+    run.write_config(recipe(), "text", ("", ""), ranks=1, data_path=data)
     assert nmt("train", data, "--out", run.path).stderr == ""  # the run goes on
     assert [one.preset for one in trained] == ["transformer_tiny"]
     nmt("train", data, "--out", tmp_path / "again", "--config", run.path / "config.toml")

@@ -74,7 +74,7 @@ def count_update(preset: str, settings: Mapping[str, Value], longest: int = 190)
             model = build_model(spec.architecture, recipe.model, VOCABULARY, VOCABULARY).train()
         weights = FlatWeights(model, dtype_of(recipe.training.precision), device=GPU)
         optimizer = Optimizer(weights, recipe.training, recipe.model.d_model)
-        runner = UpdateRunner(model, optimizer, Ranks(0, 0, 1, 1), recipe, GPU, StopRequest())
+        runner = UpdateRunner(model, optimizer, Ranks(0, 0, 1, 1), GPU, StopRequest())
         by_size = {
             (sums.src, sums.src): sums.src_src,
             (sums.tgt, sums.tgt): sums.tgt_tgt,

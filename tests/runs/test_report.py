@@ -16,12 +16,15 @@ from toy_training import Toy, metrics, recipe, status
 from warm_python import warm_python
 
 from nmt.runs.checkpoint import RunState
-from nmt.runs.report import Report, Sample, TextResult, ValidationResult
+from nmt.runs.report import Report, TextResult, ValidationResult
 from nmt.runs.run_folder import RunFolder, curves_from_metrics
 from nmt.scoring.metrics import Score
 from nmt.values import Value
 
-SAMPLES = (Sample(4, "one two", "zwei eins", "x\u2028y"), Sample(9, "a\x1b[2Jb", "b", ""))
+SAMPLES = [
+    {"line": 4, "source": "one two", "reference": "zwei eins", "translation": "x\u2028y"},
+    {"line": 9, "source": "a\x1b[2Jb", "reference": "b", "translation": ""},
+]
 RESULT = ValidationResult(1.5, 0.0)
 ZH, DE = ("en", "zh"), ("en", "de")
 Capture = pytest.CaptureFixture[str]

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from mishaps import save_states_every
 
-import nmt.training.launch  # noqa: F401
+import nmt.training.train  # noqa: F401
 from nmt.cli import main
 
 

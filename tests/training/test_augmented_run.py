@@ -41,11 +41,3 @@ def test_augmentation_does_not_change_in_a_run(toy: Toy, text: Path) -> None:
     run = train(text, toy.folder / "run", max_updates=2)
     with pytest.raises(UsageError, match=r"typos .*0\.0 .*0\.1; "):
         train(text, run, max_updates=2, typos=0.1)
-
-
-def test_a_section_that_a_run_lacks_has_its_defaults(toy: Toy) -> None:
-    run = toy.train(max_updates=2)
-    config = run / "config.toml"
-    before, _, _ = config.read_text().partition("[augment]")
-    config.write_text(before)
-    assert metrics(toy.train(run, max_updates=5), "train")[-1]["update"] == 5

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import re
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +12,10 @@ from mishaps import fail_at, pretend_to_compile
 from torch import Tensor
 from torch._inductor import config as inductor_config
 from torch._inductor.exc import InductorError
-from toy_training import Toy, assert_same_weights, python_command, run_command, status
+from toy_training import Toy, assert_same_weights
 
 from nmt.models.kernels import packed_attention
-from nmt.training import loss, open_values
+from nmt.training import auto_values, loss
 from nmt.training.update import UpdateRunner
 
 
@@ -86,7 +83,7 @@ def test_an_assertion_of_the_compiler_is_its_failure_too(toy: Toy) -> None:
 @pytest.mark.slow  # tracing the layers takes ten seconds
 def test_layers_that_a_real_compiler_refuses_train_without_it(toy: Toy) -> None:
     expected = toy.train("expected", max_updates=2)
-    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(auto_values, "problem_of_compiling", lambda _: "")
     torch.compiler.reset()
     with inductor_config.patch({"cpp.cxx": (None, "/nonexistent/g++")}):
         run = toy.train(compile="true", max_updates=2)
@@ -95,7 +92,7 @@ def test_layers_that_a_real_compiler_refuses_train_without_it(toy: Toy) -> None:
 
 
 def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
-    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(auto_values, "problem_of_compiling", lambda _: "")
     compiled, ways = loss._of_chunk_for_the_compiler, []
 
     def noted() -> Any:
@@ -112,30 +109,3 @@ def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
 
     toy.patch.setattr(UpdateRunner, "run", try_first)
     toy.train(compile="loss", max_updates=1)
-
-
-def train_lacking(toy: Toy, lack: str) -> subprocess.CompletedProcess[str]:
-    program = Path(__file__).with_name("lacking_rank.py")
-    words = toy.data, toy.folder / "run", lack
-    return run_command(python_command(program, *words, ranks=2), timeout=300)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lack", ["compiler", "compiler at the start"])
-def test_what_one_rank_cannot_compile_none_compiles(toy: Toy, lack: str) -> None:
-    done = train_lacking(toy, lack)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("uncompiled") == 1
-    assert "C compiler; install gcc" in done.stderr
-    toy.train_with(2, "plain", dropout=0.0, max_updates=8)
-    assert_same_weights(toy.folder / "run", toy.folder / "plain")
-
-
-@pytest.mark.slow
-def test_a_rank_without_memory_to_sum_ends_the_run_and_both_say_why(toy: Toy) -> None:
-    done = train_lacking(toy, "memory")
-    assert done.returncode == 1
-    errors = [line for line in done.stderr.splitlines() if re.match(r"nmt: rank \d: error", line)]
-    assert re.match("nmt: rank 0: .* rank 1 .*MemoryError", sorted(errors)[0])
-    assert re.match("nmt: rank 1: .*memory", sorted(errors)[1])
-    assert "memory" in status(toy.folder / "run")["reason"]

@@ -16,9 +16,9 @@ from nmt.data.updates import Update
 from nmt.errors import NMTError, UsageError
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
-from nmt.training.command_line import CommandLine
 from nmt.training.dry_run import dry_run
-from nmt.training.meter import MetricsWindow
+from nmt.training.run_metrics import MetricsWindow
+from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateResult, UpdateRunner
 from nmt.training.validation import Validator
 from nmt.values import Value
@@ -38,7 +38,7 @@ def seconds_of(text: str) -> float:
 
 
 def rows(data: Path, out: Path, **values: Value) -> dict[str, str]:
-    return dict(dry_run(recipe(**values), CommandLine(data, out)))
+    return dict(dry_run(recipe(**values), TrainCommand(data, out)))
 
 
 def measure(monkeypatch: pytest.MonkeyPatch, parts: int = 1) -> None:

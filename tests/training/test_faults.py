@@ -31,7 +31,6 @@ from toy_training import (
 
 from nmt.errors import DataError, NMTError
 from nmt.models.model_file import ModelReader, load_model
-from nmt.runs import checkpoint
 from nmt.runs.report import ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.training.validation import Validator
@@ -136,14 +135,6 @@ def test_data_that_are_written_over_end_the_run_before_it_saves(toy: Toy) -> Non
     assert "checkpoints/update-00000016.safetensors" not in saved
 
 
-def test_states_of_an_earlier_version_are_refused(toy: Toy) -> None:
-    with toy.patch.context() as patch:
-        patch.setattr(checkpoint, "STATE_VERSION", 4)
-        toy.train(max_updates=8)
-    with pytest.raises(DataError, match=r"version 4.*--out"):
-        toy.train(max_updates=16)
-
-
 def test_what_lies_beyond_the_state_that_is_used_goes(toy: Toy) -> None:
     save_states_every(toy.patch, 8)
     run = toy.train(max_updates=24)
@@ -226,12 +217,6 @@ def test_a_disk_too_small_for_the_run_is_told_before_the_start(toy: Toy) -> None
     toy.train("fits", **FP32)
 
 
-def test_a_full_disk_is_told_before_the_start(toy: Toy, small_disk: Path) -> None:
-    (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - (1 << 20)))
-    with pytest.raises(NMTError, match=rf"{small_disk}/run: .*1\.0 MB"):
-        toy.train(small_disk / "run")
-
-
 # --- no room at work
 
 
@@ -279,21 +264,6 @@ def test_a_save_that_fails_costs_that_save_alone(
     # The next save has gone well, and the run ends as if nothing had been.
     assert seen[25][0] == {"status": "running", "update": 24, "reason": ""}
     assert_same_run(run, toy.undisturbed(**LONG))
-
-
-def test_a_best_model_that_cannot_be_written_is_not_among_the_best(
-    toy: Toy, capsys: Capture
-) -> None:
-    full_at(toy.patch, "best-00000028.safetensors")
-    run = toy.train(**FP32 | {"max_updates": 28})
-    assert "not saved at update 28: " in capsys.readouterr().err
-    best = newest_state(run)[0]["progress"]["best"]
-    assert [update for *_, update in best] == [21, 14]
-    assert ModelReader(run / "best.safetensors").card.update == 21
-    assert sorted(path.name for path in run.glob("checkpoints/best-*")) == [
-        "best-00000014.safetensors",
-        "best-00000021.safetensors",
-    ]
 
 
 def test_a_worse_model_than_one_that_could_not_be_written_is_among_the_best(toy: Toy) -> None:

@@ -57,8 +57,8 @@ from nmt.runs.averaging import select_checkpoints
 from nmt.runs.report import TextResult, ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.scoring.metrics import Score
-from nmt.training import open_values, saving
-from nmt.training.meter import device_name
+from nmt.training import auto_values, saving
+from nmt.training.run_metrics import device_name
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
 from nmt.values import Value
@@ -417,7 +417,7 @@ def test_what_may_change_may_change(toy: Toy, run: Path) -> None:
         "tensorboard": find_spec("tensorboard") is not None,
     }
     assert other.keys() == resumable_keys()
-    toy.patch.setattr(open_values, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(auto_values, "problem_of_compiling", lambda _: "")
     again = shutil.copytree(run, toy.folder / "run")
     toy.train(**other)  # done already: nothing is lost
     assert status(again)["status"] == "finished"

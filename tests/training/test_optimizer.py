@@ -167,12 +167,6 @@ def test_the_schedule_is_equation_3_of_the_paper(d_model: int, warmup: int) -> N
         assert learning_rate(config, d_model, update) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_schedule_is_the_paper_s_in_figures() -> None:
-    # (512 * 4000)^-0.5 = 6.98771e-4; a 4000th of it at first, and 1 / sqrt(10) of it at 40,000.
-    found = [learning_rate(TrainingConfig(), 512, update) for update in (1, 4_000, 40_000)]
-    assert found == pytest.approx([1.7469281e-7, 6.9877124e-4, 2.2097087e-4], rel=1e-7)
-
-
 @pytest.mark.parametrize(
     ("schedule", "rates"),
     [
@@ -197,14 +191,6 @@ def test_schedules_by_hand(schedule: str, rates: list[float]) -> None:
     found = [learning_rate(config, 512, update) for update in (1, 2, 4, 8, 12, 16, 20, 24)]
     # The warm-up climbs by a quarter of the peak each update: 0.2, 0.4, 0.6, 0.8.
     assert found == pytest.approx(rates)
-
-
-@pytest.mark.parametrize(("schedule", "longer"), [("linear", 0.75), ("cosine", 0.8535534)])
-def test_a_longer_run_lifts_the_schedules_that_end_at_zero(schedule: str, longer: float) -> None:
-    # At update 12, the end of the first 12 updates, then of 36: a quarter of the longer way.
-    short = TrainingConfig(schedule=schedule, learning_rate=1.0, warmup_updates=4, max_updates=12)
-    both = short, dataclasses.replace(short, max_updates=36)
-    assert [learning_rate(config, 1, 12) for config in both] == pytest.approx([0.0, longer])
 
 
 # --- Adam

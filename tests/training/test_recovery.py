@@ -37,7 +37,7 @@ from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.models.model_file import load_model
-from nmt.training import recovery, trainer
+from nmt.training import memory, trainer
 from nmt.training import update as update_module
 from nmt.training.flat_weights import FlatWeights, GradientSum
 from nmt.training.loss import losses_of
@@ -58,7 +58,7 @@ def test_the_loss_is_two_calls_from_the_loop(toy: Toy) -> None:
 
     toy.patch.setattr(update_module, "losses_of", noted)
     toy.train(max_updates=1)
-    assert calls[1:3] == ["run", "train"]
+    assert calls[1:3] == ["run", "_loop"]
 
 
 def assert_close(run: Path, expected: Path) -> None:
@@ -169,7 +169,7 @@ class Runner:
 def fitting_tokens(data: Path, runner: Runner, **values: Value) -> int:
     """What a run on such a GPU begins with."""
     arguments: Any = DataFolder.open(data), runner, ALONE, torch.device("cuda")
-    return recovery.fitting_tokens(recipe(micro_batch_tokens=0, **values), *arguments)
+    return memory.fitting_tokens(recipe(micro_batch_tokens=0, **values), *arguments)
 
 
 @pytest.mark.parametrize(("room", "tokens"), [(10**6, 200), (150, 100), (40, 50)])
@@ -202,18 +202,6 @@ def test_only_the_first_size_and_the_one_that_fits_are_compiled(
     assert runner.eager == eager
 
 
-def test_the_gradient_that_is_summed_before_sizes_are_tried_changes_nothing(toy: Toy) -> None:
-    expected = toy.train("expected", max_updates=2)
-    run = UpdateRunner.run
-
-    def rehearse_first(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
-        self.rehearse_sum()
-        return run(self, update, number, save=save)
-
-    toy.patch.setattr(UpdateRunner, "run", rehearse_first)
-    assert_same_weights(toy.train(max_updates=2), expected)
-
-
 def test_without_memory_to_sum_a_gradient_the_rank_ends(
     model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,24 +222,13 @@ def test_without_memory_to_sum_a_gradient_the_rank_ends(
     assert total.is_broken
     with pytest.raises(MemoryError, match="lower micro_batch_tokens"):
         total.finish(torch.zeros(4))
-    assert not distributed._is_of_the_group(error)  # but this rank's own, for the others to hear
-    assert distributed._is_of_the_group(dist.DistBackendError("NCCL timeout"))
-
-
-def test_a_sum_that_has_no_memory_is_no_reason_to_halve_the_micro_batch(toy: Toy) -> None:
-    def break_sum(self: UpdateRunner, *_: object) -> None:
-        self._gradient_sum.is_broken = True
-        raise MemoryError("out of memory to sum the gradient over processes")
-
-    toy.patch.setattr(UpdateRunner, "_backward", break_sum)
-    with pytest.raises(MemoryError):
-        toy.train(max_updates=2)
-    assert "to sum the gradient" in status(toy.folder / "run")["reason"]
+    assert not distributed.is_of_the_group(error)  # but this rank's own, for the others to hear
+    assert distributed.is_of_the_group(dist.DistBackendError("NCCL timeout"))
 
 
 @pytest.mark.parametrize(("room", "tries"), [(10**12, 1), (10**7, 2)])
 def test_on_a_cpu_the_micro_batch_is_what_memory_allows(toy: Toy, room: int, tries: int) -> None:
-    toy.patch.setattr(recovery, "available_bytes", lambda: room)
+    toy.patch.setattr(memory, "available_bytes", lambda: room)
     needs: list[int] = []
     computed = memory_needs
 
@@ -260,7 +237,7 @@ def test_on_a_cpu_the_micro_batch_is_what_memory_allows(toy: Toy, room: int, tri
         needs.append(found["micro-batch"])
         return found
 
-    toy.patch.setattr(recovery, "memory_needs", note)
+    toy.patch.setattr(memory, "memory_needs", note)
     run = toy.train(micro_batch_tokens=0, max_updates=1)
     assert needs[-1] < room and all(size >= room for size in needs[:-1])
     assert len(needs) == tries

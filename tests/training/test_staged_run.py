@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prepare_job import Job
@@ -14,10 +12,8 @@ from toy_training import Toy, assert_same_state, metrics, pairs, recipe, write_t
 
 from nmt.config import TrainingStage
 from nmt.errors import UsageError
-from nmt.models.tensor_file import TensorFile, write_tensors
-from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
-from nmt.training.command_line import CommandLine
-from nmt.training.launch import launch
+from nmt.training.train import train as train_run
+from nmt.training.train_command import TrainCommand
 
 STAGES = (
     TrainingStage(12, {"noisy": 1.0, "clean": 0.0}),
@@ -46,7 +42,7 @@ def train(
     data: Path, out: Path, stages: tuple[TrainingStage, ...] = STAGES, max_updates: int = 24
 ) -> Path:
     staged = dataclasses.replace(recipe(max_updates=max_updates), stages=stages)
-    launch(staged, CommandLine(data, out))
+    train_run(staged, TrainCommand(data, out))
     return out
 
 
@@ -75,18 +71,6 @@ def test_stages_change_what_is_learnt_and_do_not_change_in_a_run(toy: Toy, two: 
     assert losses[0] != losses[1]
     with pytest.raises(UsageError, match=r"\[\[stages\]\]"):
         train(two, run, (dataclasses.replace(STAGES[0], updates=13), STAGES[1]))
-
-
-def test_a_state_from_before_there_were_stages_goes_on(toy: Toy) -> None:
-    values: dict[str, Any] = {"max_updates": 11}
-    run = toy.train(max_updates=6)
-    (path,) = (run / "checkpoints").glob("update-00000006.state")
-    file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
-    progress = json.loads(json.dumps(file.header["progress"]))
-    assert progress["position"].pop("stage") == 0
-    vectors = {name: file.read(name) for name in file.names}
-    write_tensors(path, vectors, {"progress": progress}, kind=STATE_KIND, version=STATE_VERSION)
-    assert_same_state(toy.train(run, **values), toy.train("whole", **values))
 
 
 def test_an_unknown_corpus_is_told_before_a_run_begins(toy: Toy) -> None:

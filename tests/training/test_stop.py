@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from mishaps import pretend_to_compile, save_states_every, signal_after
 from torch import nn
 from toy_training import (
@@ -27,7 +26,6 @@ from toy_training import (
     recipe,
     status,
     validated_last,
-    weights,
 )
 
 from nmt.cli.train import Shorthands
@@ -38,11 +36,11 @@ from nmt.models.model_file import ModelReader
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
-from nmt.training import recovery, stop, validation
+from nmt.training import stop, trainer, validation
 from nmt.training import update as update_module
-from nmt.training.command_line import CommandLine
-from nmt.training.launch import launch
 from nmt.training.stop import StopRequest
+from nmt.training.train import train as train_run
+from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
 from nmt.values import Value
@@ -163,7 +161,7 @@ def test_the_command_stops_at_its_time_limit(toy: Toy) -> None:
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [(recovery, "fitting_tokens"), (UpdateRunner, "_backward")],
+    [(trainer, "fitting_tokens"), (UpdateRunner, "_backward")],
     ids=["trying what fits", "the first update"],
 )
 def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
@@ -225,10 +223,11 @@ RECURRENT: dict[str, Value] = {"preset": "rnn_attention_small", "d_hidden": 32}
         {"precision": "bf16", "clip_norm": 1.0},
         {"precision": "fp16"},
         {"freeze": "encoder.*"},
+        {"optimizer": "schedule_free", "schedule": "constant", "ema_decay": 0.0},
         RECURRENT,
         pytest.param(RECURRENT | {"precision": "bf16"}, marks=pytest.mark.slow),
     ],
-    ids=["fp32", "bf16", "fp16", "frozen", "recurrent", "recurrent bf16"],
+    ids=["fp32", "bf16", "fp16", "frozen", "schedule-free", "recurrent", "recurrent bf16"],
 )
 def test_a_stopped_run_goes_on_bit_for_bit(toy: Toy, values: dict[str, Value]) -> None:
     values = FP32 | values
@@ -269,7 +268,7 @@ def test_a_stop_waits_for_no_more_than_one_step_and_loses_nothing(
 
     with toy.patch.context() as patch, pytest.raises(Stopped, match=rf"{update} \({reason}\)"):
         patch.setattr(module, function, stop_after_the_first_validation)
-        launch(recipe(**values), CommandLine(toy.data, run), deadline=deadline)
+        train_run(recipe(**values), TrainCommand(toy.data, run), deadline=deadline)
     assert calls == 1  # nothing more was begun
     assert status(run) == {"status": "stopped", "update": update, "reason": reason}
     assert newest_state(run)[0]["progress"]["update"] == update
@@ -296,16 +295,6 @@ def test_going_on_for_longer_is_having_asked_for_it_at_once(toy: Toy) -> None:
     records = metrics(run, "valid")
     assert [record for record in records if record["update"] != 15] == metrics(whole, "valid")
     assert_same_state(run, whole)
-
-
-def test_schedule_free_goes_on_exactly_and_writes_its_average(toy: Toy) -> None:
-    values: dict[str, Value] = {"optimizer": "schedule_free", "schedule": "constant"}
-    run = toy.stopped_after(11, **values)
-    toy.train(**values)
-    assert_same_run(run, toy.undisturbed(**values))
-    last, (_, vectors) = weights(run / "last.safetensors"), newest_state(run)
-    written = torch.cat([weight.flatten() for weight in last.values()])
-    assert torch.equal(written.sort().values, vectors["average"].sort().values)
 
 
 def test_a_longer_run_with_wsd_goes_on_from_before_its_decay(toy: Toy) -> None:

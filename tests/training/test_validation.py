@@ -6,7 +6,6 @@ import math
 import shutil
 import unicodedata
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from nmt.data.batches import Batch, collate, parts_by_length
 from nmt.data.folder import DataFolder
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import load_model
-from nmt.runs.report import Sample, ValidationResult
+from nmt.runs.report import ValidationResult
 from nmt.search.beam_search import decode
 from nmt.training import validation
 from nmt.training.loss import losses_of
@@ -134,20 +133,17 @@ def test_samples_are_translations_of_lines_spread_over_the_text(
 
     monkeypatch.setattr(Translator, "translate", record)
     samples = measure(validate_bleu=with_bleu, sample_translations=3).samples
-    assert samples == tuple(
-        Sample(line, *TEXT[line - 1], translation)
+    assert [tuple(sample.values()) for sample in samples] == [
+        (line, *TEXT[line - 1], translation)
         for line, translation in zip(lines, expected, strict=True)
-    )
+    ]
     assert translated == ([src for src, _ in TEXT] if with_bleu else sources)  # nothing twice
 
 
 def test_two_processes_find_what_one_finds_and_share_the_work(
     data: Path, measure: Measure, result: ValidationResult, two_ranks: list[Any]
 ) -> None:
-    three, one = (
-        [asdict(sample) for sample in measure(sample_translations=count).samples]
-        for count in (3, 1)
-    )
+    three, one = (measure(sample_translations=count).samples for count in (3, 1))
     for found in two_ranks:
         assert found["metrics"] == pytest.approx(result.metrics(), rel=1e-5)
         assert (found["samples"], found["sample"]) == (three, one)
@@ -258,7 +254,7 @@ def test_lines_without_letters_are_copied_as_in_translation_unless_most_are_such
     sources = [f"{number} -" for number in range(letterless)] + ["a dog"] * (20 - letterless)
     text.src.write_text("".join(f"{line}\n" for line in sources))
     samples = measured(changeable, model, sample_translations=20).samples
-    copied = [sample.source == sample.translation for sample in samples]
+    copied = [sample["source"] == sample["translation"] for sample in samples]
     assert copied == [copies] * letterless + [False] * (20 - letterless)
     assert ("no letters" in capsys.readouterr().err) != copies
 

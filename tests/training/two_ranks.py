@@ -9,7 +9,6 @@ import json
 import math
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from unittest import mock
 
@@ -28,8 +27,8 @@ from nmt.models.model_file import load_model
 from nmt.training import flat_weights as gradient_sum
 from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.meter import checksum_of_all
 from nmt.training.optimizer import Optimizer
+from nmt.training.run_metrics import checksum_of_all
 from nmt.training.validation import Validator
 from nmt.values import Value
 
@@ -203,10 +202,10 @@ def main(data: str, model_file: str, out: str) -> None:
     result = validator.measure(model, lambda: False)
     assert result is not None
     found["metrics"] = result.metrics()
-    found["samples"] = [asdict(sample) for sample in result.samples]
+    found["samples"] = list(result.samples)
     sampled = sampler.measure(model, lambda: False)  # one line, and so no work for one rank
     assert sampled is not None
-    found["sample"] = [asdict(sample) for sample in sampled.samples]
+    found["sample"] = list(sampled.samples)
     # One rank alone is asked to stop: all of them leave validation.
     found["stopped"] = validator.measure(model, lambda: rank == 1) is None
     found["threads_before"] = names_of_threads()

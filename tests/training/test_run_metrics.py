@@ -15,8 +15,8 @@ from toy_training import ALONE
 from nmt.data.batches import FixedShape, LengthSums, collate
 from nmt.data.shards import TokenRows
 from nmt.data.updates import Position, Update
-from nmt.training import meter
-from nmt.training.meter import MetricsWindow, checksum, matrix_product_rate
+from nmt.training import run_metrics
+from nmt.training.run_metrics import MetricsWindow, checksum, matrix_product_rate
 from nmt.training.update import UpdateResult
 
 CPU = torch.device("cpu")
@@ -104,7 +104,7 @@ def test_updates_without_a_finite_gradient_count_for_no_mean_over_tokens() -> No
 
 @pytest.fixture(autouse=True)
 def _small_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "_SMALLEST", 64)
+    monkeypatch.setattr(run_metrics, "_SMALLEST", 64)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -117,8 +117,8 @@ def test_every_precision_has_a_rate_and_random_numbers_are_left_alone(dtype: tor
 def test_it_is_the_quickest_of_several_products(monkeypatch: pytest.MonkeyPatch) -> None:
     # Each product takes 2 seconds by this clock but one, which takes half a second.
     clock = iter([0.0, 2.0, 2.5, 4.5, *range(1000, 2000, 2)])
-    monkeypatch.setattr(meter, "_SECONDS", 4.0)
-    monkeypatch.setattr("nmt.training.meter.time.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(run_metrics, "_SECONDS", 4.0)
+    monkeypatch.setattr("nmt.training.run_metrics.time.perf_counter", lambda: float(next(clock)))
     assert matrix_product_rate(CPU, torch.float32) == 2 * 64**3 / 0.5
 
 
@@ -126,7 +126,7 @@ def test_a_fast_device_gets_larger_matrices(monkeypatch: pytest.MonkeyPatch) -> 
     def seconds(size: int, *_: object) -> float:
         return {64: 4e-4, 128: 8e-4, 256: 2e-3}[size]
 
-    monkeypatch.setattr(meter, "_fastest_product", seconds)
+    monkeypatch.setattr(run_metrics, "_fastest_product", seconds)
     assert matrix_product_rate(CPU, torch.float32) == 2 * 256**3 / 2e-3
 
 
@@ -144,7 +144,7 @@ def test_a_way_of_multiplying_that_the_processor_lacks_is_passed_over(
 def test_the_checksum_is_its_formula_whatever_the_chunks(
     monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(meter, "_CHUNK", chunk)
+    monkeypatch.setattr(run_metrics, "_CHUNK", chunk)
     vector = torch.randn(1_000, generator=torch.Generator().manual_seed(1)) * 1e3
     vector[3], vector[4] = math.nan, -0.0
     bits = vector.numpy().view("int32").tolist()

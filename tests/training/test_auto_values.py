@@ -17,9 +17,9 @@ from nmt.distributed import Ranks
 from nmt.errors import UsageError
 from nmt.models.device import default_precision, use_tf32
 from nmt.models.kernels.linear import use_library
-from nmt.runs.run_folder import InitialModel, RunFolder
-from nmt.training import open_values
-from nmt.training.open_values import is_clearly_faster
+from nmt.runs.run_folder import RunFolder
+from nmt.training import auto_values
+from nmt.training.auto_values import is_clearly_faster
 from nmt.values import Value
 
 NO_COMPILER = "Failed to find C compiler; install gcc"
@@ -34,8 +34,8 @@ def let_be(toy: Toy, *, bf16: float = 1.0, onednn: float = 1.0) -> None:
             return bf16 >= gain
         return (onednn if way == "onednn" else bf16) >= gain
 
-    toy.patch.setattr(open_values, "is_clearly_faster", is_faster)
-    toy.patch.setattr(open_values, "_NARROWEST", 32)
+    toy.patch.setattr(auto_values, "is_clearly_faster", is_faster)
+    toy.patch.setattr(auto_values, "_NARROWEST", 32)
 
 
 def chosen(run: Path) -> dict[str, Value]:
@@ -56,7 +56,7 @@ def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
     precision: str,
 ) -> None:
     let_be(toy, bf16=speed)
-    toy.patch.setattr(open_values, "_NARROWEST", narrowest)
+    toy.patch.setattr(auto_values, "_NARROWEST", narrowest)
     run = toy.train(precision="auto", max_updates=1)
     assert chosen(run)["precision"] == precision
     assert f"no --precision given: taking {precision}, because" in capsys.readouterr().err
@@ -64,15 +64,9 @@ def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
     assert "no --precision" not in capsys.readouterr().err
 
 
-def test_without_fast_products_nothing_is_tried(toy: Toy) -> None:
-    let_be(toy, bf16=0.1)
-    toy.patch.setattr(open_values._Trial, "_train", lambda *_: pytest.fail("it may take minutes"))
-    assert chosen(toy.train(precision="auto", max_updates=1))["precision"] == "fp32"
-
-
 def test_no_trial_without_the_memory_for_it(toy: Toy) -> None:
     let_be(toy, bf16=2.0, onednn=2.0)
-    toy.patch.setattr(open_values, "available_bytes", lambda: 100_000)
+    toy.patch.setattr(auto_values, "available_bytes", lambda: 100_000)
     config = chosen(toy.train(precision="auto", matmul="auto", max_updates=1))
     assert (config["precision"], config["matmul"]) == ("fp32", "torch")
 
@@ -145,9 +139,9 @@ def test_the_trial_trains_in_both_precisions_and_with_both_libraries(toy: Toy) -
             ways.append(way.args[0])
         return True
 
-    toy.patch.setattr(open_values, "is_clearly_faster", noted)
-    toy.patch.setattr(open_values, "has_onednn", lambda: True)
-    toy.patch.setattr(open_values, "_NARROWEST", 32)
+    toy.patch.setattr(auto_values, "is_clearly_faster", noted)
+    toy.patch.setattr(auto_values, "has_onednn", lambda: True)
+    toy.patch.setattr(auto_values, "_NARROWEST", 32)
     toy.train(precision="auto", matmul="auto", max_updates=1)
     libraries, products, models = ways[:2], ways[2:4], ways[4:]
     assert libraries == ["torch", "onednn"]
@@ -167,25 +161,6 @@ def test_precision_on_devices(
     assert default_precision(torch.device(device)) == precision
 
 
-@pytest.mark.parametrize(
-    ("device", "precision", "lora_rank", "compiled"),
-    [
-        ("cuda", "bf16", 0, "true"),
-        ("cuda", "fp16", 0, "true"),
-        ("cuda", "fp32", 0, "loss"),
-        ("cuda", "tf32", 0, "loss"),
-        ("cuda", "bf16", 4, "loss"),
-        ("cpu", "bf16", 0, "false"),
-    ],
-)
-def test_layers_are_compiled_on_gpus_in_half_precision_and_else_the_loss(
-    device: str, precision: str, lora_rank: int, compiled: str
-) -> None:
-    config = recipe(lora_rank=lora_rank).training
-    found = open_values._worth_compiling(config, torch.device(device), precision)
-    assert found == compiled
-
-
 class TwoRanks(Ranks):
     """Two processes, of which the other one says this."""
 
@@ -201,10 +176,10 @@ def test_without_a_compiler_on_any_rank_none_compiles_and_one_warning_says_why(
     pretend_to_compile(toy.patch)
     ranks = TwoRanks(rank=0, local_rank=0, local_world_size=2, world_size=2)
     given = "true", torch.device("cpu"), ranks
-    assert open_values._if_it_works(*given, is_asked=False) == "true"
+    assert auto_values._if_it_works(*given, is_asked=False) == "true"
     assert not capsys.readouterr().err
     toy.patch.setattr(TwoRanks, "other", NO_COMPILER)
-    assert open_values._if_it_works(*given, is_asked=False) == "false"
+    assert auto_values._if_it_works(*given, is_asked=False) == "false"
     (said,) = capsys.readouterr().err.splitlines()
     for words in ("runs uncompiled", "slower", "rank 1: ", "install gcc"):
         assert words in said
@@ -302,7 +277,7 @@ def test_threads_stay_what_they_were_where_processes_and_cores_allow(
     tmp_path: Path, ranks: int, cores: int, asked: int, threads: int
 ) -> None:
     run = RunFolder(tmp_path)
-    run.write_config(recipe(threads=3), "text", InitialModel(), ranks=2, data_path=tmp_path)
+    run.write_config(recipe(threads=3), "text", ("", ""), ranks=2, data_path=tmp_path)
     filled_in = run.fill_in_choices(recipe(threads=asked).training, ranks, cores)
     assert (filled_in.threads or cores) == threads
-    assert not run.changes(recipe(threads=threads), InitialModel()).refused
+    assert not run.changes(recipe(threads=threads))[1]

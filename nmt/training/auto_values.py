@@ -11,7 +11,6 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -19,7 +18,6 @@ import torch
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
 from nmt.cpu import cores, default_threads
-from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
 from nmt.errors import UsageError
@@ -57,7 +55,7 @@ _TRIAL_TOKENS = (256, 768)  # fewest and most
 _WINS, _LOSSES = 6, 4  # rounds that decide, whichever number comes first
 
 
-def resolve_open_values(
+def choose_auto_values(
     recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks, device: torch.device
 ) -> Recipe:
     """Return the recipe with every value chosen, after setting threads and library.
@@ -71,9 +69,9 @@ def resolve_open_values(
         if ranks.is_first and run.exists:
             training = run.fill_in_choices(training, ranks.world_size, share)
     threads = training.threads or default_threads(ranks.local_world_size)
-    open_values = [threads, training.matmul, training.precision, training.compile]
-    open_values += [training.validate_tokenizer]
-    threads, matmul, precision, compiled, tokenizers = ranks.gather(open_values)[0]
+    auto_values = [threads, training.matmul, training.precision, training.compile]
+    auto_values += [training.validate_tokenizer]
+    threads, matmul, precision, compiled, tokenizers = ranks.gather(auto_values)[0]
     tokenizers = resolve_tokenizers(recipe.training, tokenizers, data, ranks)
     # Otherwise each process would start as many compilers as if it were the only one.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
@@ -120,13 +118,13 @@ def _fastest_on_cpu(
     torch and fp32 are the defaults: anything else must win clearly in short rounds of training.
     """
     with torch.random.fork_rng(devices=[]):  # the run's own numbers stay as they are
-        trial = _Trial.of(recipe, data, ranks)
+        trial = _trial(recipe, data, ranks)
         if matmul == "auto":
-            matmul = "onednn" if trial is not None and trial.is_won_by_onednn() else "torch"
+            matmul = "onednn" if trial is not None and _is_won_by_onednn(*trial) else "torch"
         use_library(matmul)
         if precision == "auto":
             is_wide = recipe.model.d_model >= _NARROWEST
-            is_won = is_wide and trial is not None and trial.is_won_by_bf16()
+            is_won = is_wide and trial is not None and _is_won_by_bf16(*trial)
             precision, is_faster = ("bf16", "is") if is_won else ("fp32", "is not known to be")
             console.notice(
                 f"no --precision given: taking {precision}, because bf16 {is_faster} faster here"
@@ -135,61 +133,52 @@ def _fastest_on_cpu(
     return matmul, precision
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """Forward and backward over a small batch, to compare two ways of computing them."""
+def _trial(
+    recipe: Recipe, data: DataFolder, ranks: Ranks
+) -> tuple[TranslationModel, Callable[[TranslationModel], None]] | None:
+    """Return a model in fp32 and what trains it on typical sentences; None without the memory."""
+    train, sizes = data.info.train, (len(data.src_vocabulary), len(data.tgt_vocabulary))
+    parameters = count_parameters(recipe.architecture, recipe.model, *sizes)
+    fewest, most = _TRIAL_TOKENS
+    tokens = min(most, max(fewest, _TRIAL_WORK // parameters))
+    length = train.tgt.tokens // train.pairs + 1
+    # A micro-batch in fp32 has no more than this, about.
+    rows = recipe.training.micro_batch_tokens or CPU_TOKENS["fp32"]
+    tokens = min(rows, -(-recipe.training.batch_tokens // ranks.world_size), tokens)
+    batch = even_batch(max(tokens, length), length, min(sizes))
+    # Training in fp32 needs more than the trial, which has two models but no optimiser.
+    in_fp32 = dataclasses.replace(recipe.training, precision="fp32")
+    needs = memory_needs(dataclasses.replace(recipe, training=in_fp32), sizes, batch)
+    if sum(needs.values()) > available_bytes() / ranks.local_world_size:
+        return None
 
-    model: TranslationModel  # in fp32
-    batch: Batch
-    config: TrainingConfig
-
-    @classmethod
-    def of(cls, recipe: Recipe, data: DataFolder, ranks: Ranks) -> _Trial | None:
-        """Return a trial of this recipe on typical sentences; None without the memory for it."""
-        train, sizes = data.info.train, (len(data.src_vocabulary), len(data.tgt_vocabulary))
-        parameters = count_parameters(recipe.architecture, recipe.model, *sizes)
-        fewest, most = _TRIAL_TOKENS
-        tokens = min(most, max(fewest, _TRIAL_WORK // parameters))
-        length = train.tgt.tokens // train.pairs + 1
-        batch = even_batch(max(min(_tokens(recipe, ranks), tokens), length), length, min(sizes))
-        # Training in fp32 needs more than the trial, which has two models but no optimiser.
-        in_fp32 = dataclasses.replace(recipe.training, precision="fp32")
-        needs = memory_needs(dataclasses.replace(recipe, training=in_fp32), sizes, batch)
-        if sum(needs.values()) > available_bytes() / ranks.local_world_size:
-            return None
-        model = build_model(recipe.architecture, recipe.model, *sizes)
-        return cls(model, batch, recipe.training)
-
-    def is_won_by_onednn(self) -> bool:
-        """Return whether oneDNN's products make training in fp32 clearly faster."""
-        ways = (partial(self._train_with, library) for library in ("torch", "onednn"))
-        return has_onednn() and is_clearly_faster(*ways, gain=_GAINS["onednn"])
-
-    def is_won_by_bf16(self) -> bool:
-        """Return whether bf16 makes training clearly faster."""
-        # Without instructions for bf16, a batch may take minutes. So try a product first.
-        factors = torch.ones(_PRODUCT_SIZE, _PRODUCT_SIZE)
-        products = (partial(linear, factor, factor) for factor in (factors, factors.bfloat16()))
-        if not is_clearly_faster(*products, gain=_GAINS["bf16"]):
-            return False
-        in_bf16 = copy.deepcopy(self.model).to(torch.bfloat16)
-        ways = (partial(self._train, model) for model in (self.model, in_bf16))
-        return is_clearly_faster(*ways, gain=_GAINS["bf16"])
-
-    def _train_with(self, library: str) -> None:
-        use_library(library)
-        self._train(self.model)
-
-    def _train(self, model: TranslationModel) -> None:
-        loss, _ = losses_of(model, self.batch, self.config.label_smoothing)
+    def train_on_batch(model: TranslationModel) -> None:
+        loss, _ = losses_of(model, batch, recipe.training.label_smoothing)
         loss.backward()  # type: ignore[no-untyped-call]
 
+    return build_model(recipe.architecture, recipe.model, *sizes), train_on_batch
 
-def _tokens(recipe: Recipe, ranks: Ranks) -> int:
-    """Return the tokens of a micro-batch in fp32 on a CPU, about."""
-    config = recipe.training
-    rows = config.micro_batch_tokens or CPU_TOKENS["fp32"]
-    return min(rows, -(-config.batch_tokens // ranks.world_size))
+
+def _is_won_by_onednn(model: TranslationModel, train: Callable[[TranslationModel], None]) -> bool:
+    """Return whether oneDNN's products make training in fp32 clearly faster."""
+
+    def train_with(library: str) -> None:
+        use_library(library)
+        train(model)
+
+    ways = (partial(train_with, library) for library in ("torch", "onednn"))
+    return has_onednn() and is_clearly_faster(*ways, gain=_GAINS["onednn"])
+
+
+def _is_won_by_bf16(model: TranslationModel, train: Callable[[TranslationModel], None]) -> bool:
+    """Return whether bf16 makes training clearly faster."""
+    # Without instructions for bf16, a batch may take minutes. So try a product first.
+    factors = torch.ones(_PRODUCT_SIZE, _PRODUCT_SIZE)
+    products = (partial(linear, factor, factor) for factor in (factors, factors.bfloat16()))
+    if not is_clearly_faster(*products, gain=_GAINS["bf16"]):
+        return False
+    in_bf16 = copy.deepcopy(model).to(torch.bfloat16)
+    return is_clearly_faster(partial(train, model), partial(train, in_bf16), gain=_GAINS["bf16"])
 
 
 def is_clearly_faster(

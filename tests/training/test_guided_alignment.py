@@ -24,7 +24,7 @@ from nmt.lexical.links import TokenLinker
 from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.model_file import ModelReader, load_model
 from nmt.models.transformer import Transformer
-from nmt.training.guidance import GUIDED_HEAD, alignment_loss
+from nmt.training.guided_alignment import GUIDED_HEAD, alignment_loss
 from nmt.values import Value
 
 LINKS = [[2, NO_LINK, 0], [1, 1, 0, NO_LINK, 0, 1], [3]]

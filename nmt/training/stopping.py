@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from nmt.config import TrainingConfig
 from nmt.runs.checkpoint import RunState
@@ -14,28 +13,19 @@ MOST_EPOCHS = 200
 """A run that sees its data more often is warned of, unless it has patience."""
 
 
-@dataclass(frozen=True)
-class EndReason:
-    """A reason why a run is finished."""
-
-    reason: str
-    longer: str
-    """The option that takes the reason away."""
-
-
-def ends(config: TrainingConfig, state: RunState) -> list[EndReason]:
-    """Return the reasons why a run is finished; none if it is not."""
-    reasons = []
+def ends(config: TrainingConfig, state: RunState) -> dict[str, str]:
+    """Return the reasons why a run is finished, each with the option that takes it away."""
+    reasons = dict[str, str]()
     if has_forgotten(config, state):
         metric = METRIC_NAMES[old_metric(config)]
         reason = f"{metric} of {config.valid_old} has fallen by {state.lost_score:.2f}"
-        reasons.append(EndReason(reason, f"--set stop_if_worse={math.floor(state.lost_score) + 1}"))
+        reasons[reason] = f"--set stop_if_worse={math.floor(state.lost_score) + 1}"
     if state.update >= config.max_updates:
-        reasons.append(EndReason("max_updates", f"--max-updates {2 * state.update}"))
+        reasons["max_updates"] = f"--max-updates {2 * state.update}"
     if 0 < config.patience <= state.bad_validations:
         reason = f"no better result in {config.patience} validations"
         more = state.bad_validations + config.patience
-        reasons.append(EndReason(reason, f"--set patience={more}"))
+        reasons[reason] = f"--set patience={more}"
     return reasons
 
 

@@ -11,8 +11,8 @@ from nmt.config import TrainingConfig
 from nmt.errors import NMTError
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import ValidationResult
-from nmt.training import course
-from nmt.training.course import ends, warnings_before
+from nmt.training import stopping
+from nmt.training.stopping import ends, warnings_before
 from nmt.training.validation import Validator
 from nmt.values import Value
 
@@ -46,8 +46,8 @@ def test_a_run_ends_for_a_reason_that_an_option_takes_away(
     values: dict[str, Value], state: RunState, reason: str, options: list[str]
 ) -> None:
     found = ends(recipe(**values).training, state)
-    assert [end.longer for end in found] == options
-    assert re.fullmatch(reason, next((end.reason for end in found), ""))
+    assert list(found.values()) == options
+    assert re.fullmatch(reason, next(iter(found), ""))
     # Each value is enough.
     assignments = [option.split()[-1].rpartition("=") for option in options]
     longer = {name or "max_updates": value for name, _, value in assignments}
@@ -114,7 +114,7 @@ def test_a_length_that_cannot_be_meant_is_warned_of(
 def test_it_is_warned_of_before_the_first_update(
     toy: Toy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    toy.patch.setattr(course, "MOST_EPOCHS", 0.5)
+    toy.patch.setattr(stopping, "MOST_EPOCHS", 0.5)
 
     def fail(*_: object, **__: object) -> None:
         raise NMTError("before any update")

@@ -6,20 +6,20 @@ import dataclasses
 import itertools
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config import STAGES, Recipe, read_toml
 from nmt.data.folder import DataFolder
-from nmt.errors import NMTError
+from nmt.errors import NMTError, UsageError
 from nmt.models.model_file import find_model, read_card
 from nmt.models.presets import FINE_TUNING
-from nmt.runs.run_folder import Changes, RunFolder
+from nmt.runs.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
-class CommandLine:
+class TrainCommand:
     """What a user gave to `nmt train`."""
 
     data: Path
@@ -40,19 +40,32 @@ class CommandLine:
             words += [] if given is None else [option, str(given)]
         return shlex.join((*words, *self.settings))
 
-    def elsewhere(self, run: RunFolder, changes: Changes, recipe: Recipe, data: DataFolder) -> str:
-        """Return how to train with values that the run in a folder refuses; in a new folder."""
+    def check(
+        self, refused: Mapping[str, str], run: RunFolder, recipe: Recipe, data: DataFolder
+    ) -> None:
+        """Raise UsageError if something changed that must not, with the command that does it.
+
+        refused: as from `RunFolder.changes`.
+        """
+        if refused:
+            fits = _fit(run, recipe, data)
+            raise UsageError(
+                f"{run.path} has a run with other values: {'; '.join(refused.values())}; give the "
+                f"old values to resume it, or {self._elsewhere(run, refused, recipe.preset, fits)}"
+            )
+
+    def _elsewhere(self, run: RunFolder, refused: Container[str], preset: str, fits: bool) -> str:
+        """Return how to train with such values in a new folder."""
         command = dataclasses.replace(self, out=_free(self.out))
-        if changes.initial:  # to tune another model
+        if "init_from" in refused:  # to tune another model
             return f"start a new run: {command}"
-        fits = _fit(run, recipe, data)
         if fits:
             command = dataclasses.replace(command, init_from=self.out)
-        elif recipe.preset == FINE_TUNING:
+        elif preset == FINE_TUNING:
             return "choose another --out"
-        if changes.preset or changes.stages:
-            preset = None if recipe.preset == FINE_TUNING else recipe.preset
-            command = dataclasses.replace(command, model=preset)
+        if "preset" in refused or STAGES in refused:
+            model = None if preset == FINE_TUNING else preset
+            command = dataclasses.replace(command, model=model)
         else:
             was = read_toml(run.config)
             of_config = [

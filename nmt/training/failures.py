@@ -1,0 +1,82 @@
+"""How a run ends that cannot end in an orderly way: what the other processes and the user hear.
+
+torchrun ends the processes that are left when one has failed: it sends SIGTERM, and SIGKILL after
+30 seconds. An operation that waits for a rank in vain raises after `nmt.distributed.WAIT`. Here is
+only what they do not do: a rank that fails tells the others why, what was given to be saved is
+written, and status.json says what has happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from nmt import program
+from nmt.distributed import Ranks
+from nmt.errors import NMTError, Stopped
+from nmt.runs.checkpoint import STATE, updates_of
+from nmt.runs.run_folder import RunFolder
+from nmt.training.stop import StopRequest
+from nmt.training.trainer import Trainer
+
+
+@contextlib.contextmanager
+def ignoring_signals_after_failure(ranks: Ranks) -> Iterator[None]:
+    """Let a failing rank find out what to say, and save, before torchrun's SIGTERM ends it."""
+    try:
+        yield
+    except Exception as error:
+        if ranks.in_group and not isinstance(error, Stopped):
+            program.end()
+        raise
+
+
+def end_with(
+    error: BaseException, asked: str, run: RunFolder, ranks: Ranks, trainer: Trainer | None
+) -> BaseException:
+    """Wait for what is being saved, tell the others and status.json why the run ends.
+
+    Args:
+        error: what has been raised.
+        asked: by which signal this rank was asked to stop, if any.
+        run: the run folder.
+        ranks: all processes.
+        trainer: None if there is none yet; then the run folder stays as it was.
+
+    Returns:
+        The error to raise: this one, or what another rank has ended with, if that is the cause.
+    """
+    if isinstance(error, Stopped):  # all ranks together
+        ranks.leave()
+        return error
+    if ranks.in_group:
+        program.end()
+    by_signal = asked or "by a signal"
+    with StopRequest().listening():  # or the next signal would interrupt this
+        cause = ranks.cause_elsewhere(error)
+        if cause is None and isinstance(error, KeyboardInterrupt):
+            ranks.leave_word("stopped", by_signal)
+        elif cause is None:
+            kind = "" if isinstance(error, NMTError) else f"{type(error).__name__}: "
+            ranks.leave_word("failed", f"{kind}{error}")
+        if trainer is not None:
+            trainer.saver.wait()
+            if ranks.is_first:
+                reason = by_signal if isinstance(error, KeyboardInterrupt) else str(cause or error)
+                is_stop = isinstance(cause or error, KeyboardInterrupt | Stopped)
+                _write_end(run, trainer.state.update, reason, is_stop=is_stop)
+    if cause is None and isinstance(error, NMTError):
+        ranks.leave()  # all ranks raise it together; after any other error, nobody may wait
+    return cause or error
+
+
+def _write_end(run: RunFolder, update: int, reason: str, *, is_stop: bool) -> None:
+    """Write to status.json how a run has ended."""
+    status = "failed"
+    if is_stop:
+        saved = max(updates_of(run, STATE), default=0)
+        lost = ": updates after the last save are lost" if update > saved else ""
+        status, reason, update = "stopped", f"interrupted ({reason}){lost}", saved
+    if run.path.is_dir():
+        with contextlib.suppress(OSError):  # the failure may be a full disk
+            run.write_status(status, update, reason)

@@ -1,0 +1,128 @@
+"""Open a run: check data, machine and run folder against the recipe, and fill in what is `auto`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from nmt.config import Recipe
+from nmt.data.corpus import read_pairs
+from nmt.data.folder import DataFolder
+from nmt.data.stages import Stages
+from nmt.distributed import Ranks
+from nmt.errors import UsageError
+from nmt.models.device import choose_device, keep_freed_memory
+from nmt.models.model_file import model_checksum
+from nmt.runs.checkpoint import STATE, updates_of
+from nmt.runs.report import require_tensorboard
+from nmt.runs.run_folder import InitialModel, RunFolder
+from nmt.training.auto_values import choose_auto_values
+from nmt.training.train_command import TrainCommand
+from nmt.training.validation import tokenizers_of
+
+
+def open_run(
+    recipe: Recipe, command: TrainCommand, run: RunFolder, ranks: Ranks, *, is_trial: bool = False
+) -> tuple[Recipe, DataFolder, torch.device, InitialModel]:
+    """Open data and run folder, and choose the device and the values that the recipe leaves open.
+
+    Args:
+        recipe: that of the first rank counts, as only its machine need have the run folder.
+        command: see `train`.
+        run: the run folder, which is then locked.
+        ranks: all processes.
+        is_trial: do not make or lock the run folder.
+
+    Returns:
+        The recipe with every value chosen, the data, the device, and the model to start from.
+
+    Raises:
+        UsageError: if the recipe does not fit the data, the machine or the run folder.
+    """
+    initial = "", ""
+    recipe = ranks.gather(recipe)[0]
+    with ranks.raise_on_all_ranks():
+        device = choose_device(recipe.training.device, ranks.local_rank)
+        if device.type == "cpu":
+            keep_freed_memory()
+        data = DataFolder.open(command.data, verify=ranks.local_rank == 0)
+        if ranks.is_first and run.exists:
+            other = run.other_data(command.data, data.fingerprint)
+            command.check(other, run, recipe, data)
+        _check_fit(recipe, data)
+        if ranks.is_first:
+            initial = _initial_model(command.init_from, run)
+            if recipe.training.lora_rank and not initial[0]:
+                raise UsageError("lora_rank is for a model that is tuned; give --init-from")
+            if is_trial:
+                run.check()
+            else:
+                _claim(run, tensorboard=recipe.training.tensorboard)
+    _check_same(data, device, ranks)
+    initial = ranks.gather(initial)[0]
+    recipe = choose_auto_values(recipe, data, run, ranks, device)
+    with ranks.raise_on_all_ranks():
+        if ranks.is_first and run.exists:
+            command.check(run.changes(recipe, initial)[1], run, recipe, data)
+    return recipe, data, device, initial
+
+
+def _claim(run: RunFolder, *, tensorboard: bool) -> None:
+    if tensorboard:
+        require_tensorboard()
+    run.create()
+    run.lock()
+
+
+def _initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
+    """Return the model that the weights start from, as the run folder records it."""
+    if run.exists:
+        path, _ = noted = run.initial_model()
+        # The weights are in the state. The model may be gone, or its run may have a better one now.
+        if updates_of(run, STATE) and str(init_from or path) == path:
+            return noted
+        if init_from is None and path:
+            init_from = Path(path)
+    if init_from is None:
+        return "", ""
+    return str(init_from), model_checksum(init_from)
+
+
+def _check_same(data: DataFolder, device: torch.device, ranks: Ranks) -> None:
+    """Refuse copies of the data or kinds of device that differ between machines."""
+    if len(set(ranks.gather(device.type))) > 1:
+        raise UsageError("only some of the processes have a GPU; give --device cpu")
+    if len(set(ranks.gather(data.fingerprint))) > 1:
+        raise UsageError(f"{data.path} differs between the machines; copy one folder to all")
+
+
+def _check_fit(recipe: Recipe, data: DataFolder) -> None:
+    if recipe.augment.any and data.train_text is None:
+        raise UsageError(
+            f"{data.path} has no text, which [augment] changes; prepare it with --keep-text"
+        )
+    if recipe.training.guided_alignment and recipe.architecture != "transformer":
+        raise UsageError(
+            f"guided_alignment is for Transformers, but {recipe.preset} is {recipe.architecture}; "
+            "set guided_alignment=0"
+        )
+    Stages.of(data, recipe.stages)
+    tokenizers_of(recipe.training.validate_tokenizer, data)
+    if recipe.training.valid_old:
+        if not all(data.info.langs):
+            raise UsageError(
+                f"{data.path} has several pairs of languages, and valid_old needs one; leave it out"
+            )
+        read_pairs(recipe.training.valid_old, *data.info.langs)
+    if not data.joint and getattr(recipe.model, "tie_embeddings", "") == "all":
+        raise UsageError(
+            f"{data.path} has separate vocabularies, which cannot share one embedding; "
+            "add --set tie_embeddings=decoder"
+        )
+    longest, limit = data.info.max_length + 1, recipe.model.longest_sentence  # with eos
+    if limit is not None and longest > limit:
+        raise UsageError(
+            f"{data.path} has sentences of up to {longest} tokens, but max_positions is {limit}; "
+            f"add --set max_positions={longest} or prepare with --max-length {limit - 1}"
+        )
