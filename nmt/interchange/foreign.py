@@ -223,6 +223,21 @@ def not_expressed(
     return None
 
 
+def not_segmented(vocabulary: Vocabulary) -> str | None:
+    """Return what a vocabulary does to text besides SentencePiece's segmentation, if anything."""
+    if vocabulary.moses is not None:
+        return "the Moses preprocessing of its vocabulary"
+    if vocabulary.has_added_tokens:
+        return "the tokens that were added to its vocabulary"
+    return None
+
+
+def check_replaceable(out: Path, *, is_export: bool) -> None:
+    """Refuse to replace what is no export (UsageError)."""
+    if out.exists() and not is_export:
+        raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
+
+
 ANY_SIZE: dict[str, None] = dict.fromkeys(
     (
         *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
