@@ -276,20 +276,8 @@ def export(
     translations of the source's tokens, learnt from the training pairs. `marian-decoder
     --shortlist OUT` then computes only that part of the output layer. Bergamot gets its own.
     """
-    given = {
-        name: value
-        for name, value in {
-            "quantization": quantization,
-            "package_version": package_version,
-            "src_name": src_name,
-            "tgt_name": tgt_name,
-            "frequent": frequent,
-            "best": best,
-            "data": data,
-            "sample": sample,
-        }.items()
-        if value is not None
-    }
+    known = {name for exporter in EXPORTERS.values() for name in exporter.options}
+    given = {name: value for name, value in locals().items() if name in known and value is not None}
     flags = {name: f"--{name.replace('_', '-')}" for name in given}
     if source is None:
         for flag in flags.values():

@@ -134,7 +134,7 @@ def write_imported(
     origin: Path,
     model: ForeignModel,
     read: Callable[[str], Tensor],
-    unread: Callable[[], Collection[str]],
+    unread: Collection[str],
     *,
     langs: tuple[str, str],
     max_src_tokens: int,
@@ -146,7 +146,7 @@ def write_imported(
         origin: what is imported, for messages.
         model: what is imported.
         read: returns a foreign weight by our name for it, with foreign ids as rows.
-        unread: returns the names of foreign weights that were not read.
+        unread: the names of foreign weights, without those that have been read.
         langs: source and target, "" if there are several.
         max_src_tokens: the longest source, without eos.
 
@@ -199,7 +199,7 @@ def write_imported(
                 raise DataError(f"{origin}: {name} is {found}, but its sizes say {wanted}")
             weights[name] = weight.contiguous()
             bar.update(weight.nbytes)
-    if others := sorted(unread()):
+    if others := sorted(unread):
         raise UsageError(
             f"{origin}: has {others[0]}, which is no part of a model that nmt imports; "
             "see its configuration"
