@@ -553,6 +553,15 @@ KINDS = {
     "starts_with_a_tag": MarianMT(start=TAGS[0]),
 }
 
+MARIAN = {
+    "post_norm": MarianModel(),
+    "pre_norm": MarianModel(pre_norm=True, activation="relu"),
+    "separate": MarianModel(tie="decoder", model_type="bpe", activation="gelu"),
+    "untied": MarianModel(tie="none"),
+    "ssru": MarianModel(ssru=True),
+    "ssru_pre_norm": MarianModel(ssru=True, pre_norm=True),
+}
+
 LINES = [
     *zip(text("source", 6), text("target", 6), strict=True),
     ("", ""),

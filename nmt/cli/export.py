@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -24,41 +25,144 @@ EXAMPLES = (
     "nmt export shortlist data/wmt14 lex.bin",
 )
 
-_CTRANSLATE2, _SHORTLIST = "ctranslate2", "shortlist"
-_HUGGINGFACE, _MARIAN, _BERGAMOT, _ARGOS = "huggingface", "marian", "bergamot", "argos"
+
+def _ctranslate2(source: Path, out: Path, *, quantization: str = "float32") -> str:
+    from nmt.interchange.ctranslate2 import export_ctranslate2
+
+    export_ctranslate2(source, out, quantization)
+    return f"{source} for CTranslate2, in {quantization}"
 
 
-class Format(NamedTuple):
+def _huggingface(source: Path, out: Path, *, data: Path | None = None) -> str:
+    from nmt.data import manifest
+    from nmt.interchange.huggingface_export import export_huggingface
+    from nmt.models.model_file import find_model, read_card
+    from nmt.runs.run_folder import run_of
+
+    file = find_model(source)
+    card, run = read_card(file), run_of(resolved(file))
+    folder = run.data_path if data is None and run is not None else data
+    listing = None if folder is None else folder / manifest.FILE_NAME
+    is_known = listing is not None and listing.is_file() and sha256_file(listing) == card.data
+    if data is not None and not is_known:
+        raise UsageError(f"--data {data}: is not the data folder that {source} was trained on")
+    export_huggingface(
+        source,
+        out,
+        data=manifest.read_info(folder) if folder is not None and is_known else None,
+        signatures={} if run is None else run.signatures(card.update),
+    )
+    return f"{source} for transformers"
+
+
+def _marian(source: Path, out: Path) -> str:
+    from nmt.interchange.marian_export import export_marian
+
+    export_marian(source, out)
+    return f"{source} for Marian, with decoder.yml"
+
+
+def _bergamot(
+    source: Path, out: Path, *, data: Path | None = None, sample: Path | None = None
+) -> str:
+    from nmt.data.folder import DataFolder
+    from nmt.interchange.bergamot import export_bergamot
+    from nmt.runs.run_folder import RunFolder
+
+    run = RunFolder(source)
+    if data is None and run.exists:
+        data = run.data_path
+    if data is None and sample is None:
+        raise UsageError(
+            f"{source}: is not a run, so give --data, the data folder that it was trained on, or "
+            "--sample, source text"
+        )
+    lines = None if sample is None else list(_text_of(sample))
+    folder = None if data is None else DataFolder.open(data)
+    export_bergamot(source, out, data=folder, sample=lines)
+    shortlist = "no shortlist, which makes it slower" if folder is None else "a shortlist"
+    return f"{source} for Bergamot, with {shortlist}"
+
+
+def _text_of(path: Path) -> Iterator[str]:
+    from nmt.data.corpus import Encoding, read_lines
+
+    encoding = Encoding.find("utf-8")
+    for number, line in enumerate(read_lines(path, encoding), 1):
+        text = encoding.decode(line, number=number)
+        if text is None:
+            raise DataError(f"{path}: line {number:,} is not UTF-8")
+        yield text
+
+
+def _argos(
+    source: Path,
+    out: Path,
+    *,
+    quantization: str = "int8",
+    package_version: str = "1.0",
+    src_name: str | None = None,
+    tgt_name: str | None = None,
+) -> str:
+    from nmt.interchange.argos import export_argos
+
+    export_argos(source, out, quantization, package_version, (src_name, tgt_name))
+    return f"{source} for Argos Translate, in {quantization}"
+
+
+def _shortlist(data: Path, out: Path, *, frequent: int = 100, best: int = 100) -> str:
+    from nmt.data.folder import DataFolder
+    from nmt.interchange.marian_shortlist import export_shortlist
+
+    folder = DataFolder.open(data)
+    length, covered = export_shortlist(folder, out, frequent=frequent, best=best)
+    return (
+        f"lists of {length:,.0f} of {len(folder.tgt_vocabulary):,} tokens on average, which "
+        f"have {covered:.1%} of the valid targets' tokens"
+    )
+
+
+class Exporter(NamedTuple):
     """A format of exports."""
 
     opened_by: str
-    module: str = ""
-    """Of `nmt.interchange`: its `fault_of` says why a model does not fit. "": it is no model's."""
-    options: tuple[str, ...] = ()
+    write: Callable[..., str]
+    """Exports a model to a path, and returns what to say of it. Its keywords are the options."""
+    module: str | None = None
+    """Of `nmt.interchange`: its `fault_of` says why a model does not fit. None: of no model."""
+    is_file: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        """The names of the options that the format takes."""
+        parameters = inspect.signature(self.write).parameters.values()
+        return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
 
 
-FORMATS = {
-    _CTRANSLATE2: Format(
+EXPORTERS = {
+    "ctranslate2": Exporter(
         "nmt translate, and programs with CTranslate2, on CPUs and GPUs",
+        _ctranslate2,
         "ctranslate2",
-        ("--quantization",),
     ),
-    _HUGGINGFACE: Format(
+    "huggingface": Exporter(
         "transformers, as MarianMTModel or M2M100, and what reads its folders",
+        _huggingface,
         "huggingface_export",
-        ("--data",),
     ),
-    _MARIAN: Format("Marian", "marian_export"),
-    _BERGAMOT: Format("Bergamot: Firefox, web pages and Node", "bergamot", ("--data", "--sample")),
-    _ARGOS: Format(
-        "Argos Translate and LibreTranslate",
-        "argos",
-        ("--quantization", "--package-version", "--src-name", "--tgt-name"),
-    ),
-    _SHORTLIST: Format(
-        "marian-decoder --shortlist; is made from a data folder", options=("--frequent", "--best")
+    "marian": Exporter("Marian", _marian, "marian_export"),
+    "bergamot": Exporter("Bergamot: Firefox, web pages and Node", _bergamot, "bergamot"),
+    "argos": Exporter("Argos Translate and LibreTranslate", _argos, "argos", is_file=True),
+    "shortlist": Exporter(
+        "marian-decoder --shortlist; is made from a data folder", _shortlist, is_file=True
     ),
 }
+"""The only list of formats: the command takes its options, and says what they are, by it."""
+
+
+def _takers(option: str) -> str:
+    """Return the heading of an option in the help: the formats that take it."""
+    return ", ".join(name for name, each in EXPORTERS.items() if option in each.options)
 
 
 def export(
@@ -66,8 +170,8 @@ def export(
         str | None,
         typer.Argument(
             metavar="[FORMAT]",
-            autocompletion=completion(tuple(FORMATS)),
-            help=f"{', '.join(FORMATS)}. Without one, you see what they are.",
+            autocompletion=completion(tuple(EXPORTERS)),
+            help=f"{', '.join(EXPORTERS)}. Without one, you see what they are.",
         ),
     ] = None,
     source: Annotated[
@@ -90,7 +194,7 @@ def export(
             "On a CPU, take float32 or int8.",
             autocompletion=completion(QUANTIZATIONS),
             show_default="float32; int8 for argos",
-            rich_help_panel=f"{_CTRANSLATE2}, {_ARGOS}",
+            rich_help_panel=_takers("quantization"),
         ),
     ] = None,
     package_version: Annotated[
@@ -98,7 +202,7 @@ def export(
         typer.Option(
             help="Version of the package. Programs may replace it by a newer one of their index.",
             show_default="1.0",
-            rich_help_panel=_ARGOS,
+            rich_help_panel=_takers("package_version"),
         ),
     ] = None,
     src_name: Annotated[
@@ -106,7 +210,7 @@ def export(
         typer.Option(
             help="Name of the source language in the package. Codes that no registry has need one.",
             show_default="the usual English one",
-            rich_help_panel=_ARGOS,
+            rich_help_panel=_takers("src_name"),
         ),
     ] = None,
     tgt_name: Annotated[
@@ -114,7 +218,7 @@ def export(
         typer.Option(
             help="Name of the target language in the package.",
             show_default="the usual English one",
-            rich_help_panel=_ARGOS,
+            rich_help_panel=_takers("tgt_name"),
         ),
     ] = None,
     frequent: Annotated[
@@ -123,7 +227,7 @@ def export(
             min=0,
             help="Put this many of the most frequent target tokens on every list.",
             show_default="100",
-            rich_help_panel=_SHORTLIST,
+            rich_help_panel=_takers("frequent"),
         ),
     ] = None,
     best: Annotated[
@@ -133,7 +237,7 @@ def export(
             help="Put this many of the most probable translations of each source token on the "
             "list.",
             show_default="100",
-            rich_help_panel=_SHORTLIST,
+            rich_help_panel=_takers("best"),
         ),
     ] = None,
     data: Annotated[
@@ -142,14 +246,14 @@ def export(
             help="The data folder that the model was trained on. Its training pairs teach the "
             "shortlist, and its valid text shows the size of inputs. A model card lists its texts.",
             show_default="the run's",
-            rich_help_panel=f"{_BERGAMOT}, {_HUGGINGFACE}",
+            rich_help_panel=_takers("data"),
         ),
     ] = None,
     sample: Annotated[
         Path | None,
         typer.Option(
             help="Measure the size of inputs on this source text instead.",
-            rich_help_panel=_BERGAMOT,
+            rich_help_panel=_takers("sample"),
         ),
     ] = None,
     quiet: Quiet = False,
@@ -172,142 +276,47 @@ def export(
     translations of the source's tokens, learnt from the training pairs. `marian-decoder
     --shortlist OUT` then computes only that part of the output layer. Bergamot gets its own.
     """
-    given: dict[str, object] = {
-        "--quantization": quantization,
-        "--package-version": package_version,
-        "--src-name": src_name,
-        "--tgt-name": tgt_name,
-        "--frequent": frequent,
-        "--best": best,
-        "--data": data,
-        "--sample": sample,
-    }
-    options = [option for option, value in given.items() if value is not None]
+    known = {name for exporter in EXPORTERS.values() for name in exporter.options}
+    given = {name: value for name, value in locals().items() if name in known and value is not None}
+    flags = {name: f"--{name.replace('_', '-')}" for name in given}
     if source is None:
-        if options:
-            raise UsageError(f"{options[0]} is for an export: nmt export FORMAT MODEL OUT")
+        for flag in flags.values():
+            raise UsageError(f"{flag} is for an export: nmt export FORMAT MODEL OUT")
         _list_formats(form)
         return
-    if form not in FORMATS:
-        raise UsageError(f"unknown format {form!r}{did_you_mean(str(form), FORMATS)}")
+    if form not in EXPORTERS:
+        raise UsageError(f"unknown format {form!r}{did_you_mean(str(form), EXPORTERS)}")
     if out is None:
         raise UsageError(f"name what to write: nmt export {form} {source} OUT")
-    target = Path(out)
-    if form in (_ARGOS, _SHORTLIST):
+    exporter, target = EXPORTERS[form], Path(out)
+    if exporter.is_file:
         check_new_file(out)
     if not resolved(target).parent.is_dir():
         raise UsageError(f"{target.parent}: no such folder; make it, or choose another")
-    for option in options:
-        if option not in FORMATS[form].options:
-            raise UsageError(f"{option} has no meaning for {form}; leave it out")
-    if form == _SHORTLIST:
-        sizes = (100 if frequent is None else frequent, 100 if best is None else best)
-        _export_shortlist(source, target, *sizes)
-    elif form == _CTRANSLATE2:
-        from nmt.interchange.ctranslate2 import export_ctranslate2
-
-        export_ctranslate2(source, target, quantization or "float32")
-        console.notice(f"{out}: {source} for CTranslate2, in {quantization or 'float32'}")
-    elif form == _ARGOS:
-        from nmt.interchange.argos import export_argos
-
-        names = (src_name, tgt_name)
-        export_argos(source, target, quantization or "int8", package_version or "1.0", names)
-        console.notice(f"{out}: {source} for Argos Translate, in {quantization or 'int8'}")
-    elif form == _HUGGINGFACE:
-        _export_huggingface(source, target, data)
-    elif form == _BERGAMOT:
-        _export_bergamot(source, target, data, sample)
-    else:
-        from nmt.interchange.marian_export import export_marian
-
-        export_marian(source, target)
-        console.notice(f"{out}: {source} for Marian, with decoder.yml")
+    for name, flag in flags.items():
+        if name not in exporter.options:
+            raise UsageError(f"{flag} has no meaning for {form}; leave it out")
+    console.notice(f"{out}: {exporter.write(source, target, **given)}")
 
 
 def _list_formats(model: str | None) -> None:
     """Print the formats, and which of them fit a model."""
     if model is None:
-        rows = [(name, each.opened_by) for name, each in FORMATS.items()]
+        rows = [(name, each.opened_by) for name, each in EXPORTERS.items()]
         console.print_table(("format", "opened by"), rows)
         console.notice("`nmt export FORMAT MODEL OUT` writes one")
         console.notice("`nmt export MODEL` says which formats fit a model, and why others do not")
         return
-    if model in FORMATS:
+    if model in EXPORTERS:
         raise UsageError(f"name what to export, and what to write: nmt export {model} MODEL OUT")
     from nmt.models.model_file import find_model, read_card
 
     if not is_there(Path(model)):
-        raise UsageError(f"{model}: no such model or format{did_you_mean(model, FORMATS)}")
+        raise UsageError(f"{model}: no such model or format{did_you_mean(model, EXPORTERS)}")
     card = read_card(find_model(Path(model)))
     fitting = []
-    for name, each in FORMATS.items():
+    for name, each in EXPORTERS.items():
         if each.module:
             module = importlib.import_module(f"nmt.interchange.{each.module}")
             fitting.append((name, "no" if (fault := module.fault_of(card)) else "yes", fault or ""))
     console.print_table(("format", "fits", "why not"), fitting)
-
-
-def _export_huggingface(source: Path, out: Path, data: Path | None) -> None:
-    from nmt.data import manifest
-    from nmt.interchange.huggingface_export import export_huggingface
-    from nmt.models.model_file import find_model, read_card
-    from nmt.runs.run_folder import run_of
-
-    file = find_model(source)
-    card, run = read_card(file), run_of(resolved(file))
-    folder = run.data_path if data is None and run is not None else data
-    listing = None if folder is None else folder / manifest.FILE_NAME
-    is_known = listing is not None and listing.is_file() and sha256_file(listing) == card.data
-    if data is not None and not is_known:
-        raise UsageError(f"--data {data}: is not the data folder that {source} was trained on")
-    export_huggingface(
-        source,
-        out,
-        data=manifest.read_info(folder) if folder is not None and is_known else None,
-        signatures={} if run is None else run.signatures(card.update),
-    )
-    console.notice(f"{out}: {source} for transformers")
-
-
-def _export_shortlist(data: Path, out: Path, frequent: int, best: int) -> None:
-    from nmt.data.folder import DataFolder
-    from nmt.interchange.marian_shortlist import export_shortlist
-
-    folder = DataFolder.open(data)
-    length, covered = export_shortlist(folder, out, frequent=frequent, best=best)
-    console.notice(
-        f"{out}: lists of {length:,.0f} of {len(folder.tgt_vocabulary):,} tokens on average, which "
-        f"have {covered:.1%} of the valid targets' tokens"
-    )
-
-
-def _export_bergamot(source: Path, out: Path, data: Path | None, sample: Path | None) -> None:
-    from nmt.data.folder import DataFolder
-    from nmt.interchange.bergamot import export_bergamot
-    from nmt.runs.run_folder import RunFolder
-
-    run = RunFolder(source)
-    if data is None and run.exists:
-        data = run.data_path
-    if data is None and sample is None:
-        raise UsageError(
-            f"{source}: is not a run, so give --data, the data folder that it was trained on, or "
-            "--sample, source text"
-        )
-    lines = None if sample is None else list(_text_of(sample))
-    folder = None if data is None else DataFolder.open(data)
-    export_bergamot(source, out, data=folder, sample=lines)
-    shortlist = "no shortlist, which makes it slower" if folder is None else "a shortlist"
-    console.notice(f"{out}: {source} for Bergamot, with {shortlist}")
-
-
-def _text_of(path: Path) -> Iterator[str]:
-    from nmt.data.corpus import Encoding, read_lines
-
-    encoding = Encoding.find("utf-8")
-    for number, line in enumerate(read_lines(path, encoding), 1):
-        text = encoding.decode(line, number=number)
-        if text is None:
-            raise DataError(f"{path}: line {number:,} is not UTF-8")
-        yield text

@@ -12,7 +12,6 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +29,11 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.errors import UsageError
 from nmt.files import atomic_folder, check_room, resolved, write_text
 from nmt.interchange import marian_export
-from nmt.interchange.foreign import EMBEDDINGS
+from nmt.interchange.foreign import EMBEDDINGS, check_replaceable
 from nmt.interchange.marian import INPUT_FACTOR, OPTIONS, OUTPUT_BIAS_NAME, foreign_names
-from nmt.interchange.marian_binary import TABLE, Arrays, Rounded, write_arrays
+from nmt.interchange.marian_binary import TABLE, Arrays, rounded, write_arrays
 from nmt.interchange.marian_export import as_array, expressed_model, foreign_arrays, options_of
-from nmt.interchange.marian_shortlist import FIRST, Shortlist
+from nmt.interchange.marian_shortlist import FIRST, content_of, learn_lists
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
 from nmt.models.kernels.linear import Product, use_packed
@@ -73,8 +72,7 @@ def export_bergamot(
         UsageError: if Bergamot cannot be this model, naming the option in the way.
     """
     out = resolved(out)
-    if out.exists() and not (out / _METADATA).is_file():
-        raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
+    check_replaceable(out, is_export=(out / _METADATA).is_file())
     model, card = expressed_model(path, "Bergamot", fault_of)
     vocabularies = card.src_vocabulary.model, card.tgt_vocabulary.model
     if data and (data.src_vocabulary.model, data.tgt_vocabulary.model) != vocabularies:
@@ -100,8 +98,8 @@ def export_bergamot(
     binary = write_arrays({**arrays, OPTIONS: as_array(options)})
     contents["model"] = f"model.{pair}.intgemm.alphas.bin", binary
     if data is not None:
-        lists = Shortlist.learn(data, frequent=_FREQUENT, best=_BEST, src_size=sizes[0])
-        contents["lex"] = f"lex.{FIRST}.{_BEST}.{pair}.s2t.bin", lists.content()
+        lists = learn_lists(data, frequent=_FREQUENT, best=_BEST, src_size=sizes[0])
+        contents["lex"] = f"lex.{FIRST}.{_BEST}.{pair}.s2t.bin", content_of(lists, _BEST)
     student = model.config.d_model, model.config.d_ff, model.config.num_decoder_layers
     metadata = {
         "architecture": _ARCHITECTURES.get(student, "custom"),
@@ -122,25 +120,20 @@ def export_bergamot(
 
 
 def fault_of(card: ModelCard) -> str | None:
-    """Return why Bergamot cannot be a model; None if it can."""
+    """Return why Bergamot cannot be a model; None if it can.
+
+    It cannot be all that Marian can.
+    """
     if fault := marian_export.fault_of(card, "Bergamot"):
         return fault
-    fault = _not_expressed(card)
-    return fault and f"Bergamot cannot have {fault}"
-
-
-def _not_expressed(card: ModelCard) -> str | None:
-    """Return what Bergamot cannot express, although Marian can, if anything."""
     config = card.config
     assert isinstance(config, TransformerConfig)
     for name in ("d_model", "d_ff"):
-        if getattr(config, name) % _WIDTH:
-            return f"{name}={getattr(config, name)}, which is not a multiple of {_WIDTH}"
+        if (width := getattr(config, name)) % _WIDTH:
+            return f"Bergamot cannot have {name}={width}, which is not a multiple of {_WIDTH}"
     if config.pre_norm:  # its decoder computes something else than Marian trains and scores
-        return "pre_norm=True"
-    if config.tie_embeddings == "none":
-        return "tie_embeddings=none"
-    return None
+        return "Bergamot cannot have pre_norm=True"
+    return "Bergamot cannot have tie_embeddings=none" if config.tie_embeddings == "none" else None
 
 
 def _entry(name: str, content: bytes) -> dict[str, object]:
@@ -158,7 +151,7 @@ def _statistics(arrays: Arrays) -> dict[str, int]:
     """Return numbers of parameters and their bytes, as Mozilla's pipeline counts them."""
     counts = {}
     for name, array in arrays.items():
-        values = array.numbers if isinstance(array, Rounded) else array
+        values = array[0] if isinstance(array, tuple) else array
         counts[name] = values.size, values.nbytes
 
     def total(what: int, start: str) -> int:
@@ -195,17 +188,17 @@ def _arrays(
             missing = sizes[0 if name.startswith("encoder") else 1] - len(table)
             table = np.pad(table, ((0, missing), (0, 0)))  # (V, D)
             if name.startswith("encoder"):  # it is not multiplied
-                arrays[name] = Rounded.of(table, _factor(torch.from_numpy(table), lambda x: x))
+                arrays[name] = rounded(table, _factor(torch.from_numpy(table), lambda x: x))
             else:
                 of_inputs, of_table = _factors(inputs[EMBEDDINGS[2]], table.T)
-                arrays[name] = Rounded.of(table, of_table)
+                arrays[name] = rounded(table, of_table)
                 arrays |= {f"{one}{INPUT_FACTOR}": of_inputs for one in (name, "none")}
     for ours, rows in inputs.items():
         if ours == EMBEDDINGS[2]:  # it is one of the tables
             continue
         for name in foreign_names(ours, model.config):
             of_inputs, of_weight = _factors(rows, arrays[name])
-            arrays[name] = Rounded.of(arrays[name], of_weight)
+            arrays[name] = rounded(arrays[name], of_weight)
             arrays[f"{name}{INPUT_FACTOR}"] = of_inputs
     return arrays
 
@@ -223,18 +216,18 @@ def _factor(numbers: Tensor, product: Callable[[Tensor], Tensor]) -> float:
     exact = product(numbers)
 
     def error(factor: float) -> float:
-        rounded = (numbers * factor).round_().clamp_(-_LARGEST, _LARGEST).div_(factor)
-        return float((product(rounded) - exact).square_().sum())
+        in_int8 = (numbers * factor).round_().clamp_(-_LARGEST, _LARGEST).div_(factor)
+        return float((product(in_int8) - exact).square_().sum())
 
     return min((float(_LARGEST / (share * largest)) for share in _SHARES), key=error)
 
 
 def _inputs(model: Transformer, card: ModelCard, lines: Sequence[str]) -> dict[str, Tensor]:
     """Return inputs (n, i) of each weight, by its name."""
-    kept: dict[str, _Kept] = {}
+    kept: dict[str, list[Tensor]] = {}
     for name, weight in model.named_parameters(remove_duplicate=False):
         if weight.dim() == 2 and name not in EMBEDDINGS[:2]:
-            use_packed(weight, _recording(weight, kept.setdefault(name, _Kept())))
+            use_packed(weight, _recording(weight, kept.setdefault(name, [])))
     step = max(1, len(lines) // _SAMPLE_LINES)
     sources = [ids[:_LONGEST_SOURCE] for ids in card.src_vocabulary.encode(lines[::step]) if ids]
     sources.sort(key=len)
@@ -245,33 +238,22 @@ def _inputs(model: Transformer, card: ModelCard, lines: Sequence[str]) -> dict[s
             batch = sources[start : start + _BATCH_LINES]
             _translate(model.eval(), card, batch)
             bar.update(len(batch))
-    return {name: torch.cat(inputs.rows) for name, inputs in kept.items()}
+    return {name: torch.cat(rows) for name, rows in kept.items()}
 
 
-@dataclass
-class _Kept:
-    """Some inputs of a product, evenly from all of its calls."""
-
-    rows: list[Tensor] = field(default_factory=list)  # (n, i) of each call
-    calls: int = 0
-    step: int = 1  # from a call that is kept to the next
-
-    def add(self, x: Tensor) -> None:
-        """Keep some rows of x (..., i), or none."""
-        if self.calls % self.step == 0:
-            rows = x.flatten(0, -2)  # (n, i)
-            self.rows.append(rows[:: -(-len(rows) // _ROWS)].clone())
-            if len(self.rows) == _CALLS:
-                del self.rows[1::2]
-                self.step *= 2
-        self.calls += 1
-
-
-def _recording(weight: Tensor, kept: _Kept) -> Product:
-    """Return the product with a weight, which also keeps some of its inputs."""
+def _recording(weight: Tensor, kept: list[Tensor]) -> Product:
+    """Return the product with a weight, which also keeps inputs (n, i), evenly from all calls."""
+    calls, step = 0, 1  # from a call that is kept to the next
 
     def product(x: Tensor, bias: Tensor | None) -> Tensor:
-        kept.add(x)
+        nonlocal calls, step
+        if calls % step == 0:
+            rows = x.flatten(0, -2)  # (n, i)
+            kept.append(rows[:: -(-len(rows) // _ROWS)].clone())
+            if len(kept) == _CALLS:
+                del kept[1::2]
+                step *= 2
+        calls += 1
         return F.linear(x, weight, bias)
 
     return product

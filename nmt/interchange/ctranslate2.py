@@ -22,7 +22,7 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import atomic_folder, resolved, sha256_file, write_text
 from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
-from nmt.interchange.foreign import ANY_SIZE, not_expressed
+from nmt.interchange.foreign import ANY_SIZE, check_replaceable, not_expressed
 from nmt.model_config import TransformerConfig
 from nmt.models.attention import SelfAttention
 from nmt.models.base import BARRED, TranslationModel
@@ -72,7 +72,10 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
     """
     out = resolved(out)  # replaces the target of a symbolic link
     if out.exists():
-        _check_replaceable(out)
+        known = _files_of_export(out)
+        check_replaceable(out, is_export=bool(known))
+        if others := sorted(entry.name for entry in out.iterdir() if entry.name not in known):
+            raise UsageError(f"{out}: has other files than an export's, such as {others[0]}")
     spec, card, positions = quantized_specification(path, quantization)
     duties = duties_of_others(card)
     with atomic_folder(out) as folder:
@@ -176,20 +179,12 @@ for result in results:
 """
 
 
-def _check_replaceable(out: Path) -> None:
-    """Refuse to replace a folder that is not an export, or has other files in it.
-
-    Raises:
-        UsageError: if it is such a folder.
-    """
+def _files_of_export(folder: Path) -> set[str]:
+    """Return the names of an export's files; none if a folder is no whole one."""
     try:
-        known = {MANIFEST, *Export.open(out).files}
+        return {MANIFEST, *Export.open(folder).files}
     except (DataError, OSError):
-        raise UsageError(
-            f"{out}: exists and is not an export; choose another folder or remove it"
-        ) from None
-    if others := sorted(entry.name for entry in out.iterdir() if entry.name not in known):
-        raise UsageError(f"{out}: has other files than an export's, such as {others[0]}")
+        return set()
 
 
 def _specification(path: Path, model: TranslationModel, card: ModelCard, positions: int) -> Any:

@@ -134,7 +134,7 @@ def write_imported(
     origin: Path,
     model: ForeignModel,
     read: Callable[[str], Tensor],
-    unread: Callable[[], Collection[str]],
+    unread: Collection[str],
     *,
     langs: tuple[str, str],
     max_src_tokens: int,
@@ -146,7 +146,7 @@ def write_imported(
         origin: what is imported, for messages.
         model: what is imported.
         read: returns a foreign weight by our name for it, with foreign ids as rows.
-        unread: returns the names of foreign weights that were not read.
+        unread: the names of foreign weights, without those that have been read.
         langs: source and target, "" if there are several.
         max_src_tokens: the longest source, without eos.
 
@@ -199,7 +199,7 @@ def write_imported(
                 raise DataError(f"{origin}: {name} is {found}, but its sizes say {wanted}")
             weights[name] = weight.contiguous()
             bar.update(weight.nbytes)
-    if others := sorted(unread()):
+    if others := sorted(unread):
         raise UsageError(
             f"{origin}: has {others[0]}, which is no part of a model that nmt imports; "
             "see its configuration"
@@ -221,6 +221,21 @@ def not_expressed(
         if values is not None and value not in values:
             return f"{spec.name}={value}"
     return None
+
+
+def not_segmented(vocabulary: Vocabulary) -> str | None:
+    """Return what a vocabulary does to text besides SentencePiece's segmentation, if anything."""
+    if vocabulary.moses is not None:
+        return "the Moses preprocessing of its vocabulary"
+    if vocabulary.has_added_tokens:
+        return "the tokens that were added to its vocabulary"
+    return None
+
+
+def check_replaceable(out: Path, *, is_export: bool) -> None:
+    """Refuse to replace what is no export (UsageError)."""
+    if out.exists() and not is_export:
+        raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
 
 
 ANY_SIZE: dict[str, None] = dict.fromkeys(

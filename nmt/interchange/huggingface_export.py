@@ -23,7 +23,13 @@ from nmt.data.manifest import DatasetInfo
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_folder, check_room, parse_json, resolved, write_text
-from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, not_expressed
+from nmt.interchange.foreign import (
+    ANY_SIZE,
+    EMBEDDINGS,
+    check_replaceable,
+    not_expressed,
+    not_segmented,
+)
 from nmt.interchange.huggingface_card import language_tag, model_card
 from nmt.interchange.huggingface_files import (
     CONFIG,
@@ -77,8 +83,7 @@ def export_huggingface(
         UsageError: if no model of transformers can be this one, naming the option in the way.
     """
     out = resolved(out)
-    if out.exists():
-        _check_replaceable(out)
+    check_replaceable(out, is_export=_is_export(out))
     model, card = load_model(path)
     if fault := fault_of(card):
         raise UsageError(f"{path}: {fault}")
@@ -135,7 +140,10 @@ def fault_of(card: ModelCard) -> str | None:
     kind, config = _type_of(card), card.config
     if not isinstance(config, TransformerConfig):
         return f"{ARCHITECTURES[kind]} cannot be of architecture {card.architecture}"
-    fault = (not_m2m100 if kind == M2M100 else _not_expressed)(config, card)
+    if kind == M2M100:
+        fault = not_m2m100(config, card)
+    else:
+        fault = not_expressed(config, _EXPRESSED) or not_segmented(card.src_vocabulary)
     return fault and f"{ARCHITECTURES[kind]} cannot have {fault}"
 
 
@@ -164,24 +172,12 @@ def _is_shared(card: ModelCard) -> bool:
     return card.config.tie_embeddings == "all"
 
 
-def _check_replaceable(out: Path) -> None:
+def _is_export(folder: Path) -> bool:
     try:
-        values = parse_json((out / CONFIG).read_bytes())
+        values = parse_json((folder / CONFIG).read_bytes())
     except (OSError, ValueError):
-        values = None
-    if not isinstance(values, dict) or EXPORTED not in values:
-        raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
-
-
-def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
-    """Return what a `MarianMTModel` cannot express, if anything."""
-    if fault := not_expressed(config, _EXPRESSED):
-        return fault
-    if card.src_vocabulary.moses is not None:
-        return "the Moses preprocessing of its vocabulary"
-    if card.src_vocabulary.has_added_tokens:
-        return "the tokens that were added to its vocabulary"
-    return None
+        return False
+    return isinstance(values, dict) and EXPORTED in values
 
 
 # ---------------------------------------------------------------------------------- weights
@@ -193,7 +189,7 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
     order = None
     if config.positions == "sinusoidal":
         order = torch.argsort(interleaved(config.d_model))
-    named = dict(model.named_parameters(remove_duplicate=False))
+    named: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
     sizes = card.src_vocabulary.known, card.tgt_vocabulary.known
     tables = {"model.shared.weight": (named["tgt_embedding.weight"], sizes[1])}
     if not _is_shared(card):
@@ -204,7 +200,7 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
     if config.tie_embeddings == "none":
         tables["lm_head.weight"] = named["output_projection"], sizes[1]
     for name, (table, size) in tables.items():
-        weights[name] = _reordered(table[:size], order, 1)
+        weights[name] = table[:size] if order is None else table[:size, order]
     bias = torch.zeros(sizes[1])
     if model.output_bias is not None:
         bias += model.output_bias.detach()[: sizes[1]]
@@ -216,23 +212,15 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
     for name, weight in named.items():
         if name in EMBEDDINGS or name == "output_bias":
             continue
-        dimension = residual_dimension(name)
-        ordered = weight if dimension is None else _reordered(weight, order, dimension)
-        _add(weights, foreign_names(name), ordered)
+        dimension, names = residual_dimension(name), foreign_names(name)
+        if order is not None and dimension is not None:
+            weight = weight.index_select(dimension, order)
+        weights.update(zip(names, weight.chunk(len(names)), strict=True))
     if config.positions == "sinusoidal_halves":  # otherwise transformers takes its own formula
         for side in ("encoder", "decoder"):
             positions = sinusoids_by_halves(_positions(card), config.d_model)
             weights[f"model.{side}.embed_positions.weight"] = positions
     return {name: weight.detach().contiguous() for name, weight in zero_biases(weights).items()}
-
-
-def _add(weights: dict[str, Tensor], names: list[str], weight: Tensor) -> None:
-    """Add the parts of a weight, which are of equal size."""
-    weights.update(zip(names, weight.chunk(len(names)), strict=True))
-
-
-def _reordered(weight: Tensor, order: Tensor | None, dimension: int) -> Tensor:
-    return weight if order is None else weight.index_select(dimension, order)
 
 
 # ----------------------------------------------------------------------------------- config

@@ -230,7 +230,8 @@ class Weights:
         self._path = path
         self._names = frozenset(names)
         self._read = read
-        self._unread = {name for name in names if not _POSITIONS.fullmatch(name)}
+        self.unread = {name for name in names if not _POSITIONS.fullmatch(name)}
+        """The names of weights that were not read yet."""
 
     def of(self, ours: str, order: Tensor | None) -> Tensor:
         """Return a weight, with foreign ids as rows; order: the foreign dimension of each of ours.
@@ -282,10 +283,6 @@ class Weights:
         """Return the tables of positions that there are."""
         return [self._read(name).float() for name in filter(_POSITIONS.fullmatch, self._names)]
 
-    def unread(self) -> Collection[str]:
-        """Return the names of weights that were not read."""
-        return self._unread
-
     def check_tied(self, tables: Collection[str]) -> None:
         """Check that tables of ours which are one have only copies of one in the folder.
 
@@ -300,7 +297,7 @@ class Weights:
                 )
 
     def _get(self, name: str) -> Tensor:
-        self._unread.discard(name)
+        self.unread.discard(name)
         if name not in self._names:
             raise DataError(
                 f"{self._path}: lacks {name}; it is cut short, or of another size than config.json"

@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.data.composition import NFC
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, OUTPUT_BIAS, not_expressed
+from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, OUTPUT_BIAS, not_expressed, not_segmented
 from nmt.interchange.huggingface_files import (
     CONFIG,
     TOKENIZER,
@@ -52,9 +52,7 @@ def not_m2m100(config: TransformerConfig, card: ModelCard) -> str | None:
     pieces = PieceModel.read(card.src_vocabulary.model)
     if not pieces.is_bpe or card.src_vocabulary.model != card.tgt_vocabulary.model:
         return "a vocabulary other than one of byte-pair encoding for both sides"
-    if card.src_vocabulary.has_added_tokens:
-        return "the tokens that were added to its vocabulary"
-    return None
+    return not_segmented(card.src_vocabulary)
 
 
 def m2m100_weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:

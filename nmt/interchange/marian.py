@@ -11,7 +11,7 @@ import contextlib
 import re
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -440,7 +440,8 @@ class _Weights:
         except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError):
             raise DataError(f"{path}: damaged, or not a model.npz of Marian") from None
         self._names = frozenset(names)
-        self._unread = {name for name in names if not name.endswith(INPUT_FACTOR)}
+        self.unread = {name for name in names if not name.endswith(INPUT_FACTOR)}
+        """The names of arrays that were not read yet."""
         # Newer files end the options with a NUL, and fill up with more.
         text = self._get(OPTIONS).tobytes().partition(b"\0")[0].decode(errors="replace")
         self.options = _parsed(text, path)
@@ -468,10 +469,6 @@ class _Weights:
             return torch.cat([part[0] for part in parts])
         return torch.cat([part.t() for part in parts])  # from (inputs, outputs)
 
-    def unread(self) -> Collection[str]:
-        """Return the names of arrays that were not read."""
-        return self._unread
-
     def _table(self, ours: str) -> Tensor:
         names = [name for name in _TABLES[ours] if name in self._names]
         if ours == OUTPUT_BIAS:
@@ -488,7 +485,7 @@ class _Weights:
         return torch.from_numpy(array)
 
     def _get(self, name: str) -> Any:
-        self._unread.discard(name)
+        self.unread.discard(name)
         if name not in self._names:
             raise DataError(f"{self.path}: lacks {name}; it is no complete model of Marian")
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,41 +34,26 @@ TABLE = "Wemb"
 """In the names of embeddings."""
 
 
-@dataclass(frozen=True)
-class Rounded:
-    """A matrix in int8."""
-
-    numbers: NDArray[np.int8]
-    factor: np.float32
-    """That it was multiplied by."""
-
-    @classmethod
-    def of(cls, matrix: NDArray[np.float32], factor: float) -> Rounded:
-        """Round a matrix multiplied by a factor. What is larger than 127 becomes 127."""
-        rounded = np.clip(np.rint(matrix * np.float32(factor)), -127, 127)
-        return cls(rounded.astype(np.int8), np.float32(factor))
-
+Rounded = tuple[NDArray[np.int8], np.float32]
+"""A matrix in int8, and the factor that it was multiplied by."""
 
 Arrays = Mapping[str, NDArray[Any] | Rounded]
 
 
-@dataclass(frozen=True)
-class _Array:
-    kind: int
-    shape: tuple[int, ...]
-    place: int
-    size: int
-    """Bytes."""
+def rounded(matrix: NDArray[np.float32], factor: float) -> Rounded:
+    """Round a matrix multiplied by a factor. What is larger than 127 becomes 127."""
+    numbers = np.clip(np.rint(matrix * np.float32(factor)), -127, 127)
+    return numbers.astype(np.int8), np.float32(factor)
 
 
 def write_arrays(arrays: Arrays) -> bytes:
     """Return the content of a file: options in int8, matrices in fp32 or rounded."""
     headers, names, shapes, contents = list[bytes](), b"", b"", list[bytes]()
     for name, array in arrays.items():
-        if isinstance(array, Rounded):
-            kind, shape = _ROUNDED, array.numbers.shape
-            numbers = array.numbers if TABLE in name else array.numbers.T
-            content = numbers.tobytes() + array.factor.tobytes()
+        if isinstance(array, tuple):
+            numbers, factor = array
+            kind, shape = _ROUNDED, numbers.shape
+            content = (numbers if TABLE in name else numbers.T).tobytes() + factor.tobytes()
         else:
             kind, shape, content = _WRITTEN[array.dtype], array.shape, array.tobytes()
         content += bytes(-len(content) % _ALIGNMENT)
@@ -105,19 +89,19 @@ class BinaryArrays:
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Read an array; all but bytes in fp32."""
-        array = self._table[name]
-        content, shape = bytearray(array.size), array.shape
-        if array.kind not in _TYPES:
+        type_, shape, place, size = self._table[name]
+        content = bytearray(size)
+        if type_ not in _TYPES:
             raise UsageError(
-                f"{self._path}: {name} has the type {array.kind:#x}, perhaps for one kind of "
+                f"{self._path}: {name} has the type {type_:#x}, perhaps for one kind of "
                 "processor; convert the model with marian-conv --gemm-type intgemm8 or float32"
             )
-        kind, count = np.dtype(_TYPES[array.kind]), math.prod(shape)
-        if array.size < count * kind.itemsize + (4 if array.kind in _SCALED else 0):
+        kind, count = np.dtype(_TYPES[type_]), math.prod(shape)
+        if size < count * kind.itemsize + (4 if type_ in _SCALED else 0):
             raise DataError(f"{self._path}: damaged: {name} has fewer values than its shape says")
-        self._file.fill(memoryview(content), array.place)
+        self._file.fill(memoryview(content), place)
         values = np.frombuffer(content, kind, count)
-        if array.kind not in _SCALED:
+        if type_ not in _SCALED:
             wide = np.float32 if kind.kind == "f" else kind
             return values.reshape(shape).astype(wide, copy=False)
         (factor,) = np.frombuffer(content, "<f4", 1, count * kind.itemsize)
@@ -126,8 +110,8 @@ class BinaryArrays:
         numbers: NDArray[Any] = values.astype(np.float32) / factor
         return numbers.reshape(shape) if TABLE in name else numbers.reshape(shape[::-1]).T
 
-    def _read_table(self) -> dict[str, _Array]:
-        """Return where each array stands.
+    def _read_table(self) -> dict[str, tuple[int, tuple[int, ...], int, int]]:
+        """Return of each array its type, its shape, where it stands, and its bytes.
 
         Raises:
             ValueError, struct.error: if the table is damaged.
@@ -152,7 +136,7 @@ class BinaryArrays:
         for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True):
             if (shape < 0).any():
                 raise ValueError("negative size")
-            table[name] = _Array(kind, tuple(map(int, shape)), place, size)
+            table[name] = kind, tuple(map(int, shape)), place, size
             place += size
         if place > self._file.size:
             raise ValueError("cut short")

@@ -19,7 +19,14 @@ from nmt import console
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import UsageError
 from nmt.files import atomic_folder, check_room, resolved, write_text
-from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, OUTPUT_BIAS, not_expressed
+from nmt.interchange.foreign import (
+    ANY_SIZE,
+    EMBEDDINGS,
+    OUTPUT_BIAS,
+    check_replaceable,
+    not_expressed,
+    not_segmented,
+)
 from nmt.interchange.marian import (
     LISTING,
     NORM_EPSILON,
@@ -58,8 +65,7 @@ def export_marian(path: Path, out: Path) -> None:
         UsageError: if Marian cannot be this model, naming the option in the way.
     """
     out = resolved(out)
-    if out.exists() and not (out / f"{_MODEL}{LISTING}").is_file():
-        raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
+    check_replaceable(out, is_export=(out / f"{_MODEL}{LISTING}").is_file())
     model, card = expressed_model(path, "Marian", fault_of)
     arrays: dict[str, Any] = dict(foreign_arrays(model))
     sizes = len(card.src_vocabulary), len(card.tgt_vocabulary)
@@ -104,24 +110,15 @@ def expressed_model(
 
 def fault_of(card: ModelCard, program: str = "Marian") -> str | None:
     """Return why Marian, or a program that shares its code, cannot be a model; None if it can."""
-    if not isinstance(card.config, TransformerConfig):
+    config, sides = card.config, (card.src_vocabulary, card.tgt_vocabulary)
+    if not isinstance(config, TransformerConfig):
         return f"{program} cannot be of architecture {card.architecture}"
-    fault = _not_expressed(card.config, card)
+    fault = not_expressed(config, _EXPRESSED) or not_segmented(sides[0])
+    if not fault and config.tie_embeddings == "all" and sides[0].model != sides[1].model:
+        fault = "two vocabularies with one embedding"
+    if not fault and card.languages is not None:  # it does not read their tokens in text
+        fault = "several languages"
     return fault and f"{program} cannot have {fault}"
-
-
-def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
-    if fault := not_expressed(config, _EXPRESSED):
-        return fault
-    if card.src_vocabulary.moses is not None:
-        return "the Moses preprocessing of its vocabulary"
-    if card.src_vocabulary.has_added_tokens:
-        return "the tokens that were added to its vocabulary"
-    if config.tie_embeddings == "all" and card.src_vocabulary.model != card.tgt_vocabulary.model:
-        return "two vocabularies with one embedding"
-    if card.languages is not None:  # it does not read their tokens in text
-        return "several languages"
-    return None
 
 
 def foreign_arrays(model: Transformer) -> dict[str, NDArray[np.float32]]:

@@ -9,9 +9,8 @@ by id. So the frequent ones are the list of eos, which ends each source.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,70 +26,71 @@ FIRST = 50  # so many tokens by id are on the list of each source
 _MAGIC = struct.pack("<Q", 0xF11A48D5013417F5)
 
 
-@dataclass(frozen=True)
-class Shortlist:
-    """The target tokens that may translate each source token."""
+Lists = Sequence[NDArray[np.int64]]
+"""The target tokens that may translate each source token, ascending."""
 
-    lists: list[NDArray[np.int64]]  # ascending, of each source token
-    best: int  # the longest of them, but for that of eos
 
-    @classmethod
-    def learn(
-        cls, data: DataFolder, *, frequent: int, best: int, src_size: int | None = None
-    ) -> Self:
-        """Learn from the training pairs, by IBM Model 1.
+def learn_lists(
+    data: DataFolder, *, frequent: int, best: int, src_size: int | None = None
+) -> Lists:
+    """Learn lists from the training pairs, by IBM Model 1.
 
-        Args:
-            data: has the pairs.
-            frequent: the number of most frequent target tokens.
-            best: the number of most probable translations of each source token.
-            src_size: of the source vocabulary, if it gets unused pieces in the end.
-        """
-        sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
-        with console.progress("learning the shortlist", total=LEXICON_STEPS, unit="steps") as bar:
-            lexicon = learn_lexicon(data.train, *sizes, on_progress=bar.update)
-        rows = lexicon.best(min(best, sizes[1]), src_size or sizes[0])
-        lists = [np.sort(row[row >= 0]) for row in rows]
-        lists[EOS_ID] = np.sort(np.argsort(-lexicon.target_counts, kind="stable")[:frequent])
-        if not len(lists[-1]):
-            lists[-1] = np.array([EOS_ID])  # Marian's check wants the last list to have something
-        return cls(lists, best)
+    Args:
+        data: has the pairs.
+        frequent: the number of most frequent target tokens.
+        best: the number of most probable translations of each source token.
+        src_size: of the source vocabulary, if it gets unused pieces in the end.
+    """
+    sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
+    with console.progress("learning the shortlist", total=LEXICON_STEPS, unit="steps") as bar:
+        lexicon = learn_lexicon(data.train, *sizes, on_progress=bar.update)
+    rows = lexicon.best(min(best, sizes[1]), src_size or sizes[0])
+    lists = [np.sort(row[row >= 0]) for row in rows]
+    lists[EOS_ID] = np.sort(np.argsort(-lexicon.target_counts, kind="stable")[:frequent])
+    if not len(lists[-1]):
+        lists[-1] = np.array([EOS_ID])  # Marian's check wants the last list to have something
+    return lists
 
-    def coverage(self, data: DataFolder) -> tuple[float, float]:
-        """Return the mean length of the valid sources' lists, and the share of targets on them."""
-        length = covered = tokens = 0
-        is_shared = data.src_vocabulary.model == data.tgt_vocabulary.model
-        for pair in range(len(data.valid)):
-            src, tgt = data.valid.src(pair), data.valid.tgt(pair)
-            parts = [np.arange(FIRST), *(self.lists[token] for token in (*src.tolist(), EOS_ID))]
-            if is_shared:  # Marian takes the source's own tokens, too
-                parts.append(src)
-            own = np.unique(np.concatenate(parts))
-            length += len(own)
-            covered += int(np.isin(tgt, own).sum())
-            tokens += len(tgt)
-        return length / len(data.valid), covered / tokens
 
-    def content(self) -> bytes:
-        """Return the file: counts, where each list begins and the last one ends, and the lists."""
-        ends, tokens = np.cumsum([0, *map(len, self.lists)]), np.concatenate(self.lists)
-        counted = struct.pack("<4Q", FIRST, self.best, len(ends), len(tokens))
-        counted += ends.astype("<u8").tobytes() + tokens.astype("<u4").tobytes()
-        return _MAGIC + struct.pack("<Q", _checksum(counted)) + counted
+def content_of(lists: Lists, best: int) -> bytes:
+    """Return a file: counts, where each list begins and the last one ends, and the lists.
+
+    best: the length of the longest list, but for that of eos.
+    """
+    ends, tokens = np.cumsum([0, *map(len, lists)]), np.concatenate(lists)
+    counted = struct.pack("<4Q", FIRST, best, len(ends), len(tokens))
+    counted += ends.astype("<u8").tobytes() + tokens.astype("<u4").tobytes()
+    return _MAGIC + struct.pack("<Q", _checksum(counted)) + counted
+
+
+def _coverage(lists: Lists, data: DataFolder) -> tuple[float, float]:
+    """Return the mean length of the valid sources' lists, and the share of targets on them."""
+    length = covered = tokens = 0
+    is_shared = data.src_vocabulary.model == data.tgt_vocabulary.model
+    for pair in range(len(data.valid)):
+        src, tgt = data.valid.src(pair), data.valid.tgt(pair)
+        parts = [np.arange(FIRST), *(lists[token] for token in (*src.tolist(), EOS_ID))]
+        if is_shared:  # Marian takes the source's own tokens, too
+            parts.append(src)
+        listed = np.unique(np.concatenate(parts))
+        length += len(listed)
+        covered += int(np.isin(tgt, listed).sum())
+        tokens += len(tgt)
+    return length / len(data.valid), covered / tokens
 
 
 def export_shortlist(
     data: DataFolder, out: Path, *, frequent: int, best: int
 ) -> tuple[float, float]:
-    """Write the shortlist of a data folder, whole or not at all; see `Shortlist`.
+    """Write the shortlist of a data folder, whole or not at all.
 
     Args:
         data: what the model was trained on.
         out: a file that does not exist, or an earlier shortlist, which is replaced.
-        frequent, best: see `Shortlist.learn`.
+        frequent, best: see `learn_lists`.
 
     Returns:
-        Its coverage.
+        The mean length of the valid sources' lists, and the share of targets on them.
 
     Raises:
         UsageError: if the file is another one.
@@ -101,10 +101,10 @@ def export_shortlist(
                 raise UsageError(
                     f"{out}: exists and is not a shortlist; choose another name or remove it"
                 )
-    shortlist = Shortlist.learn(data, frequent=frequent, best=best)
+    lists = learn_lists(data, frequent=frequent, best=best)
     with atomic_writer(out) as file:
-        file.write(shortlist.content())
-    return shortlist.coverage(data)
+        file.write(content_of(lists, best))
+    return _coverage(lists, data)
 
 
 def _checksum(content: bytes) -> int:

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 from nmt.errors import UsageError
+from nmt.files import open_file
 
 _WEIGHTS = "model.bin"  # of CTranslate2, and one of Marian's names
 
@@ -67,7 +68,7 @@ def _is_of_argos(path: Path) -> bool:
 def _entries(path: Path) -> list[PurePosixPath]:
     """Return the names in a zip; none if it is something else."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:  # which waits for no pipe
             if file.read(4) != b"PK\x03\x04":
                 return []
         with zipfile.ZipFile(path) as archive:

@@ -18,7 +18,6 @@ from nmt.values import Value
 class Preset:
     """A named recipe: the values of its parent, or else the class defaults, plus `changes`."""
 
-    architecture: str
     parent: str | None
     changes: Mapping[str, Value]
     summary: str
@@ -26,6 +25,7 @@ class Preset:
     """Parameters besides those of each token, which are d_model and its bias, if it has one. None:
     as many as the parent. Counted here, since building a model to count them takes torch, and that
     takes seconds."""
+    architecture: str = "transformer"
 
 
 class Table3Row(NamedTuple):
@@ -101,14 +101,12 @@ TABLE_3: dict[str, Table3Row] = {
 FAMILIES: dict[str, dict[str, Preset]] = {
     "Transformer": {
         "transformer_base": Preset(
-            "transformer",
             None,
             {},
             "the paper's base model",
             44_101_632,
         ),
         "transformer_big": Preset(
-            "transformer",
             "transformer_base",
             {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3, "max_updates": 300_000}
             | {"save_every": 600, "keep_last": 20},
@@ -116,7 +114,6 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             176_283_648,
         ),
         "transformer_big_en_fr": Preset(
-            "transformer",
             "transformer_big",
             {"dropout": 0.1},
             "the paper's big model for English to French",
@@ -124,22 +121,19 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         # Section 6.3. Dropout and learning rate, which the paper does not state, are those of its
         # authors' Tensor2Tensor (parsing_base and parsing_big): half of the usual peak.
         "transformer_parsing": Preset(
-            "transformer",
             "transformer_base",
-            {"num_encoder_layers": 4, "num_decoder_layers": 4, "d_model": 1024, "dropout": 0.2}
+            {**_layers(4), "d_model": 1024, "dropout": 0.2}
             | {"warmup_updates": 16_000, "learning_rate": 1.235e-4},
             "the paper's model for parsing, trained on the treebank only: see examples/parsing",
             83_951_616,
         ),
         "transformer_parsing_semi": Preset(
-            "transformer",
             "transformer_parsing",
             {"dropout": 0.1, "warmup_updates": 4_000, "learning_rate": 2.47e-4},
             "the same for the treebank and millions of parsed sentences",
         ),
         # The values of fairseq's example for IWSLT14, see examples/iwslt14.
         "transformer_iwslt": Preset(
-            "transformer",
             "transformer_base",
             {"d_ff": 1024, "num_heads": 4, "dropout": 0.3, "batch_tokens": 4_096}
             | {"learning_rate": 5e-4, "weight_decay": 1e-4, "adam_epsilon": 1e-8}
@@ -148,24 +142,20 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             31_506_432,
         ),
         "transformer_small": Preset(
-            "transformer",
             "transformer_base",
-            {"num_encoder_layers": 3, "num_decoder_layers": 3, "d_model": 256, "d_ff": 1024}
-            | {"num_heads": 4, "batch_tokens": 4_096},
+            {**_layers(3), "d_model": 256, "d_ff": 1024} | {"num_heads": 4, "batch_tokens": 4_096},
             "for some ten thousand to a million pairs, or a CPU",
             5_520_384,
         ),
         "transformer_tiny": Preset(
-            "transformer",
             "transformer_small",
-            {"num_encoder_layers": 2, "num_decoder_layers": 2, "d_model": 128, "d_ff": 512},
+            {**_layers(2), "d_model": 128, "d_ff": 512},
             "for tests and toy languages",
             922_624,
         ),
     },
     "Transformer, later variants": {
         "transformer_modern": Preset(
-            "transformer",
             "transformer_base",
             {
                 "d_ff": 1368,
@@ -181,7 +171,6 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         # The rate is twice base's peak, as was best for transformer_small on Europarl: see
         # nmt/training/README.md.
         "transformer_wmt": Preset(
-            "transformer",
             "transformer_modern",
             {
                 "schedule": "linear",
@@ -193,18 +182,15 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             "the same, planned for half of base's updates: see examples/wmt14",
         ),
         "transformer_modern_small": Preset(
-            "transformer",
             "transformer_modern",
-            {"num_encoder_layers": 3, "num_decoder_layers": 3, "d_model": 256, "d_ff": 688}
-            | {"num_heads": 4, "batch_tokens": 4_096},
+            {**_layers(3), "d_model": 256, "d_ff": 688} | {"num_heads": 4, "batch_tokens": 4_096},
             "the same at the size of transformer_small",
             5_533_952,
         ),
         # Its values were found on the 29,000 pairs of Multi30k: see examples/multi30k.
         "transformer_low_resource": Preset(
-            "transformer",
             "transformer_modern_small",
-            {"num_encoder_layers": 4, "num_decoder_layers": 4, "d_model": 128, "d_ff": 344}
+            {**_layers(4), "d_model": 128, "d_ff": 344}
             | {
                 "dropout": 0.2,
                 "batch_tokens": 2_000,
@@ -223,7 +209,6 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             1_846_016,
         ),
         "transformer_deep_shallow": Preset(
-            "transformer",
             "transformer_modern",
             {"num_encoder_layers": 12, "num_decoder_layers": 2, "positions": "sinusoidal"},
             "12 layers in the encoder, which runs once a sentence, and 2 in the decoder "
@@ -231,14 +216,12 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             46_211_072,
         ),
         "transformer_relative": Preset(
-            "transformer",
             "transformer_base",
             {"positions": "relative"},
             "base with relative positions, k = 16 (Shaw et al. 2018)",
             44_152_320,
         ),
         "transformer_local": Preset(
-            "transformer",
             "transformer_base",
             {"attention_window": 128},
             "base whose self-attention sees 128 tokens to each side: for documents of thousands",
@@ -248,7 +231,6 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         # The values of Mozilla's pipeline for Firefox Translations. A student learns a teacher's
         # text, so it needs neither dropout nor label smoothing.
         "transformer_student_base": Preset(
-            "transformer",
             "transformer_base",
             {
                 "num_decoder_layers": 2,
@@ -272,7 +254,6 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             26_270_720,
         ),
         "transformer_student_tiny": Preset(
-            "transformer",
             "transformer_student_base",
             {"d_model": 256, "d_ff": 1536},
             "the same, half as wide",
@@ -281,7 +262,6 @@ FAMILIES: dict[str, dict[str, Preset]] = {
     },
     "Transformer, variations of the paper's Table 3": {
         name: Preset(
-            "transformer",
             "transformer_base",
             row.changes,
             f"Table 3, row {row.row}: {row.what}",
@@ -294,38 +274,38 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         # The paper clips gradients at 0.1 and uses Nesterov's rule. Learning rates are for Adam:
         # see README.md. The large model has the more careful one.
         "conv_seq2seq": Preset(
-            "conv_seq2seq",
             None,
             {"learning_rate": 1e-3, "clip_norm": 0.1},
             "convolutions with attention in every layer of the decoder, as deep as for WMT14 En-De",
             57_195_520,
+            "conv_seq2seq",
         ),
         "conv_seq2seq_small": Preset(
             "conv_seq2seq",
-            "conv_seq2seq",
-            {"num_encoder_layers": 5, "num_decoder_layers": 5, "d_model": 256, "d_hidden": 256}
+            {**_layers(5), "d_model": 256, "d_hidden": 256}
             | {"batch_tokens": 4_096, "learning_rate": 3e-3},
             "the same, as large as transformer_small",
             5_382_656,
+            "conv_seq2seq",
         ),
     },
     "Recurrent (Bahdanau et al. 2015)": {
         # The gradient's norm is bounded as by Bahdanau et al. (2015), appendix B.2. Adam's values
         # and the schedule are the Transformer's.
         "rnn_attention": Preset(
-            "rnn_attention",
             None,
             {"clip_norm": 1.0},
             "LSTMs with additive attention and input feeding, as large as transformer_base",
             44_077_568,
+            "rnn_attention",
         ),
         "rnn_attention_small": Preset(
-            "rnn_attention",
             "rnn_attention",
             {"num_encoder_layers": 2, "num_decoder_layers": 1, "d_model": 256, "d_hidden": 512}
             | {"batch_tokens": 4_096},
             "the same, as large as transformer_small",
             5_253_376,
+            "rnn_attention",
         ),
     },
 }

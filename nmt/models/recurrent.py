@@ -51,56 +51,46 @@ class BidirectionalLSTM(nn.Module):
         self.ahead = _lstm(width, hidden // 2)
         self.back = _lstm(width, hidden // 2)
 
-    def forward(self, x: Tensor, groups: Sequence[Reading]) -> Tensor:
-        """Read packed sentences x (n, I), in these groups: (n, H)."""
+    def forward(self, x: Tensor, groups: Sequence[tuple[ReadingOrder, ReadingOrder]]) -> Tensor:
+        """Read packed sentences x (n, I), in groups of these orders ahead and back: (n, H)."""
         read = [
-            torch.cat((_read(self.ahead, x, group.ahead), _read(self.back, x, group.back)), dim=1)
-            for group in groups
+            torch.cat((_read(self.ahead, x, ahead), _read(self.back, x, back)), dim=1)
+            for ahead, back in groups
         ]
         return torch.cat(read)
 
 
-@dataclass(frozen=True)
-class ReadingOrder:
-    """The order in which a group of B sentences is read, padded to S positions."""
-
-    tokens: Tensor  # (S, B) int64: the token at each place; at padding, any of the same sentence
-    places: Tensor  # (n of the group,) int64: where each token is, in tokens.flatten()
+ReadingOrder = tuple[Tensor, Tensor]
+"""The order in which a group of B sentences is read, padded to S positions: the token (S, B) at
+each place, at padding any of the same sentence, and where each of its tokens is among them (n,)."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How to read a group of sentences in both directions."""
+def both_orders(layout: PaddedLayout) -> tuple[ReadingOrder, ReadingOrder]:
+    """Return how the sentences of a padded layout are read ahead and back.
 
-    ahead: ReadingOrder
-    back: ReadingOrder
-
-    @classmethod
-    def of(cls, layout: PaddedLayout) -> Reading:
-        """Read the sentences of a padded layout.
-
-        For example, sentences of 3 and 2 tokens are 0 1 2 and 3 4. Ahead, they are read as the rows
-        0 3, 1 4 and 2 -, and back as 2 4, 1 3 and 0 -.
-        """
-        count, longest = layout.tokens.shape
-        lengths = layout.mask.sum(dim=1)  # (B,)
-        steps = torch.arange(longest, device=lengths.device)
-        reversed_ = (lengths[:, None] - 1 - steps).clamp_min(0)  # (B, S)
-        turned = lengths[layout.sentences] - 1 - layout.positions  # (n,)
-        return cls(
-            ReadingOrder(layout.tokens.t(), layout.positions * count + layout.sentences),
-            ReadingOrder(layout.tokens.gather(1, reversed_).t(), turned * count + layout.sentences),
-        )
+    For example, sentences of 3 and 2 tokens are 0 1 2 and 3 4. Ahead, they are read as the rows
+    0 3, 1 4 and 2 -, and back as 2 4, 1 3 and 0 -.
+    """
+    count, longest = layout.tokens.shape
+    lengths = layout.mask.sum(dim=1)  # (B,)
+    steps = torch.arange(longest, device=lengths.device)
+    reversed_ = (lengths[:, None] - 1 - steps).clamp_min(0)  # (B, S)
+    turned = lengths[layout.sentences] - 1 - layout.positions  # (n,)
+    return (
+        (layout.tokens.t(), layout.positions * count + layout.sentences),
+        (layout.tokens.gather(1, reversed_).t(), turned * count + layout.sentences),
+    )
 
 
 def _read(lstm: nn.LSTM, x: Tensor, order: ReadingOrder) -> Tensor:
     """Read a group of the packed sentences x (n, I): (n of the group, H / 2)."""
-    padded = x.index_select(0, order.tokens.flatten()).view(*order.tokens.shape, -1)  # (S, B, I)
+    tokens, places = order
+    padded = x.index_select(0, tokens.flatten()).view(*tokens.shape, -1)  # (S, B, I)
     with warnings.catch_warnings():
         # The weights are views of the vector of all weights, and cuDNN copies them.
         warnings.filterwarnings("ignore", "RNN module weights are not part of single")
         states, _ = lstm(padded)  # (S, B, H / 2)
-    return states.flatten(0, 1).index_select(0, order.places)  # type: ignore[no-any-return]
+    return states.flatten(0, 1).index_select(0, places)  # type: ignore[no-any-return]
 
 
 def _lstm(width: int, hidden: int) -> nn.LSTM:
@@ -396,7 +386,7 @@ class RecurrentModel(TranslationModel):
 
     def _encode(self, src: Packed, layouts: Sequence[PaddedLayout]) -> Tensor:
         """Return the memory (m, H) of sources, which are read in groups of these layouts."""
-        readings = [Reading.of(layout) for layout in layouts]
+        readings = [both_orders(layout) for layout in layouts]
         first, *others = self.encoder
         p, training = self.config.dropout, self.training
         x = dropout(first(self.src_embedding(src.tokens), readings), p, training)  # (m, H)

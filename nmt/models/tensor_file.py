@@ -18,7 +18,6 @@ import json
 import math
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,14 +87,8 @@ _MOST_HEADER_BYTES = 100_000_000  # of safetensors itself
 _BLOCK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class _TensorPlace:
-    """Where a tensor is in a file."""
-
-    type: str
-    shape: tuple[int, ...]
-    start: int
-    end: int
+Place = tuple[str, tuple[int, ...], int, int]
+"""The type and shape of a tensor, and where it begins and ends in a file."""
 
 
 class SafetensorsFile:
@@ -125,18 +118,18 @@ class SafetensorsFile:
 
         from nmt.models.device import memory_errors
 
-        place = self._place(name)
+        type_, shape, start, end = self._place(name)
         with memory_errors():
-            content = torch.empty(place.end - place.start, dtype=torch.uint8)
-        self._file.fill(content.numpy().data, place.start)
-        return content.view(getattr(torch, place.type)).view(place.shape)
+            content = torch.empty(end - start, dtype=torch.uint8)
+        self._file.fill(content.numpy().data, start)
+        return content.view(getattr(torch, type_)).view(shape)
 
-    def _place(self, name: str) -> _TensorPlace:
+    def _place(self, name: str) -> Place:
         if name not in self._places:
             raise DataError(f"{self.path}: damaged: it lacks {name!r}")
         return self._places[name]
 
-    def _read_layout(self) -> tuple[dict[str, str], dict[str, _TensorPlace]]:
+    def _read_layout(self) -> tuple[dict[str, str], dict[str, Place]]:
         """Return the metadata and where each tensor is; any error if it is no safetensors file."""
         first = 8 + int.from_bytes(self._file.read(0, min(8, self._file.size)), "little")
         if first > min(self._file.size, _MOST_HEADER_BYTES):
@@ -145,18 +138,18 @@ class SafetensorsFile:
         metadata = dict(entries.pop("__metadata__", {}))
         if set(map(type, metadata.values())) - {str}:
             raise ValueError
-        places, end = {}, first
-        for name, entry in sorted(entries.items(), key=lambda one: one[1]["data_offsets"]):
+        places, start = {}, first
+        for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
             if entry["dtype"] not in _TYPES:
                 raise DataError(f"{self.path}: {name} has the type {entry['dtype']!r:.40}")
             kind, item_bytes = _TYPES[entry["dtype"]]
             shape = tuple(operator.index(length) for length in entry["shape"])
-            place = _TensorPlace(kind, shape, end, end + math.prod(shape) * item_bytes)
-            offsets = [place.start - first, place.end - first]
-            if entry["data_offsets"] != offsets or not all(0 <= one < 2**48 for one in shape):
+            end = start + math.prod(shape) * item_bytes
+            is_next = entry["data_offsets"] == [start - first, end - first]
+            if not is_next or not all(0 <= length < 2**48 for length in shape):
                 raise ValueError
-            places[name], end = place, place.end
-        if end != self._file.size:
+            places[name], start = (kind, shape, start, end), end
+        if start != self._file.size:
             raise ValueError
         return metadata, places
 
@@ -197,10 +190,10 @@ class TensorFile(SafetensorsFile):
         Raises:
             DataError: if it has another type, or see `read`.
         """
-        place = self._place(name)
-        if place.type != "uint8":
-            raise DataError(f"{self.path}: damaged: {name} holds {place.type}, not bytes")
-        return self._file.read(place.start, place.end - place.start)
+        type_, _, start, end = self._place(name)
+        if type_ != "uint8":
+            raise DataError(f"{self.path}: damaged: {name} holds {type_}, not bytes")
+        return self._file.read(start, end - start)
 
     def verify(self) -> None:
         """Compare the checksum.
@@ -211,10 +204,10 @@ class TensorFile(SafetensorsFile):
         digest = hashlib.sha256(self._header_text.encode())
         block = memoryview(bytearray(_BLOCK_BYTES))
         for name in self.names:
-            place = self._places[name]
-            digest.update(_title(name, place.type, place.shape))
-            for start in range(place.start, place.end, _BLOCK_BYTES):
-                part = block[: place.end - start]
+            type_, shape, first, end = self._places[name]
+            digest.update(_title(name, type_, shape))
+            for start in range(first, end, _BLOCK_BYTES):
+                part = block[: end - start]
                 self._file.fill(part, start)
                 digest.update(part)
         if digest.hexdigest() != self.checksum:

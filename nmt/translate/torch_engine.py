@@ -123,10 +123,10 @@ def _device(name: torch.device | str) -> torch.device:
 
 
 def _fastest_kernel(models: Sequence[TranslationModel], precision: str) -> str:
-    choice = choose_kernel(models, precision)
-    if precision != "fp32" and choice.speedup <= 1:
-        _warn_of_slowness(precision, 1 / choice.speedup)
-    return choice.kernel
+    kernel, speedup = choose_kernel(models, precision)
+    if precision != "fp32" and speedup <= 1:
+        _warn_of_slowness(precision, 1 / speedup)
+    return kernel
 
 
 @functools.cache  # once

@@ -260,7 +260,7 @@ def test_what_stands_beside_a_sentence_changes_nothing(
     assert min(rooms) == 0
 
 
-# What the command line refuses is in `tests/cli/test_export.py`.
+# What the command line refuses is in `tests/interchange`.
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -20,7 +20,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -53,20 +52,15 @@ _TOLERANCES = {"fp32": 1e-5, "bf16": 0.01}
 """Largest error of a kernel, as a share of the sum of absolute products."""
 
 
-@dataclass(frozen=True)
-class KernelChoice:
-    """The best kernel for a model on this machine."""
-
-    kernel: str
-    speedup: float  # over the fastest in fp32
-
-
-def choose(shapes: Iterable[tuple[int, int]], precision: str) -> KernelChoice:
+def choose(shapes: Iterable[tuple[int, int]], precision: str) -> tuple[str, float]:
     """Measure the fastest kernel for a model's weights, once per process, on one thread.
 
     Args:
         shapes: (o, i) of each weight.
         precision: one of a CPU's `device.PRECISIONS`.
+
+    Returns:
+        The kernel, and how many times as fast it is as the fastest in fp32.
     """
     largest = sorted(set(shapes), key=lambda shape: (-math.prod(shape), shape))
     timed = [(max(1, min(o, _TIMED_ELEMENTS // i)), i) for o, i in largest]
@@ -95,7 +89,7 @@ def is_usable(kernel: str, precision: str) -> bool:
 
 
 @functools.cache
-def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> KernelChoice:
+def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> tuple[str, float]:
     usable = [kernel for kernel in KERNELS[precision] if is_usable(kernel, precision)]
     with torch.inference_mode(), one_thread():
         seconds = _race({kernel: KERNELS[precision][kernel] for kernel in usable}, shapes)
@@ -103,7 +97,7 @@ def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> KernelChoice
     fp32 = _clearly_first([kernel for kernel in seconds if kernel in KERNELS["fp32"]], seconds)
     own = [kernel for kernel in seconds if kernel not in KERNELS["fp32"]]
     kernel = _clearly_first([*own, fp32], seconds)
-    return KernelChoice(kernel, seconds[fp32] / seconds[kernel])
+    return kernel, seconds[fp32] / seconds[kernel]
 
 
 def _clearly_first(kernels: Sequence[str], seconds: Mapping[str, float]) -> str:
@@ -209,7 +203,7 @@ KERNELS: dict[str, dict[str, Packer]] = {
 _LOOKED_UP = (TokenEmbedding, LearnedPositions, RelativePositions, nn.Embedding)
 
 
-def choose_kernel(models: Sequence[TranslationModel], precision: str) -> KernelChoice:
+def choose_kernel(models: Sequence[TranslationModel], precision: str) -> tuple[str, float]:
     """Return the fastest kernel for the weights of some models (see `choose`)."""
     weights = (weight for model in models for weight in multiplied(model))
     return choose(((len(weight), weight.shape[1]) for weight in weights), precision)
@@ -226,7 +220,7 @@ def pack(model: TranslationModel, precision: str, kernel: str | None = None) -> 
         precision: one of a CPU's `device.PRECISIONS`.
         kernel: one of that precision; the fastest for this model if None.
     """
-    packer = KERNELS[precision][kernel or choose_kernel([model], precision).kernel]
+    packer = KERNELS[precision][kernel or choose_kernel([model], precision)[0]]
     embeddings = _weights_of(model, _LOOKED_UP)
     for weight in list(multiplied(model)):
         use_packed(weight, packer(weight.detach()))

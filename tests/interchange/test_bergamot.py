@@ -235,25 +235,6 @@ def test_a_model_file_needs_its_data_or_a_sample(nmt: Nmt, model: Path, tmp_path
     assert "line 2" in done.refusal(1)
 
 
-@pytest.mark.parametrize(
-    ("values", "named"),
-    [
-        ({"d_model": 32}, "d_model=32"),
-        ({"d_ff": 96}, "d_ff=96"),
-        ({"tie_embeddings": "none"}, "tie_embeddings=none"),
-        ({"pre_norm": True}, "pre_norm=True"),
-        ({"positions": "sinusoidal"}, "positions=sinusoidal"),
-    ],
-)
-def test_a_model_that_bergamot_cannot_be_is_refused(
-    nmt: Nmt, data: Path, tmp_path: Path, values: dict[str, object], named: str
-) -> None:
-    path = write(tmp_path / "model", data, **values)
-    done = nmt("export", "bergamot", path, tmp_path / "out", "--data", data)
-    assert named in done.refusal(2)
-    assert not (tmp_path / "out").exists()
-
-
 def test_the_data_of_another_vocabulary_is_refused(
     nmt: Nmt, data: Path, card: ModelCard, tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
 """Imports and exports beside the toolkits themselves: transformers and Marian.
 
-They need the extra `peers`. test_import.py has the same by formulas.
+They need the extra `peers`. test_imports.py has the same by formulas.
 """
 
 from __future__ import annotations

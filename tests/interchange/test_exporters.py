@@ -1,0 +1,281 @@
+"""What every format of `nmt export` promises."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import Nmt
+from foreign_m2m100 import M2M100
+from foreign_models import (
+    KINDS,
+    LINES,
+    MARIAN,
+    MarianFile,
+    MarianMTFolder,
+    assert_same,
+    import_huggingface,
+    import_marian,
+)
+from mishaps import fill_up, free_bytes
+from sentencepiece import SentencePieceProcessor
+
+from nmt.cli.export import EXPORTERS
+from nmt.data.language_tokens import LanguageTokens
+from nmt.data.vocabulary import EOS_ID, learn_vocabulary
+from nmt.models.model_file import ModelCard, model_checksum, read_card, write_model
+
+MANUAL = Path(__file__).parents[2] / "nmt" / "interchange" / "README.md"
+OF_MODELS = [name for name, exporter in EXPORTERS.items() if exporter.module]
+STUDENT = {"positions": "sinusoidal_halves", "first_input": "zeros", "decoder_memory": "ssru"}
+FITTING: dict[str, dict[str, Any]] = {
+    name: STUDENT | {"norm_epsilon": 1e-6} if name in ("marian", "bergamot") else {}
+    for name in OF_MODELS
+}
+"""By format: values of a model that it can be."""
+
+
+def write(path: Path, card: ModelCard, **values: Any) -> Path:
+    """Write a model with these values."""
+    other = replace(card, config=replace(card.config, **values))
+    write_model(path, other, dict(other.build().named_parameters()))
+    return path
+
+
+Export = Callable[[str, Path, Path], tuple[str | Path, ...]]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Export:
+    """The words of a command that exports a model in some format to a path."""
+
+    def of(form: str, model: Path, out: Path) -> tuple[str | Path, ...]:
+        sample = tmp_path / "sample"
+        sample.write_text("the cat sees a bird\n\na dog. The old house and the river\n")
+        return ("export", form, model, out, *(("--sample", sample) if form == "bergamot" else ()))
+
+    return of
+
+
+@pytest.fixture(params=OF_MODELS)
+def form(request: pytest.FixtureRequest) -> str:
+    """Each format of models."""
+    if request.param in ("ctranslate2", "argos"):
+        pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    return str(request.param)
+
+
+@pytest.fixture
+def export(form: str, words: Export, card: ModelCard, tmp_path: Path) -> Callable[..., Any]:
+    """Write a model that fits a format, as the words of a command to a path."""
+    model = write(tmp_path / "model", card, d_model=64, d_ff=64, **FITTING[form])
+    return partial(words, form, model)
+
+
+def test_the_formats_of_the_manual_are_those_of_the_command(nmt: Nmt) -> None:
+    done = nmt("export")
+    assert done.status == 0
+    listed = [row.split("\t")[0] for row in done.stdout.splitlines()[1:]]
+    _, table = MANUAL.read_text().split("\n| format |", 1)
+    assert listed == re.findall(r"^\| `(\w+)` \|", table.split("\n\n")[0], re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"pre_norm": True}, FITTING["marian"], {"positions": "relative"}]
+)
+def test_a_model_fits_the_formats_that_can_be_written(
+    nmt: Nmt, card: ModelCard, words: Export, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    model = write(tmp_path / "model", card, d_model=64, d_ff=64, **values)
+    done = nmt("export", model)
+    assert (done.status, done.stderr) == (0, "")
+    for row in done.stdout.splitlines()[1:]:
+        name, fits, why = row.split("\t")
+        written = nmt(*words(name, model, tmp_path / f"{name}.argosmodel"))
+        assert (written.status == 0, why in written.stderr) == (fits == "yes", True)
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """The contents of a file, or of the files of a folder."""
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return {str(each.relative_to(path.parent)): each.read_bytes() for each in files}
+
+
+def test_an_earlier_export_is_replaced_by_the_same_bytes_and_nothing_else_is(
+    nmt: Nmt, export: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, found = tmp_path / "out.argosmodel", []
+    for year in (2020, 2021):
+        local = time.struct_time((year, 1, 1, 0, 0, 0, 2, 1, 0))
+        monkeypatch.setattr(time, "localtime", lambda *_, local=local: local)
+        done = nmt(*export(out))
+        assert (done.status, done.stdout) == (0, ""), done.stderr
+        found.append(files_of(out))
+    assert found[0] == found[1]
+    mine = tmp_path / "mine.argosmodel"
+    if out.is_dir():
+        mine.mkdir()
+    note = mine / "note" if out.is_dir() else mine
+    note.write_text("mine")
+    assert "mine.argosmodel: " in nmt(*export(mine)).refusal(2)
+    assert files_of(mine) == {str(note.relative_to(tmp_path)): b"mine"}
+
+
+def test_a_disk_without_room_is_said_of_the_export(
+    nmt: Nmt, export: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = export(tmp_path / "out.argosmodel")
+    before = {*tmp_path.iterdir()}
+    free_bytes(monkeypatch, 0)
+    done = nmt(*command)
+    if done.status:  # the others find out when they write
+        assert f"error: {tmp_path / 'out.argosmodel'}: the disk has " in done.stderr
+        assert {*tmp_path.iterdir()} == before
+
+
+def test_a_disk_that_fills_up_is_said_of_the_export(
+    nmt: Nmt, export: Callable[..., Any], small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_up(small_disk / "ballast")
+    free_bytes(monkeypatch, 1 << 40)  # so it was before
+    done = nmt(*export(small_disk / "out.argosmodel"))
+    assert done.status == 1
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith(f"nmt: error: {small_disk / 'out.argosmodel'}: the disk is full; ")
+    assert [path.name for path in small_disk.iterdir()] == ["ballast"]
+
+
+# ------------------------------------------------------------------------ there and back
+
+
+@pytest.mark.parametrize("positions", ["marian", "huggingface"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_marian_mt_comes_back_bit_for_bit_with_the_same_probabilities(
+    nmt: Nmt, tmp_path: Path, kind: str, positions: str
+) -> None:
+    model = import_huggingface(nmt, KINDS[kind].write(tmp_path / "opus"), "--positions", positions)
+    assert nmt("export", "huggingface", model, tmp_path / "again").status == 0
+    assert model_checksum(import_huggingface(nmt, tmp_path / "again")) == model_checksum(model)
+    assert_same(model, LINES, MarianMTFolder(tmp_path / "again", positions).log_probs)
+
+
+@pytest.mark.parametrize("kind", ["nllb", "m2m100"])
+def test_a_model_of_many_languages_comes_back_bit_for_bit(
+    nmt: Nmt, tmp_path: Path, kind: str
+) -> None:
+    model = import_huggingface(nmt, M2M100(kind).write(tmp_path / "many"))
+    assert nmt("export", "huggingface", model, tmp_path / "again").status == 0
+    assert model_checksum(import_huggingface(nmt, tmp_path / "again")) == model_checksum(model)
+
+
+@pytest.mark.parametrize("kind", MARIAN)
+def test_a_model_of_marian_comes_back_bit_for_bit_with_the_same_probabilities(
+    nmt: Nmt, tmp_path: Path, kind: str
+) -> None:
+    model = import_marian(nmt, MARIAN[kind].write(tmp_path / "marian"))
+    assert nmt("export", "marian", model, tmp_path / "again").status == 0
+    path = tmp_path / "again" / "model.npz"
+    assert model_checksum(import_marian(nmt, path)) == model_checksum(model)
+    assert_same(model, LINES, partial(MarianFile(path).log_probs, eos=EOS_ID))
+
+
+def test_a_model_of_ours_comes_back_with_its_configuration(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    assert nmt("export", "huggingface", model_file, tmp_path / "out").status == 0
+    again = import_huggingface(nmt, tmp_path / "out")
+    before, after = read_card(model_file), read_card(again)
+    assert (after.config, after.max_src_tokens) == (before.config, before.max_src_tokens)
+
+
+# ------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("form", "changes", "named"),
+    [
+        ("huggingface", {"pre_norm": True}, "pre_norm=True"),
+        ("huggingface", {"norm": "rms"}, "norm=rms"),
+        ("huggingface", {"feed_forward": "swiglu"}, "feed_forward=swiglu"),
+        ("huggingface", {"positions": "rotary"}, "positions=rotary"),
+        ("huggingface", {"d_k": 4}, "d_k=4"),
+        ("huggingface", {"attention_window": 3}, "attention_window=3"),
+        ("marian", {"norm_epsilon": 0.01}, "norm_epsilon=0.01"),
+        ("marian", {}, "first_input=bos"),
+        ("marian", {"norm_epsilon": 1e-6, "first_input": "zeros"}, "positions=sinusoidal"),
+        ("bergamot", STUDENT, "d_model=16"),
+        ("bergamot", STUDENT | {"d_model": 64, "d_ff": 96}, "d_ff=96"),
+        (
+            "bergamot",
+            STUDENT | {"d_model": 64, "d_ff": 64, "tie_embeddings": "none"},
+            "tie_embeddings=none",
+        ),
+        ("bergamot", STUDENT | {"d_model": 64, "d_ff": 64, "pre_norm": True}, "pre_norm=True"),
+        ("bergamot", STUDENT | {"positions": "sinusoidal"}, "positions=sinusoidal"),
+    ],
+)
+def test_a_model_that_a_format_cannot_be_is_refused(
+    nmt: Nmt,
+    card: ModelCard,
+    words: Export,
+    tmp_path: Path,
+    form: str,
+    changes: dict[str, Any],
+    named: str,
+) -> None:
+    model = write(tmp_path / "model", card, **changes)
+    assert f" cannot have {named}" in nmt(*words(form, model, tmp_path / "out")).refusal(2)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", ["marian", "bergamot"])
+def test_languages_and_formats_that_do_not_go_together_are_refused(
+    nmt: Nmt, card: ModelCard, words: Export, tmp_path: Path, form: str
+) -> None:
+    languages = LanguageTokens.of_targets([("en", "de"), ("en", "fr")])
+    vocabulary = learn_vocabulary(["a"], vocab_size=265, controls=list(languages.pieces.values()))
+    other = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary, languages=languages)
+    model = write(tmp_path / "model", other, d_model=64, d_ff=64, **STUDENT)
+    assert "several languages" in nmt(*words(form, model, tmp_path / "out")).refusal(2)
+
+
+# ------------------------------------------------------------------------------- and besides
+
+
+@pytest.mark.parametrize("form", ["huggingface", "marian"])
+def test_the_subwords_of_an_export_compose_as_the_model_s_do(
+    nmt: Nmt, tmp_path: Path, card: ModelCard, form: str
+) -> None:
+    model = write(tmp_path / "model", card, **FITTING[form])
+    assert nmt("export", form, model, tmp_path / "out").status == 0
+    models = [path for path in (tmp_path / "out").iterdir() if path.suffix == ".spm"]
+    assert models
+    for path in models:
+        processor = SentencePieceProcessor(model_file=str(path))
+        texts = ["the c\u00e4t \ud55c", "the ca\u0308t \u1112\u1161\u11ab"]
+        one, other = processor.encode(texts, out_type=str)
+        assert one == other
+
+
+def test_an_export_lets_marian_go_on_after_a_long_line(nmt: Nmt, tmp_path: Path) -> None:
+    # What Marian makes of it is tested in test_peers.py.
+    model = import_marian(nmt, MARIAN["ssru"].write(tmp_path / "marian"))
+    assert nmt("export", "marian", model, tmp_path / "out").status == 0
+    options = yaml.safe_load((tmp_path / "out" / "model.npz.decoder.yml").read_text())
+    assert options["max-length-crop"] is True
+
+
+def test_another_norm_epsilon_than_marian_s_is_warned_of(
+    nmt: Nmt, card: ModelCard, tmp_path: Path
+) -> None:
+    model = write(tmp_path / "model", card, **STUDENT)
+    done = nmt("export", "marian", model, tmp_path / "out")
+    assert (done.status, "norm_epsilon" in done.stderr) == (0, True)

@@ -1,0 +1,215 @@
+"""Folders for transformers: their model card, and what they say of search and tokens."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from command_line import QUICK, Nmt
+from foreign_m2m100 import M2M100
+from foreign_models import (
+    MarianMT,
+    import_huggingface,
+)
+from reference import sinusoidal_positions
+from safetensors.torch import load_file, save_file
+
+from nmt import SearchOptions
+from nmt.data.folder import DataFolder
+from nmt.data.language_tokens import LanguageTokens
+from nmt.data.vocabulary import BOS_ID, EOS_ID, learn_vocabulary
+from nmt.interchange.m2m100_export import _tokenizer
+from nmt.models.base import BARRED
+from nmt.models.model_file import (
+    ModelCard,
+    find_model,
+    load_model,
+    read_card,
+    write_model,
+)
+from nmt.models.transformer import Transformer
+from nmt.runs.run_folder import RunFolder
+
+
+def model_card(nmt: Nmt, model: Path, out: Path, *words: str | Path) -> tuple[dict[str, Any], str]:
+    """Export a model, and return the front matter of its card and the text below."""
+    done = nmt("export", "huggingface", model, out, *words)
+    assert done.status == 0, done.stderr
+    readme = (out / "README.md").read_text(encoding="utf-8")
+    _, front, below = readme.split("---\n", 2)
+    return yaml.safe_load(front), below
+
+
+def test_a_model_card_has_what_the_run_knows(
+    nmt: Nmt, learnt: Path, data: Path, tmp_path: Path
+) -> None:
+    front, below = model_card(nmt, learnt, tmp_path / "out")
+    card, info = read_card(find_model(learnt)), DataFolder.open(data).info
+    assert (front["language"], front["pipeline_tag"]) == (["en", "de"], "translation")
+    assert "license" not in front
+    ((result,),) = (entry["results"] for entry in front["model-index"])
+    (metric,) = result["metrics"]
+    records = RunFolder(learnt).metrics()
+    (signature,) = {
+        record["bleu_signature"]
+        for record in records
+        if (record["kind"], record["update"]) == ("valid", card.update)
+    }
+    assert (metric["type"], metric["value"]) == ("bleu", card.valid["bleu"])
+    assert signature in metric["name"] and signature.replace("|", "\\|") in below
+    (corpus,) = info.train.corpora
+    assert f"| {corpus.lines:,} | {corpus.kept:,} |" in below
+
+
+@pytest.mark.parametrize(
+    ("kind", "positions", "has_tables"),
+    [("opus", "marian", True), ("opus", "huggingface", False), ("nllb", None, False)],
+)
+def test_a_model_card_says_how_to_save_tables_of_positions(
+    nmt: Nmt, tmp_path: Path, kind: str, positions: str | None, has_tables: bool
+) -> None:
+    folder = (MarianMT() if kind == "opus" else M2M100()).write(tmp_path / kind)
+    model = import_huggingface(nmt, folder, *(("--positions", positions) if positions else ()))
+    _, below = model_card(nmt, model, tmp_path / "out")
+    assert ("_keys_to_ignore_on_save" in below) == has_tables
+
+
+def without_tables(folder: Path) -> None:
+    """Save a folder's weights as transformers does."""
+    path = folder / "model.safetensors"
+    kept = {name: w for name, w in load_file(path).items() if "embed_positions" not in name}
+    save_file(kept, path)
+
+
+def with_their_tables(folder: Path) -> None:
+    """Put the positions that transformers computes in the place of Marian's."""
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    for name in [name for name in weights if "embed_positions" in name]:
+        length, width = weights[name].shape
+        table = torch.from_numpy(sinusoidal_positions(length, width)).float()
+        weights[name] = torch.cat((table[:, 0::2], table[:, 1::2]), 1)
+    save_file(weights, path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words", "is_warned"),
+    [
+        (without_tables, (), True),
+        (with_their_tables, (), True),
+        (without_tables, ("--positions", "marian"), False),
+        (Path, (), False),  # does nothing
+    ],
+)
+def test_an_export_that_lost_its_positions_is_warned_of(
+    nmt: Nmt,
+    tmp_path: Path,
+    spoil: Callable[[Path], object],
+    words: tuple[str, ...],
+    is_warned: bool,
+) -> None:
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
+    assert nmt("export", "huggingface", model, tmp_path / "out").status == 0
+    spoil(tmp_path / "out")
+    done = nmt("import", "huggingface", tmp_path / "out", tmp_path / "again", *words)
+    assert (done.status, "--positions huggingface" in done.unwrapped) == (0, is_warned)
+
+
+def test_a_model_card_invents_nothing(
+    nmt: Nmt, learnt: Path, data: Path, model_file: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.safetensors"
+    shutil.copy(find_model(learnt), copy)
+    front, below = model_card(nmt, copy, tmp_path / "out")
+    assert "model-index" not in front and below.count("Not known") == 2
+    assert "| not known |" in below  # the signature
+    _, below = model_card(nmt, copy, tmp_path / "out", "--data", data)
+    assert below.count("Not known") == 1
+    line = nmt("export", "huggingface", model_file, tmp_path / "out", "--data", data).refusal(2)
+    assert f"--data {data}" in line
+
+
+def test_the_code_of_norwegian_is_a_language_in_a_model_card(
+    nmt: Nmt, card: ModelCard, tmp_path: Path
+) -> None:
+    other = replace(card, src_lang="no", tgt_lang="x-odd")
+    write_model(tmp_path / "model", other, dict(other.build().named_parameters()))
+    front, _ = model_card(nmt, tmp_path / "model", tmp_path / "out")
+    assert front["language"] == ["no"]
+
+
+def test_generate_searches_by_the_defaults_of_translate(
+    nmt: Nmt, model_file: Path, card: ModelCard, tmp_path: Path
+) -> None:
+    assert nmt("export", "huggingface", model_file, tmp_path / "out").status == 0
+    generation = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert "forced_eos_token_id" in generation.keys() - config.keys()  # or transformers warns
+    default = SearchOptions()
+    assert (generation["num_beams"], generation["early_stopping"]) == (default.beam_size, True)
+    # Its penalty length^alpha is about as steep where sentences have some 25 tokens.
+    here, there = (
+        math.log(default.penalty(26) / default.penalty(25)),
+        math.log(26 / 25) * generation["length_penalty"],
+    )
+    assert abs(here - there) < 0.001
+    barred = card.tgt_vocabulary.barred_ids
+    assert generation["bad_words_ids"] == [[id_] for id_ in barred]
+
+
+def test_a_first_input_of_zeros_is_that_of_bos_in_transformers(
+    nmt: Nmt, card: ModelCard, tmp_path: Path
+) -> None:
+    values = {"first_input": "zeros", "positions": "sinusoidal_halves"}
+    other = replace(card, config=replace(card.config, **values))  # type: ignore[arg-type]
+    model = tmp_path / "model"
+    write_model(model, other, dict(other.build().named_parameters()))
+    assert nmt("export", "huggingface", model, tmp_path / "out").status == 0
+    after = load_file(tmp_path / "out" / "model.safetensors")
+    rows, built = after["model.shared.weight"], load_model(model)[0]
+    assert isinstance(built, Transformer)
+    assert not rows[BOS_ID].any()
+    assert torch.equal(rows[EOS_ID:], built.tgt_embedding.weight[EOS_ID:])
+    # Or a vector of zeros would make it a likely token, which takes probability from the others.
+    assert after["final_logits_bias"][0, BOS_ID] == BARRED
+
+
+def test_target_languages_are_tags_that_transformers_reads(
+    nmt: Nmt, card: ModelCard, tmp_path: Path
+) -> None:
+    languages = LanguageTokens.of_targets([("en", "de"), ("en", "fr")])
+    pieces = list(languages.pieces.values())
+    vocabulary = learn_vocabulary(["the cat sees a bird"], vocab_size=290, controls=pieces)
+    sides = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary)
+    other = replace(sides, languages=languages, tgt_lang="")
+    write_model(tmp_path / "model", other, dict(other.build().named_parameters()))
+    assert nmt("export", "huggingface", tmp_path / "model", tmp_path / "out").status == 0
+    ids = json.loads((tmp_path / "out" / "vocab.json").read_text())
+    imported = import_huggingface(nmt, tmp_path / "out", "--src", "en", "--tgt", "de")
+    (tmp_path / "in").write_text("the cat\na bird\n")
+    for code, piece in languages.pieces.items():
+        (id_,) = (id_ for id_ in range(len(vocabulary)) if vocabulary.tokens([id_]) == [piece])
+        assert ids[f">>{code}<<"] == id_
+        words = ("--input", tmp_path / "in", "--to", code, *QUICK)
+        ours, again = (nmt("translate", path, *words) for path in (tmp_path / "model", imported))
+        assert again.status == 0, again.stderr
+        assert again.stdout == ours.stdout
+
+
+def test_a_tokenizer_of_nllb_composes_by_unicode_s_own_rules(card: ModelCard) -> None:
+    # Its own reading of compiled rules fails for Hangul and where two marks compose.
+    tokenizer = _tokenizer(card)
+    compose, tab, *_ = tokenizer["normalizer"]["normalizers"]
+    assert compose == {"type": "NFC"}
+    assert tab == {"type": "Replace", "pattern": {"String": "\t"}, "content": " "}
+    nfkc = learn_vocabulary(["the cat sees a bird"], vocab_size=280, normalization="nfkc")
+    rules = _tokenizer(replace(card, src_vocabulary=nfkc))["normalizer"]["normalizers"]
+    assert rules[0]["type"] == "Precompiled"

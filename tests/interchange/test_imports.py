@@ -1,0 +1,698 @@
+"""Imported models are those of their files: segmentation, probabilities, and what is refused.
+
+The models here have random weights. test_peers.py imports what the other toolkits have made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from command_line import Nmt
+from foreign_m2m100 import M2M100
+from foreign_models import (
+    KINDS,
+    LINES,
+    MARIAN,
+    TAGS,
+    MarianFile,
+    MarianModel,
+    MarianMT,
+    MarianMTFolder,
+    assert_same,
+    import_huggingface,
+    import_marian,
+    learn_pieces,
+    to_binary,
+    write_package,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from nmt import SearchOptions, Translator
+from nmt.errors import DataError, UsageError
+from nmt.interchange import huggingface, huggingface_files
+from nmt.interchange.marian import pieces_by_id
+from nmt.interchange.marian_binary import BinaryArrays
+from nmt.model_config import TransformerConfig
+from nmt.models.model_file import (
+    load_model,
+    model_checksum,
+    read_card,
+)
+
+
+@pytest.mark.parametrize("positions", ["marian", "huggingface"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_probabilities_are_those_of_marian_mt(
+    nmt: Nmt, tmp_path: Path, kind: str, positions: str
+) -> None:
+    folder = KINDS[kind].write(tmp_path / "opus")
+    model = import_huggingface(nmt, folder, "--positions", positions)
+    assert_same(model, LINES, MarianMTFolder(folder, positions).log_probs)
+
+
+def test_positions_are_marian_s_if_nobody_says_otherwise(nmt: Nmt, tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    _, card = load_model(import_huggingface(nmt, folder))
+    assert isinstance(card.config, TransformerConfig)
+    assert card.config.positions == "sinusoidal_halves"
+    assert card.max_src_tokens == 511  # of 512 positions, one is for eos
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_lines_are_segmented_as_by_marian_s_tokenizer(
+    nmt: Nmt, tmp_path: Path, model_type: str
+) -> None:
+    folder = MarianMT(model_type=model_type).write(tmp_path / "opus")
+    theirs = MarianMTFolder(folder, "marian")
+    _, card = load_model(import_huggingface(nmt, folder))
+    lines = [line for pair in LINES for line in pair]
+    lines += [
+        f"{TAGS[0]} abc",
+        f"{TAGS[1]}gh",
+        f"ab {TAGS[0]}",
+        TAGS[0],
+        ">>xyz<<a",
+        ">> a",
+        "ßß mß",
+    ]
+    for side, vocabulary in (("source", card.src_vocabulary), ("target", card.tgt_vocabulary)):
+        names = {id_: piece for piece, id_ in theirs.ids[side].items()}
+        for line, ids in zip(lines, vocabulary.encode(lines), strict=True):
+            pieces = [piece.removeprefix("\ue000") for piece in vocabulary.tokens(ids)]
+            assert pieces == [names[id_] for id_ in theirs.segment(line, side)], line
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_text_that_spells_a_special_token_is_text(
+    nmt: Nmt, tmp_path: Path, model_type: str
+) -> None:
+    # No piece has these letters, so SentencePiece leaves them together.
+    model = import_huggingface(nmt, MarianMT(model_type=model_type).write(tmp_path / "opus"))
+    vocabulary = read_card(model).src_vocabulary
+    for ids in vocabulary.encode(["ab </s> cd", "<s>", "ab <UNK>", f"ab {TAGS[0]}"]):
+        controls = [vocabulary.has_control(piece) for piece in vocabulary.tokens(ids)]
+        assert not any(controls), vocabulary.tokens(ids)
+
+
+@pytest.mark.parametrize("is_zip", [True, False])  # torch before 1.6 wrote no ZIP
+def test_the_weights_of_a_pickle_are_the_same(nmt: Nmt, tmp_path: Path, is_zip: bool) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    path, pickled = folder / "model.safetensors", folder / "pytorch_model.bin"
+    torch.save(load_file(path), pickled, _use_new_zipfile_serialization=is_zip)
+    first = model_checksum(import_huggingface(nmt, folder))
+    path.unlink()
+    assert model_checksum(import_huggingface(nmt, folder)) == first
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_the_weights_of_several_files_are_the_same(nmt: Nmt, tmp_path: Path, name: str) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    first = model_checksum(import_huggingface(nmt, folder))
+    write_shards(folder, name)
+    assert model_checksum(import_huggingface(nmt, folder)) == first
+
+
+def write_shards(folder: Path, name: str = "model.safetensors") -> None:
+    """Write the weights into two files, with the index that transformers writes."""
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    stem, _, suffix = name.partition(".")
+    places = {
+        weight: f"{stem}-0000{1 + number % 2}-of-00002.{suffix}"
+        for number, weight in enumerate(weights)
+    }
+    for file in set(places.values()):
+        part = {weight: weights[weight] for weight in places if places[weight] == file}
+        save = save_file if suffix == "safetensors" else torch.save
+        save(part, folder / file)
+    (folder / f"{name}.index.json").write_text(json.dumps({"weight_map": places}))
+
+
+def test_added_tokens_are_split_off_from_text(nmt: Nmt, tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    theirs = with_added_tokens(folder, "<term>", "<term>s")
+    model = import_huggingface(nmt, folder)
+    assert_same(model, LINES, theirs.log_probs)  # their rows have a share in the softmax
+    vocabulary = read_card(model).tgt_vocabulary
+    around = ["ghi ", " jkl ", "jkl"]
+    ghi, spaced, jkl = vocabulary.encode(around)
+    (term,), (terms,) = vocabulary.encode(["<term>", "<term>s"])
+    found = vocabulary.encode(["ghi <term> jkl <term>sjkl", "<term><term>"])
+    assert found == [[*ghi, term, *spaced, terms, *jkl], [term, term]]
+    assert vocabulary.decode(found) == ["ghi<term> jkl<term>s jkl", "<term><term>"]
+    line = nmt("export", "huggingface", model, tmp_path / "out").refusal(2)
+    assert "were added" in line
+
+
+def with_added_tokens(folder: Path, *tokens: str) -> MarianMTFolder:
+    """Add tokens and rows to a folder as transformers does, and return its formulas."""
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    first = len(weights["model.shared.weight"])
+    rows = 0.1 * torch.randn(len(tokens), weights["model.shared.weight"].shape[1])
+    weights["model.shared.weight"] = torch.cat([weights["model.shared.weight"], rows])
+    bias = torch.zeros(1, len(tokens))
+    weights["final_logits_bias"] = torch.cat([weights["final_logits_bias"], bias], dim=1)
+    save_file(weights, path)
+    ids = {token: first + number for number, token in enumerate(tokens)}
+    (folder / "added_tokens.json").write_text(json.dumps(ids))
+    listed = {str(id_): {"content": token, "special": False} for token, id_ in ids.items()}
+    size = first + len(tokens)
+    spoil_json("tokenizer_config.json", added_tokens_decoder=listed)(folder)
+    spoil_json("config.json", vocab_size=size, decoder_vocab_size=size)(folder)
+    return MarianMTFolder(folder, "marian")
+
+
+def test_a_pickle_with_code_is_not_executed(nmt: Nmt, tmp_path: Path) -> None:
+    class Malicious:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "executed",)
+
+    folder = MarianMT().write(tmp_path / "opus")
+    (folder / "model.safetensors").unlink()
+    torch.save({"model.shared.weight": Malicious()}, folder / "pytorch_model.bin")
+    line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
+    assert "pytorch_model.bin: " in line
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_tag_begins_each_sentence_of_its_line(nmt: Nmt, tmp_path: Path) -> None:
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"), "--tgt", "gem")
+    options = SearchOptions(beam_size=1, max_extra_tokens=4)
+    translator = Translator.load(model, options, split=True)
+    lines = [f"{TAGS[0]} abc de. Fg hij.", f"{TAGS[0]} abc de.", f"{TAGS[0]} Fg hij.", "Fg hij."]
+    whole, first, second, plain = (found.text for found in translator.translate(lines))
+    assert whole == f"{first} {second}"
+    assert second != plain
+
+
+@pytest.mark.parametrize("kind", MARIAN)
+def test_probabilities_are_those_of_marian(nmt: Nmt, tmp_path: Path, kind: str) -> None:
+    path = MARIAN[kind].write(tmp_path / "marian")
+    assert_same(import_marian(nmt, path), LINES, MarianFile(path).log_probs)
+
+
+def test_the_factors_of_inputs_in_a_model_of_firefox_are_not_needed(
+    nmt: Nmt, tmp_path: Path
+) -> None:
+    path = MARIAN["ssru"].write(tmp_path / "marian")
+    expected = model_checksum(import_marian(nmt, path))
+    factors = {f"{name}_QuantMultA": np.ones(1, np.float32) for name in ("Wemb", "none")}
+    np.savez(path, **(dict(np.load(path)) | factors))
+    assert model_checksum(import_marian(nmt, path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("quantised", "number"), [("", 0), ("_W.?$|Wemb", 0x4101), ("_W.?$", 0x10001)]
+)
+@pytest.mark.parametrize("kind", ["ssru", "untied"])
+def test_a_binary_model_has_the_numbers_that_it_stands_for(
+    nmt: Nmt, tmp_path: Path, kind: str, quantised: str, number: int
+) -> None:
+    path = MARIAN[kind].write(tmp_path / "marian")
+    listing = path.with_name("model.npz.decoder.yml")
+    binary = to_binary(path, quantised, number)
+    names = yaml.safe_load(listing.read_text())["vocabs"]
+    vocabularies = [word for name in names for word in ("--vocab", path.with_name(name))]
+    languages = ("--src", "en", "--tgt", "de")
+    model = import_marian(nmt, binary, *languages, *vocabularies)
+    assert_same(model, LINES, MarianFile(path).log_probs)
+    if len(set(names)) == 1:
+        assert model_checksum(
+            import_marian(nmt, binary, *languages, *vocabularies[:2])
+        ) == model_checksum(model)
+
+
+def test_a_list_names_the_model_and_gives_way_to_the_vocabularies_of_the_user(
+    nmt: Nmt, tmp_path: Path
+) -> None:
+    path = MarianModel().write(tmp_path / "marian")
+    first = model_checksum(import_marian(nmt, path))
+    listing, moved = path.with_name("model.npz.decoder.yml"), path.with_name("moved.spm")
+    assert model_checksum(import_marian(nmt, listing)) == first
+    path.with_name("vocab.spm").rename(moved)
+    words = ("--src", "en", "--tgt", "de", "--vocab", moved)
+    assert model_checksum(import_marian(nmt, listing, *words)) == first
+
+
+def test_pieces_of_a_list_are_read_as_marian_writes_them(tmp_path: Path) -> None:
+    # Keys like numbers, truth values and dates; escapes, YAML's line breaks, and no UTF-8 at all.
+    keys = {
+        "null": b'"null"', "no": b"no", "0x1F": b"0x1F", "2019-01-01": b"2019-01-01",
+        "'": b'"\'"', '"': b'"\\""', "\\": b"\\", "it's": b"'it''s'", "\x80": b'"\\x80"',
+        "a:b": b"a:b", "\x85": b"\xc2\x85", "\u2028": b"\xe2\x80\xa8", "\ufeff": b'"\\ufeff"',
+        "": b"\xc1\xbf",
+    }  # fmt: skip
+    lines = [b"%s: %d\n" % (key, id_) for id_, key in enumerate(keys.values())]
+    lines[1] = b"? no\n: 1\n"
+    path = tmp_path / "vocab.yml"
+    path.write_bytes(b"".join(reversed(lines)))
+    found = pieces_by_id(path)
+    assert found == {id_: piece for id_, piece in enumerate(keys) if piece}
+    (tmp_path / "vocab").write_bytes(b"no\r\n'a'\r\n")
+    assert pieces_by_id(tmp_path / "vocab") == {0: "no", 1: "'a'"}
+
+
+@given(st.data())
+def test_any_bytes_are_a_binary_model_or_refused(data: st.DataObject) -> None:
+    content = bytearray(SMALL_BINARY)
+    for place in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=4)):
+        content[place] = data.draw(st.integers(0, 255))
+    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+        file.write(content[: data.draw(st.integers(0, len(content)))])
+        file.flush()
+        try:
+            arrays = BinaryArrays(Path(file.name))
+            for name in arrays.files:
+                arrays[name]
+        except (DataError, UsageError) as error:
+            assert str(error).startswith(file.name)
+
+
+# One array a with the numbers 1 and 2.
+SMALL_BINARY = (
+    struct.pack("<6Q", 1, 1, 2, 0x4101, 2, 6) + b"a\0" + struct.pack("<2i", 1, 2)
+    + struct.pack("<Q", 3) + bytes(3) + b"\1\2" + struct.pack("<f", 1.0)
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (MarianMT(config={"model_type": "bart"}), "model_type is 'bart'"),
+        (M2M100(config={"model_type": "nllb-moe"}), "model_type is 'nllb-moe'"),
+        (M2M100(config={"decoder_start_token_id": 0}), "decoder_start_token_id is 0"),
+        (M2M100(config={"tie_word_embeddings": False}), "tie_word_embeddings is False"),
+        (MarianMT(config={"scale_embedding": False}), "scale_embedding is False"),
+        (
+            MarianMT(config={"static_position_embeddings": False}),
+            "static_position_embeddings is False",
+        ),
+        (MarianMT(config={"decoder_attention_heads": 4}), "decoder_attention_heads is 4"),
+        (MarianMT(config={"activation_function": "tanh"}), "activation_function is 'tanh'"),
+        (
+            MarianModel(options={"transformer-decoder-autoreg": "average-attention"}),
+            "'average-attention'",
+        ),
+        (
+            MarianModel(options={"transformer-tied-layers": [1, 1]}),
+            "transformer-tied-layers is [1, 1]",
+        ),
+        (MarianModel(options={"factors-dim-emb": 8}), "factors-dim-emb is 8"),
+        (MarianModel(options={"transformer-postprocess": "an"}), "transformer-postprocess"),
+        (MarianModel(options={"type": "s2s"}), "type is 's2s'"),
+        (MarianModel(options={"transformer-decoder-autoreg": "rnn"}), "dec-cell is 'gru'"),
+        (MarianModel(options={"transformer-decoder-dim-ffn": 8}), "transformer-dim-ffn"),
+    ],
+)
+def test_another_model_is_refused_by_the_option_in_the_way(
+    nmt: Nmt, tmp_path: Path, model: MarianMT | M2M100 | MarianModel, named: str
+) -> None:
+    form = "marian" if isinstance(model, MarianModel) else "huggingface"
+    path = model.write(tmp_path / "theirs")
+    words = ("--src", "en", "--tgt", "de")
+    assert named in nmt("import", form, path, tmp_path / "out", *words).refusal(2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_size_that_is_a_list_is_refused(nmt: Nmt, tmp_path: Path) -> None:
+    odd = {"transformer-decoder-dim-ffn": [1]}
+    path = MarianModel(options=odd).write(tmp_path / "theirs")
+    words = ("import", "marian", path, tmp_path / "out", "--src", "en", "--tgt", "de")
+    assert "model.npz: transformer-decoder-dim-ffn" in nmt(*words).refusal(1)
+
+
+def spoil_json(name: str, **changes: Any) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        path = folder / name
+        values = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        (folder / name).write_text(json.dumps(values | changes))
+
+    return spoil
+
+
+spoil_config = partial(spoil_json, "config.json")
+
+
+def without(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def shards_without(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        write_shards(folder)
+        (folder / name).unlink()
+
+    return spoil
+
+
+def shards_at(name: str) -> Callable[[Path], None]:
+    index = json.dumps({"weight_map": {"model.shared.weight": name}})
+
+    def spoil(folder: Path) -> None:
+        (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+        (folder / "model.safetensors.index.json").write_text(index)
+
+    return spoil
+
+
+def adapter_only(folder: Path) -> None:
+    (folder / "config.json").rename(folder / "adapter_config.json")
+
+
+def with_weight(name: str, weight: Tensor) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        save_file({**load_file(path), name: weight}, path)
+
+    return spoil
+
+
+def with_copy(name: str) -> Callable[[Path], None]:
+    return with_weight(name, torch.ones(2, 2))
+
+
+def with_rows(folder: Path, count: int) -> None:
+    with_added_tokens(folder, *map(str, range(count)))
+    (folder / "added_tokens.json").unlink()
+    spoil_json("tokenizer_config.json", added_tokens_decoder=None)(folder)
+
+
+def without_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.encoder.layers.1.fc1.weight"]
+    save_file(weights, folder / "model.safetensors")
+
+
+def replaced(name: str, content: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(content)
+
+
+def piped(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return spoil
+
+
+PIPES = {
+    "huggingface": ("config.json", "model.safetensors", "source.spm"),
+    "package": ("decoder.yml", "opus.npz.best-perplexity.npz", "opus.vocab.yml", "source.spm"),
+    "binary": ("model.bin", "vocab.spm"),
+}
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: len(content) // 2])
+
+    return spoil
+
+
+def without_array(folder: Path) -> None:
+    arrays = dict(np.load(folder / "model.npz"))
+    del arrays["encoder_l2_ffn_W1"]
+    np.savez(folder / "model.npz", **arrays)
+
+
+def with_objects(folder: Path) -> None:
+    arrays = dict(np.load(folder / "model.npz"))
+    arrays["Wemb"] = np.array([Path()], dtype=object)
+    np.savez(folder / "model.npz", **arrays)
+
+
+def with_pieces(size: int) -> Callable[[Path], object]:
+    options = {"bos_id": -1, "eos_id": 0, "unk_id": 1}
+    model = partial(learn_pieces, "source", "bpe", size, **options)
+    return lambda folder: (folder / "vocab.spm").write_bytes(model())
+
+
+def with_line(line: str) -> Callable[[Path], object]:
+    def spoil(folder: Path) -> None:
+        with (folder / "opus.vocab.yml").open("a") as file:
+            file.write(f"{line}\n")
+
+    return spoil
+
+
+def subword_nmt(folder: Path) -> None:
+    (folder / "source.spm").rename(folder / "source.bpe")
+
+
+def truecased(folder: Path) -> None:
+    (folder / "source.tcmodel").write_text("a")
+
+
+def packed(folder: Path) -> None:
+    content = bytearray((folder / "model.bin").read_bytes())
+    (count,) = struct.unpack_from("<Q", content, 8)
+    for place in range(count):
+        at = 16 + 32 * place + 8
+        if struct.unpack_from("<Q", content, at)[0] == 0x4101:
+            struct.pack_into("<Q", content, at, 0x1801)
+    (folder / "model.bin").write_bytes(bytes(content))
+
+
+with_list = spoil_config(activation_function=[])
+
+
+OTHER_MODELS = (packed, subword_nmt, truecased, with_list)  # which are not damaged
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil", "named"),
+    [
+        ("huggingface", without("config.json"), "config.json: no"),
+        ("huggingface", without("source.spm"), "source.spm: no"),
+        ("huggingface", without("model.safetensors"), "model.safetensors: no"),
+        ("huggingface", cut("config.json"), "config.json: damaged"),
+        ("huggingface", cut("model.safetensors"), "model.safetensors: damaged"),
+        ("huggingface", cut("target.spm"), "target.spm: not"),
+        ("huggingface", without_weight, "lacks model.encoder.layers.1.fc1.weight"),
+        ("huggingface", spoil_config(d_model="wide"), "d_model is 'wide'"),
+        ("huggingface", spoil_config(encoder_layers=3), "lacks model.encoder.layers.2"),
+        ("huggingface", spoil_config(d_model=32), "its sizes"),
+        ("huggingface", spoil_config(d_model=17), "d_model 17 "),
+        ("huggingface", spoil_config(encoder_layers=0), "num_encoder_layers = 0: "),
+        ("huggingface", spoil_config(decoder_start_token_id=10**5), "special ids"),
+        ("huggingface", spoil_config(vocab_size=7), "config.json: vocab_size is 7"),
+        ("huggingface", spoil_json("vocab.json", a=10**4), "has embeddings for"),
+        *(
+            (kind, piped(name), f"{name}: not a file")
+            for kind, names in PIPES.items()
+            for name in names
+        ),
+        ("huggingface", spoil_json("vocab.json", a="one"), "the id 'one'"),
+        (
+            "huggingface",
+            shards_without("model-00002-of-00002.safetensors"),
+            "00002.safetensors: no",
+        ),
+        ("huggingface", shards_at("../model.safetensors"), "index.json: damaged"),
+        ("huggingface", shards_at("\ud800"), "index.json: damaged"),
+        ("huggingface", with_list, "activation_function is []"),
+        ("huggingface", spoil_json("tokenizer_config.json", added_tokens_decoder=[1]), "is [1]"),
+        ("huggingface", spoil_json("added_tokens.json", a=0), "the id of 'a' is 0"),
+        ("huggingface", adapter_only, "adapter_config.json: "),
+        ("huggingface", lambda folder: with_rows(folder, 200), "has embeddings for"),
+        ("huggingface", with_copy("lm_head.weight"), "differs from lm_head.weight"),
+        ("nllb", without("tokenizer.json"), "tokens of languages"),
+        ("nllb", replaced("tokenizer.json", "{}"), "tokenizer.json: damaged"),
+        ("nllb", spoil_json("tokenizer.json", model={"vocab": []}), "tokenizer.json: damaged"),
+        ("nllb", spoil_json("tokenizer.json", added_tokens=[]), "tokens of languages"),
+        ("nllb", without("sentencepiece.bpe.model"), "sentencepiece.bpe.model: no"),
+        ("nllb", cut("sentencepiece.bpe.model"), "sentencepiece.bpe.model: not"),
+        ("m2m100", without("vocab.json"), "imports Hugging Face"),
+        ("m2m100", replaced("vocab.json", "{}"), "has no <pad>"),
+        # New folders do not list their languages, which are then taken to be a hundred.
+        ("m2m100", without("special_tokens_map.json"), "has embeddings for"),
+        ("marian", without("model.npz"), "model.npz: no"),
+        ("marian", without("vocab.spm"), "vocab.spm: no"),
+        ("marian", without("model.npz.decoder.yml"), "decoder.yml: no"),
+        ("marian", cut("model.npz"), "model.npz: damaged"),
+        ("marian", without_array, "lacks encoder_l2_ffn_W1"),
+        ("marian", with_objects, "Wemb cannot"),
+        ("marian", with_pieces(60), "vocab.spm: has 60 "),
+        ("package", with_line("a: b"), "opus.vocab.yml: damaged: 'a: b'"),
+        ("package", with_line("more: 99999"), "has 100,000 "),
+        ("package", with_line('"\\x": 5000'), r'\\x": 5000'),
+        ("package", with_line("more: 0"), "opus.vocab.yml: damaged: 'more: 0'"),
+        ("package", without("opus.vocab.yml"), "opus.vocab.yml: no"),
+        ("package", without("source.spm"), "source.spm: no"),
+        ("package", without("decoder.yml"), "one decoder.yml"),
+        ("package", subword_nmt, "source.bpe: "),
+        ("package", truecased, "source.tcmodel: "),
+        ("binary", packed, "type 0x1801"),
+        ("binary", cut("model.bin"), "model.bin: damaged"),
+        ("binary", without("model.bin"), "model.bin: no"),
+        ("binary", lambda folder: (folder / "model.bin").write_bytes(b""), "model.bin: damaged"),
+        ("binary", lambda folder: (folder / "model.bin").write_bytes(b"a" * 99), "damaged"),
+    ],
+)
+def test_a_damaged_model_is_refused_in_one_line(
+    nmt: Nmt, tmp_path: Path, kind: str, spoil: Callable[[Path], object], named: str
+) -> None:
+    folder, languages = tmp_path / "theirs", ("--src", "en", "--tgt", "de")
+    words: tuple[str | Path, ...]
+    if kind in ("nllb", "m2m100"):
+        words = "huggingface", M2M100(kind).write(folder), tmp_path / "out"
+    elif kind == "huggingface":
+        words = "huggingface", MarianMT().write(folder), tmp_path / "out"
+    else:
+        words = "marian", MarianModel().write(folder), tmp_path / "out", *languages
+    if kind == "package":
+        package = write_package(tmp_path / "package", MarianMT().write(tmp_path / "opus"))
+        words = "marian", package, tmp_path / "out", *languages
+        folder = package
+    if kind == "binary":
+        words = (
+            "marian",
+            to_binary(folder / "model.npz"),
+            *words[2:],
+            "--vocab",
+            folder / "vocab.spm",
+        )
+    spoil(folder)
+    assert named in nmt("import", *words).refusal(2 if spoil in OTHER_MODELS else 1)
+    assert not (tmp_path / "out").exists()
+
+
+LEARNT_POSITIONS = torch.ones(512, 16)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil", "named"),
+    [
+        # What transformers computes by.
+        ("opus", ("config.json", "quantization_config", {"load_in_8bit": True}), ""),
+        ("opus", ("config.json", "layer_norm_eps", 1e-12), ""),
+        ("opus", ("config.json", "architectures", ["MarianForCausalLM"]), ""),
+        ("opus", spoil_config(model_type="t5", architectures=["T5Model"], d_kv=64), "['T5Model']"),
+        ("opus", spoil_config(model_type=None, architectures=["BartModel"]), "['BartModel']"),
+        ("opus", ("config.json", "auto_map", {"AutoModel": "a.B"}), ""),
+        ("opus", ("config.json", "eos_token_id", 5), ""),
+        ("nllb", ("config.json", "normalize_before", False), ""),
+        # What it must and must not produce.
+        ("opus", ("config.json", "forced_bos_token_id", 5), ""),
+        ("opus", ("generation_config.json", "bad_words_ids", [[5]]), ""),
+        ("opus", ("generation_config.json", "bad_words_ids", [[[5]]]), ""),
+        ("opus", ("generation_config.json", "no_repeat_ngram_size", 3), ""),
+        ("opus", ("generation_config.json", "suppress_tokens", [5]), ""),
+        ("opus", ("generation_config.json", "decoder_start_token_id", 5), ""),
+        ("opus", ("generation_config.json", "do_sample", True), ""),
+        ("nllb", ("generation_config.json", "forced_bos_token_id", 9), ""),
+        # How it reads text.
+        ("opus", ("tokenizer_config.json", "tokenizer_class", "T5Tokenizer"), ""),
+        ("opus", ("tokenizer_config.json", "sp_model_kwargs", {"enable_sampling": True}), ""),
+        ("opus", ("tokenizer_config.json", "separate_vocabs", True), ""),
+        ("opus", ("special_tokens_map.json", "unk_token", {"content": "[UNK]"}), ""),
+        ("nllb", ("tokenizer_config.json", "legacy_behaviour", True), ""),
+        ("nllb", ("tokenizer_config.json", "tgt_lang", "fra_Latn"), ""),
+        # Other files, and weights.
+        ("opus", replaced("adapter_config.json", "{}"), "adapter_config.json"),
+        ("opus", replaced("tokenization_small100.py", ""), "tokenization_small100.py"),
+        ("opus", with_weight("lora_A.weight", torch.ones(2, 2)), "has lora_A.weight"),
+        ("opus", with_weight("final_logits_bias", torch.ones(1, 9, dtype=torch.int8)), "int8"),
+        (
+            "opus",
+            with_weight("model.encoder.embed_positions.weight", LEARNT_POSITIONS),
+            "embed_positions",
+        ),
+    ],
+)
+def test_what_would_change_translations_is_refused_by_name(
+    nmt: Nmt,
+    tmp_path: Path,
+    kind: str,
+    spoil: tuple[str, str, Any] | Callable[[Path], object],
+    named: str,
+) -> None:
+    folder = (M2M100() if kind == "nllb" else MarianMT()).write(tmp_path / kind)
+    if isinstance(spoil, tuple):
+        file, key, value = spoil
+        spoil_json(file, **{key: value})(folder)
+        named = key
+    else:
+        file = ""
+        spoil(folder)
+    line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(2)
+    assert file in line and named in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_published_folders_say_besides_is_harmless(nmt: Nmt, tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    first = model_checksum(import_huggingface(nmt, folder))
+    pad = json.loads((folder / "vocab.json").read_text("utf-8"))["<pad>"]
+    of_config = {
+        "_name_or_path": "/tmp/opus-mt-en-de", "_num_labels": 3, "activation_dropout": 0.0,
+        "add_bias_logits": False, "add_final_layer_norm": False, "architectures": ["MarianMTModel"],
+        "attention_dropout": 0.0, "bad_words_ids": [[pad]], "bos_token_id": 0,
+        "classif_dropout": 0.0, "classifier_dropout": 0.0, "decoder_layerdrop": 0.0,
+        "encoder_layerdrop": 0.0, "extra_pos_embeddings": 58101, "forced_eos_token_id": 0,
+        "id2label": {"0": "LABEL_0"}, "init_std": 0.02, "is_encoder_decoder": True,
+        "label2id": {"LABEL_0": 0}, "max_length": 512, "normalize_before": False,
+        "normalize_embedding": False, "num_beams": 4, "num_hidden_layers": 6, "prefix": None,
+        "static_position_embeddings": True, "torch_dtype": "float16",
+        "transformers_version": "4.22.0.dev0", "use_cache": True,
+    }  # fmt: skip
+    spoil_config(**of_config)(folder)
+    generation = {"max_length": 512, "num_beams": 6, "renormalize_logits": True}
+    spoil_json("generation_config.json", bad_words_ids=[[pad]], **generation)(folder)
+    tokenizer = {"tokenizer_class": "MarianTokenizer", "sp_model_kwargs": {}, "backend": "custom"}
+    token = {"content": "<pad>", "special": True, "single_word": False}
+    spoil_json("tokenizer_config.json", added_tokens_decoder={str(pad): token}, **tokenizer)(folder)
+    spoil_json("special_tokens_map.json", eos_token="</s>", unk_token={"content": "<unk>"})(folder)
+    for name in ("README.md", "tf_model.h5", "training_args.bin", "train.py"):
+        (folder / name).touch()
+    assert model_checksum(import_huggingface(nmt, folder)) == first
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_weights_that_are_written_over_meanwhile_do_not_matter_or_are_named(
+    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    if name != "model.safetensors":
+        torch.save(load_file(folder / "model.safetensors"), folder / name)
+        (folder / "model.safetensors").unlink()
+    first = import_huggingface(nmt, folder).read_bytes()
+    monkeypatch.setattr(huggingface, "check_search", lambda *_: os.truncate(folder / name, 9))
+    out = tmp_path / "out"
+    done = nmt("import", "huggingface", folder, out)
+    if done.status:
+        assert f"{name}: was changed" in done.refusal(1)
+    assert out.exists() == (done.status == 0)
+    assert not out.exists() or out.read_bytes() == first
+
+
+def test_memory_that_runs_out_is_not_blamed_on_the_weights(
+    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = huggingface_files.Weights.of
+
+    def read_until(weights: huggingface_files.Weights, ours: str, order: Tensor | None) -> Tensor:
+        if ours.startswith("encoder."):
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return read(weights, ours, order)
+
+    folder = MarianMT().write(tmp_path / "opus")
+    monkeypatch.setattr(huggingface_files.Weights, "of", read_until)
+    refusal = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
+    assert str(folder) not in refusal
