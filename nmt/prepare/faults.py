@@ -258,8 +258,15 @@ def _correlation(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> floa
 
 
 def _lengths_disagree(pairs: Pairs) -> bool:
+    """Whether the lengths of the sides are unrelated where both are text."""
     lengths = _log_lengths(pairs)
-    return lengths is not None and _correlation(*lengths) < 0.2
+    if lengths is None:
+        return False
+    lines = zip(*(side.lines for side in pairs.sides), strict=True)
+    is_markup = [any(map(_ELEMENT.fullmatch, pair)) for pair in lines]
+    are_text = (pairs.shorter > 0) & ~np.array(is_markup)
+    x, y = (side[are_text] for side in lengths)
+    return len(x) >= _FEWEST_PAIRS and _correlation(x, y) < 0.2
 
 
 def _is_foreign(side: TextSide, in_other_script: Mask) -> bool:

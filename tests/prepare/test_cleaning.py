@@ -139,6 +139,8 @@ def test_a_pair_is_judged_by_the_first_rule_that_fits(
         # Words that stand on both sides do not count.
         ("Install PostgreSQL and Kubernetes.", "安装 PostgreSQL 和 Kubernetes。", "en zh", None),
         ("Install PostgreSQL and Kubernetes.", "PostgreSQLとKubernetesを使う", "en ja", None),
+        ("Install PostgreSQL and Kubernetes.", "PostgreSQL와 Kubernetes 설치", "en ko", None),
+        ("Install PostgreSQL and Kubernetes.", "ติดตั้ง PostgreSQL กับ Kubernetes", "en th", None),
         ("安装 PostgreSQL 和 Kubernetes。", "Install PostgreSQL and Kubernetes.", "zh en", None),
         ("Delete %(verbose_name_plural)s", "Удалить %(verbose_name_plural)s", "en ru", None),
         ("Install Caf\u00e9bar.", "ጫን Cafe\u0301bar", "en am", None),

@@ -39,6 +39,12 @@ def pairs_of(src: list[str], tgt: list[str], langs: tuple[str, str]) -> Pairs:
     return Pairs.decode(Block(0, 2, len(src), one, other, UTF8, langs=langs))
 
 
+def gaps(lines: list[str], seed: int) -> list[str]:
+    """Return lines of which some stand for others, as verses of the Bible do that are joined."""
+    places = random.Random(seed)
+    return [places.choice(["<range>", "", *[line] * 8]) for line in lines]
+
+
 _NUMBERS = random.Random(4)
 LENGTHS = [_NUMBERS.randint(3, 40) for _ in range(300)]
 EN, DE, NB, RU = (lines_of(lang, LENGTHS, seed) for seed, lang in enumerate(WORDS))
@@ -62,6 +68,7 @@ CUT = "t.en .* subwords"
         (EN, SOFTWARE, "en zh", None),
         (EN, EN, "en zh", "t.de .* zh"),
         (EN[:20], DE[5:25], "en de", None),  # too few to tell
+        (gaps(EN, 1), gaps(DE, 2), "en de", None),
         (EN, [DE[-1], *DE[:-1]], "en de", f"{SHIFTED} .*1 line later"),
         (EN, [*DE[1:], DE[0]], "en de", f"{SHIFTED} .*1 line earlier"),
         (EN, [*DE[-3:], *DE[:-3]], "en de", f"{SHIFTED} .*3 lines later"),

@@ -123,6 +123,7 @@ def test_what_is_not_two_sides_of_a_test_set_is_refused(
     [
         ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\nA man.\n"),
         ("a.po.gz", 'msgid "a"\nmsgstr "b"\n'),
+        ("a.xlf", "<?xml version='1.0'?><xliff>"),
         ("a.html", "<p>a"),
         ("a.md", "# A\n"),
         ("a.yaml", "a: b\n"),

@@ -46,6 +46,7 @@ PAIRS = pairs(12)
     [
         ("a\tx\nb\ty\n", "", [("a", "x"), ("b", "y")]),
         ("a\tx\r\nb\ty", "", [("a", "x"), ("b", "y")]),
+        ("a\tx\n\t\nb\t\n\ty\n", "", [("a", "x"), ("", ""), ("b", ""), ("", "y")]),
         ("a\tx\nb\ty\n", ":2,1", [("x", "a"), ("y", "b")]),
         ("url\ta\tx\n", ":2,3", [("a", "x")]),
         ("de\ten\nx\ta\n", "", [("a", "x")]),
@@ -128,6 +129,9 @@ def test_a_header_names_languages_by_code_country_or_english_name(
         ("a b\tx y\t0.7\n" * 3, r"3 columns .*: a b \| x y \| 0.7; .*\.tsv:1,2"),
         ("http://a/1\thttp://b/1\ta b\tx y\n" * 3, r"has 4 columns .*\.tsv:3,4$"),
         ("17\ta b\tx y\n18\ta\tx\n", r"has 3 columns .*\.tsv:2,3$"),
+        ("1.25\ta b\tx y\n1.2\ta\tx\n", r"has 3 columns .*\.tsv:2,3$"),
+        ("\ufeff17\ta b\t4\tx y\n18\ta\t5\tx\n", r"has 4 columns .*\.tsv:2,4$"),
+        ("a b\tx y\tFree (by Tom)\nb\ty\tFree (by Ann)\n", r"has 3 columns .*\.tsv:1,2$"),
         # Two columns, of which one is no text.
         ("1\ta b\n2\ta c\n", "numbers or URLs"),
         ("https://a/b\ta b\n", "numbers or URLs"),
