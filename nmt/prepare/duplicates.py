@@ -80,23 +80,21 @@ def hash_pairs(src: Hashes, tgt: Hashes) -> Hashes:
     return np.maximum(src * _SRC_FACTOR + tgt * _TGT_FACTOR, np.uint64(1))
 
 
-@dataclass(frozen=True)
-class Hash:
-    """The step that hashes pairs, to find those that a rule of duplicates drops."""
+def hash_block(work: Work, *, rule: str, by_source: bool, has_languages: bool) -> None:
+    """Hash the pairs that are left, to find those that a rule of duplicates drops: a step.
 
-    rule: str
-    by_source: bool
-    """Whether pairs with the same source are duplicates."""
-    has_languages: bool
-    """Whether texts are in several pairs of languages; in another one it is another pair."""
-
-    def __call__(self, work: Work) -> None:
-        src, tgt = map(normalized, work.lines) if self.rule == NEAR else work.lines
-        if self.has_languages:
-            src = [tagged(line, spell_pair(work.block.langs)) for line in src]
-        hashes = hash_lines(src)
-        is_pair = not self.by_source
-        work.hashes[self.rule] = hash_pairs(hashes, hash_lines(tgt)) if is_pair else hashes
+    Args:
+        work: a block.
+        rule: `EXACT` or `NEAR`.
+        by_source: whether pairs with the same source are duplicates.
+        has_languages: whether texts are in several pairs of languages; in another one it is
+            another pair.
+    """
+    src, tgt = map(normalized, work.lines) if rule == NEAR else work.lines
+    if has_languages:
+        src = [tagged(line, spell_pair(work.block.langs)) for line in src]
+    hashes = hash_lines(src)
+    work.hashes[rule] = hashes if by_source else hash_pairs(hashes, hash_lines(tgt))
 
 
 class SeenHashes:

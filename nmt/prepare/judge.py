@@ -20,21 +20,7 @@ CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
 _ONLY_TAGS = re.compile(r"\s*+(?>(?:</?[A-Za-z][^<>]*+>\s*+)+)")
 RULE_OF = {code: rule for rule, code in CODES.items()}
 
-
-@dataclass(frozen=True)
-class TokenCounts:
-    """The tokens of pairs, not counting the end token."""
-
-    src: Lengths | Counts  # (pairs,)
-    tgt: Lengths | Counts
-
-    @property
-    def shorter(self) -> Lengths | Counts:
-        return np.minimum(self.src, self.tgt)
-
-    @property
-    def longer(self) -> Lengths | Counts:
-        return np.maximum(self.src, self.tgt)
+TokenCounts = Lengths | Counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,32 +161,33 @@ OF_TEXT: Mapping[str, Callable[[Pairs, Cleaner], Mask]] = {
     "overlap": _overlap,
 }
 """Which pairs a rule drops, in the order of the rules: (pairs,)."""
-OF_TOKENS: Mapping[str, Callable[[TokenCounts, Cleaning], Mask]] = {
-    "empty": lambda counts, _: np.equal(counts.shorter, 0),
-    "too_short": lambda counts, cleaning: np.less(counts.shorter, cleaning.min_length),
-    "too_long": lambda counts, cleaning: np.greater(counts.longer, cleaning.max_length),
+OF_TOKENS: Mapping[str, Callable[[TokenCounts, TokenCounts, Cleaning], Mask]] = {
+    "empty": lambda shorter, _longer, _: np.equal(shorter, 0),
+    "too_short": lambda shorter, _, cleaning: np.less(shorter, cleaning.min_length),
+    "too_long": lambda _, longer, cleaning: np.greater(longer, cleaning.max_length),
 }
-"""Likewise, by the number of tokens."""
+"""Likewise, by the number of tokens of the shorter and of the longer side: (pairs,) each."""
 
 
-@dataclass(frozen=True)
-class JudgeTokens:
-    """The step that drops pairs by their number of tokens, not counting the end token."""
+def judge_tokens(work: Work, *, cleaning: Cleaning) -> None:
+    """Drop pairs by their number of tokens, not counting the end token: a step."""
+    assert work.ids is not None
+    src, tgt = work.ids
+    work.judge(token_verdicts(src.lengths, tgt.lengths, cleaning))
 
-    cleaning: Cleaning
 
-    def __call__(self, work: Work) -> None:
-        assert work.ids is not None
-        work.judge(self.judge(TokenCounts(*(side.lengths for side in work.ids))))
-
-    def judge(self, counts: TokenCounts, rules: Sequence[str] = tuple(OF_TOKENS)) -> Verdicts:
-        """Judge pairs by some rules: (pairs,)."""
-        masks = (
-            (rule, OF_TOKENS[rule](counts, self.cleaning))
-            for rule in rules
-            if self.cleaning.applies(rule)
-        )
-        return _verdicts(len(counts.src), masks)
+def token_verdicts(
+    src: TokenCounts,
+    tgt: TokenCounts,
+    cleaning: Cleaning,
+    rules: Sequence[str] = tuple(OF_TOKENS),
+) -> Verdicts:
+    """Judge pairs by some rules, given the tokens of both sides: (pairs,) each."""
+    shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)
+    applied = filter(cleaning.applies, rules)
+    return _verdicts(
+        len(src), ((rule, OF_TOKENS[rule](shorter, longer, cleaning)) for rule in applied)
+    )
 
 
 def blank_pairs(pairs: Pairs) -> Mask:

@@ -104,7 +104,7 @@ class CorpusRejects:
 def report_json(corpora: Sequence[CorpusRejects]) -> str:
     """Return the report as JSON."""
     report = {
-        "rules": {rule.name: rule.reason for rule in RULES.values()},
+        "rules": RULES,
         "corpora": [
             asdict(corpus) | {"kept": corpus.kept, "rejected": corpus.counts} for corpus in corpora
         ],
@@ -147,7 +147,7 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
             lines.append(f"  {corpus.describe(flaw, corpus.lines)}; {flaw.repaired:,} repaired")
         for rule, count in corpus.counts.items():
             share = 100 * count / corpus.lines
-            lines += ["", f"  {rule}: {count:,} ({share:.2f} %): {RULES[rule].reason}"]
+            lines += ["", f"  {rule}: {count:,} ({share:.2f} %): {RULES[rule]}"]
             for example in corpus.examples[rule]:
                 for name, line in ((corpus.src, example.src), (corpus.tgt, example.tgt)):
                     lines.append(f"    {name} {corpus.unit} {example.line:,}: {line}")
@@ -177,7 +177,7 @@ def warn_if_most_rejected(corpora: Sequence[CorpusRejects]) -> None:
             rule, count = max(corpus.counts.items(), key=lambda item: item[1])
             warning(
                 f"{corpus.prefix}: more than half of the pairs were rejected, {count:,} of "
-                f"{corpus.lines:,} by the rule `{rule}`: {RULES[rule].reason}"
+                f"{corpus.lines:,} by the rule `{rule}`: {RULES[rule]}"
             )
 
 

@@ -1,6 +1,6 @@
 """Random samples of the training text, to learn a vocabulary from or to draw valid from.
 
-`sample_blocks` draws lines, uniformly or by weight. `SampleCleaner` applies the cleaning rules to
+`sample_blocks` draws lines, uniformly or by weight. `clean_sample` applies the cleaning rules to
 them. `draw_pairs` draws a validation set (`--valid-lines`).
 """
 
@@ -16,19 +16,24 @@ import numpy as np
 from nmt.data.composition import compose_lines
 from nmt.data.corpus import Encoding
 from nmt.data.epochs import Epochs, Permutation
-from nmt.data.manifest import FileRecord, FlawRecord
+from nmt.data.manifest import FileRecord
 from nmt.data.moses import Moses
 from nmt.errors import DataError
+from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import SourceText
-from nmt.prepare.judge import Cleaner, JudgeTokens, TokenCounts
+from nmt.prepare.encode import Step, run_steps
+from nmt.prepare.judge import Cleaner, token_verdicts
 from nmt.prepare.readers.reader import Advance, Survey
-from nmt.prepare.repairs import Repair
+from nmt.prepare.repairs import repair
 from nmt.prepare.text import KEPT, Block, Rows, Verdicts, Work
 from nmt.workers import map_in_order
 
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
 _PIECE_CHARACTERS = 16
 _OTHER_DRAW = 1 << 32  # added to the seed, so that valid is not the vocabulary's sample
+
+Sample = tuple[list[tuple[str, str]], Verdicts]
+"""The clean pairs of a block, and the verdicts on all pairs of it."""
 
 
 def sample_blocks(
@@ -64,39 +69,38 @@ def sample_blocks(
             first += block.lines
 
 
-@dataclass(frozen=True)
-class CleanSample:
-    """The pairs of a block that passed the rules, as the vocabulary sees them."""
-
-    pairs: list[tuple[str, str]]
-    verdicts: Verdicts  # of all pairs of the block
-    flaws: tuple[FlawRecord, ...]
-    """Lines that had entities or a broken encoding."""
+def sample_steps(cleaner: Cleaner) -> tuple[Step, ...]:
+    """Return the steps that judge pairs by their text, and by the fewest tokens they can have."""
+    cleaning = cleaner.cleaning
+    return partial(repair, fix=cleaning.fix), cleaner, partial(_judge_fewest, cleaning=cleaning)
 
 
-@dataclass(frozen=True)
-class SampleCleaner:
-    """Judges the pairs of a block by their text, and by the fewest tokens that they can have."""
+def _judge_fewest(work: Work, *, cleaning: Cleaning) -> None:
+    src, tgt = (-(-side.lengths[work.rows] // _PIECE_CHARACTERS) for side in work.pairs.sides)
+    work.judge(token_verdicts(src, tgt, cleaning, ["too_long"]))
 
-    cleaner: Cleaner
-    moses: tuple[Moses | None, Moses | None]
-    composes: bool = False
-    """Whether the vocabulary is to compose text, before Moses' rules split letters and marks."""
 
-    def __call__(self, block: Block) -> CleanSample:
-        work, cleaning = Work.decode(block), self.cleaner.cleaning
-        Repair(cleaning.fix)(work)
-        self.cleaner(work)
-        lengths = (side.lengths[work.rows] for side in work.pairs.sides)
-        fewest = TokenCounts(*(-(-lengths_of // _PIECE_CHARACTERS) for lengths_of in lengths))
-        work.judge(JudgeTokens(cleaning).judge(fewest, ["too_long"]))
-        src, tgt = map(self._prepared, work.lines, self.moses)
-        return CleanSample(list(zip(src, tgt, strict=True)), work.verdicts, work.flaws)
+def clean_sample(
+    block: Block,
+    *,
+    cleaner: Cleaner,
+    moses: tuple[Moses | None, Moses | None] = (None, None),
+    composes: bool = False,
+) -> Sample:
+    """Return the pairs of a block that pass the rules, as the vocabulary sees them.
 
-    def _prepared(self, lines: Sequence[str], rules: Moses | None) -> Sequence[str]:
-        if rules is None:
-            return lines
-        return list(map(rules.apply, compose_lines(lines) if self.composes else lines))
+    Args:
+        block: some lines.
+        cleaner: the rules.
+        moses: the rules that are applied to source and target then.
+        composes: whether the vocabulary composes text, before Moses' rules split letters and marks.
+    """
+    work = run_steps(block, sample_steps(cleaner))
+    sides = []
+    for lines, rules in zip(work.lines, moses, strict=True):
+        composed = compose_lines(lines) if composes and rules is not None else lines
+        sides.append(composed if rules is None else list(map(rules.apply, composed)))
+    return list(zip(*sides, strict=True)), work.verdicts
 
 
 def draw_pairs(
@@ -123,10 +127,10 @@ def draw_pairs(
     while True:
         places: dict[tuple[str, str], tuple[int, int]] = {}  # pair -> text and line
         blocks = sample_blocks(texts, size=candidates, seed=seed + _OTHER_DRAW)
-        clean = SampleCleaner(cleaner, moses=(None, None))
-        for block, sample in map_in_order(clean, blocks, workers=workers):
-            rows = np.flatnonzero(sample.verdicts == KEPT).tolist()
-            for row, pair in zip(rows, sample.pairs, strict=True):
+        clean = partial(clean_sample, cleaner=cleaner)
+        for block, (sample, verdicts) in map_in_order(clean, blocks, workers=workers):
+            rows = np.flatnonzero(verdicts == KEPT).tolist()
+            for row, pair in zip(rows, sample, strict=True):
                 places.setdefault(pair, (block.corpus, block.line_number(row)))
         if len(places) >= size:
             break

@@ -28,7 +28,7 @@ from nmt.errors import DataError
 from nmt.files import atomic_writer
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.duplicates import OverlapKeys, SeenHashes, pair_keys
-from nmt.prepare.encode import BlockEncoder, EncodedBlock, Subwords
+from nmt.prepare.encode import EncodedBlock, Step, Subwords, encode_block
 from nmt.prepare.faults import describe_shift
 from nmt.prepare.judge import CODES, blank_pairs
 from nmt.prepare.readers.reader import record_file
@@ -226,7 +226,7 @@ class TrainSplit:
         self,
         folder: Path,
         texts: Sequence[SourceText],
-        encoder: BlockEncoder,
+        steps: Sequence[Step],
         progress: Progress,
         *,
         token_bytes: int,
@@ -240,7 +240,7 @@ class TrainSplit:
         Args:
             folder: the data folder.
             texts: the training texts.
-            encoder: the work on a block.
+            steps: of the work on a block.
             progress: what is complete.
             token_bytes: of an id in the shards.
             separator: the token between the lines of a window, if pairs are windows.
@@ -251,7 +251,7 @@ class TrainSplit:
         self.rejects = progress.rejects
         self._folder = folder
         self._texts = texts
-        self._encoder = encoder
+        self._steps = steps
         self._progress = progress
         self._token_bytes, self._separator, self._marker = token_bytes, separator, marker
         self._shard_pairs = shard_pairs
@@ -277,7 +277,8 @@ class TrainSplit:
         with console.progress(
             "Encoding train", total=self._lines, unit="pairs", initial=done
         ) as bar:
-            for block, result in map_in_order(self._encoder, self._blocks(), workers=workers):
+            encode = partial(encode_block, steps=self._steps)
+            for block, result in map_in_order(encode, self._blocks(), workers=workers):
                 if block.corpus != corpus and len(self._builder):
                     self._flush(corpus, next_corpus=corpus + 1, next_line=1)
                 corpus = block.corpus

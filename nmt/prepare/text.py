@@ -3,7 +3,7 @@
 - A `Block` is a worker's unit of work: the same few thousand lines of both sides, as bytes.
 - `Pairs` are the lines of a decoded block. A `TextSide` classifies all characters of a side in one
   lookup.
-- `Work` is what the steps of a worker have made of a block. Each `Step` adds to it, or drops pairs.
+- `Work` is what the steps of a worker have made of a block. Each adds to it, or drops pairs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -275,6 +275,8 @@ class Work:
     """By how many lines the targets seem to lag their sources."""
     shortened: Mapping[str, int] = field(default_factory=dict)
     """How many windows have fewer lines than were drawn, by the reason."""
+    encoding_seconds: float = 0.0
+    """CPU time of SentencePiece."""
 
     @classmethod
     def decode(cls, block: Block) -> Work:
@@ -310,13 +312,6 @@ class Work:
     def numbers(self) -> Rows:
         """The line numbers of the pairs that are left: (left,)."""
         return self.pairs.numbers[self.rows]
-
-
-class Step(Protocol):
-    """A step of the work on a block."""
-
-    def __call__(self, work: Work) -> None:
-        """Add to the work, or drop pairs."""
 
 
 def decode_side(

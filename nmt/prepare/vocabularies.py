@@ -13,7 +13,7 @@ WMT14. Each step doubles the size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -35,8 +35,8 @@ from nmt.prepare.judge import CODES, Cleaner
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import nothing_left
-from nmt.prepare.samples import SampleCleaner, sample_blocks
-from nmt.prepare.text import KEPT
+from nmt.prepare.samples import Sample, clean_sample, sample_blocks
+from nmt.prepare.text import KEPT, Block
 from nmt.workers import map_in_order
 
 _SIZES = {10_000: 2_000, 50_000: 4_000, 250_000: 8_000, 1_000_000: 16_000}
@@ -166,7 +166,8 @@ def learn_vocabularies(
         [text.langs for text in train],
         options.temperature,
     )
-    clean = SampleCleaner(cleaner, moses, composes=options.normalization == NFC)
+    composes = options.normalization == NFC
+    clean = partial(clean_sample, cleaner=cleaner, moses=moses, composes=composes)
     lines = min(options.sample_size, Epochs(shares, seed=options.seed).visits)
     vocabularies = []
     for sides in ((0,), (1,)) if options.separate_vocab else ((0, 1),):
@@ -222,7 +223,7 @@ def _sample(
     train: Sequence[SourceText],
     shares: Sequence[tuple[int, float]],
     *,
-    clean: SampleCleaner,
+    clean: Callable[[Block], Sample],
 ) -> Iterator[tuple[str, str]]:
     """Yield pairs that are drawn by their weights and pass the rules."""
     blocks = sample_blocks(
@@ -232,9 +233,9 @@ def _sample(
         weights=[weight for _, weight in shares],
     )
     counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
-    for _, sample in map_in_order(clean, blocks, workers=options.processes):
-        counts += np.bincount(sample.verdicts, minlength=len(counts))
-        yield from sample.pairs
+    for _, (pairs, verdicts) in map_in_order(clean, blocks, workers=options.processes):
+        counts += np.bincount(verdicts, minlength=len(counts))
+        yield from pairs
     if not counts[KEPT]:
         raise nothing_left({rule: int(counts[code]) for rule, code in CODES.items()})
 

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from nmt.data.corpus import Encoding
 from nmt.errors import UsageError
 from nmt.prepare.characters import plain_classes
-from nmt.prepare.cleaning import OVERLAP_FREE_LETTERS, RATIO_FREE_CHARACTERS, RULES, Cleaning
+from nmt.prepare.cleaning import (
+    ALWAYS,
+    OVERLAP_FREE_LETTERS,
+    RATIO_FREE_CHARACTERS,
+    RULES,
+    Cleaning,
+)
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.judge import OF_TEXT, OF_TOKENS, RULE_OF, Cleaner, JudgeTokens, TokenCounts
+from nmt.prepare.judge import OF_TEXT, OF_TOKENS, RULE_OF, Cleaner, token_verdicts
 from nmt.prepare.text import KEPT, Block, Pairs, Verdicts, decode_side
 
 UTF8 = Encoding.find("utf-8")
@@ -197,10 +203,10 @@ def test_lengths_are_judged_with_the_limits_included() -> None:
     ]
     src, tgt, rules = zip(*table, strict=True)
     lengths = np.array(src, np.int32), np.array(tgt, np.int32)
-    by = JudgeTokens(Cleaning(max_length=4, min_length=2))
-    assert names(by.judge(TokenCounts(*lengths))) == list(rules)
-    by = JudgeTokens(Cleaning(max_length=4, min_length=2, keep=("too_long", "too_short")))
-    assert set(names(by.judge(TokenCounts(*lengths)))) == {None, "empty"}
+    cleaning = Cleaning(max_length=4, min_length=2)
+    assert names(token_verdicts(*lengths, cleaning)) == list(rules)
+    cleaning = Cleaning(max_length=4, min_length=2, keep=("too_long", "too_short"))
+    assert set(names(token_verdicts(*lengths, cleaning))) == {None, "empty"}
 
 
 def test_bounds_are_what_was_asked_for() -> None:
@@ -223,7 +229,7 @@ def test_the_options_of_cleaning_are_checked_together() -> None:
     options = re.findall(r"--([a-z-]+ [^ :]+):", str(caught.value))
     assert options == ["min-length 0", "max-ratio 0.5", "max-symbols 50", "duplicates-by target",
                        "keep duplicates", "keep empty", "max-length -1"]  # fmt: skip
-    Cleaning(keep=tuple(rule for rule in RULES if not RULES[rule].always))
+    Cleaning(keep=tuple(rule for rule in RULES if rule not in ALWAYS))
     with pytest.raises(UsageError, match="--keep score"):
         Cleaning(keep=("score",))
     with pytest.raises(UsageError, match="--keep duplicate: --duplicates-by source"):

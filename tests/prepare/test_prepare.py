@@ -398,7 +398,7 @@ def test_a_text_that_lost_most_of_its_pairs_is_warned_of_by_the_rule(
     same_text, lost = warnings()
     assert f"--train {train} is" in same_text
     assert re.search(f"{train}: .*60 of 60 .*`overlap`: ", lost)
-    assert lost.endswith(RULES["overlap"].reason)
+    assert lost.endswith(RULES["overlap"])
 
 
 @pytest.mark.parametrize(
