@@ -113,43 +113,41 @@ def learn_words(
     Raises:
         UsageError: if simplemma is missing.
     """
-    src, tgt = (_LemmaRows.of([pair[side] for pair in pairs], langs[side]) for side in (0, 1))
+    (src, src_keys, src_lemmas), (tgt, tgt_keys, tgt_lemmas) = (
+        _lemma_rows([pair[side] for pair in pairs], langs[side]) for side in (0, 1)
+    )
     scores: dict[str, dict[str, float]] = {}
-    if len(src.rows.ids) and len(tgt.rows.ids):
-        sizes = len(src.keys), len(tgt.keys)
-        forth = learn_from_rows(src.rows, tgt.rows, *sizes, on_progress=on_progress)
-        back = learn_from_rows(tgt.rows, src.rows, *sizes[::-1], on_progress=on_progress)
+    if len(src.ids) and len(tgt.ids):
+        sizes = len(src_keys), len(tgt_keys)
+        forth = learn_from_rows(src, tgt, *sizes, on_progress=on_progress)
+        back = learn_from_rows(tgt, src, *sizes[::-1], on_progress=on_progress)
         backward = {(src_id, tgt_id): prob for tgt_id, src_id, prob in _likely(back)}
         for src_id, tgt_id, prob in _likely(forth):
             if (src_id, tgt_id) in backward:
-                of_source = scores.setdefault(src.keys[src_id], {})
-                of_source[tgt.keys[tgt_id]] = prob * backward[src_id, tgt_id]
-    return WordLexicon(
-        {word: base.lower() for word, base in src.lemmas.items()}, tgt.lemmas, scores
-    )
+                of_source = scores.setdefault(src_keys[src_id], {})
+                of_source[tgt_keys[tgt_id]] = prob * backward[src_id, tgt_id]
+    lowered = {word: base.lower() for word, base in src_lemmas.items()}
+    return WordLexicon(lowered, tgt_lemmas, scores)
 
 
-@dataclass(frozen=True)
-class _LemmaRows:
-    """The words of one side of the pairs."""
+def _lemma_rows(lines: Sequence[str], lang: str) -> tuple[TokenRows, list[str], dict[str, str]]:
+    """Read the words of one side of the pairs.
 
-    rows: TokenRows  # indices of keys
-    keys: list[str]  # lemmas in lower case, the most frequent first
-    lemmas: dict[str, str]  # of each word whose key is learnt
-
-    @classmethod
-    def of(cls, lines: Sequence[str], lang: str) -> _LemmaRows:
-        words = [WORD.findall(line) for line in lines]
-        different = sorted({word for line in words for word in line})
-        lemmas = {word: lemma(word, lang) for word in different}
-        counts = Counter(lemmas[word].lower() for line in words for word in line)
-        known = (key for key, count in counts.items() if count >= _LEAST_COUNT)
-        keys = sorted(known, key=lambda key: (-counts[key], key))[_FREQUENT:]
-        numbers = {key: number for number, key in enumerate(keys)}
-        of_word = {word: numbers.get(base.lower()) for word, base in lemmas.items()}
-        rows = [[at for word in line if (at := of_word[word]) is not None] for line in words]
-        learnt = {word: base for word, base in lemmas.items() if of_word[word] is not None}
-        return cls(TokenRows.of(rows, token_bytes=4), keys, learnt)
+    Returns:
+        The indices of each line's lemmas, the lemmas in lower case with the most frequent first,
+        and the lemma of each word that is learnt.
+    """
+    words = [WORD.findall(line) for line in lines]
+    different = sorted({word for line in words for word in line})
+    lemmas = {word: lemma(word, lang) for word in different}
+    counts = Counter(lemmas[word].lower() for line in words for word in line)
+    known = (key for key, count in counts.items() if count >= _LEAST_COUNT)
+    keys = sorted(known, key=lambda key: (-counts[key], key))[_FREQUENT:]
+    numbers = {key: number for number, key in enumerate(keys)}
+    key_of = {word: numbers.get(base.lower()) for word, base in lemmas.items()}
+    rows = [[key for word in line if (key := key_of[word]) is not None] for line in words]
+    learnt = {word: base for word, base in lemmas.items() if key_of[word] is not None}
+    return TokenRows.of(rows, token_bytes=4), keys, learnt
 
 
 def _likely(lexicon: Lexicon) -> Iterable[tuple[int, int, float]]:

@@ -120,22 +120,18 @@ class MosesFiles(LineFiles):
         return read_chunks(self.files[side], self.encoding)
 
     def _survey(self, side: int, advance: Advance) -> Survey:
-        sha256, size, told = hashlib.sha256(), 0, 0
+        sha256, size = hashlib.sha256(), 0
 
         def watch(content: bytes) -> None:
             nonlocal size
             sha256.update(content)
             size += len(content)
+            advance(len(content))
 
-        def watched() -> Iterator[bytes]:
-            nonlocal told
-            for chunk in read_chunks(self.files[side], self.encoding, watch=watch):
-                yield chunk
-                advance(size - told)
-                told = size
-
-        survey = self._survey_text(side, watched())
-        return Survey(FileRecord(self.files[side].name, size, sha256.hexdigest()), *survey)
+        chunks = read_chunks(self.files[side], self.encoding, watch=watch)
+        lines, text_bytes, warnings = self._survey_text(side, chunks)
+        record = FileRecord(self.files[side].name, size, sha256.hexdigest())
+        return Survey(record, lines, text_bytes, warnings)
 
 
 @dataclass(frozen=True)
