@@ -48,6 +48,8 @@ class SourceText:
     """The tag put before each of its source lines."""
     side_columns: tuple[SideColumn, ...] = ()
     """The columns that are read beside its text."""
+    line_tags: tuple[str, ...] = ()
+    """The tag of each source line, if they differ: of lines that were drawn from several texts."""
 
     @property
     def lines(self) -> int:
@@ -94,7 +96,8 @@ class SourceText:
 
     def tags(self, block: Block) -> Sequence[str]:
         """Return the tag of each source line of a block that was read."""
-        return block.tags or [self.tag] * block.lines
+        first = block.number - 1
+        return self.line_tags[first : first + block.lines] or [self.tag] * block.lines
 
     def read(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the lines from `start` on; DataError if a file has changed."""

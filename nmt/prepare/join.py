@@ -24,7 +24,7 @@ from nmt.data import manifest
 from nmt.data.epochs import mix
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import spell_pair
-from nmt.data.manifest import LEARNING, CorpusRecord, DatasetInfo, FileRecord, ShardRecord
+from nmt.data.manifest import LEARNING, DatasetInfo, FileRecord, ShardRecord
 from nmt.data.shards import Shard, TokenRows
 from nmt.data.vocabulary import ANNOTATION
 from nmt.errors import DataError, UsageError
@@ -176,11 +176,12 @@ class _Joiner:
         repeats = np.zeros(self.pairs, np.bool_) if _RULE in keep else self._repeats(places)
         shards, side_columns = self._write_shards(places, repeats, rejects)
         corpora = [corpus for folder in self.folders for corpus in folder.info.train.corpora]
+        counted = zip(corpora, rejects, strict=True)
         train = split_record(
             self.path,
             "train",
             shards,
-            [_recorded(*recorded) for recorded in zip(corpora, rejects, strict=True)],
+            [replace(corpus, kept=left.kept, rejected=left.counts) for corpus, left in counted],
             side_columns=side_columns,
             separator=self.folders[0].src_vocabulary.separator if self.info.window > 1 else None,
         )
@@ -314,7 +315,3 @@ def _count(
         examples.append(Example(shard.line(row), src, tgt))
     examples.sort(key=lambda example: example.line)
     del examples[EXAMPLES_PER_RULE:]
-
-
-def _recorded(corpus: CorpusRecord, rejects: CorpusRejects) -> CorpusRecord:
-    return replace(corpus, kept=rejects.kept, rejected=rejects.counts)

@@ -7,7 +7,7 @@ them. `draw_pairs` draws a validation set (`--valid-lines`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,6 +23,7 @@ from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.encode import Step, run_steps
 from nmt.prepare.judge import Cleaner, token_verdicts
+from nmt.prepare.readers.line_files import LineFiles
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.repairs import repair
 from nmt.prepare.text import KEPT, Block, Rows, Verdicts, Work
@@ -149,42 +150,27 @@ def draw_pairs(
         np.array([line for _, (corpus, line) in drawn if corpus == number], np.int64)
         for number in range(len(texts))
     ]
-    return _as_source(src, tgt, tags, texts[0].langs), tuple(numbers)
+    langs = texts[0].langs
+    src_text, tgt_text = ("".join(f"{line}\n" for line in lines).encode() for lines in (src, tgt))
+    reader = _DrawnText((f"valid.{langs[0]}", f"valid.{langs[1]}"), (src_text, tgt_text))
+    surveys = tuple(survey(int) for survey in reader.surveys())
+    drawn_text = SourceText("drawn from train", reader, langs, surveys, stamps=(), line_tags=tags)
+    return drawn_text, tuple(numbers)
 
 
 @dataclass(frozen=True)
-class _DrawnText:
+class _DrawnText(LineFiles):
     """Pairs that were drawn, as a text without a file."""
 
-    block: Block
     sides: tuple[str, str]
-    encoding: Encoding
-    prefix = "drawn from train"
-    unit = "line"
-    files = ()
-    columns = ()
-    quoted = False
-
-    def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:  # noqa: ARG002
-        """Yield the only block."""
-        yield self.block
-
-    def surveys(self) -> list[Callable[[Advance], Survey]]:
-        return [partial(self._survey, side) for side in (0, 1)]
-
-    def _survey(self, side: int, _: Advance) -> Survey:
-        raw = (self.block.src, self.block.tgt)[side]
-        record = FileRecord(self.sides[side], len(raw), hashlib.sha256(raw).hexdigest())
-        return Survey(record, self.block.lines, len(raw), ())
-
-
-def _as_source(
-    src: Sequence[str], tgt: Sequence[str], tags: tuple[str, ...], langs: tuple[str, str]
-) -> SourceText:
-    src_bytes, tgt_bytes = ("".join(f"{line}\n" for line in lines).encode() for lines in (src, tgt))
+    texts: tuple[bytes, bytes]
     encoding = Encoding.find("utf-8")
-    block = Block(0, 1, len(src), src_bytes, tgt_bytes, encoding, tags=tags)
-    drawn = _DrawnText(block, (f"valid.{langs[0]}", f"valid.{langs[1]}"), encoding)
-    return SourceText(
-        "drawn from train", drawn, langs, tuple(survey(int) for survey in drawn.surveys()), ()
-    )
+    files = ()
+
+    def chunks(self, side: int) -> Iterator[bytes]:
+        yield self.texts[side]
+
+    def _survey(self, side: int, advance: Advance) -> Survey:  # noqa: ARG002
+        raw = self.texts[side]
+        record = FileRecord(self.sides[side], len(raw), hashlib.sha256(raw).hexdigest())
+        return Survey(record, *self._survey_text(side, self.chunks(side)))

@@ -70,8 +70,6 @@ class Block:
     """The values of each column beside the text, a line for each pair."""
     tag: str = ""
     """The tag put before each source line; may be empty."""
-    tags: tuple[str, ...] = ()
-    """That of each source line, if they differ in a text."""
     langs: tuple[str, str] = ("", "")
     """Languages of source and target, by which characters are judged."""
 

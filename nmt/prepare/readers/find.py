@@ -87,10 +87,10 @@ def find_reader(
         segments = SegmentFiles.find(name, encoding, copies)
         if segments is not None:
             return segments
-    prefix, files = _find_files(name, here, langs, copies)
+    files = _find_files(name, here, langs, copies)
     for file in files:
         _refuse_document(file, by_name=not _is_prefix(here, langs))
-    return MosesFiles(prefix, files, encoding)
+    return MosesFiles(files, encoding)
 
 
 def is_one_file(name: str) -> bool:
@@ -100,15 +100,15 @@ def is_one_file(name: str) -> bool:
 
 def _find_files(
     name: str, here: str, langs: tuple[str, str], copies: Mapping[str, Path]
-) -> tuple[str, tuple[Path, Path]]:
-    """Return the prefix with its files, or the two files that are named instead."""
+) -> tuple[Path, Path]:
+    """Return the files of a prefix, or the two files that are named instead."""
     if _is_prefix(here, langs):
-        return here, find_sides(here, *langs)
+        return find_sides(here, *langs)
     if Path(here).is_file():
         raise DataError(_not_a_prefix(name, Path(here), langs))
     two = two_files(name)
     if two is None:
-        return here, find_sides(here, *langs)
+        return find_sides(here, *langs)
     src, tgt = (Path(copies.get(file, file)) for file in two)
     for file, path in zip(two, (src, tgt), strict=True):
         if is_one_file(file):
@@ -118,7 +118,7 @@ def _find_files(
                 f"{file}: no such file; {name} is read as two files, SOURCE,TARGET, because there "
                 f"is no {name}.{langs[0]}"
             )
-    return name, (src, tgt)
+    return src, tgt
 
 
 def _refuse_document(path: Path, *, by_name: bool) -> None:

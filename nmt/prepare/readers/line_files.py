@@ -107,7 +107,6 @@ class LineFiles(ABC):
 class MosesFiles(LineFiles):
     """Two files, plain or compressed."""
 
-    prefix: str
     files: tuple[Path, Path]
     encoding: Encoding
 
@@ -147,24 +146,20 @@ class ZipFiles(LineFiles):
         """Find the files of both languages; DataError if there is not one of each."""
         try:
             with zipfile.ZipFile(path) as archive:
-                members = [one for one in archive.infolist() if not one.is_dir()]
+                members = [member for member in archive.infolist() if not member.is_dir()]
         except (*DAMAGE, *_OF_ZIP) as error:
             raise _damaged(path, error) from None
         found = []
         for lang in langs:
-            of_lang = [one for one in members if one.filename.endswith(f".{lang}")]
+            of_lang = [member for member in members if member.filename.endswith(f".{lang}")]
             if len(of_lang) != 1:
-                listed = ", ".join(one.filename for one in (of_lang or members)[:8])
+                listed = ", ".join(member.filename for member in (of_lang or members)[:8])
                 raise DataError(
                     f"{path}: must have one file that ends with .{lang}; it has {listed or 'none'}"
                 )
             check_unpacked(str(path), of_lang[0].compress_size, of_lang[0].file_size)
             found.append(of_lang[0].filename)
         return cls(path, (found[0], found[1]), encoding)
-
-    @property
-    def prefix(self) -> str:
-        return str(self.path)
 
     @property
     def files(self) -> tuple[Path, ...]:

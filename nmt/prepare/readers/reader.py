@@ -41,10 +41,6 @@ class Reader(Protocol):
     """A parallel text that can be read more than once."""
 
     @property
-    def prefix(self) -> str:
-        """The text as the user names it."""
-
-    @property
     def sides(self) -> tuple[str, str]:
         """What messages call the source and the target."""
 

@@ -93,10 +93,6 @@ class Table(ABC):
     """What is odd about the start of the text."""
 
     @property
-    def prefix(self) -> str:
-        return self.request.prefix
-
-    @property
     def sides(self) -> tuple[str, str]:
         """What messages call the source and the target."""
         src, tgt = (f"{self.request.name} column {column}" for column in self.columns)
@@ -122,7 +118,8 @@ class Table(ABC):
 
     def _survey_rows(self, all_rows: Iterable[Row]) -> Survey:
         validity = Validity(self.encoding)
-        rows = text_bytes = missing = of_others = 0
+        prefix, rows = self.request.prefix, 0
+        text_bytes = missing = of_others = 0
         side_bytes = [0] * len(self.request.side_columns)
         first: Row | None = None
         first_row = 0
@@ -150,7 +147,7 @@ class Table(ABC):
         if first is not None:
             shown = first.src.decode(errors="replace")[:60]
             told = (
-                f"{self.prefix}: {missing:,} of {rows:,} rows {self.fault}, such as row "
+                f"{prefix}: {missing:,} of {rows:,} rows {self.fault}, such as row "
                 f"{first_row:,}: {shown!r}"
             )
             if missing == rows or missing - of_others > MAX_BAD_SHARE * rows:
@@ -159,7 +156,7 @@ class Table(ABC):
         for column, size in zip(self.request.side_columns, side_bytes, strict=True):
             if column.kept_as and rows and not size:
                 raise DataError(
-                    f"--keep-column {self.prefix}: no {self.unit} has anything in "
+                    f"--keep-column {prefix}: no {self.unit} has anything in "
                     f"{column.column!r}; check the name"
                 )
         return Survey(self.record(), rows, text_bytes, warnings, tuple(side_bytes))

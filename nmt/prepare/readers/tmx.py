@@ -111,6 +111,7 @@ class TmxFile(Table):
             taken: pairs by the codes of their texts.
             rejected: units that lack a variant that was asked for, by all their codes.
         """
+        prefix = self.request.prefix
         langs = zip(self.request.langs, ("--src", "--tgt"), strict=True)
         for side, (lang, option) in enumerate(langs):
             others, units = Counter[str](), 0
@@ -122,7 +123,7 @@ class TmxFile(Table):
                     others.update(dict.fromkeys(of_lang, count))
             if units:
                 yield (
-                    f"{self.prefix}: {units:,} rows have no {lang}, only {_spell(others)}; to take "
+                    f"{prefix}: {units:,} rows have no {lang}, only {_spell(others)}; to take "
                     f"them, give {_ask_for(option, others)}"
                 )
             names = Counter[str]()
@@ -130,7 +131,7 @@ class TmxFile(Table):
                 names[variant_name(codes[side])] += count
             if len(names) > 1:
                 yield (
-                    f"{self.prefix}: the {lang} texts are {_spell(names)}; to take only one of "
+                    f"{prefix}: the {lang} texts are {_spell(names)}; to take only one of "
                     f"these, give for example {_ask_for(option, names)}"
                 )
 
