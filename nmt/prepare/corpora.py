@@ -14,11 +14,11 @@ from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import spell_pair
 from nmt.data.manifest import CorpusRecord, FileRecord, FlawRecord
 from nmt.errors import DataError
+from nmt.prepare.block import Block
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.reader import Reader, Survey, stamps
 from nmt.prepare.readers.text_names import SideColumn, file_and_columns
-from nmt.prepare.text import Block
 
 _BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and

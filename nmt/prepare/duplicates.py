@@ -28,6 +28,7 @@ import numpy.typing as npt
 from nmt.data.composition import compose_lines
 from nmt.data.epochs import mix
 from nmt.data.language_tokens import spell_pair, tagged
+from nmt.prepare.block import Hashes, Mask, TextSide, Work
 from nmt.prepare.characters import (
     LETTERS_END,
     NUMBER,
@@ -38,7 +39,6 @@ from nmt.prepare.characters import (
     plain_classes,
 )
 from nmt.prepare.cleaning import NEAR, OVERLAP_FREE_LETTERS, WIDE_LETTER
-from nmt.prepare.text import Hashes, Mask, TextSide, Work
 
 Numbers = npt.NDArray[np.uint32]
 

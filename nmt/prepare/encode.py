@@ -17,7 +17,7 @@ from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import ANNOTATION, Vocabulary
-from nmt.prepare.text import Block, Hashes, Verdicts, Work
+from nmt.prepare.block import Block, Hashes, Verdicts, Work
 
 Step = Callable[[Work], None]
 """A step of the work on a block: it adds to the work, or drops pairs."""

@@ -29,9 +29,10 @@ from nmt.data.shards import Shard, TokenRows
 from nmt.data.vocabulary import ANNOTATION
 from nmt.errors import DataError, UsageError
 from nmt.files import link_or_copy, resolved, write_text
+from nmt.prepare.block import Hashes, Mask
 from nmt.prepare.duplicates import hash_lines, hash_pairs
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.rejects import (
+from nmt.prepare.reject_report import (
     EXAMPLES_PER_RULE,
     CorpusRejects,
     Example,
@@ -46,8 +47,7 @@ from nmt.prepare.resume import (
     empty_folder,
     find_folder,
 )
-from nmt.prepare.splits import shard_record, split_record
-from nmt.prepare.text import Hashes, Mask
+from nmt.prepare.write_splits import shard_record, split_record
 
 JOINED = "joined"
 """The setting that names the folders of a joined one, by their fingerprints."""

@@ -34,6 +34,7 @@ from nmt.data.moses import Moses, moses_rules
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import resolved, write_text
+from nmt.prepare.block import Rows
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import Sources
@@ -46,12 +47,10 @@ from nmt.prepare.encode import (
     keep_columns,
     keep_text,
 )
-from nmt.prepare.faults import check_moses, measure_shift, warn_of_faults
-from nmt.prepare.judge import Cleaner, judge_tokens
 from nmt.prepare.language_id import LanguageIdentifier, measured
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.copies import copies_kept
-from nmt.prepare.rejects import (
+from nmt.prepare.reject_report import (
     CorpusRejects,
     check_any_left,
     warn_if_most_rejected,
@@ -73,9 +72,9 @@ from nmt.prepare.resume import (
     read_progress,
     write_progress,
 )
+from nmt.prepare.rules import Cleaner, judge_tokens
 from nmt.prepare.samples import draw_pairs, sample_blocks, sample_steps
-from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
-from nmt.prepare.text import Rows
+from nmt.prepare.text_checks import check_moses, measure_shift, warn_of_faults
 from nmt.prepare.vocabularies import (
     check_languages,
     check_tests,
@@ -86,6 +85,7 @@ from nmt.prepare.vocabularies import (
     write_vocabularies,
 )
 from nmt.prepare.windows import join_windows
+from nmt.prepare.write_splits import HeldOutText, TrainSplit, write_held_out
 from nmt.ray_workers import connect
 from nmt.terms.prepare import Annotator, learn_lexicon
 from nmt.workers import map_in_order

@@ -39,9 +39,9 @@ import numpy.typing as npt
 from nmt.console import printable
 from nmt.data.manifest import FlawRecord
 from nmt.errors import UsageError
+from nmt.prepare.block import Pairs, Rows, TextSide, Work
 from nmt.prepare.characters import known_scripts, letters_of
 from nmt.prepare.cleaning import ENCODING, ENTITIES, FLAWS
-from nmt.prepare.text import Pairs, Rows, TextSide, Work
 
 _WORTH_A_WARNING = 0.001
 """Share of lines. Clean text has up to 0.06 % with entities, as in "Q&amp;A"."""

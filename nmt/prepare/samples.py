@@ -19,14 +19,14 @@ from nmt.data.epochs import Epochs, Permutation
 from nmt.data.manifest import FileRecord
 from nmt.data.moses import Moses
 from nmt.errors import DataError
+from nmt.prepare.block import KEPT, Block, Rows, Verdicts, Work
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.encode import Step, run_steps
-from nmt.prepare.judge import Cleaner, token_verdicts
 from nmt.prepare.readers.line_files import LineFiles
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.repairs import repair
-from nmt.prepare.text import KEPT, Block, Rows, Verdicts, Work
+from nmt.prepare.rules import Cleaner, token_verdicts
 from nmt.workers import map_in_order
 
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.

@@ -29,14 +29,14 @@ from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
 from nmt.files import atomic_writer
+from nmt.prepare.block import KEPT, Block
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.corpora import SourceText
-from nmt.prepare.judge import CODES, Cleaner
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.rejects import nothing_left
+from nmt.prepare.reject_report import nothing_left
+from nmt.prepare.rules import CODES, Cleaner
 from nmt.prepare.samples import Sample, clean_sample, sample_blocks
-from nmt.prepare.text import KEPT, Block
 from nmt.workers import map_in_order
 
 _SIZES = {10_000: 2_000, 50_000: 4_000, 250_000: 8_000, 1_000_000: 16_000}

@@ -20,9 +20,9 @@ import numpy as np
 from nmt.data.epochs import mix
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import Vocabulary, join_lines
+from nmt.prepare.block import Hashes, Work
 from nmt.prepare.duplicates import hash_lines, hash_pairs
 from nmt.prepare.encode import Subwords
-from nmt.prepare.text import Hashes, Work
 
 AT_BREAK, TOO_LONG = "break", "max_length"
 SHORTENED = {

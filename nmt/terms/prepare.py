@@ -27,16 +27,16 @@ from nmt.data.manifest import FileRecord
 from nmt.data.shards import TokenRows
 from nmt.errors import DataError
 from nmt.files import is_there, sha256_file, write_text
-from nmt.lexical.lexicon import LEXICON_STEPS
+from nmt.lexical.ibm_model1 import LEXICON_STEPS
 from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_list import WordList, has_phrase
+from nmt.prepare.block import Work
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.encode import Subwords
-from nmt.prepare.judge import Cleaner
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.reader import record_file
+from nmt.prepare.rules import Cleaner
 from nmt.prepare.samples import clean_sample, sample_blocks
-from nmt.prepare.text import Work
 from nmt.terms.annotation import Annotation, annotate
 from nmt.terms.lemmas import LineForms, has_lemmas, lemmas_version
 from nmt.terms.term_list import read_terms

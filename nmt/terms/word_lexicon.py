@@ -1,7 +1,7 @@
 """Which words of a pair of lines translate each other, by a lexicon that is learnt from pairs.
 
-The lexicon is IBM Model 1 in both directions (`nmt.lexical.lexicon`), on lemmas in lower case, so
-that all forms of a word count together. It is small: it holds only what is likely in both
+The lexicon is IBM Model 1 in both directions (`nmt.lexical.ibm_model1`), on lemmas in lower case,
+so that all forms of a word count together. It is small: it holds only what is likely in both
 directions. In scripts without spaces, a "word" is a whole clause, which hardly ever repeats, so
 nothing is found.
 """
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from nmt.data.shards import TokenRows
-from nmt.lexical.lexicon import Lexicon, learn_from_rows
+from nmt.lexical.ibm_model1 import Lexicon, learn_from_rows
 from nmt.terms.lemmas import WORD, lemma
 
 _LEAST_PROBABILITY = 0.1

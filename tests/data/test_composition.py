@@ -16,11 +16,11 @@ from nmt.data.corpus import Encoding
 from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.prepare.block import Block
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.judge import Cleaner
+from nmt.prepare.rules import Cleaner
 from nmt.prepare.samples import clean_sample
-from nmt.prepare.text import Block
 
 TEXT = [
     "die Größe über alles",

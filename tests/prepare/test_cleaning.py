@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nmt.data.corpus import Encoding
 from nmt.errors import UsageError
+from nmt.prepare.block import KEPT, Block, Pairs, Verdicts, decode_side
 from nmt.prepare.characters import plain_classes
 from nmt.prepare.cleaning import (
     ALWAYS,
@@ -21,8 +22,7 @@ from nmt.prepare.cleaning import (
     Cleaning,
 )
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.judge import OF_TEXT, OF_TOKENS, RULE_OF, Cleaner, token_verdicts
-from nmt.prepare.text import KEPT, Block, Pairs, Verdicts, decode_side
+from nmt.prepare.rules import OF_TEXT, OF_TOKENS, RULE_OF, Cleaner, token_verdicts
 
 UTF8 = Encoding.find("utf-8")
 HELD_OUT = "This very sentence is one of the test set."

@@ -10,13 +10,13 @@ import pytest
 from prepare_job import Job, write
 
 from nmt.data.corpus import Encoding
+from nmt.prepare.block import Block
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.judge import Cleaner
 from nmt.prepare.readers import reader
+from nmt.prepare.rules import Cleaner
 from nmt.prepare.samples import clean_sample, sample_blocks
-from nmt.prepare.text import Block
 
 NO_KEYS = OverlapKeys.join([])
 UTF8 = Encoding.find("utf-8")

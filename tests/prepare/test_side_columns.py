@@ -14,9 +14,9 @@ from prepare_job import Job, content, job_of, pairs, prepare_in_all_ways, stop, 
 from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.prepare.block import KEPT, Block, Work
 from nmt.prepare.join import join
-from nmt.prepare.judge import CODES
-from nmt.prepare.text import KEPT, Block, Work
+from nmt.prepare.rules import CODES
 
 URLS = [f"https://example.org/\u00e4?page={number}" for number in range(40)]
 EMPTY = 7

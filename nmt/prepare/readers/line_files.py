@@ -23,9 +23,9 @@ from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.limits import check_unpacked
 from nmt.pipeline import prefetched
+from nmt.prepare.block import LINE_FEED, Block, Rows
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
-from nmt.prepare.text import LINE_FEED, Block, Rows
 
 LONGEST_LINE = 1 << 26
 PASS_ENCODING = "pass --encoding, for example --encoding windows-1252"

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from nmt.data.manifest import FileRecord
 from nmt.files import sha256_file
-from nmt.prepare.text import Block
+from nmt.prepare.block import Block
 
 BLOCK_LINES = 4096
 # Lines of several megabytes occur, and 4,096 of them would not fit into memory.

@@ -15,12 +15,12 @@ from typing import NamedTuple
 from nmt.data.corpus import Encoding
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
+from nmt.prepare.block import Block
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.line_files import PASS_ENCODING, Validity
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
 from nmt.prepare.readers.text_names import STDIN, SideColumn, file_and_columns
-from nmt.prepare.text import Block
 
 
 @dataclass(frozen=True)

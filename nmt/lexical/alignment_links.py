@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from nmt.data.batches import NO_LINK
 from nmt.data.folder import PairDataset
 from nmt.data.shards import TokenRows
-from nmt.lexical.lexicon import Integers, learn_lexicon
+from nmt.lexical.ibm_model1 import Integers, learn_lexicon
 
 _LEAST = 1e-4  # less probable translations are forgotten, in either direction
 

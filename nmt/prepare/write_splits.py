@@ -26,16 +26,16 @@ from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecor
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.errors import DataError
 from nmt.files import atomic_writer
+from nmt.prepare.block import KEPT, Block, Hashes, Mask, Pairs
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.duplicates import OverlapKeys, SeenHashes, pair_keys
 from nmt.prepare.encode import EncodedBlock, Step, Subwords, encode_block
-from nmt.prepare.faults import describe_shift
-from nmt.prepare.judge import CODES, blank_pairs
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.rejects import warn_of_flaws
+from nmt.prepare.reject_report import warn_of_flaws
 from nmt.prepare.repairs import examine
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
-from nmt.prepare.text import KEPT, Block, Hashes, Mask, Pairs
+from nmt.prepare.rules import CODES, blank_pairs
+from nmt.prepare.text_checks import describe_shift
 from nmt.workers import map_in_order
 
 

@@ -15,12 +15,12 @@ from nmt.console import printable, warning
 from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord, build_value
 from nmt.errors import DataError
 from nmt.files import parse_json, read_file, write_text
+from nmt.prepare.block import KEPT, Block, Verdicts, show_line
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.corpora import SourceText
-from nmt.prepare.judge import RULE_OF
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.repairs import describe_flaw, is_frequent, joined_flaws
-from nmt.prepare.text import KEPT, Block, Verdicts, show_line
+from nmt.prepare.rules import RULE_OF
 from nmt.prepare.windows import SHORTENED
 
 EXAMPLES_PER_RULE = 20

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from nmt.data.corpus import Encoding
+from nmt.prepare.block import KEPT, Block
 from nmt.prepare.cleaning import RULES
-from nmt.prepare.judge import CODES
-from nmt.prepare.rejects import EXAMPLES_PER_RULE, CorpusRejects, report_json, report_text
-from nmt.prepare.text import KEPT, Block
+from nmt.prepare.reject_report import EXAMPLES_PER_RULE, CorpusRejects, report_json, report_text
+from nmt.prepare.rules import CODES
 
 UTF8 = Encoding.find("utf-8")
 

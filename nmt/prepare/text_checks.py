@@ -22,9 +22,9 @@ from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import LETTERS, torn_mark
 from nmt.errors import UsageError
+from nmt.prepare.block import Block, Mask, Pairs, TextSide, Work
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.repairs import describe_flaw, examine, is_frequent
-from nmt.prepare.text import Block, Mask, Pairs, TextSide, Work
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _LARGEST_SHIFT = 3

@@ -10,11 +10,11 @@ import numpy as np
 
 from nmt.data.composition import compose
 from nmt.data.shards import Lengths
+from nmt.prepare.block import KEPT, Counts, Mask, Pairs, Rows, Verdicts, Work
 from nmt.prepare.cleaning import RATIO_FREE_CHARACTERS, RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
 from nmt.prepare.readers.text_names import number_of
-from nmt.prepare.text import KEPT, Counts, Mask, Pairs, Rows, Verdicts, Work
 
 CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
 _ONLY_TAGS = re.compile(r"\s*+(?>(?:</?[A-Za-z][^<>]*+>\s*+)+)")
