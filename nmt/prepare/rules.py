@@ -1,4 +1,4 @@
-"""The cleaning rules applied to the pairs of a block: a function for each rule of `cleaning`."""
+"""The cleaning rules applied to the pairs of a block: a function for each name in `cleaning`."""
 
 from __future__ import annotations
 
@@ -61,26 +61,6 @@ def _valid(pairs: Pairs, by: Cleaner) -> Mask:
     return is_drawn | _are_among(by.drawn_pairs, pairs)
 
 
-def _variant(pairs: Pairs, _: Cleaner) -> Mask:
-    return np.isin(pairs.numbers, list(pairs.block.variants))
-
-
-def _missing(pairs: Pairs, _: Cleaner) -> Mask:
-    return np.isin(pairs.numbers, list(pairs.block.missing))
-
-
-def _encoding(pairs: Pairs, _: Cleaner) -> Mask:
-    return pairs.src.is_bad | pairs.tgt.is_bad
-
-
-def _break(pairs: Pairs, by: Cleaner) -> Mask:
-    return blank_pairs(pairs) if by.documents else pairs.none
-
-
-def _empty(pairs: Pairs, _: Cleaner) -> Mask:
-    return np.equal(pairs.shorter, 0)
-
-
 def _score(pairs: Pairs, _: Cleaner) -> Mask:
     is_low = pairs.none
     for column in pairs.block.side_columns:
@@ -88,10 +68,6 @@ def _score(pairs: Pairs, _: Cleaner) -> Mask:
             scores = np.array(list(map(number_of, pairs.block.side_values(column))))
             is_low |= ~(scores >= column.least)  # NaN is dropped, too
     return is_low
-
-
-def _control(pairs: Pairs, _: Cleaner) -> Mask:
-    return (pairs.src.controls + pairs.tgt.controls) > 0
 
 
 def _markup(pairs: Pairs, _: Cleaner) -> Mask:
@@ -119,16 +95,6 @@ def _ratio(pairs: Pairs, by: Cleaner) -> Mask:
     return is_measured & (pairs.longer > by.cleaning.max_ratio * pairs.shorter)
 
 
-def _symbols(pairs: Pairs, by: Cleaner) -> Mask:
-    src, tgt, share = pairs.src, pairs.tgt, by.cleaning.max_symbols
-    return (src.signs > share * src.visible) | (tgt.signs > share * tgt.visible)
-
-
-def _script(pairs: Pairs, _: Cleaner) -> Mask:
-    src, tgt = pairs.in_other_script
-    return src | tgt
-
-
 def _language(pairs: Pairs, by: Cleaner) -> Mask:
     """Return which pairs have a side that is surely in another language."""
     assert by.identifier is not None  # or the rule does not apply
@@ -145,18 +111,21 @@ def _overlap(pairs: Pairs, by: Cleaner) -> Mask:
 
 OF_TEXT: Mapping[str, Callable[[Pairs, Cleaner], Mask]] = {
     "valid": _valid,
-    "variant": _variant,
-    "missing": _missing,
-    "encoding": _encoding,
-    "break": _break,
-    "empty": _empty,
+    "variant": lambda pairs, _: np.isin(pairs.numbers, list(pairs.block.variants)),
+    "missing": lambda pairs, _: np.isin(pairs.numbers, list(pairs.block.missing)),
+    "encoding": lambda pairs, _: pairs.src.is_bad | pairs.tgt.is_bad,
+    "break": lambda pairs, by: blank_pairs(pairs) if by.documents else pairs.none,
+    "empty": lambda pairs, _: np.equal(pairs.shorter, 0),
     "score": _score,
-    "control": _control,
+    "control": lambda pairs, _: np.greater(pairs.src.controls + pairs.tgt.controls, 0),
     "markup": _markup,
     "identical": _identical,
     "ratio": _ratio,
-    "symbols": _symbols,
-    "script": _script,
+    "symbols": lambda pairs, by: (
+        (pairs.src.signs > by.cleaning.max_symbols * pairs.src.visible)
+        | (pairs.tgt.signs > by.cleaning.max_symbols * pairs.tgt.visible)
+    ),
+    "script": lambda pairs, _: np.logical_or(*pairs.in_other_script),
     "language": _language,
     "overlap": _overlap,
 }

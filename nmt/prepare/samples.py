@@ -152,7 +152,7 @@ def draw_pairs(
     ]
     langs = texts[0].langs
     src_text, tgt_text = ("".join(f"{line}\n" for line in lines).encode() for lines in (src, tgt))
-    reader = _DrawnText((f"valid.{langs[0]}", f"valid.{langs[1]}"), (src_text, tgt_text))
+    reader = _DrawnText(langs, (src_text, tgt_text))
     surveys = tuple(survey(int) for survey in reader.surveys())
     drawn_text = SourceText("drawn from train", reader, langs, surveys, stamps=(), line_tags=tags)
     return drawn_text, tuple(numbers)
@@ -162,10 +162,15 @@ def draw_pairs(
 class _DrawnText(LineFiles):
     """Pairs that were drawn, as a text without a file."""
 
-    sides: tuple[str, str]
+    langs: tuple[str, str]
     texts: tuple[bytes, bytes]
     encoding = Encoding.find("utf-8")
     files = ()
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        src, tgt = self.langs
+        return f"valid.{src}", f"valid.{tgt}"
 
     def chunks(self, side: int) -> Iterator[bytes]:
         yield self.texts[side]

@@ -201,18 +201,24 @@ class Validity:
 
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
-        self._own = _Codec(encoding.line_codec)
-        self._utf8 = _Codec("utf-8")
-        self._bad = 0
-        self._first_bad = 0
+        names = {encoding.line_codec, "utf-8"}
+        # Those by whose codecs everything has been valid so far.
+        self._decoders = {name: codecs.getincrementaldecoder(name)() for name in names}
+        self._is_beyond_ascii = False
+        self._bad = self._first_bad = 0
 
-    def look_at(self, chunk: bytes) -> None:
-        self._own.look_at(chunk)
-        if self._encoding.name != "utf-8":
-            self._utf8.look_at(chunk)
+    def look_at(self, chunk: bytes, *, final: bool = False) -> None:
+        for name, decoder in [*self._decoders.items()]:
+            try:
+                text = decoder.decode(chunk, final)
+            except UnicodeError:
+                del self._decoders[name]
+            else:
+                self._is_beyond_ascii |= name == "utf-8" and not text.isascii()
 
     def ends_well(self) -> bool:
-        return self._own.ends_well()
+        self.look_at(b"", final=True)
+        return self._encoding.line_codec in self._decoders
 
     def count_bad(self, number: int) -> None:
         """Count a line, by its number, that is not valid."""
@@ -235,33 +241,13 @@ class Validity:
             )
             if self._bad > MAX_BAD_SHARE * lines:
                 raise DataError(f"{warnings[0]}; {advice}")
-        if self._encoding.by_line and self._utf8.ends_well() and self._utf8.beyond_ascii:
+        self.look_at(b"", final=True)
+        is_utf8 = "utf-8" in self._decoders and self._is_beyond_ascii
+        if is_utf8 and self._encoding.by_line and self._encoding.name != "utf-8":
             warnings.append(
                 f"{name} is valid UTF-8 but is read as {self._encoding.name}; check --encoding"
             )
         return tuple(warnings)
-
-
-class _Codec:
-    """Checks a stream by one codec."""
-
-    def __init__(self, name: str) -> None:
-        self._decoder = codecs.getincrementaldecoder(name)()
-        self._valid = True
-        self.beyond_ascii = False
-
-    def look_at(self, chunk: bytes, *, final: bool = False) -> None:
-        if self._valid:
-            try:
-                text = self._decoder.decode(chunk, final)
-            except UnicodeError:
-                self._valid = False
-            else:
-                self.beyond_ascii = self.beyond_ascii or not text.isascii()
-
-    def ends_well(self) -> bool:
-        self.look_at(b"", final=True)
-        return self._valid
 
 
 class Lines:
