@@ -4,8 +4,9 @@ A pair that is dropped would teach the model nothing, or the wrong thing. Rules 
 text. Most of them can be switched off. If several rules fit a pair, the first one counts.
 
 To add a rule, give it a row at its place in `RULES`, and in `nmt.prepare.rules` a function with a
-row in `OF_TEXT` or `OF_TOKENS`. If it has a threshold, add that to `Cleaning`. The option, its help and its check, the reports and `dataset.json` follow. This module does not load
-numpy, because `nmt --help` loads it.
+row in `OF_TEXT` or `OF_TOKENS`. If it has a threshold, add that to `Cleaning`. The option, its help
+and its check, the reports and `dataset.json` follow. This module does not load numpy, because
+`nmt --help` loads it.
 """
 
 from __future__ import annotations
