@@ -244,12 +244,13 @@ class Pairs:
 
 def _in_other_script(side: TextSide, beside: TextSide, lang: str) -> Mask:
     """Return which lines of a side are mostly in another script: (lines,)."""
-    own = known_scripts(lang)
-    weight = 1 if set(own) <= set(WIDE_SCRIPTS) else WIDE_LETTER  # of others, beside own letters
+    scripts = known_scripts(lang)
+    # How much a letter of another script may weigh beside letters of the language's own.
+    weight = 1 if set(scripts) <= set(WIDE_SCRIPTS) else WIDE_LETTER
     found: Mask = (1 + weight) * side.foreign > side.letters  # or cannot be
     for row in np.flatnonzero(found).tolist():
-        counts = letters_by_script(side.lines[row], beside.lines[row], own)
-        foreign = sum(count for script, count in counts.items() if script and script not in own)
+        counts = letters_by_script(side.lines[row], beside.lines[row], scripts)
+        foreign = sum(count for script, count in counts.items() if script and script not in scripts)
         found[row] = 2 * foreign > counts.total()
     return found
 

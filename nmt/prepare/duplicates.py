@@ -136,7 +136,7 @@ class OverlapKeys:
     keys: frozenset[bytes]
 
     @classmethod
-    def of(cls, side: TextSide) -> OverlapKeys:
+    def from_side(cls, side: TextSide) -> OverlapKeys:
         """Return the keys of the lines that are long enough to count."""
         long_enough = np.flatnonzero(side.sums(_weights()) >= OVERLAP_FREE_LETTERS)
         keys = frozenset(_key(side.lines[at]) for at in long_enough)
@@ -201,14 +201,14 @@ def _weights() -> Numbers:
 def _numbers() -> Numbers:
     """Return the number of each code point: (0x110000,)."""
     counts = _counts()
-    own = mix(np.arange(len(counts), dtype=np.uint64)).astype(np.uint32) * counts
-    numbers = own.copy()
+    hashes = mix(np.arange(len(counts), dtype=np.uint64)).astype(np.uint32) * counts
+    numbers = hashes.copy()
     characters = np.arange(LETTERS_END, dtype="<u4")
     characters[ord("\n")] = characters[0xD800:0xE000] = ord(" ")  # surrogates are no text
     # Fold all characters in one call, which is fast; line feeds keep them apart.
     text = characters.tobytes().decode("utf-32-le")
     folded = _fold("\n".join(text)).split("\n")
     numbers[:LETTERS_END] = TextSide(folded, np.zeros(LETTERS_END, np.bool_), plain_classes()).sums(
-        own
+        hashes
     )
     return numbers

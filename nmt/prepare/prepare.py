@@ -163,7 +163,7 @@ def dry_run(
         else:
             steps = sample_steps(cleaner)
             report_what_is_not_learnt(options, inputs.sources.train)
-        rejects = [CorpusRejects.of(text) for text in inputs.sources.train]
+        rejects = [CorpusRejects.begin(text) for text in inputs.sources.train]
         blocks = sample_blocks(inputs.sources.train, size=pairs, seed=options.seed)
         judge = partial(judge_block, steps=steps)
         for block, judged in map_in_order(judge, blocks, workers=options.processes):
@@ -224,7 +224,7 @@ class _Inputs:
             listed = " ".join(map(str, options.vocab))
             console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
         identifier = LanguageIdentifier.find(cleaning.langid) if cleaning.langid else None
-        annotator = Annotator.of(options)
+        annotator = Annotator.from_options(options)
         fixes = recorded_fixes(cleaning.fix)
         sources = Sources.survey(options, Encoding.find(options.encoding), copies)
         if not any(text.lines for text in sources.train):
@@ -417,7 +417,7 @@ def _resume_or_begin(folder: Path, inputs: _Inputs, cleaner: Cleaner) -> Progres
         shards=(),
         side_columns=(),
         hashes=(),
-        rejects=tuple(map(CorpusRejects.of, train)),
+        rejects=tuple(map(CorpusRejects.begin, train)),
         corpus=0,
         line=1,
         lexicon=learn_lexicon(lexicon, inputs.annotator, train, cleaner, options),

@@ -58,7 +58,7 @@ class CorpusRejects:
     """Lines that have entities or a broken encoding, by side and kind."""
 
     @classmethod
-    def of(cls, source: SourceText) -> CorpusRejects:
+    def begin(cls, source: SourceText) -> CorpusRejects:
         """Return the empty report of a text."""
         src, tgt = (Path(side).name for side in source.reader.sides)
         return cls(source.prefix, src, tgt, source.reader.unit)

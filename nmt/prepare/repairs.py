@@ -268,8 +268,8 @@ def _is_doubtful(fixed: str, line: str, lang: str) -> bool:
 def _characters_of(lang: str) -> npt.NDArray[np.bool_]:
     """Return whether text in a language may have a code point: (0x110000,)."""
     known = np.zeros(0x110000, np.bool_)
-    own = [ranges for script in known_scripts(lang) for ranges in letters_of(script)]
-    for first, last in (*_EVERYWHERE, *own):
+    of_scripts = [ranges for script in known_scripts(lang) for ranges in letters_of(script)]
+    for first, last in (*_EVERYWHERE, *of_scripts):
         known[first : last + 1] = True
     return known
 

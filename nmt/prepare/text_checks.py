@@ -285,8 +285,8 @@ def _language(lang: str) -> str:
 
 def _other_language(side: TextSide, lang: str) -> str:
     """Return the language that a side's words belong to; empty if it may be the expected one."""
-    own = _language(lang)
-    if own not in _FREQUENT_WORDS:
+    wanted = _language(lang)
+    if wanted not in _FREQUENT_WORDS:
         return ""
     lines = side.lines[:: max(1, len(side.lines) // _WORD_LINES)]
     words = Counter(_WORD.findall(compose(" ".join(lines)).casefold()))
@@ -298,5 +298,5 @@ def _other_language(side: TextSide, lang: str) -> str:
     }
     shares = {language: sum(uses) / words.total() for language, uses in counts.items()}
     best = max(shares, key=lambda language: shares[language])
-    is_clear = shares[best] > max(0.1, 2.5 * shares[own])
+    is_clear = shares[best] > max(0.1, 2.5 * shares[wanted])
     return best if is_clear and sum(map(bool, counts[best])) >= _FEWEST_DIFFERENT else ""

@@ -153,7 +153,7 @@ class HeldOutText:
             if fix:
                 lines, _ = examine(lines, fix)
             for side, of_side in zip(lines.sides, keys, strict=True):
-                of_side.append(OverlapKeys.of(side))
+                of_side.append(OverlapKeys.from_side(side))
             pairs.update(pair_keys(lines.src, lines.tgt))
         if source.lines == breaks:
             raise DataError(" and ".join(source.reader.sides) + " are empty")

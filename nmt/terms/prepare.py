@@ -65,7 +65,7 @@ class Annotator:
     """Of `auto`, once it is learnt."""
 
     @classmethod
-    def of(cls, options: PrepareOptions) -> Annotator | None:
+    def from_options(cls, options: PrepareOptions) -> Annotator | None:
         """Return the annotator that the options ask for; None without --terms.
 
         Raises:
@@ -134,7 +134,7 @@ class Annotator:
     def _uses(self, src: str, tgt: str) -> list[Annotation]:
         """Return all terms of a pair of lines."""
         if self.lexicon is not None:
-            return [Annotation(*link.src, link.lemma) for link in self.lexicon.links(src, tgt)]
+            return [Annotation(*span, lemma) for span, _, lemma in self.lexicon.links(src, tgt)]
         if self.terms is None or not (uses_of_terms := self.terms.find(src)):
             return []
         line, uses = LineForms.of(tgt, self.langs[1]), []

@@ -27,13 +27,8 @@ _FREQUENT = 100
 makes learning some four times as fast."""
 
 
-@dataclass(frozen=True)
-class WordLink:
-    """A word of the source and one of the target that translate each other."""
-
-    src: tuple[int, int]  # where it begins and ends in its line
-    tgt: tuple[int, int]
-    lemma: str  # of the target
+Span = tuple[int, int]
+"""Where a word begins and ends in its line."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +56,14 @@ class WordLexicon:
         """How many pairs of lemmas it holds."""
         return sum(map(len, self.scores.values()))
 
-    def links(self, src: str, tgt: str) -> list[WordLink]:
+    def links(self, src: str, tgt: str) -> list[tuple[Span, Span, str]]:
         """Return which words of two lines translate each other, in the order of the source.
 
         Each is the other's best translation in the line, and occurs once in it. The source has a
         letter.
+
+        Returns:
+            The word of the source, that of the target, and the lemma of the latter.
         """
         src_places = _occurrences(src, self.src_keys.get)
         tgt_places = _occurrences(tgt, self._tgt_key)
@@ -81,7 +79,7 @@ class WordLexicon:
                 best[tgt_key] = score, src_key
                 chosen[src_key] = tgt_key
         return [
-            WordLink(
+            (
                 src_places[src_key][0],
                 tgt_places[tgt_key][0],
                 self.tgt_lemmas[_cut(tgt, tgt_places[tgt_key][0])],
@@ -161,16 +159,14 @@ def _likely(lexicon: Lexicon) -> Iterable[tuple[int, int, float]]:
     )
 
 
-def _occurrences(
-    line: str, key_of: Callable[[str], str | None]
-) -> dict[str, list[tuple[int, int]]]:
+def _occurrences(line: str, key_of: Callable[[str], str | None]) -> dict[str, list[Span]]:
     """Return where each known word of a line stands, by its key."""
-    places: dict[str, list[tuple[int, int]]] = {}
+    places: dict[str, list[Span]] = {}
     for match in WORD.finditer(line):
         if (key := key_of(match[0])) is not None:
             places.setdefault(key, []).append(match.span())
     return places
 
 
-def _cut(line: str, span: tuple[int, int]) -> str:
+def _cut(line: str, span: Span) -> str:
     return line[span[0] : span[1]]

@@ -33,7 +33,9 @@ LONG, SHORT, WIDE, NARROW = "a b" * 15, "a b" * 14 + "c", "你" * 10 + "。", "�
 
 def keys_of(*lines: str) -> OverlapKeys:
     raw = "\n".join(lines).encode()
-    return OverlapKeys.of(decode_side(raw, UTF8, plain_classes(), number=2, lines=len(lines)))
+    return OverlapKeys.from_side(
+        decode_side(raw, UTF8, plain_classes(), number=2, lines=len(lines))
+    )
 
 
 def cleaner(**values: object) -> Cleaner:
@@ -185,7 +187,7 @@ def test_overlap_is_what_unicode_calls_the_same_letters_marks_and_numbers(
     ]
     for side in sides[1:]:
         same = key(side.lines[0]) == key(sides[0].lines[0])
-        assert OverlapKeys.of(sides[0]).found_in(side).tolist() == [same]
+        assert OverlapKeys.from_side(sides[0]).found_in(side).tolist() == [same]
 
 
 def test_lengths_are_judged_with_the_limits_included() -> None:

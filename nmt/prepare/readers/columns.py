@@ -220,9 +220,9 @@ def names_languages(names: Sequence[str], langs: tuple[str, str]) -> bool:
 
 def _of_language(names: Sequence[str], lang: str) -> list[int]:
     """Return the columns that have exactly this name, or else those that mean the language."""
-    own = lang.replace("_", "-").casefold()
+    code = lang.replace("_", "-").casefold()
     exact = [
-        at for at, name in enumerate(names) if name.strip().replace("_", "-").casefold() == own
+        at for at, name in enumerate(names) if name.strip().replace("_", "-").casefold() == code
     ]
     return exact or [at for at, name in enumerate(names) if names_language(name, lang)]
 

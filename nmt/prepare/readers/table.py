@@ -163,20 +163,22 @@ class Table(ABC):
 
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the rows from `start` on."""
-        held: list[Row] = []
-        held_bytes, number = 0, start
-        for at, row in enumerate(self.rows(_ignore), start=1):
-            if at < start:
+        waiting: list[Row] = []
+        waiting_bytes, number = 0, start
+        for row_number, row in enumerate(self.rows(_ignore), start=1):
+            if row_number < start:
                 continue
             size = len(row.src) + len(row.tgt) + sum(map(len, row.side_cells))
-            if held and (len(held) == reader.BLOCK_LINES or held_bytes + size > reader.BLOCK_BYTES):
-                yield self._block(corpus, number, held)
-                number += len(held)
-                held, held_bytes = [], 0
-            held.append(row)
-            held_bytes += size
-        if held:
-            yield self._block(corpus, number, held)
+            if waiting and (
+                len(waiting) == reader.BLOCK_LINES or waiting_bytes + size > reader.BLOCK_BYTES
+            ):
+                yield self._block(corpus, number, waiting)
+                number += len(waiting)
+                waiting, waiting_bytes = [], 0
+            waiting.append(row)
+            waiting_bytes += size
+        if waiting:
+            yield self._block(corpus, number, waiting)
 
     def _block(self, corpus: int, number: int, rows: Sequence[Row]) -> Block:
         return Block(

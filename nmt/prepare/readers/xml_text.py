@@ -55,18 +55,18 @@ def read_xml(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
     Raises:
         DataError: if the encoding is unknown.
     """
-    start = held = b""
+    start = incomplete = b""
     for chunk in read_chunks(path, _BYTES, any_bytes=True):
         start += chunk
         if len(start) >= _START_BYTES:
             break
     for chunk in read_chunks(path, _encoding(path, start), watch=watch, any_bytes=True):
-        chunk = held + chunk
+        chunk = incomplete + chunk
         cut = _INCOMPLETE.search(chunk, max(len(chunk) - _LONGEST_REFERENCE, 0))
         end = cut.start() if cut else len(chunk)
-        held = chunk[end:]
+        incomplete = chunk[end:]
         yield _disguise(chunk[:end])
-    yield _disguise(held)
+    yield _disguise(incomplete)
 
 
 def restore(text: str) -> bytes:
