@@ -129,10 +129,7 @@ def letters_by_script(line: str, beside: str, scripts: Sequence[str]) -> Counter
     Words of other scripts that also stand in the translation do not count, such as names of
     programs. They do if the line has no letter of its own scripts, since then it is a copy.
 
-    Args:
-        line: of text.
-        beside: its translation.
-        scripts: of its language.
+    beside: its translation; scripts: of its language.
     """
     words = list(_words(line))
     if any(script in scripts for script, _ in words):

@@ -141,10 +141,7 @@ class Sources:
     ) -> Sources:
         """Find the files of all texts and read each of them once.
 
-        Args:
-            options: that name the texts.
-            encoding: of text files.
-            copies: of stdin and of URLs, by name.
+        copies: of stdin and of URLs, by name.
 
         Raises:
             DataError: a file is missing, damaged or in another encoding, or the two sides of a

@@ -83,12 +83,7 @@ def hash_pairs(src: Hashes, tgt: Hashes) -> Hashes:
 def hash_block(work: Work, *, rule: str, by_source: bool, has_languages: bool) -> None:
     """Hash the pairs that are left, to find those that a rule of duplicates drops: a step.
 
-    Args:
-        work: a block.
-        rule: `EXACT` or `NEAR`.
-        by_source: whether pairs with the same source are duplicates.
-        has_languages: whether texts are in several pairs of languages; in another one it is
-            another pair.
+    has_languages: whether texts are in several pairs of languages; in another it is another pair.
     """
     src, tgt = map(normalized, work.lines) if rule == NEAR else work.lines
     if has_languages:

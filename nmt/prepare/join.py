@@ -59,10 +59,7 @@ _BYTES_A_PAIR = 40  # of a range: hashes, places, and what sorting takes
 def join(out: Path, paths: Sequence[Path], *, memory: float) -> DataFolder:
     """Make one data folder of several, or open it if it was made of them already.
 
-    Args:
-        out: the folder.
-        paths: of the folders, in the order of their pairs.
-        memory: gigabytes for finding pairs that repeat; the result does not depend on it.
+    memory: gigabytes for finding pairs that repeat; the result does not depend on it.
 
     Raises:
         UsageError: the folders do not fit together, or `out` is another folder.
@@ -202,11 +199,7 @@ def _places(folders: Sequence[DataFolder]) -> Iterator[_Place]:
 def _repeats(file: Path, places: Sequence[_Place], *, by_source: bool, memory: int) -> Mask:
     """Return which pairs came earlier, by their token ids: (pairs,).
 
-    Args:
-        file: for the hashes; it is removed.
-        places: the shards.
-        by_source: whether pairs with the same source are equal.
-        memory: bytes that may be used.
+    file: for the hashes; it is removed. memory: bytes that may be used.
     """
     pairs = sum(place.record.pairs for place in places)
     hashes = np.memmap(file, np.uint64, "w+", shape=(max(1, pairs),))

@@ -158,10 +158,8 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
 def warn_of_flaws(corpus: CorpusRejects, total: int, warned: set[tuple[str, str]]) -> None:
     """Warn of flaws that many of all lines of a text have, unless that was done or they are fixed.
 
-    Args:
-        corpus: what was found so far.
-        total: how many lines the text has.
-        warned: the sides and kinds that we have warned of. It is updated.
+    total: how many lines the text has.
+    warned: the sides and kinds that we have warned of. It is updated.
     """
     for flaw in corpus.flaws:
         key = (flaw.side, flaw.kind)

@@ -90,11 +90,8 @@ def clean_sample(
 ) -> Sample:
     """Return the pairs of a block that pass the rules, as the vocabulary sees them.
 
-    Args:
-        block: some lines.
-        cleaner: the rules.
-        moses: the rules that are applied to source and target then.
-        composes: whether the vocabulary composes text, before Moses' rules split letters and marks.
+    moses: the rules that are applied then.
+    composes: whether the vocabulary composes text, before Moses' rules split letters and marks.
     """
     work = run_steps(block, sample_steps(cleaner))
     sides = []

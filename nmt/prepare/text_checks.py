@@ -130,10 +130,7 @@ def check_moses(
 ) -> None:
     """Send lines of each training text through Moses' tokenisation and back, as translations go.
 
-    Args:
-        texts: for training.
-        rules: of source and target.
-        composes: whether the vocabulary composes text before.
+    composes: whether the vocabulary composes text before.
 
     Raises:
         UsageError: if the tokenisation tears letters and marks apart.

@@ -149,13 +149,6 @@ def learn_vocabularies(
     If their size is not given and does not suit the text, they get one that does: the largest
     possible one, or one with room for twice as many subwords as the text has characters.
 
-    Args:
-        options: of the vocabulary.
-        languages: the tokens that begin lines, if there are some.
-        train: the training texts.
-        cleaner: the rules that sampled pairs must pass.
-        moses: the rules that are applied to source and target.
-
     Raises:
         DataError: no sampled pair passes the rules.
         UsageError: the text does not suit the size that was given.

@@ -43,12 +43,7 @@ others."""
 def join_windows(work: Work, *, subwords: Subwords, window: int, seed: int, longest: int) -> None:
     """Make a window of each pair and some that come before it: a step.
 
-    Args:
-        work: a block that is encoded.
-        subwords: the vocabularies.
-        window: the most lines of a pair.
-        seed: of the draws.
-        longest: the most tokens of a side.
+    window: the most lines of a pair; longest: the most tokens of a side.
     """
     assert work.ids is not None
     vocabularies = subwords.vocabularies(work.block.langs)
@@ -94,7 +89,6 @@ def choose_windows(
     Args:
         numbers: of the lines, ascending.
         wanted: how many lines before it were drawn.
-        src, tgt: the lines.
         longest: the most tokens of a window on each side.
 
     Returns:

@@ -237,16 +237,8 @@ class TrainSplit:
     ) -> None:
         """Continue the split from `progress`.
 
-        Args:
-            folder: the data folder.
-            texts: the training texts.
-            steps: of the work on a block.
-            progress: what is complete.
-            token_bytes: of an id in the shards.
-            separator: the token between the lines of a window, if pairs are windows.
-            marker: the id that begins an annotation of a source, if there may be some.
-            duplicate_rules: those that apply.
-            shard_pairs: of a shard.
+        separator: the token between the lines of a window, if pairs are windows.
+        marker: the id that begins an annotation of a source, if there may be some.
         """
         self.rejects = progress.rejects
         self._folder = folder

@@ -98,10 +98,7 @@ class Annotator:
     def annotate(self, work: Work, *, subwords: Subwords, longest: int) -> None:
         """Write into sources how some of their words are translated: a step.
 
-        Args:
-            work: the pairs, encoded.
-            subwords: the vocabularies.
-            longest: the most ids of a source. An annotation that does not fit is left out.
+        longest: the most ids of a source. An annotation that does not fit is left out.
         """
         assert work.ids is not None
         vocabulary, _ = subwords.vocabularies(work.block.langs)

@@ -103,10 +103,7 @@ def learn_words(
 ) -> WordLexicon:
     """Learn from pairs of lines.
 
-    Args:
-        pairs: source and target.
-        langs: their languages. Without lemmas for one, its words stand for themselves.
-        on_progress: called with 1 after each of two times `LEXICON_STEPS` steps.
+    on_progress: called with 1 after each of two times `LEXICON_STEPS` steps.
 
     Raises:
         UsageError: if simplemma is missing.

@@ -43,11 +43,7 @@ def quoted_rows(
 ) -> Iterator[list[bytes]]:
     """Yield the cells of each row, without quotes.
 
-    Args:
-        lines: without line feeds.
-        separator: one byte.
-        name: of the text, for messages.
-        number: of the first line in the file.
+    lines: without line feeds; number: of the first one in the file.
 
     Raises:
         DataError: if a cell that begins with a quote is not quoted well.

@@ -56,10 +56,7 @@ def find_columns(
 ) -> Columns:
     """Find the columns of a table.
 
-    Args:
-        request: what is to be read.
-        rows: the first ones, the header among them if there is one.
-        header: the first row, decoded.
+    rows: the first ones, the header among them if there is one; header: the first row, decoded.
 
     Raises:
         DataError: if a column is not there, or it is not clear which ones are meant.
@@ -162,10 +159,7 @@ def language_columns(
     A name may be a code in any case, with a country or script, or the English name. Without
     such columns, those named source and target are taken.
 
-    Args:
-        text: its name, for messages.
-        names: of all columns.
-        langs: source and target language.
+    text: its name, for messages.
 
     Returns:
         None if a language has no column.

@@ -50,11 +50,7 @@ def find_layout(
 ) -> TableLayout:
     """Find out how a file is written.
 
-    Args:
-        request: what is to be read.
-        lines: of the file, from the first on.
-        encoding: of the lines.
-        is_csv: whether to look for the separator, and not to doubt that cells are quoted.
+    is_csv: whether to look for the separator, and not to doubt that cells are quoted.
 
     Raises:
         DataError: if the file does not show it, or lacks a column.

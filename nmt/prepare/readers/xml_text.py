@@ -48,9 +48,7 @@ _INCOMPLETE = re.compile(rb"(?:&[^;&<]*|[\xc2-\xf4][\x80-\xbf]{0,2})\Z")
 def read_xml(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
     """Yield the text of a file, in UTF-8 whatever encoding it declares.
 
-    Args:
-        path: plain or compressed.
-        watch: called with the raw bytes of the file, before decompression.
+    watch: called with the raw bytes of the file, before decompression.
 
     Raises:
         DataError: if the encoding is unknown.
