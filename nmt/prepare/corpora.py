@@ -16,8 +16,8 @@ from nmt.data.manifest import CorpusRecord, FileRecord, FlawRecord
 from nmt.errors import DataError
 from nmt.prepare.block import Block
 from nmt.prepare.options import PrepareOptions
-from nmt.prepare.readers.find import find_reader
-from nmt.prepare.readers.reader import Reader, Survey, stamps
+from nmt.prepare.readers.find import Reader, find_reader
+from nmt.prepare.readers.reader import Survey, stamps
 from nmt.prepare.readers.text_names import SideColumn, file_and_columns
 
 _BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28

@@ -75,24 +75,21 @@ def with_new_pieces(
 
     Those are tags, a language, and control pieces.
     """
+    if not vocabularies:
+        return []
+    first, instead = vocabularies[0], options.control_pieces
     added = [
         Piece(tag, kind=Kind.CONTROL if TAG.fullmatch(tag) else Kind.USER_DEFINED)
         for tag in sorted(set(options.tags.values()))
-        if vocabularies and not vocabularies[0].has_symbol(tag)
+        if not first.has_symbol(tag)
     ]
-    if languages is not None and vocabularies:
-        added += [
-            Piece(piece, kind=Kind.CONTROL)
-            for lang, piece in languages.pieces.items()
-            if lang == options.new_language
-            or (options.pair and not vocabularies[0].has_control(piece))
-        ]
-    instead = options.control_pieces
-    added += [
-        Piece(piece, kind=Kind.CONTROL)
-        for piece in instead
-        if vocabularies and not vocabularies[0].has_control(piece)
+    controls = [
+        piece
+        for lang, piece in (languages.pieces if languages else {}).items()
+        if lang == options.new_language or (options.pair and not first.has_control(piece))
     ]
+    controls += [piece for piece in instead if not first.has_control(piece)]
+    added += [Piece(piece, kind=Kind.CONTROL) for piece in controls]
     for piece in added:
         if any(vocabulary.has_piece(piece.text) for vocabulary in vocabularies):
             raise UsageError(

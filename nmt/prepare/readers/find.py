@@ -12,10 +12,9 @@ from nmt.files import is_there
 from nmt.markup.file_types import file_type, first_bytes, type_of_content
 from nmt.prepare.readers.arrow import ArrowFiles
 from nmt.prepare.readers.jsonl import JsonLines
-from nmt.prepare.readers.line_files import MosesFiles, ZipFiles
-from nmt.prepare.readers.reader import Reader
+from nmt.prepare.readers.line_files import LineFiles, MosesFiles, ZipFiles
 from nmt.prepare.readers.segments import SegmentFiles
-from nmt.prepare.readers.table import TableRequest
+from nmt.prepare.readers.table import Table, TableRequest
 from nmt.prepare.readers.text_names import (
     STDIN,
     TABLE_FOLDERS,
@@ -27,6 +26,9 @@ from nmt.prepare.readers.text_names import (
 )
 from nmt.prepare.readers.tmx import TmxFile
 from nmt.prepare.readers.tsv import TsvFile
+
+Reader = LineFiles | Table
+"""What reads a parallel text, more than once."""
 
 _WITH_COLUMNS = "TSV, CSV, JSON Lines, Parquet and Arrow"
 

@@ -39,8 +39,11 @@ _OF_ZIP = (zipfile.BadZipFile, RuntimeError)
 class LineFiles(ABC):
     """A text whose two sides are read in step."""
 
+    files: tuple[Path, ...]
+    """All that are read."""
     encoding: Encoding
     unit = "line"
+    """What holds a pair."""
     columns = ()
     quoted = False
 
@@ -54,6 +57,7 @@ class LineFiles(ABC):
         """Yield the text of a side in pieces of any size."""
 
     def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
+        """Return functions that read the text once: one for each side."""
         return [partial(self._survey, side) for side in (0, 1)]
 
     @abstractmethod
@@ -82,7 +86,10 @@ class LineFiles(ABC):
         return lines, text_bytes, validity.warnings(self.sides[side], lines, "line")
 
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
-        """Yield the lines from `start` on; DataError if one side ends before the other."""
+        """Yield the lines from `start` on; DataError if one side ends before the other.
+
+        The ends of blocks depend only on the bytes of the text and on `start`.
+        """
         sides = [
             Lines(name, prefetched(self.chunks(side), ahead=CHUNKS_AHEAD))
             for side, name in enumerate(self.sides)
@@ -137,7 +144,7 @@ class MosesFiles(LineFiles):
 class ZipFiles(LineFiles):
     """Two files of a ZIP archive, as OPUS has them."""
 
-    path: Path
+    files: tuple[Path]
     members: tuple[str, str]
     encoding: Encoding
 
@@ -159,26 +166,22 @@ class ZipFiles(LineFiles):
                 )
             check_unpacked(str(path), of_lang[0].compress_size, of_lang[0].file_size)
             found.append(of_lang[0].filename)
-        return cls(path, (found[0], found[1]), encoding)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return (self.path,)
+        return cls((path,), (found[0], found[1]), encoding)
 
     @property
     def sides(self) -> tuple[str, str]:
         src, tgt = self.members
-        return f"{self.path}:{src}", f"{self.path}:{tgt}"
+        return f"{self.files[0]}:{src}", f"{self.files[0]}:{tgt}"
 
     def chunks(self, side: int) -> Iterator[bytes]:
-        text = TextStream(self.sides[side], self.encoding)
+        text, path = TextStream(self.sides[side], self.encoding), self.files[0]
         try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(self.members[side]) as file:
+            with zipfile.ZipFile(path) as archive, archive.open(self.members[side]) as file:
                 while content := file.read(_CHUNK_BYTES):
                     yield from text.feed(content)
             yield from text.feed(b"", final=True)
         except (*DAMAGE, *_OF_ZIP) as error:
-            raise _damaged(self.path, error) from None
+            raise _damaged(path, error) from None
 
     def _survey(self, side: int, advance: Advance) -> Survey:
         def watched() -> Iterator[bytes]:
@@ -186,7 +189,7 @@ class ZipFiles(LineFiles):
                 yield chunk
                 advance(0)
 
-        record = record_file(self.path)
+        record = record_file(self.files[0])
         survey = self._survey_text(side, watched())
         advance(record.size // 2)
         return Survey(record, *survey)

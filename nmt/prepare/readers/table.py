@@ -80,7 +80,9 @@ class Table(ABC):
     request: TableRequest
     encoding: Encoding
     columns: tuple[str, ...]
+    """Source and target, as they were chosen."""
     unit = "row"
+    """What holds a pair."""
     named = "columns"
     """What the user chooses the two sides by."""
     if_invalid = PASS_ENCODING
@@ -111,6 +113,7 @@ class Table(ABC):
         """Yield all rows."""
 
     def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
+        """Return the function that reads the text once."""
         return [self._survey]
 
     def _survey(self, advance: Advance) -> Survey:
@@ -162,7 +165,10 @@ class Table(ABC):
         return Survey(self.record(), rows, text_bytes, warnings, tuple(side_bytes))
 
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
-        """Yield the rows from `start` on."""
+        """Yield the rows from `start` on; DataError if a file is damaged.
+
+        The ends of blocks depend only on the bytes of the text and on `start`.
+        """
         waiting: list[Row] = []
         waiting_bytes, number = 0, start
         for row_number, row in enumerate(self.rows(_ignore), start=1):

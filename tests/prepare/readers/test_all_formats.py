@@ -15,8 +15,7 @@ from nmt.errors import DataError, NMTError, UsageError
 from nmt.prepare.block import Block
 from nmt.prepare.encode import EncodedBlock
 from nmt.prepare.readers import reader
-from nmt.prepare.readers.find import find_reader
-from nmt.prepare.readers.reader import Reader
+from nmt.prepare.readers.find import Reader, find_reader
 from nmt.prepare.write_splits import TrainSplit
 
 UTF8 = Encoding.find("utf-8")
