@@ -114,7 +114,8 @@ class SeenHashes:
         while len(waiting):
             mine = hashes[waiting]
             free = self._table[slots] == _EMPTY
-            # If several hashes want the same free slot, the last one gets it and the others go on.
+            # If several hashes want the same free slot, the last one gets it and the others go on:
+            # of 5 and 9 in a table of 4, 9 gets slot 1, and then 5 looks at slot 2.
             self._table[slots[free]] = mine[free]
             at_home = self._table[slots] == mine
             is_new[waiting[free & at_home]] = True

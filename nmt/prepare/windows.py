@@ -86,6 +86,8 @@ def choose_windows(
 ) -> tuple[list[int], Counter[str]]:
     """Choose the window of each line that passed the rules. It ends with that line.
 
+    If lines 1, 2 and 4 passed, and two lines before each are wanted, the windows are 1; 1 and 2; 4.
+
     Args:
         numbers: of the lines, ascending.
         wanted: how many lines before it were drawn.
