@@ -13,7 +13,7 @@ from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
 from nmt.models.model_file import read_vocabularies
 from nmt.prepare import prepare as stage
-from nmt.prepare import splits
+from nmt.prepare import write_splits
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.options import PrepareOptions
 
@@ -104,7 +104,7 @@ def stop(
     job: Job, monkeypatch: pytest.MonkeyPatch, shards: int, error: BaseException | None = None
 ) -> None:
     """Run until so many shards are written."""
-    left, write_shard = [shards], splits.write_shard
+    left, write_shard = [shards], write_splits.write_shard
 
     def write_or_fail(*args: Any, **kwargs: Any) -> Any:
         left[0] -= 1
@@ -113,7 +113,7 @@ def stop(
         return write_shard(*args, **kwargs)
 
     with monkeypatch.context() as patch, pytest.raises(NMTError):
-        patch.setattr(splits, "write_shard", write_or_fail)
+        patch.setattr(write_splits, "write_shard", write_or_fail)
         job.prepare()
     assert not job.out.exists()
 

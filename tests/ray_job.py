@@ -10,7 +10,7 @@ from typing import Any
 from prepare_job import Job
 
 from nmt.prepare.readers import reader
-from nmt.prepare.splits import TrainSplit
+from nmt.prepare.write_splits import TrainSplit
 
 BLOCK_LINES = 100
 

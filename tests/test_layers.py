@@ -137,7 +137,7 @@ def stage_of(folder: str, module: str) -> str:
 
 
 def allowed_stages(file: str) -> set[str]:
-    """Return the stages that a file may import: nmt/prepare/text.py gives data and prepare."""
+    """Return the stages that a file may import: nmt/prepare/block.py gives data and prepare."""
     _, folder, *rest = Path(file).with_suffix("").parts
     if folder in GROUND_FLOOR and not rest:
         return set()

@@ -32,10 +32,10 @@ def find(train: str, test: str, out: Path) -> None:
     lexicon = learn_words(list(zip(*read_pairs(train, *LANGS), strict=True)), LANGS)
     lemmas, forms = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     for src, tgt in zip(*read_pairs(test, *LANGS), strict=True):
-        for link in lexicon.links(src, tgt):
-            word = src[slice(*link.src)].lower()
-            lemmas[word].add(link.lemma)
-            forms[word].add(tgt[slice(*link.tgt)])
+        for src_span, tgt_span, tgt_lemma in lexicon.links(src, tgt):
+            word = src[slice(*src_span)].lower()
+            lemmas[word].add(tgt_lemma)
+            forms[word].add(tgt[slice(*tgt_span)])
     found = {word: next(iter(own)) for word, own in sorted(lemmas.items()) if len(own) == 1}
     rows = ["\t".join([word, found[word], *sorted(forms[word] - {found[word]})]) for word in found]
     write_text(out / "forms.tsv", "".join(f"{row}\n" for row in rows))

@@ -54,7 +54,7 @@ def prepare(
     from nmt.models.model_file import read_vocabularies
     from nmt.prepare.prepare import dry_run as try_rules
     from nmt.prepare.prepare import prepare as run
-    from nmt.prepare.rejects import report_text
+    from nmt.prepare.reject_report import report_text
     from nmt.prepare.remote_folder import made_for
 
     vocabularies, languages = list[Vocabulary](), None

@@ -22,7 +22,7 @@ from nmt.data.subword_dropout import SubwordDropout
 from nmt.pipeline import prefetched
 
 FindLinks = Callable[[TokenRows, TokenRows], Indices]
-"""Returns the position of each target token's source token (see `nmt.lexical.links`)."""
+"""Returns the position of each target token's source token (see `nmt.lexical.alignment_links`)."""
 
 _TRIED_UPDATES = 100  # for the fixed shape
 

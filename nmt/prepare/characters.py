@@ -123,24 +123,21 @@ def plain_classes() -> Classes:
     return table
 
 
-def letters_by_script(line: str, beside: str, own: Sequence[str]) -> Counter[str]:
+def letters_by_script(line: str, beside: str, scripts: Sequence[str]) -> Counter[str]:
     """Count the letters of a line by their script, wide ones as `WIDE_LETTER`.
 
     Words of other scripts that also stand in the translation do not count, such as names of
     programs. They do if the line has no letter of its own scripts, since then it is a copy.
 
-    Args:
-        line: of text.
-        beside: its translation.
-        own: the scripts of its language.
+    beside: its translation; scripts: of its language.
     """
     words = list(_words(line))
-    if any(script in own for script, _ in words):
+    if any(script in scripts for script, _ in words):
         others = set(_words(beside))
         words = [
             (script, word)
             for script, word in words
-            if script in own
+            if script in scripts
             or not ((script, word) in others or (script in WIDE_SCRIPTS and word in beside))
         ]
     counts = Counter[str]()

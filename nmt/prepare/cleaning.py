@@ -3,10 +3,10 @@
 A pair that is dropped would teach the model nothing, or the wrong thing. Rules never change the
 text. Most of them can be switched off. If several rules fit a pair, the first one counts.
 
-To add a rule, give it a row at its place in `_RULES`, and in `nmt.prepare.judge` a function of that
-name with a row in `OF_TEXT` or `OF_TOKENS`. If it has a threshold, add that to `Cleaning`. The
-option, its help and its check, the reports and `dataset.json` follow. This module does not load
-numpy, because `nmt --help` loads it.
+To add a rule, give it a row at its place in `RULES`, and in `nmt.prepare.rules` a function with a
+row in `OF_TEXT` or `OF_TOKENS`. If it has a threshold, add that to `Cleaning`. The option, its help
+and its check, the reports and `dataset.json` follow. This module does not load numpy, because
+`nmt --help` loads it.
 """
 
 from __future__ import annotations
@@ -32,73 +32,39 @@ FLAWS = {ENTITIES: "HTML entities", ENCODING: "a broken encoding"}
 """What lines may have that --fix repairs."""
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A rule: its name, and why it drops a pair."""
-
-    name: str
-    reason: str
-    always: bool = False
-    """Whether it cannot be switched off: train would include valid, or pairs without a token."""
-
-
 _ARE_SYMBOLS = "of a side's characters, without spaces, are digits, punctuation or signs"
-_RULES = (
-    Rule("valid", "the pair was drawn for valid (--valid-lines)", always=True),
-    Rule(
-        "variant",
-        "a unit of a TMX file has a language only in another script or region than --src or --tgt",
-        always=True,
-    ),
-    Rule("missing", "a row of a table lacks a side", always=True),
-    Rule("encoding", "a side is not valid text in its encoding", always=True),
-    Rule(
-        "break",
-        "with --documents: both sides are blank, which ends a document",
-        always=True,
-    ),
-    Rule("empty", "a side is blank, or has no tokens", always=True),
-    Rule("score", "a score is below --min-score, or is not a number", always=True),
-    Rule("control", "a side contains control characters (other than tab) or U+FFFD"),
-    Rule("markup", "a side is nothing but tags, such as <range>"),
-    Rule("identical", "both sides are equal"),
-    Rule(
-        "ratio",
-        f"without spaces, the longer side has more than {RATIO_FREE_CHARACTERS} characters, and "
-        "more than --max-ratio times as many as the other",
-    ),
-    Rule(
-        "symbols",
-        f"more than --max-symbols {_ARE_SYMBOLS}",
-    ),
-    Rule(
-        "script",
-        "most letters of a side belong to a script that its language does not use (Chinese, "
-        f"Japanese and Korean letters count {WIDE_LETTER} times, words that stand on both sides do "
-        "not count)",
-    ),
-    Rule(
-        "language",
-        f"with --langid: a side is in another language with a probability of {LANGID_SURE} or "
-        f"more, and in its own with one below {LANGID_DOUBT}",
-    ),
-    Rule(
-        "overlap",
-        "a side repeats a line of valid or test (case, punctuation and spaces ignored) of at least "
-        f"{OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese and Korean letters count "
-        f"{WIDE_LETTER} times); with several --pair, also a whole pair of any length",
-    ),
-    Rule("too_short", "a side has fewer than --min-length tokens"),
-    Rule("too_long", "a side has more than --max-length tokens"),
+RULES = {
+    "valid": "the pair was drawn for valid (--valid-lines)",
+    "variant": "a unit of a TMX file has a language only in another script or region than --src or "
+    "--tgt",
+    "missing": "a row of a table lacks a side",
+    "encoding": "a side is not valid text in its encoding",
+    "break": "with --documents: both sides are blank, which ends a document",
+    "empty": "a side is blank, or has no tokens",
+    "score": "a score is below --min-score, or is not a number",
+    "control": "a side contains control characters (other than tab) or U+FFFD",
+    "markup": "a side is nothing but tags, such as <range>",
+    "identical": "both sides are equal",
+    "ratio": f"without spaces, the longer side has more than {RATIO_FREE_CHARACTERS} characters, "
+    "and more than --max-ratio times as many as the other",
+    "symbols": f"more than --max-symbols {_ARE_SYMBOLS}",
+    "script": "most letters of a side belong to a script that its language does not use (Chinese, "
+    f"Japanese and Korean letters count {WIDE_LETTER} times, words that stand on both sides do not "
+    "count)",
+    "language": "with --langid: a side is in another language with a probability of "
+    f"{LANGID_SURE} or more, and in its own with one below {LANGID_DOUBT}",
+    "overlap": "a side repeats a line of valid or test (case, punctuation and spaces ignored) of "
+    f"at least {OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese and Korean letters "
+    f"count {WIDE_LETTER} times); with several --pair, also a whole pair of any length",
+    "too_short": "a side has fewer than --min-length tokens",
+    "too_long": "a side has more than --max-length tokens",
     # The last two are found when the blocks are back in their order, see `TrainSplit`.
-    Rule(EXACT, "the pair, or its source (--duplicates-by), came earlier in the text"),
-    Rule(
-        NEAR,
-        "with --duplicates near: it came earlier but for case, digits, punctuation and spaces",
-    ),
-)
-RULES = {rule.name: rule for rule in _RULES}
-"""In the order in which they are applied: the first rule that fits counts."""
+    EXACT: "the pair, or its source (--duplicates-by), came earlier in the text",
+    NEAR: "with --duplicates near: it came earlier but for case, digits, punctuation and spaces",
+}
+"""Why each rule drops a pair, in the order in which they are applied: the first one counts."""
+ALWAYS = ("valid", "variant", "missing", "encoding", "break", "empty", "score")
+"""Rules that cannot be switched off: train would include valid, or pairs without a token."""
 
 PANEL = "Cleaning of train"
 
@@ -157,7 +123,7 @@ class Cleaning:
     keep: tuple[str, ...] = value(
         (),
         "Keep the pairs that this rule would drop. You can repeat it. The rules, in order:\n\n"
-        + "\n\n".join(f"- [bold]{rule.name}[/bold]: {rule.reason}" for rule in _RULES),
+        + "\n\n".join(f"- [bold]{rule}[/bold]: {reason}" for rule, reason in RULES.items()),
         choices=tuple(RULES),
         metavar="RULE",
         panel=PANEL,
@@ -169,9 +135,9 @@ class Cleaning:
     def problems(self) -> list[str]:
         """Return what is wrong with the combination of options."""
         problems = [
-            f"--keep {rule}: this rule cannot be switched off: {RULES[rule].reason}"
+            f"--keep {rule}: this rule cannot be switched off: {RULES[rule]}"
             for rule in self.keep
-            if rule in RULES and RULES[rule].always
+            if rule in ALWAYS
         ]
         if "duplicate" in self.keep and self.duplicates == "near":
             problems.append(

@@ -14,11 +14,11 @@ from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import spell_pair
 from nmt.data.manifest import CorpusRecord, FileRecord, FlawRecord
 from nmt.errors import DataError
+from nmt.prepare.block import Block
 from nmt.prepare.options import PrepareOptions
-from nmt.prepare.readers.find import find_reader
-from nmt.prepare.readers.reader import Reader, Survey, stamps
+from nmt.prepare.readers.find import Reader, find_reader
+from nmt.prepare.readers.reader import Survey, stamps
 from nmt.prepare.readers.text_names import SideColumn, file_and_columns
-from nmt.prepare.text import Block
 
 _BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
@@ -48,6 +48,8 @@ class SourceText:
     """The tag put before each of its source lines."""
     side_columns: tuple[SideColumn, ...] = ()
     """The columns that are read beside its text."""
+    line_tags: tuple[str, ...] = ()
+    """The tag of each source line, if they differ: of lines that were drawn from several texts."""
 
     @property
     def lines(self) -> int:
@@ -94,7 +96,8 @@ class SourceText:
 
     def tags(self, block: Block) -> Sequence[str]:
         """Return the tag of each source line of a block that was read."""
-        return block.tags or [self.tag] * block.lines
+        first = block.number - 1
+        return self.line_tags[first : first + block.lines] or [self.tag] * block.lines
 
     def read(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the lines from `start` on; DataError if a file has changed."""
@@ -138,10 +141,7 @@ class Sources:
     ) -> Sources:
         """Find the files of all texts and read each of them once.
 
-        Args:
-            options: that name the texts.
-            encoding: of text files.
-            copies: of stdin and of URLs, by name.
+        copies: of stdin and of URLs, by name.
 
         Raises:
             DataError: a file is missing, damaged or in another encoding, or the two sides of a

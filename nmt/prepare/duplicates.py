@@ -28,6 +28,7 @@ import numpy.typing as npt
 from nmt.data.composition import compose_lines
 from nmt.data.epochs import mix
 from nmt.data.language_tokens import spell_pair, tagged
+from nmt.prepare.block import Hashes, Mask, TextSide, Work
 from nmt.prepare.characters import (
     LETTERS_END,
     NUMBER,
@@ -38,7 +39,6 @@ from nmt.prepare.characters import (
     plain_classes,
 )
 from nmt.prepare.cleaning import NEAR, OVERLAP_FREE_LETTERS, WIDE_LETTER
-from nmt.prepare.text import Hashes, Mask, TextSide, Work
 
 Numbers = npt.NDArray[np.uint32]
 
@@ -80,23 +80,16 @@ def hash_pairs(src: Hashes, tgt: Hashes) -> Hashes:
     return np.maximum(src * _SRC_FACTOR + tgt * _TGT_FACTOR, np.uint64(1))
 
 
-@dataclass(frozen=True)
-class Hash:
-    """The step that hashes pairs, to find those that a rule of duplicates drops."""
+def hash_block(work: Work, *, rule: str, by_source: bool, has_languages: bool) -> None:
+    """Hash the pairs that are left, to find those that a rule of duplicates drops: a step.
 
-    rule: str
-    by_source: bool
-    """Whether pairs with the same source are duplicates."""
-    has_languages: bool
-    """Whether texts are in several pairs of languages; in another one it is another pair."""
-
-    def __call__(self, work: Work) -> None:
-        src, tgt = map(normalized, work.lines) if self.rule == NEAR else work.lines
-        if self.has_languages:
-            src = [tagged(line, spell_pair(work.block.langs)) for line in src]
-        hashes = hash_lines(src)
-        is_pair = not self.by_source
-        work.hashes[self.rule] = hash_pairs(hashes, hash_lines(tgt)) if is_pair else hashes
+    has_languages: whether texts are in several pairs of languages; in another it is another pair.
+    """
+    src, tgt = map(normalized, work.lines) if rule == NEAR else work.lines
+    if has_languages:
+        src = [tagged(line, spell_pair(work.block.langs)) for line in src]
+    hashes = hash_lines(src)
+    work.hashes[rule] = hashes if by_source else hash_pairs(hashes, hash_lines(tgt))
 
 
 class SeenHashes:
@@ -121,7 +114,8 @@ class SeenHashes:
         while len(waiting):
             mine = hashes[waiting]
             free = self._table[slots] == _EMPTY
-            # If several hashes want the same free slot, the last one gets it and the others go on.
+            # If several hashes want the same free slot, the last one gets it and the others go on:
+            # of 5 and 9 in a table of 4, 9 gets slot 1, and then 5 looks at slot 2.
             self._table[slots[free]] = mine[free]
             at_home = self._table[slots] == mine
             is_new[waiting[free & at_home]] = True
@@ -138,7 +132,7 @@ class OverlapKeys:
     keys: frozenset[bytes]
 
     @classmethod
-    def of(cls, side: TextSide) -> OverlapKeys:
+    def from_side(cls, side: TextSide) -> OverlapKeys:
         """Return the keys of the lines that are long enough to count."""
         long_enough = np.flatnonzero(side.sums(_weights()) >= OVERLAP_FREE_LETTERS)
         keys = frozenset(_key(side.lines[at]) for at in long_enough)
@@ -203,14 +197,14 @@ def _weights() -> Numbers:
 def _numbers() -> Numbers:
     """Return the number of each code point: (0x110000,)."""
     counts = _counts()
-    own = mix(np.arange(len(counts), dtype=np.uint64)).astype(np.uint32) * counts
-    numbers = own.copy()
+    hashes = mix(np.arange(len(counts), dtype=np.uint64)).astype(np.uint32) * counts
+    numbers = hashes.copy()
     characters = np.arange(LETTERS_END, dtype="<u4")
     characters[ord("\n")] = characters[0xD800:0xE000] = ord(" ")  # surrogates are no text
     # Fold all characters in one call, which is fast; line feeds keep them apart.
     text = characters.tobytes().decode("utf-32-le")
     folded = _fold("\n".join(text)).split("\n")
     numbers[:LETTERS_END] = TextSide(folded, np.zeros(LETTERS_END, np.bool_), plain_classes()).sums(
-        own
+        hashes
     )
     return numbers

@@ -7,7 +7,7 @@ windows, hash and so on. A step that is not asked for is not in the list.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,10 @@ from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import ANNOTATION, Vocabulary
-from nmt.prepare.text import Block, Hashes, Step, Verdicts, Work
+from nmt.prepare.block import Block, Hashes, Verdicts, Work
+
+Step = Callable[[Work], None]
+"""A step of the work on a block: it adds to the work, or drops pairs."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,11 @@ class Subwords:
         return Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
 
 
-@dataclass(frozen=True)
-class Encode:
-    """The step that cuts lines into subwords."""
-
-    subwords: Subwords
-
-    def __call__(self, work: Work) -> None:
-        work.ids = self.subwords.encode(work.tagged, work.lines[1], work.block.langs)
+def encode_lines(work: Work, *, subwords: Subwords) -> None:
+    """Cut the lines that are left into subwords: a step."""
+    start = time.process_time()
+    work.ids = subwords.encode(work.tagged, work.lines[1], work.block.langs)
+    work.encoding_seconds = time.process_time() - start
 
 
 def keep_text(work: Work) -> None:
@@ -105,27 +105,33 @@ class EncodedBlock:
     flaws: tuple[FlawRecord, ...]
 
 
-@dataclass(frozen=True)
-class BlockEncoder:
-    """The function that workers call, with everything that it needs; sent to each worker once."""
+def encode_block(block: Block, *, steps: Sequence[Step]) -> EncodedBlock:
+    """Do all the work on a block. Workers call this; the steps are sent to each of them once."""
+    start = time.process_time()
+    work = run_steps(block, steps)
+    assert work.ids is not None
+    encoding = work.encoding_seconds
+    return EncodedBlock(
+        work.verdicts,
+        work.hashes,
+        *work.ids,
+        work.side_columns,
+        (encoding, time.process_time() - start - encoding),
+        work.shortened,
+        work.shift,
+        work.flaws,
+    )
 
-    steps: tuple[Step, ...]
 
-    def __call__(self, block: Block) -> EncodedBlock:
-        began, encoding = time.process_time(), 0.0
-        work = Work.decode(block)
-        for step in self.steps:
-            start = time.process_time()
-            step(work)
-            encoding += time.process_time() - start if isinstance(step, Encode) else 0
-        assert work.ids is not None
-        return EncodedBlock(
-            work.verdicts,
-            work.hashes,
-            *work.ids,
-            work.side_columns,
-            (encoding, time.process_time() - began - encoding),
-            work.shortened,
-            work.shift,
-            work.flaws,
-        )
+def judge_block(block: Block, *, steps: Sequence[Step]) -> tuple[Verdicts, tuple[FlawRecord, ...]]:
+    """Return only the verdicts on the pairs of a block, and the flaws of its lines."""
+    work = run_steps(block, steps)
+    return work.verdicts, work.flaws
+
+
+def run_steps(block: Block, steps: Sequence[Step]) -> Work:
+    """Return what the steps make of a block, one after the other."""
+    work = Work.decode(block)
+    for step in steps:
+        step(work)
+    return work

@@ -24,14 +24,15 @@ from nmt.data import manifest
 from nmt.data.epochs import mix
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import spell_pair
-from nmt.data.manifest import LEARNING, CorpusRecord, DatasetInfo, FileRecord, ShardRecord
+from nmt.data.manifest import LEARNING, FileRecord, ShardRecord
 from nmt.data.shards import Shard, TokenRows
 from nmt.data.vocabulary import ANNOTATION
 from nmt.errors import DataError, UsageError
 from nmt.files import link_or_copy, resolved, write_text
+from nmt.prepare.block import Hashes, Mask
 from nmt.prepare.duplicates import hash_lines, hash_pairs
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.rejects import (
+from nmt.prepare.reject_report import (
     EXAMPLES_PER_RULE,
     CorpusRejects,
     Example,
@@ -46,8 +47,7 @@ from nmt.prepare.resume import (
     empty_folder,
     find_folder,
 )
-from nmt.prepare.splits import shard_record, split_record
-from nmt.prepare.text import Hashes, Mask
+from nmt.prepare.write_splits import shard_record, split_record
 
 JOINED = "joined"
 """The setting that names the folders of a joined one, by their fingerprints."""
@@ -59,10 +59,7 @@ _BYTES_A_PAIR = 40  # of a range: hashes, places, and what sorting takes
 def join(out: Path, paths: Sequence[Path], *, memory: float) -> DataFolder:
     """Make one data folder of several, or open it if it was made of them already.
 
-    Args:
-        out: the folder.
-        paths: of the folders, in the order of their pairs.
-        memory: gigabytes for finding pairs that repeat; the result does not depend on it.
+    memory: gigabytes for finding pairs that repeat; the result does not depend on it.
 
     Raises:
         UsageError: the folders do not fit together, or `out` is another folder.
@@ -85,7 +82,7 @@ def join(out: Path, paths: Sequence[Path], *, memory: float) -> DataFolder:
     check_space(target, sum(file.size for folder in folders for file in folder.info.files))
     with building_folder(target) as partial:
         empty_folder(partial)
-        _Joiner(partial, folders, int(memory * 1e9)).join()
+        _join(partial, folders, int(memory * 1e9))
         DataFolder.open(partial)
     return DataFolder.open(target)
 
@@ -146,129 +143,126 @@ class _Place:
         return Shard.open(self.folder.path / self.record.name)
 
 
-@dataclass(frozen=True)
-class _Joiner:
-    """Writes the files of the new folder."""
+def _join(path: Path, folders: Sequence[DataFolder], memory: int) -> None:
+    """Write the files of the new folder; memory: bytes for finding pairs that repeat."""
+    info = folders[0].info
+    places = list(_places(folders))
+    rejects = [corpus for folder in folders for corpus in _report(folder)]
+    by_source = info.settings["duplicates_by"] == "source"
+    repeats = (
+        np.zeros(sum(place.record.pairs for place in places), np.bool_)
+        if _RULE in info.settings["keep"]
+        else _repeats(path / "hashes", places, by_source=by_source, memory=memory)
+    )
+    vocabulary = folders[0].src_vocabulary
+    marker = vocabulary.control_ids(ANNOTATION)[0] if info.reads_annotations else None
+    shards, side_columns = _write_shards(path, places, repeats, rejects, marker)
+    corpora = [corpus for folder in folders for corpus in folder.info.train.corpora]
+    counted = zip(corpora, rejects, strict=True)
+    train = split_record(
+        path,
+        "train",
+        shards,
+        [replace(corpus, kept=left.kept, rejected=left.counts) for corpus, left in counted],
+        side_columns=side_columns,
+        separator=vocabulary.separator if info.window > 1 else None,
+    )
+    of_train = (*info.train.shards, *info.train.side_columns)
+    for file in info.files:
+        if file not in (*of_train, info.rejects, info.rejects_text):
+            link_or_copy(folders[0].path / file.name, path / file.name)
+    settings: dict[str, Any] = {
+        **info.settings,
+        "max_length": max(folder.info.max_length for folder in folders),
+        JOINED: [folder.fingerprint for folder in folders],
+    }
+    json_file, text_file = write_reports(path, rejects)
+    joined = replace(
+        info, settings=settings, train=train, rejects=json_file, rejects_text=text_file
+    )
+    write_text(path / manifest.FILE_NAME, manifest.to_json(joined))
 
-    path: Path
-    folders: Sequence[DataFolder]
-    memory: int
 
-    @property
-    def info(self) -> DatasetInfo:
-        return self.folders[0].info
+def _places(folders: Sequence[DataFolder]) -> Iterator[_Place]:
+    corpora = first = 0
+    for folder in folders:
+        train = folder.info.train
+        for record in train.shards:
+            stem = Path(record.name).stem
+            columns = tuple(file for file in train.side_columns if Path(file.name).stem == stem)
+            langs = train.corpora[record.corpus].langs
+            yield _Place(folder, record, columns, corpora + record.corpus, langs, first)
+            first += record.pairs
+        corpora += len(train.corpora)
 
-    @property
-    def _marker(self) -> int | None:
-        """The id that begins an annotation of a source, if there are some."""
-        reads = self.info.reads_annotations
-        return self.folders[0].src_vocabulary.control_ids(ANNOTATION)[0] if reads else None
 
-    @property
-    def pairs(self) -> int:
-        return sum(folder.info.train.pairs for folder in self.folders)
+def _repeats(file: Path, places: Sequence[_Place], *, by_source: bool, memory: int) -> Mask:
+    """Return which pairs came earlier, by their token ids: (pairs,).
 
-    def join(self) -> None:
-        """Write everything."""
-        places = list(self._places())
-        rejects = [corpus for folder in self.folders for corpus in _report(folder)]
-        keep = self.info.settings["keep"]
-        repeats = np.zeros(self.pairs, np.bool_) if _RULE in keep else self._repeats(places)
-        shards, side_columns = self._write_shards(places, repeats, rejects)
-        corpora = [corpus for folder in self.folders for corpus in folder.info.train.corpora]
-        train = split_record(
-            self.path,
-            "train",
-            shards,
-            [_recorded(*recorded) for recorded in zip(corpora, rejects, strict=True)],
-            side_columns=side_columns,
-            separator=self.folders[0].src_vocabulary.separator if self.info.window > 1 else None,
-        )
-        info = self.info
-        of_train = (*info.train.shards, *info.train.side_columns)
-        for file in info.files:
-            if file not in (*of_train, info.rejects, info.rejects_text):
-                link_or_copy(self.folders[0].path / file.name, self.path / file.name)
-        settings: dict[str, Any] = {
-            **info.settings,
-            "max_length": max(folder.info.max_length for folder in self.folders),
-            JOINED: [folder.fingerprint for folder in self.folders],
-        }
-        json_file, text_file = write_reports(self.path, rejects)
-        joined = replace(
-            info, settings=settings, train=train, rejects=json_file, rejects_text=text_file
-        )
-        write_text(self.path / manifest.FILE_NAME, manifest.to_json(joined))
+    file: for the hashes; it is removed. memory: bytes that may be used.
+    """
+    pairs = sum(place.record.pairs for place in places)
+    hashes = np.memmap(file, np.uint64, "w+", shape=(max(1, pairs),))
+    with console.progress("Hashing", total=pairs, unit="pairs") as bar:
+        for place in places:
+            shard = place.open()
+            languages = hash_lines([spell_pair(place.langs)])
+            for rows in _chunks(len(shard)):
+                src, tgt = map(_hash_rows, shard.rows(rows))
+                pair_hashes = src if by_source else hash_pairs(src, tgt)
+                # In other languages it is another pair.
+                hashes[place.first + rows] = mix(pair_hashes ^ languages)
+                bar.update(len(rows))
+    repeats = np.zeros(pairs, np.bool_)
+    ranges = -(-pairs * _BYTES_A_PAIR // memory) or 1
+    with console.progress("Comparing", total=ranges, unit="ranges of hashes") as bar:
+        for number in range(ranges):
+            bounds = [number * 2**64 // ranges, (number + 1) * 2**64 // ranges - 1]
+            low, high = (np.uint64(bound) for bound in bounds)
+            parts = [np.zeros(0, np.int64)]
+            for rows in _chunks(pairs):
+                chunk = hashes[rows[0] : rows[-1] + 1]
+                parts.append(rows[(low <= chunk) & (chunk <= high)])
+            at = np.concatenate(parts)
+            order = np.argsort(hashes[at], kind="stable")  # so the first pair stays the first
+            in_order = hashes[at[order]]
+            repeats[at[order[1:][in_order[1:] == in_order[:-1]]]] = True
+            bar.update(1)
+    del hashes
+    file.unlink()
+    return repeats
 
-    def _places(self) -> Iterator[_Place]:
-        corpora = first = 0
-        for folder in self.folders:
-            train = folder.info.train
-            for record in train.shards:
-                stem = Path(record.name).stem
-                columns = tuple(file for file in train.side_columns if Path(file.name).stem == stem)
-                langs = train.corpora[record.corpus].langs
-                yield _Place(folder, record, columns, corpora + record.corpus, langs, first)
-                first += record.pairs
-            corpora += len(train.corpora)
 
-    def _repeats(self, places: Sequence[_Place]) -> Mask:
-        """Return which pairs came earlier, by their token ids: (pairs,)."""
-        file = self.path / "hashes"
-        hashes = np.memmap(file, np.uint64, "w+", shape=(max(1, self.pairs),))
-        by_source = self.info.settings["duplicates_by"] == "source"
-        with console.progress("Hashing", total=self.pairs, unit="pairs") as bar:
-            for place in places:
-                shard = place.open()
-                languages = hash_lines([spell_pair(place.langs)])
-                for rows in _chunks(len(shard)):
-                    src, tgt = map(_hash_rows, shard.rows(rows))
-                    pair_hashes = src if by_source else hash_pairs(src, tgt)
-                    # In other languages it is another pair.
-                    hashes[place.first + rows] = mix(pair_hashes ^ languages)
-                    bar.update(len(rows))
-        repeats = np.zeros(self.pairs, np.bool_)
-        ranges = -(-self.pairs * _BYTES_A_PAIR // self.memory) or 1
-        with console.progress("Comparing", total=ranges, unit="ranges of hashes") as bar:
-            for number in range(ranges):
-                bounds = [number * 2**64 // ranges, (number + 1) * 2**64 // ranges - 1]
-                low, high = (np.uint64(bound) for bound in bounds)
-                parts = []
-                for rows in _chunks(self.pairs):
-                    chunk = hashes[rows[0] : rows[-1] + 1]
-                    parts.append(rows[(low <= chunk) & (chunk <= high)])
-                at = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-                order = np.argsort(hashes[at], kind="stable")  # so the first pair stays the first
-                in_order = hashes[at[order]]
-                repeats[at[order[1:][in_order[1:] == in_order[:-1]]]] = True
-                bar.update(1)
-        del hashes
-        file.unlink()
-        return repeats
+def _write_shards(
+    path: Path,
+    places: Sequence[_Place],
+    repeats: Mask,
+    rejects: Sequence[CorpusRejects],
+    marker: int | None,
+) -> tuple[list[ShardRecord], list[FileRecord]]:
+    """Write what is left of each shard, and count the rest in `rejects`.
 
-    def _write_shards(
-        self, places: Sequence[_Place], repeats: Mask, rejects: Sequence[CorpusRejects]
-    ) -> tuple[list[ShardRecord], list[FileRecord]]:
-        """Write what is left of each shard, and count the rest in `rejects`."""
-        shards, side_columns = list[ShardRecord](), list[FileRecord]()
-        with console.progress("Writing", total=self.pairs, unit="pairs") as bar:
-            for place in places:
-                count = place.record.pairs
-                is_left = ~repeats[place.first : place.first + count]
-                rows = np.flatnonzero(is_left)
-                shard = place.open()
-                _count(rejects[place.corpus], place.folder, shard, np.flatnonzero(~is_left))
-                if len(rows):
-                    path = self.path / f"train-{len(shards):05d}.bin"
-                    shard.copy(path, rows, corpus=place.corpus)
-                    shards.append(shard_record(path, self._marker))
-                    for file in place.side_columns:
-                        copy = path.with_suffix(Path(file.name).suffix)
-                        values = Shard.open(place.folder.path / file.name)
-                        values.copy(copy, rows, corpus=place.corpus)
-                        side_columns.append(record_file(copy))
-                bar.update(count)
-        return shards, side_columns
+    marker: the id that begins an annotation of a source, if there are some.
+    """
+    shards, side_columns = list[ShardRecord](), list[FileRecord]()
+    with console.progress("Writing", total=len(repeats), unit="pairs") as bar:
+        for place in places:
+            count = place.record.pairs
+            is_left = ~repeats[place.first : place.first + count]
+            rows = np.flatnonzero(is_left)
+            shard = place.open()
+            _count(rejects[place.corpus], place.folder, shard, np.flatnonzero(~is_left))
+            if len(rows):
+                file = path / f"train-{len(shards):05d}.bin"
+                shard.copy(file, rows, corpus=place.corpus)
+                shards.append(shard_record(file, marker))
+                for column in place.side_columns:
+                    copy = file.with_suffix(Path(column.name).suffix)
+                    values = Shard.open(place.folder.path / column.name)
+                    values.copy(copy, rows, corpus=place.corpus)
+                    side_columns.append(record_file(copy))
+            bar.update(count)
+    return shards, side_columns
 
 
 def _report(folder: DataFolder) -> list[CorpusRejects]:
@@ -314,7 +308,3 @@ def _count(
         examples.append(Example(shard.line(row), src, tgt))
     examples.sort(key=lambda example: example.line)
     del examples[EXAMPLES_PER_RULE:]
-
-
-def _recorded(corpus: CorpusRecord, rejects: CorpusRejects) -> CorpusRecord:
-    return replace(corpus, kept=rejects.kept, rejected=rejects.counts)

@@ -33,10 +33,10 @@ from nmt.data.composition import compose
 from nmt.data.languages import are_close
 from nmt.errors import DataError, UsageError
 from nmt.files import is_there, sha256_file
+from nmt.prepare.block import Block, Mask, Pairs
 from nmt.prepare.characters import known_scripts, letters_by_script
 from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
 from nmt.prepare.corpora import SourceText
-from nmt.prepare.text import Block, Mask, Pairs
 
 _LABEL = "__label__"
 _ALL = 1 << 20

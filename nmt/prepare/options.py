@@ -327,14 +327,8 @@ class PrepareOptions:
             yield text, file, SideColumn(column, kept_as=KEPT_COLUMN)
 
     def _problems_of_one_pair(self) -> Iterator[str]:
-        missing = [
-            option
-            for option, value in (
-                *(("--src", self.src_lang), ("--tgt", self.tgt_lang)),
-                ("--train", self.train),
-            )
-            if not value
-        ]
+        needed = {"--src": self.src_lang, "--tgt": self.tgt_lang, "--train": self.train}
+        missing = [option for option, given in needed.items() if not given]
         if missing:
             yield f"{', '.join(missing)}: missing; give --src, --tgt and --train, or --pair"
             return

@@ -14,8 +14,9 @@ in one rename. A run that was killed resumes after its last complete shard.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,31 +34,30 @@ from nmt.data.moses import Moses, moses_rules
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import resolved, write_text
+from nmt.prepare.block import Rows
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import Sources
-from nmt.prepare.duplicates import Hash, OverlapKeys
+from nmt.prepare.duplicates import OverlapKeys, hash_block
 from nmt.prepare.encode import (
-    BlockEncoder,
-    Encode,
-    EncodedBlock,
+    Step,
     Subwords,
+    encode_lines,
+    judge_block,
     keep_columns,
     keep_text,
 )
-from nmt.prepare.faults import check_moses, measure_shift, warn_of_faults
-from nmt.prepare.judge import Cleaner, JudgeTokens
 from nmt.prepare.language_id import LanguageIdentifier, measured
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.copies import copies_kept
-from nmt.prepare.rejects import (
+from nmt.prepare.reject_report import (
     CorpusRejects,
     check_any_left,
     warn_if_most_rejected,
     warn_of_flaws,
     write_reports,
 )
-from nmt.prepare.repairs import Repair, recorded_fixes
+from nmt.prepare.repairs import recorded_fixes, repair
 from nmt.prepare.resume import (
     LEXICON_NAME,
     PROGRESS_FOLDER,
@@ -72,9 +72,9 @@ from nmt.prepare.resume import (
     read_progress,
     write_progress,
 )
-from nmt.prepare.samples import CleanSample, SampleCleaner, draw_pairs, sample_blocks
-from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
-from nmt.prepare.text import Block, Rows, Step
+from nmt.prepare.rules import Cleaner, judge_tokens
+from nmt.prepare.samples import draw_pairs, sample_blocks, sample_steps
+from nmt.prepare.text_checks import check_moses, measure_shift, warn_of_faults
 from nmt.prepare.vocabularies import (
     check_languages,
     check_tests,
@@ -84,9 +84,10 @@ from nmt.prepare.vocabularies import (
     with_new_pieces,
     write_vocabularies,
 )
-from nmt.prepare.windows import JoinWindows
+from nmt.prepare.windows import join_windows
+from nmt.prepare.write_splits import HeldOutText, TrainSplit, write_held_out
 from nmt.ray_workers import connect
-from nmt.terms.prepare import AnnotateTerms, Annotator, learn_lexicon
+from nmt.terms.prepare import Annotator, learn_lexicon
 from nmt.workers import map_in_order
 
 _LANGID_SAMPLE = 5_000  # lines of train that --langid is tried on without other text
@@ -129,10 +130,11 @@ def prepare(
         inputs = inputs.with_langid_measured().with_valid()
         held_out = inputs.read_held_out()
         inputs.report_skipped_rules()
-        with building_folder(folder) as partial:
-            builder = _Builder(partial, inputs, inputs.cleaner(held_out))
-            builder.build(builder.resume_or_begin(), held_out)
-            DataFolder.open(partial)
+        with building_folder(folder) as unfinished:
+            cleaner = inputs.cleaner(held_out)
+            progress = _resume_or_begin(unfinished, inputs, cleaner)
+            _build(unfinished, inputs, cleaner, progress, held_out)
+            DataFolder.open(unfinished)
     return DataFolder.open(folder)
 
 
@@ -155,19 +157,17 @@ def dry_run(
         inputs = inputs.with_langid_measured().with_valid()
         cleaner = inputs.cleaner(inputs.read_held_out())
         inputs.report_skipped_rules()
-        judge: Callable[[Block], EncodedBlock | CleanSample]
         if inputs.vocabularies:
             subwords = inputs.subwords([vocabulary.model for vocabulary in inputs.vocabularies])
-            judge = BlockEncoder(inputs.steps(subwords, cleaner, annotator=None))
+            steps = inputs.steps(subwords, cleaner, annotator=None)
         else:
-            judge = SampleCleaner(cleaner, moses=(None, None))
+            steps = sample_steps(cleaner)
             report_what_is_not_learnt(options, inputs.sources.train)
-        rejects = [CorpusRejects.of(text) for text in inputs.sources.train]
+        rejects = [CorpusRejects.begin(text) for text in inputs.sources.train]
         blocks = sample_blocks(inputs.sources.train, size=pairs, seed=options.seed)
-        judged: Iterator[tuple[Block, EncodedBlock | CleanSample]]
-        judged = map_in_order(judge, blocks, workers=options.processes)
-        for block, result in judged:
-            rejects[block.corpus].add(block, result.verdicts, result.flaws)
+        judge = partial(judge_block, steps=steps)
+        for block, judged in map_in_order(judge, blocks, workers=options.processes):
+            rejects[block.corpus].add(block, *judged)
         for corpus in rejects:
             warn_of_flaws(corpus, corpus.lines, set())
         warn_if_most_rejected(rejects)
@@ -224,7 +224,7 @@ class _Inputs:
             listed = " ".join(map(str, options.vocab))
             console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
         identifier = LanguageIdentifier.find(cleaning.langid) if cleaning.langid else None
-        annotator = Annotator.of(options)
+        annotator = Annotator.from_options(options)
         fixes = recorded_fixes(cleaning.fix)
         sources = Sources.survey(options, Encoding.find(options.encoding), copies)
         if not any(text.lines for text in sources.train):
@@ -365,118 +365,113 @@ class _Inputs:
         options, cleaning = self.options, self.cleaning
         # Rules judge repaired text, and only what they keep is encoded. They count subwords without
         # annotations, so terms come after them. Duplicates come last: with --documents, of windows.
-        steps: list[Step] = [Repair(cleaning.fix), measure_shift, cleaner]
-        steps += [Encode(subwords), JudgeTokens(cleaning)]
+        longest = cleaning.max_length
+        steps: list[Step] = [partial(repair, fix=cleaning.fix), measure_shift, cleaner]
+        steps += [
+            partial(encode_lines, subwords=subwords),
+            partial(judge_tokens, cleaning=cleaning),
+        ]
         if annotator is not None:
-            steps.append(AnnotateTerms(annotator, subwords, cleaning.max_length))
+            steps.append(partial(annotator.annotate, subwords=subwords, longest=longest))
         if options.keep_text:
             steps.append(keep_text)
         if options.keep_column:
             steps.append(keep_columns)
         if options.documents:
-            steps.append(JoinWindows(subwords, options.window, options.seed, cleaning.max_length))
-        by_source = cleaning.duplicates_by == "source"
-        steps += [Hash(rule, by_source, bool(options.pair)) for rule in cleaning.duplicate_rules]
+            window, seed = options.window, options.seed
+            steps.append(
+                partial(join_windows, subwords=subwords, window=window, seed=seed, longest=longest)
+            )
+        for rule in cleaning.duplicate_rules:
+            by_source, has_languages = cleaning.duplicates_by == "source", bool(options.pair)
+            steps.append(
+                partial(hash_block, rule=rule, by_source=by_source, has_languages=has_languages)
+            )
         return tuple(steps)
 
 
-@dataclass(frozen=True)
-class _Builder:
-    """Writes the files of a data folder."""
-
-    folder: Path
-    inputs: _Inputs
-    cleaner: Cleaner
-
-    def resume_or_begin(self) -> Progress:
-        """Return the progress of an earlier run, or start afresh with the vocabulary."""
-        inputs = self.inputs
-        key = progress_key(inputs.settings, inputs.sources, inputs.vocabularies)
-        progress = read_progress(self.folder)
-        if progress is not None and progress.key == key:
-            pairs = sum(shard.pairs for shard in progress.shards)
-            console.notice(
-                f"resuming {self.folder}: {len(progress.shards):,} shards with {pairs:,} pairs "
-                "are complete"
-            )
-            return progress
-        if progress is not None:
-            console.notice(
-                f"{self.folder} was made from other text, options or version; starting afresh"
-            )
-        elif any(path.is_file() for path in self.folder.iterdir()):
-            console.notice(f"{self.folder} is damaged or almost empty; starting afresh")
-        empty_folder(self.folder)
-        vocabularies = inputs.vocabularies or learn_vocabularies(
-            inputs.options,
-            inputs.languages,
-            inputs.sources.train,
-            cleaner=self.cleaner,
-            moses=inputs.moses,
+def _resume_or_begin(folder: Path, inputs: _Inputs, cleaner: Cleaner) -> Progress:
+    """Return the progress of an earlier run, or start afresh with the vocabulary."""
+    key = progress_key(inputs.settings, inputs.sources, inputs.vocabularies)
+    progress = read_progress(folder)
+    if progress is not None and progress.key == key:
+        pairs = sum(shard.pairs for shard in progress.shards)
+        console.notice(
+            f"resuming {folder}: {len(progress.shards):,} shards with {pairs:,} pairs are complete"
         )
-        progress = Progress(
-            key=key,
-            vocabulary=write_vocabularies(
-                self.folder, vocabularies, given=bool(inputs.vocabularies)
-            ),
-            shards=(),
-            side_columns=(),
-            hashes=(),
-            rejects=tuple(CorpusRejects.of(text) for text in inputs.sources.train),
-            corpus=0,
-            line=1,
-            lexicon=learn_lexicon(
-                self.folder / PROGRESS_FOLDER / LEXICON_NAME,
-                inputs.annotator,
-                inputs.sources.train,
-                self.cleaner,
-                inputs.options,
-            ),
-        )
-        write_progress(self.folder, progress)
         return progress
+    if progress is not None:
+        console.notice(f"{folder} was made from other text, options or version; starting afresh")
+    elif any(path.is_file() for path in folder.iterdir()):
+        console.notice(f"{folder} is damaged or almost empty; starting afresh")
+    empty_folder(folder)
+    train, options = inputs.sources.train, inputs.options
+    vocabularies = inputs.vocabularies or learn_vocabularies(
+        options, inputs.languages, train, cleaner=cleaner, moses=inputs.moses
+    )
+    given = bool(inputs.vocabularies)
+    lexicon = folder / PROGRESS_FOLDER / LEXICON_NAME
+    progress = Progress(
+        key=key,
+        vocabulary=write_vocabularies(folder, vocabularies, given=given),
+        shards=(),
+        side_columns=(),
+        hashes=(),
+        rejects=tuple(map(CorpusRejects.begin, train)),
+        corpus=0,
+        line=1,
+        lexicon=learn_lexicon(lexicon, inputs.annotator, train, cleaner, options),
+    )
+    write_progress(folder, progress)
+    return progress
 
-    def build(self, progress: Progress, held_out: Sequence[HeldOutText]) -> None:
-        """Write everything that is missing."""
-        models = [(self.folder / file.name).read_bytes() for file in progress.vocabulary.files]
-        inputs, subwords = self.inputs, self.inputs.subwords(models)
-        annotator = inputs.annotator
-        if annotator is not None and progress.lexicon:
-            annotator = annotator.with_lexicon(self.folder / PROGRESS_FOLDER / LEXICON_NAME)
-        split = TrainSplit(
-            self.folder,
-            inputs.sources.train,
-            BlockEncoder(inputs.steps(subwords, self.cleaner, annotator)),
-            progress,
-            token_bytes=subwords.token_bytes,
-            separator=subwords.separator if inputs.options.documents else None,
-            marker=None if annotator is None else subwords.marker,
-            duplicate_rules=inputs.cleaning.duplicate_rules,
-            shard_pairs=inputs.options.shard_pairs,
-        )
-        split.write(workers=self.inputs.options.processes)
-        check_any_left(split.rejects)
-        warn_if_most_rejected(split.rejects)
-        sources, has_pairs = self.inputs.sources, bool(self.inputs.options.pair)
-        count = len(sources.valids)
-        stems = [
-            f"valid.{spell_pair(text.langs)}" if has_pairs else "valid" for text in sources.valids
-        ]
-        valids = dict(zip(stems, held_out[:count], strict=True))
-        valid = write_held_out(self.folder, "valid", valids, subwords)
-        tests = [
-            write_held_out(self.folder, name, {name: text}, subwords)
-            for name, text in zip(sources.tests, held_out[count:], strict=True)
-        ]
-        rejects, rejects_text = write_reports(self.folder, split.rejects)
-        info = DatasetInfo(
-            format_version=manifest.FORMAT_VERSION,
-            settings=self.inputs.settings,
-            vocabulary=progress.vocabulary,
-            train=split.record(),
-            valid=valid,
-            tests=tuple(tests),
-            rejects=rejects,
-            rejects_text=rejects_text,
-        )
-        write_text(self.folder / manifest.FILE_NAME, manifest.to_json(info))
+
+def _build(
+    folder: Path,
+    inputs: _Inputs,
+    cleaner: Cleaner,
+    progress: Progress,
+    held_out: Sequence[HeldOutText],
+) -> None:
+    """Write everything that is missing."""
+    models = [(folder / file.name).read_bytes() for file in progress.vocabulary.files]
+    options, sources, subwords = inputs.options, inputs.sources, inputs.subwords(models)
+    annotator = inputs.annotator
+    if annotator is not None and progress.lexicon:
+        annotator = annotator.with_lexicon(folder / PROGRESS_FOLDER / LEXICON_NAME)
+    split = TrainSplit(
+        folder,
+        sources.train,
+        inputs.steps(subwords, cleaner, annotator),
+        progress,
+        token_bytes=subwords.token_bytes,
+        separator=subwords.separator if options.documents else None,
+        marker=None if annotator is None else subwords.marker,
+        duplicate_rules=inputs.cleaning.duplicate_rules,
+        shard_pairs=options.shard_pairs,
+    )
+    split.write(workers=options.processes)
+    check_any_left(split.rejects)
+    warn_if_most_rejected(split.rejects)
+    count = len(sources.valids)
+    stems = [
+        f"valid.{spell_pair(text.langs)}" if options.pair else "valid" for text in sources.valids
+    ]
+    valids = dict(zip(stems, held_out[:count], strict=True))
+    valid = write_held_out(folder, "valid", valids, subwords)
+    tests = [
+        write_held_out(folder, name, {name: text}, subwords)
+        for name, text in zip(sources.tests, held_out[count:], strict=True)
+    ]
+    rejects, rejects_text = write_reports(folder, split.rejects)
+    info = DatasetInfo(
+        format_version=manifest.FORMAT_VERSION,
+        settings=inputs.settings,
+        vocabulary=progress.vocabulary,
+        train=split.record(),
+        valid=valid,
+        tests=tuple(tests),
+        rejects=rejects,
+        rejects_text=rejects_text,
+    )
+    write_text(folder / manifest.FILE_NAME, manifest.to_json(info))

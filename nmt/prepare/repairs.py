@@ -27,8 +27,8 @@ import contextlib
 import functools
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from html.entities import html5
 from importlib import metadata
 from importlib.util import find_spec
@@ -39,9 +39,9 @@ import numpy.typing as npt
 from nmt.console import printable
 from nmt.data.manifest import FlawRecord
 from nmt.errors import UsageError
+from nmt.prepare.block import Pairs, Rows, TextSide, Work
 from nmt.prepare.characters import known_scripts, letters_of
 from nmt.prepare.cleaning import ENCODING, ENTITIES, FLAWS
-from nmt.prepare.text import Block, Pairs, Rows, TextSide, Work
 
 _WORTH_A_WARNING = 0.001
 """Share of lines. Clean text has up to 0.06 % with entities, as in "Q&amp;A"."""
@@ -132,18 +132,14 @@ def _one_of(texts: set[str]) -> str:
     return f"(?:{alternatives})"
 
 
-@dataclass(frozen=True)
-class _EncodingTest:
-    """What recognises a broken encoding."""
-
-    pattern: re.Pattern[str]
-    is_first: npt.NDArray[np.bool_]  # (0x110000,) whether a code point begins what is broken
-    starts: npt.NDArray[np.uint64]
-    """The first two code points, as one number, of all that is broken. They are sorted."""
-
-
 @functools.cache
-def _encoding_test() -> _EncodingTest:
+def _encoding_test() -> tuple[re.Pattern[str], npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
+    """Return what recognises a broken encoding.
+
+    Returns:
+        A pattern, whether each code point begins what is broken (0x110000,), and the first two code
+        points of all that is broken, as one number, sorted.
+    """
     beside_a_letter = {_misread(letter, codec) for letter in _LATIN for codec in _CODECS}
     in_a_row = {
         _misread(letter, codec)
@@ -178,7 +174,7 @@ def _encoding_test() -> _EncodingTest:
     is_first = np.zeros(0x110000, np.bool_)
     is_first[list(map(ord, firsts))] = True
     numbers = [ord(text[0]) << 32 | ord(text[1]) for text in starts]
-    return _EncodingTest(
+    return (
         re.compile(f"(?=[{re.escape(''.join(firsts))}])(?:{'|'.join(kinds)})"),
         is_first,
         np.array(sorted(numbers), np.uint64),
@@ -190,16 +186,16 @@ def broken_rows(side: TextSide) -> Rows:
     codes = side.codes
     if codes.dtype == np.uint8:  # ASCII
         return np.zeros(0, np.int64)
-    test = _encoding_test()
-    places = np.flatnonzero(test.is_first.take(codes))
+    pattern, is_first, starts = _encoding_test()
+    places = np.flatnonzero(is_first.take(codes))
     if not len(places):
         return places
     numbers = codes[places].astype(np.uint64) << np.uint64(32)
     numbers |= np.append(codes, 0)[places + 1].astype(np.uint64)
-    is_start = test.starts.take(np.searchsorted(test.starts, numbers), mode="clip") == numbers
+    is_start = starts.take(np.searchsorted(starts, numbers), mode="clip") == numbers
     is_start |= codes[places] <= _LAST_C1
     rows = side.rows_of(places[is_start])
-    broken = [row for row in rows.tolist() if test.pattern.search(side.lines[row])]
+    broken = [row for row in rows.tolist() if pattern.search(side.lines[row])]
     return np.array(broken, np.int64)
 
 
@@ -211,7 +207,7 @@ def doubtful_rows(side: TextSide) -> Rows:
 
 def broken_word(line: str) -> str:
     """Return the first word of a line that has a broken encoding; empty if there is none."""
-    match = _encoding_test().pattern.search(line)
+    match = _encoding_test()[0].search(line)
     if match is None:
         return ""
     before, after = line[: match.start()].split(" ")[-1], line[match.end() :].split(" ")[0]
@@ -272,29 +268,10 @@ def _is_doubtful(fixed: str, line: str, lang: str) -> bool:
 def _characters_of(lang: str) -> npt.NDArray[np.bool_]:
     """Return whether text in a language may have a code point: (0x110000,)."""
     known = np.zeros(0x110000, np.bool_)
-    own = [ranges for script in known_scripts(lang) for ranges in letters_of(script)]
-    for first, last in (*_EVERYWHERE, *own):
+    of_scripts = [ranges for script in known_scripts(lang) for ranges in letters_of(script)]
+    for first, last in (*_EVERYWHERE, *of_scripts):
         known[first : last + 1] = True
     return known
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """How a kind of flaw is found and repaired."""
-
-    find: Callable[[TextSide], Rows]
-    example: Callable[[str], str]
-    """The first flaw of a line."""
-    repair: Callable[[str, str], str]
-    """Of a line in a language."""
-    doubtful: Callable[[TextSide], Rows] | None = None
-    """Other lines that the repair may change."""
-
-
-_KINDS = {
-    ENTITIES: _Kind(_entity_rows, first_entity, lambda line, _: without_entities(line)),
-    ENCODING: _Kind(broken_rows, broken_word, fixed_encoding, doubtful_rows),
-}
 
 
 def recorded_fixes(fix: Sequence[str]) -> list[str]:
@@ -303,14 +280,9 @@ def recorded_fixes(fix: Sequence[str]) -> list[str]:
     return [kind + versions.get(kind, "") for kind in sorted(set(fix))]
 
 
-@dataclass(frozen=True)
-class Repair:
-    """The step that counts flaws, and repairs those of some kinds."""
-
-    fix: Sequence[str]
-
-    def __call__(self, work: Work) -> None:
-        work.pairs, work.flaws = examine(work.pairs, self.fix)
+def repair(work: Work, *, fix: Sequence[str]) -> None:
+    """Count flaws, and repair those of some kinds: a step."""
+    work.pairs, work.flaws = examine(work.pairs, fix)
 
 
 def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, ...]]:
@@ -319,44 +291,44 @@ def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, 
     Returns:
         The pairs, and how many lines have a flaw, by side and kind.
     """
-    flaws: list[FlawRecord] = []
-    src, tgt = (
-        _examine(pairs.block, side, name, lang, fix, flaws)
-        for side, name, lang in zip(pairs.sides, ("src", "tgt"), pairs.block.langs, strict=True)
-    )
-    return replace(pairs, src=src, tgt=tgt), tuple(flaws)
+    flaws, sides = [], []
+    for name, side, lang in zip(("src", "tgt"), pairs.sides, pairs.block.langs, strict=True):
+        for kind, (find, first_flaw) in _KINDS.items():
+            rows = find(side).tolist()
+            repaired = _repaired(kind, side, rows, lang) if kind in fix else {}
+            rows = [
+                row
+                for row in sorted({*rows, *repaired})
+                if pairs.block.line_number(row) not in pairs.block.missing
+            ]
+            if rows:
+                line = side.lines[rows[0]]
+                example = first_flaw(line) or _first_difference(line, repaired[rows[0]])
+                number = pairs.block.line_number(rows[0])
+                counts = len(rows), len(repaired)
+                flaws.append(FlawRecord(kind, name, *counts, number, example[:_EXAMPLE_CHARACTERS]))
+            if repaired:
+                lines = [repaired.get(row, line) for row, line in enumerate(side.lines)]
+                side = replace(side, lines=lines)
+        sides.append(side)
+    return replace(pairs, src=sides[0], tgt=sides[1]), tuple(flaws)
 
 
-def _examine(
-    block: Block,
-    side: TextSide,
-    name: str,
-    lang: str,
-    fix: Sequence[str],
-    flaws: list[FlawRecord],
-) -> TextSide:
-    """Return a side repaired, and add its flaws to a list."""
-    for kind, how in _KINDS.items():
-        rows, repaired = how.find(side).tolist(), dict[int, str]()
-        if kind in fix:
-            more = how.doubtful(side).tolist() if how.doubtful else []
-            tried = {row: how.repair(side.lines[row], lang) for row in {*rows, *more}}
-            repaired = {row: line for row, line in tried.items() if line != side.lines[row]}
-            rows = sorted({*rows, *repaired})
-        rows = [row for row in rows if block.line_number(row) not in block.missing]
-        if rows:
-            line = side.lines[rows[0]]
-            example = how.example(line) or _first_difference(line, repaired[rows[0]])
-            number = block.line_number(rows[0])
-            flaws.append(
-                FlawRecord(
-                    kind, name, len(rows), len(repaired), number, example[:_EXAMPLE_CHARACTERS]
-                )
-            )
-        if repaired:
-            lines = [repaired.get(row, line) for row, line in enumerate(side.lines)]
-            side = replace(side, lines=lines)
-    return side
+_KINDS: Mapping[str, tuple[Callable[[TextSide], Rows], Callable[[str], str]]] = {
+    ENTITIES: (_entity_rows, first_entity),
+    ENCODING: (broken_rows, broken_word),
+}
+"""What finds the lines with a kind of flaw, and the first flaw of a line."""
+
+
+def _repaired(kind: str, side: TextSide, rows: Sequence[int], lang: str) -> dict[int, str]:
+    """Return the lines that a repair changes, by their rows; it may find more than these rows."""
+    if kind == ENTITIES:
+        tried = {row: without_entities(side.lines[row]) for row in rows}
+    else:
+        more = doubtful_rows(side).tolist()
+        tried = {row: fixed_encoding(side.lines[row], lang) for row in {*rows, *more}}
+    return {row: line for row, line in tried.items() if line != side.lines[row]}
 
 
 def _first_difference(line: str, other: str) -> str:

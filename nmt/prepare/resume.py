@@ -48,10 +48,10 @@ from nmt.files import (
     sync_folder,
     write_text,
 )
+from nmt.prepare.block import Hashes
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.rejects import CorpusRejects
-from nmt.prepare.text import Hashes
+from nmt.prepare.reject_report import CorpusRejects
 
 PROGRESS_FOLDER = "progress"
 """Marks our unfinished folders, so that no other folder of that name is touched."""

@@ -1,13 +1,13 @@
 """Random samples of the training text, to learn a vocabulary from or to draw valid from.
 
-`sample_blocks` draws lines, uniformly or by weight. `SampleCleaner` applies the cleaning rules to
+`sample_blocks` draws lines, uniformly or by weight. `clean_sample` applies the cleaning rules to
 them. `draw_pairs` draws a validation set (`--valid-lines`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,19 +16,25 @@ import numpy as np
 from nmt.data.composition import compose_lines
 from nmt.data.corpus import Encoding
 from nmt.data.epochs import Epochs, Permutation
-from nmt.data.manifest import FileRecord, FlawRecord
+from nmt.data.manifest import FileRecord
 from nmt.data.moses import Moses
 from nmt.errors import DataError
+from nmt.prepare.block import KEPT, Block, Rows, Verdicts, Work
+from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import SourceText
-from nmt.prepare.judge import Cleaner, JudgeTokens, TokenCounts
+from nmt.prepare.encode import Step, run_steps
+from nmt.prepare.readers.line_files import LineFiles
 from nmt.prepare.readers.reader import Advance, Survey
-from nmt.prepare.repairs import Repair
-from nmt.prepare.text import KEPT, Block, Rows, Verdicts, Work
+from nmt.prepare.repairs import repair
+from nmt.prepare.rules import Cleaner, token_verdicts
 from nmt.workers import map_in_order
 
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
 _PIECE_CHARACTERS = 16
 _OTHER_DRAW = 1 << 32  # added to the seed, so that valid is not the vocabulary's sample
+
+Sample = tuple[list[tuple[str, str]], Verdicts]
+"""The clean pairs of a block, and the verdicts on all pairs of it."""
 
 
 def sample_blocks(
@@ -64,39 +70,35 @@ def sample_blocks(
             first += block.lines
 
 
-@dataclass(frozen=True)
-class CleanSample:
-    """The pairs of a block that passed the rules, as the vocabulary sees them."""
-
-    pairs: list[tuple[str, str]]
-    verdicts: Verdicts  # of all pairs of the block
-    flaws: tuple[FlawRecord, ...]
-    """Lines that had entities or a broken encoding."""
+def sample_steps(cleaner: Cleaner) -> tuple[Step, ...]:
+    """Return the steps that judge pairs by their text, and by the fewest tokens they can have."""
+    cleaning = cleaner.cleaning
+    return partial(repair, fix=cleaning.fix), cleaner, partial(_judge_fewest, cleaning=cleaning)
 
 
-@dataclass(frozen=True)
-class SampleCleaner:
-    """Judges the pairs of a block by their text, and by the fewest tokens that they can have."""
+def _judge_fewest(work: Work, *, cleaning: Cleaning) -> None:
+    src, tgt = (-(-side.lengths[work.rows] // _PIECE_CHARACTERS) for side in work.pairs.sides)
+    work.judge(token_verdicts(src, tgt, cleaning, ["too_long"]))
 
-    cleaner: Cleaner
-    moses: tuple[Moses | None, Moses | None]
-    composes: bool = False
-    """Whether the vocabulary is to compose text, before Moses' rules split letters and marks."""
 
-    def __call__(self, block: Block) -> CleanSample:
-        work, cleaning = Work.decode(block), self.cleaner.cleaning
-        Repair(cleaning.fix)(work)
-        self.cleaner(work)
-        lengths = (side.lengths[work.rows] for side in work.pairs.sides)
-        fewest = TokenCounts(*(-(-lengths_of // _PIECE_CHARACTERS) for lengths_of in lengths))
-        work.judge(JudgeTokens(cleaning).judge(fewest, ["too_long"]))
-        src, tgt = map(self._prepared, work.lines, self.moses)
-        return CleanSample(list(zip(src, tgt, strict=True)), work.verdicts, work.flaws)
+def clean_sample(
+    block: Block,
+    *,
+    cleaner: Cleaner,
+    moses: tuple[Moses | None, Moses | None] = (None, None),
+    composes: bool = False,
+) -> Sample:
+    """Return the pairs of a block that pass the rules, as the vocabulary sees them.
 
-    def _prepared(self, lines: Sequence[str], rules: Moses | None) -> Sequence[str]:
-        if rules is None:
-            return lines
-        return list(map(rules.apply, compose_lines(lines) if self.composes else lines))
+    moses: the rules that are applied then.
+    composes: whether the vocabulary composes text, before Moses' rules split letters and marks.
+    """
+    work = run_steps(block, sample_steps(cleaner))
+    sides = []
+    for lines, rules in zip(work.lines, moses, strict=True):
+        composed = compose_lines(lines) if composes and rules is not None else lines
+        sides.append(composed if rules is None else list(map(rules.apply, composed)))
+    return list(zip(*sides, strict=True)), work.verdicts
 
 
 def draw_pairs(
@@ -123,10 +125,10 @@ def draw_pairs(
     while True:
         places: dict[tuple[str, str], tuple[int, int]] = {}  # pair -> text and line
         blocks = sample_blocks(texts, size=candidates, seed=seed + _OTHER_DRAW)
-        clean = SampleCleaner(cleaner, moses=(None, None))
-        for block, sample in map_in_order(clean, blocks, workers=workers):
-            rows = np.flatnonzero(sample.verdicts == KEPT).tolist()
-            for row, pair in zip(rows, sample.pairs, strict=True):
+        clean = partial(clean_sample, cleaner=cleaner)
+        for block, (sample, verdicts) in map_in_order(clean, blocks, workers=workers):
+            rows = np.flatnonzero(verdicts == KEPT).tolist()
+            for row, pair in zip(rows, sample, strict=True):
                 places.setdefault(pair, (block.corpus, block.line_number(row)))
         if len(places) >= size:
             break
@@ -145,42 +147,32 @@ def draw_pairs(
         np.array([line for _, (corpus, line) in drawn if corpus == number], np.int64)
         for number in range(len(texts))
     ]
-    return _as_source(src, tgt, tags, texts[0].langs), tuple(numbers)
+    langs = texts[0].langs
+    src_text, tgt_text = ("".join(f"{line}\n" for line in lines).encode() for lines in (src, tgt))
+    reader = _DrawnText(langs, (src_text, tgt_text))
+    surveys = tuple(survey(int) for survey in reader.surveys())
+    drawn_text = SourceText("drawn from train", reader, langs, surveys, stamps=(), line_tags=tags)
+    return drawn_text, tuple(numbers)
 
 
 @dataclass(frozen=True)
-class _DrawnText:
+class _DrawnText(LineFiles):
     """Pairs that were drawn, as a text without a file."""
 
-    block: Block
-    sides: tuple[str, str]
-    encoding: Encoding
-    prefix = "drawn from train"
-    unit = "line"
-    files = ()
-    columns = ()
-    quoted = False
-
-    def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:  # noqa: ARG002
-        """Yield the only block."""
-        yield self.block
-
-    def surveys(self) -> list[Callable[[Advance], Survey]]:
-        return [partial(self._survey, side) for side in (0, 1)]
-
-    def _survey(self, side: int, _: Advance) -> Survey:
-        raw = (self.block.src, self.block.tgt)[side]
-        record = FileRecord(self.sides[side], len(raw), hashlib.sha256(raw).hexdigest())
-        return Survey(record, self.block.lines, len(raw), ())
-
-
-def _as_source(
-    src: Sequence[str], tgt: Sequence[str], tags: tuple[str, ...], langs: tuple[str, str]
-) -> SourceText:
-    src_bytes, tgt_bytes = ("".join(f"{line}\n" for line in lines).encode() for lines in (src, tgt))
+    langs: tuple[str, str]
+    texts: tuple[bytes, bytes]
     encoding = Encoding.find("utf-8")
-    block = Block(0, 1, len(src), src_bytes, tgt_bytes, encoding, tags=tags)
-    drawn = _DrawnText(block, (f"valid.{langs[0]}", f"valid.{langs[1]}"), encoding)
-    return SourceText(
-        "drawn from train", drawn, langs, tuple(survey(int) for survey in drawn.surveys()), ()
-    )
+    files = ()
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        src, tgt = self.langs
+        return f"valid.{src}", f"valid.{tgt}"
+
+    def chunks(self, side: int) -> Iterator[bytes]:
+        yield self.texts[side]
+
+    def _survey(self, side: int, advance: Advance) -> Survey:  # noqa: ARG002
+        raw = self.texts[side]
+        record = FileRecord(self.sides[side], len(raw), hashlib.sha256(raw).hexdigest())
+        return Survey(record, *self._survey_text(side, self.chunks(side)))

@@ -13,7 +13,7 @@ WMT14. Each step doubles the size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -29,14 +29,14 @@ from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
 from nmt.files import atomic_writer
+from nmt.prepare.block import KEPT, Block
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.corpora import SourceText
-from nmt.prepare.judge import CODES, Cleaner
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.rejects import nothing_left
-from nmt.prepare.samples import SampleCleaner, sample_blocks
-from nmt.prepare.text import KEPT
+from nmt.prepare.reject_report import nothing_left
+from nmt.prepare.rules import CODES, Cleaner
+from nmt.prepare.samples import Sample, clean_sample, sample_blocks
 from nmt.workers import map_in_order
 
 _SIZES = {10_000: 2_000, 50_000: 4_000, 250_000: 8_000, 1_000_000: 16_000}
@@ -75,24 +75,21 @@ def with_new_pieces(
 
     Those are tags, a language, and control pieces.
     """
+    if not vocabularies:
+        return []
+    first, instead = vocabularies[0], options.control_pieces
     added = [
         Piece(tag, kind=Kind.CONTROL if TAG.fullmatch(tag) else Kind.USER_DEFINED)
         for tag in sorted(set(options.tags.values()))
-        if vocabularies and not vocabularies[0].has_symbol(tag)
+        if not first.has_symbol(tag)
     ]
-    if languages is not None and vocabularies:
-        added += [
-            Piece(piece, kind=Kind.CONTROL)
-            for lang, piece in languages.pieces.items()
-            if lang == options.new_language
-            or (options.pair and not vocabularies[0].has_control(piece))
-        ]
-    instead = options.control_pieces
-    added += [
-        Piece(piece, kind=Kind.CONTROL)
-        for piece in instead
-        if vocabularies and not vocabularies[0].has_control(piece)
+    controls = [
+        piece
+        for lang, piece in (languages.pieces if languages else {}).items()
+        if lang == options.new_language or (options.pair and not first.has_control(piece))
     ]
+    controls += [piece for piece in instead if not first.has_control(piece)]
+    added += [Piece(piece, kind=Kind.CONTROL) for piece in controls]
     for piece in added:
         if any(vocabulary.has_piece(piece.text) for vocabulary in vocabularies):
             raise UsageError(
@@ -149,13 +146,6 @@ def learn_vocabularies(
     If their size is not given and does not suit the text, they get one that does: the largest
     possible one, or one with room for twice as many subwords as the text has characters.
 
-    Args:
-        options: of the vocabulary.
-        languages: the tokens that begin lines, if there are some.
-        train: the training texts.
-        cleaner: the rules that sampled pairs must pass.
-        moses: the rules that are applied to source and target.
-
     Raises:
         DataError: no sampled pair passes the rules.
         UsageError: the text does not suit the size that was given.
@@ -166,7 +156,8 @@ def learn_vocabularies(
         [text.langs for text in train],
         options.temperature,
     )
-    clean = SampleCleaner(cleaner, moses, composes=options.normalization == NFC)
+    composes = options.normalization == NFC
+    clean = partial(clean_sample, cleaner=cleaner, moses=moses, composes=composes)
     lines = min(options.sample_size, Epochs(shares, seed=options.seed).visits)
     vocabularies = []
     for sides in ((0,), (1,)) if options.separate_vocab else ((0, 1),):
@@ -222,7 +213,7 @@ def _sample(
     train: Sequence[SourceText],
     shares: Sequence[tuple[int, float]],
     *,
-    clean: SampleCleaner,
+    clean: Callable[[Block], Sample],
 ) -> Iterator[tuple[str, str]]:
     """Yield pairs that are drawn by their weights and pass the rules."""
     blocks = sample_blocks(
@@ -232,9 +223,9 @@ def _sample(
         weights=[weight for _, weight in shares],
     )
     counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
-    for _, sample in map_in_order(clean, blocks, workers=options.processes):
-        counts += np.bincount(sample.verdicts, minlength=len(counts))
-        yield from sample.pairs
+    for _, (pairs, verdicts) in map_in_order(clean, blocks, workers=options.processes):
+        counts += np.bincount(verdicts, minlength=len(counts))
+        yield from pairs
     if not counts[KEPT]:
         raise nothing_left({rule: int(counts[code]) for rule, code in CODES.items()})
 

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from nmt.data.epochs import mix
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import Vocabulary, join_lines
+from nmt.prepare.block import Hashes, Work
 from nmt.prepare.duplicates import hash_lines, hash_pairs
 from nmt.prepare.encode import Subwords
-from nmt.prepare.text import Hashes, Work
 
 AT_BREAK, TOO_LONG = "break", "max_length"
 SHORTENED = {
@@ -36,100 +35,86 @@ _BETWEEN = "\x1e"
 """Between the lines of a window in its text, which tells windows apart."""
 
 
-@dataclass(frozen=True)
-class Side:
-    """The lines of one side of a block that passed the rules, as token ids."""
-
-    tags: Sequence[tuple[int, ...]]
-    """The language token, or the tag of its own, that begins each line."""
-    lines: Sequence[Sequence[int]]
-    """The other tokens of each."""
-    separator: int
-
-    @classmethod
-    def of(cls, vocabulary: Vocabulary, lines: Sequence[str], rows: TokenRows) -> Side:
-        """Return the side, given its lines and their ids."""
-        assert vocabulary.separator is not None  # `prepare` has seen to it
-        tags = [vocabulary.split_tag(line)[0] for line in lines]
-        ids = [row[len(tag) :] for tag, row in zip(tags, rows.lists(), strict=True)]
-        return cls(tags, ids, vocabulary.separator)
-
-    def joined(self, starts: Sequence[int]) -> list[list[int]]:
-        """Return the ids of the windows that begin at these lines, one for each line.
-
-        The tag of the last line begins its window. The others are left out.
-        """
-        return [
-            [*self.tags[last], *join_lines(self.lines[start : last + 1], self.separator)]
-            for last, start in enumerate(starts)
-        ]
+Side = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
+"""The token ids of one side's lines: of the tag that begins each, which may be empty, and the
+others."""
 
 
-@dataclass(frozen=True)
-class Windows:
-    """The windows of a block, one for each line that passed the rules."""
+def join_windows(work: Work, *, subwords: Subwords, window: int, seed: int, longest: int) -> None:
+    """Make a window of each pair and some that come before it: a step.
 
-    starts: Sequence[int]
-    """The first line of each window, as an index of those that passed; the last is its own."""
-    shortened: Counter[str] = field(default_factory=Counter)
-    """How many have fewer lines than drawn, by the reason."""
-
-    @classmethod
-    def choose(
-        cls, numbers: Sequence[int], wanted: Sequence[int], src: Side, tgt: Side, *, longest: int
-    ) -> Windows:
-        """Choose the window of each line.
-
-        Args:
-            numbers: of the lines, ascending.
-            wanted: how many lines before it were drawn.
-            src, tgt: the lines.
-            longest: the most tokens of a window on each side.
-        """
-        starts, shortened = [], Counter[str]()
-        for last, count in enumerate(wanted):
-            first = last
-            tokens = [len(side.tags[last]) + len(side.lines[last]) for side in (src, tgt)]
-            while last - first < count:
-                if not first or numbers[first - 1] != numbers[first] - 1:
-                    shortened[AT_BREAK] += 1
-                    break
-                for at, side in enumerate((src, tgt)):
-                    tokens[at] += len(side.lines[first - 1]) + 1
-                if max(tokens) > longest:
-                    shortened[TOO_LONG] += 1
-                    break
-                first -= 1
-            starts.append(first)
-        return cls(starts, shortened)
-
-    def texts(self, lines: Sequence[str]) -> list[str]:
-        """Return the text of each window on a side, in one string."""
-        return [_BETWEEN.join(lines[start : last + 1]) for last, start in enumerate(self.starts)]
+    window: the most lines of a pair; longest: the most tokens of a side.
+    """
+    assert work.ids is not None
+    vocabularies = subwords.vocabularies(work.block.langs)
+    sides = list(map(_split_tags, vocabularies, (work.tagged, work.lines[1]), work.ids))
+    hashes = hash_pairs(*map(hash_lines, work.lines))
+    wanted = draw_context(hashes, window=window, seed=seed)
+    starts, work.shortened = choose_windows(work.numbers.tolist(), wanted, *sides, longest=longest)
+    src, tgt = (
+        subwords.rows(join_side(side, starts, vocabulary.separator))
+        for side, vocabulary in zip(sides, vocabularies, strict=True)
+    )
+    work.ids = src, tgt
+    src_lines, tgt_lines = (
+        [_BETWEEN.join(lines[start : last + 1]) for last, start in enumerate(starts)]
+        for lines in work.lines
+    )
+    work.lines = src_lines, tgt_lines
 
 
-@dataclass(frozen=True)
-class JoinWindows:
-    """The step that makes a window of each pair and some that come before it."""
+def _split_tags(vocabulary: Vocabulary, lines: Sequence[str], rows: TokenRows) -> Side:
+    tags = [vocabulary.split_tag(line)[0] for line in lines]
+    return tags, [row[len(tag) :] for tag, row in zip(tags, rows.lists(), strict=True)]
 
-    subwords: Subwords
-    window: int
-    """The most lines of a pair."""
-    seed: int
-    longest: int
-    """The most tokens of a side."""
 
-    def __call__(self, work: Work) -> None:
-        assert work.ids is not None
-        vocabularies = self.subwords.vocabularies(work.block.langs)
-        src, tgt = map(Side.of, vocabularies, (work.tagged, work.lines[1]), work.ids)
-        hashes = hash_pairs(*map(hash_lines, work.lines))
-        wanted = draw_context(hashes, window=self.window, seed=self.seed)
-        windows = Windows.choose(work.numbers.tolist(), wanted, src, tgt, longest=self.longest)
-        src_ids, tgt_ids = (self.subwords.rows(side.joined(windows.starts)) for side in (src, tgt))
-        work.ids = src_ids, tgt_ids
-        work.lines = windows.texts(work.lines[0]), windows.texts(work.lines[1])
-        work.shortened = windows.shortened
+def join_side(side: Side, starts: Sequence[int], separator: int | None) -> list[list[int]]:
+    """Return the ids of the windows that begin at these lines, one for each line.
+
+    The tag of the last line begins its window. The others are left out.
+    """
+    assert separator is not None  # `prepare` has seen to it
+    tags, lines = side
+    return [
+        [*tags[last], *join_lines(lines[start : last + 1], separator)]
+        for last, start in enumerate(starts)
+    ]
+
+
+def choose_windows(
+    numbers: Sequence[int], wanted: Sequence[int], src: Side, tgt: Side, *, longest: int
+) -> tuple[list[int], Counter[str]]:
+    """Choose the window of each line that passed the rules. It ends with that line.
+
+    If lines 1, 2 and 4 passed, and two lines before each are wanted, the windows are 1; 1 and 2; 4.
+
+    Args:
+        numbers: of the lines, ascending.
+        wanted: how many lines before it were drawn.
+        longest: the most tokens of a window on each side.
+
+    Returns:
+        The index of the first line of each window, and how many have fewer lines than drawn, by the
+        reason.
+    """
+    starts, shortened = list[int](), Counter[str]()
+    for last, count in enumerate(wanted):
+        first = last
+        tokens = [len(tags[last]) + len(lines[last]) for tags, lines in (src, tgt)]
+        while last - first < count:
+            if not first or numbers[first - 1] != numbers[first] - 1:
+                shortened[AT_BREAK] += 1
+                break
+            tokens = [
+                size + len(lines[first - 1]) + 1
+                for size, (_, lines) in zip(tokens, (src, tgt), strict=True)
+            ]
+            if max(tokens) > longest:
+                shortened[TOO_LONG] += 1
+                break
+            first -= 1
+        starts.append(first)
+    return starts, shortened
 
 
 def draw_context(hashes: Hashes, *, window: int, seed: int) -> list[int]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,19 +25,18 @@ from nmt.data.composition import compose
 from nmt.data.epochs import Draws
 from nmt.data.manifest import FileRecord
 from nmt.data.shards import TokenRows
-from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.files import is_there, sha256_file, write_text
-from nmt.lexical.lexicon import LEXICON_STEPS
+from nmt.lexical.ibm_model1 import LEXICON_STEPS
 from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_list import WordList, has_phrase
+from nmt.prepare.block import Work
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.encode import Subwords
-from nmt.prepare.judge import Cleaner
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.samples import SampleCleaner, sample_blocks
-from nmt.prepare.text import Work
+from nmt.prepare.rules import Cleaner
+from nmt.prepare.samples import clean_sample, sample_blocks
 from nmt.terms.annotation import Annotation, annotate
 from nmt.terms.lemmas import LineForms, has_lemmas, lemmas_version
 from nmt.terms.term_list import read_terms
@@ -65,7 +65,7 @@ class Annotator:
     """Of `auto`, once it is learnt."""
 
     @classmethod
-    def of(cls, options: PrepareOptions) -> Annotator | None:
+    def from_options(cls, options: PrepareOptions) -> Annotator | None:
         """Return the annotator that the options ask for; None without --terms.
 
         Raises:
@@ -95,15 +95,13 @@ class Annotator:
         """Return the annotator with the lexicon that `learn_lexicon` has written."""
         return replace(self, lexicon=WordLexicon.read(path.read_text("utf-8")))
 
-    def annotate(self, work: Work, vocabulary: Vocabulary, *, most: int) -> TokenRows:
-        """Return the ids of the sources with annotations.
+    def annotate(self, work: Work, *, subwords: Subwords, longest: int) -> None:
+        """Write into sources how some of their words are translated: a step.
 
-        Args:
-            work: the pairs, encoded.
-            vocabulary: of the source.
-            most: how many ids a source may have. An annotation that does not fit is left out.
+        longest: the most ids of a source. An annotation that does not fit is left out.
         """
         assert work.ids is not None
+        vocabulary, _ = subwords.vocabularies(work.block.langs)
         rows, lines = work.ids[0], list(zip(work.tagged, work.lines[1], strict=True))
         draws = Draws(work.numbers, self.seed, work.block.corpus)
         shares, seeds = draws.uniform(_SHARE), draws.whole(_WORDS)
@@ -119,21 +117,21 @@ class Annotator:
                 draw = random.Random(int(seeds[row]))
                 uses = [use for use in uses if draw.random() < shares[row]]
             if uses:
-                own = ids[len(first) :]
-                spans = token_offsets(text, vocabulary.tokens(own))
-                made = annotate(vocabulary, own, spans, uses, most=most - len(first))
+                text_ids = ids[len(first) :]
+                spans = token_offsets(text, vocabulary.tokens(text_ids))
+                made = annotate(vocabulary, text_ids, spans, uses, most=longest - len(first))
                 places.append(row)
                 annotated_ids.append([*first, *made.ids])
         # The annotated rows stand after the others, and take the places of theirs.
         order = np.arange(len(rows))
         order[places] = len(rows) + np.arange(len(places))
         annotated = TokenRows.of(annotated_ids, token_bytes=rows.ids.itemsize)
-        return TokenRows.join([rows, annotated]).take(order)
+        work.ids = TokenRows.join([rows, annotated]).take(order), work.ids[1]
 
     def _uses(self, src: str, tgt: str) -> list[Annotation]:
         """Return all terms of a pair of lines."""
         if self.lexicon is not None:
-            return [Annotation(*link.src, link.lemma) for link in self.lexicon.links(src, tgt)]
+            return [Annotation(*span, lemma) for span, _, lemma in self.lexicon.links(src, tgt)]
         if self.terms is None or not (uses_of_terms := self.terms.find(src)):
             return []
         line, uses = LineForms.of(tgt, self.langs[1]), []
@@ -144,21 +142,6 @@ class Annotator:
             if target := next(there, ""):
                 uses.append(Annotation(use.start, use.end, target))
         return uses
-
-
-@dataclass(frozen=True)
-class AnnotateTerms:
-    """The step that writes into sources how some of their words are translated."""
-
-    annotator: Annotator
-    subwords: Subwords
-    longest: int
-    """The most tokens of a source."""
-
-    def __call__(self, work: Work) -> None:
-        assert work.ids is not None
-        src, _ = self.subwords.vocabularies(work.block.langs)
-        work.ids = self.annotator.annotate(work, src, most=self.longest), work.ids[1]
 
 
 def learn_lexicon(
@@ -178,9 +161,9 @@ def learn_lexicon(
     blocks = sample_blocks(
         train, size=_LEARNT_FROM, seed=options.seed, weights=[text.weight for text in train]
     )
-    clean = SampleCleaner(cleaner, moses=(None, None))
+    clean = partial(clean_sample, cleaner=cleaner)
     samples = map_in_order(clean, blocks, workers=options.processes)
-    pairs = [(compose(src), compose(tgt)) for _, sample in samples for src, tgt in sample.pairs]
+    pairs = [(compose(src), compose(tgt)) for _, (sample, _) in samples for src, tgt in sample]
     with console.progress("Aligning words", total=2 * LEXICON_STEPS, unit="steps") as bar:
         lexicon = learn_words(pairs, options.langs, on_progress=bar.update)
     console.notice(

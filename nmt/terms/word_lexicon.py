@@ -1,7 +1,7 @@
 """Which words of a pair of lines translate each other, by a lexicon that is learnt from pairs.
 
-The lexicon is IBM Model 1 in both directions (`nmt.lexical.lexicon`), on lemmas in lower case, so
-that all forms of a word count together. It is small: it holds only what is likely in both
+The lexicon is IBM Model 1 in both directions (`nmt.lexical.ibm_model1`), on lemmas in lower case,
+so that all forms of a word count together. It is small: it holds only what is likely in both
 directions. In scripts without spaces, a "word" is a whole clause, which hardly ever repeats, so
 nothing is found.
 """
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from nmt.data.shards import TokenRows
-from nmt.lexical.lexicon import Lexicon, learn_from_rows
+from nmt.lexical.ibm_model1 import Lexicon, learn_from_rows
 from nmt.terms.lemmas import WORD, lemma
 
 _LEAST_PROBABILITY = 0.1
@@ -27,13 +27,8 @@ _FREQUENT = 100
 makes learning some four times as fast."""
 
 
-@dataclass(frozen=True)
-class WordLink:
-    """A word of the source and one of the target that translate each other."""
-
-    src: tuple[int, int]  # where it begins and ends in its line
-    tgt: tuple[int, int]
-    lemma: str  # of the target
+Span = tuple[int, int]
+"""Where a word begins and ends in its line."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +56,14 @@ class WordLexicon:
         """How many pairs of lemmas it holds."""
         return sum(map(len, self.scores.values()))
 
-    def links(self, src: str, tgt: str) -> list[WordLink]:
+    def links(self, src: str, tgt: str) -> list[tuple[Span, Span, str]]:
         """Return which words of two lines translate each other, in the order of the source.
 
         Each is the other's best translation in the line, and occurs once in it. The source has a
         letter.
+
+        Returns:
+            The word of the source, that of the target, and the lemma of the latter.
         """
         src_places = _occurrences(src, self.src_keys.get)
         tgt_places = _occurrences(tgt, self._tgt_key)
@@ -81,7 +79,7 @@ class WordLexicon:
                 best[tgt_key] = score, src_key
                 chosen[src_key] = tgt_key
         return [
-            WordLink(
+            (
                 src_places[src_key][0],
                 tgt_places[tgt_key][0],
                 self.tgt_lemmas[_cut(tgt, tgt_places[tgt_key][0])],
@@ -105,51 +103,46 @@ def learn_words(
 ) -> WordLexicon:
     """Learn from pairs of lines.
 
-    Args:
-        pairs: source and target.
-        langs: their languages. Without lemmas for one, its words stand for themselves.
-        on_progress: called with 1 after each of two times `LEXICON_STEPS` steps.
+    on_progress: called with 1 after each of two times `LEXICON_STEPS` steps.
 
     Raises:
         UsageError: if simplemma is missing.
     """
-    src, tgt = (_LemmaRows.of([pair[side] for pair in pairs], langs[side]) for side in (0, 1))
+    (src, src_keys, src_lemmas), (tgt, tgt_keys, tgt_lemmas) = (
+        _lemma_rows([pair[side] for pair in pairs], langs[side]) for side in (0, 1)
+    )
     scores: dict[str, dict[str, float]] = {}
-    if len(src.rows.ids) and len(tgt.rows.ids):
-        sizes = len(src.keys), len(tgt.keys)
-        forth = learn_from_rows(src.rows, tgt.rows, *sizes, on_progress=on_progress)
-        back = learn_from_rows(tgt.rows, src.rows, *sizes[::-1], on_progress=on_progress)
+    if len(src.ids) and len(tgt.ids):
+        sizes = len(src_keys), len(tgt_keys)
+        forth = learn_from_rows(src, tgt, *sizes, on_progress=on_progress)
+        back = learn_from_rows(tgt, src, *sizes[::-1], on_progress=on_progress)
         backward = {(src_id, tgt_id): prob for tgt_id, src_id, prob in _likely(back)}
         for src_id, tgt_id, prob in _likely(forth):
             if (src_id, tgt_id) in backward:
-                of_source = scores.setdefault(src.keys[src_id], {})
-                of_source[tgt.keys[tgt_id]] = prob * backward[src_id, tgt_id]
-    return WordLexicon(
-        {word: base.lower() for word, base in src.lemmas.items()}, tgt.lemmas, scores
-    )
+                of_source = scores.setdefault(src_keys[src_id], {})
+                of_source[tgt_keys[tgt_id]] = prob * backward[src_id, tgt_id]
+    lowered = {word: base.lower() for word, base in src_lemmas.items()}
+    return WordLexicon(lowered, tgt_lemmas, scores)
 
 
-@dataclass(frozen=True)
-class _LemmaRows:
-    """The words of one side of the pairs."""
+def _lemma_rows(lines: Sequence[str], lang: str) -> tuple[TokenRows, list[str], dict[str, str]]:
+    """Read the words of one side of the pairs.
 
-    rows: TokenRows  # indices of keys
-    keys: list[str]  # lemmas in lower case, the most frequent first
-    lemmas: dict[str, str]  # of each word whose key is learnt
-
-    @classmethod
-    def of(cls, lines: Sequence[str], lang: str) -> _LemmaRows:
-        words = [WORD.findall(line) for line in lines]
-        different = sorted({word for line in words for word in line})
-        lemmas = {word: lemma(word, lang) for word in different}
-        counts = Counter(lemmas[word].lower() for line in words for word in line)
-        known = (key for key, count in counts.items() if count >= _LEAST_COUNT)
-        keys = sorted(known, key=lambda key: (-counts[key], key))[_FREQUENT:]
-        numbers = {key: number for number, key in enumerate(keys)}
-        of_word = {word: numbers.get(base.lower()) for word, base in lemmas.items()}
-        rows = [[at for word in line if (at := of_word[word]) is not None] for line in words]
-        learnt = {word: base for word, base in lemmas.items() if of_word[word] is not None}
-        return cls(TokenRows.of(rows, token_bytes=4), keys, learnt)
+    Returns:
+        The indices of each line's lemmas, the lemmas in lower case with the most frequent first,
+        and the lemma of each word that is learnt.
+    """
+    words = [WORD.findall(line) for line in lines]
+    different = sorted({word for line in words for word in line})
+    lemmas = {word: lemma(word, lang) for word in different}
+    counts = Counter(lemmas[word].lower() for line in words for word in line)
+    known = (key for key, count in counts.items() if count >= _LEAST_COUNT)
+    keys = sorted(known, key=lambda key: (-counts[key], key))[_FREQUENT:]
+    numbers = {key: number for number, key in enumerate(keys)}
+    key_of = {word: numbers.get(base.lower()) for word, base in lemmas.items()}
+    rows = [[key for word in line if (key := key_of[word]) is not None] for line in words]
+    learnt = {word: base for word, base in lemmas.items() if key_of[word] is not None}
+    return TokenRows.of(rows, token_bytes=4), keys, learnt
 
 
 def _likely(lexicon: Lexicon) -> Iterable[tuple[int, int, float]]:
@@ -163,16 +156,14 @@ def _likely(lexicon: Lexicon) -> Iterable[tuple[int, int, float]]:
     )
 
 
-def _occurrences(
-    line: str, key_of: Callable[[str], str | None]
-) -> dict[str, list[tuple[int, int]]]:
+def _occurrences(line: str, key_of: Callable[[str], str | None]) -> dict[str, list[Span]]:
     """Return where each known word of a line stands, by its key."""
-    places: dict[str, list[tuple[int, int]]] = {}
+    places: dict[str, list[Span]] = {}
     for match in WORD.finditer(line):
         if (key := key_of(match[0])) is not None:
             places.setdefault(key, []).append(match.span())
     return places
 
 
-def _cut(line: str, span: tuple[int, int]) -> str:
+def _cut(line: str, span: Span) -> str:
     return line[span[0] : span[1]]

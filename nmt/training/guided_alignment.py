@@ -18,8 +18,8 @@ from nmt.config import TrainingConfig
 from nmt.data.batches import NO_LINK, Batch
 from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
-from nmt.lexical.lexicon import LEXICON_STEPS
-from nmt.lexical.links import TokenLinker
+from nmt.lexical.alignment_links import TokenLinker
+from nmt.lexical.ibm_model1 import LEXICON_STEPS
 from nmt.model_config import AttentionHead
 from nmt.models.kernels.padded_layout import PaddedLayout
 

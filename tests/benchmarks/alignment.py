@@ -2,8 +2,8 @@
 
 The test set of a data folder is aligned with its references, by forced decoding. Two figures:
 
-- Agreement: of the target tokens that `nmt.lexical.links` links by IBM Model 1, how many have the
-  most attention at the source token of their link.
+- Agreement: of the target tokens that `nmt.lexical.alignment_links` links by IBM Model 1, how many
+  have the most attention at the source token of their link.
 - The alignment error rate (AER; Och and Ney 2003) against known links of words, such as those of
   examples/toy: 1 - 2 * (found and known) / (found + known). A model links each target token with
   the source token of the most attention.
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from nmt.data.batches import NO_LINK
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
-from nmt.lexical.links import TokenLinker
+from nmt.lexical.alignment_links import TokenLinker
 from nmt.translate.alignment import align_words
 from nmt.translate.translator import Translator
 

@@ -16,11 +16,11 @@ from benchmarks.harness import publish, table
 from nmt.data.composition import compose
 from nmt.data.corpus import Encoding
 from nmt.data.moses import Moses
+from nmt.prepare.block import Block, Pairs
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.judge import RULE_OF, Cleaner
 from nmt.prepare.language_id import LanguageIdentifier
-from nmt.prepare.text import Block, Pairs
+from nmt.prepare.rules import RULE_OF, Cleaner
 
 pytestmark = pytest.mark.benchmark
 

@@ -12,10 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data.composition import compose_lines, is_composed, is_decomposed
+from nmt.data.corpus import Encoding
 from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
-from nmt.prepare.samples import SampleCleaner
+from nmt.prepare.block import Block
+from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.duplicates import OverlapKeys
+from nmt.prepare.rules import Cleaner
+from nmt.prepare.samples import clean_sample
 
 TEXT = [
     "die Größe über alles",
@@ -190,8 +195,11 @@ def test_moses_does_not_split_letters_from_their_marks(
     assert one == other
     one, other = Vocabulary(identity.model, moses).encode([line, normalize("NFD", line)])
     assert one != other
-    sampler = SampleCleaner(None, (moses, moses), composes=True)  # type: ignore[arg-type]
-    assert sampler._prepared([normalize("NFD", line)], moses) == [moses.apply(line)]
+    src = f"{normalize('NFD', line)}\n".encode()
+    block = Block(0, 1, 1, src, b"All\n", Encoding.find("utf-8"))
+    cleaner = Cleaner(cleaning=Cleaning(), held_out=(OverlapKeys.join([]), OverlapKeys.join([])))
+    (pair,), _ = clean_sample(block, cleaner=cleaner, moses=(moses, moses), composes=True)
+    assert pair == (moses.apply(line), "All")
 
 
 def test_only_letters_apart_from_their_marks_are_decomposed_text() -> None:

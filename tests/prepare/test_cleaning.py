@@ -12,11 +12,17 @@ from hypothesis import strategies as st
 
 from nmt.data.corpus import Encoding
 from nmt.errors import UsageError
+from nmt.prepare.block import KEPT, Block, Pairs, Verdicts, decode_side
 from nmt.prepare.characters import plain_classes
-from nmt.prepare.cleaning import OVERLAP_FREE_LETTERS, RATIO_FREE_CHARACTERS, RULES, Cleaning
+from nmt.prepare.cleaning import (
+    ALWAYS,
+    OVERLAP_FREE_LETTERS,
+    RATIO_FREE_CHARACTERS,
+    RULES,
+    Cleaning,
+)
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.judge import OF_TEXT, OF_TOKENS, RULE_OF, Cleaner, JudgeTokens, TokenCounts
-from nmt.prepare.text import KEPT, Block, Pairs, Verdicts, decode_side
+from nmt.prepare.rules import OF_TEXT, OF_TOKENS, RULE_OF, Cleaner, token_verdicts
 
 UTF8 = Encoding.find("utf-8")
 HELD_OUT = "This very sentence is one of the test set."
@@ -27,7 +33,9 @@ LONG, SHORT, WIDE, NARROW = "a b" * 15, "a b" * 14 + "c", "你" * 10 + "。", "�
 
 def keys_of(*lines: str) -> OverlapKeys:
     raw = "\n".join(lines).encode()
-    return OverlapKeys.of(decode_side(raw, UTF8, plain_classes(), number=2, lines=len(lines)))
+    return OverlapKeys.from_side(
+        decode_side(raw, UTF8, plain_classes(), number=2, lines=len(lines))
+    )
 
 
 def cleaner(**values: object) -> Cleaner:
@@ -181,7 +189,7 @@ def test_overlap_is_what_unicode_calls_the_same_letters_marks_and_numbers(
     ]
     for side in sides[1:]:
         same = key(side.lines[0]) == key(sides[0].lines[0])
-        assert OverlapKeys.of(sides[0]).found_in(side).tolist() == [same]
+        assert OverlapKeys.from_side(sides[0]).found_in(side).tolist() == [same]
 
 
 def test_lengths_are_judged_with_the_limits_included() -> None:
@@ -199,10 +207,10 @@ def test_lengths_are_judged_with_the_limits_included() -> None:
     ]
     src, tgt, rules = zip(*table, strict=True)
     lengths = np.array(src, np.int32), np.array(tgt, np.int32)
-    by = JudgeTokens(Cleaning(max_length=4, min_length=2))
-    assert names(by.judge(TokenCounts(*lengths))) == list(rules)
-    by = JudgeTokens(Cleaning(max_length=4, min_length=2, keep=("too_long", "too_short")))
-    assert set(names(by.judge(TokenCounts(*lengths)))) == {None, "empty"}
+    cleaning = Cleaning(max_length=4, min_length=2)
+    assert names(token_verdicts(*lengths, cleaning)) == list(rules)
+    cleaning = Cleaning(max_length=4, min_length=2, keep=("too_long", "too_short"))
+    assert set(names(token_verdicts(*lengths, cleaning))) == {None, "empty"}
 
 
 def test_bounds_are_what_was_asked_for() -> None:
@@ -225,7 +233,7 @@ def test_the_options_of_cleaning_are_checked_together() -> None:
     options = re.findall(r"--([a-z-]+ [^ :]+):", str(caught.value))
     assert options == ["min-length 0", "max-ratio 0.5", "max-symbols 50", "duplicates-by target",
                        "keep duplicates", "keep empty", "max-length -1"]  # fmt: skip
-    Cleaning(keep=tuple(rule for rule in RULES if not RULES[rule].always))
+    Cleaning(keep=tuple(rule for rule in RULES if rule not in ALWAYS))
     with pytest.raises(UsageError, match="--keep score"):
         Cleaning(keep=("score",))
     with pytest.raises(UsageError, match="--keep duplicate: --duplicates-by source"):

@@ -16,7 +16,7 @@ from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import join_lines, split_lines
 from nmt.errors import DataError, UsageError
 from nmt.prepare.join import join
-from nmt.prepare.windows import AT_BREAK, TOO_LONG, Side, Windows, draw_context
+from nmt.prepare.windows import AT_BREAK, TOO_LONG, Side, choose_windows, draw_context, join_side
 
 Line = tuple[str, str]
 Lines = list[Line]
@@ -132,18 +132,18 @@ def test_windows_are_not_longer_than_max_length(prepare: Prepare) -> None:
 
 def test_the_longest_window_counts_separators_and_tags() -> None:
     def side(*lengths: int, tag: int = 0) -> Side:
-        return Side([(9,) * tag] * len(lengths), [[7] * length for length in lengths], 5)
+        return [(9,) * tag] * len(lengths), [[7] * length for length in lengths]
 
     src, tgt = side(2, 3, 4), side(1, 1, 1)
     for longest, starts in ((11, [0, 0, 0]), (10, [0, 0, 1]), (8, [0, 0, 1]), (7, [0, 0, 2])):
-        assert Windows.choose([1, 2, 3], [2, 2, 2], src, tgt, longest=longest).starts == starts
-        assert Windows.choose([1, 2, 3], [2, 2, 2], tgt, src, longest=longest).starts == starts
+        for sides in ((src, tgt), (tgt, src)):
+            assert choose_windows([1, 2, 3], [2, 2, 2], *sides, longest=longest)[0] == starts
     tagged = side(2, 3, 4, tag=1)
-    assert Windows.choose([1, 2, 3], [2, 2, 2], tagged, tgt, longest=11).starts == [0, 0, 1]
-    windows = Windows.choose([1, 2, 4], [2, 2, 2], tagged, tgt, longest=99)
-    assert windows.starts == [0, 0, 2]  # line 3 was dropped
-    assert tagged.joined(windows.starts)[1] == [9, 7, 7, 5, 7, 7, 7]
-    assert windows.shortened == {AT_BREAK: 3}
+    assert choose_windows([1, 2, 3], [2, 2, 2], tagged, tgt, longest=11)[0] == [0, 0, 1]
+    starts, shortened = choose_windows([1, 2, 4], [2, 2, 2], tagged, tgt, longest=99)
+    assert starts == [0, 0, 2]  # line 3 was dropped
+    assert join_side(tagged, starts, 5)[1] == [9, 7, 7, 5, 7, 7, 7]
+    assert shortened == {AT_BREAK: 3}
 
 
 def test_context_is_drawn_uniformly_by_the_seed_and_the_text() -> None:

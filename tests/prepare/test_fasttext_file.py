@@ -98,8 +98,3 @@ def test_sizes_that_contradict_each_other_are_refused(
     tmp_path: Path, values: dict[str, int]
 ) -> None:
     assert refused(tmp_path / "wrong.ftz", replace(Model(), **values).quantised())
-
-
-def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
-    for content in (b"", b"nonsense" * 99, b"\x1f\x8b" + bytes(99)):
-        assert refused(tmp_path / "odd.ftz", content)

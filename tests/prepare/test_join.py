@@ -164,20 +164,17 @@ def test_a_join_that_is_stopped_leaves_nothing(
     assert len(join(tmp_path / "out", parts, memory=1).train) > 40
 
 
-def test_a_damaged_report_is_told(prepare: Prepare, tmp_path: Path) -> None:
-    parts = [prepare("a").path, prepare("b").path]
-    report = parts[1] / "rejects.json"
-    report.write_text(report.read_text().replace('"prefix"', '"prefax"'))
-    with pytest.raises(DataError, match=r"rejects\.json: damaged"):
-        join(tmp_path / "out", parts, memory=1)
-
-
-def test_a_report_of_other_corpora_is_told(prepare: Prepare, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_of_others", [True, False])
+def test_a_report_that_is_damaged_or_of_other_corpora_is_told(
+    prepare: Prepare, tmp_path: Path, is_of_others: bool
+) -> None:
     parts = [prepare("a").path, prepare("bc").path]
     report = parts[1] / "rejects.json"
-    other = json.loads(report.read_text())
-    other["corpora"].pop()
-    text = json.dumps(other)
+    content = json.loads(report.read_text())
+    corpus = content["corpora"].pop()
+    if not is_of_others:
+        content["corpora"].append({"prefax": corpus.pop("prefix"), **corpus})
+    text = json.dumps(content)
     report.write_text(text + " " * (report.stat().st_size - len(text)))  # its size is checked
     with pytest.raises(DataError, match=r"rejects\.json: damaged"):
         join(tmp_path / "out", parts, memory=1)
@@ -220,17 +217,6 @@ def test_an_unfinished_prepare_is_not_lost(prepare: Prepare, tmp_path: Path) -> 
     with pytest.raises(UsageError, match=r"out\.partial"):
         join(tmp_path / "out", parts, memory=1)
     assert progress.read_text() == "what is complete"
-
-
-def test_the_default_of_an_earlier_version_is_no_difference(
-    prepare: Prepare, tmp_path: Path
-) -> None:
-    parts = [prepare("a").path, prepare("b").path]
-    file = parts[0] / "dataset.json"
-    file.write_text(
-        file.read_text().replace('"normalization": null', '"normalization": "identity"')
-    )
-    assert len(join(tmp_path / "out", parts, memory=1).train)
 
 
 def test_a_folder_may_have_learnt_the_vocabulary_of_the_other(

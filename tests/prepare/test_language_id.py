@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 from pathlib import Path
 from unicodedata import normalize
 
@@ -110,13 +109,6 @@ def test_labels_are_codes_of_wikipedias(identifier: LanguageIdentifier) -> None:
     for lang in ("zh", "zh-TW", "cmn_Hant", "yue", "wuu"):
         assert not identifier.in_other_language(["我們明天早上要去市場買蘋果。"], lang).any()
         assert identifier.in_other_language(ENGLISH, lang).all()
-
-
-def test_decomposed_text_is_judged_as_if_it_were_composed(identifier: LanguageIdentifier) -> None:
-    line = "우리는 내일 아침 일찍 시장에 가서 사과를 살 것입니다."
-    decomposed = unicodedata.normalize("NFD", line)
-    found = list(identifier.other_languages([line, decomposed, *ENGLISH], "ko"))
-    assert found == ["", "", "en", "en", "en"]
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from nmt.errors import UsageError
+from nmt.prepare.block import TextSide
 from nmt.prepare.characters import plain_classes
 from nmt.prepare.repairs import broken_rows, broken_word, fixed_encoding, ftfy_version
-from nmt.prepare.text import TextSide
 
 SENTENCES = {
     "de": "Für die Größe der Tür gibt es “Regeln” – oder…",

@@ -11,7 +11,6 @@ from nmt.cpu import most_workers
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import UsageError
 from nmt.prepare.options import PrepareOptions
-from nmt.prepare.readers.text_names import SideColumn
 
 OPTIONS = PrepareOptions(src_lang="en", tgt_lang="de", train=("train",), valid=("valid",))
 ONE_PAIR = {
@@ -131,9 +130,3 @@ def test_every_special_piece_is_refused_as_a_symbol() -> None:
         with pytest.raises(UsageError, match=f"--symbol {piece}: "):
             dataclasses.replace(OPTIONS, symbol=(piece,))
     dataclasses.replace(OPTIONS, symbol=("<2de>", "<0x4a>", "<S>"))  # which none has
-
-
-def test_the_least_scores_of_a_file_have_one_order() -> None:
-    given = ("x.tsv:b:0.5", "y.tsv:c:1", "x.tsv:a:2")
-    options = dataclasses.replace(OPTIONS, train=("x.tsv", "y.tsv"), min_score=given)
-    assert options.side_columns("x.tsv") == (SideColumn("a", 2.0), SideColumn("b", 0.5))

@@ -23,7 +23,7 @@ from prepare_job import Job, content, pairs_in
 from nmt import workers
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import Vocabulary
-from nmt.prepare.cleaning import RULES
+from nmt.prepare.cleaning import ALWAYS, RULES
 from nmt.prepare.readers import line_files
 
 ENGLISH = [
@@ -43,7 +43,7 @@ ODD = [
         )
     ),
 ]
-OPTIONAL_RULES = [rule.name for rule in RULES.values() if not rule.always]
+OPTIONAL_RULES = [rule for rule in RULES if rule not in ALWAYS]
 
 Pairs = list[tuple[bytes, bytes]]
 

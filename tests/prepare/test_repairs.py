@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prepare_job import Job, content, job_of, pairs, pairs_in, prepare_in_all_ways, write
+from prepare_job import Job, content, job_of, pairs, pairs_in, write
 
 from nmt.cli.data import data as show_data
 from nmt.data.folder import DataFolder
@@ -154,14 +154,6 @@ def test_repaired_text_is_as_if_it_had_been_right(
         content(right.path)[name] for name in names
     ]
     assert flaws(right) == ()
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_workers_and_an_interruption_change_nothing(
-    fixed: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = prepare_in_all_ways(fixed.but(shard_pairs=10), monkeypatch, shards=2)
-    assert pairs_in(folder) == CLEAN
 
 
 def test_the_rules_and_duplicates_see_the_repaired_text(fixed: Job, tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ import pytest
 from prepare_job import Job, write
 
 from nmt.data.corpus import Encoding
+from nmt.prepare.block import Block
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.judge import Cleaner
 from nmt.prepare.readers import reader
-from nmt.prepare.samples import SampleCleaner, sample_blocks
-from nmt.prepare.text import Block
+from nmt.prepare.rules import Cleaner
+from nmt.prepare.samples import clean_sample, sample_blocks
 
 NO_KEYS = OverlapKeys.join([])
 UTF8 = Encoding.find("utf-8")
@@ -83,8 +83,7 @@ def test_what_the_rules_reject_is_not_learnt_from() -> None:
     for keep, lengths in (((), [4, 160]), (("too_long",), [4, 161, 160])):
         cleaning = Cleaning(max_length=10, keep=keep)
         cleaner = Cleaner(cleaning=cleaning, held_out=(NO_KEYS, NO_KEYS))
-        clean = SampleCleaner(cleaner, moses=(None, None))
-        sample = clean(Block(0, 1, 5, src, tgt, UTF8))
-        assert sample.verdicts.astype(bool).tolist() == [False, True, True, not keep, False]
-        assert sample.pairs[0] == ("good", "gut")
-        assert [len(src) for src, _ in sample.pairs] == lengths
+        sample, verdicts = clean_sample(Block(0, 1, 5, src, tgt, UTF8), cleaner=cleaner)
+        assert verdicts.astype(bool).tolist() == [False, True, True, not keep, False]
+        assert sample[0] == ("good", "gut")
+        assert [len(src) for src, _ in sample] == lengths

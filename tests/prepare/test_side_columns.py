@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prepare_job import Job, content, job_of, pairs, prepare_in_all_ways, stop, write
+from prepare_job import Job, content, job_of, pairs, stop, write
 
 from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.prepare.block import KEPT, Block, Work
 from nmt.prepare.join import join
-from nmt.prepare.judge import CODES
-from nmt.prepare.text import KEPT, Block, Work
+from nmt.prepare.rules import CODES
 
 URLS = [f"https://example.org/\u00e4?page={number}" for number in range(40)]
 EMPTY = 7
@@ -103,14 +103,6 @@ def test_a_text_of_which_nothing_is_left_leaves_nothing_to_the_next(tmp_path: Pa
     folder = job(tmp_path, file, train=(before, file, plain)).prepare()
     assert provenance(folder) == [""] * 25
     assert not folder.info.train.side_columns
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_workers_and_an_interruption_change_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepared = job(tmp_path, write_tsv(tmp_path, URLS), shard_pairs=10, keep_text=True)
-    assert provenance(prepare_in_all_ways(prepared, monkeypatch, shards=1)) == URLS
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -7,7 +7,7 @@ from unicodedata import normalize
 
 import numpy as np
 import pytest
-from prepare_job import Job, content, job_of, prepare_in_all_ways, stop, write
+from prepare_job import Job, content, job_of, stop, write
 
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import ANNOTATION
@@ -106,27 +106,16 @@ def test_without_annotations_the_lines_are_those_of_a_folder_without(
         assert (job.out / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
 
 
-@pytest.mark.usefixtures("small_blocks")
-def test_workers_and_an_interruption_change_nothing(
+def test_what_is_annotated_depends_on_the_seed_but_not_on_how_the_text_is_read(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terms = terms_file(tmp_path, "dogs\tHund\ncat\tKatze\n")
-    prepare_in_all_ways(job.but(terms=terms, shard_pairs=20), monkeypatch, shards=2)
-
-
-def test_what_is_annotated_does_not_depend_on_how_the_text_is_read(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job.prepare()
+    folder = job.prepare()
+    other = job.but(out=tmp_path / "other", seed=2).prepare()
+    chosen = [[bool(noted(line)) for line in sources(one)] for one in (folder, other)]
+    assert chosen[0] != chosen[1]
     monkeypatch.setattr(reader, "BLOCK_LINES", 7)
-    job.but(out=tmp_path / "other").prepare()
-    assert content(job.out) == content(tmp_path / "other")
-
-
-def test_another_seed_annotates_other_lines(job: Job, tmp_path: Path) -> None:
-    one = sources(job.prepare())
-    other = sources(job.but(out=tmp_path / "other", seed=2).prepare())
-    assert [bool(noted(line)) for line in one] != [bool(noted(line)) for line in other]
+    job.but(out=tmp_path / "blocks").prepare()
+    assert content(job.out) == content(tmp_path / "blocks")
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -30,8 +30,8 @@ def lexicon(monkeypatch: pytest.MonkeyPatch) -> WordLexicon:
 
 def linked(lexicon: WordLexicon, src: str, tgt: str) -> list[tuple[str, str, str]]:
     return [
-        (src[slice(*link.src)], tgt[slice(*link.tgt)], link.lemma)
-        for link in lexicon.links(src, tgt)
+        (src[slice(*src_span)], tgt[slice(*tgt_span)], lemma)
+        for src_span, tgt_span, lemma in lexicon.links(src, tgt)
     ]
 
 

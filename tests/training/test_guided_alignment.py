@@ -20,7 +20,7 @@ from nmt.data.batches import NO_LINK, Batch, FixedShape, collate
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
 from nmt.errors import UsageError
-from nmt.lexical.links import TokenLinker
+from nmt.lexical.alignment_links import TokenLinker
 from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.model_file import ModelReader, load_model
 from nmt.models.transformer import Transformer

@@ -43,20 +43,16 @@ def quoted_rows(
 ) -> Iterator[list[bytes]]:
     """Yield the cells of each row, without quotes.
 
-    Args:
-        lines: without line feeds.
-        separator: one byte.
-        name: of the text, for messages.
-        number: of the first line in the file.
+    lines: without line feeds; number: of the first one in the file.
 
     Raises:
         DataError: if a cell that begins with a quote is not quoted well.
     """
     for line in lines:
         start = number
-        cells, held = _split(line, separator) if _QUOTE in line else (line.split(separator), b"")
-        while held:
-            parts, closes = [held], None
+        cells, rest = _split(line, separator) if _QUOTE in line else (line.split(separator), b"")
+        while rest:
+            parts, closes = [rest], None
             while closes is None and number - start < _MOST_LINES:
                 following = next(lines, None)
                 if following is None:
@@ -66,9 +62,9 @@ def quoted_rows(
                 closes = _CLOSING.match(following)
             if closes is None:
                 break
-            more, held = _split(b"\n".join(parts), separator)
+            more, rest = _split(b"\n".join(parts), separator)
             cells = cells + more if more else []
-        if held or not cells:
+        if rest or not cells:
             raise DataError(
                 f"{name} line {start:,}: a quote opens a cell, but none closes it at its end (one "
                 f"inside is written twice); mend it, or pass --quoting {name}=none if quotes are "

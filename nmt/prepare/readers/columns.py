@@ -15,6 +15,7 @@ from nmt.console import printable
 from nmt.data.languages import is_code, is_language, names_language
 from nmt.data.words import LETTERS
 from nmt.errors import DataError, UsageError
+from nmt.prepare.readers.table import TableRequest
 
 _SIDES = (("source", "src"), ("target", "tgt", "trg"))
 _WORDS = {
@@ -51,27 +52,16 @@ class Columns:
 
 
 def find_columns(
-    text: str,
-    rows: Sequence[Sequence[bytes]],
-    header: Sequence[str],
-    langs: tuple[str, str],
-    *,
-    columns: Sequence[str],
-    others: Sequence[str],
+    request: TableRequest, rows: Sequence[Sequence[bytes]], header: Sequence[str]
 ) -> Columns:
     """Find the columns of a table.
 
-    Args:
-        text: its name, for messages.
-        rows: the first ones, the header among them if there is one.
-        header: the first row, decoded.
-        langs: source and target language.
-        columns: source and target, by names or numbers; may be empty.
-        others: more columns that are read.
+    rows: the first ones, the header among them if there is one; header: the first row, decoded.
 
     Raises:
         DataError: if a column is not there, or it is not clear which ones are meant.
     """
+    text, langs, columns, others = request.file, request.langs, request.columns, request.others
     wanted = (*columns, *others)
     if any(_NUMBER.fullmatch(column) and int(column) == 0 for column in wanted):
         raise UsageError(f"{text}: columns are counted from 1, not from 0")
@@ -81,9 +71,14 @@ def find_columns(
         src, tgt = (_place(text, column, header) for column in columns)
         is_wide = all(map(_NUMBER.fullmatch, columns))
         as_text = not has_header and names_languages(header, langs)
-        warning = _HEADER_AS_TEXT.format(text=text) if as_text else ""
+        warning = (
+            f"{text}: its first row names the languages, but is read as text, because all columns "
+            "are given by numbers; give them by names"
+        )
         places = (src, tgt, *more)
-        return Columns(tuple(columns), places, has_header, len(header), is_wide, warning)
+        return Columns(
+            columns, places, has_header, len(header), is_wide, warning if as_text else ""
+        )
     if named := language_columns(text, header, langs):
         if rows[1:] and all(len(row) > len(header) for row in rows[1:]):
             problem = f"its header has {len(header)} columns and its rows have {len(rows[1])}"
@@ -109,12 +104,6 @@ def find_columns(
     if _holds_no_text(rows, src) or _holds_no_text(rows, tgt):
         raise _unclear(text, "a column holds numbers or URLs, not text", rows)
     return Columns((str(src + 1), str(tgt + 1)), (src, tgt, *more), False, len(header), False)
-
-
-_HEADER_AS_TEXT = (
-    "{text}: its first row names the languages, but is read as text, because all columns are given "
-    "by numbers; give them by names"
-)
 
 
 def _place(text: str, column: str, header: Sequence[str]) -> int:
@@ -170,10 +159,7 @@ def language_columns(
     A name may be a code in any case, with a country or script, or the English name. Without
     such columns, those named source and target are taken.
 
-    Args:
-        text: its name, for messages.
-        names: of all columns.
-        langs: source and target language.
+    text: its name, for messages.
 
     Returns:
         None if a language has no column.
@@ -228,9 +214,9 @@ def names_languages(names: Sequence[str], langs: tuple[str, str]) -> bool:
 
 def _of_language(names: Sequence[str], lang: str) -> list[int]:
     """Return the columns that have exactly this name, or else those that mean the language."""
-    own = lang.replace("_", "-").casefold()
+    code = lang.replace("_", "-").casefold()
     exact = [
-        at for at, name in enumerate(names) if name.strip().replace("_", "-").casefold() == own
+        at for at, name in enumerate(names) if name.strip().replace("_", "-").casefold() == code
     ]
     return exact or [at for at, name in enumerate(names) if names_language(name, lang)]
 

@@ -26,9 +26,7 @@ def copies_kept(
 
     It is removed at the end.
 
-    Args:
-        texts: the prefix or file of each text, and its languages.
-        folder: where to make the temporary one, if it is needed.
+    folder: where to make the temporary one, if it is needed.
 
     Raises:
         DataError: if a URL has no such text.

@@ -12,10 +12,9 @@ from nmt.files import is_there
 from nmt.markup.file_types import file_type, first_bytes, type_of_content
 from nmt.prepare.readers.arrow import ArrowFiles
 from nmt.prepare.readers.jsonl import JsonLines
-from nmt.prepare.readers.line_files import MosesFiles, ZipFiles
-from nmt.prepare.readers.reader import Reader
+from nmt.prepare.readers.line_files import LineFiles, MosesFiles, ZipFiles
 from nmt.prepare.readers.segments import SegmentFiles
-from nmt.prepare.readers.table import TableRequest
+from nmt.prepare.readers.table import Table, TableRequest
 from nmt.prepare.readers.text_names import (
     STDIN,
     TABLE_FOLDERS,
@@ -27,6 +26,9 @@ from nmt.prepare.readers.text_names import (
 )
 from nmt.prepare.readers.tmx import TmxFile
 from nmt.prepare.readers.tsv import TsvFile
+
+Reader = LineFiles | Table
+"""What reads a parallel text, more than once."""
 
 _WITH_COLUMNS = "TSV, CSV, JSON Lines, Parquet and Arrow"
 
@@ -87,10 +89,10 @@ def find_reader(
         segments = SegmentFiles.find(name, encoding, copies)
         if segments is not None:
             return segments
-    prefix, files = _find_files(name, here, langs, copies)
+    files = _find_files(name, here, langs, copies)
     for file in files:
         _refuse_document(file, by_name=not _is_prefix(here, langs))
-    return MosesFiles(prefix, files, encoding)
+    return MosesFiles(files, encoding)
 
 
 def is_one_file(name: str) -> bool:
@@ -100,15 +102,15 @@ def is_one_file(name: str) -> bool:
 
 def _find_files(
     name: str, here: str, langs: tuple[str, str], copies: Mapping[str, Path]
-) -> tuple[str, tuple[Path, Path]]:
-    """Return the prefix with its files, or the two files that are named instead."""
+) -> tuple[Path, Path]:
+    """Return the files of a prefix, or the two files that are named instead."""
     if _is_prefix(here, langs):
-        return here, find_sides(here, *langs)
+        return find_sides(here, *langs)
     if Path(here).is_file():
         raise DataError(_not_a_prefix(name, Path(here), langs))
     two = two_files(name)
     if two is None:
-        return here, find_sides(here, *langs)
+        return find_sides(here, *langs)
     src, tgt = (Path(copies.get(file, file)) for file in two)
     for file, path in zip(two, (src, tgt), strict=True):
         if is_one_file(file):
@@ -118,7 +120,7 @@ def _find_files(
                 f"{file}: no such file; {name} is read as two files, SOURCE,TARGET, because there "
                 f"is no {name}.{langs[0]}"
             )
-    return name, (src, tgt)
+    return src, tgt
 
 
 def _refuse_document(path: Path, *, by_name: bool) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nmt.console import printable
@@ -24,6 +23,7 @@ from nmt.prepare.readers.cells import (
 )
 from nmt.prepare.readers.columns import Columns, find_columns, names_languages
 from nmt.prepare.readers.line_files import Lines
+from nmt.prepare.readers.table import TableRequest
 
 _SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?')
 _DICTIONARY = re.compile(rb"""(^|[\t,;])"?\{\s*('\w+'|""?\w+""?)\s*:""")
@@ -46,31 +46,16 @@ class TableLayout:
 
 
 def find_layout(
-    text: str,
-    lines: Lines,
-    encoding: Encoding,
-    langs: tuple[str, str],
-    *,
-    columns: Sequence[str],
-    others: Sequence[str],
-    quoting: str,
-    is_csv: bool,
+    request: TableRequest, lines: Lines, encoding: Encoding, *, is_csv: bool
 ) -> TableLayout:
     """Find out how a file is written.
 
-    Args:
-        text: its name, for messages.
-        lines: of the file, from the first on.
-        encoding: of the lines.
-        langs: source and target language.
-        columns: source and target, by names or numbers; may be empty.
-        others: more columns that are read.
-        quoting: csv or none; empty to find it.
-        is_csv: whether to look for the separator, and not to doubt that cells are quoted.
+    is_csv: whether to look for the separator, and not to doubt that cells are quoted.
 
     Raises:
         DataError: if the file does not show it, or lacks a column.
     """
+    text, langs, quoting = request.file, request.langs, request.quoting
     block = lines.take(lines.ready()) if lines.ready() else b""
     start = block.removeprefix(codecs.BOM_UTF8).removesuffix(b"\n").split(b"\n") if block else []
     start = [line.removesuffix(b"\r") for line in start]
@@ -99,8 +84,8 @@ def find_layout(
     else:
         rows = [line.split(separator) for line in start[:_SAMPLED]]
         header = _decoded(_unquoted(rows[0]), encoding) if rows else []
-    table_columns = find_columns(text, rows, header, langs, columns=columns, others=others)
-    return TableLayout(separator, named is not None, quoted, not (quoted or is_told), table_columns)
+    columns = find_columns(request, rows, header)
+    return TableLayout(separator, named is not None, quoted, not (quoted or is_told), columns)
 
 
 def _decoded(cells: list[bytes], encoding: Encoding) -> list[str]:

@@ -23,9 +23,9 @@ from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.limits import check_unpacked
 from nmt.pipeline import prefetched
+from nmt.prepare.block import LINE_FEED, Block, Rows
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
-from nmt.prepare.text import LINE_FEED, Block, Rows
 
 LONGEST_LINE = 1 << 26
 PASS_ENCODING = "pass --encoding, for example --encoding windows-1252"
@@ -39,8 +39,11 @@ _OF_ZIP = (zipfile.BadZipFile, RuntimeError)
 class LineFiles(ABC):
     """A text whose two sides are read in step."""
 
+    files: tuple[Path, ...]
+    """All that are read."""
     encoding: Encoding
     unit = "line"
+    """What holds a pair."""
     columns = ()
     quoted = False
 
@@ -54,6 +57,7 @@ class LineFiles(ABC):
         """Yield the text of a side in pieces of any size."""
 
     def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
+        """Return functions that read the text once: one for each side."""
         return [partial(self._survey, side) for side in (0, 1)]
 
     @abstractmethod
@@ -82,7 +86,10 @@ class LineFiles(ABC):
         return lines, text_bytes, validity.warnings(self.sides[side], lines, "line")
 
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
-        """Yield the lines from `start` on; DataError if one side ends before the other."""
+        """Yield the lines from `start` on; DataError if one side ends before the other.
+
+        The ends of blocks depend only on the bytes of the text and on `start`.
+        """
         sides = [
             Lines(name, prefetched(self.chunks(side), ahead=CHUNKS_AHEAD))
             for side, name in enumerate(self.sides)
@@ -107,7 +114,6 @@ class LineFiles(ABC):
 class MosesFiles(LineFiles):
     """Two files, plain or compressed."""
 
-    prefix: str
     files: tuple[Path, Path]
     encoding: Encoding
 
@@ -120,29 +126,25 @@ class MosesFiles(LineFiles):
         return read_chunks(self.files[side], self.encoding)
 
     def _survey(self, side: int, advance: Advance) -> Survey:
-        sha256, size, told = hashlib.sha256(), 0, 0
+        sha256, size = hashlib.sha256(), 0
 
         def watch(content: bytes) -> None:
             nonlocal size
             sha256.update(content)
             size += len(content)
+            advance(len(content))
 
-        def watched() -> Iterator[bytes]:
-            nonlocal told
-            for chunk in read_chunks(self.files[side], self.encoding, watch=watch):
-                yield chunk
-                advance(size - told)
-                told = size
-
-        survey = self._survey_text(side, watched())
-        return Survey(FileRecord(self.files[side].name, size, sha256.hexdigest()), *survey)
+        chunks = read_chunks(self.files[side], self.encoding, watch=watch)
+        lines, text_bytes, warnings = self._survey_text(side, chunks)
+        record = FileRecord(self.files[side].name, size, sha256.hexdigest())
+        return Survey(record, lines, text_bytes, warnings)
 
 
 @dataclass(frozen=True)
 class ZipFiles(LineFiles):
     """Two files of a ZIP archive, as OPUS has them."""
 
-    path: Path
+    files: tuple[Path]
     members: tuple[str, str]
     encoding: Encoding
 
@@ -151,43 +153,35 @@ class ZipFiles(LineFiles):
         """Find the files of both languages; DataError if there is not one of each."""
         try:
             with zipfile.ZipFile(path) as archive:
-                members = [one for one in archive.infolist() if not one.is_dir()]
+                members = [member for member in archive.infolist() if not member.is_dir()]
         except (*DAMAGE, *_OF_ZIP) as error:
             raise _damaged(path, error) from None
         found = []
         for lang in langs:
-            of_lang = [one for one in members if one.filename.endswith(f".{lang}")]
+            of_lang = [member for member in members if member.filename.endswith(f".{lang}")]
             if len(of_lang) != 1:
-                listed = ", ".join(one.filename for one in (of_lang or members)[:8])
+                listed = ", ".join(member.filename for member in (of_lang or members)[:8])
                 raise DataError(
                     f"{path}: must have one file that ends with .{lang}; it has {listed or 'none'}"
                 )
             check_unpacked(str(path), of_lang[0].compress_size, of_lang[0].file_size)
             found.append(of_lang[0].filename)
-        return cls(path, (found[0], found[1]), encoding)
-
-    @property
-    def prefix(self) -> str:
-        return str(self.path)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return (self.path,)
+        return cls((path,), (found[0], found[1]), encoding)
 
     @property
     def sides(self) -> tuple[str, str]:
         src, tgt = self.members
-        return f"{self.path}:{src}", f"{self.path}:{tgt}"
+        return f"{self.files[0]}:{src}", f"{self.files[0]}:{tgt}"
 
     def chunks(self, side: int) -> Iterator[bytes]:
-        text = TextStream(self.sides[side], self.encoding)
+        text, path = TextStream(self.sides[side], self.encoding), self.files[0]
         try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(self.members[side]) as file:
+            with zipfile.ZipFile(path) as archive, archive.open(self.members[side]) as file:
                 while content := file.read(_CHUNK_BYTES):
                     yield from text.feed(content)
             yield from text.feed(b"", final=True)
         except (*DAMAGE, *_OF_ZIP) as error:
-            raise _damaged(self.path, error) from None
+            raise _damaged(path, error) from None
 
     def _survey(self, side: int, advance: Advance) -> Survey:
         def watched() -> Iterator[bytes]:
@@ -195,7 +189,7 @@ class ZipFiles(LineFiles):
                 yield chunk
                 advance(0)
 
-        record = record_file(self.path)
+        record = record_file(self.files[0])
         survey = self._survey_text(side, watched())
         advance(record.size // 2)
         return Survey(record, *survey)
@@ -210,18 +204,24 @@ class Validity:
 
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
-        self._own = _Codec(encoding.line_codec)
-        self._utf8 = _Codec("utf-8")
-        self._bad = 0
-        self._first_bad = 0
+        names = {encoding.line_codec, "utf-8"}
+        # Those by whose codecs everything has been valid so far.
+        self._decoders = {name: codecs.getincrementaldecoder(name)() for name in names}
+        self._is_beyond_ascii = False
+        self._bad = self._first_bad = 0
 
-    def look_at(self, chunk: bytes) -> None:
-        self._own.look_at(chunk)
-        if self._encoding.name != "utf-8":
-            self._utf8.look_at(chunk)
+    def look_at(self, chunk: bytes, *, final: bool = False) -> None:
+        for name, decoder in [*self._decoders.items()]:
+            try:
+                text = decoder.decode(chunk, final)
+            except UnicodeError:
+                del self._decoders[name]
+            else:
+                self._is_beyond_ascii |= name == "utf-8" and not text.isascii()
 
     def ends_well(self) -> bool:
-        return self._own.ends_well()
+        self.look_at(b"", final=True)
+        return self._encoding.line_codec in self._decoders
 
     def count_bad(self, number: int) -> None:
         """Count a line, by its number, that is not valid."""
@@ -244,33 +244,13 @@ class Validity:
             )
             if self._bad > MAX_BAD_SHARE * lines:
                 raise DataError(f"{warnings[0]}; {advice}")
-        if self._encoding.by_line and self._utf8.ends_well() and self._utf8.beyond_ascii:
+        self.look_at(b"", final=True)
+        is_utf8 = "utf-8" in self._decoders and self._is_beyond_ascii
+        if is_utf8 and self._encoding.by_line and self._encoding.name != "utf-8":
             warnings.append(
                 f"{name} is valid UTF-8 but is read as {self._encoding.name}; check --encoding"
             )
         return tuple(warnings)
-
-
-class _Codec:
-    """Checks a stream by one codec."""
-
-    def __init__(self, name: str) -> None:
-        self._decoder = codecs.getincrementaldecoder(name)()
-        self._valid = True
-        self.beyond_ascii = False
-
-    def look_at(self, chunk: bytes, *, final: bool = False) -> None:
-        if self._valid:
-            try:
-                text = self._decoder.decode(chunk, final)
-            except UnicodeError:
-                self._valid = False
-            else:
-                self.beyond_ascii = self.beyond_ascii or not text.isascii()
-
-    def ends_well(self) -> bool:
-        self.look_at(b"", final=True)
-        return self._valid
 
 
 class Lines:

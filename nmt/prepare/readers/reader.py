@@ -1,16 +1,14 @@
-"""What every reader of parallel text can do, whatever its format."""
+"""What all readers of parallel text share: the size of blocks, and records of files."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from nmt.data.manifest import FileRecord
 from nmt.files import sha256_file
-from nmt.prepare.text import Block
 
 BLOCK_LINES = 4096
 # Lines of several megabytes occur, and 4,096 of them would not fit into memory.
@@ -35,46 +33,6 @@ class Survey:
     """What is odd about it."""
     side_bytes: tuple[int, ...] = ()
     """Size of each side column."""
-
-
-class Reader(Protocol):
-    """A parallel text that can be read more than once."""
-
-    @property
-    def prefix(self) -> str:
-        """The text as the user names it."""
-
-    @property
-    def sides(self) -> tuple[str, str]:
-        """What messages call the source and the target."""
-
-    @property
-    def unit(self) -> str:
-        """What holds a pair: a line, or a row."""
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """All files that are read."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that were chosen in a table."""
-
-    @property
-    def quoted(self) -> bool:
-        """Whether cells of a table of text are quoted."""
-
-    def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
-        """Return functions that read the text once: one for each side, or one for both."""
-
-    def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
-        """Yield the pairs from `start` on.
-
-        The ends of blocks depend only on the bytes of the text and on `start`.
-
-        Raises:
-            DataError: if a file is damaged, or one side ends before the other.
-        """
 
 
 def stamps(files: Sequence[Path]) -> tuple[tuple[int, int], ...]:

@@ -22,7 +22,6 @@ _USES = ("source", "reference")
 class SegmentFiles(LineFiles):
     """A file for each side, or one with both. They are small, and are read as a whole."""
 
-    prefix: str
     names: tuple[str, str]
     files: tuple[Path, ...]
     texts: tuple[bytes, bytes]
@@ -58,7 +57,7 @@ class SegmentFiles(LineFiles):
             console.notice(f"{name}: {sides[-1].described_rest}")
         src, tgt = ("".join(f"{line}\n" for line in side.lines).encode() for side in sides)
         files = tuple(dict.fromkeys(file.path for file in found if file is not None))
-        return cls(name, names, files, (src, tgt))
+        return cls(names, files, (src, tgt))
 
     @property
     def sides(self) -> tuple[str, str]:

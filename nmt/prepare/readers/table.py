@@ -15,12 +15,12 @@ from typing import NamedTuple
 from nmt.data.corpus import Encoding
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
+from nmt.prepare.block import Block
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.line_files import PASS_ENCODING, Validity
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
 from nmt.prepare.readers.text_names import STDIN, SideColumn, file_and_columns
-from nmt.prepare.text import Block
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ class Table(ABC):
     request: TableRequest
     encoding: Encoding
     columns: tuple[str, ...]
+    """Source and target, as they were chosen."""
     unit = "row"
+    """What holds a pair."""
     named = "columns"
     """What the user chooses the two sides by."""
     if_invalid = PASS_ENCODING
@@ -91,10 +93,6 @@ class Table(ABC):
     """Whether it is text whose cells are quoted."""
     warnings: tuple[str, ...] = ()
     """What is odd about the start of the text."""
-
-    @property
-    def prefix(self) -> str:
-        return self.request.prefix
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -115,6 +113,7 @@ class Table(ABC):
         """Yield all rows."""
 
     def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
+        """Return the function that reads the text once."""
         return [self._survey]
 
     def _survey(self, advance: Advance) -> Survey:
@@ -122,7 +121,8 @@ class Table(ABC):
 
     def _survey_rows(self, all_rows: Iterable[Row]) -> Survey:
         validity = Validity(self.encoding)
-        rows = text_bytes = missing = of_others = 0
+        prefix, rows = self.request.prefix, 0
+        text_bytes = missing = of_others = 0
         side_bytes = [0] * len(self.request.side_columns)
         first: Row | None = None
         first_row = 0
@@ -150,7 +150,7 @@ class Table(ABC):
         if first is not None:
             shown = first.src.decode(errors="replace")[:60]
             told = (
-                f"{self.prefix}: {missing:,} of {rows:,} rows {self.fault}, such as row "
+                f"{prefix}: {missing:,} of {rows:,} rows {self.fault}, such as row "
                 f"{first_row:,}: {shown!r}"
             )
             if missing == rows or missing - of_others > MAX_BAD_SHARE * rows:
@@ -159,27 +159,32 @@ class Table(ABC):
         for column, size in zip(self.request.side_columns, side_bytes, strict=True):
             if column.kept_as and rows and not size:
                 raise DataError(
-                    f"--keep-column {self.prefix}: no {self.unit} has anything in "
+                    f"--keep-column {prefix}: no {self.unit} has anything in "
                     f"{column.column!r}; check the name"
                 )
         return Survey(self.record(), rows, text_bytes, warnings, tuple(side_bytes))
 
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
-        """Yield the rows from `start` on."""
-        held: list[Row] = []
-        held_bytes, number = 0, start
-        for at, row in enumerate(self.rows(_ignore), start=1):
-            if at < start:
+        """Yield the rows from `start` on; DataError if a file is damaged.
+
+        The ends of blocks depend only on the bytes of the text and on `start`.
+        """
+        waiting: list[Row] = []
+        waiting_bytes, number = 0, start
+        for row_number, row in enumerate(self.rows(_ignore), start=1):
+            if row_number < start:
                 continue
             size = len(row.src) + len(row.tgt) + sum(map(len, row.side_cells))
-            if held and (len(held) == reader.BLOCK_LINES or held_bytes + size > reader.BLOCK_BYTES):
-                yield self._block(corpus, number, held)
-                number += len(held)
-                held, held_bytes = [], 0
-            held.append(row)
-            held_bytes += size
-        if held:
-            yield self._block(corpus, number, held)
+            if waiting and (
+                len(waiting) == reader.BLOCK_LINES or waiting_bytes + size > reader.BLOCK_BYTES
+            ):
+                yield self._block(corpus, number, waiting)
+                number += len(waiting)
+                waiting, waiting_bytes = [], 0
+            waiting.append(row)
+            waiting_bytes += size
+        if waiting:
+            yield self._block(corpus, number, waiting)
 
     def _block(self, corpus: int, number: int, rows: Sequence[Row]) -> Block:
         return Block(

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from xml.parsers import expat
@@ -47,6 +47,9 @@ _CODE_CHARACTERS = 1000  # of a code that are looked at
 _LISTED = 20  # characters of each text of a unit that lacks a side
 _TUV_BYTES = 100  # that a text of a unit takes, however short
 
+_Unit = tuple[dict[str, str], dict[str, str]]
+"""A translation unit: the values of its side columns by name, and its texts by language."""
+
 
 @dataclass(frozen=True)
 class TmxFile(Table):
@@ -72,68 +75,65 @@ class TmxFile(Table):
         units.finish()
 
     def _row(self, unit: _Unit) -> Row:
-        texts = unit.texts
-        cells = tuple(restore(unit.values.get(name, "")) for name in self.request.others)
+        values, texts = unit
+        cells = tuple(restore(values.get(name, "")) for name in self.request.others)
         codes, is_other = _choose(tuple(texts), self.request.langs)
         if codes is None:
             # A memory may have many languages, and not all of them in each unit.
-            return Row(_listed(unit), b"", True, cells, is_of_others=len(texts) > 1)
+            return Row(_listed(texts), b"", True, cells, is_of_others=len(texts) > 1)
         if is_other:
-            return Row(_listed(unit), b"", True, cells, variants=tuple(texts), is_variant=True)
+            return Row(_listed(texts), b"", True, cells, variants=tuple(texts), is_variant=True)
         src, tgt = codes
         return Row(restore(texts[src]), restore(texts[tgt]), False, cells, variants=codes)
 
     def _survey(self, advance: Advance) -> Survey:
-        variants = _Variants(self.prefix, self.request.langs)
-        survey = self._survey_rows(variants.count(self.rows(advance)))
-        return replace(survey, warnings=(*survey.warnings, *variants.describe()))
+        """Count rows; DataError if texts are in other scripts or regions than was asked for."""
+        taken, rejected = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
 
+        def counted() -> Iterator[Row]:
+            for row in self.rows(advance):
+                if row.variants:
+                    (rejected if row.is_variant else taken)[row.variants] += 1
+                yield row
+            if rejected and not taken:
+                raise DataError("; ".join(self._describe_variants(taken, rejected)))
 
-@dataclass
-class _Variants:
-    """How many texts are in which script or region."""
+        survey = self._survey_rows(counted())
+        variants = self._describe_variants(taken, rejected)
+        return replace(survey, warnings=(*survey.warnings, *variants))
 
-    prefix: str
-    langs: tuple[str, str]
-    taken: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    """Pairs by the codes of their texts."""
-    rejected: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    """Units that lack a variant that was asked for, by all their codes."""
+    def _describe_variants(
+        self, taken: Counter[tuple[str, ...]], rejected: Counter[tuple[str, ...]]
+    ) -> Iterator[str]:
+        """Say for each language which variants were rejected, and which are mixed.
 
-    def count(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Pass on rows; DataError if there are variants, but none that was asked for."""
-        for row in rows:
-            if row.variants:
-                (self.rejected if row.is_variant else self.taken)[row.variants] += 1
-            yield row
-        if self.rejected and not self.taken:
-            raise DataError("; ".join(self.describe()))
-
-    def describe(self) -> tuple[str, ...]:
-        """Say for each language which variants were rejected, and which are mixed."""
-        described = []
-        for side, (lang, option) in enumerate(zip(self.langs, ("--src", "--tgt"), strict=True)):
+        Args:
+            taken: pairs by the codes of their texts.
+            rejected: units that lack a variant that was asked for, by all their codes.
+        """
+        prefix = self.request.prefix
+        langs = zip(self.request.langs, ("--src", "--tgt"), strict=True)
+        for side, (lang, option) in enumerate(langs):
             others, units = Counter[str](), 0
-            for codes, count in self.rejected.items():
+            for codes, count in rejected.items():
                 ranks = {code: variant_rank(code, lang) for code in codes}
                 of_lang = [code for code, rank in ranks.items() if rank is not None]
                 if all(ranks[code] == OTHER_VARIANT for code in of_lang):
                     units += count
                     others.update(dict.fromkeys(of_lang, count))
             if units:
-                described.append(
-                    f"{self.prefix}: {units:,} rows have no {lang}, only {_spell(others)}; to take "
+                yield (
+                    f"{prefix}: {units:,} rows have no {lang}, only {_spell(others)}; to take "
                     f"them, give {_ask_for(option, others)}"
                 )
             names = Counter[str]()
-            for codes, count in self.taken.items():
+            for codes, count in taken.items():
                 names[variant_name(codes[side])] += count
             if len(names) > 1:
-                described.append(
-                    f"{self.prefix}: the {lang} texts are {_spell(names)}; to take only one of "
+                yield (
+                    f"{prefix}: the {lang} texts are {_spell(names)}; to take only one of "
                     f"these, give for example {_ask_for(option, names)}"
                 )
-        return tuple(described)
 
 
 @lru_cache(4096)
@@ -160,11 +160,11 @@ def _is_break(code: str) -> bool:
     return _BREAK.search(code) is not None
 
 
-def _listed(unit: _Unit) -> bytes:
-    """Return the languages of a unit with the start of their texts."""
+def _listed(texts: Mapping[str, str]) -> bytes:
+    """Return the languages of a unit's texts with their starts."""
     starts = {
         lang: text if len(text) <= _LISTED else text[: _LISTED - 3] + "..."
-        for lang, text in unit.texts.items()
+        for lang, text in texts.items()
     }
     return restore(_one_line(", ".join(f"{lang}: {text}" for lang, text in starts.items())))
 
@@ -179,38 +179,25 @@ def _ask_for(option: str, counts: Counter[str]) -> str:
     return f"{option} {code} (in --pair: {code.replace('-', '_')})"
 
 
-@dataclass
-class _Unit:
-    """A translation unit."""
-
-    values: dict[str, str] = field(default_factory=dict)
-    """By the name of the side column."""
-    texts: dict[str, str] = field(default_factory=dict)
-    """By language."""
-
-
 def _one_line(text: str) -> str:
     return on_one_line(text).strip()
 
 
-@dataclass
 class _Units:
     """Takes the bytes of a file, and gives the units that are complete."""
 
-    path: Path
-    names: Sequence[str]
-    """Of side columns."""
-    _found: list[_Unit] = field(default_factory=list)
-    _unit: _Unit = field(default_factory=_Unit)
-    _lang: str = ""
-    _text: list[str] | None = None  # inside of a segment, or of a prop of a side column
-    _prop: str = ""  # the type of the last such prop
-    _codes: int = 0  # elements of formatting that are open
-    _code: list[str] = field(default_factory=list)  # the content of the outermost one
-    _size: int = 0  # characters of the unit
-    _is_tmx: bool = False
-
-    def __post_init__(self) -> None:
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        """Begin a file; names: of the side columns."""
+        self._path, self._names = path, names
+        self._found: list[_Unit] = []
+        self._unit: _Unit = {}, {}
+        self._lang = ""
+        self._text: list[str] | None = None  # inside of a segment, or of a prop of a side column
+        self._prop = ""  # the type of the last such prop
+        self._codes = 0  # elements of formatting that are open
+        self._code: list[str] = []  # the content of the outermost one
+        self._size = 0  # characters of the unit
+        self._is_tmx = False
         parser = self._parser = expat.ParserCreate("utf-8")
         parser.buffer_text = True
         parser.StartElementHandler = self._start
@@ -235,22 +222,22 @@ class _Units:
         except expat.ExpatError as error:
             reason = expat.errors.messages.get(error.code, "damaged")
             raise DataError(
-                f"{self.path} line {error.lineno:,}: not valid XML ({reason}); export it again"
+                f"{self._path} line {error.lineno:,}: not valid XML ({reason}); export it again"
             ) from None
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if not self._is_tmx:
             if name != "tmx":
-                raise DataError(f"{self.path}: not TMX: its first element is <{name}>")
+                raise DataError(f"{self._path}: not TMX: its first element is <{name}>")
             self._is_tmx = True
         if name == "tu":
-            values = {name: _one_line(attributes.get(name, "")) for name in self.names}
-            self._unit, self._size = _Unit(values), 0
+            values = {name: _one_line(attributes.get(name, "")) for name in self._names}
+            self._unit, self._size = (values, {}), 0
         elif name == "tuv":
             lang = attributes.get("xml:lang") or attributes.get("lang") or ""
             self._lang = lang.replace("_", "-")
             self._count(len(lang) + _TUV_BYTES)
-        elif name == "seg" or (name == "prop" and attributes.get("type") in self.names):
+        elif name == "seg" or (name == "prop" and attributes.get("type") in self._names):
             self._text, self._codes, self._prop = [], 0, attributes.get("type", "")
         elif self._text is not None and self._codes:
             self._codes += 1
@@ -269,7 +256,7 @@ class _Units:
         self._size += size
         if self._size > LONGEST_LINE:
             raise DataError(
-                f"{self.path} line {self._parser.CurrentLineNumber:,}: a unit of more than "
+                f"{self._path} line {self._parser.CurrentLineNumber:,}: a unit of more than "
                 f"{LONGEST_LINE >> 20} MiB; use text with one sentence per unit"
             )
 
@@ -278,10 +265,11 @@ class _Units:
             self._found.append(self._unit)
         elif name in ("seg", "prop") and self._text is not None:
             text = _one_line("".join(self._text))
+            values, texts = self._unit
             if name == "seg":
-                self._unit.texts.setdefault(self._lang, text)
+                texts.setdefault(self._lang, text)
             else:
-                self._unit.values[self._prop] = self._unit.values[self._prop] or text
+                values[self._prop] = values[self._prop] or text
             self._text = None
         elif self._text is not None and self._codes:
             self._codes -= 1
@@ -292,6 +280,6 @@ class _Units:
 
     def _refuse_entity(self, name: str, *_: object) -> None:
         raise DataError(
-            f"{self.path}: uses the entity &{name};, which TMX does not need; replace it by its "
+            f"{self._path}: uses the entity &{name};, which TMX does not need; replace it by its "
             "text"
         )

@@ -48,16 +48,8 @@ class TsvFile(Table):
         encoding = request.encoding
         if encoding.name.startswith(_WITH_STATES):
             encoding = replace(encoding, by_line=False)
-        layout = find_layout(
-            request.file,
-            Lines(request.file, read_chunks(request.path, encoding)),
-            encoding,
-            request.langs,
-            columns=request.columns,
-            others=request.others,
-            quoting=request.quoting,
-            is_csv=is_csv,
-        )
+        lines = Lines(request.file, read_chunks(request.path, encoding))
+        layout = find_layout(request, lines, encoding, is_csv=is_csv)
         columns = layout.columns
         warnings = (columns.warning,) if columns.warning else ()
         return cls(request, encoding, columns.names, layout, layout.quoted, warnings)

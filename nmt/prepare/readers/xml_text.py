@@ -48,25 +48,23 @@ _INCOMPLETE = re.compile(rb"(?:&[^;&<]*|[\xc2-\xf4][\x80-\xbf]{0,2})\Z")
 def read_xml(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
     """Yield the text of a file, in UTF-8 whatever encoding it declares.
 
-    Args:
-        path: plain or compressed.
-        watch: called with the raw bytes of the file, before decompression.
+    watch: called with the raw bytes of the file, before decompression.
 
     Raises:
         DataError: if the encoding is unknown.
     """
-    start = held = b""
+    start = incomplete = b""
     for chunk in read_chunks(path, _BYTES, any_bytes=True):
         start += chunk
         if len(start) >= _START_BYTES:
             break
     for chunk in read_chunks(path, _encoding(path, start), watch=watch, any_bytes=True):
-        chunk = held + chunk
+        chunk = incomplete + chunk
         cut = _INCOMPLETE.search(chunk, max(len(chunk) - _LONGEST_REFERENCE, 0))
         end = cut.start() if cut else len(chunk)
-        held = chunk[end:]
+        incomplete = chunk[end:]
         yield _disguise(chunk[:end])
-    yield _disguise(held)
+    yield _disguise(incomplete)
 
 
 def restore(text: str) -> bytes:

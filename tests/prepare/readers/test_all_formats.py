@@ -12,12 +12,11 @@ from text_formats import FORMATS
 from nmt import workers
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.prepare.block import Block
 from nmt.prepare.encode import EncodedBlock
 from nmt.prepare.readers import reader
-from nmt.prepare.readers.find import find_reader
-from nmt.prepare.readers.reader import Reader
-from nmt.prepare.splits import TrainSplit
-from nmt.prepare.text import Block
+from nmt.prepare.readers.find import Reader, find_reader
+from nmt.prepare.write_splits import TrainSplit
 
 UTF8 = Encoding.find("utf-8")
 TEXT = [("Ein & <b>", "über"), ("“x”", "東京\u2028y"), *pairs(38)]

@@ -3,7 +3,7 @@
 - A `Block` is a worker's unit of work: the same few thousand lines of both sides, as bytes.
 - `Pairs` are the lines of a decoded block. A `TextSide` classifies all characters of a side in one
   lookup.
-- `Work` is what the steps of a worker have made of a block. Each `Step` adds to it, or drops pairs.
+- `Work` is what the steps of a worker have made of a block. Each adds to it, or drops pairs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -70,8 +70,6 @@ class Block:
     """The values of each column beside the text, a line for each pair."""
     tag: str = ""
     """The tag put before each source line; may be empty."""
-    tags: tuple[str, ...] = ()
-    """That of each source line, if they differ in a text."""
     langs: tuple[str, str] = ("", "")
     """Languages of source and target, by which characters are judged."""
 
@@ -246,12 +244,13 @@ class Pairs:
 
 def _in_other_script(side: TextSide, beside: TextSide, lang: str) -> Mask:
     """Return which lines of a side are mostly in another script: (lines,)."""
-    own = known_scripts(lang)
-    weight = 1 if set(own) <= set(WIDE_SCRIPTS) else WIDE_LETTER  # of others, beside own letters
+    scripts = known_scripts(lang)
+    # How much a letter of another script may weigh beside letters of the language's own.
+    weight = 1 if set(scripts) <= set(WIDE_SCRIPTS) else WIDE_LETTER
     found: Mask = (1 + weight) * side.foreign > side.letters  # or cannot be
     for row in np.flatnonzero(found).tolist():
-        counts = letters_by_script(side.lines[row], beside.lines[row], own)
-        foreign = sum(count for script, count in counts.items() if script and script not in own)
+        counts = letters_by_script(side.lines[row], beside.lines[row], scripts)
+        foreign = sum(count for script, count in counts.items() if script and script not in scripts)
         found[row] = 2 * foreign > counts.total()
     return found
 
@@ -275,6 +274,8 @@ class Work:
     """By how many lines the targets seem to lag their sources."""
     shortened: Mapping[str, int] = field(default_factory=dict)
     """How many windows have fewer lines than were drawn, by the reason."""
+    encoding_seconds: float = 0.0
+    """CPU time of SentencePiece."""
 
     @classmethod
     def decode(cls, block: Block) -> Work:
@@ -310,13 +311,6 @@ class Work:
     def numbers(self) -> Rows:
         """The line numbers of the pairs that are left: (left,)."""
         return self.pairs.numbers[self.rows]
-
-
-class Step(Protocol):
-    """A step of the work on a block."""
-
-    def __call__(self, work: Work) -> None:
-        """Add to the work, or drop pairs."""
 
 
 def decode_side(

@@ -15,12 +15,12 @@ from nmt.console import printable, warning
 from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord, build_value
 from nmt.errors import DataError
 from nmt.files import parse_json, read_file, write_text
+from nmt.prepare.block import KEPT, Block, Verdicts, show_line
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.corpora import SourceText
-from nmt.prepare.judge import RULE_OF
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.repairs import describe_flaw, is_frequent, joined_flaws
-from nmt.prepare.text import KEPT, Block, Verdicts, show_line
+from nmt.prepare.rules import RULE_OF
 from nmt.prepare.windows import SHORTENED
 
 EXAMPLES_PER_RULE = 20
@@ -58,7 +58,7 @@ class CorpusRejects:
     """Lines that have entities or a broken encoding, by side and kind."""
 
     @classmethod
-    def of(cls, source: SourceText) -> CorpusRejects:
+    def begin(cls, source: SourceText) -> CorpusRejects:
         """Return the empty report of a text."""
         src, tgt = (Path(side).name for side in source.reader.sides)
         return cls(source.prefix, src, tgt, source.reader.unit)
@@ -104,7 +104,7 @@ class CorpusRejects:
 def report_json(corpora: Sequence[CorpusRejects]) -> str:
     """Return the report as JSON."""
     report = {
-        "rules": {rule.name: rule.reason for rule in RULES.values()},
+        "rules": RULES,
         "corpora": [
             asdict(corpus) | {"kept": corpus.kept, "rejected": corpus.counts} for corpus in corpora
         ],
@@ -147,7 +147,7 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
             lines.append(f"  {corpus.describe(flaw, corpus.lines)}; {flaw.repaired:,} repaired")
         for rule, count in corpus.counts.items():
             share = 100 * count / corpus.lines
-            lines += ["", f"  {rule}: {count:,} ({share:.2f} %): {RULES[rule].reason}"]
+            lines += ["", f"  {rule}: {count:,} ({share:.2f} %): {RULES[rule]}"]
             for example in corpus.examples[rule]:
                 for name, line in ((corpus.src, example.src), (corpus.tgt, example.tgt)):
                     lines.append(f"    {name} {corpus.unit} {example.line:,}: {line}")
@@ -158,10 +158,8 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
 def warn_of_flaws(corpus: CorpusRejects, total: int, warned: set[tuple[str, str]]) -> None:
     """Warn of flaws that many of all lines of a text have, unless that was done or they are fixed.
 
-    Args:
-        corpus: what was found so far.
-        total: how many lines the text has.
-        warned: the sides and kinds that we have warned of. It is updated.
+    total: how many lines the text has.
+    warned: the sides and kinds that we have warned of. It is updated.
     """
     for flaw in corpus.flaws:
         key = (flaw.side, flaw.kind)
@@ -177,7 +175,7 @@ def warn_if_most_rejected(corpora: Sequence[CorpusRejects]) -> None:
             rule, count = max(corpus.counts.items(), key=lambda item: item[1])
             warning(
                 f"{corpus.prefix}: more than half of the pairs were rejected, {count:,} of "
-                f"{corpus.lines:,} by the rule `{rule}`: {RULES[rule].reason}"
+                f"{corpus.lines:,} by the rule `{rule}`: {RULES[rule]}"
             )
 
 

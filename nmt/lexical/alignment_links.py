@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from nmt.data.batches import NO_LINK
 from nmt.data.folder import PairDataset
 from nmt.data.shards import TokenRows
-from nmt.lexical.lexicon import Integers, learn_lexicon
+from nmt.lexical.ibm_model1 import Integers, learn_lexicon
 
 _LEAST = 1e-4  # less probable translations are forgotten, in either direction
 
@@ -62,8 +62,7 @@ class TokenLinker:
     def __call__(self, src: TokenRows, tgt: TokenRows) -> Integers:
         """Return the position of each target token's source token in its sentence, or `NO_LINK`.
 
-        Args:
-            src, tgt: the token ids of pairs, without bos and eos.
+        src, tgt: the token ids of pairs, without bos and eos.
 
         Returns:
             (target tokens,) of all pairs, one pair after the other.
@@ -136,10 +135,7 @@ def _candidates(
 def _grown(links: Integers, candidates: Integers, rows: Integers) -> Integers:
     """Link tokens with their candidates next to links of their neighbours, until there are none.
 
-    Args:
-        links: (target tokens,), or `NO_LINK`.
-        candidates: (target tokens,), or `NO_LINK`.
-        rows: (target tokens,) the pair of each.
+    All are (target tokens,): links and candidates are positions or `NO_LINK`, rows the pairs.
     """
     links = links.copy()
     is_next = np.diff(rows) == 0  # whether a token and the following one are of one pair

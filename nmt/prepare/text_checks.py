@@ -22,9 +22,9 @@ from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import LETTERS, torn_mark
 from nmt.errors import UsageError
+from nmt.prepare.block import Block, Mask, Pairs, TextSide, Work
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.repairs import describe_flaw, examine, is_frequent
-from nmt.prepare.text import Block, Mask, Pairs, TextSide, Work
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _LARGEST_SHIFT = 3
@@ -130,10 +130,7 @@ def check_moses(
 ) -> None:
     """Send lines of each training text through Moses' tokenisation and back, as translations go.
 
-    Args:
-        texts: for training.
-        rules: of source and target.
-        composes: whether the vocabulary composes text before.
+    composes: whether the vocabulary composes text before.
 
     Raises:
         UsageError: if the tokenisation tears letters and marks apart.
@@ -292,8 +289,8 @@ def _language(lang: str) -> str:
 
 def _other_language(side: TextSide, lang: str) -> str:
     """Return the language that a side's words belong to; empty if it may be the expected one."""
-    own = _language(lang)
-    if own not in _FREQUENT_WORDS:
+    wanted = _language(lang)
+    if wanted not in _FREQUENT_WORDS:
         return ""
     lines = side.lines[:: max(1, len(side.lines) // _WORD_LINES)]
     words = Counter(_WORD.findall(compose(" ".join(lines)).casefold()))
@@ -305,5 +302,5 @@ def _other_language(side: TextSide, lang: str) -> str:
     }
     shares = {language: sum(uses) / words.total() for language, uses in counts.items()}
     best = max(shares, key=lambda language: shares[language])
-    is_clear = shares[best] > max(0.1, 2.5 * shares[own])
+    is_clear = shares[best] > max(0.1, 2.5 * shares[wanted])
     return best if is_clear and sum(map(bool, counts[best])) >= _FEWEST_DIFFERENT else ""

@@ -127,9 +127,7 @@ def _facing(
 ) -> Iterator[tuple[Integers, Integers, Integers]]:
     """Yield the links of some pairs at a time: each target token with each of its source tokens.
 
-    Args:
-        src, tgt: the pairs' tokens.
-        nothing: id of the empty token that is added to every source.
+    nothing: id of the empty token that is added to every source.
 
     Yields:
         The source and target token of each link, grouped by target token, and the first link of

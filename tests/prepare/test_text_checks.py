@@ -14,9 +14,9 @@ from prepare_job import Job, pairs, write
 
 from nmt.data.corpus import Encoding, find_sides
 from nmt.errors import UsageError
-from nmt.prepare.faults import faults
+from nmt.prepare.block import Block, Pairs
 from nmt.prepare.readers.line_files import MosesFiles
-from nmt.prepare.text import Block, Pairs
+from nmt.prepare.text_checks import faults
 
 UTF8 = Encoding.find("utf-8")
 NAMES = ("t.en", "t.de")
@@ -108,7 +108,7 @@ def test_text_that_is_not_what_it_is_called_is_warned_of(
 def test_real_text_is_warned_of_if_and_only_if_something_is_done_to_it(
     real_text: Callable[[str], Path], corpus: str, name: str, src: str, tgt: str
 ) -> None:
-    reader = MosesFiles(name, find_sides(str(real_text(corpus) / name), src, tgt), UTF8)
+    reader = MosesFiles(find_sides(str(real_text(corpus) / name), src, tgt), UTF8)
     (block,) = islice(reader.blocks(), 1)
     read = Pairs.decode(replace(block, langs=(src, tgt)))
     assert faults(reader.sides, read) == []

@@ -1,4 +1,4 @@
-"""The cleaning rules applied to the pairs of a block: a function for each rule of `cleaning`."""
+"""The cleaning rules applied to the pairs of a block: a function for each name in `cleaning`."""
 
 from __future__ import annotations
 
@@ -10,31 +10,17 @@ import numpy as np
 
 from nmt.data.composition import compose
 from nmt.data.shards import Lengths
+from nmt.prepare.block import KEPT, Counts, Mask, Pairs, Rows, Verdicts, Work
 from nmt.prepare.cleaning import RATIO_FREE_CHARACTERS, RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
 from nmt.prepare.readers.text_names import number_of
-from nmt.prepare.text import KEPT, Counts, Mask, Pairs, Rows, Verdicts, Work
 
 CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
 _ONLY_TAGS = re.compile(r"\s*+(?>(?:</?[A-Za-z][^<>]*+>\s*+)+)")
 RULE_OF = {code: rule for rule, code in CODES.items()}
 
-
-@dataclass(frozen=True)
-class TokenCounts:
-    """The tokens of pairs, not counting the end token."""
-
-    src: Lengths | Counts  # (pairs,)
-    tgt: Lengths | Counts
-
-    @property
-    def shorter(self) -> Lengths | Counts:
-        return np.minimum(self.src, self.tgt)
-
-    @property
-    def longer(self) -> Lengths | Counts:
-        return np.maximum(self.src, self.tgt)
+TokenCounts = Lengths | Counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,26 +61,6 @@ def _valid(pairs: Pairs, by: Cleaner) -> Mask:
     return is_drawn | _are_among(by.drawn_pairs, pairs)
 
 
-def _variant(pairs: Pairs, _: Cleaner) -> Mask:
-    return np.isin(pairs.numbers, list(pairs.block.variants))
-
-
-def _missing(pairs: Pairs, _: Cleaner) -> Mask:
-    return np.isin(pairs.numbers, list(pairs.block.missing))
-
-
-def _encoding(pairs: Pairs, _: Cleaner) -> Mask:
-    return pairs.src.is_bad | pairs.tgt.is_bad
-
-
-def _break(pairs: Pairs, by: Cleaner) -> Mask:
-    return blank_pairs(pairs) if by.documents else pairs.none
-
-
-def _empty(pairs: Pairs, _: Cleaner) -> Mask:
-    return np.equal(pairs.shorter, 0)
-
-
 def _score(pairs: Pairs, _: Cleaner) -> Mask:
     is_low = pairs.none
     for column in pairs.block.side_columns:
@@ -102,10 +68,6 @@ def _score(pairs: Pairs, _: Cleaner) -> Mask:
             scores = np.array(list(map(number_of, pairs.block.side_values(column))))
             is_low |= ~(scores >= column.least)  # NaN is dropped, too
     return is_low
-
-
-def _control(pairs: Pairs, _: Cleaner) -> Mask:
-    return (pairs.src.controls + pairs.tgt.controls) > 0
 
 
 def _markup(pairs: Pairs, _: Cleaner) -> Mask:
@@ -133,16 +95,6 @@ def _ratio(pairs: Pairs, by: Cleaner) -> Mask:
     return is_measured & (pairs.longer > by.cleaning.max_ratio * pairs.shorter)
 
 
-def _symbols(pairs: Pairs, by: Cleaner) -> Mask:
-    src, tgt, share = pairs.src, pairs.tgt, by.cleaning.max_symbols
-    return (src.signs > share * src.visible) | (tgt.signs > share * tgt.visible)
-
-
-def _script(pairs: Pairs, _: Cleaner) -> Mask:
-    src, tgt = pairs.in_other_script
-    return src | tgt
-
-
 def _language(pairs: Pairs, by: Cleaner) -> Mask:
     """Return which pairs have a side that is surely in another language."""
     assert by.identifier is not None  # or the rule does not apply
@@ -159,48 +111,52 @@ def _overlap(pairs: Pairs, by: Cleaner) -> Mask:
 
 OF_TEXT: Mapping[str, Callable[[Pairs, Cleaner], Mask]] = {
     "valid": _valid,
-    "variant": _variant,
-    "missing": _missing,
-    "encoding": _encoding,
-    "break": _break,
-    "empty": _empty,
+    "variant": lambda pairs, _: np.isin(pairs.numbers, list(pairs.block.variants)),
+    "missing": lambda pairs, _: np.isin(pairs.numbers, list(pairs.block.missing)),
+    "encoding": lambda pairs, _: pairs.src.is_bad | pairs.tgt.is_bad,
+    "break": lambda pairs, by: blank_pairs(pairs) if by.documents else pairs.none,
+    "empty": lambda pairs, _: np.equal(pairs.shorter, 0),
     "score": _score,
-    "control": _control,
+    "control": lambda pairs, _: np.greater(pairs.src.controls + pairs.tgt.controls, 0),
     "markup": _markup,
     "identical": _identical,
     "ratio": _ratio,
-    "symbols": _symbols,
-    "script": _script,
+    "symbols": lambda pairs, by: (
+        (pairs.src.signs > by.cleaning.max_symbols * pairs.src.visible)
+        | (pairs.tgt.signs > by.cleaning.max_symbols * pairs.tgt.visible)
+    ),
+    "script": lambda pairs, _: np.logical_or(*pairs.in_other_script),
     "language": _language,
     "overlap": _overlap,
 }
 """Which pairs a rule drops, in the order of the rules: (pairs,)."""
-OF_TOKENS: Mapping[str, Callable[[TokenCounts, Cleaning], Mask]] = {
-    "empty": lambda counts, _: np.equal(counts.shorter, 0),
-    "too_short": lambda counts, cleaning: np.less(counts.shorter, cleaning.min_length),
-    "too_long": lambda counts, cleaning: np.greater(counts.longer, cleaning.max_length),
+OF_TOKENS: Mapping[str, Callable[[TokenCounts, TokenCounts, Cleaning], Mask]] = {
+    "empty": lambda shorter, _longer, _: np.equal(shorter, 0),
+    "too_short": lambda shorter, _, cleaning: np.less(shorter, cleaning.min_length),
+    "too_long": lambda _, longer, cleaning: np.greater(longer, cleaning.max_length),
 }
-"""Likewise, by the number of tokens."""
+"""Likewise, by the number of tokens of the shorter and of the longer side: (pairs,) each."""
 
 
-@dataclass(frozen=True)
-class JudgeTokens:
-    """The step that drops pairs by their number of tokens, not counting the end token."""
+def judge_tokens(work: Work, *, cleaning: Cleaning) -> None:
+    """Drop pairs by their number of tokens, not counting the end token: a step."""
+    assert work.ids is not None
+    src, tgt = work.ids
+    work.judge(token_verdicts(src.lengths, tgt.lengths, cleaning))
 
-    cleaning: Cleaning
 
-    def __call__(self, work: Work) -> None:
-        assert work.ids is not None
-        work.judge(self.judge(TokenCounts(*(side.lengths for side in work.ids))))
-
-    def judge(self, counts: TokenCounts, rules: Sequence[str] = tuple(OF_TOKENS)) -> Verdicts:
-        """Judge pairs by some rules: (pairs,)."""
-        masks = (
-            (rule, OF_TOKENS[rule](counts, self.cleaning))
-            for rule in rules
-            if self.cleaning.applies(rule)
-        )
-        return _verdicts(len(counts.src), masks)
+def token_verdicts(
+    src: TokenCounts,
+    tgt: TokenCounts,
+    cleaning: Cleaning,
+    rules: Sequence[str] = tuple(OF_TOKENS),
+) -> Verdicts:
+    """Judge pairs by some rules, given the tokens of both sides: (pairs,) each."""
+    shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)
+    applied = filter(cleaning.applies, rules)
+    return _verdicts(
+        len(src), ((rule, OF_TOKENS[rule](shorter, longer, cleaning)) for rule in applied)
+    )
 
 
 def blank_pairs(pairs: Pairs) -> Mask:

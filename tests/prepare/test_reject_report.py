@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from nmt.data.corpus import Encoding
+from nmt.prepare.block import KEPT, Block
 from nmt.prepare.cleaning import RULES
-from nmt.prepare.judge import CODES
-from nmt.prepare.rejects import EXAMPLES_PER_RULE, CorpusRejects, report_json, report_text
-from nmt.prepare.text import KEPT, Block
+from nmt.prepare.reject_report import EXAMPLES_PER_RULE, CorpusRejects, report_json, report_text
+from nmt.prepare.rules import CODES
 
 UTF8 = Encoding.find("utf-8")
 
@@ -44,7 +44,7 @@ def test_all_are_counted_and_the_first_few_shown(corpus: CorpusRejects) -> None:
 
 def test_the_report_for_programs_has_everything(corpus: CorpusRejects) -> None:
     report = json.loads(report_json([corpus]))
-    assert report["rules"] == {rule.name: rule.reason for rule in RULES.values()}
+    assert report["rules"] == RULES
     (told,) = report["corpora"]
     assert (told["prefix"], told["lines"], told["kept"]) == ("data/train", 34, 2)
     assert told["rejected"] == {"encoding": 1, "empty": 1, "ratio": 30}
@@ -54,6 +54,6 @@ def test_the_report_for_programs_has_everything(corpus: CorpusRejects) -> None:
 def test_the_report_for_people_names_files_and_lines(corpus: CorpusRejects) -> None:
     text = report_text([corpus])
     assert "data/train: 2 of 34 pairs kept\n" in text
-    assert f"  ratio: 30 (88.24 %): {RULES['ratio'].reason}\n" in text
+    assert f"  ratio: 30 (88.24 %): {RULES['ratio']}\n" in text
     assert "    train.en.gz line 33: b\\xffd\\x07\n    train.de line 33: x\\ty\n" in text
     assert text.replace("\n", "").isprintable()

@@ -12,7 +12,7 @@ from reference import grown_links, ibm_model_1
 from nmt.data.batches import NO_LINK
 from nmt.data.folder import PairDataset
 from nmt.data.shards import TokenRows
-from nmt.lexical.links import TokenLinker
+from nmt.lexical.alignment_links import TokenLinker
 
 SRC, TGT = 9, 12
 

@@ -10,8 +10,8 @@ from pairs import TextPairs
 from reference import ibm_model_1
 
 from nmt.data.folder import PairDataset
-from nmt.lexical import lexicon
-from nmt.lexical.lexicon import LEXICON_STEPS, Lexicon, learn_lexicon
+from nmt.lexical import ibm_model1
+from nmt.lexical.ibm_model1 import LEXICON_STEPS, Lexicon, learn_lexicon
 
 SRC, TGT = 9, 12
 
@@ -35,7 +35,7 @@ def learn(pairs: list[tuple[list[int], list[int]]], **options: Any) -> Lexicon:
 def test_probabilities_are_those_of_ibm_model_1(
     chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lexicon, "_CHUNK", chunk)
+    monkeypatch.setattr(ibm_model1, "_CHUNK", chunk)
     pairs, steps = some_pairs(40), list[int]()
     found = learn(pairs, on_progress=steps.append)
     assert sum(steps) == LEXICON_STEPS

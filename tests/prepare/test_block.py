@@ -10,10 +10,10 @@ import pytest
 from nmt.data import corpus
 from nmt.data.corpus import Encoding, read_lines
 from nmt.errors import DataError
+from nmt.prepare.block import Block, Pairs, decode_side, show_line
 from nmt.prepare.characters import classes_for
 from nmt.prepare.readers import line_files, reader
 from nmt.prepare.readers.line_files import MosesFiles
-from nmt.prepare.text import Block, Pairs, decode_side, show_line
 
 UTF8 = Encoding.find("utf-8")
 
@@ -46,7 +46,7 @@ def test_lines_come_in_order_and_in_step_from_any_line_on(
     tgt = b"\r\n".join(b"target" * (n % 3) for n in range(20)) + b"y" + end
     files = files_of(tmp_path, src, tgt)
     for start in (1, 2, 4, 20, 21):
-        found = list(MosesFiles("t", files, UTF8).blocks(corpus=3, start=start))
+        found = list(MosesFiles(files, UTF8).blocks(corpus=3, start=start))
         for side, whole in (("src", src), ("tgt", tgt)):
             left = b"".join(whole.splitlines(keepends=True)[start - 1 :])
             assert b"".join(getattr(block, side) for block in found) == left
@@ -67,7 +67,7 @@ def test_a_file_without_line_ends_is_no_text(
     monkeypatch.setattr(line_files, "LONGEST_LINE", 1 << 21)
     files = files_of(tmp_path, b"x" * (3 << 20), b"y\n")
     with pytest.raises(DataError, match=r"t\.en .*2 MiB"):
-        list(MosesFiles("t", files, UTF8).blocks())
+        list(MosesFiles(files, UTF8).blocks())
 
 
 def test_chosen_lines_are_a_block_of_their_own() -> None:
@@ -105,7 +105,7 @@ def test_a_block_has_the_lines_that_reading_one_by_one_gives(
     expected = [
         found.decode(line, number=n) for n, line in enumerate(read_lines(files[0], found), 1)
     ]
-    (block,) = MosesFiles("t", files, found).blocks()
+    (block,) = MosesFiles(files, found).blocks()
     for side in Pairs.decode(block).sides:
         assert side.lines == [line or "" for line in expected]
         assert side.is_bad.tolist() == [line is None for line in expected]

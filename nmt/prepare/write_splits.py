@@ -26,16 +26,16 @@ from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecor
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.errors import DataError
 from nmt.files import atomic_writer
+from nmt.prepare.block import KEPT, Block, Hashes, Mask, Pairs
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.duplicates import OverlapKeys, SeenHashes, pair_keys
-from nmt.prepare.encode import BlockEncoder, EncodedBlock, Subwords
-from nmt.prepare.faults import describe_shift
-from nmt.prepare.judge import CODES, blank_pairs
+from nmt.prepare.encode import EncodedBlock, Step, Subwords, encode_block
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.rejects import warn_of_flaws
+from nmt.prepare.reject_report import warn_of_flaws
 from nmt.prepare.repairs import examine
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
-from nmt.prepare.text import KEPT, Block, Hashes, Mask, Pairs
+from nmt.prepare.rules import CODES, blank_pairs
+from nmt.prepare.text_checks import describe_shift
 from nmt.workers import map_in_order
 
 
@@ -153,7 +153,7 @@ class HeldOutText:
             if fix:
                 lines, _ = examine(lines, fix)
             for side, of_side in zip(lines.sides, keys, strict=True):
-                of_side.append(OverlapKeys.of(side))
+                of_side.append(OverlapKeys.from_side(side))
             pairs.update(pair_keys(lines.src, lines.tgt))
         if source.lines == breaks:
             raise DataError(" and ".join(source.reader.sides) + " are empty")
@@ -226,7 +226,7 @@ class TrainSplit:
         self,
         folder: Path,
         texts: Sequence[SourceText],
-        encoder: BlockEncoder,
+        steps: Sequence[Step],
         progress: Progress,
         *,
         token_bytes: int,
@@ -237,21 +237,13 @@ class TrainSplit:
     ) -> None:
         """Continue the split from `progress`.
 
-        Args:
-            folder: the data folder.
-            texts: the training texts.
-            encoder: the work on a block.
-            progress: what is complete.
-            token_bytes: of an id in the shards.
-            separator: the token between the lines of a window, if pairs are windows.
-            marker: the id that begins an annotation of a source, if there may be some.
-            duplicate_rules: those that apply.
-            shard_pairs: of a shard.
+        separator: the token between the lines of a window, if pairs are windows.
+        marker: the id that begins an annotation of a source, if there may be some.
         """
         self.rejects = progress.rejects
         self._folder = folder
         self._texts = texts
-        self._encoder = encoder
+        self._steps = steps
         self._progress = progress
         self._token_bytes, self._separator, self._marker = token_bytes, separator, marker
         self._shard_pairs = shard_pairs
@@ -277,7 +269,8 @@ class TrainSplit:
         with console.progress(
             "Encoding train", total=self._lines, unit="pairs", initial=done
         ) as bar:
-            for block, result in map_in_order(self._encoder, self._blocks(), workers=workers):
+            encode = partial(encode_block, steps=self._steps)
+            for block, result in map_in_order(encode, self._blocks(), workers=workers):
                 if block.corpus != corpus and len(self._builder):
                     self._flush(corpus, next_corpus=corpus + 1, next_line=1)
                 corpus = block.corpus
