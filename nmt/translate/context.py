@@ -22,7 +22,7 @@ from nmt.search.retry import Faults
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.segment import Segment
-from nmt.translate.steps import LinesUnderWay
+from nmt.translate.steps import LinesUnderWay, Step
 
 
 class Before:
@@ -75,12 +75,18 @@ def contexts_of(
 
 
 def translate_in_context(
-    engine: Engine, language_pair: LanguagePair, join: JoinSegments, lines: LinesUnderWay
+    engine: Engine,
+    language_pair: LanguagePair,
+    join: JoinSegments,
+    alone: Sequence[Step],
+    lines: LinesUnderWay,
 ) -> None:
-    """Translate lines together with lines before them, as far as the model can."""
+    """Translate lines together with lines before them, as far as the model can.
+
+    alone: the steps that translate the other lines, each by itself.
+    """
     separator = language_pair.tgt_vocabulary.separator
-    if separator is None:
-        return
+    assert separator is not None  # `check_context` has seen to it
     windows = find_windows(lines.texts, lines.contexts, lines.segments, language_pair)
     hypotheses = search_windows(engine, windows, separator, on_step=lines.on_step)
     segments = [windows[number].segment for number in hypotheses]
@@ -89,7 +95,10 @@ def translate_in_context(
     for number, segment, translation in zip(hypotheses, segments, translated, strict=True):
         joined = join.joined([segment], [translation])
         lines.translations[number] = replace(joined, context=windows[number].lines)
-    lines.fell_back = windows.keys() - hypotheses.keys()
+    for step in alone:
+        step(lines)
+    for number in windows.keys() - hypotheses.keys():
+        lines.translations[number] = replace(lines.translations[number], fell_back=True)
 
 
 def find_windows(

@@ -67,10 +67,7 @@ class JoinSegments:
             parts = [
                 self._copies(segment) if segment.copy else next(translated) for segment in segments
             ]
-            joined = self.joined(segments, parts)
-            if number in lines.fell_back:
-                joined = replace(joined, fell_back=True)
-            lines.translations[number] = joined
+            lines.translations[number] = self.joined(segments, parts)
 
     def _copies(self, segment: Segment) -> list[Translation]:
         """Return the copy of a segment, once, or as often as there are samples of others."""

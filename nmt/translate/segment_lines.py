@@ -92,7 +92,7 @@ class SegmentLines:
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Set the segments of each line."""
-        lines.segments = self.of(lines.texts, lines.prefixes, lines.kept, are_units=lines.are_units)
+        lines.segments = self.of(lines.texts, lines.prefixes, are_units=lines.are_units)
 
     def of(
         self,

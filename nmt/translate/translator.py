@@ -35,14 +35,8 @@ from nmt.translate.minimum_risk import order_by_utility
 from nmt.translate.options import TranslationConfig, called
 from nmt.translate.output import Translation
 from nmt.translate.segment_lines import Cut, SegmentLines, only_text
-from nmt.translate.steps import LinesUnderWay, Step, search, search_faulty
-from nmt.translate.tagged_lines import (
-    knows_signs,
-    put_signs_back,
-    put_tags_back,
-    take_signs_out,
-    take_tags_out,
-)
+from nmt.translate.steps import LinesUnderWay, Step, put_back, search, search_faulty
+from nmt.translate.tagged_lines import knows_signs, take_signs_out, take_tags_out
 
 if TYPE_CHECKING:
     import torch
@@ -88,30 +82,32 @@ class Translator:
     def _steps(self, form: str | None, forbidden: ForbiddenWords | None) -> Iterator[Step]:
         """Yield the steps that the configuration asks for, in order, for lines with such tags."""
         engine, language_pair, config = self.engine, self.language_pair, self.config
-        segment = self.segment
+        segment, keeps_alignment = self.segment, config.alignment
         join = JoinSegments(engine, language_pair, config, forbidden=forbidden)
+        aligned = join.with_alignments()
         is_known = knows_signs(language_pair.src_vocabulary)
         if form is None:
-            yield partial(take_signs_out, is_known)
+            yield partial(take_signs_out, is_known, None if keeps_alignment else aligned)
+            yield segment
         else:
-            segment, join = segment.with_breaks(), join.with_alignments()
-            yield partial(take_tags_out, form, is_known)
-        yield segment
-        if config.context:
-            yield partial(translate_in_context, engine, language_pair, join)
-        yield partial(search, engine)
+            segment, join = segment.with_breaks(), aligned
+            yield partial(take_tags_out, form, is_known, keeps_alignment, segment.of)
+        translate: list[Step] = [partial(search, engine)]
         if not (engine.options.no_guard or engine.options.sampling is not None):
-            yield partial(search_faulty, engine)
+            translate.append(partial(search_faulty, engine))
         if forbidden is not None:
-            yield partial(avoid_forbidden, engine, forbidden)
-        yield join
+            translate.append(partial(avoid_forbidden, engine, forbidden))
+        translate.append(join)
+        if config.context:
+            yield partial(translate_in_context, engine, language_pair, join, translate)
+        else:
+            yield from translate
         if form is None:
-            aligned = None if config.alignment else join.with_alignments()
-            yield partial(put_signs_back, aligned)
+            yield put_back
         if engine.options.mbr is not None:
             yield partial(order_by_utility, engine.options.mbr)
         if form is not None:
-            yield partial(put_tags_back, form, config.alignment)
+            yield put_back
         if config.terms is not None:
             # A model that reads terms inflects them, so any form that lemmas know will do.
             inflects = config.reads_annotations and is_installed()
