@@ -158,7 +158,7 @@ def rescore(
     # Here, since they load torch.
     import torch
 
-    from nmt.translate.rescoring import Likelihood, Scorer
+    from nmt.translate.rescoring import Likelihood, score_pairs
     from nmt.translate.torch_engine import load
     from nmt.translate.translator import Translator
 
@@ -173,12 +173,11 @@ def rescore(
         precision=options.precision,
     ).opened()
     translator = Translator(*load(config, device=device), config)
-    scorer = Scorer(translator)
     likelihood = Likelihood()
 
     def score(pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
         with console.progress("scoring", total=None, unit="lines") as bar:
-            yield from scorer.stream(pairs, likelihood, on_progress=bar.update)
+            yield from score_pairs(translator, pairs, likelihood, on_progress=bar.update)
 
     rows: Iterable[str]
     if options.n_best is not None:
