@@ -280,7 +280,7 @@ def test_names_say_what_a_module_is() -> None:
 
 
 def test_the_wording_of_messages_stands_in_one_table() -> None:
-    """Which `tests/cli/test_wrong_inputs.py` has; elsewhere, `match=` names what a message names."""
+    """Which is in `cli/test_wrong_inputs.py`; elsewhere, `match=` names what a message names."""
     prose = re.compile(r"(?:\b[a-z']+,? ){3}[a-z']+\b")
     wordings = [
         f"{path.name}: {text}"
