@@ -164,11 +164,7 @@ def _list_all(vocab_size: int) -> None:
 def _costs(recipe: Recipe, vocab_size: int, length: int, micro_batch_tokens: int) -> dict[str, str]:
     """Return parameters, work and memory of a model, and the paper's results, by their names.
 
-    Args:
-        recipe: of the model and its training.
-        vocab_size: of the joint vocabulary.
-        length: tokens of a sentence on either side, including eos.
-        micro_batch_tokens: on either side, at least `length`.
+    Both sides have sentences of `length` tokens with eos, and the same vocabulary and micro-batch.
     """
     from nmt.data.batches import LengthSums
     from nmt.files import megabytes

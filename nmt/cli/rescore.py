@@ -226,22 +226,15 @@ def _pairs(
 def _check(likelihood: Likelihood, name: str, max_tokens: int) -> None:
     """Warn about lines that are too long or in NFD; NMTError if some could not be scored."""
     if likelihood.long.lines:
-        console.warning(
-            f"{name}: {console.counted(likelihood.long.lines, 'line', 'lines')} of more than "
-            f"{max_tokens} tokens, or with such a source, the first is line "
-            f"{likelihood.long.first:,}; scored whole, but the model has seen none so long"
-        )
+        what = f"more than {max_tokens} tokens, or with such a source"
+        after = "scored whole, but the model has seen none so long"
+        console.warning(likelihood.long.told(name, ("of", "of"), what, after))
     if likelihood.decomposed.lines:
-        number = console.counted(likelihood.decomposed.lines, "line has", "lines have")
-        console.warning(
-            f"{name}: {number} letters apart from their marks (NFD), or such a source, the first "
-            f"is line {likelihood.decomposed.first:,}; {DECOMPOSED_REMEDY}"
-        )
+        what = "letters apart from their marks (NFD), or such a source"
+        verbs = ("has", "have")
+        console.warning(likelihood.decomposed.told(name, verbs, what, DECOMPOSED_REMEDY))
     if likelihood.failed.lines:
-        raise NMTError(
-            f"{name}: {console.counted(likelihood.failed.lines, 'line', 'lines')} could not be "
-            f"scored, the first is line {likelihood.failed.first:,}: {likelihood.failed.detail}"
-        )
+        raise NMTError(likelihood.failed.told(name, ("could", "could"), "not be scored"))
 
 
 def _print_perplexity(likelihood: Likelihood, signature: str, *, as_json: bool) -> None:

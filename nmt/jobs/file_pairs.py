@@ -16,10 +16,8 @@ def find_files(
 ) -> list[tuple[Path, Path]]:
     """Pair input and output files; return none if a pipe or device is among them.
 
-    Args:
-        inputs: files, folders and globs, as typed.
-        output: a file or folder, as typed; with a slash at its end, a folder.
-        also_read: models and other files and folders of the job. No output may replace them.
+    Inputs are files, folders and globs, and the output a file or folder, all as typed. No output
+    may replace a model or another file or folder that is `also_read`.
 
     Raises:
         UsageError: if an input matches no files, or the output cannot be written there.

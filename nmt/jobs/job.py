@@ -84,9 +84,7 @@ class Job:
     def translate_pipe(self, source: Path | None, output: Path | None) -> Counts:
         """Translate a pipe or device, which cannot be read or written twice.
 
-        Args:
-            source: a file, a pipe or a device; stdin if None.
-            output: a pipe, a device or a file; stdout if None.
+        Either may also be a file; None is stdin or stdout.
 
         Raises:
             UsageError: if an option needs files.

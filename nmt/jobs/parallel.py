@@ -78,12 +78,7 @@ class Translators:
         job: JobOptions,
         kernel: str | None = None,
     ) -> Translators:
-        """Load the model and start the processes.
-
-        Args:
-            config: of the translations.
-            job: device, workers, threads and batch_tokens count.
-            kernel: the `kernel` of earlier translators; the fastest if None.
+        """Load the model and start the processes, with this kernel or the fastest.
 
         Raises:
             MissingKernel: if this device does not have the kernel.
@@ -185,13 +180,10 @@ class Translators:
     def translate(
         self, pools: Iterable[Pool | Pause], on_progress: Callable[[int], object]
     ) -> Iterator[Translations]:
-        """Yield the translations of each pool, in order.
+        """Yield the translations of each pool, in order. A pause is where the next may take long.
 
-        Workers start a pool while others finish the one before.
-
-        Args:
-            pools: lines to translate together, and a pause if the next pool may take long.
-            on_progress: called with the number of lines or segments just done.
+        Workers start a pool while others finish the one before. `on_progress` is called with the
+        number of lines or segments just done.
         """
         if self._workers is None:
             for pool in pools:

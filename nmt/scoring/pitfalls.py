@@ -60,14 +60,10 @@ def pitfalls(
     tokenised: bool = False,
     spaced: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Yield a warning for each problem in texts of N lines each.
+    """Yield a warning for each problem in texts of N lines each, of several systems and humans.
 
-    Args:
-        hypotheses: one for each system.
-        references: one for each human.
-        source: what was translated.
-        tokenised: whether the text is meant to be tokens.
-        spaced: names of metrics to which words are what stands between spaces.
+    tokenised: whether the text is meant to be tokens.
+    spaced: names of metrics to which words are what stands between spaces.
     """
     for text in (*hypotheses, *references):
         if not any(map(str.strip, text.lines)):

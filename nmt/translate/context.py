@@ -142,15 +142,9 @@ def _windows(lines: LinesUnderWay, language_pair: LanguagePair) -> dict[int, Win
 def _own_line(
     engine: Engine, window: Source, line: Source, before: int, result: SearchResult, separator: int
 ) -> Hypothesis | None:
-    """Return the translation of a window's own line; None if it cannot be used.
+    """Return the translation of a window's own line, after those of the lines `before` it.
 
-    Args:
-        engine: has the options of search.
-        window: what was searched.
-        line: the line by itself.
-        before: lines before it.
-        result: of the search.
-        separator: the token between lines.
+    None if it cannot be used.
     """
     if isinstance(result, str):
         return None

@@ -62,11 +62,11 @@ def score_pairs(
     pool_pairs: int = POOL_LINES,
     on_progress: Callable[[int], object] | None = None,
 ) -> Iterator[Translation]:
-    """Score pairs as they come, `pool_pairs` at a time.
+    """Score pairs of source and translation as they come, `pool_pairs` at a time.
 
     Args:
         translator: of the torch engine. Of its options, only the length penalty counts.
-        pairs: source and translation, without line ends.
+        pairs: without line ends.
         likelihood: updated with each pair.
         pool_pairs: larger pools give batches of more similar length.
         on_progress: called with the number of pairs just done.

@@ -38,12 +38,9 @@ def take_tags_out(
 ) -> None:
     """Leave the text without tags, cut into segments: the first step with --markup.
 
-    Args:
-        form: of the tags.
-        is_known: tells whether the model knows a sign.
-        keeps_alignment: whether anybody else needs that of translations.
-        segments_of: see `SegmentLines.of`.
-        lines: with tags, which come back.
+    is_known: tells whether the model knows a sign.
+    keeps_alignment: whether anybody else needs that of translations.
+    segments_of: see `SegmentLines.of`.
     """
     marked = [MarkedLines.of(only_text(line), form) for line in lines.texts]
     # A unit is a line without tags, or a branch of one of its ICU messages.
@@ -107,11 +104,7 @@ def _restored(
 ) -> Translation:
     """Return a translation, and the others of its line, with what was taken out of the source.
 
-    Args:
-        translation: without it.
-        src: the source without it.
-        restored: puts it into a text, given the links of characters.
-        keeps_alignment: whether the translation does.
+    restored: puts it into a text, given the links of characters.
     """
     alignment = translation.alignment
     links: tuple[list[Link], list[Link]] = [], []
@@ -146,10 +139,8 @@ def take_signs_out(
 
     Those that are lost in translation come back with them.
 
-    Args:
-        is_known: tells whether the model knows a sign.
-        join: gives alignments; None: translations have them.
-        lines: of text.
+    is_known: tells whether the model knows a sign.
+    join: gives alignments; None: translations have them.
     """
     without_signs = dict[int, Marked]()
     for number, text in enumerate(lines.texts):

@@ -64,9 +64,9 @@ class Translator:
         self.language_pair = language_pair
         self.config = config
         self.engine = engine
-        self.segment = SegmentLines(language_pair, config, self._cut(forbidden))
+        cut = self._cut(forbidden)
         self.steps = {
-            form: list(self._steps(form, forbidden)) for form in (config.tags, *FORMS)
+            form: list(self._steps(form, cut, forbidden)) for form in (config.tags, *FORMS)
         }  # by the form of tags in lines
 
     def _cut(self, forbidden: ForbiddenWords | None) -> Cut | None:
@@ -79,19 +79,22 @@ class Translator:
         is_forbidden = (lambda _: False) if forbidden is None else forbidden.are_in
         return ForceTerms(terms, pair, self.engine.options.barred_ids, is_forbidden)
 
-    def _steps(self, form: str | None, forbidden: ForbiddenWords | None) -> Iterator[Step]:
+    def _steps(
+        self, form: str | None, cut: Cut | None, forbidden: ForbiddenWords | None
+    ) -> Iterator[Step]:
         """Yield the steps that the configuration asks for, in order, for lines with such tags."""
         engine, language_pair, config = self.engine, self.language_pair, self.config
-        segment, keeps_alignment = self.segment, config.alignment
-        join = JoinSegments(engine, language_pair, config, forbidden=forbidden)
-        aligned = join.with_alignments()
+        segment = SegmentLines(language_pair, config, cut, has_breaks=form is not None)
+        aligned = JoinSegments(engine, language_pair, is_aligned=True, forbidden=forbidden)
+        join = JoinSegments(engine, language_pair, forbidden=forbidden)
+        if config.alignment or form is not None:
+            join = aligned
         is_known = knows_signs(language_pair.src_vocabulary)
         if form is None:
-            yield partial(take_signs_out, is_known, None if keeps_alignment else aligned)
+            yield partial(take_signs_out, is_known, None if config.alignment else aligned)
             yield segment
         else:
-            segment, join = segment.with_breaks(), aligned
-            yield partial(take_tags_out, form, is_known, keeps_alignment, segment.of)
+            yield partial(take_tags_out, form, is_known, config.alignment, segment.of)
         translate: list[Step] = [partial(search, engine)]
         if not (engine.options.no_guard or engine.options.sampling is not None):
             translate.append(partial(search_faulty, engine))
@@ -139,7 +142,7 @@ class Translator:
         """
         from nmt.translate.torch_engine import load
 
-        config = TranslationConfig.of(path, options, **values)
+        config = TranslationConfig.from_call(path, options, **values)
         return cls(*load(config, device=device, batch_tokens=batch_tokens), config)
 
     def __reduce_ex__(self, _: object) -> NoReturn:

@@ -44,7 +44,9 @@ def through_the_steps(line: str, form: str, random: Random | None = None) -> tup
         lines.translations[number] = Translation(
             "".join(tokens).replace("\u2581", " ").strip(),
             *(-1.0, -2.0, tokens, (0.0,) * len(tokens), 1),
-            alignment=Alignment.of([attention], [f"\u2581{word}" for word in words], tokens)
+            alignment=Alignment.from_attention(
+                [attention], [f"\u2581{word}" for word in words], tokens
+            )
             if words
             else None,
         )

@@ -120,7 +120,7 @@ def best(translations: Sequence[Translation]) -> list[str]:
 
 def joining(translator: Translator) -> JoinSegments:
     """Return the step that joins the translations of segments."""
-    return JoinSegments(translator.engine, translator.language_pair, translator.config)
+    return JoinSegments(translator.engine, translator.language_pair)
 
 
 # ------------------------------------------------------------------------- a copying model
