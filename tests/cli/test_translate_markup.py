@@ -18,10 +18,9 @@ from mishaps import short_of_memory
 import nmt as package
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError
-from nmt.jobs import parallel
 from nmt.markup.markup_tokens import tokenize
 from nmt.markup.tags import parse
-from nmt.translate.translator import Translator
+from nmt.models.model_file import load_model
 
 LINES = [
     "the <b>cat</b> sees a &amp; bird",
@@ -193,14 +192,13 @@ def test_each_file_of_a_folder_is_translated_by_its_own_type(
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
 ) -> None:
-    loaded: list[Translator] = []
+    loaded: list[Path] = []
 
-    def load(*given: Any, **options: Any) -> Translator:
-        loaded.append(load_model(*given, **options))
-        return loaded[-1]
+    def load(path: Path) -> Any:
+        loaded.append(path)
+        return load_model(path)
 
-    load_model = parallel._load
-    monkeypatch.setattr(parallel, "_load", load)
+    monkeypatch.setattr("nmt.translate.torch_engine.load_model", load)
     out, apart = tmp_path / "out", tmp_path / "apart"
     done = translate("--input", mixed, "--output", out, *words)
     assert len(loaded) == 1

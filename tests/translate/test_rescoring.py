@@ -115,15 +115,15 @@ def test_without_memory_batches_are_halved_and_a_pair_alone_fails(
     ready: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = scored(ready, SENTENCES)
-    engine = cast(TorchEngine, ready.engine)
-    plain = engine._log_probs
+    model = cast(TorchEngine, ready.engine).model
+    plain = cast(TranslationModel, model).forward
 
-    def short_of_memory(batch: Batch) -> list[list[float]]:
+    def short_of_memory(batch: Batch) -> Tensor:
         if len(batch.tgt_in.starts) > 3 or batch.tgt_in.longest > 12:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return plain(batch)
 
-    monkeypatch.setattr(engine, "_log_probs", short_of_memory)
+    monkeypatch.setattr(model, "forward", short_of_memory)
     errors = []
     for found, whole in zip(scored(ready, SENTENCES), expected, strict=True):
         errors.append(found.error)
