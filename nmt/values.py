@@ -1,7 +1,8 @@
 """How an option, or a value of a recipe, is declared, parsed and checked.
 
 A field of a dataclass, declared by `value`, holds its default, help and check. Options of a command
-come from such a dataclass (`nmt/cli/options.py`), and so do the keys of a recipe (`nmt.config`).
+come from such a dataclass or are parameters with such a default (`nmt/cli/options.py`). So do the
+keys of a recipe (`nmt.config`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -48,6 +49,7 @@ def value(
     panel: str | None = None,
     metavar: str | None = None,
     shown: str | None = None,
+    completion: Callable[[str], list[str]] | None = None,
 ) -> Any:
     """Declare a field of a dataclass of options, or of a recipe.
 
@@ -68,6 +70,7 @@ def value(
         panel: the part of `--help-all` that lists it; without one, `--help` does, too.
         metavar: what help calls its value.
         shown: what help says of the default, if not its value.
+        completion: completes what has been typed of a value, if there are no choices.
     """
     rules = {name: rule for name, rule in locals().items() if name != "default"}
     if default is ...:

@@ -279,6 +279,20 @@ def test_names_say_what_a_module_is() -> None:
     ]
 
 
+def test_the_wording_of_messages_stands_in_one_table() -> None:
+    """Which is in `cli/test_wrong_inputs.py`; elsewhere, `match=` names what a message names."""
+    prose = re.compile(r"(?:\b[a-z']+,? ){3}[a-z']+\b")
+    wordings = [
+        f"{path.name}: {text}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.keyword) and node.arg == "match"
+        for constant in ast.walk(node.value)
+        if isinstance(constant, ast.Constant) and prose.search(text := str(constant.value))
+    ]
+    assert wordings == []
+
+
 def test_no_group_of_a_pattern_is_possessive() -> None:
     # Python before 3.11.5 goes too far then: \d+(?:[.,]\d+)*+ takes the full stop of "1,000.", too.
     # \d+(?>(?:[.,]\d+)*) is right.

@@ -142,7 +142,7 @@ def test_what_goes_wrong_names_the_url(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(type(storage._storage), "get_file", fill_disk)
-    with pytest.raises(OSError, match="No space left on device"):
+    with pytest.raises(OSError, match="space"):
         download("memory://x", tmp_path / "x")
 
 

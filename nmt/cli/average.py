@@ -10,6 +10,7 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet, check_new_file
 from nmt.errors import UsageError
+from nmt.values import value
 
 EXAMPLES = (
     "nmt average run --last 5 --out averaged.safetensors",
@@ -25,15 +26,10 @@ def average(
             help="One run folder (with --last or --best), or two or more model files.",
         ),
     ],
-    out: Annotated[
-        str, typer.Option("--out", "-o", metavar="MODEL", help="The model file to write.")
-    ],
-    last: Annotated[
-        int | None, typer.Option("--last", min=1, help="Average the run's newest N checkpoints.")
-    ] = None,
-    best: Annotated[
-        int | None, typer.Option("--best", min=1, help="Average the run's best N checkpoints.")
-    ] = None,
+    *,
+    out: str = value(..., "The model file to write.", short="-o", metavar="MODEL"),
+    last: int | None = value(None, "Average the run's newest N checkpoints.", minimum=1),
+    best: int | None = value(None, "Average the run's best N checkpoints.", minimum=1),
     quiet: Quiet = False,
 ) -> None:
     """Average the weights of checkpoints into one model file.

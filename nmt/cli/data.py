@@ -14,6 +14,7 @@ from nmt import console
 from nmt.cli.options import Quiet, check_picture
 from nmt.errors import UsageError
 from nmt.files import write_text
+from nmt.values import value
 
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
@@ -33,37 +34,26 @@ def data(
     folder: Annotated[
         Path, typer.Argument(metavar="DATA", help="A folder that `nmt prepare` made.")
     ],
-    examples: Annotated[
-        int, typer.Option(min=0, help="Show this many training pairs, with their subwords.")
-    ] = 3,
-    show: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N[,M]",
-            help="Show only these training pairs, counted from 0: text, tokens, token ids, corpus, "
-            "row, and side columns, such as that of `prepare --keep-column`. 7-9 means 7, 8 and 9.",
-        ),
-    ] = None,
-    rejects: Annotated[
-        bool,
-        typer.Option("--rejects", help="Show which pairs cleaning dropped, with examples."),
-    ] = False,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(
-            metavar="TOKENS",
-            min=1,
-            max=1_000_000_000,
-            help="Show how many updates of this size an epoch has.",
-        ),
-    ] = None,
-    svg: Annotated[
-        str | None,
-        typer.Option(metavar="FILE.svg", help="Draw the lengths of the training sentences."),
-    ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Check the checksum of every file.")
-    ] = False,
+    *,
+    examples: int = value(3, "Show this many training pairs, with their subwords.", minimum=0),
+    show: str | None = value(
+        None,
+        "Show only these training pairs, counted from 0: text, tokens, token ids, corpus, row, and "
+        "side columns, such as that of `prepare --keep-column`. 7-9 means 7, 8 and 9.",
+        metavar="N[,M]",
+    ),
+    rejects: bool = value(False, "Show which pairs cleaning dropped, with examples."),
+    batch_tokens: int | None = value(
+        None,
+        "Show how many updates of this size an epoch has.",
+        metavar="TOKENS",
+        minimum=1,
+        maximum=1_000_000_000,
+    ),
+    svg: str | None = value(
+        None, "Draw the lengths of the training sentences.", metavar="FILE.svg"
+    ),
+    verify: bool = value(False, "Check the checksum of every file."),
     quiet: Quiet = False,
 ) -> None:
     """Show what is in a data folder: pairs, tokens, lengths, vocabulary, and what was dropped."""
@@ -221,8 +211,8 @@ def _numbers(text: str, pairs: int) -> list[range]:
 def _show_pairs(folder: DataFolder, ranges: list[range]) -> None:
     """Print a line for each field of each pair: its number, the field, and the value."""
     for index in chain.from_iterable(ranges):
-        for field, value in _fields(folder, index):
-            console.print_row(str(index), field, value)
+        for field, content in _fields(folder, index):
+            console.print_row(str(index), field, content)
 
 
 def _fields(folder: DataFolder, index: int) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +18,7 @@ from nmt.files import write_text
 from nmt.jobs.options import JobOptions
 from nmt.search.options import SearchOptions
 from nmt.translate.options import TranslationConfig
-from nmt.values import check, like, value
+from nmt.values import like, value
 
 if TYPE_CHECKING:
     from nmt.data.folder import HeldOut
@@ -34,37 +33,27 @@ EXAMPLES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvaluateOptions:
-    """What to translate, how, and what to print."""
-
-    data: Path | None = value(
-        None,
-        "Data folder whose test sets to take. With it, you may also name model files and exports.",
-        metavar="DATA",
-        shown="each run's own",
-    )
-    svg: str | None = value(
-        None, "Draw the learning curves of all runs in one picture.", metavar="FILE.svg"
-    )
-    json: bool = value(False, "Print the scores as JSON.")
-    beam_size: int = like(SearchOptions, "beam_size", SearchOptions.beam_size)
-    length_penalty: float = like(
-        SearchOptions, "length_penalty", SearchOptions.length_penalty, panel=None
-    )
-    device: str = like(JobOptions, "device", "auto")
-    threads: int | None = like(JobOptions, "threads", None, panel=None)
-
-    def __post_init__(self) -> None:
-        check(self)
-
-
 def evaluate(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Run folders, whose best models count.")
     ],
     *,
-    options: EvaluateOptions,
+    data: Path | None = value(
+        None,
+        "Data folder whose test sets to take. With it, you may also name model files and exports.",
+        metavar="DATA",
+        shown="each run's own",
+    ),
+    svg: str | None = value(
+        None, "Draw the learning curves of all runs in one picture.", metavar="FILE.svg"
+    ),
+    as_json: bool = value(False, "Print the scores as JSON.", option="--json"),
+    beam_size: int = like(SearchOptions, "beam_size", SearchOptions.beam_size),
+    length_penalty: float = like(
+        SearchOptions, "length_penalty", SearchOptions.length_penalty, panel=None
+    ),
+    device: str = like(JobOptions, "device", "auto"),
+    threads: int | None = like(JobOptions, "threads", None, panel=None),
     quiet: Quiet = False,
 ) -> None:
     """Translate the test sets of the data folder, and score them: BLEU and chrF.
@@ -77,18 +66,20 @@ def evaluate(
     from nmt.runs.run_folder import RunFolder, curves_of_runs
     from nmt.scoring.results import as_object, print_signed
 
-    if options.data is None or options.svg is not None:
+    if data is None or svg is not None:
         for run in runs:
             RunFolder(run).check_run()
-    svg = None if options.svg is None else check_picture(options.svg)
+    picture = None if svg is None else check_picture(svg)
+    search = SearchOptions(beam_size=beam_size, length_penalty=length_penalty)
+    job = JobOptions(device=device, threads=threads, workers="1")
     results = [
         (str(run), name, text, scores)
         for run in runs
-        for name, text, scores in _results(run, options)
+        for name, text, scores in _results(run, data or RunFolder(run).data_path, search, job)
     ]
-    if svg is not None:
-        write_text(svg, curves_of_runs({str(run): RunFolder(run).metrics() for run in runs}))
-    if options.json:
+    if picture is not None:
+        write_text(picture, curves_of_runs({str(run): RunFolder(run).metrics() for run in runs}))
+    if as_json:
         objects: list[dict[str, Any]] = [
             {"run": run, "test": name, "src": text.langs[0], "tgt": text.langs[1]}
             | {metric: as_object(result, ()) for metric, result in scores.items()}
@@ -103,21 +94,18 @@ def evaluate(
 
 
 def _results(
-    run: Path, options: EvaluateOptions
+    run: Path, folder: Path, search: SearchOptions, job: JobOptions
 ) -> Iterator[tuple[str, HeldOut, dict[str, Result]]]:
     """Yield the name, text and scores of each test set, translated by a run's best model."""
     from nmt.data.folder import DataFolder
     from nmt.jobs.parallel import Translators
-    from nmt.runs.run_folder import RunFolder
 
-    data = DataFolder.open(options.data or RunFolder(run).data_path)
+    data = DataFolder.open(folder)
     if not data.info.tests:
         raise DataError(
             f"{data.path} has no test sets; give some to `nmt prepare --test`, or "
             "name a folder that has some with --data"
         )
-    search = SearchOptions(beam_size=options.beam_size, length_penalty=options.length_penalty)
-    job = JobOptions(device=options.device, threads=options.threads, workers="1")
     texts = [
         (split.name.removeprefix("test-"), text)
         for split in data.info.tests

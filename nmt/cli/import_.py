@@ -11,6 +11,7 @@ from nmt import console
 from nmt.cli.options import Quiet, check_new_file, completion
 from nmt.errors import UsageError, did_you_mean
 from nmt.models.converted import refuse_converted
+from nmt.values import value
 
 EXAMPLES = (
     "nmt import huggingface opus-mt-en-de en-de.safetensors",
@@ -18,9 +19,7 @@ EXAMPLES = (
     "nmt import marian model.npz en-de.safetensors --src en --tgt de",
 )
 
-_HUGGINGFACE, _MARIAN = "huggingface", "marian"
-_FORMATS = (_HUGGINGFACE, _MARIAN)
-_POSITIONS = ("marian", "huggingface")
+_FORMATS = ("huggingface", "marian")
 
 
 def import_(
@@ -44,34 +43,23 @@ def import_(
         ),
     ],
     out: Annotated[str, typer.Argument(metavar="OUT", help="The model file to write.")],
-    src: Annotated[
-        str | None,
-        typer.Option("--src", help="Language of sources.", show_default="as the model says"),
-    ] = None,
-    tgt: Annotated[
-        str | None,
-        typer.Option("--tgt", help="Language of targets.", show_default="as the model says"),
-    ] = None,
-    positions: Annotated[
-        str | None,
-        typer.Option(
-            help="Formula of the position encoding: marian, by which the models of OPUS-MT were "
-            "trained, or huggingface, which transformers computes. They differ a little.",
-            autocompletion=completion(_POSITIONS),
-            show_default="marian, unless nmt exported the model",
-            rich_help_panel=_HUGGINGFACE,
-        ),
-    ] = None,
-    vocab: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE.spm",
-            help="SentencePiece model of both languages, or a list of pieces beside source.spm and "
-            "target.spm. Give it twice if source and target have their own.",
-            show_default="as decoder.yml says",
-            rich_help_panel=_MARIAN,
-        ),
-    ] = None,
+    *,
+    src: str | None = value(None, "Language of sources.", shown="as the model says"),
+    tgt: str | None = value(None, "Language of targets.", shown="as the model says"),
+    positions: str | None = value(
+        None,
+        "For huggingface, the formula of the position encoding: marian, by which the models of "
+        "OPUS-MT were trained, or huggingface, which transformers computes. They differ a little.",
+        choices=("marian", "huggingface"),
+        shown="marian, unless nmt exported the model",
+    ),
+    vocab: tuple[Path, ...] = value(
+        (),
+        "For marian, a SentencePiece model of both languages, or a list of pieces beside "
+        "source.spm and target.spm. Give it twice if source and target have their own.",
+        metavar="FILE.spm",
+        shown="as decoder.yml says",
+    ),
     quiet: Quiet = False,
 ) -> None:
     """Write a model of another toolkit as a model file.
@@ -82,10 +70,8 @@ def import_(
     refuse_converted(source)
     if form not in _FORMATS:
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, _FORMATS)}")
-    if positions is not None and positions not in _POSITIONS:
-        raise UsageError(f"--positions {positions}: choose marian or huggingface")
     target = check_new_file(out)
-    if form == _HUGGINGFACE:
+    if form == "huggingface":
         from nmt.interchange.huggingface import import_huggingface
 
         if vocab:
@@ -96,7 +82,7 @@ def import_(
 
         if positions is not None:
             raise UsageError("--positions has no meaning for marian; leave it out")
-        card = import_marian(source, target, src_lang=src, tgt_lang=tgt, vocabularies=vocab or ())
+        card = import_marian(source, target, src_lang=src, tgt_lang=tgt, vocabularies=vocab)
     pair = " to ".join(lang or "any language" for lang in (card.src_lang, card.tgt_lang))
     count = len(card.languages.pieces) if card.languages is not None else 0
     known = f", with a choice of {count} languages" if count else ""

@@ -10,6 +10,7 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet
 from nmt.errors import UsageError
+from nmt.values import value
 
 EXAMPLES = (
     "nmt join data part-1 part-2 part-3",
@@ -23,15 +24,14 @@ def join(
         list[Path],
         typer.Argument(metavar="DATA...", help="Two or more folders that `nmt prepare` made."),
     ],
-    memory: Annotated[
-        float,
-        typer.Option(
-            metavar="GB",
-            min=0.001,
-            help="Memory for finding pairs that repeat. With less of it, `join` reads the hashes "
-            "more often. The result does not depend on it.",
-        ),
-    ] = 2.0,
+    *,
+    memory: float = value(
+        2.0,
+        "Memory for finding pairs that repeat. With less of it, `join` reads the hashes more "
+        "often. The result does not depend on it.",
+        metavar="GB",
+        minimum=0.001,
+    ),
     quiet: Quiet = False,
 ) -> None:
     """Join data folders that were prepared apart, such as by the tasks of a job array.

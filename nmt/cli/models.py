@@ -20,6 +20,7 @@ from nmt.models.presets import (
     find_preset,
     preset_values,
 )
+from nmt.values import value
 
 if TYPE_CHECKING:
     from nmt.config import Recipe
@@ -41,28 +42,18 @@ def models(
             autocompletion=preset_names,
         ),
     ] = None,
-    compare: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            "--compare",
-            metavar="A B",
-            help="Compare two presets.",
-            autocompletion=preset_names,
-        ),
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="List all presets, and what each changes in its parent.")
-    ] = False,
-    vocab_size: Annotated[
-        int, typer.Option(min=4, help="Size of the joint vocabulary to count with.")
-    ] = 37_000,
-    length: Annotated[
-        int, typer.Option(min=1, max=1_000, help="Tokens of a sentence, to count the work.")
-    ] = 25,
-    micro_batch_tokens: Annotated[
-        int,
-        typer.Option(min=1, max=1_000_000, help="Tokens of a micro-batch, to count the memory."),
-    ] = 2_048,
+    *,
+    compare: tuple[str, str] | None = value(
+        None, "Compare two presets.", metavar="A B", completion=preset_names
+    ),
+    every: bool = value(
+        False, "List all presets, and what each changes in its parent.", option="--all"
+    ),
+    vocab_size: int = value(37_000, "Size of the joint vocabulary to count with.", minimum=4),
+    length: int = value(25, "Tokens of a sentence, to count the work.", minimum=1, maximum=1_000),
+    micro_batch_tokens: int = value(
+        2_048, "Tokens of a micro-batch, to count the memory.", minimum=1, maximum=1_000_000
+    ),
     quiet: Quiet = False,
 ) -> None:
     """Show which preset to choose, and how large its model is.
@@ -110,8 +101,8 @@ def _show(name: str, *sizes: int) -> None:
     costs = _costs(recipe, *sizes)
     labels, values = (max(map(len, column)) for column in (costs, costs.values()))
     console.print_row(f"# {name}: {find_preset(name).summary}")
-    for label, value in costs.items():
-        console.print_row(f"# {label:<{labels}}  {value:>{values}}")
+    for label, cost in costs.items():
+        console.print_row(f"# {label:<{labels}}  {cost:>{values}}")
     console.print_row()
     console.print_text(format_toml(recipe.sections))
 
@@ -173,11 +164,7 @@ def _list_all(vocab_size: int) -> None:
 def _costs(recipe: Recipe, vocab_size: int, length: int, micro_batch_tokens: int) -> dict[str, str]:
     """Return parameters, work and memory of a model, and the paper's results, by their names.
 
-    Args:
-        recipe: of the model and its training.
-        vocab_size: of the joint vocabulary.
-        length: tokens of a sentence on either side, including eos.
-        micro_batch_tokens: on either side, at least `length`.
+    Both sides have sentences of `length` tokens with eos, and the same vocabulary and micro-batch.
     """
     from nmt.data.batches import LengthSums
     from nmt.files import megabytes

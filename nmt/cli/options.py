@@ -17,28 +17,42 @@ from nmt import console
 from nmt.errors import UsageError
 from nmt.files import resolved
 from nmt.plot import require_matplotlib
-from nmt.values import all_declared, declared, option_name, parts
+from nmt.values import all_declared, check, declared, option_name, parts
 
 # What help calls the values of options that have no name of their own.
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command as typer takes it, with an option for each value of its dataclasses.
+    """Return the command as typer takes it, with an option for each declared value.
 
     A parameter that is annotated with a dataclass becomes one option for each field that
-    `nmt.values.value` declares, there or in a part. The command gets the dataclass. If several
-    cannot be built, their problems are reported together. `--help` leaves out the options that
-    have a panel.
+    `nmt.values.value` declares, there or in a part. The command gets the dataclass. A parameter
+    whose default `value` declares is one option. If values are wrong, all problems are reported
+    together. `--help` leaves out the options that have a panel.
     """
     hints = get_type_hints(command, include_extras=True)
     kinds: dict[str, Any] = {
         name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)
     }
+    given_parameters = inspect.signature(command).parameters.values()
+    own: Any = dataclasses.make_dataclass(
+        command.__name__,
+        [
+            (parameter.name, hints[parameter.name], parameter.default)
+            for parameter in given_parameters
+            if isinstance(parameter.default, dataclasses.Field)
+        ],
+        kw_only=True,
+        namespace={"__post_init__": check},
+    )
+    options_of_own = {option.name: option for option in _options(own)}
     parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
+    for parameter in given_parameters:
         if parameter.name in kinds:
             parameters += _options(kinds[parameter.name])
+        elif parameter.name in options_of_own:
+            parameters.append(options_of_own[parameter.name])
         else:
             annotation = hints[parameter.name]
             parameters.append(
@@ -48,12 +62,14 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**given: Any) -> None:
         problems: list[str] = []
+        values = _built(own, given, problems)
         given |= {name: _built(kind, given, problems) for name, kind in kinds.items()}
         if problems:
             raise UsageError("; ".join(problems))
+        given |= vars(values)
         command(**{name: given[name] for name in hints if name in given})
 
-    specs = [spec for kind in kinds.values() for spec in all_declared(kind)]
+    specs = [spec for kind in (own, *kinds.values()) for spec in all_declared(kind)]
     rare = {spec.name for spec in specs if spec.metadata["panel"] is not None}
     parameters += _help_options(rare)
     for parameter in parameters:
@@ -66,7 +82,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 def _built(kind: Any, given: Mapping[str, Any], problems: list[str]) -> Any:
     """Build a dataclass of the values that are given; None, and its problems, if that fails."""
     known = len(problems)
-    values = {spec.name: _as_tuple(given[spec.name]) for spec in declared(kind)}
+    values = {
+        spec.name: tuple(one) if isinstance(one := given[spec.name], list) else one
+        for spec in declared(kind)
+    }
     values |= {name: _built(part, given, problems) for name, part in parts(kind).items()}
     if len(problems) == known:
         try:
@@ -95,7 +114,9 @@ def _options(kind: Any) -> Iterator[inspect.Parameter]:
             metavar=rules["metavar"] or "|".join(rules["choices"]) or None,
             show_default=rules["shown"] or True,
             rich_help_panel=rules["panel"],
-            autocompletion=completion(rules["choices"]) if rules["choices"] else None,
+            autocompletion=completion(rules["choices"])
+            if rules["choices"]
+            else rules["completion"],
         )
         yield inspect.Parameter(
             spec.name,
@@ -127,10 +148,6 @@ def _help_options(rare: Collection[str]) -> Iterator[inspect.Parameter]:
     for name in asked_by:
         option = typer.Option(*asked_by[name], help=said[name], callback=print_help, is_eager=True)
         yield inspect.Parameter(name, kind, default=False, annotation=Annotated[bool, option])
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _name_value(hint: Any) -> None:

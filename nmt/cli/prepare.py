@@ -13,6 +13,7 @@ from nmt.console import counted
 from nmt.errors import UsageError
 from nmt.prepare.cleaning import FLAWS, Cleaning
 from nmt.prepare.options import PrepareOptions
+from nmt.values import value
 
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
@@ -32,16 +33,13 @@ def prepare(
     ],
     options: PrepareOptions,
     cleaning: Cleaning,
-    dry_run: Annotated[
-        int | None,
-        typer.Option(
-            "--dry-run",
-            min=1,
-            metavar="PAIRS",
-            help="Write nothing. Try the cleaning rules on this many pairs, and show what they "
-            "would drop.",
-        ),
-    ] = None,
+    *,
+    dry_run: int | None = value(
+        None,
+        "Write nothing. Try the cleaning rules on this many pairs, and show what they would drop.",
+        metavar="PAIRS",
+        minimum=1,
+    ),
     quiet: Quiet = False,
 ) -> None:
     """Clean parallel text, learn a vocabulary, and write shards that training reads.

@@ -158,7 +158,7 @@ def rescore(
     # Here, since they load torch.
     import torch
 
-    from nmt.translate.rescoring import Likelihood, Scorer
+    from nmt.translate.rescoring import Likelihood, score_pairs
     from nmt.translate.torch_engine import load
     from nmt.translate.translator import Translator
 
@@ -173,12 +173,11 @@ def rescore(
         precision=options.precision,
     ).opened()
     translator = Translator(*load(config, device=device), config)
-    scorer = Scorer(translator)
     likelihood = Likelihood()
 
     def score(pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
         with console.progress("scoring", total=None, unit="lines") as bar:
-            yield from scorer.stream(pairs, likelihood, on_progress=bar.update)
+            yield from score_pairs(translator, pairs, likelihood, on_progress=bar.update)
 
     rows: Iterable[str]
     if options.n_best is not None:
@@ -227,22 +226,15 @@ def _pairs(
 def _check(likelihood: Likelihood, name: str, max_tokens: int) -> None:
     """Warn about lines that are too long or in NFD; NMTError if some could not be scored."""
     if likelihood.long.lines:
-        console.warning(
-            f"{name}: {console.counted(likelihood.long.lines, 'line', 'lines')} of more than "
-            f"{max_tokens} tokens, or with such a source, the first is line "
-            f"{likelihood.long.first:,}; scored whole, but the model has seen none so long"
-        )
+        what = f"more than {max_tokens} tokens, or with such a source"
+        after = "scored whole, but the model has seen none so long"
+        console.warning(likelihood.long.told(name, ("of", "of"), what, after))
     if likelihood.decomposed.lines:
-        number = console.counted(likelihood.decomposed.lines, "line has", "lines have")
-        console.warning(
-            f"{name}: {number} letters apart from their marks (NFD), or such a source, the first "
-            f"is line {likelihood.decomposed.first:,}; {DECOMPOSED_REMEDY}"
-        )
+        what = "letters apart from their marks (NFD), or such a source"
+        verbs = ("has", "have")
+        console.warning(likelihood.decomposed.told(name, verbs, what, DECOMPOSED_REMEDY))
     if likelihood.failed.lines:
-        raise NMTError(
-            f"{name}: {console.counted(likelihood.failed.lines, 'line', 'lines')} could not be "
-            f"scored, the first is line {likelihood.failed.first:,}: {likelihood.failed.detail}"
-        )
+        raise NMTError(likelihood.failed.told(name, ("could", "could"), "not be scored"))
 
 
 def _print_perplexity(likelihood: Likelihood, signature: str, *, as_json: bool) -> None:

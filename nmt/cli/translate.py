@@ -78,7 +78,7 @@ def translate(
             leaving.enter_context(open_locked(job.lock, job.lock))
         remote, output = None, without_scheme(job.output) if job.output else None
         if output is not None and is_url(output):
-            remote = RemoteOutput.of(output, job.inputs)
+            remote = RemoteOutput.made_for(output, job.inputs)
             output = str(remote.path)
         inputs = leaving.enter_context(local_inputs(job.inputs))
         job = replace(job, inputs=inputs, output=output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from textwrap import shorten
 
@@ -61,26 +61,18 @@ class Counts:
     def warn(
         self, name: str, unit: str = "line", *, encoding: str = "", too_long: str = ""
     ) -> None:
-        """Warn about what was not as it should be, and name the first line or unit.
+        """Warn about what was not as it should be, and name the first line or unit of the text.
 
-        Args:
-            name: of the text.
-            unit: what its parts are called.
-            encoding: of the text, if it has lines.
-            too_long: what lines that were cut have, if that is to be told.
+        encoding: of the text, if it has lines.
+        too_long: what lines that were cut have, if that is to be told.
         """
-        for tally, (singular, plural), fault, after in self._faults(unit, encoding, too_long):
+        for tally, verbs, fault, after in self._faults(unit, encoding, too_long):
             if tally.lines:
-                number = console.counted(tally.lines, f"{unit} {singular}", f"{unit}s {plural}")
-                detail = tally.detail
-                console.warning(
-                    f"{name}: {number} {fault}, the first is {unit} {tally.first:,}"
-                    f"{detail and f': {detail}'}{after and f'; {after}'}"
-                )
+                console.warning(tally.told(name, verbs, fault, after, unit))
 
     def _faults(
         self, unit: str, encoding: str, too_long: str
-    ) -> Iterator[tuple[Tally, Sequence[str], str, str]]:
+    ) -> Iterator[tuple[Tally, tuple[str, str], str, str]]:
         is_line = unit == "line"
         has, could = ("has", "have"), ("could", "could")
         if encoding:

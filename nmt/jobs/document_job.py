@@ -25,15 +25,10 @@ def translate_document(
     pool_units: int,
     start: Callable[[], Translators],
 ) -> tuple[bytes, Counts]:
-    """Translate a document. A unit without a translation stays.
+    """Translate a document, `pool_units` at a time. A unit without a translation stays.
 
-    Args:
-        source: its name.
-        content: its bytes.
-        form: of its markup.
-        encoding: if it does not say itself which it has.
-        pool_units: how many units are translated at a time.
-        start: returns translators, when the document has been read.
+    encoding: of a document that does not say itself which it has.
+    start: returns translators, when the document has been read.
 
     Returns:
         The bytes of the translation, and the counts of its units.

@@ -6,9 +6,7 @@ import glob
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from nmt.errors import UsageError
 
@@ -18,10 +16,8 @@ def find_files(
 ) -> list[tuple[Path, Path]]:
     """Pair input and output files; return none if a pipe or device is among them.
 
-    Args:
-        inputs: files, folders and globs, as typed.
-        output: a file or folder, as typed; with a slash at its end, a folder.
-        also_read: models and other files and folders of the job. No output may replace them.
+    Inputs are files, folders and globs, and the output a file or folder, all as typed. No output
+    may replace a model or another file or folder that is `also_read`.
 
     Raises:
         UsageError: if an input matches no files, or the output cannot be written there.
@@ -110,31 +106,16 @@ def _identity(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-@dataclass(frozen=True)
-class LineShard:
-    """The `number`-th of `count` nearly equal parts of consecutive lines."""
+def parse_shard(text: str) -> tuple[int, int]:
+    """Read `I/N`, the I-th of N nearly equal parts of a file's lines.
 
-    number: int  # from 1
-    count: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `I/N`.
-
-        Raises:
-            UsageError: if it does not have this form, or I is not from 1 to N.
-        """
-        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise UsageError(f"--shard {text}: is not I/N, such as 3/8, with I from 1 to N")
-        return cls(int(match[1]), int(match[2]))
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.count}"
-
-    def lines(self, total: int) -> tuple[int, int]:
-        """Return its first line, counted from 0, and the first line after it."""
-        return (self.number - 1) * total // self.count, self.number * total // self.count
+    Raises:
+        UsageError: if it does not have this form, or I is not from 1 to N.
+    """
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"--shard {text}: is not I/N, such as 3/8, with I from 1 to N")
+    return int(match[1]), int(match[2])
 
 
 def count_lines(chunks: Iterator[bytes]) -> int:

@@ -31,7 +31,7 @@ from nmt.errors import (
 from nmt.files import atomic_writer, naming, write_text
 from nmt.jobs.counts import Counts
 from nmt.jobs.document_job import translate_document, warn_of_units
-from nmt.jobs.file_pairs import LineShard, count_lines, cut_lines
+from nmt.jobs.file_pairs import count_lines, cut_lines, parse_shard
 from nmt.jobs.journal import Journal
 from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
@@ -62,7 +62,7 @@ class Job:
 
     def __post_init__(self) -> None:
         self.encoding = Encoding.find(self.config.encoding)
-        self.shard = LineShard.parse(self.options.shard)
+        self.shard = parse_shard(self.options.shard)
 
     def translators(self, kernel: str | None = None) -> Translators:
         """Return the translators with a kernel, or with any. Start them if needed.
@@ -84,9 +84,7 @@ class Job:
     def translate_pipe(self, source: Path | None, output: Path | None) -> Counts:
         """Translate a pipe or device, which cannot be read or written twice.
 
-        Args:
-            source: a file, a pipe or a device; stdin if None.
-            output: a pipe, a device or a file; stdout if None.
+        Either may also be a file; None is stdin or stdout.
 
         Raises:
             UsageError: if an option needs files.
@@ -267,7 +265,8 @@ class Job:
     @cached_property
     def _identity(self) -> dict[str, Any]:
         """Return everything that the output depends on besides the source, as JSON."""
-        return self.config.identity() | {"version": __version__, "shard": str(self.shard)}
+        number, count = self.shard
+        return self.config.identity() | {"version": __version__, "shard": f"{number}/{count}"}
 
     def _lines(self, source: Path) -> tuple[int, int]:
         """Return the first line of a file to translate, from 0, and the first line after the shard.
@@ -280,7 +279,8 @@ class Job:
             total = count_lines(refuse_binary(source, chunks, self.encoding))
         except OSError as error:
             raise DataError(f"{source}: {error.strerror or error}") from None
-        return self.shard.lines(total)
+        number, count = self.shard
+        return (number - 1) * total // count, number * total // count
 
     def _chunks(self, source: Path, first: int, end: int) -> Iterator[bytes]:
         return cut_lines(read_chunks(source, self.encoding, any_bytes=True), first, end)

@@ -279,10 +279,7 @@ def _header(job: dict[str, Any]) -> dict[str, Any]:
 def open_locked(path: Path, output: Path, *, is_ours: bool = False) -> BinaryIO:
     """Open a file for appending and reading, create it if needed, and lock it until it is closed.
 
-    Args:
-        path: where it is.
-        output: what it is for.
-        is_ours: whether only nmt writes it, so that it must be neither a link nor another user's.
+    is_ours: whether only nmt writes it, so that it must be neither a link nor another user's.
 
     Raises:
         HeldOff: if another process holds the lock. This and system errors name `output`.

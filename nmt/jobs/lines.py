@@ -56,7 +56,6 @@ class LineReader:
         Args:
             chunks: bytes of the text, cut anywhere, and a pause if the next may take long. They
                 are in UTF-8 if the lines of `encoding` do not end at byte 10.
-            name: what to call it in errors.
             strict: raise DataError at the first invalid line.
             prefixes: whether a line's text after its first tab is the prefix of its translation.
             lines_read: lines before the first chunk.
@@ -76,9 +75,7 @@ class LineReader:
     ) -> Iterator[list[Line] | Pause]:
         """Yield pools of lines, and a pause if the input pauses.
 
-        Args:
-            max_lines: of a pool.
-            max_bytes: called for each pool. The line that exceeds it is the pool's last.
+        max_bytes: called for each pool. The line that exceeds it is the pool's last.
         """
         pool: list[Line] = []
         begun, size, limit = 0.0, 0, 0.0

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmt import console
 from nmt.cpu import RAY, cores, default_threads, most_workers
@@ -44,6 +43,9 @@ if TYPE_CHECKING:
 
 Pool = Sequence[Line]
 Translations = list[Translation]
+
+_OpenPool = tuple[deque[list[int]], Translations]
+"""The shares of a pool that are not yet translated, as indices of its lines, and what is."""
 
 _GPU_KERNEL = "gpu"  # as journals record it
 
@@ -76,12 +78,7 @@ class Translators:
         job: JobOptions,
         kernel: str | None = None,
     ) -> Translators:
-        """Load the model and start the processes.
-
-        Args:
-            config: of the translations.
-            job: device, workers, threads and batch_tokens count.
-            kernel: the `kernel` of earlier translators; the fastest if None.
+        """Load the model and start the processes, with this kernel or the fastest.
 
         Raises:
             MissingKernel: if this device does not have the kernel.
@@ -125,11 +122,13 @@ class Translators:
         # Threads started in this process would be missing in its forks.
         torch.set_num_threads(1)
         translator = _load(config, batch_tokens=batch_tokens, kernel=kernel)
-        on_cpu = _OnCpu(translator, threads or default_threads(count))
+        threads = threads or default_threads(count)
         if count == 1:
-            on_cpu.set_threads()
+            torch.set_num_threads(threads)
             return cls(translator, 1, kernel=translator.engine.kernel)
-        copies = Workers(on_cpu, count, method="fork", on_death=on_cpu.halve_batch)
+        on_cpu = partial(_translate_on_cpu, translator, threads)
+        on_death = partial(_halve_after_death, translator)
+        copies = Workers(on_cpu, count, method="fork", on_death=on_death)
         return cls(translator, count, copies, translator.engine.kernel)
 
     @classmethod
@@ -154,17 +153,14 @@ class Translators:
         else:
             here = _load(config, batch_tokens=batch_tokens, kernel=kernel)
             kernel = here.engine.kernel
-        on_ray = _OnRay.of(
-            config,
-            partial(
-                _loaded,
-                device="cuda" if is_on_gpu else "cpu",
-                threads=threads,
-                batch_tokens=batch_tokens,
-                kernel=None if is_on_gpu else kernel,
-            ),
+        load_there = partial(
+            _loaded,
+            device="cuda" if is_on_gpu else "cpu",
+            threads=threads,
+            batch_tokens=batch_tokens,
+            kernel=None if is_on_gpu else kernel,
         )
-        workers = RayWorkers(on_ray, threads=threads, gpus=int(is_on_gpu))
+        workers = RayWorkers(_OnRay(config, load_there), threads=threads, gpus=int(is_on_gpu))
         return cls(here, workers.count, workers, kernel)
 
     @property
@@ -184,25 +180,25 @@ class Translators:
     def translate(
         self, pools: Iterable[Pool | Pause], on_progress: Callable[[int], object]
     ) -> Iterator[Translations]:
-        """Yield the translations of each pool, in order.
+        """Yield the translations of each pool, in order. A pause is where the next may take long.
 
-        Workers start a pool while others finish the one before.
-
-        Args:
-            pools: lines to translate together, and a pause if the next pool may take long.
-            on_progress: called with the number of lines or segments just done.
+        Workers start a pool while others finish the one before. `on_progress` is called with the
+        number of lines or segments just done.
         """
         if self._workers is None:
             for pool in pools:
                 if not isinstance(pool, Pause):
                     yield _translate(self.translator, pool, on_progress)
             return
-        open_pools: deque[_OpenPool] = deque()
+        open_pools = deque[_OpenPool]()
         for lines, translations in self._workers.map(self._shares(pools, open_pools)):
             on_progress(len(lines))
-            open_pools[0].take(translations)
-            if not open_pools[0].shares:
-                yield open_pools.popleft().translations
+            shares, of_pool = open_pools[0]
+            for line, translation in zip(shares.popleft(), translations, strict=True):
+                of_pool[line] = translation
+            if not shares:
+                open_pools.popleft()
+                yield of_pool
 
     def _shares(
         self, pools: Iterable[Pool | Pause], open_pools: deque[_OpenPool]
@@ -215,45 +211,23 @@ class Translators:
             order = sorted(range(len(pool)), key=lambda line: (-_length(pool[line]), line))
             count = max(1, min(self.count, len(pool) // _FEWEST_LINES))
             shares = [order[first::count] for first in range(count)]
-            open_pools.append(_OpenPool(deque(shares), [BLANK] * len(pool)))
+            open_pools.append((deque(shares), [BLANK] * len(pool)))
             for share in shares:
                 yield [pool[line] for line in share]
 
 
-@dataclass
-class _OpenPool:
-    """A pool whose shares are being translated."""
+def _translate_on_cpu(translator: Translator, threads: int, lines: Pool) -> Translations:
+    """Translate lines with so many threads of this process, which may be a fork."""
+    import torch
 
-    shares: deque[list[int]]  # indices of lines that are not yet translated
-    translations: Translations
-
-    def take(self, translations: Translations) -> None:
-        """Store the translations of the next share."""
-        for line, translation in zip(self.shares.popleft(), translations, strict=True):
-            self.translations[line] = translation
+    torch.set_num_threads(threads)
+    return _translate(translator, lines)
 
 
-@dataclass
-class _OnCpu:
-    """Translates lines with this process's threads, or those of a fork."""
-
-    translator: Translator
-    threads: int
-
-    def __call__(self, lines: Pool) -> Translations:
-        self.set_threads()
-        return _translate(self.translator, lines)
-
-    def set_threads(self) -> None:
-        """Set the number of torch's threads in this process."""
-        import torch
-
-        torch.set_num_threads(self.threads)
-
-    def halve_batch(self) -> None:
-        """Halve the batch of future forks after one has died."""
-        _halve(self.translator)
-        _warn_of_death()
+def _halve_after_death(translator: Translator) -> None:
+    """Halve the batch of future forks after one has died."""
+    _halve(translator)
+    _warn_of_death()
 
 
 @dataclass
@@ -285,28 +259,23 @@ class _OnGpu:
         _warn_of_death()
 
 
-@dataclass
 class _OnRay:
     """Translates lines in a process of a Ray cluster, whose node may lack the model's files."""
 
-    config: TranslationConfig  # with the paths of the machine where the job was started
-    content: dict[Path, dict[Path, NDArray[np.uint8]]]
-    """Of the files at each of these paths, by name in that folder; `.` is the path itself."""
-    load: Callable[[TranslationConfig], Callable[[Pool], Translations]]
-    translate: Callable[[Pool], Translations] | None = None  # of this process, once loaded
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         config: TranslationConfig,
         load: Callable[[TranslationConfig], Callable[[Pool], Translations]],
-    ) -> Self:
-        """Read the model's files."""
-        content = {
+    ) -> None:
+        """Read the model's files, whose paths are those of this machine."""
+        self.config = config
+        self.load = load
+        self.translate: Callable[[Pool], Translations] | None = None  # once loaded in a process
+        # Of the files at each path, by name in that folder; `.` is the path itself.
+        self.content = {
             path: {file.relative_to(path): np.fromfile(file, np.uint8) for file in files}
             for path, files in config.files().items()
         }
-        return cls(config, content, load)
 
     def __call__(self, lines: Pool) -> Translations:
         if self.translate is None:
@@ -345,7 +314,9 @@ def _loaded(
     translator = _load(
         config, device=device, threads=threads, batch_tokens=batch_tokens, kernel=kernel
     )
-    return partial(_translate, translator) if config.is_export else _OnCpu(translator, threads)
+    if config.is_export:
+        return partial(_translate, translator)
+    return partial(_translate_on_cpu, translator, threads)
 
 
 def _load(

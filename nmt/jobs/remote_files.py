@@ -53,7 +53,7 @@ class RemoteOutput:
     path: Path  # of this machine, where it is made
 
     @classmethod
-    def of(cls, url: str, inputs: Sequence[str]) -> Self:
+    def made_for(cls, url: str, inputs: Sequence[str]) -> Self:
         """Make the folder for a URL.
 
         Raises:

@@ -101,30 +101,21 @@ def check_segments(texts: Sequence[Text]) -> None:
     segment_files.check_segments((text.name, text.segments) for text in texts if text.segments)
 
 
-@dataclass(frozen=True)
-class _Form:
-    """What `nmt translate` writes besides plain text."""
-
-    line: re.Pattern[str]
-    name: str
-    command: str
-    """Cuts the best translations out of a file, whose name follows."""
-
-
 _FORMS = (
-    _Form(
+    (
         re.compile(r"\d+ \|\|\| (?:.* )?\|\|\| (?:-?\d\S*|-inf)"),
         "an n-best list (LINE ||| TEXT ||| SCORE)",
         "awk -F ' [|][|][|] ' 'NR == 1 || $1 != line {print $2; line = $1}'",
     ),
-    _Form(re.compile(r"(?:-?\d+\.\d{6}|-inf)\t.*"), "SCORE<TAB>TEXT", "cut -f 2-"),
-    _Form(
+    (re.compile(r"(?:-?\d+\.\d{6}|-inf)\t.*"), "SCORE<TAB>TEXT", "cut -f 2-"),
+    (
         re.compile(r".* \|\|\|(?: \d+-\d+)* ?"),
         "TEXT ||| ALIGNMENT",
         "sed 's/ ||| [0-9 -]*$//'",
     ),
-    _Form(re.compile(r'\{"line": \d+, "text": .*\}'), "JSON", "jq -r .text"),
+    (re.compile(r'\{"line": \d+, "text": .*\}'), "JSON", "jq -r .text"),
 )
+"""What `nmt translate` writes besides text: a line, what it is called, what cuts the text out."""
 
 
 def check_plain(texts: Sequence[Text]) -> None:
@@ -134,13 +125,12 @@ def check_plain(texts: Sequence[Text]) -> None:
     """
     for text in texts:
         lines = [line for line in text.lines if line.strip()]
-        for form in _FORMS:
-            if lines and all(map(form.line.fullmatch, lines)):
+        for pattern, form, command in _FORMS:
+            if lines and all(map(pattern.fullmatch, lines)):
                 is_named = text.name != "stdin" and not text.name.endswith(_COMPRESSED)
                 file = f" {shlex.quote(text.name)}" if is_named else ""
                 raise DataError(
-                    f"{text.name} is {form.name}, not plain text; cut the text out with: "
-                    f"{form.command}{file}"
+                    f"{text.name} is {form}, not plain text; cut the text out with: {command}{file}"
                 )
 
 

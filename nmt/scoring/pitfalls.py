@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from nmt.data.composition import compose, is_composed
 from nmt.data.words import MARKS, torn_mark, unit_pattern
@@ -25,22 +24,14 @@ _WMT14 = (
 )
 
 
-@dataclass(frozen=True)
-class _Mark:
-    """A sign that text is not as people read it."""
-
-    what: str
-    pattern: re.Pattern[str]
-    remedy: str
-
-
+# Signs that text is not as people read it: what they are, how they look, and a remedy.
 _SUBWORDS = (
-    _Mark("subword marks", re.compile(r"@@(?= |$)"), "join the subwords: sed -E 's/@@( |$)//g'"),
-    _Mark("subword marks", re.compile("\u2581"), "decode them by their SentencePiece model"),
+    ("subword marks", re.compile(r"@@(?= |$)"), "join the subwords: sed -E 's/@@( |$)//g'"),
+    ("subword marks", re.compile("\u2581"), "decode them by their SentencePiece model"),
 )
 _TOKENISED = (
-    _Mark("entities", re.compile(r"&(?:[a-z]+|#\d+|#x[0-9a-f]+);"), "make them characters again"),
-    _Mark("split hyphens", re.compile(r"@[-–/]@"), "undo the tokenisation"),
+    ("entities", re.compile(r"&(?:[a-z]+|#\d+|#x[0-9a-f]+);"), "make them characters again"),
+    ("split hyphens", re.compile(r"@[-–/]@"), "undo the tokenisation"),
 )
 
 _BLANK = "find out what became of them"
@@ -69,20 +60,16 @@ def pitfalls(
     tokenised: bool = False,
     spaced: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Yield a warning for each problem in texts of N lines each.
+    """Yield a warning for each problem in texts of N lines each, of several systems and humans.
 
-    Args:
-        hypotheses: one for each system.
-        references: one for each human.
-        source: what was translated.
-        tokenised: whether the text is meant to be tokens.
-        spaced: names of metrics to which words are what stands between spaces.
+    tokenised: whether the text is meant to be tokens.
+    spaced: names of metrics to which words are what stands between spaces.
     """
     for text in (*hypotheses, *references):
         if not any(map(str.strip, text.lines)):
             yield f"{text.name}: none of its {len(text.lines):,} lines has text"
         for mark in _SUBWORDS if tokenised else (*_SUBWORDS, *_TOKENISED):
-            yield from _marked(text, mark)
+            yield from _marked(text, *mark)
         if not tokenised:
             yield from _full_stops(text)
         if spaced:
@@ -104,15 +91,15 @@ def pitfalls(
         yield f"{references[0].name} has {_WMT14_FILTERED:,} lines; {_WMT14}"
 
 
-def _marked(text: Text, mark: _Mark) -> Iterator[str]:
+def _marked(text: Text, what: str, pattern: re.Pattern[str], remedy: str) -> Iterator[str]:
     examples = {
         number: match[0]
         for number, line in enumerate(text.lines, start=1)
-        if (match := mark.pattern.search(line))
+        if (match := pattern.search(line))
     }
     if examples:
         example = next(iter(examples.values()))
-        yield _described(text, f"hold {mark.what} ({example})", list(examples), mark.remedy)
+        yield _described(text, f"hold {what} ({example})", list(examples), remedy)
 
 
 def _full_stops(text: Text) -> Iterator[str]:

@@ -44,12 +44,12 @@ def evaluate(
     with_interval: bool = False,
     by_line: bool = False,
 ) -> Result:
-    """Score an output.
+    """Score the lines of an output, and those of each baseline after it in `outputs`.
 
     Args:
         name: of the metric, to show progress.
         metric: with its references.
-        outputs: N lines of the output, then of each baseline.
+        outputs: N lines each.
         resampling: compare the output with the baselines in this way.
         with_interval: whether resampling also gives an interval of the score.
         by_line: whether to score each line, too.
@@ -163,12 +163,7 @@ def print_tables(results: Mapping[str, Result], baselines: Sequence[str]) -> Non
 def print_signed(
     columns: Sequence[str], rows: Sequence[tuple[Sequence[str], Mapping[str, Result]]]
 ) -> None:
-    """Print a row for each text, with its scores, and then each signature on a line of its own.
-
-    Args:
-        columns: what names a row.
-        rows: its names, and results by metric.
-    """
+    """Print a row for each text, named by `columns`, then each signature on a line of its own."""
     metrics = [result.score.name for result in rows[0][1].values()]
     table = [
         (*names, *(f"{result.score.score:.2f}" for result in results.values()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, chain, pairwise
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.lexical.token_offsets import token_offsets
@@ -165,11 +165,9 @@ def note_terms(form: str | None, inflected_lang: str | None, lines: LinesUnderWa
         form: of the tags in lines.
         inflected_lang: of translations, if any form of a term will do.
     """
-    units = iter(lines.segments)
     for number, translation in lines.translations.items():
-        count = 1 if form is None else sum(1 for _ in lines.marked[number].units())
-        segments = chain.from_iterable(islice(units, count))
-        words = dict.fromkeys(word for segment in segments for word in segment.listed)
+        listed = (segment.listed for segment in lines.segments[number])
+        words = dict.fromkeys(chain.from_iterable(listed))
         if words and not translation.error:
             lines.translations[number] = _noted(translation, words, form, inflected_lang)
 

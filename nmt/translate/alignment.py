@@ -25,14 +25,12 @@ class Alignment:
     attention: tuple[Floats, ...] = field(compare=False)
 
     @classmethod
-    def of(
+    def from_attention(
         cls, attention: Sequence[Floats], src_tokens: Sequence[str], tgt_tokens: Sequence[str]
     ) -> Alignment:
-        """Read the alignment off the attention (T, S) of a line's segments; S is never 0.
+        """Read the alignment off the attention (T, S) in each segment of a line; S is never 0.
 
-        Args:
-            attention: of each segment, within the segment.
-            src_tokens, tgt_tokens: of all segments.
+        src_tokens, tgt_tokens: of all segments.
         """
         positions: list[int] = []
         first = 0  # source token of the segment

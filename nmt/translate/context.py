@@ -12,8 +12,8 @@ its own text and the lines before it, but not on pools, workers or where a job w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from nmt.data.vocabulary import join_lines, split_lines
 from nmt.errors import UsageError
@@ -22,7 +22,7 @@ from nmt.search.retry import Faults
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.segment import Segment
-from nmt.translate.steps import LinesUnderWay
+from nmt.translate.steps import LinesUnderWay, Step
 
 
 class Before:
@@ -43,13 +43,8 @@ class Before:
         return before
 
 
-@dataclass(frozen=True)
-class Window:
-    """A line with lines before it, as one source."""
-
-    segment: Segment
-    lines: int  # before the line
-    line: Segment  # by itself
+Window = tuple[Segment, int]
+"""A line with lines before it, as one source, and how many these are."""
 
 
 def contexts_of(
@@ -75,51 +70,59 @@ def contexts_of(
 
 
 def translate_in_context(
-    engine: Engine, language_pair: LanguagePair, join: JoinSegments, lines: LinesUnderWay
-) -> None:
-    """Translate lines together with lines before them, as far as the model can."""
-    separator = language_pair.tgt_vocabulary.separator
-    if separator is None:
-        return
-    windows = find_windows(lines.texts, lines.contexts, lines.segments, language_pair)
-    hypotheses = search_windows(engine, windows, separator, on_step=lines.on_step)
-    segments = [windows[number].segment for number in hypotheses]
-    results: list[SearchResult] = [[hypothesis] for hypothesis in hypotheses.values()]
-    translated = join.translations(segments, results, ())
-    for number, segment, translation in zip(hypotheses, segments, translated, strict=True):
-        joined = join.joined([segment], [translation])
-        lines.translations[number] = replace(joined, context=windows[number].lines)
-    lines.fell_back = windows.keys() - hypotheses.keys()
-
-
-def find_windows(
-    lines: Sequence[str],
-    contexts: Sequence[Sequence[str]],
-    segments: Sequence[Sequence[Segment]],
+    engine: Engine,
     language_pair: LanguagePair,
-) -> dict[int, Window]:
+    join: JoinSegments,
+    alone: Sequence[Step],
+    lines: LinesUnderWay,
+) -> None:
+    """Translate lines together with lines before them, as far as the model can.
+
+    alone: the steps that translate the other lines, each by itself.
+    """
+    separator = language_pair.tgt_vocabulary.separator
+    assert separator is not None  # `check_context` has seen to it
+    windows = _windows(lines, language_pair)
+    # Only here may search produce the separator.
+    barred = tuple(token for token in engine.options.barred_ids if token != separator)
+    within = engine.with_options(replace(engine.options, barred_ids=barred))
+    sources = [window.source for window, _ in windows.values()]
+    results = within.search(sources, on_step=lines.on_step)
+    found = dict[int, SearchResult]()
+    for (number, (window, before)), result in zip(windows.items(), results, strict=True):
+        (line,) = lines.segments[number]
+        own = _own_line(engine, window.source, line.source, before, result, separator)
+        if own is not None:
+            found[number] = [own]
+    translated = join.translations([windows[n][0] for n in found], list(found.values()), ())
+    for number, translation in zip(found, translated, strict=True):
+        window, before = windows[number]
+        joined = join.joined([window], [translation])
+        lines.translations[number] = replace(joined, context=before)
+    fell_back = windows.keys() - found.keys()
+    for step in alone:
+        step(lines)
+    for number in fell_back:
+        lines.translations[number] = replace(lines.translations[number], fell_back=True)
+
+
+def _windows(lines: LinesUnderWay, language_pair: LanguagePair) -> dict[int, Window]:
     """Return the windows of the lines that have one, by their number.
 
     A window has as many lines before its own as fit. A line that is cut into segments has none, and
     neither has one that is copied, or with a tag of its own, such as `>>fra<<`.
-
-    Args:
-        lines: text.
-        contexts: the lines before each of them.
-        segments: of each of them.
-        language_pair: says how many tokens a window may have.
     """
     vocabulary = language_pair.src_vocabulary
     separator, first = vocabulary.separator, vocabulary.first
     assert separator is not None  # `check_context` has seen to it
-    texts = list(dict.fromkeys(line for context in contexts for line in context))
+    texts = list(dict.fromkeys(line for context in lines.contexts for line in context))
     rows = vocabulary.encode_text([vocabulary.split_tag(text)[1] for text in texts])
     ids = dict(zip(texts, rows, strict=True))
     windows = {}
-    for number, (text, context) in enumerate(zip(lines, contexts, strict=True)):
-        if len(segments[number]) != 1:
+    for number, (text, context) in enumerate(zip(lines.texts, lines.contexts, strict=True)):
+        if len(lines.segments[number]) != 1:
             continue
-        (line,) = segments[number]
+        (line,) = lines.segments[number]
         if line.is_cut or line.copy or vocabulary.split_tag(text)[0] != first:
             continue
         room = language_pair.max_src_tokens - len(line.source.ids)
@@ -132,52 +135,30 @@ def find_windows(
         if before:
             joined = join_lines([*before, line.source.ids[len(first) :]], separator)
             added = len(first) + sum(len(row) + 1 for row in before)
-            segment = Segment(Source((*first, *joined)), added=added)
-            windows[number] = Window(segment, len(before), line)
+            windows[number] = Segment(Source((*first, *joined)), added=added), len(before)
     return windows
 
 
-def search_windows(
-    engine: Engine,
-    windows: Mapping[int, Window],
-    separator: int,
-    *,
-    on_step: Callable[[], object] | None = None,
-) -> dict[int, Hypothesis]:
-    """Search for the translations of windows, and return those of their own lines, by number.
-
-    Windows without a usable translation are left out.
-    """
-    barred = tuple(token for token in engine.options.barred_ids if token != separator)
-    within = engine.with_options(replace(engine.options, barred_ids=barred))
-    sources = [window.segment.source for window in windows.values()]
-    results = within.search(sources, on_step=on_step)
-    hypotheses = {}
-    for (number, window), result in zip(windows.items(), results, strict=True):
-        hypothesis = _own_line(engine, window, result, separator)
-        if hypothesis is not None:
-            hypotheses[number] = hypothesis
-    return hypotheses
-
-
 def _own_line(
-    engine: Engine, window: Window, result: SearchResult, separator: int
+    engine: Engine, window: Source, line: Source, before: int, result: SearchResult, separator: int
 ) -> Hypothesis | None:
-    """Return the translation of a window's own line; None if it cannot be used."""
+    """Return the translation of a window's own line, after those of the lines `before` it.
+
+    None if it cannot be used.
+    """
     if isinstance(result, str):
         return None
     whole, options = result[0], engine.options
     parts = split_lines(whole.ids, separator)
     ids = tuple(parts[-1])
-    if len(parts) != window.lines + 1 or not ids:
+    if len(parts) != before + 1 or not ids:
         return None
     log_probs = whole.token_log_probs[-len(ids) - 1 :]  # with eos
     log_prob = sum(log_probs)
-    before = whole.ids[: -len(ids)]
     score = log_prob / options.penalty(len(ids) + 1)
-    hypothesis = Hypothesis(ids, log_prob, score, log_probs, before)
+    hypothesis = Hypothesis(ids, log_prob, score, log_probs, whole.ids[: -len(ids)])
     if not options.no_guard and options.sampling is None:
-        runs_on = Faults.of(window.segment.source, result, options).runs_on
-        if runs_on or Faults.of(window.line.source, [hypothesis], options) != Faults():
+        runs_on = Faults.of(window, result, options).runs_on
+        if runs_on or Faults.of(line, [hypothesis], options) != Faults():
             return None
     return hypothesis

@@ -67,7 +67,7 @@ def copy_translation(segment: Segment, vocabulary: Vocabulary, *, alignment: boo
         blocks = [np.ones((1, 1), np.float32)] * len(tokens)
         if blocks:
             blocks[0] = np.eye(1, before + 1, before, np.float32)
-        to_itself = Alignment.of(blocks, src_tokens, tokens)
+        to_itself = Alignment.from_attention(blocks, src_tokens, tokens)
     zeros = (0.0,) * len(tokens)
     return Translation(
         text, 0.0, 0.0, tokens, zeros, 1, is_cut=segment.is_cut, copied=True, alignment=to_itself

@@ -279,7 +279,7 @@ def load(
     (folder,) = config.models
     before = _states(folder)
     export, card = Export.open(folder), read_card(folder / CARD)
-    language_pair = LanguagePair.of(card, config.src_lang, config.tgt_lang)
+    language_pair = LanguagePair.from_card(card, config.src_lang, config.tgt_lang)
     vocabularies = language_pair.src_vocabulary, language_pair.tgt_vocabulary
     longest = config.search.longest(language_pair.max_src_tokens) + len(vocabularies[1].first)
     if longest >= export.positions:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from itertools import chain
 
@@ -15,7 +14,6 @@ from nmt.translate.alignment import Alignment
 from nmt.translate.copied_text import copy_translation
 from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
 from nmt.translate.language_pair import LanguagePair
-from nmt.translate.options import TranslationConfig
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.segment import Segment
 from nmt.translate.segmentation import join_segments
@@ -34,29 +32,19 @@ class JoinSegments:
         self,
         engine: Engine,
         language_pair: LanguagePair,
-        config: TranslationConfig,
         *,
+        is_aligned: bool = False,
         forbidden: ForbiddenWords | None = None,
     ) -> None:
-        """Set up the step.
+        """Set up the step. The engine has the attention for alignments.
 
-        Args:
-            engine: it has the attention for alignments.
-            language_pair: of the lines and their translations.
-            config: says whether translations have alignments.
-            forbidden: words that no translation may contain.
+        is_aligned: whether each translation gets its alignment.
         """
         self._engine = engine
         self._src_vocabulary = language_pair.src_vocabulary
         self._tgt_vocabulary = language_pair.tgt_vocabulary
-        self._is_aligned = config.alignment
+        self._is_aligned = is_aligned
         self._forbidden = forbidden
-
-    def with_alignments(self) -> JoinSegments:
-        """Return the same step, which also gives each translation its alignment."""
-        aligned = copy(self)
-        aligned._is_aligned = True
-        return aligned
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Translate the lines that no step before has translated."""
@@ -67,10 +55,7 @@ class JoinSegments:
             parts = [
                 self._copies(segment) if segment.copy else next(translated) for segment in segments
             ]
-            joined = self.joined(segments, parts)
-            if number in lines.fell_back:
-                joined = replace(joined, fell_back=True)
-            lines.translations[number] = joined
+            lines.translations[number] = self.joined(segments, parts)
 
     def _copies(self, segment: Segment) -> list[Translation]:
         """Return the copy of a segment, once, or as often as there are samples of others."""
@@ -137,7 +122,7 @@ class JoinSegments:
             src_tokens = self._src_vocabulary.tokens(plain)
             tgt_tokens = self._tgt_vocabulary.tokens(hypothesis.ids)
             to_plain = segment.attention_to_plain(weights[begin:])[:, segment.added :]
-            yield Alignment.of([to_plain], src_tokens, tgt_tokens)
+            yield Alignment.from_attention([to_plain], src_tokens, tgt_tokens)
 
     def joined(
         self, segments: Sequence[Segment], translated: Sequence[list[Translation] | str]
@@ -219,7 +204,7 @@ def _joined_alignment(
         joins_previous = not segment.separator
     attention = list(chain.from_iterable(alignment.attention for alignment in alignments))
     src_tokens = list(chain.from_iterable(alignment.src_tokens for alignment in alignments))
-    return Alignment.of(attention, src_tokens, tgt_tokens)
+    return Alignment.from_attention(attention, src_tokens, tgt_tokens)
 
 
 def best_sums(

@@ -20,7 +20,7 @@ class LanguagePair:
     whole_src_tokens: int = 0  # longer lines are split into sentences; 0: as many as the maximum
 
     @classmethod
-    def of(cls, card: ModelCard, src_lang: str | None, tgt_lang: str | None) -> Self:
+    def from_card(cls, card: ModelCard, src_lang: str | None, tgt_lang: str | None) -> Self:
         """Return the pair of a model, given the languages if it knows several."""
         card = card.for_pair(src_lang, tgt_lang)
         return cls(

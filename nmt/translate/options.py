@@ -187,15 +187,10 @@ class TranslationConfig:
         return opened
 
     @classmethod
-    def of(
+    def from_call(
         cls, path: Any, options: SearchOptions | TranslationConfig | None, **values: Any
     ) -> Self:
-        """Return the configuration that Python's caller means.
-
-        Args:
-            path: of the model, or several.
-            options: of search, or the whole configuration.
-            values: of other fields.
+        """Return the configuration that Python's caller means by a path or several, and by options.
 
         Raises:
             UsageError: if something is not what it should be.

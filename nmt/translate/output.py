@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from nmt.console import counted
 from nmt.errors import DataError
 from nmt.terms.term_list import TermUse
 from nmt.translate.alignment import Alignment, pharaoh
@@ -61,6 +62,18 @@ class Tally:
         if not self.lines:
             self.first, self.detail = number, detail
         self.lines += 1
+
+    def told(
+        self, name: str, verbs: tuple[str, str], what: str, after: str = "", unit: str = "line"
+    ) -> str:
+        """Return what to say of such lines of a text, in the singular or plural, and of the first.
+
+        For example `news: 2 lines have a tab, the first is line 7: DETAIL; AFTER`.
+        """
+        number = counted(self.lines, f"{unit} {verbs[0]}", f"{unit}s {verbs[1]}")
+        detail = f": {self.detail}" if self.detail else ""
+        remedy = f"; {after}" if after else ""
+        return f"{name}: {number} {what}, the first is {unit} {self.first:,}{detail}{remedy}"
 
 
 BLANK = Translation("", 0.0, 0.0, (), (), 0)

@@ -7,12 +7,12 @@ as in training. If search produced other subwords for the same text, the scores 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
 from nmt.data.composition import is_decomposed
-from nmt.search.engine import NOT_A_NUMBER, OUT_OF_MEMORY
+from nmt.search.engine import NOT_A_NUMBER, OUT_OF_MEMORY, Ids
 from nmt.translate.output import BLANK, Tally, Translation
 from nmt.translate.torch_engine import FORCED_TOKENS, TorchEngine
 from nmt.translate.translator import POOL_LINES, Translator
@@ -54,89 +54,80 @@ class Likelihood:
             self.long.add(self.lines)
 
 
-class Scorer:
-    """Scores given translations with the model of a translator."""
+def score_pairs(
+    translator: Translator,
+    pairs: Iterable[tuple[str, str]],
+    likelihood: Likelihood,
+    *,
+    pool_pairs: int = POOL_LINES,
+    on_progress: Callable[[int], object] | None = None,
+) -> Iterator[Translation]:
+    """Score pairs of source and translation as they come, `pool_pairs` at a time.
 
-    def __init__(self, translator: Translator) -> None:
-        """Take a translator of the torch engine. Of its options, only the length penalty counts."""
-        assert isinstance(translator.engine, TorchEngine)
-        self.engine = translator.engine
-        self.max_tokens = translator.language_pair.max_src_tokens  # of either side in training
-        self._src_vocabulary = translator.language_pair.src_vocabulary
-        self._tgt_vocabulary = translator.language_pair.tgt_vocabulary
-        self._composes = self._src_vocabulary.composes and self._tgt_vocabulary.composes
+    Args:
+        translator: of the torch engine. Of its options, only the length penalty counts.
+        pairs: without line ends.
+        likelihood: updated with each pair.
+        pool_pairs: larger pools give batches of more similar length.
+        on_progress: called with the number of pairs just done.
 
-    def stream(
-        self,
-        pairs: Iterable[tuple[str, str]],
-        likelihood: Likelihood,
-        *,
-        pool_pairs: int = POOL_LINES,
-        on_progress: Callable[[int], object] | None = None,
-    ) -> Iterator[Translation]:
-        """Score pairs as they come, `pool_pairs` at a time.
-
-        Args:
-            pairs: source and translation, without line ends.
-            likelihood: updated with each pair.
-            pool_pairs: larger pools give batches of more similar length.
-            on_progress: called with the number of pairs just done.
-
-        Yields:
-            Each pair's translation with its scores, in order. If a pair cannot be scored, `error`
-            says why, and the score is -inf. If both sides are blank, the score is 0.
-        """
-        most_tokens = max(FORCED_TOKENS, self.max_tokens)
-        waiting = iter(pairs)
-        while pool := list(islice(waiting, pool_pairs)):
-            sources, texts = zip(*pool, strict=True)
-            ids = list(
-                zip(
-                    map(tuple, self._src_vocabulary.encode(sources)),
-                    map(tuple, self._tgt_vocabulary.encode(texts)),
-                    strict=True,
-                )
+    Yields:
+        Each pair's translation with its scores, in order. If a pair cannot be scored, `error` says
+        why, and the score is -inf. If both sides are blank, the score is 0.
+    """
+    engine, language_pair = translator.engine, translator.language_pair
+    assert isinstance(engine, TorchEngine)
+    vocabularies = language_pair.src_vocabulary, language_pair.tgt_vocabulary
+    composes = all(vocabulary.composes for vocabulary in vocabularies)
+    max_tokens = language_pair.max_src_tokens  # of either side in training
+    most_tokens = max(FORCED_TOKENS, max_tokens)
+    waiting = iter(pairs)
+    while pool := list(islice(waiting, pool_pairs)):
+        sides = zip(vocabularies, zip(*pool, strict=True), strict=True)
+        rows = (map(tuple, vocabulary.encode(texts)) for vocabulary, texts in sides)
+        ids = list(zip(*rows, strict=True))
+        longest = [max(map(len, pair)) for pair in ids]
+        scored = [
+            number
+            for number, pair in enumerate(pool)
+            if longest[number] <= most_tokens and not all(map(_is_blank, pair))
+        ]
+        of_tokens = engine.log_probs([ids[number] for number in scored], on_progress)
+        log_probs = dict(zip(scored, of_tokens, strict=True))
+        for number, (_, text) in enumerate(pool):
+            if number in log_probs:
+                translation = _translation(translator, text, ids[number][1], log_probs[number])
+            elif longest[number] > most_tokens:
+                translation = _failed(text, f"more than {most_tokens:,} tokens")
+            else:
+                translation = BLANK
+            likelihood.add(
+                translation,
+                is_long=longest[number] > max_tokens,
+                is_decomposed=not composes and any(map(is_decomposed, pool[number])),
             )
-            longest = [max(map(len, pair)) for pair in ids]
-            scored = [
-                number
-                for number, pair in enumerate(pool)
-                if longest[number] <= most_tokens and not all(map(_is_blank, pair))
-            ]
-            of_tokens = self.engine.log_probs([ids[number] for number in scored], on_progress)
-            log_probs = dict(zip(scored, of_tokens, strict=True))
-            for number, text in enumerate(texts):
-                if number in log_probs:
-                    translation = self._translation(text, ids[number][1], log_probs[number])
-                elif longest[number] > most_tokens:
-                    translation = _failed(text, f"more than {most_tokens:,} tokens")
-                else:
-                    translation = BLANK
-                likelihood.add(
-                    translation,
-                    is_long=longest[number] > self.max_tokens,
-                    is_decomposed=not self._composes and any(map(is_decomposed, pool[number])),
-                )
-                yield translation
+            yield translation
 
-    def _translation(
-        self, text: str, ids: Sequence[int], log_probs: list[float] | None
-    ) -> Translation:
-        if log_probs is None:
-            return _failed(text, OUT_OF_MEMORY)
-        first = len(self._tgt_vocabulary.first)  # language tokens are not part of the translation
-        ids, log_probs = ids[first:], log_probs[first:]
-        log_prob = sum(log_probs)
-        if not math.isfinite(log_prob):
-            return _failed(text, NOT_A_NUMBER)
-        return Translation(
-            text,
-            log_prob / self.engine.options.penalty(len(log_probs)),
-            log_prob,
-            tuple(self._tgt_vocabulary.tokens(ids)),
-            tuple(log_probs[:-1]),
-            1,
-        )
+
+def _translation(
+    translator: Translator, text: str, ids: Ids, log_probs: list[float] | None
+) -> Translation:
+    if log_probs is None:
+        return _failed(text, OUT_OF_MEMORY)
+    vocabulary = translator.language_pair.tgt_vocabulary
+    first = len(vocabulary.first)  # language tokens are not part of the translation
+    ids, log_probs = ids[first:], log_probs[first:]
+    log_prob = sum(log_probs)
+    if not math.isfinite(log_prob):
+        return _failed(text, NOT_A_NUMBER)
+    return Translation(
+        text,
+        log_prob / translator.engine.options.penalty(len(log_probs)),
+        log_prob,
+        tuple(vocabulary.tokens(ids)),
+        tuple(log_probs[:-1]),
+        1,
+    )
 
 
 def _failed(text: str, error: str) -> Translation:

@@ -10,7 +10,6 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import repeat
@@ -46,14 +45,10 @@ class Cut(Protocol):
     def __call__(
         self, text: str, kept: Spans, ids: list[int], most: int, separator: str
     ) -> list[Segment]:
-        """Return the segments of a sentence.
+        """Return the segments of a sentence, of at most so many ids each.
 
-        Args:
-            text: of the sentence.
-            kept: parts of it that stay as they are; see `WordList.find`.
-            ids: of the sentence.
-            most: how many ids a segment may have.
-            separator: white space between this sentence and the next.
+        kept: parts of it that stay as they are; see `WordList.find`.
+        separator: white space between this sentence and the next.
         """
 
 
@@ -65,34 +60,28 @@ class SegmentLines:
         language_pair: LanguagePair,
         config: TranslationConfig,
         cut: Cut | None = None,
+        *,
+        has_breaks: bool = False,
     ) -> None:
         """Set how lines are cut.
 
-        Args:
-            language_pair: of the lines and their translations.
-            config: says how lines are split, and whether text without letters is copied.
-            cut: cuts sentences that are too long, if not only by their length.
+        cut: cuts sentences that are too long, if not only by their length.
+        has_breaks: whether lines had tags, so that line ends part what is apart.
         """
         self._src_vocabulary = language_pair.src_vocabulary
         self._tgt_vocabulary = language_pair.tgt_vocabulary
         self._languages = language_pair.languages
         self._max_tokens = language_pair.max_src_tokens
-        self._has_breaks = config.tags is not None
+        self._has_breaks = has_breaks
         self._split = config.split
         self._may_split = not (config.no_split or config.context)
         self._whole_tokens = language_pair.whole_src_tokens or language_pair.max_src_tokens
         self._cut = cut or self._cut_by_length
         self._copies = not config.search.no_copy
 
-    def with_breaks(self) -> SegmentLines:
-        """Return the same step for lines with tags, in which line ends part what is apart."""
-        of_tagged = copy(self)
-        of_tagged._has_breaks = True
-        return of_tagged
-
     def __call__(self, lines: LinesUnderWay) -> None:
         """Set the segments of each line."""
-        lines.segments = self.of(lines.texts, lines.prefixes, lines.kept, are_units=lines.are_units)
+        lines.segments = self.of(lines.texts, lines.prefixes, are_units=lines.are_units)
 
     def of(
         self,

@@ -1,14 +1,16 @@
-"""The steps of a translation: their interface, what they pass on, and those of search."""
+"""The steps of a translation: their interface, what they pass on, and those of search.
+
+What a step takes out of lines before the search, such as tags, comes back in a later one. The first
+step leaves what does that in `restore`, and only this knows what was taken out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from nmt.markup.breaks import MarkedLines
-from nmt.markup.tags import Marked
 from nmt.search.engine import Engine, SearchResult
 from nmt.search.retry import search_again, search_placed
 from nmt.translate.output import Translation
@@ -29,21 +31,23 @@ class LinesUnderWay:
     on_step: Callable[[], object] | None = None  # called before each step of the decoder
     are_units: bool = False  # whether they are of a document
 
-    marked: Sequence[MarkedLines] = ()  # each line with its tags, if they were taken out
-    kept: Sequence[Spans] = ()  # parts of each that must stay as they are; or none
-    without_signs: dict[int, Marked] = field(default_factory=dict)  # texts that had unknown ones
     segments: Sequence[Sequence[Segment]] = ()  # of each
-    fell_back: Collection[int] = ()  # numbers of those that could not be translated in context
-
     searched: Sequence[Segment] = ()  # those that are neither copied nor translated yet
     results: list[SearchResult] = field(default_factory=list)  # of these
     guarded: set[int] = field(default_factory=set)  # numbers of those that were searched again
 
     translations: dict[int, Translation] = field(default_factory=dict)  # by number of the line
+    restore: Callable[[], None] | None = None  # puts back what was taken out of lines
 
 
 Step = Callable[[LinesUnderWay], None]
 """A step of a translation: it brings all lines on."""
+
+
+def put_back(lines: LinesUnderWay) -> None:
+    """Put into translations what a step before has taken out of lines."""
+    assert lines.restore is not None
+    lines.restore()
 
 
 def search(engine: Engine, lines: LinesUnderWay) -> None:

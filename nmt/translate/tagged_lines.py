@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -17,7 +17,7 @@ from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.markup.breaks import LINE_END, MarkedLines
 from nmt.markup.kept_pieces import SIGN
 from nmt.markup.tag_writer import restore
-from nmt.markup.tags import mark_signs
+from nmt.markup.tags import Marked, mark_signs
 from nmt.markup.text_units import Link
 from nmt.search.engine import Source
 from nmt.translate.joined_segments import JoinSegments, join_parts
@@ -29,37 +29,49 @@ from nmt.translate.steps import LinesUnderWay
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
-def take_tags_out(form: str, is_known: Callable[[str], bool], lines: LinesUnderWay) -> None:
-    """Leave the text without tags, and note what must stay as it is: the first step with --markup.
+def take_tags_out(
+    form: str,
+    is_known: Callable[[str], bool],
+    keeps_alignment: bool,
+    segments_of: Callable[..., list[list[Segment]]],
+    lines: LinesUnderWay,
+) -> None:
+    """Leave the text without tags, cut into segments: the first step with --markup.
 
     is_known: tells whether the model knows a sign.
+    keeps_alignment: whether anybody else needs that of translations.
+    segments_of: see `SegmentLines.of`.
     """
-    lines.marked = [MarkedLines.of(only_text(line), form) for line in lines.texts]
-    units = [list(line.units()) for line in lines.marked]
+    marked = [MarkedLines.of(only_text(line), form) for line in lines.texts]
+    # A unit is a line without tags, or a branch of one of its ICU messages.
+    units = [list(line.units()) for line in marked]
     for line in units:
         for unit in line:
             for part in unit.lines:
                 part.take_signs_out(is_known)
     lines.texts = [unit.text for line in units for unit in line]
-    lines.kept = [unit.kept for line in units for unit in line]
-    lines.prefixes = ()  # all are blank
     lines.contexts = [
         [MarkedLines.of(line, form).text.replace(LINE_END, " ") for line in context]
         for context, line in zip(lines.contexts, units, strict=False)
         for _ in line
     ]
+    kept = [unit.kept for line in units for unit in line]
+    lines.segments = segments_of(lines.texts, (), kept, are_units=lines.are_units)
+    lines.restore = partial(_put_tags_back, marked, form, keeps_alignment, lines)
 
 
-def put_tags_back(form: str, keeps_alignment: bool, lines: LinesUnderWay) -> None:
-    """Put the tags of each line into its translations: the last step with --markup.
-
-    keeps_alignment: whether anybody else needs it.
-    """
+def _put_tags_back(
+    marked: Sequence[MarkedLines], form: str, keeps_alignment: bool, lines: LinesUnderWay
+) -> None:
     translations = (lines.translations[number] for number in range(len(lines.texts)))
     lines.translations = {
         number: _whole(line, form, translations, keeps_alignment)
-        for number, line in enumerate(lines.marked)
+        for number, line in enumerate(marked)
     }
+    of_units = iter(lines.segments)
+    lines.segments = [
+        [segment for _ in line.units() for segment in next(of_units)] for line in marked
+    ]
 
 
 def _whole(
@@ -92,11 +104,7 @@ def _restored(
 ) -> Translation:
     """Return a translation, and the others of its line, with what was taken out of the source.
 
-    Args:
-        translation: without it.
-        src: the source without it.
-        restored: puts it into a text, given the links of characters.
-        keeps_alignment: whether the translation does.
+    restored: puts it into a text, given the links of characters.
     """
     alignment = translation.alignment
     links: tuple[list[Link], list[Link]] = [], []
@@ -124,29 +132,37 @@ def knows_signs(vocabulary: Vocabulary) -> Callable[[str], bool]:
     return is_known if is_known("a") else lambda _: True  # of bytes only
 
 
-def take_signs_out(is_known: Callable[[str], bool], lines: LinesUnderWay) -> None:
-    """Leave the text without signs that the model does not know: the first step otherwise."""
+def take_signs_out(
+    is_known: Callable[[str], bool], join: JoinSegments | None, lines: LinesUnderWay
+) -> None:
+    """Leave the text without signs that the model does not know: the first step otherwise.
+
+    Those that are lost in translation come back with them.
+
+    is_known: tells whether the model knows a sign.
+    join: gives alignments; None: translations have them.
+    """
+    without_signs = dict[int, Marked]()
     for number, text in enumerate(lines.texts):
         if not text.isascii() and SIGN.search(text):
             marked = mark_signs(text)
             if marked.take_signs_out(is_known):
-                lines.without_signs[number] = marked
-    if lines.without_signs:
+                without_signs[number] = marked
+    if without_signs:
         lines.texts = [
-            lines.without_signs[number].text if number in lines.without_signs else text
+            without_signs[number].text if number in without_signs else text
             for number, text in enumerate(lines.texts)
         ]
+    lines.restore = partial(_put_signs_back, without_signs, join, lines)
 
 
-def put_signs_back(join: JoinSegments | None, lines: LinesUnderWay) -> None:
-    """Put signs back that were taken out or lost: a last step without --markup.
-
-    join: gives alignments; None: translations have them.
-    """
+def _put_signs_back(
+    without_signs: Mapping[int, Marked], join: JoinSegments | None, lines: LinesUnderWay
+) -> None:
     marked = {
-        number: lines.without_signs.get(number) or mark_signs(text)
+        number: without_signs.get(number) or mark_signs(text)
         for number, text in enumerate(lines.texts)
-        if number in lines.without_signs
+        if number in without_signs
         or (not text.isascii() and has_lost_signs(text, lines.translations[number]))
     }
     if join is not None and marked:
@@ -176,13 +192,15 @@ def _aligned(
     some = LinesUnderWay(
         [lines.texts[number] for number in chosen],
         segments=[lines.segments[number] for number in chosen],
-        fell_back={at for at, number in enumerate(chosen) if number in lines.fell_back},
         searched=[lines.searched[segment] for segment in of_chosen],
         results=[lines.results[segment] for segment in of_chosen],
         guarded={at for at, segment in enumerate(of_chosen) if segment in lines.guarded},
     )
     join(some)
-    return {number: some.translations[at] for at, number in enumerate(chosen)}
+    return {
+        number: replace(some.translations[at], fell_back=lines.translations[number].fell_back)
+        for at, number in enumerate(chosen)
+    }
 
 
 def has_lost_signs(text: str, translation: Translation) -> bool:

@@ -90,7 +90,7 @@ def load(
             kernel = _fastest_kernel(models, precision)
         for model in models:
             pack(model, precision, kernel)
-    language_pair = LanguagePair.of(cards[0], config.src_lang, config.tgt_lang)
+    language_pair = LanguagePair.from_card(cards[0], config.src_lang, config.tgt_lang)
     language_pair = replace(
         language_pair,
         max_src_tokens=min(card.max_src_tokens for card in cards),

@@ -35,14 +35,8 @@ from nmt.translate.minimum_risk import order_by_utility
 from nmt.translate.options import TranslationConfig, called
 from nmt.translate.output import Translation
 from nmt.translate.segment_lines import Cut, SegmentLines, only_text
-from nmt.translate.steps import LinesUnderWay, Step, search, search_faulty
-from nmt.translate.tagged_lines import (
-    knows_signs,
-    put_signs_back,
-    put_tags_back,
-    take_signs_out,
-    take_tags_out,
-)
+from nmt.translate.steps import LinesUnderWay, Step, put_back, search, search_faulty
+from nmt.translate.tagged_lines import knows_signs, take_signs_out, take_tags_out
 
 if TYPE_CHECKING:
     import torch
@@ -70,9 +64,9 @@ class Translator:
         self.language_pair = language_pair
         self.config = config
         self.engine = engine
-        self.segment = SegmentLines(language_pair, config, self._cut(forbidden))
+        cut = self._cut(forbidden)
         self.steps = {
-            form: list(self._steps(form, forbidden)) for form in (config.tags, *FORMS)
+            form: list(self._steps(form, cut, forbidden)) for form in (config.tags, *FORMS)
         }  # by the form of tags in lines
 
     def _cut(self, forbidden: ForbiddenWords | None) -> Cut | None:
@@ -85,33 +79,38 @@ class Translator:
         is_forbidden = (lambda _: False) if forbidden is None else forbidden.are_in
         return ForceTerms(terms, pair, self.engine.options.barred_ids, is_forbidden)
 
-    def _steps(self, form: str | None, forbidden: ForbiddenWords | None) -> Iterator[Step]:
+    def _steps(
+        self, form: str | None, cut: Cut | None, forbidden: ForbiddenWords | None
+    ) -> Iterator[Step]:
         """Yield the steps that the configuration asks for, in order, for lines with such tags."""
         engine, language_pair, config = self.engine, self.language_pair, self.config
-        segment = self.segment
-        join = JoinSegments(engine, language_pair, config, forbidden=forbidden)
+        segment = SegmentLines(language_pair, config, cut, has_breaks=form is not None)
+        aligned = JoinSegments(engine, language_pair, is_aligned=True, forbidden=forbidden)
+        join = JoinSegments(engine, language_pair, forbidden=forbidden)
+        if config.alignment or form is not None:
+            join = aligned
         is_known = knows_signs(language_pair.src_vocabulary)
         if form is None:
-            yield partial(take_signs_out, is_known)
+            yield partial(take_signs_out, is_known, None if config.alignment else aligned)
+            yield segment
         else:
-            segment, join = segment.with_breaks(), join.with_alignments()
-            yield partial(take_tags_out, form, is_known)
-        yield segment
-        if config.context:
-            yield partial(translate_in_context, engine, language_pair, join)
-        yield partial(search, engine)
+            yield partial(take_tags_out, form, is_known, config.alignment, segment.of)
+        translate: list[Step] = [partial(search, engine)]
         if not (engine.options.no_guard or engine.options.sampling is not None):
-            yield partial(search_faulty, engine)
+            translate.append(partial(search_faulty, engine))
         if forbidden is not None:
-            yield partial(avoid_forbidden, engine, forbidden)
-        yield join
+            translate.append(partial(avoid_forbidden, engine, forbidden))
+        translate.append(join)
+        if config.context:
+            yield partial(translate_in_context, engine, language_pair, join, translate)
+        else:
+            yield from translate
         if form is None:
-            aligned = None if config.alignment else join.with_alignments()
-            yield partial(put_signs_back, aligned)
+            yield put_back
         if engine.options.mbr is not None:
             yield partial(order_by_utility, engine.options.mbr)
         if form is not None:
-            yield partial(put_tags_back, form, config.alignment)
+            yield put_back
         if config.terms is not None:
             # A model that reads terms inflects them, so any form that lemmas know will do.
             inflects = config.reads_annotations and is_installed()
@@ -143,7 +142,7 @@ class Translator:
         """
         from nmt.translate.torch_engine import load
 
-        config = TranslationConfig.of(path, options, **values)
+        config = TranslationConfig.from_call(path, options, **values)
         return cls(*load(config, device=device, batch_tokens=batch_tokens), config)
 
     def __reduce_ex__(self, _: object) -> NoReturn:

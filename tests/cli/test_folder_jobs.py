@@ -289,10 +289,3 @@ def test_what_is_no_text_is_named_and_passed_over(
     assert translated(tmp_path / "out") == sorted(["a", "b", "c", *ODD_TEXT])
     for name, content in ODD_TEXT.items():
         assert (tmp_path / "out" / name).read_bytes().count(b"\n") == content.count(b"\n")
-
-
-def test_text_of_another_encoding_is_text(translate: Nmt, tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes("Здравствуй, мир\n".encode("koi8-r") * 20)
-    words = ("--encoding", "koi8-r", "--max-tokens", "1")
-    answer = translate("--input", tmp_path / "in", *words)
-    assert (answer.status, answer.stdout.count("\n")) == (0, 20)

@@ -119,18 +119,8 @@ def test_passwords_and_queries_of_urls_are_neither_said_nor_written(
             text = "".join(f"{pair[at]}\n" for pair in part)
             storage.write(f"me:s3cret@bucket/{name}?sig=t0ken.{lang}", text)
     train, test = (f"memory://me:s3cret@bucket/{name}?sig=t0ken" for name in ("train", "test"))
-    words = [
-        "--src",
-        "en",
-        "--tgt",
-        "de",
-        "--train",
-        train,
-        "--test",
-        test,
-        "--weight",
-        f"{train}=2",
-    ]
+    words = ["--src", "en", "--tgt", "de", "--train", train, "--test", test]
+    words += ["--weight", f"{train}=2"]
     words += ["--valid-lines", "3", "--vocab-size", "300", "--workers", "1"]
     done = nmt("prepare", tmp_path / "data", *words)
     assert done.status == 0, done.stderr

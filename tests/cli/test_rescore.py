@@ -15,7 +15,7 @@ import pytest
 from command_line import Nmt
 
 from nmt.models.model_file import model_checksum
-from nmt.translate.rescoring import Likelihood, Scorer
+from nmt.translate.rescoring import Likelihood, score_pairs
 from nmt.translate.translator import Translator
 
 SOURCES = ["the cat sees the dog", "a red bird.", "", "the old house and then the river", "x"]
@@ -40,7 +40,7 @@ def write(path: Path, lines: list[str]) -> Path:
 
 def likelihood(targets: list[str], *models: Path) -> Likelihood:
     found = Likelihood()
-    list(Scorer(Translator.load(models)).stream(zip(SOURCES, targets, strict=True), found))
+    list(score_pairs(Translator.load(models), zip(SOURCES, targets, strict=True), found))
     return found
 
 
@@ -144,7 +144,7 @@ def test_an_n_best_list_is_read_written_and_put_into_order(
     before, after = parsed(searched), parsed(answer(nmt, *words, stdin=searched))
     assert after != before
     pairs = [(SOURCES[line], text) for line, text, _ in before]
-    scored = Scorer(Translator.load(other_model)).stream(pairs, Likelihood())
+    scored = score_pairs(Translator.load(other_model), pairs, Likelihood())
     others = [found.score for found in scored]
     assert [row[2] for row in sorted(after)] == pytest.approx(
         [score for _, score in sorted(zip(before, others, strict=True))], abs=1e-5

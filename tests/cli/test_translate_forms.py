@@ -89,19 +89,6 @@ def test_jsonl_holds_an_object_for_each_line(
         assert one["word_alignment"] == " ".join(f"{s}-{t}" for s, t in expected.alignment.words)
 
 
-def test_a_line_of_several_segments_has_the_attention_of_each(
-    translate_text: TranslateText,
-) -> None:
-    answer = translate_text(TEXT, "--format", "jsonl", "--alignment", "--split")
-    third = objects(answer.stdout)[2]
-    assert third["pieces"] == 2
-    first, second = third["attention"]
-    assert len(first) + len(second) == len(third["tokens"])
-    assert len(first[0]) + len(second[0]) == len(third["src_tokens"])
-    assert max(third["alignment"][: len(first)]) < len(first[0])
-    assert min(third["alignment"][len(first) :]) >= len(first[0])
-
-
 def test_attention_is_drawn_of_the_first_line_with_letters(
     translate_text: TranslateText, tmp_path: Path
 ) -> None:
@@ -292,10 +279,5 @@ def test_mbr_writes_one_of_the_n_best_for_each_line(translate_text: TranslateTex
     assert len(lines) == len(LINES)
     assert all(line in found for line, found in zip(lines, texts, strict=True))
     assert [line == "" for line in lines] == [line == "" for line in LINES]
-
-    found = objects(translate_text(TEXT, *several, "--mbr", "--format", "jsonl").stdout)
-    assert [one["text"] for one in found] == lines
-    ranked = [[one["utility"], *(other["utility"] for other in one["others"])] for one in found[2:]]
-    assert all(len(one) == 6 and one == sorted(one, reverse=True) for one in ranked)
     bleu = translate_text(TEXT, *several, "--mbr", "--mbr-metric", "bleu")
     assert bleu.stdout != mbr.stdout

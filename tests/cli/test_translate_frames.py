@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -13,7 +12,6 @@ from command_line import Nmt
 
 import nmt as package
 from nmt.models.model_file import ModelCard, load_model
-from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 from nmt.translate.torch_engine import load
 from nmt.translate.translator import Translator
@@ -63,25 +61,13 @@ def test_a_feature_that_is_off_has_no_step(model_file: Path, tmp_path: Path) -> 
 
     def steps(**values: Any) -> list[str]:
         config = TranslationConfig(models=(model_file,), **values)
-        engine, pair = load(config)
-        assert isinstance(pair, LanguagePair)
-        found = Translator(engine, pair, config).steps[config.tags]
-        return [
-            step.func.__name__ if isinstance(step, partial) else type(step).__name__
-            for step in found
-        ]
+        found: list[Any] = Translator(*load(config), config).steps[config.tags]
+        return [getattr(getattr(s, "func", s), "__name__", type(s).__name__) for s in found]
 
-    plain = ["SegmentLines", "search", "search_faulty", "JoinSegments"]
-    assert steps() == ["take_signs_out", *plain, "put_signs_back"]
-    assert steps(markup="html") == ["take_tags_out", *plain, "put_tags_back"]
-    assert steps(forbid=tmp_path / "words") == [
-        *("take_signs_out", *plain[:3], "avoid_forbidden", "JoinSegments", "put_signs_back")
-    ]
+    signs, search = ["take_signs_out", "SegmentLines"], ["search", "search_faulty"]
+    assert steps() == [*signs, *search, "JoinSegments", "put_back"]
+    assert steps(markup="html") == ["take_tags_out", *search, "JoinSegments", "put_back"]
+    forbidding = steps(forbid=tmp_path / "words")
+    assert forbidding == [*signs, *search, "avoid_forbidden", "JoinSegments", "put_back"]
     mbr = steps(sample=True, n_best=2, mbr=True)
-    assert mbr == [
-        "take_signs_out",
-        *plain[:2],
-        "JoinSegments",
-        "put_signs_back",
-        "order_by_utility",
-    ]
+    assert mbr == [*signs, "search", "JoinSegments", "put_back", "order_by_utility"]

@@ -161,7 +161,7 @@ CASES = [
     (f"prepare out {TEXTS} --keep score", 2, "--keep score: this rule cannot be switched off"),
     (f"prepare out {TEXTS} --quoting valid=csv", 2, "only TSV and CSV have quoted cells"),
     (f"prepare out {TEXTS} --symbol '<s>'", 2, "--symbol <s>: every vocabulary has <s>"),
-    ("data data --batch-tokens 99999999999999999999", 2, "'--batch-tokens'"),
+    (f"data data --batch-tokens {'9' * 20}", 2, f"--batch-tokens {'9' * 20}: must be from 1 to"),
     ("data data --svg x.png", 2, "x.png: pictures are SVG; give a name that ends in .svg"),
     ("data data --svg nowhere/x.svg", 2, "nowhere: no such folder"),
     (f"prepare out {TEXTS} --new-language gsw", 2, "for --vocab with a model of several"),

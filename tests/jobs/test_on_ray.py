@@ -25,7 +25,7 @@ from nmt.interchange.ctranslate2 import export_ctranslate2
 from nmt.jobs.deadline import stopped_in_time
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
-from nmt.jobs.parallel import Translators, _loaded, _OnCpu, _OnRay
+from nmt.jobs.parallel import Translators, _loaded, _OnRay
 from nmt.models.kernels.packed_weights import KERNELS
 from nmt.pipeline import PAUSE, Pause
 from nmt.ray_workers import RayWorkers, has_gpu
@@ -40,7 +40,7 @@ LINES = [f"the cat sees a dog {number}" for number in range(8)]
 def elsewhere(config: TranslationConfig, kernel: str, tmp_path: Path) -> _OnRay:
     """What a process on another node gets, after all files here are gone."""
     loaded = partial(_loaded, device="cpu", threads=1, batch_tokens=None, kernel=kernel)
-    sent = pickle.dumps(_OnRay.of(config, loaded))
+    sent = pickle.dumps(_OnRay(config, loaded))
     for path in tmp_path.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     found = pickle.loads(sent)
@@ -120,8 +120,9 @@ def test_all_nodes_use_the_kernel_that_the_journal_names(
     (workers,) = no_cluster
     assert workers.takes == (2, 0)
     on_cpu = workers.function.translate
-    assert isinstance(on_cpu, _OnCpu)
-    assert (on_cpu.translator.engine.kernel, on_cpu.threads) == (kernel, 2)
+    assert isinstance(on_cpu, partial)
+    translator, threads = on_cpu.args
+    assert (translator.engine.kernel, threads) == (kernel, 2)
 
 
 def test_a_worker_of_a_cluster_with_gpus_takes_one(

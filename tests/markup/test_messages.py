@@ -19,8 +19,8 @@ from nmt.markup.tag_writer import restore
 from nmt.markup.tags import parse
 from nmt.translate.alignment import Alignment
 from nmt.translate.output import Translation
-from nmt.translate.steps import LinesUnderWay
-from nmt.translate.tagged_lines import put_tags_back, take_tags_out
+from nmt.translate.steps import LinesUnderWay, put_back
+from nmt.translate.tagged_lines import take_tags_out
 
 DOGS = "{n, plural, one {a dog} other {# dogs}}"
 
@@ -31,7 +31,7 @@ def through_the_steps(line: str, form: str, random: Random | None = None) -> tup
     With random numbers, it also loses words, says them twice and moves them.
     """
     lines = LinesUnderWay([line])
-    take_tags_out(form, lambda _: True, lines)
+    take_tags_out(form, lambda _: True, False, lambda texts, *_, **__: [[] for _ in texts], lines)
     for number, text in enumerate(lines.texts):
         words = text.split()
         order = list(range(len(words)))
@@ -44,11 +44,13 @@ def through_the_steps(line: str, form: str, random: Random | None = None) -> tup
         lines.translations[number] = Translation(
             "".join(tokens).replace("\u2581", " ").strip(),
             *(-1.0, -2.0, tokens, (0.0,) * len(tokens), 1),
-            alignment=Alignment.of([attention], [f"\u2581{word}" for word in words], tokens)
+            alignment=Alignment.from_attention(
+                [attention], [f"\u2581{word}" for word in words], tokens
+            )
             if words
             else None,
         )
-    put_tags_back(form, False, lines)
+    put_back(lines)
     (translation,) = lines.translations.values()
     assert translation.score == -len(lines.texts)
     return translation.text, list(lines.texts)

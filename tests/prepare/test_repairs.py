@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
+from command_line import Nmt
 from hypothesis import given
 from hypothesis import strategies as st
 from prepare_job import Job, content, job_of, pairs, pairs_in, write
 
-from nmt.cli.data import data as show_data
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import FlawRecord
 from nmt.errors import UsageError
@@ -97,7 +97,7 @@ def flaws(folder: DataFolder) -> tuple[FlawRecord, ...]:
 
 
 def test_without_fix_they_are_kept_counted_and_warned_of(
-    job: Job, capsys: pytest.CaptureFixture[str]
+    nmt: Nmt, job: Job, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = job.prepare()
     assert pairs_in(folder) == list(map(broken, range(SIZE)))
@@ -112,8 +112,7 @@ def test_without_fix_they_are_kept_counted_and_warned_of(
     assert re.search(r"train\.de: 12 of 60 .* fÃ¼r", report)
     (corpus,) = json.loads((folder.path / "rejects.json").read_bytes())["corpora"]
     assert [flaw["lines"] for flaw in corpus["flaws"]] == [20, 12]
-    show_data(folder.path)
-    assert "\tde\tencoding\t12\t0\tfÃ¼r" in capsys.readouterr().out
+    assert "\tde\tencoding\t12\t0\tfÃ¼r" in nmt("data", folder.path).stdout
     assert folder.info.settings["fix"] == []
 
 

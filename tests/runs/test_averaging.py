@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from toy_training import content, flat, metrics, weights
 
-from nmt.cli.average import average
+from nmt.cli.average import average as command
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, UsageError, describe
 from nmt.model_config import AttentionHead
@@ -46,6 +46,11 @@ def run(learnt: Path, tmp_path: Path) -> Path:
 def mean(tmp_path: Path) -> Path:
     """Where the average goes."""
     return tmp_path / "mean.safetensors"
+
+
+def average(paths: list[Path], out: str, last: int | None = None, best: int | None = None) -> None:
+    """Run the command without its command line."""
+    command(paths, out=out, last=last, best=best)
 
 
 def test_the_average_is_the_mean_of_every_weight(write: Write, mean: Path) -> None:

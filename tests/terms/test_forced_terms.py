@@ -23,8 +23,8 @@ from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
 from nmt.translate.segment import Segment
-from nmt.translate.steps import LinesUnderWay
-from nmt.translate.tagged_lines import put_tags_back, take_tags_out
+from nmt.translate.steps import LinesUnderWay, put_back
+from nmt.translate.tagged_lines import take_tags_out
 
 TERMS = "# animals\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
 LINES = [
@@ -176,10 +176,10 @@ def test_words_in_what_stays_as_it_is_are_no_terms(model_file: Path, terms: Path
 
 def test_a_term_that_a_piece_replaces_is_missing() -> None:
     segment = Segment(Source(()), listed=(ListedWord("cat", ("Katze 7",)),))
-    lines = LinesUnderWay(["cat 5"], segments=[[segment]])
-    take_tags_out("xml", lambda _: True, lines)
+    lines = LinesUnderWay(["cat 5"])
+    take_tags_out("xml", lambda _: True, False, lambda *_, **__: [[segment]], lines)
     lines.translations[0] = Translation("Katze 7", 0.0, 0.0, (), (), 1)
-    put_tags_back("xml", False, lines)
+    put_back(lines)
     assert lines.translations[0].text == "Katze 5"
     note_terms("xml", None, lines)
     assert [use.is_placed for use in lines.translations[0].terms] == [False]

@@ -28,7 +28,7 @@ def test_words_are_aligned_with_those_that_they_translate(data: Path, learnt: Pa
             continue  # with one word there is no choice, and of equal ones either may be meant
         mean = model.cross_attention(collate(src, tgt), from_top=1)[0].mean(dim=0)  # (T, S)
         found, shifted = (
-            Alignment.of([attention.numpy()], src_tokens, tgt_tokens)
+            Alignment.from_attention([attention.numpy()], src_tokens, tgt_tokens)
             for attention in (mean[:-1, :-1], torch.roll(mean, 1, dims=0)[:-1, :-1])
         )
         words += length

@@ -37,7 +37,7 @@ from nmt.training import validation
 from nmt.training.loss import losses_of
 from nmt.training.validation import Validator
 from nmt.translate.output import Translation
-from nmt.translate.rescoring import Likelihood, Scorer
+from nmt.translate.rescoring import Likelihood, score_pairs
 from nmt.translate.translator import Translator
 from nmt.values import Value
 
@@ -191,7 +191,7 @@ def test_the_perplexity_of_the_valid_text_is_the_valid_split_s(
     learnt: Path, result: ValidationResult
 ) -> None:
     likelihood = Likelihood()
-    list(Scorer(Translator.load(learnt)).stream(TEXT, likelihood))
+    list(score_pairs(Translator.load(learnt), TEXT, likelihood))
     assert likelihood.nll == pytest.approx(result.nll, rel=1e-5)
     assert likelihood.perplexity == pytest.approx(result.perplexity, rel=1e-5)
 
@@ -214,7 +214,7 @@ def test_each_pair_of_languages_has_its_own_scores(tmp_path: Path) -> None:
         src, tgt = langs.split("-")
         translator = Translator.load(run / "best.safetensors", src_lang=src, tgt_lang=tgt)
         likelihood = Likelihood()
-        list(Scorer(translator).stream(some, likelihood))
+        list(score_pairs(translator, some, likelihood))
         texts = [one.text for one in translator.translate([source for source, _ in some])]
         bleus.append(sacrebleu.corpus_bleu(texts, [[reference for _, reference in some]]).score)
         nlls.append(likelihood.nll)

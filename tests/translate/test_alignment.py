@@ -27,14 +27,17 @@ from nmt.translate.translator import Translator
 
 def test_of_equal_weights_the_first_counts() -> None:
     attention = np.array([[0.3, 0.3, 0.15], [0.15, 0.05, 0.15]])
-    assert Alignment.of([attention], ["▁a", "▁b", "▁c"], ["▁x", "▁y"]).positions == (0, 0)
-    assert Alignment.of([attention[:0]], ["▁a", "▁b", "▁c"], []).positions == ()
+    assert Alignment.from_attention([attention], ["▁a", "▁b", "▁c"], ["▁x", "▁y"]).positions == (
+        0,
+        0,
+    )
+    assert Alignment.from_attention([attention[:0]], ["▁a", "▁b", "▁c"], []).positions == ()
 
 
 def test_each_segment_looks_at_its_own_source() -> None:
     first, second = np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.2, 0.3, 0.5]])
     src, tgt = ["▁a", "▁b", "▁c", "d", "▁e"], ["▁x", "▁y", "▁z"]
-    found = Alignment.of([first, second], src, tgt)
+    found = Alignment.from_attention([first, second], src, tgt)
     assert found.positions == (1, 0, 4)
     assert found.words == ((0, 1), (1, 0), (3, 2))
 
@@ -67,10 +70,10 @@ def test_words_are_what_stands_between_spaces(tokens: list[str], words: list[lis
 def test_a_source_token_without_a_link_has_a_weaker_one() -> None:
     first, second = np.array([[0.6, 0.3], [0.5, 0.4]]), np.array([[0.1, 0.2, 0.7]])
     src, tgt = ["▁a", "▁b", "▁c", "d", "▁e"], ["▁x", "▁y", "▁z"]
-    found = Alignment.of([first, second], src, tgt)
+    found = Alignment.from_attention([first, second], src, tgt)
     assert found.positions == (0, 0, 4)
     assert found.weaker_links() == [(1, 1), (2, 2), (3, 2)]
-    assert Alignment.of([first[:0]], src[:2], []).weaker_links() == []
+    assert Alignment.from_attention([first[:0]], src[:2], []).weaker_links() == []
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_contexts_can_be_given(pieces: Vocabulary, separator: int) -> None:
     assert cut == last
     with pytest.raises(UsageError, match=r"1 .* 0 contexts"):
         translator.translate(LINES[6:], contexts=[])
-    with pytest.raises(UsageError, match="list of lists"):
+    with pytest.raises(UsageError, match="contexts"):
         translator.translate(LINES[6:], contexts=["the cat"])
     translator.config = TranslationConfig()
     with pytest.raises(UsageError, match="context"):

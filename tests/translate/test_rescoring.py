@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from nmt.models.ensemble import Ensemble
 from nmt.search.engine import Pair
 from nmt.search.options import SearchOptions
 from nmt.translate.output import BLANK, Translation
-from nmt.translate.rescoring import Likelihood, Scorer
+from nmt.translate.rescoring import Likelihood, score_pairs
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
@@ -67,15 +67,15 @@ def test_log_probs_are_those_of_a_loop_over_the_decoder_s_steps(kinds: tuple[str
 
 
 @pytest.fixture
-def ready(model_file: Path) -> Scorer:
-    return Scorer(Translator.load(model_file))
+def ready(model_file: Path) -> Translator:
+    return Translator.load(model_file)
 
 
-def scored(scorer: Scorer, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
-    return list(scorer.stream(pairs, Likelihood()))
+def scored(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+    return list(score_pairs(translator, pairs, Likelihood()))
 
 
-def test_pairs_come_in_order_whatever_stands_beside_them(ready: Scorer) -> None:
+def test_pairs_come_in_order_whatever_stands_beside_them(ready: Translator) -> None:
     pairs = SENTENCES * 3 + [("", ""), ("the cat", "")]
     together = scored(ready, pairs)
     assert [each.text for each in together] == [text for _, text in pairs]
@@ -83,10 +83,10 @@ def test_pairs_come_in_order_whatever_stands_beside_them(ready: Scorer) -> None:
     assert [each.score for each in together] == pytest.approx(alone, abs=1e-5)
 
 
-def test_perplexity_is_of_all_tokens_with_eos_and_of_no_blank_pairs(ready: Scorer) -> None:
+def test_perplexity_is_of_all_tokens_with_eos_and_of_no_blank_pairs(ready: Translator) -> None:
     likelihood = Likelihood()
     pairs = [("", ""), (" \t", " "), ("the cat", ""), ("", "a"), *SENTENCES]
-    found = list(ready.stream(pairs, likelihood))
+    found = list(score_pairs(ready, pairs, likelihood))
     assert found[:2] == [BLANK, BLANK]
     assert all(each.segments == 1 and each.log_prob < 0 for each in found[2:])
     tokens = sum(len(each.tokens) + 1 for each in found[2:])
@@ -99,11 +99,11 @@ def test_perplexity_is_of_all_tokens_with_eos_and_of_no_blank_pairs(ready: Score
 # ------------------------------------------------------------------------------- failures
 
 
-def test_long_lines_are_scored_whole_and_endless_ones_left_out(ready: Scorer) -> None:
+def test_long_lines_are_scored_whole_and_endless_ones_left_out(ready: Translator) -> None:
     likelihood = Likelihood()
     long, endless = "the cat sees the dog and " * 6, "q" * 4_097  # above 20 and 4,096 tokens
     pairs = [SENTENCES[0], ("a", long), (long, "a"), ("a", endless), (endless, "a")]
-    found = list(ready.stream(pairs, likelihood))
+    found = list(score_pairs(ready, pairs, likelihood))
     assert [math.isfinite(each.score) for each in found] == [True] * 3 + [False] * 2
     assert (likelihood.long.lines, likelihood.long.first) == (2, 2)
     assert ["4,096" in each.error for each in found] == [False] * 3 + [True] * 2
@@ -112,17 +112,18 @@ def test_long_lines_are_scored_whole_and_endless_ones_left_out(ready: Scorer) ->
 
 
 def test_without_memory_batches_are_halved_and_a_pair_alone_fails(
-    ready: Scorer, monkeypatch: pytest.MonkeyPatch
+    ready: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = scored(ready, SENTENCES)
-    plain = ready.engine._log_probs
+    model = cast(TorchEngine, ready.engine).model
+    plain = cast(TranslationModel, model).forward
 
-    def short_of_memory(batch: Batch) -> list[list[float]]:
+    def short_of_memory(batch: Batch) -> Tensor:
         if len(batch.tgt_in.starts) > 3 or batch.tgt_in.longest > 12:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return plain(batch)
 
-    monkeypatch.setattr(ready.engine, "_log_probs", short_of_memory)
+    monkeypatch.setattr(model, "forward", short_of_memory)
     errors = []
     for found, whole in zip(scored(ready, SENTENCES), expected, strict=True):
         errors.append(found.error)
@@ -131,10 +132,10 @@ def test_without_memory_batches_are_halved_and_a_pair_alone_fails(
     assert ["memory" in error for error in errors] == [number == 2 for number in range(5)]
 
 
-def test_a_model_whose_output_is_no_number_gives_no_probability(ready: Scorer) -> None:
+def test_a_model_whose_output_is_no_number_gives_no_probability(ready: Translator) -> None:
     likelihood = Likelihood()
     with torch.no_grad():
-        cast(TranslationModel, ready.engine.model).output_projection[:] = math.nan
-    (found,) = ready.stream(SENTENCES[:1], likelihood)
+        cast(Any, ready.engine).model.output_projection[:] = math.nan
+    (found,) = score_pairs(ready, SENTENCES[:1], likelihood)
     assert "not a number" in found.error
     assert likelihood.tokens == 0

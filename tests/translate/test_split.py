@@ -11,6 +11,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.search.options import SearchOptions
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
+from nmt.translate.segment_lines import SegmentLines
 from nmt.translate.translator import Translator
 
 SENTENCES = ["The cat sees a dog.", "A bird hears.", "The red tree then finds the old river."]
@@ -75,4 +76,5 @@ def test_a_prefix_may_be_several_sentences(vocabulary: Vocabulary) -> None:
 def test_context_takes_lines_whole(vocabulary: Vocabulary) -> None:
     for values in ({}, {"no_split": True}):
         translator, _ = translator_of(vocabulary, 5, context=2, **values)
-        assert [len(line) for line in translator.segment.of([PARAGRAPH])] == [1]
+        segment = SegmentLines(translator.language_pair, translator.config)
+        assert [len(line) for line in segment.of([PARAGRAPH])] == [1]

@@ -120,7 +120,7 @@ def best(translations: Sequence[Translation]) -> list[str]:
 
 def joining(translator: Translator) -> JoinSegments:
     """Return the step that joins the translations of segments."""
-    return next(step for step in translator.steps[None] if isinstance(step, JoinSegments))
+    return JoinSegments(translator.engine, translator.language_pair)
 
 
 # ------------------------------------------------------------------------- a copying model
