@@ -24,6 +24,12 @@ try:
 except ImportError:
     zstd = None  # type: ignore[assignment]
 
+UNPACKED_FREELY = 1 << 24
+"""Bytes that a compressed file may become, whatever its size."""
+MOST_TIMES_UNPACKED = 200
+"""Beyond that, how many times its size. Text becomes 3 to 30 times its compressed size, and a few
+bytes of a hostile file could take all memory."""
+
 _PIECE = 1 << 20  # bytes of text at a time: a megabyte may become gigabytes of it
 _INSTALL = "needs a package; run `pip install 'nmt-toolkit[zstd]'`"
 
@@ -149,6 +155,15 @@ class Decompressor:
             raise EOFError("it is empty")
         if self._file is not None:
             raise EOFError("its end is missing")
+
+
+def check_unpacked(name: str, packed: int, unpacked: int) -> None:
+    """Raise DataError if so many bytes become far too many."""
+    if unpacked > max(UNPACKED_FREELY, MOST_TIMES_UNPACKED * packed):
+        raise DataError(
+            f"{name}: becomes more than {MOST_TIMES_UNPACKED} times its size when it is unpacked; "
+            "if you trust it, unpack it yourself"
+        )
 
 
 def is_compressed(path: Path) -> bool:

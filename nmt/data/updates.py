@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nmt.data.augment import Augmenter
+from nmt.data.augment import Augment
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
 from nmt.data.epochs import EncodedPairs, Epochs, Indices, plan_pool
 from nmt.data.shards import Lengths, TokenRows
@@ -114,7 +114,7 @@ def updates_from(
     *,
     batch_tokens: int,
     seed: int,
-    augmenter: Augmenter | None = None,
+    augment: Augment | None = None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
     find_links: FindLinks | None = None,
     stages: Stages | None = None,
@@ -131,7 +131,7 @@ def updates_from(
         partition: how updates are split.
         batch_tokens: the budget of an update.
         seed: of the order and of all changes.
-        augmenter: changes the text of the pairs.
+        augment: changes the text of the pairs.
         dropouts: subword dropout for source and target, on token ids.
         find_links: links the tokens of the pairs as they are then.
         stages: those of the run; None: one stage with the weights of the pairs.
@@ -147,7 +147,7 @@ def updates_from(
             Epochs(stages.shares[stage], seed=stage_seed(seed, stage)),
             batch_tokens=batch_tokens,
             seed=stage_seed(seed, stage),
-            augmenter=augmenter,
+            augment=augment,
             dropouts=dropouts,
             find_links=find_links,
         )
@@ -169,7 +169,7 @@ def _updates_of_stage(
     *,
     batch_tokens: int,
     seed: int,
-    augmenter: Augmenter | None,
+    augment: Augment | None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None,
     find_links: FindLinks | None,
 ) -> Generator[Update]:
@@ -179,8 +179,8 @@ def _updates_of_stage(
         epoch, pool = first.epoch, first.pool
         for index in range(first.index, len(plan)):
             src, tgt = pairs.rows(plan[index])
-            if augmenter is not None:
-                src, tgt = augmenter(plan[index], src, tgt, seed=seed, epoch=epoch)
+            if augment is not None:
+                src, tgt = augment(plan[index], src, tgt, seed=seed, epoch=epoch)
             if dropouts is not None:
                 random = np.random.default_rng((seed, epoch, pool, index))
                 src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from nmt.config import Recipe
-from nmt.data.augment import Augmenter
+from nmt.data.augment import augment_by
 from nmt.data.batches import LengthSums
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
@@ -90,7 +90,7 @@ class Trainer:
         )
         self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
         self.stages = Stages.of(data, recipe.stages)
-        self.augmenter = Augmenter.of(data, recipe.augment)
+        self.augment = augment_by(data, recipe.augment)
         self.linker = learn_links(self.config, data, ranks)
         self.runner = UpdateRunner(self.model, self.optimizer, ranks, recipe, device, stop)
         self.validator = Validator(data, ranks, device, self.config)
@@ -139,7 +139,7 @@ class Trainer:
             self.partition,
             batch_tokens=config.batch_tokens,
             seed=config.seed,
-            augmenter=self.augmenter,
+            augment=self.augment,
             stages=self.stages,
             done=self.state.update,
             dropouts=dropouts,
