@@ -61,15 +61,6 @@ def test_every_number_is_as_likely_at_every_place(size: int) -> None:
     assert abs(chi_square - (size - 1) ** 2) < 5 * 2**0.5 * (size - 1)
 
 
-def test_neighbours_are_not_kept_together() -> None:
-    size = 100_000
-    order = Permutation(size, (3,)).take(np.arange(size))
-    # Of two independent places the mean distance is a third of the size; its standard error here
-    # is sqrt(1 / 18 / 100,000) of the size.
-    distance = np.abs(np.diff(order)).mean() / size
-    assert abs(distance - 1 / 3) < 5 * (1 / 18 / size) ** 0.5
-
-
 # ------------------------------------------------------------------------------- pools
 
 
