@@ -325,45 +325,6 @@ class TrainingStage:
     weights: Mapping[str, float]
     """How often an epoch visits each pair of a corpus, by name; others keep that of the data."""
 
-    @classmethod
-    def all_of(cls, raw: object) -> tuple[TrainingStage, ...]:
-        """Return the stages of a recipe's [[stages]].
-
-        Raises:
-            ValueError: if they are something else.
-        """
-        if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
-            raise ValueError("stages: write them as [[stages]] in a --config file")
-        return tuple(
-            cls._of(entry, f"stage {number}", is_last=number == len(raw))
-            for number, entry in enumerate(raw, 1)
-        )
-
-    @classmethod
-    def _of(cls, entry: Mapping[str, Any], name: str, *, is_last: bool) -> TrainingStage:
-        if odd := entry.keys() - {"updates", "weights"}:
-            listed = ", ".join(sorted(odd))
-            raise ValueError(f"{name}: unknown key {listed}; a stage has updates and weights")
-        updates, weights = entry.get("updates", 0), entry.get("weights", {})
-        if type(updates) is not int or not 0 <= updates < 2**31:
-            raise ValueError(f"{name}: updates = {updates!r}: must be a whole number")
-        if is_last != (updates == 0):
-            raise ValueError(
-                f"{name}: the last stage lasts to the end, so leave out its updates"
-                if is_last
-                else f"{name}: updates is missing; only the last stage lasts to the end"
-            )
-        is_table = isinstance(weights, dict)
-        if not is_table:
-            raise ValueError(f"{name}: weights must be a table, such as {{clean = 1, noisy = 0}}")
-        for corpus, weight in weights.items():
-            if type(weight) not in (int, float) or not 0 <= weight <= _LARGEST_WEIGHT:
-                raise ValueError(
-                    f"{name}: the weight of {corpus} is {weight!r}: must be from 0 to "
-                    f"{_LARGEST_WEIGHT:,}"
-                )
-        return cls(updates, {corpus: float(weight) for corpus, weight in weights.items()})
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -380,6 +341,40 @@ class Recipe:
     def sections(self) -> dict[str, Any]:
         """The values by the section of a recipe that they stand in, without stages."""
         return {"model": self.model, "training": self.training, "augment": self.augment}
+
+
+def _stages(raw: object) -> tuple[TrainingStage, ...]:
+    """Return the stages of a recipe's [[stages]]; ValueError says what is wrong with them."""
+    if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
+        raise ValueError("stages: write them as [[stages]] in a --config file")
+    stages = []
+    for number, entry in enumerate(raw, 1):
+        try:
+            stages.append(_stage(entry, is_last=number == len(raw)))
+        except ValueError as error:
+            raise ValueError(f"stage {number}: {error}") from None
+    return tuple(stages)
+
+
+def _stage(entry: Mapping[str, Any], *, is_last: bool) -> TrainingStage:
+    if odd := entry.keys() - {"updates", "weights"}:
+        raise ValueError(f"unknown key {', '.join(sorted(odd))}; a stage has updates and weights")
+    updates, weights = entry.get("updates", 0), entry.get("weights", {})
+    if type(updates) is not int or not 0 <= updates < 2**31:
+        raise ValueError(f"updates = {updates!r}: must be a whole number")
+    if is_last and updates:
+        raise ValueError("the last stage lasts to the end, so leave out its updates")
+    if not (is_last or updates):
+        raise ValueError("updates is missing; only the last stage lasts to the end")
+    is_table = isinstance(weights, dict)
+    if not is_table:
+        raise ValueError("weights must be a table, such as {clean = 1, noisy = 0}")
+    for corpus, weight in weights.items():
+        if type(weight) not in (int, float) or not 0 <= weight <= _LARGEST_WEIGHT:
+            raise ValueError(
+                f"the weight of {corpus} is {weight!r}: must be from 0 to {_LARGEST_WEIGHT:,}"
+            )
+    return TrainingStage(updates, {corpus: float(weight) for corpus, weight in weights.items()})
 
 
 def recipe_fields(*architectures: str) -> dict[str, dataclasses.Field[Any]]:
@@ -401,20 +396,14 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
     problems: list[str] = []
     for origin, mapping in layers:
         for key, raw in mapping.items():
-            if key == STAGES:
-                try:
-                    stages = TrainingStage.all_of(raw)
-                except ValueError as error:
-                    problems.append(f"{origin}: {error}")
-                continue
-            if key not in fields:
-                problems.append(
-                    f"{origin}: unknown key {key!r}"
-                    f"{did_you_mean(key, fields) or '; `nmt models PRESET` lists all keys'}"
-                )
-                continue
             try:
-                values[key] = checked(fields[key], raw)
+                if key == STAGES:
+                    stages = _stages(raw)
+                elif key in fields:
+                    values[key] = checked(fields[key], raw)
+                else:
+                    hint = did_you_mean(key, fields) or "; `nmt models PRESET` lists all keys"
+                    raise ValueError(f"unknown key {key!r}{hint}")
             except ValueError as error:
                 problems.append(f"{origin}: {error}")
     model, training, augment = (
@@ -485,14 +474,12 @@ def read_toml(path: Path) -> dict[str, object]:
     if STAGES in document:
         values[STAGES] = document.pop(STAGES)
     for section, content in document.items():
-        if section not in _SECTIONS or not isinstance(content, dict):
+        if section not in _SECTION_OF.values() or not isinstance(content, dict):
             raise UsageError(
                 f"{path}: {section!r} is not a section; put keys under [model], [training], "
                 "[augment] or [[stages]]"
             )
-        others = (_keys(other) for other in _SECTIONS if other != section)
-        astray = sorted(content.keys() & set().union(*others))
-        if astray:
+        if astray := sorted(key for key in content if _SECTION_OF.get(key, section) != section):
             raise UsageError(f"{path}: {', '.join(astray)}: not a key of [{section}]")
         values.update(content)
     return values
@@ -508,16 +495,12 @@ def recorded_preset(path: Path) -> str:
     return str(run.get("preset", "")) if isinstance(run, dict) else ""
 
 
-_SECTIONS: dict[str, tuple[type[Any], ...]] = {
-    "model": tuple(MODEL_CONFIGS.values()),
-    "training": (TrainingConfig,),
-    "augment": (AugmentConfig,),
+_SECTION_OF = {
+    **{spec.name: "model" for cls in MODEL_CONFIGS.values() for spec in dataclasses.fields(cls)},
+    **{spec.name: "training" for spec in dataclasses.fields(TrainingConfig)},
+    **{spec.name: "augment" for spec in dataclasses.fields(AugmentConfig)},
 }
-"""The sections of a recipe, with the classes of their keys."""
-
-
-def _keys(section: str) -> set[str]:
-    return {spec.name for cls in _SECTIONS[section] for spec in dataclasses.fields(cls)}
+"""The section of each key of a recipe."""
 
 
 def explanation(spec: dataclasses.Field[Any]) -> str:

@@ -17,36 +17,24 @@ import re
 import sys
 import traceback
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 _FRAME_SECONDS = 0.5  # between drawings, each of which takes some milliseconds
 _LONGEST_MESSAGE = 4_000  # characters; a file may have a name or a value of any length
 
 
-@dataclass
+_RANK = int(os.environ.get("RANK", "0"))
+
+
 class _Voice:
-    """What this process may say; the command line decides once."""
+    """What this process says besides errors and warnings."""
 
-    quiet: bool = False
-    rank: int = int(os.environ.get("RANK", "0"))
-
-    @property
-    def speaks(self) -> bool:
-        return not self.quiet and self.rank == 0
-
-    @property
-    def shows(self) -> bool:
-        """Whether somebody sees progress."""
-        return self.speaks and sys.stderr.isatty()
-
-
-_voice = _Voice()
+    speaks = _RANK == 0
 
 
 def set_quiet(quiet: bool) -> None:
     """Silence notices and progress for the rest of this process."""
-    _voice.quiet = quiet
+    _Voice.speaks = not quiet and _RANK == 0
 
 
 def _say(message: str) -> None:
@@ -65,28 +53,26 @@ def _write(line: str) -> None:
 
 def notice(message: str) -> None:
     """Tell what happened; silent with --quiet and on ranks other than 0."""
-    if _voice.speaks:
+    if _Voice.speaks:
         _say(f"nmt: {message}")
 
 
 def summary(values: Mapping[str, object], *, with_quiet: bool) -> None:
     """Sum up the work in one line of JSON, for programs; silent as notices are, unless asked."""
-    if _voice.speaks or (with_quiet and _voice.rank == 0):
+    if _Voice.speaks or (with_quiet and _RANK == 0):
         _write(without_secrets(json.dumps(values)))
 
 
 def warning(message: str) -> None:
     """Tell what the user should look at; shown with --quiet too."""
-    if _voice.rank == 0:
+    if _RANK == 0:
         _say(f"nmt: warning: {message}")
 
 
 def error(message: str) -> None:
     """Tell why the command ends; every rank may have a reason of its own."""
-    prefix = (
-        "nmt: error: " if "WORLD_SIZE" not in os.environ else f"nmt: rank {_voice.rank}: error: "
-    )
-    _say(prefix + message)
+    rank = f"rank {_RANK}: " if "WORLD_SIZE" in os.environ else ""
+    _say(f"nmt: {rank}error: {message}")
 
 
 def fault(error: BaseException) -> None:
@@ -130,7 +116,7 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
         unit: what is counted; B for bytes.
         initial: what was done before.
     """
-    if not _voice.shows:
+    if not (_Voice.speaks and sys.stderr.isatty()):
         yield _NoBar()
         return
     terminal = sys.__stderr__  # which a bar around this one has replaced in sys.stderr

@@ -14,6 +14,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import select
 import shutil
 import stat
@@ -27,7 +28,6 @@ from typing import Any, BinaryIO
 
 from nmt import console
 from nmt.errors import DataError, HeldOff, NMTError
-from nmt.limits import check_toml
 
 TEMPORARY_SUFFIX = ".partial"
 IMPORTED = "imported-by-nmt-"
@@ -35,6 +35,14 @@ IMPORTED = "imported-by-nmt-"
 _ROOT = 0  # the administrator's user id
 
 _LOCK_SECONDS = 1.0
+
+# A few bytes of a hostile file could take all memory. These limits are far above what recipes need.
+LONGEST_SETTINGS = 1 << 24
+"""Bytes of YAML or TOML. Parsed, they take a hundred times as much memory."""
+MOST_KEY_PARTS = 16
+"""Of a dotted key of TOML, for which tomllib takes memory by the square of its parts."""
+_PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+_LONG_KEY = re.compile(rf"(?:{_PART}\.[ \t]*+){{{MOST_KEY_PARTS}}}")
 
 
 def lock(descriptor: int, path: Path, busy: str) -> None:
@@ -377,6 +385,12 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def check_settings(text: str) -> None:
+    """Raise ValueError if the text of YAML or TOML is too long."""
+    if len(text) > LONGEST_SETTINGS:
+        raise ValueError(f"it has more than {LONGEST_SETTINGS >> 20} MiB")
+
+
 def parse_json(text: str | bytes) -> Any:
     """Parse JSON that may be damaged or hostile; ValueError says in one line what is wrong."""
     with _one_kind_of_error():
@@ -386,7 +400,9 @@ def parse_json(text: str | bytes) -> Any:
 def parse_toml(text: bytes) -> dict[str, Any]:
     """Parse TOML that may be damaged or hostile; ValueError says in one line what is wrong."""
     decoded = text.decode()
-    check_toml(decoded)
+    check_settings(decoded)
+    if _LONG_KEY.search(decoded):
+        raise ValueError(f"a key has more than {MOST_KEY_PARTS} parts")
     with _one_kind_of_error():
         return tomllib.loads(decoded)
 

@@ -93,6 +93,8 @@ def legible(content: str) -> str:
 
 
 Point = tuple[float, float]
+Series = tuple[str, Sequence[Point]]
+"""The label of a line, and its points (x, value) by ascending x, from 0. NaN is left out."""
 
 _COLUMNS = 2
 _PLOT_WIDTH, _PLOT_HEIGHT = 400, 200
@@ -103,15 +105,6 @@ _LEGEND_LINE = 15
 _CHARACTER, _ENTRY = 6.5, 40  # widths of a legend's characters, and of an entry without them
 _DASHES = ("-", "--", ":")  # of the first six series, of the next ones
 _HUGE = 1e300  # beyond it the arithmetic of an axis may overflow
-
-
-@dataclass(frozen=True)
-class Series:
-    """One line of a panel."""
-
-    label: str
-    points: Sequence[Point]
-    """(x, value) by ascending x, from 0; NaN and infinities are left out."""
 
 
 @dataclass(frozen=True)
@@ -139,14 +132,18 @@ def draw_curves(
     marks: places on the x axis with a name, such as where a stage of training begins.
     """
     drawable = [
-        [line for line in (_drawable(s, panel.log_scale) for s in panel.series) if line.points]
+        [
+            (legible(label), shown)
+            for label, points in panel.series
+            if (shown := _drawable(points, panel.log_scale))
+        ]
         for panel in panels
     ]
-    x_high = max((x for lines in drawable for line in lines for x, _ in line.points), default=0)
+    x_high = max((x for lines in drawable for _, points in lines for x, _ in points), default=0)
     legends = [
         [
-            line.label + (f" {short_number(line.points[-1][1])}" if panel.legend_values else "")
-            for line in lines
+            label + (f" {short_number(points[-1][1])}" if panel.legend_values else "")
+            for label, points in lines
         ]
         for panel, lines in zip(panels, drawable, strict=True)
     ]
@@ -175,14 +172,12 @@ def draw_curves(
     return draw(width, height, title, fill)
 
 
-def _drawable(series: Series, log_scale: bool) -> Series:
-    """Leave out points that cannot be drawn."""
-    points = [
+def _drawable(points: Sequence[Point], log_scale: bool) -> list[Point]:
+    return [
         (x, y)
-        for x, y in series.points
+        for x, y in points
         if 0 <= x < _HUGE and abs(y) < _HUGE and (y > 1 / _HUGE or not log_scale)
     ]
-    return Series(legible(series.label), points)
 
 
 def _legend_columns(labels: Sequence[str]) -> int:
@@ -213,12 +208,12 @@ def _draw_panel(axes: Axes, panel: Panel, series: Sequence[Series], legend: Sequ
         axis.set_major_formatter(lambda tick, _: short_number(tick, 6))
     lines = [
         axes.plot(
-            *zip(*line.points, strict=True),
+            *zip(*points, strict=True),
             color=PALETTE[number % len(PALETTE)],
             linestyle=_DASHES[number // len(PALETTE) % len(_DASHES)],
-            marker="o" if len(line.points) <= _FEW_POINTS else "",
+            marker="o" if len(points) <= _FEW_POINTS else "",
         )[0]
-        for number, line in enumerate(series)
+        for number, (_, points) in enumerate(series)
     ]
     axes.legend(
         lines,

@@ -55,8 +55,7 @@ def begin() -> None:
 
 def prepare_libraries() -> None:
     """Set what torch and OpenMP read when they are loaded, and check the limit on memory then."""
-    from nmt.cpu import let_waiting_threads_sleep
-    from nmt.limits import CheckAddresses
+    from nmt.cpu import CheckAddresses, let_waiting_threads_sleep
 
     let_waiting_threads_sleep()
     let_gpu_memory_grow()

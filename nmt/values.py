@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,13 @@ _KINDS: dict[str, tuple[type, type]] = {
     "str": (str, str),
 }
 """By the type of a field: its kind, and what is also one, such as a number of NumPy."""
+_BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "minimum": (operator.ge, "{} or more"),
+    "above": (operator.gt, "above {}"),
+    "maximum": (operator.le, "at most {}"),
+    "below": (operator.lt, "below {}"),
+}
+"""How a value stands to a bound, and the bound in words."""
 
 
 def value(
@@ -194,30 +202,13 @@ def _fault(rules: Mapping[str, Any], value: Any) -> str:
         return f"unknown{did_you_mean(str(value), rules['choices'])}"
     if isinstance(value, float) and not math.isfinite(value):
         return "must be a finite number"
-    least, above, most, below = (rules[name] for name in ("minimum", "above", "maximum", "below"))
-    if (
-        (least is not None and value < least)
-        or (above is not None and value <= above)
-        or (most is not None and value > most)
-        or (below is not None and value >= below)
-    ):
-        return f"must be {_bounds(least, above, most, below)}"
-    return ""
-
-
-def _bounds(
-    least: float | None, above: float | None, most: float | None, below: float | None
-) -> str:
-    """Return the bounds in words, such as `0 or more and below 1`."""
-    if least is not None and most is not None:
-        return f"from {_spelt(least)} to {_spelt(most)}"
-    parts = [
-        *([f"{_spelt(least)} or more"] if least is not None else []),
-        *([f"above {_spelt(above)}"] if above is not None else []),
-        *([f"at most {_spelt(most)}"] if most is not None else []),
-        *([f"below {_spelt(below)}"] if below is not None else []),
-    ]
-    return " and ".join(parts)
+    bounds = {name: rules[name] for name in _BOUNDS if rules[name] is not None}
+    if all(_BOUNDS[name][0](value, bound) for name, bound in bounds.items()):
+        return ""
+    if {"minimum", "maximum"} <= bounds.keys():
+        return f"must be from {_spelt(bounds['minimum'])} to {_spelt(bounds['maximum'])}"
+    parts = (_BOUNDS[name][1].format(_spelt(bound)) for name, bound in bounds.items())
+    return f"must be {' and '.join(parts)}"
 
 
 def _spelt(value: object) -> str:

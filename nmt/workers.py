@@ -13,9 +13,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from multiprocessing import connection
-from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Self
 
 from nmt.errors import WorkerDied
@@ -82,7 +80,7 @@ class Workers(Generic[Item, Result]):
             failing.callback(self._kill)
             with _no_interrupts():
                 for _ in range(self._count):  # before there are threads, which a fork would lack
-                    self._processes.append(_Process.start(self._function, self._method))
+                    self._processes.append(_Process(self._function, self._method))
                     self._idle.put(self._processes[-1])
             failing.pop_all()
         # Each waits for one process, and so sees its death at once.
@@ -144,21 +142,15 @@ class Workers(Generic[Item, Result]):
                 waiting[place] = item, self._submit(item)
 
 
-@dataclass
 class _Process:
     """A worker process, and this side's end of the pipe to it."""
 
-    process: BaseProcess
-    pipe: connection.Connection[Any, Any]
-
-    @classmethod
-    def start(cls, function: Callable[[Any], Any], method: str) -> _Process:
+    def __init__(self, function: Callable[[Any], Any], method: str) -> None:
         context: Any = multiprocessing.get_context(method)
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(function, theirs), daemon=True)
-        process.start()
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(function, theirs), daemon=True)
+        self._process.start()
         theirs.close()  # or it would stay open when the worker dies, and we would wait forever
-        return cls(process, ours)
 
     def call(self, item: Any) -> Any:
         """Return the function's result of an item, or raise its error.
@@ -167,8 +159,8 @@ class _Process:
             WorkerDied: if the process has died, or dies over it.
         """
         try:
-            self.pipe.send(item)
-            result, error = self.pipe.recv()
+            self._pipe.send(item)
+            result, error = self._pipe.recv()
         except (EOFError, OSError):
             raise WorkerDied(
                 "a worker process has died, most likely for lack of memory; try fewer --workers"
@@ -178,8 +170,8 @@ class _Process:
         return result
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.join()
+        self._process.kill()
+        self._process.join()
 
 
 def _serve(function: Callable[[Any], Any], pipe: connection.Connection[Any, Any]) -> None:

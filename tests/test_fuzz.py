@@ -43,14 +43,7 @@ MEMORY = 4 << 30  # more than the test has
 TOKENS = [
     *(b"\0", b"\xff", b"\x80", b"\r", b"\n", b"\t", b'"', b"'", b"<", b"&", b"]]>", b"<!--"),
     *(b"<![CDATA[", b"&#0;", b"&#99999999999;", b"<?xml", b"-1", b"0", b"1e999", b"NaN", b"null"),
-    *(
-        b"99999999999999999999",
-        b"9" * 5000,
-        b"[" * 3000,
-        b'{"a":' * 3000,
-        b"true",
-        b"\xff\xff\xff\xff",
-    ),
+    *(b"9" * 20, b"9" * 5000, b"[" * 3000, b'{"a":' * 3000, b"true", b"\xff\xff\xff\xff"),
     *(b"\xef\xbb\xbf", b"\xff\xfe", b"\x1f\x8b\x08", b"PK\x03\x04", b"\x7f" * 8, b"\xed\xa0\x80"),
     *(b"*a", b"&a ", b"!!python/name:os.system ", b"!!timestamp x", b"!!bool x", b"? ", b"- "),
 ]
@@ -58,18 +51,8 @@ TOKENS = [
 VALUE = re.compile(rb"""-?\b\d[\d.]*\b|"[^"<>\n]{0,80}"|\b(?:true|false|null)\b|\[[^]\n]{0,80}\]""")
 VALUES = [
     *(b"0", b"-1", b"1", b"2.5", b"1e999", b"9" * 19, b"9" * 400, b'""', b'"x"', b'"\\u0000"'),
-    *(
-        b'"en"',
-        b"null",
-        b"true",
-        b"[]",
-        b"{}",
-        b"[[]]",
-        b'[1, "a"]',
-        b'{"a": 1}',
-        b"nan",
-        b'"\\ud800"',
-    ),
+    *(b'"en"', b"null", b"true", b"[]", b"{}", b"[[]]", b'[1, "a"]', b'{"a": 1}', b"nan"),
+    b'"\\ud800"',
     *(b'"../x"', b'"\\u001b[2J"', b'"\\q"', b"[-1, 2]", b"[9999999999, 9999999999]"),
 ]
 """What may stand in place of a value of JSON, TOML, YAML, XML or text."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-import resource
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,22 +14,12 @@ import pytest
 from text_formats import rows_of
 
 from nmt.config import read_toml
-from nmt.data.compressed import zstd
+from nmt.data.compressed import MOST_TIMES_UNPACKED, UNPACKED_FREELY, check_unpacked, zstd
 from nmt.data.corpus import Encoding, read_chunks
-from nmt.errors import DataError, NMTError, UsageError
-from nmt.files import parse_toml
+from nmt.errors import DataError, UsageError
+from nmt.files import LONGEST_SETTINGS, MOST_KEY_PARTS, parse_toml
 from nmt.interchange.marian import import_marian, parse_yaml
-from nmt.limits import (
-    ADDRESSES,
-    LONGEST_SETTINGS,
-    MOST_KEY_PARTS,
-    MOST_OPEN_ELEMENTS,
-    MOST_TIMES_UNPACKED,
-    UNPACKED_FREELY,
-    CheckAddresses,
-    check_unpacked,
-)
-from nmt.markup.documents import Document
+from nmt.markup.documents import MOST_OPEN_ELEMENTS, Document
 from nmt.prepare.readers.find import find_reader
 
 pyarrow = pytest.importorskip("pyarrow", reason="needs the extra arrow")
@@ -145,7 +132,7 @@ def rows_of_one_text(path: Path, size: int, rows: int, kind: str) -> None:
 def test_rows_that_refer_to_the_same_text_are_counted(
     name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nmt.limits.UNPACKED_FREELY", 200_000)
+    monkeypatch.setattr("nmt.data.compressed.UNPACKED_FREELY", 200_000)
     rows_of_one_text(tmp_path / name, 20_000, 9, kind)
     assert len(rows_of(f"{tmp_path}/{name}", surveyed=False)) == 9
     rows_of_one_text(tmp_path / name, 20_000, 2_000 if kind == "view" else 100_000, kind)
@@ -159,7 +146,7 @@ def test_compressed_columns_have_a_limit(
 ) -> None:
     path = tmp_path / name
     for size in (10_000, 2_000_000):
-        monkeypatch.setattr("nmt.limits.UNPACKED_FREELY", 100_000)
+        monkeypatch.setattr("nmt.data.compressed.UNPACKED_FREELY", 100_000)
         table = pyarrow.table({"en": ["a" * size], "de": ["b"]})
         options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
         new = pyarrow.ipc.new_stream if name == "stream.arrow" else pyarrow.ipc.new_file
@@ -172,24 +159,3 @@ def test_compressed_columns_have_a_limit(
             assert rows_of(str(path)) == [("a" * size, "b")]
     with pytest.raises(DataError, match=rf"{name}: .* {MOST_TIMES_UNPACKED} times"):
         rows_of(str(path), surveyed=False)
-
-
-@pytest.mark.parametrize("package", ADDRESSES)
-def test_a_package_that_has_too_little_memory_is_not_loaded(package: str) -> None:
-    limit = (ADDRESSES[package] >> 10) - 1
-    script = f"import nmt.cli.command as c; c.run(lambda: __import__({package!r}))"
-    command = f'ulimit -v {limit} && exec "$0" -c "$1"'
-    done = subprocess.run(
-        ["sh", "-c", command, sys.executable, script], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("nmt: error: memory is limited") and "ulimit -v" in line
-
-
-def test_without_a_limit_a_package_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    CheckAddresses().find_spec("torch")
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
-    CheckAddresses().find_spec("json")
-    with pytest.raises(NMTError, match="torch"):
-        CheckAddresses().find_spec("torch")

@@ -40,27 +40,20 @@ SUSPICIOUS = 12  # of MIDDLE: linear time would take 5 times
 LEAST_SECONDS = 0.001  # less is no measurement
 
 UNIT = "<trans-unit id='1'>\n <source>a</source>\n</trans-unit>"
+REPEATED = (
+    *("<&{ \"'[(|%1.。你a\t\n"),
+    *("{{", "<!--", "<![CDATA[", "<b>", "<b><i>", "</b>", "<br>", "<p>a", "- a\n", "<script>"),
+    *("<a b=", '<a b="', "<!a[", "<seg>", "<seg id=", "<x/>", " \r\n", '\t"', '"\t', '","', '""'),
+    *('." ', "A. ", " ||| ", " ||| a= 1", "1.", "-1 ", "a@", "a.b+", "www.", "://", "${", "{%"),
+    *("%(", "{0} ", "a-", "a.", "Ã¼", "a\u0301", "ก", "😀\u200d", "<2de>", ">>", UNIT, "<b>x "),
+    *("<b>x</b> ", "<code>x</code> ", "x</b> ", "<?", "{a,plural,", "%s a ", "{0:", "%<", "~1,"),
+    *("~:*~a~^", "~{~a", "$a"),
+)
 SHAPES = [
-    *(("", one) for one in "<&{ \"'[(|%1.。你a\t\n"),
-    *(
-        ("", one)
-        for one in ("{{", "<!--", "<![CDATA[", "<b>", "<b><i>", "</b>", "<br>", "<p>a", "- a\n")
-    ),
-    *(("", one) for one in ("<script>", "<a b=", '<a b="', "<!a[", "<seg>", "<seg id=", "<x/>")),
-    *(
-        ("", one)
-        for one in (" \r\n", '\t"', '"\t', '","', '""', '." ', "A. ", " ||| ", " ||| a= 1")
-    ),
-    *(
-        ("", one)
-        for one in ("- a\n", "1.", "-1 ", "a@", "a.b+", "www.", "://", "${", "{%", "%(", "{0} ")
-    ),
-    *(("", one) for one in ("a-", "a.", "Ã¼", "a\u0301", "ก", "😀\u200d", "<2de>", ">>", UNIT)),
-    *(("", one) for one in ("<b>x ", "<b>x</b> ", "<code>x</code> ", "x</b> ", "<?", "{a,plural,")),
+    *(("", repeated) for repeated in REPEATED),
     *(("&", one) for one in ("amp;", "#38;", "1")),
     *(("a=", one) for one in ("[", "{a=", "{a,plural,one{")),
     *(("%", one) for one in ("'", "0", "1$", "<a>")),
-    *(("", one) for one in ("%s a ", "{0:", "%<", "~1,", "~:*~a~^", "~{~a", "$a")),
     ("{0", ",choice,0#{0"),
 ]
 """What stands at the beginning of a text, and what follows again and again."""

@@ -11,7 +11,7 @@ import pytest
 from svg_picture import places, texts, titles
 
 from nmt.errors import UsageError
-from nmt.plot import PALETTE, Panel, Series, draw_curves, legible, short_number
+from nmt.plot import PALETTE, Panel, draw_curves, legible, short_number
 
 pytest.importorskip("matplotlib", reason="needs the extra plot")
 
@@ -20,7 +20,7 @@ Points = list[tuple[float, float]]
 
 def drawing(*of_panels: Points, log_scale: bool = False) -> ElementTree.Element:
     panels = [
-        Panel(f"panel {number}", [Series("series", points)], "unit", log_scale)
+        Panel(f"panel {number}", [("series", points)], "unit", log_scale)
         for number, points in enumerate(of_panels)
     ]
     return ElementTree.fromstring(draw_curves(panels, "run"))
@@ -75,7 +75,7 @@ def test_any_numbers_make_a_picture(log_scale: bool) -> None:
 def test_all_that_is_written_is_written_as_it_is() -> None:
     # Japanese, Hindi and Arabic have no characters in matplotlib's own font.
     names = ("a < b & 'c'", "$x$ \\alpha", "_run", "日本語 हिन्दी عربي", "two\nlines")
-    series = [Series(name, [(1, 9.0), (2, math.pi)]) for name in names]
+    series = [(name, [(1, 9.0), (2, math.pi)]) for name in names]
     panel = Panel("<title>", series, "$\\unit")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -91,7 +91,7 @@ def test_all_that_is_written_is_written_as_it_is() -> None:
 
 def test_curves_of_one_colour_have_other_dashes() -> None:
     count = len(PALETTE) + 1
-    panel = Panel("", [Series(str(n), [(1, n), (2, n)]) for n in range(count)], "")
+    panel = Panel("", [(str(n), [(1, n), (2, n)]) for n in range(count)], "")
     root = ElementTree.fromstring(draw_curves([panel], "run"))
     styles = [path.get("style", "") for path in root.iter() if path.get("clip-path")]
     curves = {style for style in styles if any(f"stroke: {colour}" in style for colour in PALETTE)}

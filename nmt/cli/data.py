@@ -182,10 +182,10 @@ def _table_of_updates(folder: DataFolder, batch_tokens: int) -> _Table:
 
 
 def _draw_lengths(folder: DataFolder) -> str:
-    from nmt.plot import Panel, Series, draw_curves
+    from nmt.plot import Panel, draw_curves
 
     series = [
-        Series(lang, [(float(length), float(pairs)) for length, pairs in enumerate(counts)])
+        (lang, [(float(length), float(pairs)) for length, pairs in enumerate(counts)])
         for lang, counts in zip(folder.info.sides, folder.train.length_counts(), strict=True)
     ]
     panel = Panel("Lengths of train", series, "pairs", legend_values=False)

@@ -51,7 +51,15 @@ class PaddedGroup:
 
 @dataclass(frozen=True)
 class Packed:
-    """Sentences one after the other, without padding between them."""
+    """Sentences one after the other, without padding between them.
+
+    For example, the sources [7, 8, 9] and [5], each with eos (3):
+
+        tokens     7 8 9 3 5 3
+        sentences  0 0 0 0 1 1
+        positions  0 1 2 3 0 1
+        starts     0       4   6
+    """
 
     tokens: Tensor  # (n,) int64
     sentences: Tensor  # (n,) int64: each token's sentence

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from nmt.errors import DataError, UsageError
 
@@ -23,6 +23,12 @@ try:
         from backports import zstd as zstd
 except ImportError:
     zstd = None  # type: ignore[assignment]
+
+UNPACKED_FREELY = 1 << 24
+"""Bytes that a compressed file may become, whatever its size."""
+MOST_TIMES_UNPACKED = 200
+"""Beyond that, how many times its size. Text becomes 3 to 30 times its compressed size, and a few
+bytes of a hostile file could take all memory."""
 
 _PIECE = 1 << 20  # bytes of text at a time: a megabyte may become gigabytes of it
 _INSTALL = "needs a package; run `pip install 'nmt-toolkit[zstd]'`"
@@ -51,27 +57,8 @@ _WRITERS: dict[str, Callable[[IO[bytes]], Any]] = {
 }
 
 
-class _File(Protocol):
-    """The decompressor of one compressed file, as the modules lzma and bz2 have it."""
-
-    @property
-    def eof(self) -> bool:
-        """Whether the file has ended."""
-
-    @property
-    def needs_input(self) -> bool:
-        """Whether all text of the bytes so far has been returned."""
-
-    @property
-    def unused_data(self) -> bytes:
-        """The bytes after the end of the file."""
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Take bytes, none unless `needs_input`, and return at most so much text."""
-
-
 class _Gzip:
-    """gzip, with its checksums."""
+    """gzip, with its checksums, by the interface of `lzma.LZMADecompressor`."""
 
     def __init__(self) -> None:
         self._file = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
@@ -91,13 +78,13 @@ class _Gzip:
         return text
 
 
-def _read_zstd() -> _File:
+def _read_zstd() -> Any:
     if zstd is None:
         raise DataError(f"reading .zst {_INSTALL}")
     return zstd.ZstdDecompressor()
 
 
-_READERS: dict[str, Callable[[], _File]] = {
+_READERS: dict[str, Callable[[], Any]] = {
     ".gz": _Gzip,
     ".xz": lzma.LZMADecompressor,
     ".bz2": bz2.BZ2Decompressor,
@@ -119,7 +106,7 @@ class Decompressor:
     def __init__(self, suffix: str) -> None:
         """Start with the compression that belongs to a suffix."""
         self._open = _READERS[suffix]
-        self._file: _File | None = None  # the current one
+        self._file: Any = None  # what decompresses the current one
         self._is_empty = True
 
     def feed(self, block: bytes) -> Iterator[bytes]:
@@ -149,6 +136,15 @@ class Decompressor:
             raise EOFError("it is empty")
         if self._file is not None:
             raise EOFError("its end is missing")
+
+
+def check_unpacked(name: str, packed: int, unpacked: int) -> None:
+    """Raise DataError if so many bytes become far too many."""
+    if unpacked > max(UNPACKED_FREELY, MOST_TIMES_UNPACKED * packed):
+        raise DataError(
+            f"{name}: becomes more than {MOST_TIMES_UNPACKED} times its size when it is unpacked; "
+            "if you trust it, unpack it yourself"
+        )
 
 
 def is_compressed(path: Path) -> bool:

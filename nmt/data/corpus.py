@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.data.compressed import DAMAGE, MAGIC, SUFFIXES, Decompressor
+from nmt.data.compressed import DAMAGE, MAGIC, SUFFIXES, Decompressor, check_unpacked
 from nmt.errors import DataError, UsageError
 from nmt.files import is_there
-from nmt.limits import check_unpacked
 
 _CHUNK_BYTES = 1 << 20
 _START_BYTES = 1 << 16

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -66,27 +65,23 @@ def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return values ^ values >> np.uint64(31)
 
 
-@dataclass(frozen=True)
-class Draws:
-    """Random numbers of pairs, each a function of (seed, part, pair, what it is for).
+def random_bits(pairs: Indices, *key: int) -> npt.NDArray[np.uint64]:
+    """Return a random number of 64 bits for each pair: (pairs,).
 
-    So a pair draws the same in any process, and after resuming.
+    It depends on the pair and the key only, so a pair draws the same in any process, and after
+    resuming.
+
+    Args:
+        pairs: their numbers.
+        key: the seed; the epoch, or the corpus whose lines the pairs are; what the number is for.
     """
+    keys = np.random.SeedSequence((*key, 1)).generate_state(2, np.uint64)
+    return mix(mix(pairs.astype(np.uint64) ^ keys[0]) ^ keys[1])
 
-    pairs: Indices
-    seed: int
-    part: int
-    """The epoch of training, or the corpus whose lines the pairs are."""
 
-    def whole(self, *purpose: int) -> npt.NDArray[np.uint64]:
-        """Return numbers of 64 bits: (pairs,)."""
-        sequence = np.random.SeedSequence((self.seed, self.part, *purpose, 1))
-        keys = sequence.generate_state(2, np.uint64)
-        return mix(mix(self.pairs.astype(np.uint64) ^ keys[0]) ^ keys[1])
-
-    def uniform(self, *purpose: int) -> npt.NDArray[np.float64]:
-        """Return numbers from 0 to below 1: (pairs,)."""
-        return (self.whole(*purpose) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+def random_shares(pairs: Indices, *key: int) -> npt.NDArray[np.float64]:
+    """Return a random number from 0 to below 1 for each pair: (pairs,). See `random_bits`."""
+    return (random_bits(pairs, *key) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 class EncodedPairs(Protocol):

@@ -65,21 +65,20 @@ class PairDataset:
     def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]:
         """Return the source and target lengths of some pairs, without eos: (len(indices),) each."""
         src, tgt = (np.empty(len(indices), np.int32) for _ in range(2))
-        for at, chosen, within in self._by_shard(indices):
-            self._shards[at].check_unchanged()
-            src[chosen], tgt[chosen] = self._shards[at].lengths(within)
+        for shard, chosen, within in self._by_shard(indices):
+            src[chosen], tgt[chosen] = shard.lengths(within)
         return src, tgt
 
     def rows(self, indices: Indices) -> tuple[TokenRows, TokenRows]:
         """Return copies of the source and target ids of some pairs, in the order of `indices`."""
         parts, places = [], []
-        for at, chosen, within in self._by_shard(indices):
-            self._shards[at].check_unchanged()
-            parts.append(self._shards[at].rows(within))
+        for shard, chosen, within in self._by_shard(indices):
+            parts.append(shard.rows(within))
             places.append(chosen)
         if len(parts) == 1:
             return parts[0]
-        src, tgt = (_in_order([part[side] for part in parts], places) for side in (0, 1))
+        order = np.argsort(np.concatenate(places))
+        src, tgt = (TokenRows.join([part[side] for part in parts]).take(order) for side in (0, 1))
         return src, tgt
 
     def length_counts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -98,15 +97,21 @@ class PairDataset:
         listed: list[int] = counts.tolist()
         return listed
 
-    def _by_shard(self, indices: Indices) -> Iterator[tuple[int, Indices, Indices]]:
-        """Yield each shard with some of the pairs, which ones, and their indices in the shard."""
+    def _by_shard(self, indices: Indices) -> Iterator[tuple[Shard, Indices, Indices]]:
+        """Yield each shard with some of the pairs, which ones, and their indices in the shard.
+
+        For example, of pairs [4, 0] of shards with 3 and 2 pairs: the first one with [1] and [0],
+        then the second one with [0] and [1].
+        """
         shard_of = np.searchsorted(self._starts, indices, side="right") - 1
         # An empty shard has the same start as the next one; searchsorted finds the last of them.
         order = np.argsort(shard_of, kind="stable")
         for chosen in np.split(order, np.flatnonzero(np.diff(shard_of[order])) + 1):
             if len(chosen):
-                at = int(shard_of[chosen[0]])
-                yield at, chosen, indices[chosen] - self._starts[at]
+                number = int(shard_of[chosen[0]])
+                shard = self._shards[number]
+                shard.check_unchanged()
+                yield shard, chosen, indices[chosen] - self._starts[number]
 
     def src(self, index: int) -> Ids:
         """Return the source ids of a pair: a read-only view, (length,)."""
@@ -128,8 +133,8 @@ class PairDataset:
 
     def side_values(self, index: int) -> dict[str, str]:
         """Return the values beside the text of a pair, by the names of their side columns."""
-        at, within = self._place(index)
-        shards = ((name, shards[at]) for name, shards in self._side_columns.items())
+        number, within = self._place(index)
+        shards = ((name, shards[number]) for name, shards in self._side_columns.items())
         return {
             name: shard.src(within).tobytes().decode()
             for name, shard in shards
@@ -139,25 +144,20 @@ class PairDataset:
     def corpora(self, indices: Indices) -> list[int]:
         """Return the corpus of each of some pairs, numbered as in `origin`."""
         corpora = np.empty(len(indices), np.int64)
-        for at, chosen, _ in self._by_shard(indices):
-            corpora[chosen] = self._shards[at].corpus
+        for shard, chosen, _ in self._by_shard(indices):
+            corpora[chosen] = shard.corpus
         return [int(corpus) for corpus in corpora]
 
     def _locate(self, index: int) -> tuple[Shard, int]:
-        at, within = self._place(index)
-        return self._shards[at], within
+        number, within = self._place(index)
+        return self._shards[number], within
 
     def _place(self, index: int) -> tuple[int, int]:
         """Return the shard of a pair, and its index in the shard."""
         if not 0 <= index < self._length:
             raise IndexError(f"pair {index} of {self._length}")
-        at = int(np.searchsorted(self._starts, index, side="right")) - 1
-        return at, index - int(self._starts[at])
-
-
-def _in_order(parts: Sequence[TokenRows], places: Sequence[Indices]) -> TokenRows:
-    """Return the rows of all parts, each at its place."""
-    return TokenRows.join(parts).take(np.argsort(np.concatenate(places)))
+        number = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return number, index - int(self._starts[number])
 
 
 def _add_counts(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -360,7 +360,7 @@ def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo, verify: bool
 
 def _open_side_columns(path: Path, train: SplitRecord) -> dict[str, list[Shard | None]]:
     """Return the side columns of train by name: a shard for each shard of train that has it."""
-    places = {Path(record.name).stem: at for at, record in enumerate(train.shards)}
+    places = {Path(record.name).stem: number for number, record in enumerate(train.shards)}
     columns: dict[str, list[Shard | None]] = {}
     for file in train.side_columns:
         stem, _, name = file.name.partition(".")

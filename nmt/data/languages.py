@@ -81,14 +81,8 @@ def primary_language(code: str) -> str:
     first = _tag(code).split("-")[0].lower()
     if len(first) == 2:  # most codes, for which loading langcodes would take 0.1 s
         return first
-    from langcodes import Language
-    from langcodes.tag_parser import LanguageTagError
-
-    try:
-        language = Language.get(first).prefer_macrolanguage().language
-    except LanguageTagError:
-        return first
-    return language or first
+    language = _parse(first)
+    return (language and language.language) or first
 
 
 @cache

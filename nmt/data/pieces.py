@@ -138,9 +138,7 @@ class PieceModel:
         """Return the model with more pieces at the end, but before those that are read as unk."""
         texts = [piece.text for piece in self.pieces]
         end = texts.index(READ_AS_UNK) if READ_AS_UNK in texts else len(texts)
-        pieces = (*self.pieces[:end], *added, *self.pieces[end:])
-        trainer = self.trainer + _number(_VOCAB_SIZE, len(pieces))
-        return replace(self, pieces=pieces, trainer=trainer, serialised=b"")
+        return self._with((*self.pieces[:end], *added, *self.pieces[end:]))
 
     def padded(self, multiple: int) -> PieceModel:
         """Return the model with UNUSED pieces at the end, up to a multiple of this number."""
@@ -148,9 +146,7 @@ class PieceModel:
         if size == len(self.pieces):
             return self
         names = (f"{STRANGE}<row {id_}>" for id_ in range(len(self.pieces), size))
-        added = (Piece(name, kind=Kind.UNUSED) for name in names)
-        trainer = self.trainer + _number(_VOCAB_SIZE, size)
-        return replace(self, pieces=(*self.pieces, *added), trainer=trainer, serialised=b"")
+        return self._with((*self.pieces, *(Piece(name, kind=Kind.UNUSED) for name in names)))
 
     def extends(self, other: PieceModel) -> bool:
         """Whether this is the other model, perhaps with more pieces."""
@@ -194,13 +190,16 @@ class PieceModel:
                 pieces.append(own.get(text, Piece(prefix + text, kind=Kind.UNUSED)))
         if tuple(pieces) == self.pieces:
             return self
-        # The last value of a field counts.
-        trainer = self.trainer + _number(_VOCAB_SIZE, len(pieces))
-        for field, id_ in _IDS.items():
-            trainer += _number(field, id_)
-        for field, id_ in _TEXTS.items():
-            trainer += write_field(field, SPECIAL[id_].text.encode())
-        return replace(self, pieces=tuple(pieces), trainer=trainer, serialised=b"")
+        numbers = (_number(field, id_) for field, id_ in _IDS.items())
+        texts_of_ids = (
+            write_field(field, SPECIAL[id_].text.encode()) for field, id_ in _TEXTS.items()
+        )
+        return self._with(tuple(pieces), b"".join((*numbers, *texts_of_ids)))
+
+    def _with(self, pieces: tuple[Piece, ...], fields: bytes = b"") -> PieceModel:
+        """Return the model with other pieces, and fields for its trainer: the last value counts."""
+        trainer = self.trainer + _number(_VOCAB_SIZE, len(pieces)) + fields
+        return replace(self, pieces=pieces, trainer=trainer, serialised=b"")
 
 
 def _piece(message: bytes) -> Piece:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nmt.data.augment import Augmenter
+from nmt.data.augment import Augment
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
 from nmt.data.epochs import EncodedPairs, Epochs, Indices, plan_pool
 from nmt.data.shards import Lengths, TokenRows
@@ -114,7 +114,7 @@ def updates_from(
     *,
     batch_tokens: int,
     seed: int,
-    augmenter: Augmenter | None = None,
+    augment: Augment | None = None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
     find_links: FindLinks | None = None,
     stages: Stages | None = None,
@@ -131,7 +131,7 @@ def updates_from(
         partition: how updates are split.
         batch_tokens: the budget of an update.
         seed: of the order and of all changes.
-        augmenter: changes the text of the pairs.
+        augment: changes the text of the pairs.
         dropouts: subword dropout for source and target, on token ids.
         find_links: links the tokens of the pairs as they are then.
         stages: those of the run; None: one stage with the weights of the pairs.
@@ -140,68 +140,51 @@ def updates_from(
     stages = stages or Stages((), (pairs.shares,))
     while True:
         stage = position.stage
-        updates = _updates_of_stage(
-            position,
-            pairs,
-            partition,
-            Epochs(stages.shares[stage], seed=stage_seed(seed, stage)),
-            batch_tokens=batch_tokens,
-            seed=stage_seed(seed, stage),
-            augmenter=augmenter,
-            dropouts=dropouts,
-            find_links=find_links,
-        )
+        seed_of_stage = stage_seed(seed, stage)
+        epochs = Epochs(stages.shares[stage], seed=seed_of_stage)
+        planned = _planned_updates(position, pairs, epochs, batch_tokens=batch_tokens)
         position = Position(stage + 1)
-        with contextlib.closing(updates):
-            for update in updates:
+        with contextlib.closing(planned):
+            for place, chosen, following, epoch in planned:
                 done += 1
-                if done == stages.end(stage):
-                    yield replace(update, following=position)
+                is_last = done == stages.end(stage)
+                src, tgt = pairs.rows(chosen)
+                if augment is not None:
+                    src, tgt = augment(chosen, src, tgt, seed=seed_of_stage, epoch=place.epoch)
+                if dropouts is not None:
+                    random = np.random.default_rng(
+                        (seed_of_stage, place.epoch, place.pool, place.index)
+                    )
+                    src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
+                shares = split_update(src.lengths, tgt.lengths, world_size=partition.world_size)
+                share = shares[partition.rank]
+                own_src, own_tgt = src.take(share), tgt.take(share)
+                yield Update(
+                    pairs=chosen,
+                    batches=[
+                        _batch(own_src.take(part), own_tgt.take(part), partition, find_links)
+                        for part in partition.parts(own_src.lengths, own_tgt.lengths)
+                    ],
+                    lengths=LengthSums.of(src.lengths, tgt.lengths),
+                    own_tokens=sum(len(rows.ids) + len(rows) for rows in (own_src, own_tgt)),
+                    following=position if is_last else following,
+                    epoch=epoch,
+                )
+                if is_last:
                     break
-                yield update
 
 
-def _updates_of_stage(
-    position: Position,
-    pairs: EncodedPairs,
-    partition: BatchPartition,
-    epochs: Epochs,
-    *,
-    batch_tokens: int,
-    seed: int,
-    augmenter: Augmenter | None,
-    dropouts: tuple[SubwordDropout, SubwordDropout] | None,
-    find_links: FindLinks | None,
-) -> Generator[Update]:
-    """Yield the updates of a stage from a position on, endlessly."""
+def _planned_updates(
+    position: Position, pairs: EncodedPairs, epochs: Epochs, *, batch_tokens: int
+) -> Generator[tuple[Position, Indices, Position, float]]:
+    """Yield position, pairs, next position and complete epochs of a stage's updates, endlessly."""
     plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens)
     for first, plan in prefetched(plans, ahead=1):
-        epoch, pool = first.epoch, first.pool
-        for index in range(first.index, len(plan)):
-            src, tgt = pairs.rows(plan[index])
-            if augmenter is not None:
-                src, tgt = augmenter(plan[index], src, tgt, seed=seed, epoch=epoch)
-            if dropouts is not None:
-                random = np.random.default_rng((seed, epoch, pool, index))
-                src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
-            shares = split_update(src.lengths, tgt.lengths, world_size=partition.world_size)
-            share = shares[partition.rank]
-            own_src, own_tgt = src.take(share), tgt.take(share)
-            yield Update(
-                pairs=plan[index],
-                batches=[
-                    _batch(own_src.take(part), own_tgt.take(part), partition, find_links)
-                    for part in partition.parts(own_src.lengths, own_tgt.lengths)
-                ],
-                lengths=LengthSums.of(src.lengths, tgt.lengths),
-                own_tokens=_tokens(own_src) + _tokens(own_tgt),
-                following=(
-                    replace(first, index=index + 1)
-                    if index + 1 < len(plan)
-                    else _next_pool(first, epochs)
-                ),
-                epoch=epoch + (pool + (index + 1) / len(plan)) / epochs.pools,
-            )
+        for index, chosen in enumerate(plan[first.index :], first.index):
+            is_last = index + 1 == len(plan)
+            following = _next_pool(first, epochs) if is_last else replace(first, index=index + 1)
+            complete = first.epoch + (first.pool + (index + 1) / len(plan)) / epochs.pools
+            yield replace(first, index=index), chosen, following, complete
 
 
 def _batch(
@@ -228,8 +211,3 @@ def _next_pool(position: Position, epochs: Epochs) -> Position:
     if position.pool + 1 < epochs.pools:
         return Position(position.stage, position.epoch, position.pool + 1)
     return Position(position.stage, position.epoch + 1)
-
-
-def _tokens(rows: TokenRows) -> int:
-    """Return the number of tokens of some lines, including eos."""
-    return len(rows.ids) + len(rows)

@@ -409,14 +409,26 @@ def learn_vocabulary(
     and 16).
     """
     model = io.BytesIO()
-    source = _Source(lines)
+    failure: BaseException | None = None
+
+    def parts() -> Iterator[str]:
+        """Yield the text for the trainer, which would hide an error that ends it."""
+        nonlocal failure
+        try:
+            for line in lines:
+                for start in range(0, len(line), _LONGEST_LEARNT):
+                    yield _with_stand_ins(line[start : start + _LONGEST_LEARNT])
+        except (Exception, KeyboardInterrupt) as error:
+            failure = error
+            raise
+
     if normalization == NFC:
         symbols = list(map(compose, symbols))
     symbols = list(map(_with_stand_ins, symbols))
     try:
         with _rules(normalization) as rules:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(source),
+                sentence_iterator=parts(),
                 model_writer=model,
                 model_type=subwords,
                 split_digits=split_digits,
@@ -435,8 +447,8 @@ def learn_vocabulary(
                 minloglevel=_SILENT,
             )
     except RuntimeError as error:
-        if source.failure is not None:
-            raise source.failure from None
+        if failure is not None:
+            raise failure from None
         raise _explain(str(error), vocab_size) from None
     return Vocabulary(_finished(model.getvalue(), normalization))
 
@@ -478,23 +490,6 @@ def _finished(model: bytes, normalization: str) -> bytes:
             raw = write_field(number, write_field(_NAME, normalization.encode()) + b"".join(kept))
         fields.append(raw)
     return b"".join(fields)
-
-
-class _Source:
-    """The lines for the trainer; keeps the error that ended them, which the trainer would hide."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._lines = lines
-        self.failure: BaseException | None = None
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            for line in self._lines:
-                for start in range(0, len(line), _LONGEST_LEARNT):
-                    yield _with_stand_ins(line[start : start + _LONGEST_LEARNT])
-        except (Exception, KeyboardInterrupt) as error:
-            self.failure = error
-            raise
 
 
 def _explain(message: str, vocab_size: int) -> Exception:

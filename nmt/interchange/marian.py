@@ -23,10 +23,11 @@ from torch import Tensor
 
 from nmt import console
 from nmt.config import model_config_from
+from nmt.data.compressed import check_unpacked
 from nmt.data.pieces import SPECIAL, Kind, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.files import open_file, read_file
+from nmt.files import check_settings, open_file, read_file
 from nmt.interchange.foreign import (
     EMBEDDINGS,
     OUTPUT_BIAS,
@@ -38,7 +39,6 @@ from nmt.interchange.foreign import (
     write_imported,
 )
 from nmt.interchange.marian_binary import SUFFIX, BinaryArrays
-from nmt.limits import check_settings, check_unpacked
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard
 

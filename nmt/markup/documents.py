@@ -31,7 +31,6 @@ from xml.parsers import expat
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
-from nmt.limits import MOST_OPEN_ELEMENTS
 from nmt.markup.breaks import cut_at_breaks, unwrap
 from nmt.markup.catalogues import catalogue_parts
 from nmt.markup.document_units import Unit, without_mnemonic
@@ -68,6 +67,9 @@ _KEY = re.compile(r"\w[\w-]{0,99}(?:[._:/]+[\w-]{1,100}){1,20}", re.ASCII)
 """A source that stands for a text, such as `person.group.sponsors`, in catalogues of Symfony."""
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _DECLARATION_BYTES = 4_096
+MOST_OPEN_ELEMENTS = 1_000
+"""Elements of XLIFF, each inside the other. Each takes in the namespaces of the outer ones, so a
+small hostile file could take all memory."""
 _DONE = {"translated", "signed-off", "final", "reviewed"}
 """States of targets in XLIFF 1.2, and of segments in 2.0, that a person has given."""
 _LOCKED = {"locked": {"true", "locked", "yes", "1"}}

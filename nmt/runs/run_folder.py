@@ -41,7 +41,7 @@ from nmt.files import (
     write_text,
 )
 from nmt.model_config import MODEL_CONFIGS
-from nmt.plot import Panel, Point, Series, draw_curves
+from nmt.plot import Panel, Point, draw_curves
 
 FORMAT_VERSION = 2
 _LOG_WIDTH = 85  # of a line of train.log, after 15 characters for the time
@@ -94,7 +94,7 @@ def curves_from_metrics(
     panels = []
     for name, explanation, shown in _CURVES:
         series = tuple(
-            Series("old" if key.startswith("old_") else key.partition("/")[2] or kind, points)
+            ("old" if key.startswith("old_") else key.partition("/")[2] or kind, points)
             for kind, key in (*shown, *_of_pairs(kept, shown))
             if (points := _points(kept, kind, key)) or name not in ("BLEU", "chrF")
         )
@@ -110,7 +110,7 @@ def curves_of_runs(runs: Mapping[str, Sequence[Mapping[str, object]]]) -> str:
     for name, explanation, shown in _CURVES:
         keys = [key for kind, key in shown if kind == "valid"][:1]
         series = [
-            Series(run, points)
+            (run, points)
             for run, records in runs.items()
             for key in keys
             if (points := _points(records, "valid", key))

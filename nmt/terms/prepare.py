@@ -22,7 +22,7 @@ import numpy as np
 
 from nmt import console
 from nmt.data.composition import compose
-from nmt.data.epochs import Draws
+from nmt.data.epochs import random_bits, random_shares
 from nmt.data.manifest import FileRecord
 from nmt.data.shards import TokenRows
 from nmt.errors import DataError
@@ -103,9 +103,11 @@ class Annotator:
         assert work.ids is not None
         vocabulary, _ = subwords.vocabularies(work.block.langs)
         rows, lines = work.ids[0], list(zip(work.tagged, work.lines[1], strict=True))
-        draws = Draws(work.numbers, self.seed, work.block.corpus)
-        shares, seeds = draws.uniform(_SHARE), draws.whole(_WORDS)
-        is_chosen = (self.lexicon is not None) | (draws.uniform(_LINE) < _LINES_OF_FILE)
+        key = self.seed, work.block.corpus
+        shares = random_shares(work.numbers, *key, _SHARE)
+        seeds = random_bits(work.numbers, *key, _WORDS)
+        is_chosen = random_shares(work.numbers, *key, _LINE) < _LINES_OF_FILE
+        is_chosen |= self.lexicon is not None
         places, annotated_ids = [], []
         for row, ids in enumerate(rows.lists()):
             if not is_chosen[row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nmt.config import Recipe
-from nmt.data.augment import Augmenter
+from nmt.data.augment import augment_by
 from nmt.data.batches import FixedShape
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
@@ -33,7 +33,7 @@ class UpdateStream:
         self.stages = Stages.of(data, recipe.stages)
         self.longest = longest_pair(data)
         self.config = recipe.training
-        self._augmenter = Augmenter.of(data, recipe.augment)
+        self._augment = augment_by(data, recipe.augment)
         self._linker = learn_links(self.config, data, ranks)
         p, sides = self.config.subword_dropout, (data.src_vocabulary, data.tgt_vocabulary)
         self._dropouts = (SubwordDropout(sides[0], p), SubwordDropout(sides[1], p)) if p else None
@@ -59,7 +59,7 @@ class UpdateStream:
             BatchPartition(state.micro_batch_tokens, *share, shape, on_gpu=on_gpu),
             batch_tokens=self.config.batch_tokens,
             seed=self.config.seed,
-            augmenter=self._augmenter,
+            augment=self._augment,
             stages=self.stages,
             done=state.update,
             dropouts=self._dropouts,

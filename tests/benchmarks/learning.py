@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.harness import nmt, publish_picture
 from toy_training import metrics
 
-from nmt.plot import Panel, Series, draw_curves
+from nmt.plot import Panel, draw_curves
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def draw(
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
 ) -> None:
     """Publish a picture of BLEU of a text; lines: places and BLEU, by system."""
-    series = [Series(system, list(zip(x, y, strict=True))) for system, (x, y) in lines.items()]
+    series = [(system, list(zip(x, y, strict=True))) for system, (x, y) in lines.items()]
     panel = Panel(f"BLEU over {name.rpartition('-')[2]}", series, text)
     publish_picture(name, draw_curves([panel], title, x_label=x_label))
 

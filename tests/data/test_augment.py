@@ -12,7 +12,7 @@ from pairs import sentences
 from prepare_job import job_of, write
 
 from nmt.config import AugmentConfig
-from nmt.data.augment import Augmenter
+from nmt.data.augment import augment_by
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
 from nmt.data.subword_dropout import SubwordDropout
@@ -47,9 +47,9 @@ def augmented(
     pairs: NDArray[np.int64] = EVERYTHING,
     epoch: int = 0,
 ) -> tuple[TokenRows, TokenRows]:
-    augmenter = Augmenter.of(data, shares)
-    assert augmenter is not None
-    return augmenter(pairs, *data.train.rows(pairs), seed=1, epoch=epoch)
+    augment = augment_by(data, shares)
+    assert augment is not None
+    return augment(pairs, *data.train.rows(pairs), seed=1, epoch=epoch)
 
 
 def lines(data: DataFolder, rows: TokenRows) -> list[str]:
@@ -142,7 +142,7 @@ def test_subword_dropout_splits_the_changed_text_anew_in_each_epoch(data: DataFo
         BatchPartition(micro_batch_tokens=100_000),
         batch_tokens=100_000,
         seed=1,
-        augmenter=Augmenter.of(data, shares),
+        augment=augment_by(data, shares),
         dropouts=(dropout, dropout),
     )
     changed, _ = augmented(data, shares)
@@ -157,7 +157,7 @@ def test_subword_dropout_splits_the_changed_text_anew_in_each_epoch(data: DataFo
 
 def test_a_stream_draws_the_same_for_any_ranks_and_from_anywhere(data: DataFolder) -> None:
     shares = AugmentConfig(typos=0.5, merged=0.3, placeholders=0.3)
-    augmenter = Augmenter.of(data, shares)
+    augment = augment_by(data, shares)
     dropout = SubwordDropout(data.src_vocabulary, 0.1)
 
     def updates(position: Position, rank: int = 0, ranks: int = 1) -> list[Update]:
@@ -167,7 +167,7 @@ def test_a_stream_draws_the_same_for_any_ranks_and_from_anywhere(data: DataFolde
             BatchPartition(micro_batch_tokens=1000, rank=rank, world_size=ranks),
             batch_tokens=400,
             seed=1,
-            augmenter=augmenter,
+            augment=augment,
             dropouts=(dropout, dropout),
         )
         return list(itertools.islice(stream, 12))

@@ -63,8 +63,8 @@ def test_stages_go_on_from_any_update(whole: list[Update], monkeypatch: pytest.M
     monkeypatch.setattr(epochs, "POOL_PAIRS", 100)
     for done in (1, 9, 10, 11, 13, 30):
         again = stream(whole[done - 1].following, done)
-        assert [(update.pairs.tolist(), update.following) for update in again] == [
-            (update.pairs.tolist(), update.following) for update in whole[done:]
+        assert [(u.pairs.tolist(), u.following, u.epoch) for u in again] == [
+            (u.pairs.tolist(), u.following, u.epoch) for u in whole[done:]
         ]
 
 

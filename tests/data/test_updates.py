@@ -1,4 +1,4 @@
-"""The stream of updates: the same from any position, for any number of ranks, and made ahead."""
+"""The stream of updates: each epoch whole, and the same for any number of ranks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def _small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(epochs, "POOL_PAIRS", 200)  # 700 pairs are 4 pools of 175
 
 
-def stream(position: Position | None = None, *, rank: int = 0, ranks: int = 1) -> Iterator[Update]:
+def stream(*, rank: int = 0, ranks: int = 1) -> Iterator[Update]:
     return updates_from(
-        position or Position(),
+        Position(),
         PAIRS,
         BatchPartition(micro_batch_tokens=400, rank=rank, world_size=ranks),
         batch_tokens=1500,
@@ -41,17 +41,6 @@ def test_every_epoch_visits_every_pair_once_and_is_counted_when_complete() -> No
         assert done.is_integer() == (update.following.pool == update.following.index == 0)
     assert sorted(by_epoch[0]) == sorted(by_epoch[1]) == list(range(700))
     assert by_epoch[0] != by_epoch[1]
-
-
-def test_the_stream_goes_on_from_any_position() -> None:
-    updates = list(itertools.islice(stream(), 120))
-    assert {update.following.pool for update in updates} == {0, 1, 2, 3}
-    assert updates[-1].following.epoch >= 1
-    for at in (0, 1, 17, 40, 80, 118):
-        again = next(stream(updates[at].following))
-        assert again.pairs.tolist() == updates[at + 1].pairs.tolist()
-        assert again.following == updates[at + 1].following
-        assert again.epoch == updates[at + 1].epoch
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])

@@ -13,10 +13,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+from nmt.data.compressed import check_unpacked
 from nmt.data.corpus import Encoding
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError, UsageError
-from nmt.limits import check_unpacked
 from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.columns import lacks_column, language_columns, nested_columns
 from nmt.prepare.readers.reader import Advance, record_files

@@ -17,11 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.data.compressed import DAMAGE
+from nmt.data.compressed import DAMAGE, check_unpacked
 from nmt.data.corpus import Encoding, TextStream, read_chunks, split_lines
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
-from nmt.limits import check_unpacked
 from nmt.pipeline import prefetched
 from nmt.prepare.block import LINE_FEED, Block, Rows
 from nmt.prepare.readers import reader
