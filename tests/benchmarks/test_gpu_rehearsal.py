@@ -93,7 +93,7 @@ def test_what_does_not_fit_into_the_time_is_left_out_and_the_report_says_so(
     assert limits == {"smoke": 120, "tests": 300, "train": 300, "profile": 180}
     text = (tmp_path / "report.md").read_text()
     assert "- profile: killed after 180 s, see profile.log" in text
-    for part in ("ranks", "resume", "translate"):
+    for part in ("resume", "translate"):
         assert f"- {part}: left out: the 15 minutes are over" in text
 
 

@@ -42,7 +42,6 @@ class Contender:
     """The name of its function in `translation_process`."""
     settings: Mapping[str, object]
     """What that function takes besides the size of a batch."""
-    python: str = sys.executable
     command: Callable[[int], Sequence[str | Path]] | None = None
     """The command for a size of a batch, without files; None: the loop without warming up."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +76,7 @@ class Contender:
     def _process(self, source: Path, output: Path, batch: int, *, warmup: int) -> list[str | Path]:
         settings = {**self.settings, **({"batch": batch} if self.batches else {})}
         module = ["-m", "benchmarks.translation_process", self.loop]
-        return [self.python, *module, source, output, str(warmup), json.dumps(settings)]
+        return [sys.executable, *module, source, output, str(warmup), json.dumps(settings)]
 
 
 def nmt(model: Path, precision: str, beam_size: int, *, device: str = "cpu") -> Contender:
@@ -106,7 +105,6 @@ def nmt(model: Path, precision: str, beam_size: int, *, device: str = "cpu") -> 
 def ctranslate2(
     model: Path,
     vocabulary: Path,
-    python: str,
     *,
     precision: str,
     beam_size: int,
@@ -127,13 +125,12 @@ def ctranslate2(
         beam_size,
         "ctranslate2",
         settings,
-        python,
         batches=(512, 1024, 2048, 4096) if device == "cpu" else (4_096, 16_384),
         unit="tokens",
     )
 
 
-def marian(model: Path, vocabulary: Path, python: str, *, beam_size: int) -> Contender:
+def marian(model: Path, vocabulary: Path, *, beam_size: int) -> Contender:
     """Return Marian in fp32 with a thread a core, each with its own sentences.
 
     Its int8 is only for its older type of Transformer, which cannot be this model: see
@@ -146,14 +143,13 @@ def marian(model: Path, vocabulary: Path, python: str, *, beam_size: int) -> Con
         *("--max-length", str(MAX_LENGTH), "--cpu-threads", str(CORES)),
         *("--quiet", "--quiet-translation"),
     ]
-    decode = [python, "-m", "pymarian", "decode", *arguments]
+    decode = [sys.executable, "-m", "pymarian", "decode", *arguments]
     return Contender(
         "Marian",
         "fp32",
         beam_size,
         "marian",
         {"arguments": arguments},
-        python,
         command=lambda batch: [*decode, "--mini-batch", str(batch)],
         variables=ONE_THREAD,
         batches=_LINES,
