@@ -184,20 +184,6 @@ def test_missing_resources_end_a_recipe_unless_it_is_forced(
         run(*enough, lacking)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ("WORK=my work", "path without blanks"),
-        ("WORK=", "path without blanks"),
-        ("WORK=work ", "path without blanks"),
-        ("MIRROR=my mirror", "path without blanks"),
-        ("MODEL=en-es-base", f"en-es-base .*{' '.join(RECIPES)}"),
-    ],
-)
-def test_a_wrong_variable_is_refused(wrong: str, said: str) -> None:
-    assert re.search(f"{wrong.partition('=')[0]}=.*{said}", refusal("-n", "train", wrong))
-
-
 def test_make_clean_leaves_other_files(tmp_path: Path) -> None:
     for name in ("downloads", "text-en-fr", "data-en-de", "en-de-base", "mine"):
         (tmp_path / name).mkdir()
