@@ -193,7 +193,7 @@ class Formulas:
     def _residual(self, name: str, x: Array, sublayer: Callable[[Array], Array]) -> Array:
         norm = f"{name}_layer_norm"
         if self.pre_norm:
-            return x + sublayer(self._norm(norm, x))
+            return np.asarray(x + sublayer(self._norm(norm, x)))
         return self._norm(norm, x + sublayer(x))
 
     def _norm(self, name: str, x: Array) -> Array:
