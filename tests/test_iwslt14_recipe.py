@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 from catalogue import read_catalogue
-from example_runs import iwslt14_archive, iwslt14_rehearsal, make, needs_make
+from example_runs import iwslt14_archive, make, needs_make
 from split import TESTS, VALID_EVERY, Tokenizer, clean, read_counts, split
 
 from nmt.config import read_toml, resolve_recipe
-from nmt.data.manifest import read_info
 from nmt.errors import DataError
 from nmt.models.presets import body_parameters, preset_values
 from nmt.models.registry import count_parameters
@@ -186,28 +185,3 @@ def test_a_recipe_uses_the_field_s_values(model: str, recipe: str) -> None:
     assert "--beam-size 5 --length-penalty-form power --length-penalty 1 " in commands
     assert "--lowercase" in commands
     assert "--tokenize none" in commands
-
-
-@pytest.mark.slow
-def test_a_recipe_goes_from_the_archive_to_a_score_and_does_nothing_twice(tmp_path: Path) -> None:
-    variables, counts = iwslt14_rehearsal(tmp_path)
-    work = tmp_path / "work"
-    arguments = [*variables, f"WORK={work}"]
-    done = make("iwslt14", *arguments)
-    assert done.returncode == 0, done.stderr
-    rows = [row.split("\t") for row in done.stdout.splitlines() if "nrefs:1" in row]
-    assert [row[2].split("|")[1:4:2] for row in rows] == [
-        ["case:lc", "tok:13a"],
-        ["case:mixed", "tok:none"],
-        ["case:mixed", "tok:13a"],
-    ]
-    info = read_info(work / "data")
-    assert (info.train.pairs, info.valid.pairs) == (counts["train"], counts["valid"])
-    before = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
-    shutil.rmtree(work / "downloads")
-    assert "nrefs:1" in make("iwslt14", *arguments).stdout
-    after = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
-    assert after.items() <= before.items()
-    (work / "mine").touch()
-    make("iwslt14", "clean", *arguments)
-    assert [path.name for path in work.iterdir()] == ["mine"]

@@ -150,13 +150,6 @@ def test_a_treebank_that_is_not_whole_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["bank"]
 
 
-def test_a_text_that_is_there_twice_is_refused(treebank: Path) -> None:
-    (treebank / "copy").mkdir()
-    (treebank / "copy" / "wsj_0202.mrg").touch()
-    with pytest.raises(DataError, match=r"wsj_0202\.mrg.*wsj_0202\.mrg"):
-        trees.files_of(treebank, [2])
-
-
 def test_a_folder_needs_sections_and_a_file_utf_8(treebank: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--sections"):
         trees.files_of(treebank, [])
@@ -193,11 +186,6 @@ def test_lines_that_are_not_well_formed_are_repaired(line: str, tree: str) -> No
     assert bracketed(found).replace("(NN ", "").replace("w0)", "w0").replace("w1)", "w1") == (
         f"(TOP {tree})"
     )
-
-
-@pytest.mark.parametrize("line", ["(S (NP XX )NP (NP XX )NP )S", "XX XX", "(X (X XX )X )X XX"])
-def test_a_well_formed_line_is_not_counted_as_repaired(line: str) -> None:
-    assert not restored(line, words(2))[1]
 
 
 # Scores, counted by hand

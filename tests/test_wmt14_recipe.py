@@ -243,22 +243,6 @@ def times(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.slow
-def test_french_has_two_more_corpora_and_one_stays_compressed(mirror: Path, tmp_path: Path) -> None:
-    run("extract", "MODEL=en-fr-big", *rehearsal(mirror, tmp_path))
-    text = tmp_path / "text-en-fr"
-    sides = {path.name for path in text.iterdir() if path.suffix != ".lines"}
-    names = {"europarl-v7", "commoncrawl", "news-commentary-v9", "un"}
-    names |= {"newstest2013", "newstest2014"}
-    plain = {f"{name}.{side}" for name in names for side in ("en", "fr")}
-    assert sides == plain | {"giga-fren.en.gz", "giga-fren.fr.gz"}
-    for name in sides:
-        assert count_lines(text / name) == (20 if name.startswith("newstest") else 300)
-    # For these two archives no checksum is published, and the first download is what counts.
-    for name in ("training-giga-fren.tar", "training-parallel-un.tgz"):
-        assert (tmp_path / "downloads" / f"{name}.sha256").exists()
-
-
 def interrupt(*arguments: str, sign: Path) -> None:
     """Start make, and stop it with all its processes when a file is there."""
     process = subprocess.Popen(
