@@ -351,30 +351,17 @@ class MarianModel:
             arrays["decoder_Wemb"] = matrix(sizes[1], WIDTH)
         if self.tie == "none":
             arrays["decoder_ff_logit_out_Wt"] = matrix(sizes[1], WIDTH)
-        suffix = "_pre" if self.pre_norm else ""
-        for side, kinds in (("encoder", ["self"]), ("decoder", ["self", "context"])):
-            for layer in range(1, LAYERS + 1):
-                at, norms = f"{side}_l{layer}", ["ffn_ffn"]
-                for kind in kinds:
-                    if kind == "self" and side == "decoder" and self.ssru:
-                        norms.append("rnn" if self.pre_norm else "rnn_ffn")
-                        for name in ("W", "Wf"):
-                            arrays[f"{at}_rnn_{name}"] = matrix(WIDTH, WIDTH)
-                        arrays[f"{at}_rnn_bf"] = matrix(1, WIDTH)
-                        continue
-                    norms.append(f"{kind}_Wo")
-                    for part in "qkvo":
-                        arrays[f"{at}_{kind}_W{part}"] = matrix(WIDTH, WIDTH)
-                        arrays[f"{at}_{kind}_b{part}"] = matrix(1, WIDTH)
-                for number, shape in (("1", (WIDTH, INNER)), ("2", (INNER, WIDTH))):
-                    arrays[f"{at}_ffn_W{number}"] = matrix(*shape)
-                    arrays[f"{at}_ffn_b{number}"] = matrix(1, shape[1])
-                for norm in norms:
-                    arrays[f"{at}_{norm}_ln_scale{suffix}"] = 1 + matrix(1, WIDTH)
-                    arrays[f"{at}_{norm}_ln_bias{suffix}"] = matrix(1, WIDTH)
-            if self.pre_norm:
-                arrays[f"{side}_top_ln_scale"] = 1 + matrix(1, WIDTH)
-                arrays[f"{side}_top_ln_bias"] = matrix(1, WIDTH)
+        for name, weight in layers(matrix).items():
+            if not (self.ssru and ".decoder." in name and ".self_attn." in name):
+                place = marian_place(name, pre_norm=self.pre_norm, ssru=self.ssru)
+                arrays[place] = as_marian(weight)
+        for layer in range(1, LAYERS + 1) if self.ssru else ():
+            arrays[f"decoder_l{layer}_rnn_W"] = matrix(WIDTH, WIDTH)
+            arrays[f"decoder_l{layer}_rnn_Wf"] = matrix(WIDTH, WIDTH)
+            arrays[f"decoder_l{layer}_rnn_bf"] = matrix(1, WIDTH)
+        for side in ("encoder", "decoder") if self.pre_norm else ():
+            arrays[f"{side}_top_ln_scale"] = 1 + matrix(1, WIDTH)
+            arrays[f"{side}_top_ln_bias"] = matrix(1, WIDTH)
         return arrays
 
 
@@ -401,11 +388,7 @@ def write_package(folder: Path, source: Path) -> Path:
     }
     for name, weight in weights.items():
         if ".layers." in name:
-            side, layer, kind = (
-                re.sub(r"model\.(\w+)\.layers\.", r"\1 ", name).replace(".", " ", 1).split()
-            )
-            marian = f"{side}_l{int(layer) + 1}_{marian_name(kind)}"
-            arrays[marian] = np.ascontiguousarray(weight.T if weight.ndim == 2 else weight[None])
+            arrays[marian_place(name)] = as_marian(weight)
     sizes = {"dim-vocabs": [len(ids)] * 2}
     made = MarianModel(activation=config["activation_function"], options=sizes)
     options = yaml.safe_dump(made._options()).encode() + b"\0"
@@ -423,8 +406,22 @@ def yaml_key(piece: str) -> str:
     return piece if piece[0].isalpha() else f'"{escaped}"'
 
 
-def marian_name(kind: str) -> str:
+def as_marian(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return a weight as Marian stores it: (inputs, outputs), or (1, D)."""
+    return np.ascontiguousarray(weight.T if weight.ndim == 2 else weight[None])
+
+
+def marian_place(name: str, *, pre_norm: bool = False, ssru: bool = False) -> str:
     """Marian's name for a weight of a layer of `MarianMTModel`."""
+    _, side, _, layer, kind = name.split(".", 4)
+    marian = _marian_name(kind)
+    if ssru and side == "decoder":
+        marian = marian.replace("self_Wo_ln", "rnn_ln" if pre_norm else "rnn_ffn_ln")
+    suffix = "_pre" if pre_norm and "norm" in kind else ""
+    return f"{side}_l{int(layer) + 1}_{marian}{suffix}"
+
+
+def _marian_name(kind: str) -> str:
     kind = kind.replace("encoder_attn", "context").replace("self_attn", "self")
     kind, _, part = kind.rpartition(".")
     is_bias = part == "bias"
@@ -456,14 +453,9 @@ class MarianFile(Formulas):
         self.weights = dict(self._by_the_others_names())
 
     def _by_the_others_names(self) -> Iterator[tuple[str, Array]]:
+        ssru = "decoder_l1_rnn_W" in self._arrays
         for name in layers(random_matrices(seed=0)):
-            _, side, _, layer, kind = name.split(".", 4)
-            at, ours = f"{side}_l{int(layer) + 1}", marian_name(kind)
-            if f"{at}_rnn_W" in self._arrays:
-                ours = ours.replace("self_Wo_ln", "rnn_ln" if self.pre_norm else "rnn_ffn_ln")
-            if "norm" in kind and self.pre_norm:
-                ours += "_pre"
-            array = self._arrays.get(f"{at}_{ours}")
+            array = self._arrays.get(marian_place(name, pre_norm=self.pre_norm, ssru=ssru))
             if array is not None:
                 yield name, array[0] if len(array) == 1 else array.T
         if self.pre_norm:

@@ -22,7 +22,7 @@ from benchmarks.harness import highest, is_installed, parents, setting
 from benchmarks.machine import best_rate, product_rates
 from benchmarks.profile_training import by_kind, calls, profiled, top_operators
 from benchmarks.training import Contender, Job, flops_per_token, update_tokens
-from benchmarks.translation import BEAM_SIZE, fastest_batch, open_for_peers
+from benchmarks.translation import BEAM_SIZE, card_for_peers, fastest_batch
 from pretended_gpu.update import made_up_update
 from torch import Tensor
 from torch.autograd.profiler_util import EventList
@@ -326,7 +326,7 @@ def translate(context: Context) -> None:
     """Time the translation of some lines by one model in several systems."""
     scale, report = context.scale, context.report
     model = model_of(context)
-    _, vocabulary = open_for_peers(model)
+    vocabulary = card_for_peers(model).tgt_vocabulary
     pieces = context.work / "vocab.spm"
     pieces.write_bytes(vocabulary.model)
     text = context.work / "text"

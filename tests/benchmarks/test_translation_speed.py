@@ -29,20 +29,19 @@ from benchmarks.harness import (
     table,
 )
 from benchmarks.machine import describe, has_bf16
-from benchmarks.marian_weights import write_marian
 from benchmarks.translation import (
     BEAM_SIZE,
     Contender,
+    card_for_peers,
     ctranslate2,
     fastest_batch,
     marian,
     model_of,
     nmt,
-    open_for_peers,
 )
 
-from nmt.data.vocabulary import Vocabulary
-from nmt.models.transformer import Transformer
+from nmt.interchange.marian_export import fault_of
+from nmt.models.model_file import ModelCard
 from nmt.scoring.metrics import score
 
 pytestmark = pytest.mark.benchmark
@@ -72,8 +71,8 @@ def test_translation_speed(size: str, tmp_path: Path) -> None:
     line.write_text(ONE_LINE, encoding="utf-8")
     outputs = (tmp_path / f"output-{number}" for number in itertools.count())  # none of them twice
     model = model_of(size, tmp_path)
-    transformer, vocabulary = open_for_peers(model)
-    gathered = gather(model, transformer, vocabulary, tmp_path)
+    card = card_for_peers(model)
+    gathered = gather(model, card, tmp_path)
     systems = {one.name: one for one in sorted(gathered, key=lambda one: -one.beam_size)}
     batches = {name: fastest_batch(system, text, outputs) for name, system in systems.items()}
 
@@ -91,7 +90,7 @@ def test_translation_speed(size: str, tmp_path: Path) -> None:
         system, figures = systems[name], found[name]
         ours, lines = found[f"nmt, fp32, {system.search}"], figures[-1].lines
         loop = median(one.loop for one in figures)
-        tokens = sum(map(len, vocabulary.encode(lines)))
+        tokens = sum(map(len, card.tgt_vocabulary.encode(lines)))
         same = sum(map(str.__eq__, lines, ours[-1].lines)) / len(lines)
         engine = found.get(f"CTranslate2, {system.precision}, {system.search}", figures)
         return {
@@ -118,12 +117,10 @@ def test_translation_speed(size: str, tmp_path: Path) -> None:
         assert min(one.command, one.loop, one.start) > 0
 
 
-def gather(
-    model: Path, transformer: Transformer, vocabulary: Vocabulary, folder: Path
-) -> Iterator[Contender]:
+def gather(model: Path, card: ModelCard, folder: Path) -> Iterator[Contender]:
     """Yield every installed system, with the model in its own format."""
-    pieces = folder / "vocab.spm"  # Marian knows it by this ending
-    pieces.write_bytes(vocabulary.model)
+    pieces = folder / "vocab.spm"
+    pieces.write_bytes(card.tgt_vocabulary.model)
     yield nmt(model, "fp32", BEAM_SIZE)
     if has_bf16():
         yield nmt(model, "bf16", BEAM_SIZE)
@@ -137,8 +134,9 @@ def gather(
             yield nmt(exported, precision, GREEDY)
             yield ctranslate2(exported, pieces, precision=precision, beam_size=BEAM_SIZE)
             yield ctranslate2(exported, pieces, precision=precision, beam_size=GREEDY)
-    if is_installed("pymarian"):
-        weights = folder / "marian.npz"
-        write_marian(transformer, weights)
-        yield marian(weights, pieces, beam_size=BEAM_SIZE)
-        yield marian(weights, pieces, beam_size=GREEDY)
+    if is_installed("pymarian") and fault_of(card) is None:
+        exported = folder / "marian"
+        harness.nmt("export", "marian", model, exported)
+        for beam_size in (BEAM_SIZE, GREEDY):
+            weights = exported / "model.npz"
+            yield marian(weights, exported / "vocab.spm", beam_size=beam_size)
