@@ -270,7 +270,8 @@ class MarianMTFolder(Formulas):
 
     def _table(self, side: str) -> Array:
         shared = self.weights.get("model.shared.weight")
-        return self.weights[f"model.{side}.embed_tokens.weight"] if shared is None else shared
+        own = f"model.{side}.embed_tokens.weight"
+        return np.asarray(self.weights[own] if shared is None else shared)
 
     def _embed(self, side: str, ids: list[int]) -> Array:
         if self._halves:
