@@ -21,7 +21,9 @@ AS_SIGNS = str.maketrans(dict.fromkeys(MODIFIERS, "\u2018"))
 
 
 def test_modifier_letters() -> None:
-    texts = {code: text.decode().split("\n") for code, text in ntrex().items()}
+    texts = {
+        code: text.decode().replace("\r\n", "\n").split("\n") for code, text in ntrex().items()
+    }
     rows = []
     for code, lines in texts.items():
         letters = sum(line.count(letter) for line in lines for letter in MODIFIERS)
