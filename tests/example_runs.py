@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from make_text import corpus
+from split import TESTS, Tokenizer, clean
 from toy_training import ENGLISH, GERMAN, environment, pairs
 from warm_python import warm_python
 
@@ -23,6 +27,12 @@ TINY = (
     "--set batch_tokens=200 --set threads=1 --set matmul=torch --precision fp32 --quiet"
 )
 """TRAIN_OPTIONS of a tiny model."""
+
+_TAGS = [
+    "<url>http://www.ted.com/talks/one</url>",
+    "<keywords>talks, oceans</keywords>",
+    "<talkid>343</talkid>",
+]
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
@@ -73,3 +83,46 @@ def make_with_kills(example: str, limits: Sequence[float], *arguments: str) -> i
     done = make(example, *arguments)
     assert done.returncode == 0, done.stderr
     return kills
+
+
+def iwslt14_archive(
+    path: Path, training: dict[str, list[str]], test: dict[str, list[list[str]]]
+) -> Path:
+    """Write an archive of training lines, and of the lines of each test set, by language."""
+    files = {}
+    for language, lines in training.items():
+        files[f"de-en/train.tags.de-en.{language}"] = [*_TAGS, *lines]
+    for language, parts in test.items():
+        for name, part in zip(TESTS, parts, strict=True):
+            segments = [f'<seg id="{n}"> {line} </seg>' for n, line in enumerate(part, start=1)]
+            head = ["<mteval>", "<doc docid='1'>", "<title>Not in the text</title>"]
+            files[f"de-en/IWSLT14.{name}.de-en.{language}.xml"] = [*head, *segments, "</doc>"]
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in files.items():
+            text = "".join(f"{line}\n" for line in content).encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text))
+    return path
+
+
+def iwslt14_rehearsal(folder: Path) -> list[str]:
+    """Make a small archive, and return the variables for a tiny model."""
+    pairs = corpus(1, {"train": 320, "valid": 0, "test": 0})["train"]
+    sides = {"de": [pair.de for pair in pairs[:300]], "en": [pair.en for pair in pairs[:300]]}
+    tests = {
+        "de": [[pair.de for pair in pairs[300 + n :: 5]] for n in range(5)],
+        "en": [[pair.en for pair in pairs[300 + n :: 5]] for n in range(5)],
+    }
+    iwslt14_archive(folder / "de-en.tgz", sides, tests)
+    tokenizers = {language: Tokenizer(language) for language in sides}
+    tokens = [[tokenizers[x].tokenize(line) for line in side] for x, side in sides.items()]
+    kept = len(clean(list(zip(*tokens, strict=True))))
+    counts = {"raw": 300, "train": kept - kept // 23, "valid": kept // 23, "test": 20}
+    entries = ['[archives."de-en.tgz"]', "addresses = []", "[texts]", "[lines]"]
+    entries += [f"{name} = {count}" for name, count in counts.items()]
+    (folder / "iwslt14.toml").write_text("\n".join(entries), encoding="utf-8")
+    tiny = "--model transformer_tiny --batch-tokens 300 --set save_every=2 --set validate_every=6"
+    tiny += " --set threads=1 --set matmul=torch --precision fp32"
+    variables = [f"MIRROR={folder}", f"CATALOGUE={folder}/iwslt14.toml", "PROCESSES=1"]
+    return [*variables, "VOCAB=400", "UPDATES=6", "AVERAGE=2", f"RECIPE={tiny}"]

@@ -20,9 +20,10 @@ from foreign_models import (
     LAYERS,
     WIDTH,
     Array,
-    MarianMTFolder,
+    Formulas,
     layers,
     learn_pieces,
+    of_tokens,
     random_matrices,
 )
 from numpy.typing import NDArray
@@ -97,11 +98,12 @@ class M2M100:
         return weights
 
 
-class M2M100Folder(MarianMTFolder):
+class M2M100Folder(Formulas):
     """The formulas of `M2M100ForConditionalGeneration` on the files of a folder."""
 
+    pre_norm = True
+
     def __init__(self, folder: Path, kind: str) -> None:
-        self.config = json.loads((folder / "config.json").read_text())
         self.weights = load_file(folder / "model.safetensors")
         pieces = sentencepiece.SentencePieceProcessor(
             model_file=str(folder / "sentencepiece.bpe.model")
@@ -119,26 +121,12 @@ class M2M100Folder(MarianMTFolder):
     def log_probs_of(self, source: str, target: str, codes: Sequence[str]) -> Array:
         """Return the log-probabilities of a target's language, each token and eos."""
         src, tgt = self._ids(source, codes[0]), self._ids(target, codes[1])
-        memory = self._stack("encoder", self._with_positions(src), None)
-        states = self._stack("decoder", self._with_positions([2, *tgt[:-1]]), memory)
+        memory = self.stack("encoder", self._with_positions(src), None)
+        states = self.stack("decoder", self._with_positions([2, *tgt[:-1]]), memory)
         logits = states @ self.weights["model.shared.weight"].T
-        log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-        return np.asarray(log_probs[np.arange(len(tgt)), tgt])
+        return of_tokens(logits, tgt)
 
     def _with_positions(self, ids: list[int]) -> Array:
         # Positions begin at 2.
         positions = sinusoids_by_halves(len(ids) + 2, WIDTH)[2:]
         return np.asarray(self.weights["model.shared.weight"][ids] * math.sqrt(WIDTH) + positions)
-
-    def _stack(self, side: str, x: Array, memory: Array | None) -> Array:
-        for layer in range(LAYERS):
-            at = f"model.{side}.layers.{layer}"
-            causal = np.tril(np.ones((len(x), len(x)), bool)) if memory is not None else None
-            y = self._norm(f"{at}.self_attn_layer_norm", x)
-            x = x + self._attend(f"{at}.self_attn", y, y, causal)
-            if memory is not None:
-                y = self._norm(f"{at}.encoder_attn_layer_norm", x)
-                x = x + self._attend(f"{at}.encoder_attn", y, memory, None)
-            y = self._norm(f"{at}.final_layer_norm", x)
-            x = x + self._linear(f"{at}.fc2", np.maximum(self._linear(f"{at}.fc1", y), 0))
-        return self._norm(f"model.{side}.layer_norm", x)

@@ -13,7 +13,7 @@ import random
 import re
 import shutil
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,7 +167,68 @@ def layers(matrix: Callable[..., NDArray[np.float32]]) -> dict[str, NDArray[np.f
     return weights
 
 
-class MarianMTFolder:
+class Formulas:
+    """A Transformer by its equations, on weights by Hugging Face's names."""
+
+    weights: dict[str, Any]
+    activation = "relu"
+    pre_norm = False
+    epsilon = 1e-5
+
+    def stack(self, side: str, x: Array, memory: Array | None) -> Array:
+        """Return the states of the encoder (T, D), or of the decoder that sees a memory (S, D)."""
+        for layer in range(LAYERS):
+            x = self._layer(f"model.{side}.layers.{layer}", x, memory)
+        return self._norm(f"model.{side}.layer_norm", x) if self.pre_norm else x
+
+    def _layer(self, at: str, x: Array, memory: Array | None) -> Array:
+        causal = np.tril(np.ones((len(x), len(x)), bool)) if memory is not None else None
+        name = f"{at}.self_attn"
+        x = self._residual(name, x, lambda y: self.attend(f"{at}.self_attn", y, y, causal))
+        if memory is not None:
+            name = f"{at}.encoder_attn"
+            x = self._residual(name, x, lambda y: self.attend(name, y, memory, None))
+        return self._residual(f"{at}.final", x, lambda y: self._feed_forward(at, y))
+
+    def _residual(self, name: str, x: Array, sublayer: Callable[[Array], Array]) -> Array:
+        norm = f"{name}_layer_norm"
+        if self.pre_norm:
+            return np.asarray(x + sublayer(self._norm(norm, x)))
+        return self._norm(norm, x + sublayer(x))
+
+    def _norm(self, name: str, x: Array) -> Array:
+        x = x - x.mean(1, keepdims=True)
+        x = x / np.sqrt((x**2).mean(1, keepdims=True) + self.epsilon)
+        return np.asarray(x * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"])
+
+    def _linear(self, name: str, x: Array) -> Array:
+        return np.asarray(x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"])
+
+    def _feed_forward(self, at: str, x: Array) -> Array:
+        hidden = ACTIVATIONS[self.activation](self._linear(f"{at}.fc1", x))
+        return self._linear(f"{at}.fc2", hidden)
+
+    def attend(self, name: str, x: Array, y: Array, mask: NDArray[np.bool_] | None) -> Array:
+        """Scaled dot-product attention by heads, of one sentence."""
+        sides = (("q", x), ("k", y), ("v", y))
+        parts = [self._linear(f"{name}.{part}_proj", of) for part, of in sides]
+        found = []
+        for q, k, v in zip(*(np.split(part, HEADS, axis=1) for part in parts), strict=True):
+            scores = q @ k.T / math.sqrt(q.shape[1])
+            if mask is not None:
+                scores = np.where(mask, scores, -np.inf)
+            weights = np.exp(scores - scores.max(1, keepdims=True))
+            found.append(weights / weights.sum(1, keepdims=True) @ v)
+        return self._linear(f"{name}.out_proj", np.concatenate(found, axis=1))
+
+
+def of_tokens(logits: Array, tokens: Sequence[int]) -> Array:
+    """Return the log-probabilities of tokens by logits (tokens, V)."""
+    found = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    return np.asarray(found[np.arange(len(tokens)), tokens])
+
+
+class MarianMTFolder(Formulas):
     """The formulas of `MarianMTModel`, and of its tokenizer, on the files of a folder."""
 
     def __init__(self, folder: Path, positions: str) -> None:
@@ -183,6 +244,7 @@ class MarianMTFolder:
             for side in names
         }
         self._halves = positions == "marian"
+        self.activation = self.config["activation_function"]
 
     def segment(self, line: str, side: str) -> list[int]:
         """Ids without eos, as `MarianTokenizer` finds them."""
@@ -200,17 +262,16 @@ class MarianMTFolder:
         src = [*self.segment(source, "source"), eos]
         tgt = [*self.segment(target, "target"), eos]
         start = self.config["decoder_start_token_id"]
-        memory = self._stack("encoder", self._embed("encoder", src), None)
-        states = self._stack("decoder", self._embed("decoder", [start, *tgt[:-1]]), memory)
+        memory = self.stack("encoder", self._embed("encoder", src), None)
+        states = self.stack("decoder", self._embed("decoder", [start, *tgt[:-1]]), memory)
         output = self.weights.get("lm_head.weight", self._table("decoder"))
         logits = states @ output.T + self.weights["final_logits_bias"][0]
-        log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-        found: Array = log_probs[np.arange(len(tgt)), tgt]
-        return found
+        return of_tokens(logits, tgt)
 
     def _table(self, side: str) -> Array:
         shared = self.weights.get("model.shared.weight")
-        return self.weights[f"model.{side}.embed_tokens.weight"] if shared is None else shared
+        own = f"model.{side}.embed_tokens.weight"
+        return np.asarray(self.weights[own] if shared is None else shared)
 
     def _embed(self, side: str, ids: list[int]) -> Array:
         if self._halves:
@@ -220,52 +281,6 @@ class MarianMTFolder:
             angles = np.arange(len(ids))[:, None] / wavelengths
             positions = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
         return np.asarray(self._table(side)[ids] * math.sqrt(WIDTH) + positions)
-
-    def _stack(self, side: str, x: Array, memory: Array | None) -> Array:
-        for layer in range(LAYERS):
-            at = f"model.{side}.layers.{layer}"
-            causal = np.tril(np.ones((len(x), len(x)), bool)) if memory is not None else None
-            x = self._norm(
-                f"{at}.self_attn_layer_norm", x + self._attend(f"{at}.self_attn", x, x, causal)
-            )
-            if memory is not None:
-                attended = self._attend(f"{at}.encoder_attn", x, memory, None)
-                x = self._norm(f"{at}.encoder_attn_layer_norm", x + attended)
-            hidden = ACTIVATIONS[self.config["activation_function"]](self._linear(f"{at}.fc1", x))
-            x = self._norm(f"{at}.final_layer_norm", x + self._linear(f"{at}.fc2", hidden))
-        return x
-
-    def _linear(self, name: str, x: Array) -> Array:
-        return np.asarray(x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"])
-
-    def _norm(self, name: str, x: Array) -> Array:
-        scale, bias = (self.weights[f"{name}.{part}"] for part in ("weight", "bias"))
-        return np.asarray(normalised(x, 1e-5) * scale + bias)
-
-    def _attend(self, name: str, x: Array, y: Array, mask: NDArray[np.bool_] | None) -> Array:
-        query, key, value = (
-            self._linear(f"{name}.{part}_proj", of) for part, of in (("q", x), ("k", y), ("v", y))
-        )
-        return self._linear(f"{name}.out_proj", multi_head(query, key, value, mask))
-
-
-def normalised(x: Array, epsilon: float) -> Array:
-    """LayerNorm without gain and bias."""
-    x = x - x.mean(1, keepdims=True)
-    return np.asarray(x / np.sqrt((x**2).mean(1, keepdims=True) + epsilon))
-
-
-def multi_head(query: Array, key: Array, value: Array, mask: NDArray[np.bool_] | None) -> Array:
-    """Scaled dot-product attention by heads, of one sentence."""
-    heads = [np.split(part, HEADS, axis=1) for part in (query, key, value)]
-    found = []
-    for q, k, v in zip(*heads, strict=True):
-        scores = q @ k.T / math.sqrt(q.shape[1])
-        if mask is not None:
-            scores = np.where(mask, scores, -np.inf)
-        weights = np.exp(scores - scores.max(1, keepdims=True))
-        found.append(weights / weights.sum(1, keepdims=True) @ v)
-    return np.concatenate(found, axis=1)
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -337,30 +352,17 @@ class MarianModel:
             arrays["decoder_Wemb"] = matrix(sizes[1], WIDTH)
         if self.tie == "none":
             arrays["decoder_ff_logit_out_Wt"] = matrix(sizes[1], WIDTH)
-        suffix = "_pre" if self.pre_norm else ""
-        for side, kinds in (("encoder", ["self"]), ("decoder", ["self", "context"])):
-            for layer in range(1, LAYERS + 1):
-                at, norms = f"{side}_l{layer}", ["ffn_ffn"]
-                for kind in kinds:
-                    if kind == "self" and side == "decoder" and self.ssru:
-                        norms.append("rnn" if self.pre_norm else "rnn_ffn")
-                        for name in ("W", "Wf"):
-                            arrays[f"{at}_rnn_{name}"] = matrix(WIDTH, WIDTH)
-                        arrays[f"{at}_rnn_bf"] = matrix(1, WIDTH)
-                        continue
-                    norms.append(f"{kind}_Wo")
-                    for part in "qkvo":
-                        arrays[f"{at}_{kind}_W{part}"] = matrix(WIDTH, WIDTH)
-                        arrays[f"{at}_{kind}_b{part}"] = matrix(1, WIDTH)
-                for number, shape in (("1", (WIDTH, INNER)), ("2", (INNER, WIDTH))):
-                    arrays[f"{at}_ffn_W{number}"] = matrix(*shape)
-                    arrays[f"{at}_ffn_b{number}"] = matrix(1, shape[1])
-                for norm in norms:
-                    arrays[f"{at}_{norm}_ln_scale{suffix}"] = 1 + matrix(1, WIDTH)
-                    arrays[f"{at}_{norm}_ln_bias{suffix}"] = matrix(1, WIDTH)
-            if self.pre_norm:
-                arrays[f"{side}_top_ln_scale"] = 1 + matrix(1, WIDTH)
-                arrays[f"{side}_top_ln_bias"] = matrix(1, WIDTH)
+        for name, weight in layers(matrix).items():
+            if not (self.ssru and ".decoder." in name and ".self_attn." in name):
+                place = marian_place(name, pre_norm=self.pre_norm, ssru=self.ssru)
+                arrays[place] = as_marian(weight)
+        for layer in range(1, LAYERS + 1) if self.ssru else ():
+            arrays[f"decoder_l{layer}_rnn_W"] = matrix(WIDTH, WIDTH)
+            arrays[f"decoder_l{layer}_rnn_Wf"] = matrix(WIDTH, WIDTH)
+            arrays[f"decoder_l{layer}_rnn_bf"] = matrix(1, WIDTH)
+        for side in ("encoder", "decoder") if self.pre_norm else ():
+            arrays[f"{side}_top_ln_scale"] = 1 + matrix(1, WIDTH)
+            arrays[f"{side}_top_ln_bias"] = matrix(1, WIDTH)
         return arrays
 
 
@@ -387,11 +389,7 @@ def write_package(folder: Path, source: Path) -> Path:
     }
     for name, weight in weights.items():
         if ".layers." in name:
-            side, layer, kind = (
-                re.sub(r"model\.(\w+)\.layers\.", r"\1 ", name).replace(".", " ", 1).split()
-            )
-            marian = f"{side}_l{int(layer) + 1}_{marian_name(kind)}"
-            arrays[marian] = np.ascontiguousarray(weight.T if weight.ndim == 2 else weight[None])
+            arrays[marian_place(name)] = as_marian(weight)
     sizes = {"dim-vocabs": [len(ids)] * 2}
     made = MarianModel(activation=config["activation_function"], options=sizes)
     options = yaml.safe_dump(made._options()).encode() + b"\0"
@@ -409,8 +407,22 @@ def yaml_key(piece: str) -> str:
     return piece if piece[0].isalpha() else f'"{escaped}"'
 
 
-def marian_name(kind: str) -> str:
+def as_marian(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return a weight as Marian stores it: (inputs, outputs), or (1, D)."""
+    return np.ascontiguousarray(weight.T if weight.ndim == 2 else weight[None])
+
+
+def marian_place(name: str, *, pre_norm: bool = False, ssru: bool = False) -> str:
     """Marian's name for a weight of a layer of `MarianMTModel`."""
+    _, side, _, layer, kind = name.split(".", 4)
+    marian = _marian_name(kind)
+    if ssru and side == "decoder":
+        marian = marian.replace("self_Wo_ln", "rnn_ln" if pre_norm else "rnn_ffn_ln")
+    suffix = "_pre" if pre_norm and "norm" in kind else ""
+    return f"{side}_l{int(layer) + 1}_{marian}{suffix}"
+
+
+def _marian_name(kind: str) -> str:
     kind = kind.replace("encoder_attn", "context").replace("self_attn", "self")
     kind, _, part = kind.rpartition(".")
     is_bias = part == "bias"
@@ -423,19 +435,34 @@ def marian_name(kind: str) -> str:
     return f"{stem}_{'b' if is_bias else 'W'}{projection[0]}"
 
 
-class MarianFile:
+class MarianFile(Formulas):
     """The formulas of Marian's Transformer, on its files."""
+
+    epsilon = 1e-6
 
     def __init__(self, path: Path) -> None:
         self._arrays = dict(np.load(path))
         text = self._arrays.pop("special:model.yml").tobytes().split(b"\0")[0]
-        self._options = yaml.safe_load(text)
+        options = yaml.safe_load(text)
         names = yaml.safe_load(path.with_name(f"{path.name}.decoder.yml").read_text())["vocabs"]
         self._pieces = [
             sentencepiece.SentencePieceProcessor(model_file=str(path.parent / name))
             for name in names
         ]
-        self._pre_norm = self._options["transformer-preprocess"] == "n"
+        self.pre_norm = options["transformer-preprocess"] == "n"
+        self.activation = options["transformer-ffn-activation"]
+        self.weights = dict(self._by_the_others_names())
+
+    def _by_the_others_names(self) -> Iterator[tuple[str, Array]]:
+        ssru = "decoder_l1_rnn_W" in self._arrays
+        for name in layers(random_matrices(seed=0)):
+            array = self._arrays.get(marian_place(name, pre_norm=self.pre_norm, ssru=ssru))
+            if array is not None:
+                yield name, array[0] if len(array) == 1 else array.T
+        if self.pre_norm:
+            for side in ("encoder", "decoder"):
+                for part, ours in (("weight", "scale"), ("bias", "bias")):
+                    yield f"model.{side}.layer_norm.{part}", self._arrays[f"{side}_top_ln_{ours}"]
 
     def log_probs(self, source: str, target: str, eos: int = 0) -> Array:
         """Return the log-probabilities of each token of a target and of eos."""
@@ -450,64 +477,25 @@ class MarianFile:
         ]
         # The decoder begins with zeros.
         shifted = np.concatenate([np.zeros((1, WIDTH)), tables[1][tgt[:-1]]])
-        memory = self._stack("encoder", self._placed(tables[0][src]), None)
-        states = self._stack("decoder", self._placed(shifted), memory)
+        memory = self.stack("encoder", self._placed(tables[0][src]), None)
+        states = self.stack("decoder", self._placed(shifted), memory)
         output = self._arrays.get("decoder_ff_logit_out_Wt", tables[1])
-        logits = states @ output.T + self._arrays["decoder_ff_logit_out_b"]
-        log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-        found: Array = log_probs[np.arange(len(tgt)), tgt]
-        return found
+        return of_tokens(states @ output.T + self._arrays["decoder_ff_logit_out_b"], tgt)
 
     def _placed(self, embedded: Array) -> Array:
         return np.asarray(embedded * math.sqrt(WIDTH) + sinusoids_by_halves(len(embedded), WIDTH))
 
-    def _stack(self, side: str, x: Array, memory: Array | None) -> Array:
-        for layer in range(1, LAYERS + 1):
-            x = self._layer(f"{side}_l{layer}", x, memory)
-        return self._norm(f"{side}_top_ln", x) if self._pre_norm else x
-
-    def _layer(self, at: str, x: Array, memory: Array | None) -> Array:
-        causal = np.tril(np.ones((len(x), len(x)), bool)) if memory is not None else None
-        if f"{at}_rnn_W" in self._arrays:
-            norm = "rnn" if self._pre_norm else "rnn_ffn"
-            x = self._residual(f"{at}_{norm}", x, lambda y: self._recur(f"{at}_rnn", y))
-        else:
-            x = self._residual(
-                f"{at}_self_Wo", x, lambda y: self._attend(f"{at}_self", y, y, causal)
-            )
-        if memory is not None:
-            x = self._residual(
-                f"{at}_context_Wo", x, lambda y: self._attend(f"{at}_context", y, memory, None)
-            )
-        return self._residual(f"{at}_ffn_ffn", x, lambda y: self._feed_forward(f"{at}_ffn", y))
-
-    def _residual(self, name: str, x: Array, sublayer: Callable[[Array], Array]) -> Array:
-        if self._pre_norm:
-            return x + sublayer(self._norm(f"{name}_ln", x, "_pre"))
-        return self._norm(f"{name}_ln", x + sublayer(x))
-
-    def _norm(self, name: str, x: Array, suffix: str = "") -> Array:
-        scale, bias = (self._arrays[f"{name}_{part}{suffix}"] for part in ("scale", "bias"))
-        return np.asarray(normalised(x, 1e-6) * scale + bias)
-
-    def _linear(self, at: str, part: str, x: Array) -> Array:
-        return np.asarray(x @ self._arrays[f"{at}_W{part}"] + self._arrays[f"{at}_b{part}"])
-
-    def _recur(self, at: str, x: Array) -> Array:
+    def attend(self, name: str, x: Array, y: Array, mask: NDArray[np.bool_] | None) -> Array:
+        """Attend, or compute an SSRU where the layer has one in place of self-attention."""
+        at = f"decoder_l{int(name.split('.')[3]) + 1}_rnn"
+        if not name.startswith("model.decoder") or x is not y or f"{at}_W" not in self._arrays:
+            return super().attend(name, x, y, mask)
         forget = 1 / (1 + np.exp(-(x @ self._arrays[f"{at}_Wf"] + self._arrays[f"{at}_bf"])))
         cell, outputs = np.zeros(WIDTH), []
         for gate, value in zip(forget, x @ self._arrays[f"{at}_W"], strict=True):
             cell = gate * cell + (1 - gate) * value
             outputs.append(np.maximum(cell, 0))
         return np.stack(outputs)
-
-    def _feed_forward(self, at: str, x: Array) -> Array:
-        activation = ACTIVATIONS[self._options["transformer-ffn-activation"]]
-        return self._linear(at, "2", activation(self._linear(at, "1", x)))
-
-    def _attend(self, at: str, x: Array, y: Array, mask: NDArray[np.bool_] | None) -> Array:
-        query, key, value = (self._linear(at, p, of) for p, of in (("q", x), ("k", y), ("v", y)))
-        return self._linear(at, "o", multi_head(query, key, value, mask))
 
 
 def to_binary(path: Path, quantised: str = "_W.?$|Wemb", number: int = 0x4101) -> Path:

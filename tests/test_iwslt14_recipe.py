@@ -5,60 +5,26 @@ Archives are laid out as WIT3's own. The expected tokens are those of Moses' own
 
 from __future__ import annotations
 
-import io
-import os
 import re
 import shutil
-import subprocess
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from catalogue import read_catalogue
-from example_runs import make_with_kills
-from make_text import corpus
+from example_runs import iwslt14_archive, make, needs_make
 from split import TESTS, VALID_EVERY, Tokenizer, clean, read_counts, split
-from warm_python import warm_python
 
 from nmt.config import read_toml, resolve_recipe
-from nmt.data.manifest import read_info
 from nmt.errors import DataError
-from nmt.models.model_file import load_model
 from nmt.models.presets import body_parameters, preset_values
 from nmt.models.registry import count_parameters
 
 ROOT = Path(__file__).parents[1]
 IWSLT14 = ROOT / "examples" / "iwslt14"
 
-TAGS = [
-    "<url>http://www.ted.com/talks/one</url>",
-    "<keywords>talks, oceans</keywords>",
-    "<talkid>343</talkid>",
-]
-
-
-def archive(path: Path, training: dict[str, list[str]], test: dict[str, list[list[str]]]) -> Path:
-    """Write an archive of training lines, and of the lines of each test set, by language."""
-    files = {}
-    for language, lines in training.items():
-        files[f"de-en/train.tags.de-en.{language}"] = [*TAGS, *lines]
-    for language, parts in test.items():
-        for name, part in zip(TESTS, parts, strict=True):
-            segments = [f'<seg id="{n}"> {line} </seg>' for n, line in enumerate(part, start=1)]
-            head = ["<mteval>", "<doc docid='1'>", "<title>Not in the text</title>"]
-            files[f"de-en/IWSLT14.{name}.de-en.{language}.xml"] = [*head, *segments, "</doc>"]
-    with tarfile.open(path, "w:gz") as tar:
-        for name, content in files.items():
-            text = "".join(f"{line}\n" for line in content).encode()
-            entry = tarfile.TarInfo(name)
-            entry.size = len(text)
-            tar.addfile(entry, io.BytesIO(text))
-    return path
-
-
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+pytestmark = needs_make
 
 
 # The text
@@ -112,7 +78,7 @@ def test_the_text_is_split_as_everybody_has_it(tmp_path: Path) -> None:
         "en": [[f"It’s &amp; {name}."] for name in TESTS],
     }
     counts = {"raw": 48, "train": 45, "valid": 2, "test": 5}
-    split(archive(tmp_path / "de-en.tgz", training, test), counts, tmp_path)
+    split(iwslt14_archive(tmp_path / "de-en.tgz", training, test), counts, tmp_path)
 
     def lines_of(name: str) -> list[str]:
         return (tmp_path / name).read_text(encoding="utf-8").splitlines()
@@ -154,7 +120,7 @@ def test_an_archive_of_other_content_is_refused(
 ) -> None:
     sides = {"de": ["Satz."] * 23, "en": ["Line."] * 23}
     parts = [["Test."]] * len(TESTS)
-    path = archive(tmp_path / "de-en.tgz", sides, {"de": parts, "en": parts})
+    path = iwslt14_archive(tmp_path / "de-en.tgz", sides, {"de": parts, "en": parts})
     if spoil:
         spoil(path)
     counts = {"raw": 23, "train": 22, "valid": 1, "test": 5} | wrong
@@ -203,24 +169,6 @@ def test_the_modern_model_is_as_large_and_trained_alike() -> None:
 # The recipe
 
 
-def make(*arguments: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            "make",
-            "-C",
-            IWSLT14,
-            "--no-print-directory",
-            f"PYTHON={python}",
-            "PROCESSES=1",
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-    )
-
-
 @pytest.mark.parametrize(
     ("model", "recipe"),
     [
@@ -229,7 +177,7 @@ def make(*arguments: str, python: str = sys.executable) -> subprocess.CompletedP
     ],
 )
 def test_a_recipe_uses_the_field_s_values(model: str, recipe: str) -> None:
-    done = make("-n", "WORK=nowhere", f"MODEL={model}", "score")
+    done = make("iwslt14", "-n", "WORK=nowhere", f"MODEL={model}", "score")
     commands = re.sub(" +", " ", done.stdout.replace("\\\n", " "))
     assert "--vocab-size 10000 " in commands
     assert f"{recipe} --max-updates 100000 " in commands
@@ -237,71 +185,3 @@ def test_a_recipe_uses_the_field_s_values(model: str, recipe: str) -> None:
     assert "--beam-size 5 --length-penalty-form power --length-penalty 1 " in commands
     assert "--lowercase" in commands
     assert "--tokenize none" in commands
-
-
-def test_an_unknown_model_is_refused() -> None:
-    assert re.search("MODEL=tiny .*post-norm modern", make("-n", "MODEL=tiny").stderr)
-
-
-def rehearsal(folder: Path) -> tuple[list[str], dict[str, int]]:
-    """Make a small archive; return the variables for a tiny model, and the counts of lines."""
-    pairs = corpus(1, {"train": 320, "valid": 0, "test": 0})["train"]
-    sides = {"de": [pair.de for pair in pairs[:300]], "en": [pair.en for pair in pairs[:300]]}
-    tests = {
-        "de": [[pair.de for pair in pairs[300 + n :: 5]] for n in range(5)],
-        "en": [[pair.en for pair in pairs[300 + n :: 5]] for n in range(5)],
-    }
-    archive(folder / "de-en.tgz", sides, tests)
-    tokenizers = {language: Tokenizer(language) for language in sides}
-    tokens = [[tokenizers[x].tokenize(line) for line in side] for x, side in sides.items()]
-    kept = len(clean(list(zip(*tokens, strict=True))))
-    counts = {"raw": 300, "train": kept - kept // 23, "valid": kept // 23, "test": 20}
-    entries = ['[archives."de-en.tgz"]', "addresses = []", "[texts]", "[lines]"]
-    entries += [f"{name} = {count}" for name, count in counts.items()]
-    (folder / "iwslt14.toml").write_text("\n".join(entries), encoding="utf-8")
-    tiny = "--model transformer_tiny --batch-tokens 300 --set save_every=2 --set validate_every=6"
-    tiny += " --set threads=1 --set matmul=torch --precision fp32"
-    variables = [f"MIRROR={folder}", f"CATALOGUE={folder}/iwslt14.toml", "PROCESSES=1"]
-    return [*variables, "VOCAB=400", "UPDATES=6", "AVERAGE=2", f"RECIPE={tiny}"], counts
-
-
-@pytest.mark.slow
-def test_a_recipe_goes_from_the_archive_to_a_score_and_does_nothing_twice(tmp_path: Path) -> None:
-    variables, counts = rehearsal(tmp_path)
-    work = tmp_path / "work"
-    arguments = [*variables, f"WORK={work}"]
-    python = str(warm_python())
-    done = make(*arguments, python=python)
-    assert done.returncode == 0, done.stderr
-    rows = [row.split("\t") for row in done.stdout.splitlines() if "nrefs:1" in row]
-    assert [row[2].split("|")[1:4:2] for row in rows] == [
-        ["case:lc", "tok:13a"],
-        ["case:mixed", "tok:none"],
-        ["case:mixed", "tok:13a"],
-    ]
-    info = read_info(work / "data")
-    assert (info.train.pairs, info.valid.pairs) == (counts["train"], counts["valid"])
-    before = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
-    shutil.rmtree(work / "downloads")
-    assert "nrefs:1" in make(*arguments, python=python).stdout
-    after = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
-    assert after.items() <= before.items()
-    (work / "mine").touch()
-    make("clean", *arguments, python=python)
-    assert [path.name for path in work.iterdir()] == ["mine"]
-
-
-@pytest.mark.slow
-def test_a_recipe_that_is_killed_ends_as_one_that_is_not(tmp_path: Path) -> None:
-    variables, _ = rehearsal(tmp_path)
-    for name, kills in (("killed", [0.5, 3.0, 6.0, 9.0, 12.0]), ("whole", [])):
-        make_with_kills("iwslt14", kills, *variables, f"WORK={tmp_path / name}")
-    run = "post-norm-seed1"
-    for name in ("text/train.de", "data/train-00000.bin", f"{run}/test.en", f"{run}/test.score"):
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    killed, whole = (
-        load_model(tmp_path / name / run / "averaged.safetensors")[0]
-        for name in ("killed", "whole")
-    )
-    for one, other in zip(killed.parameters(), whole.parameters(), strict=True):
-        assert one.equal(other)

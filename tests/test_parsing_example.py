@@ -9,7 +9,7 @@ import bracket_score
 import pytest
 import toy_trees
 import trees
-from example_runs import TINY, make, make_with_kills, needs_make
+from example_runs import make, needs_make
 from trees import Tree, bracketed, linearised, read_trees, restored, words_of
 
 from nmt.config import resolve_recipe
@@ -150,13 +150,6 @@ def test_a_treebank_that_is_not_whole_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["bank"]
 
 
-def test_a_text_that_is_there_twice_is_refused(treebank: Path) -> None:
-    (treebank / "copy").mkdir()
-    (treebank / "copy" / "wsj_0202.mrg").touch()
-    with pytest.raises(DataError, match=r"wsj_0202\.mrg.*wsj_0202\.mrg"):
-        trees.files_of(treebank, [2])
-
-
 def test_a_folder_needs_sections_and_a_file_utf_8(treebank: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--sections"):
         trees.files_of(treebank, [])
@@ -193,11 +186,6 @@ def test_lines_that_are_not_well_formed_are_repaired(line: str, tree: str) -> No
     assert bracketed(found).replace("(NN ", "").replace("w0)", "w0").replace("w1)", "w1") == (
         f"(TOP {tree})"
     )
-
-
-@pytest.mark.parametrize("line", ["(S (NP XX )NP (NP XX )NP )S", "XX XX", "(X (X XX )X )X XX"])
-def test_a_well_formed_line_is_not_counted_as_repaired(line: str) -> None:
-    assert not restored(line, words(2))[1]
 
 
 # Scores, counted by hand
@@ -281,37 +269,6 @@ def test_a_recipe_uses_the_paper_s_values(
     preset = re.findall(r"--model (\S+)", commands)[0]
     recipe = resolve_recipe(preset, "transformer", [(preset, preset_values(preset))])
     assert recipe.model.dropout == dropout
-
-
-@needs_make
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (["wsj"], "TREEBANK"),
-        (["semi-supervised", "TREEBANK=."], "PARSED"),
-        (["wsj", "TREEBANK=my treebank"], "TREEBANK='my treebank' "),
-        (["score", "MODEL=brown"], "MODEL=brown "),
-    ],
-)
-def test_a_wrong_variable_is_named(wrong: list[str], said: str, tmp_path: Path) -> None:
-    done = make("parsing", "-n", *wrong, f"WORK={tmp_path}")
-    assert done.returncode == 2
-    assert said in done.stderr
-
-
-@pytest.mark.slow
-@needs_make
-def test_a_recipe_that_is_killed_goes_on_to_its_score(tmp_path: Path) -> None:
-    given = [f"WORK={tmp_path}", "PROCESSES=1", "UPDATES=40", "PRESET=transformer_tiny"]
-    given += [f"TRAIN_OPTIONS={TINY} --set save_every=5 --set validate_every=20", "TEST=valid"]
-    given += ["SEARCH=--beam-size 2 --max-extra-tokens 9 --no-guard --no-copy --no-split"]
-    make_with_kills("parsing", [0.3, 2, 5, 9], "toy", *given)
-    score = (tmp_path / "toy" / "valid.score").read_text(encoding="utf-8")
-    assert "300 sentences" in score
-    again = make("parsing", "-n", "toy", *given)
-    assert "train" not in again.stdout.replace("trained", "")
-    assert make("parsing", "clean", f"WORK={tmp_path}").returncode == 0
-    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -118,25 +118,6 @@ def test_a_run_without_its_last_validation_is_refused(data: Path, tmp_path: Path
         results.read_result(run, results.epoch_lengths(DataFolder.open(data)))
 
 
-@needs_make
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"DATA": "missing"}, "missing is not"),
-        ({"DATA": "two words"}, "DATA='two words' "),
-        ({"UPDATES": "15"}, "UPDATES=15 "),
-    ],
-)
-def test_a_wrong_variable_is_named(
-    data: Path, tmp_path: Path, wrong: dict[str, str], said: str
-) -> None:
-    values = {"DATA": str(data), "WORK": str(tmp_path), "ROWS": ROWS[0]} | wrong
-    done = make("table3", *(f"{name}={value}" for name, value in values.items()))
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert not any(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 @needs_make
 def test_two_rows_on_a_share_of_the_data(data: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -79,19 +78,10 @@ def test_a_program_ends_the_same(code: str) -> None:
 
 
 WAITING = """
-import os, signal, sys, time
-signal.signal(signal.SIGUSR1, lambda number, _: sys.exit(number))
+import os, time
 print(os.getpid(), flush=True)
 time.sleep(60)
 """
-
-
-def test_signals_are_passed_on() -> None:
-    with subprocess.Popen([warm_python(), "-c", WAITING], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.send_signal(signal.SIGUSR1)
-    assert process.returncode == signal.SIGUSR1
 
 
 def test_a_program_is_killed_with_its_client() -> None:

@@ -37,7 +37,6 @@ class Site:
     """A web site with one file, and its faults."""
 
     content: bytes = CONTENT
-    knows_ranges: bool = True
     breaks_off_after: list[int] = field(default_factory=list)
     """Bytes after which each of the next answers breaks off."""
     ranges: list[str | None] = field(default_factory=list)
@@ -50,7 +49,7 @@ class Site:
         if not request.path.endswith(NAME):
             request.send_error(404)
             return
-        start = int(wanted[6:-1]) if wanted and self.knows_ranges else 0
+        start = int(wanted[6:-1]) if wanted else 0
         rest, size = self.content[start:], len(self.content)
         request.send_response(416 if start >= size else 206 if start else 200)
         if start:
@@ -122,12 +121,6 @@ def test_a_later_run_continues_an_earlier_one(
     assert site.ranges == ranges
 
 
-def test_a_server_that_ignores_ranges_sends_everything_again(site: Site, tmp_path: Path) -> None:
-    site.knows_ranges = False
-    (tmp_path / f"{NAME}.partial").write_bytes(b"x" * 100)
-    assert fetch(tmp_path, site.address, **PUBLISHED) == CONTENT
-
-
 def test_a_server_that_sends_nothing_is_given_up(site: Site, tmp_path: Path) -> None:
     site.breaks_off_after = [0]
     with pytest.raises(NMTError, match="5120 bytes remaining"):
@@ -135,11 +128,6 @@ def test_a_server_that_sends_nothing_is_given_up(site: Site, tmp_path: Path) -> 
 
 
 # --------------------------------------------------------------------------- addresses
-
-
-def test_the_first_address_that_has_the_file_is_taken(site: Site, tmp_path: Path) -> None:
-    assert fetch(tmp_path, f"{site.address}.gone", site.address, **PUBLISHED) == CONTENT
-    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_every_address_that_failed_is_listed_with_the_reason(site: Site, tmp_path: Path) -> None:
@@ -202,19 +190,6 @@ def test_later_downloads_must_equal_the_first(site: Site, tmp_path: Path) -> Non
     assert not (tmp_path / NAME).exists()
     site.content = CONTENT
     assert fetch(tmp_path, site.address) == CONTENT
-
-
-def test_a_checksum_is_recorded_before_the_archive_has_its_name(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(_from: Path, _to: Path) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("os.replace", killed)
-    monkeypatch.setattr(download, "write_text", lambda path, text: path.write_text(text))
-    with pytest.raises(KeyboardInterrupt):
-        fetch(tmp_path, site.address)
-    assert (tmp_path / f"{NAME}.sha256").exists()
 
 
 # ----------------------------------------------------------------- processes, command line

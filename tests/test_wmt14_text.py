@@ -16,7 +16,7 @@ from sacrebleu.dataset import DATASETS
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError
 from nmt.markup.segment_files import read_sgml
 
 WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
@@ -75,21 +75,6 @@ def test_the_readme_names_every_archive_that_only_one_host_has() -> None:
         for archive in CATALOGUE.archives.values()
         if all(".statmt.org" in f".{urlsplit(one).netloc}" for one in archive.addresses)
     }
-
-
-def test_archives_have_an_address_and_a_checksum_with_its_source_or_https() -> None:
-    for archive in CATALOGUE.archives.values():
-        assert archive.addresses
-        secure = all(address.startswith("https://") for address in archive.addresses)
-        assert secure or archive.checksums
-        assert bool(archive.source) == bool(archive.checksums or archive.size)
-
-
-def test_a_text_that_the_catalogue_lacks_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(UsageError, match="'europarl-v7'"):
-        CATALOGUE.text("en-de", "europarl-v8")
-    with pytest.raises(UsageError, match="en-de text un"):
-        CATALOGUE.text("en-de", "un")
 
 
 @pytest.mark.parametrize(

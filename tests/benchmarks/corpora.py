@@ -38,10 +38,16 @@ def multi30k_test(lines: int) -> tuple[list[str], list[str]]:
     return first_lines(text, "en", lines), first_lines(text, "de", lines)
 
 
-def newstest2013() -> tuple[list[str], list[str]]:
-    """Return newstest2013, English and French."""
-    text = real_text("wmt-news") / "newstest2013.en-fr"
-    return first_lines(text, "en"), first_lines(text, "fr")
+def ntrex() -> dict[str, bytes]:
+    """Return NTREX-128's text by language: the English source as "eng", and all translations.
+
+    (Federmann et al. 2022, "NTREX-128 - News Test References for MT Evaluation of 128 Languages".)
+    """
+    folder = real_text("ntrex") / "NTREX-128"
+    found = {"eng": (folder / "newstest2019-src.eng.txt").read_bytes()}
+    for path in sorted(folder.glob("newstest2019-ref.*.txt")):
+        found[path.name.split(".")[1]] = path.read_bytes()
+    return found
 
 
 def multi30k(out: Path, *, vocab_size: int = 8_000) -> Path:
@@ -61,12 +67,6 @@ def europarl(out: Path) -> Path:
         ):
             sample.writelines(islice(lines, _EUROPARL_PAIRS))
     return _prepare(out, "en", "fr", out, text / "valid", "--vocab-size", "32000")
-
-
-def europarl_whole(out: Path) -> Path:
-    """Prepare a million pairs of Europarl with a vocabulary of 16,000."""
-    text = real_text("europarl-en-fr")
-    return _prepare(out, "en", "fr", text / "train", text / "valid", "--vocab-size", "16000")
 
 
 def made_up(out: Path, *, pairs: int = 400_000, vocab_size: int = 32_000) -> Path:

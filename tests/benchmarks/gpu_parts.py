@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import signal
 import subprocess
@@ -17,15 +18,15 @@ import torch
 from benchmarks import harness, training, translation
 from benchmarks.gpu_report import CTRANSLATE2, GOALS, LITTLE_WORK
 from benchmarks.gpu_scale import Context, no_compiler
-from benchmarks.harness import NMT, find_python, highest, setting
+from benchmarks.harness import highest, is_installed, parents, setting
 from benchmarks.machine import best_rate, product_rates
 from benchmarks.profile_training import by_kind, calls, profiled, top_operators
 from benchmarks.training import Contender, Job, flops_per_token, update_tokens
-from benchmarks.translation import BEAM_SIZE, fastest_batch, open_for_peers
+from benchmarks.translation import BEAM_SIZE, card_for_peers, fastest_batch
 from pretended_gpu.update import made_up_update
 from torch import Tensor
 from torch.autograd.profiler_util import EventList
-from toy_training import metrics, status
+from toy_training import metrics, nmt_command, status
 
 from nmt.data.batches import Packed
 from nmt.data.folder import DataFolder
@@ -38,6 +39,7 @@ from nmt.models.model_file import find_model
 
 ROOT = Path(__file__).parents[2]
 STOPPED = 75  # exit status of a run that was asked to stop
+END_SECONDS = 60  # until all have ended after one was killed
 PATIENCE = 150  # seconds until a run must have passed an update
 NOT_INSTALLED = "not installed"
 Attention = Callable[[Tensor], Tensor]
@@ -220,13 +222,19 @@ def describe_update(events: EventList, updates: int) -> str:
 
 
 def resume(context: Context) -> None:
-    """Train the base model; kill it, stop it and resume it."""
+    """Train the base model, on two GPUs if there are two; kill a process, stop all, and go on."""
     scale, report, out = context.scale, context.report, context.new_folder("run")
-    with report.attempt("kill -9 and resume"):
+    with report.attempt("training"):
         process = start_training(context, out)
         train_for(scale.train_seconds, process, out, scale.log_every)
-        process.kill()
-        process.wait()
+        speed = metrics(out, "train")[-1]["tokens_per_second"]
+        report.add("training", f"{speed:,.0f} tokens/s, {ranks()} processes")
+    with report.attempt("kill -9 and resume"):
+        began = time.monotonic()
+        victim = process.pid if ranks() == 1 else rank_processes(process.pid)[-1]
+        os.kill(victim, signal.SIGKILL)
+        process.wait(2 * END_SECONDS)
+        ended = time.monotonic() - began
         before = {one["update"]: one["nll"] for one in metrics(out, "train")}
         process = start_training(context, out)
         train_for(scale.train_seconds, process, out, max(before))
@@ -234,20 +242,22 @@ def resume(context: Context) -> None:
         start = metrics(out, "start")[-1]["update"]
         repeated = [update for update in before if update > start + scale.log_every]
         gap = max((abs(after[u] / before[u] - 1) for u in repeated), default=0.0)
-        found = f"killed after update {max(before):,} or later, resumed from {start:,}"
         report.add(
             "kill -9 and resume",
-            f"{found}; loss of {len(repeated)} repeated windows differs by {gap:.2%}",
-            met=gap <= 0.01,
+            f"all had ended after {ended:.1f} s; killed after update {max(before):,} or later, "
+            f"resumed from {start:,}; loss of {len(repeated)} repeated windows differs by "
+            f"{gap:.2%}",
+            met=gap <= 0.01 and ended <= END_SECONDS,
         )
     with report.attempt("SIGTERM"):
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         returned, seconds = process.wait(), time.monotonic() - began
+        said = status(out)["status"]
         report.add(
             "SIGTERM",
-            f"exit status {returned} after {seconds:.1f} s",
-            met=returned == STOPPED and seconds <= 20,
+            f"{said}, exit status {returned} after {seconds:.1f} s",
+            met=said == "stopped" and seconds <= 20 and (ranks() > 1 or returned == STOPPED),
         )
     with report.attempt("resume to the end"):
         last = status(out)["update"] + scale.last_updates
@@ -261,15 +271,21 @@ def resume(context: Context) -> None:
         )
 
 
+def ranks() -> int:
+    """Return how many processes train: one for each GPU, but two at most."""
+    return min(2, torch.cuda.device_count())
+
+
+def rank_processes(torchrun: int) -> list[int]:
+    """Return the processes that torchrun has started for ranks."""
+    children = sorted(child for child, parent in parents().items() if parent == torchrun)
+    return [one for one in children if b"train" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
 def start_training(
-    context: Context,
-    out: Path,
-    max_updates: int = 10**6,
-    *,
-    program: Sequence[str] = NMT,
-    device: str = "cuda",
+    context: Context, out: Path, max_updates: int = 10**6
 ) -> subprocess.Popen[bytes]:
-    """Start the training that is killed and resumed. `program` is `nmt`, perhaps under torchrun."""
+    """Start the training that is killed and resumed, perhaps under torchrun."""
     scale, job = context.scale, context.job("base")
     settings = {
         "log_every": scale.log_every,
@@ -279,9 +295,9 @@ def start_training(
     }
     return subprocess.Popen(
         [
-            *(*program, "train", str(job.data), "--out", str(out)),
+            *nmt_command("train", job.data, "--out", out, ranks=ranks() if ranks() > 1 else None),
             *("--model", job.preset, "--quiet"),
-            *("--precision", scale.precision, "--device", device),
+            *("--precision", scale.precision, "--device", "cuda"),
             *("--batch-tokens", str(job.batch_tokens), "--max-updates", str(max_updates)),
             *(f"--set={key}={value}" for key, value in settings.items()),
             *(f"--set={setting}" for setting in scale.settings),
@@ -310,7 +326,7 @@ def translate(context: Context) -> None:
     """Time the translation of some lines by one model in several systems."""
     scale, report = context.scale, context.report
     model = model_of(context)
-    _, vocabulary = open_for_peers(model)
+    vocabulary = card_for_peers(model).tgt_vocabulary
     pieces = context.work / "vocab.spm"
     pieces.write_bytes(vocabulary.model)
     text = context.work / "text"
@@ -344,21 +360,20 @@ def translate(context: Context) -> None:
     with report.attempt("nmt"):
         measure("nmt", translation.nmt(model, **search))
     with report.attempt(CTRANSLATE2):
-        python = find_python("CTRANSLATE2", "ctranslate2", "sentencepiece")
-        if python is None or not (scale.is_rehearsal or gpus_of_ctranslate2(python)):
+        if not is_installed("ctranslate2") or not (scale.is_rehearsal or gpus_of_ctranslate2()):
             report.add(CTRANSLATE2, f"{NOT_INSTALLED}, or without GPUs")
         else:
             exported = context.new_folder("export")
             harness.nmt("export", "ctranslate2", model, exported, "--quantization", "bfloat16")
             on_device = search | ({"device": "cpu"} if scale.is_rehearsal else {})
-            peer = translation.ctranslate2(exported, pieces, python, **on_device)
+            peer = translation.ctranslate2(exported, pieces, **on_device)
             measure(CTRANSLATE2, replace(peer, batches=peer.batches[-2:]))
 
 
-def gpus_of_ctranslate2(python: str) -> int:
-    """Return how many GPUs a Python's CTranslate2 can use."""
+def gpus_of_ctranslate2() -> int:
+    """Return how many GPUs CTranslate2 can use, as another process finds."""
     program = "import ctranslate2; print(ctranslate2.get_cuda_device_count())"
-    return int(harness.run([python, "-c", program]).stdout)
+    return int(harness.run([sys.executable, "-c", program]).stdout)
 
 
 def model_of(context: Context) -> Path:

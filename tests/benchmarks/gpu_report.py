@@ -44,14 +44,9 @@ GOALS: dict[str, dict[str, str]] = {
         "attention, flash": "",
         "attention, kernel for sentences": "",
     },
-    "ranks": {
-        "two ranks": "",
-        "kill -9 of a rank": "all have ended after 60 s, failed",
-        "SIGTERM to two ranks": "saved within 30 s, stopped",
-        "two ranks to the end": "finished, with a lower loss",
-    },
     "resume": {
-        "kill -9 and resume": "loss of repeated updates within 1 %",
+        "training": "",
+        "kill -9 and resume": "ended within 60 s, loss of repeated updates within 1 %",
         "SIGTERM": "saved within 20 s, exit status 75",
         "resume to the end": "finished, with a lower loss",
     },

@@ -37,12 +37,6 @@ def setting(name: str, usual: Setting) -> Setting:
     return kind(os.environ.get(f"NMT_BENCH_{name}", usual))
 
 
-def chosen(*configurations: str) -> list[str]:
-    """Return those of a benchmark's configurations that NMT_BENCH_CONFIGS names, or all."""
-    named = setting("CONFIGS", ",".join(configurations)).split(",")
-    return [one for one in configurations if one in named]
-
-
 def work_folder(usual: Path) -> Path:
     """Return the folder NMT_BENCH_WORK, where an interrupted benchmark goes on."""
     folder = Path(setting("WORK", str(usual)))
@@ -55,18 +49,9 @@ def rounds(usual: int = 5) -> int:
     return setting("ROUNDS", usual)
 
 
-def find_python(name: str, *modules: str) -> str | None:
-    """Return a Python that can import the modules: NMT_BENCH_NAME, or else this one."""
-    if python := setting(name, ""):
-        subprocess.run([python, "-c", f"import {', '.join(modules)}"], check=True)
-        return python
-    return sys.executable if all(map(importlib.util.find_spec, modules)) else None
-
-
-def version(python: str, package: str) -> str:
-    """Return the version of a package as a Python has it."""
-    program = f"from importlib.metadata import version; print(version({package!r}))"
-    return run([python, "-c", program]).stdout.strip()
+def is_installed(*modules: str) -> bool:
+    """Tell whether this Python can import all modules."""
+    return all(map(importlib.util.find_spec, modules))
 
 
 # -------------------------------------------------------------------------- measuring

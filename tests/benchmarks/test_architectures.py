@@ -11,16 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
+import numpy as np
 import pytest
 from benchmarks import corpora
-from benchmarks.harness import publish, rounds, setting, spread, table, work_folder
-from benchmarks.learning import Curve, curve_of, draw, draw_learning, train
+from benchmarks.harness import (
+    nmt,
+    publish,
+    publish_picture,
+    rounds,
+    setting,
+    spread,
+    table,
+    work_folder,
+)
 from benchmarks.machine import CORES, describe
-from benchmarks.translation import nmt
+from benchmarks.translation import nmt as translator
+from toy_training import metrics
 
 from nmt.models.model_file import load_model
+from nmt.plot import Panel, draw_curves
 from nmt.scoring.metrics import score
 
 pytestmark = pytest.mark.benchmark
@@ -80,6 +93,25 @@ TITLE = "Multi30k, English to German"
 
 
 @dataclass(frozen=True)
+class Curve:
+    """BLEU and speed of a system."""
+
+    bleu: Mapping[int, float]
+    """By update."""
+    seconds: Sequence[float]
+    """Of an update, for each measurement."""
+
+    @property
+    def minutes(self) -> list[float]:
+        """Return the time until each BLEU, by the median time of an update."""
+        return [update * median(self.seconds) / 60 for update in self.bleu]
+
+    def bleu_at(self, minutes: float) -> float:
+        """Return BLEU after a time, between two validations by interpolation."""
+        return float(np.interp(minutes, self.minutes, list(self.bleu.values())))
+
+
+@dataclass(frozen=True)
 class Translated:
     """A model's translations of the test text, by the number of captions of a line."""
 
@@ -121,9 +153,13 @@ def test_architectures(tmp_path: Path) -> None:
             for name, one in translated.items()
         )
     )
-    draw_learning("", TITLE, "valid text", curves)
+    bleu = {name: list(one.bleu.values()) for name, one in curves.items()}
+    by_update = {name: (list(one.bleu), bleu[name]) for name, one in curves.items()}
+    by_time = {name: (one.minutes, bleu[name]) for name, one in curves.items()}
     by_length = {name: (CAPTIONS, one.bleu) for name, one in translated.items()}
-    draw("bleu-over-length", TITLE, "test text", "captions of a line", by_length)
+    draw("updates", "valid text", "update", by_update)
+    draw("time", "valid text", "minutes of training", by_time)
+    draw("length", "test text", "captions of a line", by_length)
     assert all(max(one.bleu.values()) > 0 for one in curves.values())
 
 
@@ -145,6 +181,32 @@ def learn(runs: Mapping[str, Path], data: Path) -> dict[str, Curve]:
     return curves
 
 
+def train(data: Path, out: Path, preset: str, updates: int, values: Mapping[str, object]) -> None:
+    """Train until the run has `updates` updates."""
+    validated = {one["update"] for one in metrics(out, "valid")} if out.exists() else set()
+    if updates not in validated:
+        assignments = {**values, "max_updates": updates}
+        settings = [f"--set={key}={value}" for key, value in assignments.items()]
+        nmt("train", data, "--out", out, "--model", preset, "--quiet", *settings)
+
+
+def curve_of(out: Path) -> Curve:
+    """Return the curve of a run that has validated BLEU, with the time since each validation."""
+    seconds = {0: 0.0} | {one["update"]: one["seconds"] for one in metrics(out, "train")}
+    bleu = {one["update"]: one["bleu"] for one in metrics(out, "valid")}
+    stretches = pairwise([0, *bleu])
+    return Curve(bleu, [(seconds[b] - seconds[a]) / (b - a) for a, b in stretches])
+
+
+def draw(
+    over: str, text: str, x_label: str, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+) -> None:
+    """Publish a picture of BLEU of a text over something; lines: places and BLEU, by system."""
+    series = [(system, list(zip(x, y, strict=True))) for system, (x, y) in lines.items()]
+    panel = Panel(f"BLEU over {over}", series, text)
+    publish_picture(f"bleu-over-{over}", draw_curves([panel], TITLE, x_label=x_label))
+
+
 def translate(models: Mapping[str, Path], folder: Path) -> dict[str, Translated]:
     """Translate test lines of all numbers of captions by each model, in turn."""
     sides = corpora.multi30k_test(TEST_LINES)
@@ -156,7 +218,7 @@ def translate(models: Mapping[str, Path], folder: Path) -> dict[str, Translated]
         for number in range(ROUNDS if captions == 1 else 1):
             for name, model in models.items():
                 output = folder / f"{model.parent.name}-{captions}-{number}"
-                seconds = nmt(model, "fp32", BEAM_SIZE).time_loop(text, output)
+                seconds = translator(model, "fp32", BEAM_SIZE).time_loop(text, output)
                 if captions == 1:
                     found[name].seconds.append(seconds)
                 if number == 0:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import pytest
-from benchmarks.corpora import real_text
+from benchmarks.corpora import ntrex
 from benchmarks.harness import publish, table
 
 from nmt.data.composition import compose
@@ -32,13 +32,10 @@ MOSES_LINES = 500
 
 def texts() -> Mapping[str, Pairs]:
     """Return the English text beside each translation, by the language's code."""
-    folder = real_text("ntrex") / "NTREX-128"
-    english, utf8 = (folder / "newstest2019-src.eng.txt").read_bytes(), Encoding.find("utf-8")
-    found = {}
-    for path in sorted(folder.glob("newstest2019-ref.*.txt")):
-        code, text = path.name.split(".")[1], path.read_bytes()
+    found, texts, utf8 = {}, ntrex(), Encoding.find("utf-8")
+    for code, text in texts.items():
         if not code.startswith("eng"):
-            block = Block(0, 1, text.count(b"\n"), english, text, utf8, langs=("en", code))
+            block = Block(0, 1, text.count(b"\n"), texts["eng"], text, utf8, langs=("en", code))
             found[code] = Pairs.decode(block)
     return found
 

@@ -13,7 +13,6 @@ from benchmarks import gpu
 from benchmarks.gpu_report import GOALS, Report
 from benchmarks.gpu_scale import REHEARSAL
 from benchmarks.harness import run
-from benchmarks.profile_training import calls
 from pretended_gpu import build
 
 
@@ -93,21 +92,5 @@ def test_what_does_not_fit_into_the_time_is_left_out_and_the_report_says_so(
     assert limits == {"smoke": 120, "tests": 300, "train": 300, "profile": 180}
     text = (tmp_path / "report.md").read_text()
     assert "- profile: killed after 180 s, see profile.log" in text
-    for part in ("ranks", "resume", "translate"):
+    for part in ("resume", "translate"):
         assert f"- {part}: left out: the 15 minutes are over" in text
-
-
-def test_an_earlier_result_of_a_part_is_forgotten_when_it_begins(tmp_path: Path) -> None:
-    Report(tmp_path).add("nmt", "99 sentences/s")
-    Report(tmp_path).add("products", "1 TFLOP/s")
-    Report(tmp_path).forget("translate")
-    text = (tmp_path / "report.md").read_text()
-    assert "99" not in text
-    assert "1 TFLOP/s" in text
-
-
-def test_what_the_host_asks_of_a_gpu_is_counted() -> None:
-    names = ["cudaLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch", "aten::add", "Memcpy HtoD"]
-    names += ["cudaMemcpyAsync", "cudaMemsetAsync", "cudaStreamSynchronize", "cudaMalloc"]
-    found = calls(SimpleNamespace(name=name) for name in names)  # type: ignore[misc]
-    assert found == {"launches": 3, "copies": 2, "waits": 1}

@@ -7,15 +7,16 @@ little.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
+from string import ascii_lowercase, printable
 
 import pytest
 from benchmarks.corpora import multi30k_test
 from benchmarks.harness import in_turn, publish, rounds, setting, spread, table
 from benchmarks.machine import describe
-from benchmarks.noisy_lines import noisy_lines
 from benchmarks.translation import model_of
 
 from nmt.scoring.metrics import score
@@ -27,6 +28,8 @@ from nmt.translate.translator import Translator
 pytestmark = pytest.mark.benchmark
 
 LINES = setting("LINES", 1_000)
+_TOPS = ("com", "org", "net/index.html", "de/search?q=1&page=2", "co.uk/~user/img_001.jpg")
+_RULES = ("-", "_", "=", ".", "*", "ha ", "very ", "| 0 ", "na na ", "\u2014")
 
 
 def test_loops(tmp_path: Path) -> None:
@@ -74,3 +77,25 @@ def fault(translator: Translator, line: str, found: Translation) -> str:
         return "loop"
     longest = translator.engine.options.longest(len(source))
     return "limit" if found.segments == 1 and len(ids) >= longest else ""
+
+
+def noisy_lines(sentences: Sequence[str], count: int, seed: int = 1) -> list[str]:
+    """Return what a translator meets on the web, of eight kinds in turn, hardly sentences."""
+    random = Random(seed)
+    kinds: Sequence[Callable[[], str]] = (
+        lambda: random.randbytes(random.randint(5, 60)).decode(errors="replace"),
+        lambda: "".join(random.choices(printable[:95], k=random.randint(5, 80))),
+        lambda: " | ".join(str(random.randint(0, 9999)) for _ in range(random.randint(4, 25))),
+        lambda: random.choice(_RULES) * random.randint(4, 40),
+        lambda: f"https://www.{_word(random)}.{random.choice(_TOPS)}/{_word(random)}",
+        lambda: random.choice(sentences).upper(),
+        lambda: random.choice(sentences).replace(" ", ""),
+        lambda: " ".join(_word(random) for _ in range(random.randint(2, 15))),
+    )
+    lines = [kinds[number % len(kinds)]() for number in range(count)]
+    # Characters that end a line or a table's cell would make others of them.
+    return [" ".join(line.split()) or "?" for line in lines]
+
+
+def _word(random: Random) -> str:
+    return "".join(random.choices(ascii_lowercase, k=random.randint(2, 12)))

@@ -7,7 +7,7 @@ modifier letter is like a quotation mark, so the same text with U+2018 tells wha
 from __future__ import annotations
 
 import pytest
-from benchmarks.corpora import real_text
+from benchmarks.corpora import ntrex
 from benchmarks.harness import publish, table
 
 from nmt.data.vocabulary import learn_vocabulary
@@ -21,21 +21,21 @@ AS_SIGNS = str.maketrans(dict.fromkeys(MODIFIERS, "\u2018"))
 
 
 def test_modifier_letters() -> None:
-    folder = real_text("ntrex") / "NTREX-128"
-    english = (folder / "newstest2019-src.eng.txt").read_text("utf-8").split("\n")
+    texts = {
+        code: text.decode().replace("\r\n", "\n").split("\n") for code, text in ntrex().items()
+    }
     rows = []
-    for path in sorted(folder.glob("newstest2019-ref.*.txt")):
-        lines = path.read_text("utf-8").split("\n")
+    for code, lines in texts.items():
         letters = sum(line.count(letter) for line in lines for letter in MODIFIERS)
         if letters < LEAST:
             continue
         counts = [
-            sum(map(len, learn_vocabulary([*text, *english], vocab_size=SIZE).encode(text)))
+            sum(map(len, learn_vocabulary([*text, *texts["eng"]], vocab_size=SIZE).encode(text)))
             for text in (lines, [line.translate(AS_SIGNS) for line in lines])
         ]
         rows.append(
             {
-                "language": path.name.split(".")[1],
+                "language": code,
                 "modifier letters": f"{letters:,}",
                 "tokens": f"{counts[0]:,}",
                 "as signs": f"{counts[1]:,}",

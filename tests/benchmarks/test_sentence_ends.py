@@ -8,10 +8,9 @@ part again at their boundary. Some translators left the full stops out.
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
-from benchmarks.corpora import real_text
+from benchmarks.corpora import ntrex
 from benchmarks.harness import publish, table
 
 from nmt.data.words import INVISIBLE, ends_with_stop
@@ -22,10 +21,6 @@ pytestmark = pytest.mark.benchmark
 FLOOR = 0.85  # of the boundaries after a stop, if a text has stops at most of them
 WITHOUT_SPACES = {"zho", "jpn", "yue"}
 CLOSING = "\"'”’“»›)]」』 " + INVISIBLE
-
-
-def lines_of(path: Path) -> list[str]:
-    return [line.strip() for line in path.read_text("utf-8").split("\n")]
 
 
 def is_found(first: str, second: str, lang: str) -> bool:
@@ -41,17 +36,17 @@ def is_found(first: str, second: str, lang: str) -> bool:
 
 
 def test_sentence_ends() -> None:
-    folder = real_text("ntrex") / "NTREX-128"
-    english = lines_of(folder / "newstest2019-src.eng.txt")
+    texts = {
+        code: [line.strip() for line in text.decode().split("\n")] for code, text in ntrex().items()
+    }
+    english = texts.pop("eng")
     places = [
         at
         for at in range(len(english) - 1)
         if all(english[at : at + 2]) and is_found(english[at], english[at + 1], "eng")
     ]
     codes, low = defaultdict[int, list[str]](list), {}
-    for path in sorted(folder.glob("newstest2019-ref.*.txt")):
-        code = path.name.split(".")[1]
-        lines = lines_of(path)
+    for code, lines in texts.items():
         found = {at for at in places if is_found(lines[at], lines[at + 1], code.partition("-")[0])}
         codes[round(100 * len(found) / len(places))].append(code)
         stops = {at for at in places if ends_with_stop(lines[at].rstrip(CLOSING))}

@@ -9,9 +9,9 @@ from statistics import median
 
 import pytest
 from benchmarks import corpora, training
-from benchmarks.harness import chosen, find_python, publish, rounds, setting, spread, table
+from benchmarks.harness import is_installed, publish, rounds, setting, spread, table
 from benchmarks.machine import best_rate, describe, has_bf16, product_rates
-from benchmarks.marian import Marian
+from benchmarks.marian import marian
 from benchmarks.training import Contender, Job, flops_per_token, update_tokens
 
 from nmt.data.folder import DataFolder
@@ -44,7 +44,7 @@ def rates() -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("configuration", chosen(*CONFIGURATIONS))
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
 def test_training_speed(
     configuration: str,
     data_of: Callable[[str], Path],
@@ -53,15 +53,15 @@ def test_training_speed(
 ) -> None:
     size, _, corpus = configuration.partition("-")
     job = Job(data_of(corpus), f"transformer_{size}", BATCH_TOKENS)
-    textbook, ours, marian = "textbook, fp32", "nmt, fp32", "Marian, fp32"
+    textbook, ours, theirs = "textbook, fp32", "nmt, fp32", "Marian, fp32"
     systems: dict[str, Contender] = {
         textbook: training.textbook(job, "fp32"),
         ours: training.nmt(job, "fp32", tmp_path),
     }
     if has_bf16():
         systems["nmt, bf16"] = training.nmt(job, "bf16", tmp_path)
-    if python := find_python("MARIAN", "pymarian"):
-        systems[marian] = Marian(python, tmp_path / "marian", job).train
+    if is_installed("pymarian"):
+        systems[theirs] = marian(job, tmp_path / "marian")
 
     data = DataFolder.open(job.data)
     tokens = dict.fromkeys(systems, update_tokens(data, BATCH_TOKENS))
@@ -77,12 +77,12 @@ def test_training_speed(
             f"{job.preset}, {corpus}, {BATCH_TOKENS:,} target tokens an update": name,
             f"source + target tokens/s, median of {ROUNDS} (range)": spread(speeds[name]),
             "textbook": f"{speed / median(speeds[textbook]):.2f}x",
-            "Marian": f"{speed / median(speeds[marian]):.2f}x" if python else "",
+            "Marian": f"{speed / median(speeds[theirs]):.2f}x" if theirs in speeds else "",
             "of matrix products": f"{share:.0%}",
             "peak GiB": f"{peak / 2**30:.2f}",
         }
 
-    note = "" if python else "\n\nMarian is not installed: pip install pymarian"
+    note = "" if theirs in systems else "\n\nMarian is not installed: pip install pymarian"
     publish(f"{table(map(row, systems))}{note}")
     assert all(one.tokens_per_second > 0 for of in found.values() for one in of)
     assert all(one.peak_bytes > 0 for of in found.values() for one in of)

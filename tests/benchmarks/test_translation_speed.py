@@ -10,40 +10,38 @@ is the same work.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
 import pytest
 from benchmarks import corpora, harness
 from benchmarks.harness import (
-    chosen,
-    find_python,
     in_turn,
+    is_installed,
     publish,
     rounds,
     setting,
     spread,
     table,
-    version,
 )
 from benchmarks.machine import describe, has_bf16
-from benchmarks.marian_weights import write_marian
 from benchmarks.translation import (
     BEAM_SIZE,
     Contender,
+    card_for_peers,
     ctranslate2,
     fastest_batch,
     marian,
     model_of,
     nmt,
-    open_for_peers,
 )
 
-from nmt.data.vocabulary import Vocabulary
-from nmt.models.transformer import Transformer
+from nmt.interchange.marian_export import fault_of
+from nmt.models.model_file import ModelCard
 from nmt.scoring.metrics import score
 
 pytestmark = pytest.mark.benchmark
@@ -51,10 +49,7 @@ pytestmark = pytest.mark.benchmark
 DEFAULT_LINES = {"small": 1000, "base": 300}
 ROUNDS = rounds()
 GREEDY = 1
-PEERS = {  # the variable that names a Python, and what it must import
-    "ctranslate2": ("CTRANSLATE2", "ctranslate2", "sentencepiece"),
-    "pymarian": ("MARIAN", "pymarian"),
-}
+PEERS = ("ctranslate2", "pymarian")
 ONE_LINE = "A man is riding a bicycle.\n"
 
 
@@ -68,18 +63,16 @@ class Figures:
     lines: list[str]
 
 
-@pytest.mark.parametrize("configuration", chosen("small-multi30k", "base-multi30k"))
-def test_translation_speed(configuration: str, tmp_path: Path) -> None:
-    size, _, corpus = configuration.partition("-")
+@pytest.mark.parametrize("size", ("small", "base"))
+def test_translation_speed(size: str, tmp_path: Path) -> None:
     sources, references = corpora.multi30k_test(setting("LINES", DEFAULT_LINES[size]))
     text, line = tmp_path / "text", tmp_path / "line"
     text.write_text("".join(f"{source}\n" for source in sources), encoding="utf-8")
     line.write_text(ONE_LINE, encoding="utf-8")
     outputs = (tmp_path / f"output-{number}" for number in itertools.count())  # none of them twice
     model = model_of(size, tmp_path)
-    transformer, vocabulary = open_for_peers(model)
-    pythons = {name: find_python(*needs) for name, needs in PEERS.items()}
-    gathered = gather(model, transformer, vocabulary, pythons, tmp_path)
+    card = card_for_peers(model)
+    gathered = gather(model, card, tmp_path)
     systems = {one.name: one for one in sorted(gathered, key=lambda one: -one.beam_size)}
     batches = {name: fastest_batch(system, text, outputs) for name, system in systems.items()}
 
@@ -97,11 +90,11 @@ def test_translation_speed(configuration: str, tmp_path: Path) -> None:
         system, figures = systems[name], found[name]
         ours, lines = found[f"nmt, fp32, {system.search}"], figures[-1].lines
         loop = median(one.loop for one in figures)
-        tokens = sum(map(len, vocabulary.encode(lines)))
+        tokens = sum(map(len, card.tgt_vocabulary.encode(lines)))
         same = sum(map(str.__eq__, lines, ours[-1].lines)) / len(lines)
         engine = found.get(f"CTranslate2, {system.precision}, {system.search}", figures)
         return {
-            f"transformer_{size}, {corpus} test, {len(sources):,} lines": name,
+            f"transformer_{size}, Multi30k test, {len(sources):,} lines": name,
             f"command, s, median of {ROUNDS} (range)": spread(
                 [one.command for one in figures], ".1f"
             ),
@@ -115,8 +108,8 @@ def test_translation_speed(configuration: str, tmp_path: Path) -> None:
             "batch": f"{batches[name]:,} {system.unit}" if system.batches else "its own",
         }
 
-    versions = [f"{name} {version(python, name)}" for name, python in pythons.items() if python]
-    missing = [name for name, python in pythons.items() if not python]
+    versions = [f"{name} {version(name)}" for name in PEERS if is_installed(name)]
+    missing = [name for name in PEERS if not is_installed(name)]
     note = f" Not installed: pip install {' '.join(missing)}." if missing else ""
     publish(f"{'; '.join([describe(), *versions])}.{note}")
     publish(table(map(row, systems)))
@@ -124,31 +117,26 @@ def test_translation_speed(configuration: str, tmp_path: Path) -> None:
         assert min(one.command, one.loop, one.start) > 0
 
 
-def gather(
-    model: Path,
-    transformer: Transformer,
-    vocabulary: Vocabulary,
-    pythons: Mapping[str, str | None],
-    folder: Path,
-) -> Iterator[Contender]:
+def gather(model: Path, card: ModelCard, folder: Path) -> Iterator[Contender]:
     """Yield every installed system, with the model in its own format."""
-    pieces = folder / "vocab.spm"  # Marian knows it by this ending
-    pieces.write_bytes(vocabulary.model)
+    pieces = folder / "vocab.spm"
+    pieces.write_bytes(card.tgt_vocabulary.model)
     yield nmt(model, "fp32", BEAM_SIZE)
     if has_bf16():
         yield nmt(model, "bf16", BEAM_SIZE)
     yield nmt(model, "fp32", GREEDY)
     for precision in ("fp32", "int8"):
-        if python := pythons["ctranslate2"]:
+        if is_installed("ctranslate2"):
             exported = folder / f"ctranslate2-{precision}"
             quantization = [] if precision == "fp32" else ["--quantization", precision]
             harness.nmt("export", "ctranslate2", model, exported, *quantization)
             yield nmt(exported, precision, BEAM_SIZE)
             yield nmt(exported, precision, GREEDY)
-            yield ctranslate2(exported, pieces, python, precision=precision, beam_size=BEAM_SIZE)
-            yield ctranslate2(exported, pieces, python, precision=precision, beam_size=GREEDY)
-    if python := pythons["pymarian"]:
-        weights = folder / "marian.npz"
-        write_marian(transformer, weights)
-        yield marian(weights, pieces, python, beam_size=BEAM_SIZE)
-        yield marian(weights, pieces, python, beam_size=GREEDY)
+            yield ctranslate2(exported, pieces, precision=precision, beam_size=BEAM_SIZE)
+            yield ctranslate2(exported, pieces, precision=precision, beam_size=GREEDY)
+    if is_installed("pymarian") and fault_of(card) is None:
+        exported = folder / "marian"
+        harness.nmt("export", "marian", model, exported)
+        for beam_size in (BEAM_SIZE, GREEDY):
+            weights = exported / "model.npz"
+            yield marian(weights, exported / "vocab.spm", beam_size=beam_size)

@@ -16,12 +16,9 @@ from benchmarks import corpora, harness
 from benchmarks.harness import NMT, run, setting
 from benchmarks.machine import CORES, has_bf16
 from benchmarks.marian import ONE_THREAD
-from benchmarks.marian_weights import MAX_LENGTH
 
-from nmt.data.vocabulary import Vocabulary
 from nmt.interchange.ctranslate2_manifest import is_export
-from nmt.models.model_file import find_model, load_model
-from nmt.models.transformer import Transformer
+from nmt.models.model_file import ModelCard, find_model, load_model
 
 BEAM_SIZE = 4
 ALPHA = 0.6
@@ -42,7 +39,6 @@ class Contender:
     """The name of its function in `translation_process`."""
     settings: Mapping[str, object]
     """What that function takes besides the size of a batch."""
-    python: str = sys.executable
     command: Callable[[int], Sequence[str | Path]] | None = None
     """The command for a size of a batch, without files; None: the loop without warming up."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +73,7 @@ class Contender:
     def _process(self, source: Path, output: Path, batch: int, *, warmup: int) -> list[str | Path]:
         settings = {**self.settings, **({"batch": batch} if self.batches else {})}
         module = ["-m", "benchmarks.translation_process", self.loop]
-        return [self.python, *module, source, output, str(warmup), json.dumps(settings)]
+        return [sys.executable, *module, source, output, str(warmup), json.dumps(settings)]
 
 
 def nmt(model: Path, precision: str, beam_size: int, *, device: str = "cpu") -> Contender:
@@ -106,7 +102,6 @@ def nmt(model: Path, precision: str, beam_size: int, *, device: str = "cpu") -> 
 def ctranslate2(
     model: Path,
     vocabulary: Path,
-    python: str,
     *,
     precision: str,
     beam_size: int,
@@ -127,33 +122,30 @@ def ctranslate2(
         beam_size,
         "ctranslate2",
         settings,
-        python,
         batches=(512, 1024, 2048, 4096) if device == "cpu" else (4_096, 16_384),
         unit="tokens",
     )
 
 
-def marian(model: Path, vocabulary: Path, python: str, *, beam_size: int) -> Contender:
+def marian(model: Path, vocabulary: Path, *, beam_size: int) -> Contender:
     """Return Marian in fp32 with a thread a core, each with its own sentences.
 
-    Its int8 is only for its older type of Transformer, which cannot be this model: see
-    `marian_weights`. A translation has at most three times as many tokens as its source.
+    A translation has at most three times as many tokens as its source.
     """
     arguments = [
         *("--models", str(model), "--vocabs", str(vocabulary), str(vocabulary)),
         *("--beam-size", str(beam_size), "--normalize", str(ALPHA)),
         *("--maxi-batch", "1000", "--maxi-batch-sort", "src"),
-        *("--max-length", str(MAX_LENGTH), "--cpu-threads", str(CORES)),
+        *("--max-length", "1000", "--cpu-threads", str(CORES)),
         *("--quiet", "--quiet-translation"),
     ]
-    decode = [python, "-m", "pymarian", "decode", *arguments]
+    decode = [sys.executable, "-m", "pymarian", "decode", *arguments]
     return Contender(
         "Marian",
         "fp32",
         beam_size,
         "marian",
         {"arguments": arguments},
-        python,
         command=lambda batch: [*decode, "--mini-batch", str(batch)],
         variables=ONE_THREAD,
         batches=_LINES,
@@ -169,9 +161,11 @@ def fastest_batch(system: Contender, text: Path, outputs: Iterator[Path]) -> int
 
 # Updates, target tokens of each, and settings that soon give outputs as long as captions.
 _RECIPES = {
-    "small": (600, 2_000, ("warmup_updates=300", "learning_rate=1e-3", "schedule=linear")),
-    "base": (200, 1_500, ("warmup_updates=100", "learning_rate=5e-4", "schedule=linear")),
+    "small": (600, 2_000, ("warmup_updates=300", "learning_rate=1e-3")),
+    "base": (200, 1_500, ("warmup_updates=100", "learning_rate=5e-4")),
 }
+_OF_MARIAN = ("positions=sinusoidal_halves", "first_input=zeros", "norm_epsilon=1e-6")
+"""Settings by which a model can also be one of Marian."""
 
 
 def model_of(size: str, folder: Path) -> Path:
@@ -184,16 +178,15 @@ def model_of(size: str, folder: Path) -> Path:
         *("train", data, "--out", out, "--model", f"transformer_{size}", "--quiet"),
         *("--precision", "bf16" if has_bf16() else "fp32", "--device", "cpu"),
         *("--max-updates", str(updates), "--batch-tokens", str(batch_tokens)),
-        *(f"--set={setting}" for setting in (*settings, f"validate_every={updates}")),
+        *(f"--set={one}" for one in (*settings, *_OF_MARIAN, "schedule=linear")),
+        f"--set=validate_every={updates}",
     )
     return find_model(out)
 
 
-def open_for_peers(path: Path) -> tuple[Transformer, Vocabulary]:
-    """Return a model and its vocabulary, if peers support it."""
-    model, card = load_model(path)
-    if not isinstance(model, Transformer) or model.config.tie_embeddings != "all":
-        pytest.skip(f"{path}: peers get Transformers whose embeddings are shared three ways")
-    if card.src_vocabulary.moses:
-        pytest.skip(f"{path}: peers get models without Moses' normalisation and tokenisation")
-    return model, card.tgt_vocabulary
+def card_for_peers(path: Path) -> ModelCard:
+    """Return what a model file says of its model, if peers support that."""
+    card = load_model(path)[1]
+    if card.src_vocabulary.moses or card.src_vocabulary.model != card.tgt_vocabulary.model:
+        pytest.skip(f"{path}: peers get models with one vocabulary, without Moses' preprocessing")
+    return card

@@ -6,8 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pretended_gpu.build import NotHere, environment
@@ -15,8 +15,7 @@ from pretended_gpu.build import NotHere, environment
 ROOT = Path(__file__).parents[2]
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """A change of one file of `nmt`, and how it shows."""
 
     file: str
@@ -153,9 +152,8 @@ def test_it_is_found(name: str, tmp_path: Path) -> None:
     except NotHere as why:
         pytest.skip(str(why))
     for part in ("nmt", "tests"):
-        without = shutil.ignore_patterns("__pycache__", "benchmarks")
+        without = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / part, tmp_path / part, ignore=without)
-    shutil.copytree(ROOT / "tests/benchmarks", tmp_path / "tests/benchmarks")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     path = tmp_path / "nmt" / fault.file
     path.write_text(path.read_text().replace(fault.right, fault.wrong))

@@ -18,7 +18,7 @@ FILES = {
         *("test_gpu.py", "cli/test_gpu_commands.py"),
         *("pretended_gpu/on_device.py", "pretended_gpu/search_on_device.py"),
     ),
-    "fake tensors": ("pretended_gpu/on_fake_tensors.py", "pretended_gpu/search_counts.py"),
+    "fake tensors": ("pretended_gpu/on_fake_tensors.py",),
 }
 
 

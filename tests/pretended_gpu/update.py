@@ -81,7 +81,6 @@ def count_update(preset: str, settings: Mapping[str, Value], longest: int = 190)
             (sums.tgt, sums.src): sums.src_tgt,
         }
         counts.pairs = lambda queries, keys: by_size[queries, keys]
-        counts.pairs = lambda queries, keys: by_size[queries, keys]
         with (
             counts.phase("step", optimizer, "step"),
             counts.phase("forward", nmt.training.update, "losses_of"),
