@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
+from nmt.markup.catalogues import fit_directives, protect_directives
 from nmt.markup.directives import take_the_same
-from nmt.markup.format_strings import fit_directives, protect_directives
 
 MUTATIONS = 1_500  # a flag
 SOURCES = {
