@@ -208,14 +208,15 @@ def protect_directives(text: str, language: str) -> str:
         return text
     pieces = deque(piece.span() for piece in PIECE.finditer(text))
     written, last = "", 0
-    for directive in find_directives(text, language):
-        while pieces and pieces[0][1] < directive.end:
+    for directive, _ in find_directives(text, language):
+        start, end = directive.span()
+        while pieces and pieces[0][1] < end:
             pieces.popleft()
-        is_piece = bool(pieces) and pieces[0][0] <= directive.start
-        if not is_piece and " " not in directive.text and directive.text not in ("%", "%%"):
-            escaped = _OPEN.sub("&lt;", directive.text)
-            written += f"{text[last : directive.start]}<var nmt-kept>{escaped}</var>"
-            last = directive.end
+        is_piece = bool(pieces) and pieces[0][0] <= start
+        if not is_piece and " " not in directive[0] and directive[0] not in ("%", "%%"):
+            escaped = _OPEN.sub("&lt;", directive[0])
+            written += f"{text[last:start]}<var nmt-kept>{escaped}</var>"
+            last = end
     return written + text[last:]
 
 
@@ -228,10 +229,10 @@ def fit_directives(translation: str, source: str, language: str) -> str | None:
     if not language:
         return translation
     ordered, present = (
-        [one for one in find_directives(text, language) if one.is_counted]
+        [found for found, is_counted in find_directives(text, language) if is_counted]
         for text in (source, translation)
     )
-    expected, texts = ([one.text for one in directives] for directives in (ordered, present))
+    expected, texts = ([found[0] for found in directives] for directives in (ordered, present))
     starts = numbered_starts(len(expected), language)
     if starts and expected != texts and Counter(expected) == Counter(texts):
         numbers: dict[str, deque[str]] = defaultdict(deque)
@@ -239,9 +240,9 @@ def fit_directives(translation: str, source: str, language: str) -> str | None:
             numbers[text].append(start)
         written, last = "", 0
         for directive in present:
-            start = numbers[directive.text].popleft()
-            written += f"{translation[last : directive.start]}{start}{directive.text[1:]}"
-            last = directive.end
+            start = numbers[directive[0]].popleft()
+            written += f"{translation[last : directive.start()]}{start}{directive[0][1:]}"
+            last = directive.end()
         written += translation[last:]
         if take_the_same(source, written, language):
             return written
