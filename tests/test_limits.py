@@ -19,7 +19,8 @@ from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError, UsageError
 from nmt.files import LONGEST_SETTINGS, MOST_KEY_PARTS, parse_toml
 from nmt.interchange.marian import import_marian, parse_yaml
-from nmt.markup.documents import MOST_OPEN_ELEMENTS, Document
+from nmt.markup.documents import Document
+from nmt.markup.xliff import MOST_OPEN_ELEMENTS
 from nmt.prepare.readers.find import find_reader
 
 pyarrow = pytest.importorskip("pyarrow", reason="needs the extra arrow")

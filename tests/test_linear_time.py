@@ -19,12 +19,11 @@ from nmt.errors import NMTError
 from nmt.files import parse_json, parse_toml
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.markup.breaks import MarkedLines, unwrap
+from nmt.markup.catalogues import fit_directives, protect_directives
 from nmt.markup.directives import LANGUAGES, take_the_same
 from nmt.markup.documents import Document
 from nmt.markup.file_types import has_tags, type_of_content
-from nmt.markup.format_strings import fit_directives, protect_directives
-from nmt.markup.segment_files import read_sgml
-from nmt.markup.wmt_xml import read_side
+from nmt.markup.segment_files import read_sgml, read_side
 from nmt.prepare.characters import plain_classes
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.repairs import broken_word, first_entity, fixed_encoding, without_entities

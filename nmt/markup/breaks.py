@@ -18,7 +18,7 @@ from itertools import accumulate, islice
 from nmt.markup.line_ends import BULLET, LIST_MARK, NO_TEXT, line_breaks, put_line_ends_back
 from nmt.markup.markup_tokens import BLOCKS, Token, elements
 from nmt.markup.tag_writer import restore
-from nmt.markup.tags import Marked, MessageParts, parse
+from nmt.markup.tags import Marked, Node, parse
 from nmt.markup.text_units import Link
 
 LINE_END = "\n"
@@ -158,7 +158,7 @@ class MarkedLines:
                 yield MarkedLines.whole(branch, self.form)
 
     @property
-    def messages(self) -> list[MessageParts]:
+    def messages(self) -> list[Node]:
         """The ICU messages of the lines."""
         return [message for line in self.lines for message in line.messages]
 

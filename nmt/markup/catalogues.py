@@ -4,6 +4,11 @@ A message is a unit. Of a plural, the form for one gets the translation of `msgi
 that of `msgid_plural`. The header says which form that is. If it is for other numbers, too, and
 `msgid` does not say the number, it gets that of `msgid_plural`, as all others do.
 
+A program fills its values into a format string in the order of the original text. A translation
+takes the values that its source takes, as `msgfmt --check-format` has it, or is refused. If it has
+the directives of its source, such as `%s`, in another order, they are numbered (`%2$d`) if the
+program's language has numbers.
+
 Source: https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html.
 """
 
@@ -11,15 +16,16 @@ from __future__ import annotations
 
 import gettext
 import re
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.markup.directives import take_the_same
+from nmt.markup.directives import find_directives, numbered_starts, take_the_same
 from nmt.markup.document_units import Unit, as_html, as_text, without_mnemonic
-from nmt.markup.format_strings import fit_directives, formats_of, protect_directives
+from nmt.markup.kept_pieces import PIECE
 from nmt.markup.tags import parse
 
 _CHECK = "see what msgfmt --check says"
@@ -51,22 +57,10 @@ _INDENTATION_OR_CONTROL = re.compile(rf"(?P<indentation>^[ \t]+)|{_CONTROL.patte
 
 _OF_A_DATE = re.compile(r"%[-_0^#EO]?[A-Za-z](?![a-z])")
 """As in `%b %d, %Y`."""
-
-
-@dataclass
-class _Statement:
-    """A keyword with its text."""
-
-    keyword: str
-    form: int | None  # of a plural
-    comments: str  # before it
-    start: int = 0  # of its strings in the catalogue
-    end: int = 0
-    lines: list[str] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.lines)
+_FLAGS = re.compile("^#[,=](.*)", re.MULTILINE)
+_FORMAT = re.compile(r"(?<![\w-])(?:possible-)?(?!no-)([a-z][a-z+-]*)-format\b")
+_KEPT = re.compile(r"<var nmt-kept>(.*?)</var>", re.DOTALL)
+_OPEN = re.compile(r"<(?![^<>]*>)")
 
 
 def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str | Unit | None]:
@@ -79,30 +73,35 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
     last, form_for_one, is_only_for_one = 0, 0, True
     singular = plural = comments = ""
     languages = [""]
-    for statement in _statements(path, catalogue, encoding):
-        comments += statement.comments
-        if statement.keyword == "msgid":
-            singular, plural = statement.text, ""
-            languages, comments = formats_of(comments), ""
-        elif statement.keyword == "msgid_plural":
-            plural = statement.text
-        elif statement.keyword.startswith("msgstr") and singular and statement.text:
+    for keyword, form, text, start, end, before in _statements(path, catalogue, encoding):
+        comments += before
+        if keyword == "msgid":
+            singular, plural = text, ""
+            languages, comments = _FORMAT.findall(" ".join(_FLAGS.findall(comments))) or [""], ""
+        elif keyword == "msgid_plural":
+            plural = text
+        elif keyword.startswith("msgstr") and singular and text:
             yield None
-        elif statement.keyword.startswith("msgstr") and singular:
+        elif keyword.startswith("msgstr") and singular:
             says_number = is_only_for_one or _fit_all(singular, plural, languages)
-            is_for_one = statement.form is None or (statement.form == form_for_one and says_number)
+            is_for_one = form is None or (form == form_for_one and says_number)
             unit = _message(singular if is_for_one else plural, languages, newline)
             if unit is not None:
-                yield catalogue[last : statement.start]
-                yield replace(unit, otherwise=catalogue[statement.start : statement.end])
-                last = statement.end
-        elif statement.keyword == "msgstr":
-            form_for_one, is_only_for_one = _form_for_one(path, statement.text)
+                yield catalogue[last:start]
+                yield replace(unit, otherwise=catalogue[start:end])
+                last = end
+        elif keyword == "msgstr":
+            form_for_one, is_only_for_one = _form_for_one(path, text)
     yield catalogue[last:]
 
 
-def _statements(path: Path, catalogue: str, encoding: str) -> Iterator[_Statement]:
-    statement, before, comments, at = None, "", "", 0
+def _statements(
+    path: Path, catalogue: str, encoding: str
+) -> Iterator[tuple[str, int | None, str, int, int, str]]:
+    """Yield each keyword with its form of a plural, its text, where that is, and the comments."""
+    keyword, form, lines = "", None, list[str]()
+    start = end = at = 0  # of the strings; of the token
+    before = comments = ""
 
     def damaged(what: str) -> DataError:
         line = catalogue.count("\n", 0, at) + 1
@@ -110,35 +109,32 @@ def _statements(path: Path, catalogue: str, encoding: str) -> Iterator[_Statemen
 
     while at < len(catalogue):
         token = _TOKEN.match(catalogue, at)
-        if token is None or (token["text"] is not None and statement is None):
+        if token is None or (token["text"] is not None and not keyword):
             raise damaged("not PO")
         if token["keyword"]:
-            keyword = re.sub(r"[\s\d]", "", token["keyword"])
-            if before not in _FOLLOWS[keyword] or (statement and not statement.lines):
-                raise damaged(f"{keyword} is out of place")
-            before = keyword
-            if statement is not None:
-                yield statement
-            form = None if token["form"] is None else int(token["form"])
-            statement = _Statement(keyword, form, comments)
-            comments = ""
-        elif token["text"] is not None and statement is not None:
+            following = re.sub(r"[\s\d]", "", token["keyword"])
+            if keyword not in _FOLLOWS[following] or (keyword and not lines):
+                raise damaged(f"{following} is out of place")
+            if keyword:
+                yield keyword, form, "".join(lines), start, end, before
+            keyword, form = following, None if token["form"] is None else int(token["form"])
+            before, comments, lines = comments, "", []
+        elif token["text"] is not None:
             try:
                 text = _ESCAPE.sub(partial(_unescaped, encoding=encoding), token["text"])
             except UnicodeError:
                 raise damaged(f"its escapes are not valid {encoding}") from None
             if "\0" in text:
                 raise damaged("has a NUL")
-            statement.start = statement.start if statement.lines else at
-            statement.lines.append(text)
-            statement.end = token.end()
+            start, end = start if lines else at, token.end()
+            lines.append(text)
         elif token["comment"]:  # that of an obsolete entry says nothing of the next one
             comments = "" if token["comment"][:2] == "#~" else comments + token["comment"] + "\n"
         at = token.end()
-    if statement is not None:
-        if not statement.lines or before in ("msgctxt", "msgid", "msgid_plural"):
+    if keyword:
+        if not lines or keyword in ("msgctxt", "msgid", "msgid_plural"):
             raise damaged("ends within an entry")
-        yield statement
+        yield keyword, form, "".join(lines), start, end, before
 
 
 def _unescaped(escape: re.Match[str], encoding: str) -> str:
@@ -204,3 +200,50 @@ def _quoted(text: str, newline: str) -> str:
     lines = re.findall(r"[^\n]*\n|[^\n]+", text) or [""]
     quoted = [f'"{line.translate(_ESCAPED)}"' for line in lines]
     return newline.join(quoted if len(lines) == 1 else ['""', *quoted])
+
+
+def protect_directives(text: str, language: str) -> str:
+    """Make elements of directives that are no pieces (`kept_pieces`) otherwise."""
+    if not language:
+        return text
+    pieces = deque(piece.span() for piece in PIECE.finditer(text))
+    written, last = "", 0
+    for directive, _ in find_directives(text, language):
+        start, end = directive.span()
+        while pieces and pieces[0][1] < end:
+            pieces.popleft()
+        is_piece = bool(pieces) and pieces[0][0] <= start
+        if not is_piece and " " not in directive[0] and directive[0] not in ("%", "%%"):
+            escaped = _OPEN.sub("&lt;", directive[0])
+            written += f"{text[last:start]}<var nmt-kept>{escaped}</var>"
+            last = end
+    return written + text[last:]
+
+
+def fit_directives(translation: str, source: str, language: str) -> str | None:
+    """Return a translation with its directives as the language needs them; None: impossible.
+
+    translation: of `protect_directives(source, language)`.
+    """
+    translation = _KEPT.sub(lambda kept: kept[1].replace("&lt;", "<"), translation)
+    if not language:
+        return translation
+    ordered, present = (
+        [found for found, is_counted in find_directives(text, language) if is_counted]
+        for text in (source, translation)
+    )
+    expected, texts = ([found[0] for found in directives] for directives in (ordered, present))
+    starts = numbered_starts(len(expected), language)
+    if starts and expected != texts and Counter(expected) == Counter(texts):
+        numbers: dict[str, deque[str]] = defaultdict(deque)
+        for text, start in zip(expected, starts, strict=True):
+            numbers[text].append(start)
+        written, last = "", 0
+        for directive in present:
+            start = numbers[directive[0]].popleft()
+            written += f"{translation[last : directive.start()]}{start}{directive[0][1:]}"
+            last = directive.end()
+        written += translation[last:]
+        if take_the_same(source, written, language):
+            return written
+    return translation if take_the_same(source, translation, language) else None

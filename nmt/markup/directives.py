@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 from xml.parsers import expat
 
 from nmt.markup.lisp_directives import (
@@ -139,10 +139,8 @@ class _Language:
                     key = given
                     if key < self.first:
                         return None
-                known = values.get(given, "any")
-                if known not in ("any", kind) and kind != "any":
+                if not _note(values, given, kind):
                     return None
-                values[given] = kind if known == "any" else known
         numbers = [given for given in values if isinstance(given, int)]
         gaps = max(numbers, default=0) - len(numbers)
         if (self.apart and len(styles) > 1) or (self.missing is not None and gaps > self.missing):
@@ -160,6 +158,13 @@ class _Language:
         name = groups.get("name")
         if value:
             yield number if name is None else name, value
+
+
+def _note(values: _Values, key: int | str, kind: str) -> bool:
+    """Note the type of a value; False: it has another one."""
+    known = values.get(key, "any")
+    values[key] = kind if known == "any" else known
+    return known == kind or "any" in (known, kind)
 
 
 def _number(digits: str | None) -> int | None:
@@ -322,9 +327,7 @@ def _add_java_element(element: str, values: _Values, levels: int) -> bool:
                 return False
         elif number < len(choices) or choice[:1] in ("<", "#"):
             return False
-    known = values.get(int(found["number"]), "any")
-    values[int(found["number"])] = kind if known == "any" else known
-    return "any" in (known, kind) or known == kind
+    return _note(values, int(found["number"]), kind)
 
 
 def _java_choices(text: str) -> list[str]:
@@ -525,24 +528,15 @@ _OTHERS = {
 """Languages that came later, of which the directives themselves are compared; "" is any other."""
 
 
-class Directive(NamedTuple):
-    """A directive, or a sign that looks like the beginning of one, and its place in a text."""
-
-    start: int
-    end: int
-    text: str
-    is_counted: bool  # whether its place says which value it takes
-
-
-def find_directives(text: str, language: str) -> Iterator[Directive]:
-    """Yield the directives of a text."""
+def find_directives(text: str, language: str) -> Iterator[tuple[re.Match[str], bool]]:
+    """Yield directives, and what looks like them; and whether its place says what each takes."""
     syntax = LANGUAGES.get(language) or _OTHERS.get(language, _OTHERS[""])
     for found in syntax.pattern.finditer(text):
         groups = found.groupdict()
-        given = [groups.get(group) for group in ("number", "name", "last", "damage")]
-        takes = groups["damage"] is None and syntax.type_of(found) != ""
-        is_counted = takes and given == [None] * len(given)
-        yield Directive(found.start(), found.end(), found[0], is_counted)
+        is_given = any(
+            groups.get(group) is not None for group in ("number", "name", "last", "damage")
+        )
+        yield found, not is_given and syntax.type_of(found) != ""
 
 
 def numbered_starts(count: int, language: str) -> list[str]:
@@ -567,6 +561,6 @@ def take_the_same(source: str, translation: str, language: str) -> bool:
 
 def _look(text: str, language: str) -> tuple[list[str], Counter[str]]:
     """Return what looks like directives: those that are counted in order, and all others."""
-    found = [one for one in find_directives(text, language) if one.text != "%%"]
-    counted = [one.text for one in found if one.is_counted]
-    return counted, Counter(one.text for one in found if not one.is_counted)
+    found = [(one[0], counts) for one, counts in find_directives(text, language) if one[0] != "%%"]
+    counted = [directive for directive, is_counted in found if is_counted]
+    return counted, Counter(directive for directive, is_counted in found if not is_counted)

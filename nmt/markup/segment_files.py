@@ -1,30 +1,75 @@
 """Test sets in WMT's SGML or XML, also those of IWSLT: their segments are lines of text.
 
 SGML is `<srcset>`, `<refset>` or `<tstset>` with `<seg id="1">` in `<doc docid="a">`. IWSLT wraps
-it in `<mteval>` and names it `.xml`. WMT's XML since 2021 is in `wmt_xml`, and may hold both sides.
+it in `<mteval>` and names it `.xml`. WMT's XML since 2021 has all sides in one file:
+
+```
+<dataset id="newstest2021">
+  <doc id="bbc.1" origlang="en">
+    <src lang="en"><p><seg id="1">Good morning.</seg></p></src>
+    <ref lang="de" translator="A"><p><seg id="1">Guten Morgen.</seg></p></ref>
+    <hyp lang="de" system="Online-B"><p><seg id="1">Guten Tag.</seg></p></hyp>
+  </doc>
+</dataset>
+```
+
+Its lines are those of sacreBLEU: in the order of documents and segment numbers, and without test
+suites. If the file has references, segments without any are left out. A segment that only the
+chosen translator lacks is an empty line.
+
+Source: https://github.com/wmt-conference/wmt-format-tools, schema/wmt-schema.rnc.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
+from xml.parsers import expat
 
 from nmt.data.corpus import Encoding, decode_lines, read_chunks, read_lines
 from nmt.errors import DataError
-from nmt.markup.wmt_xml import Segments, read_side
+from nmt.markup.xml_files import read_xml
 
 _ENDING = r"(?:\.(?:gz|xz|bz2|zst))?"
 _SGML = re.compile(rf".+\.sgml?{_ENDING}", re.IGNORECASE)
 _XML = re.compile(rf"(?P<file>.+\.xml{_ENDING})(?::(?P<whose>[^/]+))?", re.IGNORECASE)
 _SET = re.compile(rb"<(?:mteval|srcset|refset|tstset)[\s>]", re.IGNORECASE)
 _FIRST_TAG = re.compile(rb"(?:\xef\xbb\xbf)?\s*+(?>(?:<[?!][^<>]*+>\s*+)*)(?=<\w)")
-_BYTES = Encoding.find("iso-8859-1")
+_BYTES = Encoding.find("iso-8859-1")  # leaves bytes as they are
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>doc|seg)\b(?P<attributes>[^<>]*)>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(quot|amp|lt|gt|apos);")
 _CHARACTERS = {"quot": '"', "amp": "&", "lt": "<", "gt": ">", "apos": "'"}
+_NUMBER = re.compile("[0-9]{1,9}")
+_NAMED = {"src": "translator", "ref": "translator", "hyp": "system"}
+"""Elements with text -> the attribute that says whose it is."""
+
+_Version = tuple[str, str]
+"""A side: src, ref or hyp, and the name of its translator or system; "": the file does not say."""
+
+KINDS = {"source": ("src",), "reference": ("ref", "hyp"), "hypothesis": ("hyp", "ref")}
+"""What a text is for -> the elements that it may be, the usual one first."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The lines of a test set, or of one version in it."""
+
+    lines: list[str]
+    segments: tuple[str, ...]
+    """The document and number of each line."""
+    lang: str = ""
+    """If the file says it."""
+    left_out: int = 0
+    """Segments of test suites, and those without any reference."""
+
+    @property
+    def described_rest(self) -> str:
+        """What to tell of the segments that are left out."""
+        return f"{self.left_out:,} segments of test suites or without reference left out"
 
 
 class SegmentFile(NamedTuple):
@@ -123,3 +168,121 @@ def _line_of(tag: re.Match[str]) -> str:
 def _attribute(name: str, attributes: str) -> str | None:
     match = re.search(rf"""\b{name}\s*=\s*(?:"([^"]*)"|'([^']*)'|(\S+))""", attributes, re.I)
     return next((value for value in match.groups() if value is not None), None) if match else None
+
+
+def read_side(path: Path, use: str, chosen: str | None) -> Segments:
+    """Read one side of a file of WMT's XML.
+
+    Args:
+        path: plain or compressed.
+        use: a key of `KINDS`.
+        chosen: a translator or system; None takes the only one.
+
+    Raises:
+        DataError: if it is not such a file, or the choice is not clear.
+    """
+    parser = _WmtParser(path)
+    version = _choose(list(parser.langs), path, use, chosen)
+    has_references = any(kind == "ref" for kind, _ in parser.langs)
+    lines, segments, left_out = [], [], 0
+    for name, is_test_suite, texts in parser.documents:
+        with_text = {
+            kind: {
+                number
+                for version, of_version in texts.items()
+                if version[0] == kind
+                for number, text in of_version.items()
+                if text or kind == "src"
+            }
+            for kind in _NAMED
+        }
+        in_all = with_text["src"] or with_text[version[0]]
+        kept = in_all & with_text["ref"] if has_references else in_all
+        kept = set() if is_test_suite else kept
+        left_out += len(in_all) - len(kept)
+        lines += [texts.get(version, {}).get(number, "") for number in sorted(kept)]
+        segments += [f"{name}:{number}" for number in sorted(kept)]
+    if not lines:
+        raise DataError(f"{path} holds no segments to score")
+    return Segments(lines, tuple(segments), parser.langs[version], left_out)
+
+
+def _choose(versions: Sequence[_Version], path: Path, use: str, chosen: str | None) -> _Version:
+    of_use = [version for kind in KINDS[use] for version in versions if version[0] == kind]
+    if chosen is None:
+        suited = [version for version in of_use if version[0] == KINDS[use][0]]
+    else:
+        suited = [version for version in of_use if version[1] == chosen][:1]
+    if len(suited) == 1:
+        return suited[0]
+    problem = f"{'more than one' if suited else 'no'} {use}{f' by {chosen}' if chosen else ''}"
+    names = list(dict.fromkeys(name for _, name in of_use if name))
+    if not names:
+        raise DataError(f"{path} has {problem}")
+    raise DataError(
+        f"{path} has {problem}; say whose text to take, such as {path}:{names[0]}, of "
+        f"{', '.join(names)}"
+    )
+
+
+class _WmtParser:
+    """Reads a file, and collects its documents."""
+
+    def __init__(self, path: Path) -> None:
+        # Name, whether it is of a test suite, and texts by the numbers of their segments.
+        self.documents: list[tuple[str, bool, dict[_Version, dict[int, str]]]] = []
+        self.langs: dict[_Version, str] = {}
+        self._path = path
+        self._is_dataset = False
+        self._version: _Version | None = None
+        self._segment: int | None = None
+        self._text: list[str] = []
+        self._parser = expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._characters
+        chunks = read_chunks(path, _BYTES, any_bytes=True)
+        read_xml(path, self._parser, chunks, remedy="download it again")
+
+    def _start(self, element: str, attributes: dict[str, str]) -> None:
+        if not self._is_dataset:
+            if element != "dataset":
+                raise DataError(
+                    f"{self._path}: not WMT's XML: its first element is <{element}>, expected "
+                    "<dataset> or <mteval>"
+                )
+            self._is_dataset = True
+        if element == "doc":
+            self.documents.append((attributes.get("id", ""), "testsuite" in attributes, {}))
+        elif element in _NAMED and self.documents:
+            # Whoever translated the source, there is only one.
+            name = "" if element == "src" else attributes.get(_NAMED[element], "")
+            self._version = element, name
+            self.langs.setdefault(self._version, attributes.get("lang", ""))
+            texts = self.documents[-1][2]
+            if self._version in texts:
+                raise self._error(f"a second <{element}> of one document by {name or 'nobody'}")
+            texts[self._version] = {}
+        elif element == "seg" and self._version is not None:
+            number = attributes.get("id", "")
+            if not _NUMBER.fullmatch(number):
+                raise self._error(f"<seg id={number!r}>; expected a number")
+            self._segment, self._text = int(number), []
+
+    def _characters(self, text: str) -> None:
+        if self._segment is not None:
+            self._text.append(text)
+
+    def _end(self, element: str) -> None:
+        if element == "seg" and self._segment is not None and self._version is not None:
+            lines = self.documents[-1][2][self._version]
+            if self._segment in lines:
+                raise self._error(f"segment {self._segment} appears twice")
+            lines[self._segment] = " ".join("".join(self._text).split())
+            self._segment = None
+        elif element in _NAMED:
+            self._version = None
+
+    def _error(self, problem: str) -> DataError:
+        return DataError(f"{self._path} line {self._parser.CurrentLineNumber:,}: {problem}")

@@ -22,12 +22,20 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from nmt.data.words import is_in_word, is_letter, is_wide
 from nmt.markup.kept_pieces import PIECE
 from nmt.markup.tags import STANDING, Marked, Node
-from nmt.markup.text_units import Span
+from nmt.markup.text_units import (
+    Link,
+    Span,
+    label_units,
+    link_weakly,
+    part_words,
+    source_units,
+    target_units,
+)
 
 OPENING, CLOSING = "([{«„“‘¿¡", ".,;:!?)]}»”’…"
 """Signs that have no space behind them, and before them."""
@@ -45,23 +53,23 @@ class Place:
     is_after: bool = True  # of an empty place: after the unit before it, or before the next one
 
 
-@dataclass
 class Layout:
     """The places of all nodes of one translation."""
 
-    marked: Marked
-    translation: str
-    source: list[Span]
-    target: list[Span]
-    labels: list[int]
-    weak_targets: dict[int, int]  # of units of the source
-    places: dict[Node, Place] = field(default_factory=dict)
-    work: int = 0
-    runs: list[tuple[int, int]] = field(default_factory=list)  # of the children being placed
-    of_pieces: set[int] = field(default_factory=set)  # units of the source that stay as they are
-    copied: set[Node] = field(default_factory=set)  # pieces that the translation has
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, marked: Marked, translation: str, links: Sequence[Link], weaker: Sequence[Link]
+    ) -> None:
+        """Find the places. See `nmt.markup.tag_writer.restore`."""
+        self.marked, self.translation = marked, translation
+        self.source, target = source_units(marked), target_units(translation)
+        labels = label_units(self.source, target, links)
+        self.target, self.labels = part_words(marked, translation, self.source, target, labels)
+        self.weak_targets = link_weakly(self.source, self.target, weaker)
+        self.places: dict[Node, Place] = {}
+        self.work = 0
+        self.runs: list[tuple[int, int]] = []  # of the children being placed
+        self.of_pieces: set[int] = set()  # units of the source that stay as they are
+        self.copied: set[Node] = set()  # pieces that the translation has
         self.starts = [start for start, _ in self.source]
         self.tgt_starts = [start for start, _ in self.target]
         self._unlink_punctuation()
@@ -74,13 +82,10 @@ class Layout:
         for label, unit in self.weak_targets.items():
             if label not in self.targets:
                 self.targets[label] = [unit]
-        self.places[self.marked.root] = Place(0, len(self.target))
-        waiting = [self.marked.root]
-        while waiting:
-            node = waiting.pop()
+        self.places[marked.root] = Place(0, len(self.target))
+        for node in marked.root.walk():
             if node.children:
                 self._divide(node)
-                waiting += node.children
 
     def units_of(self, node: Node) -> tuple[int, int]:
         """Return a node's units of the source: the first, and the one after the last."""
@@ -106,13 +111,8 @@ class Layout:
 
     def _find_pieces(self) -> None:
         """Set the labels of the pieces that must stay as they are."""
-        pieces: list[Node] = []
-        waiting = [self.marked.root]
-        while waiting:
-            node = waiting.pop()
-            if node.kept not in ("", STANDING):
-                pieces.append(node)
-            waiting += reversed(node.children)
+        nodes = self.marked.root.walk()
+        pieces = [node for node in nodes if node.kept not in ("", STANDING)]
         if not pieces:
             return
         taken = self._take_copies(pieces)
@@ -302,12 +302,11 @@ class Layout:
         taken = bytearray(len(owners))
         for child in sorted(owned, key=lambda child: (len(owned[child]), child)):
             node = children[child][0]
-            run = _best_run(
-                owners, taken, child, range_of=owned[child], offset=within.first, node=node
-            )
+            offsets = range(owned[child][0] - within.first, owned[child][-1] + 1 - within.first)
+            run = _best_run(owners, taken, child, offsets, is_kept=node.kept != "")
             if run is None:
                 continue
-            first, end = self._without_signs(node, *run)
+            first, end = self._without_signs(node, run[0] + within.first, run[1] + within.first)
             taken[first - within.first : end - within.first] = b"\1" * (end - first)
             self.places[node] = Place(first, end)
 
@@ -405,10 +404,9 @@ def _best_run(
     owners: Sequence[int | None],
     taken: bytearray,
     child: int,
+    units: range,
     *,
-    range_of: Sequence[int],
-    offset: int,
-    node: Node,
+    is_kept: bool,
 ) -> tuple[int, int] | None:
     """Return the run of free units that has the most units of a child, less those of others.
 
@@ -416,9 +414,9 @@ def _best_run(
     """
     best, run = 0, None
     total, start = 0, -1
-    for unit in range(range_of[0], range_of[-1] + 1):
-        owner = owners[unit - offset]
-        if taken[unit - offset] or (node.kept and owner not in (child, None)):
+    for unit in units:
+        owner = owners[unit]
+        if taken[unit] or (is_kept and owner not in (child, None)):
             total, start = 0, -1
         elif owner == child:
             if total <= 0:

@@ -14,14 +14,7 @@ from nmt.data.words import is_letter
 from nmt.markup.kept_pieces import SIGN
 from nmt.markup.tag_layout import CLOSING, OPENING, Layout, Place
 from nmt.markup.tags import STANDING, Marked, Node
-from nmt.markup.text_units import (
-    Link,
-    label_units,
-    link_weakly,
-    part_words,
-    source_units,
-    target_units,
-)
+from nmt.markup.text_units import Link
 
 
 def restore(
@@ -41,12 +34,7 @@ def restore(
         return marked.unchanged
     if not (marked.root.children or marked.is_of_message):
         return marked.escape(translation)
-    source, target = source_units(marked), target_units(translation)
-    labels = label_units(source, target, links)
-    target, labels = part_words(marked, translation, source, target, labels)
-    weak_targets = link_weakly(source, target, weaker)
-    layout = Layout(marked, translation, source, target, labels, weak_targets)
-    return _Writer(layout).write()
+    return _Writer(Layout(marked, translation, links, weaker)).write()
 
 
 class _Writer:

@@ -63,16 +63,15 @@ class Node:
     loose: str = ""  # of a tag without its partner: open or close
     kept: str = ""  # of a piece that is kept: element, standing, or a group of `PIECE`
     children: list[Node] = field(default_factory=list)
+    parts: list[str | Marked] = field(default_factory=list)  # of a message: its frame and branches
 
-
-@dataclass(eq=False)
-class MessageParts:
-    """An ICU message of a line."""
-
-    start: int  # in the markup
-    end: int
-    node: Node  # what stands for it in the text; its `opening` is the whole message
-    parts: list[str | Marked]  # of the frame, and branches
+    def walk(self) -> Iterator[Node]:
+        """Yield the node and all that are in it, in the order of the text."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += reversed(node.children)
 
 
 @dataclass
@@ -83,8 +82,12 @@ class Marked:
     text: str
     root: Node
     spelling: dict[str, str]  # how characters are escaped
-    messages: list[MessageParts] = field(default_factory=list)
+    frame: list[str | Node] = field(default_factory=list)  # its ICU messages, and what is between
     is_of_message: bool = False  # whether it has one, or is a branch of one
+
+    @property
+    def messages(self) -> list[Node]:
+        return [part for part in self.frame if isinstance(part, Node)]
 
     def units(self) -> Iterator[Marked]:
         """Yield the line, and then all branches of its messages: what is translated by itself."""
@@ -107,37 +110,24 @@ class Marked:
     @property
     def unchanged(self) -> str:
         """The line as it is, except for branches of messages that have been translated."""
-        written, last = "", 0
-        for message in self.messages:
-            written += self.raw[last : message.start] + message.node.opening
-            last = message.end
-        return written + self.raw[last:]
+        return "".join(part if isinstance(part, str) else part.opening for part in self.frame)
 
     @property
     def kept(self) -> list[tuple[int, int]]:
         """Where the pieces that must stay as they are begin and end in the text, in order."""
-        spans, waiting = [], [self.root]
-        while waiting:
-            node = waiting.pop()
-            waiting += node.children
-            if node.kept and node.start < node.end:
-                spans.append((node.start, node.end))
-        return sorted(spans)
+        nodes = self.root.walk()
+        return [(node.start, node.end) for node in nodes if node.kept and node.start < node.end]
 
     def take_signs_out(self, is_known: Callable[[str], bool]) -> bool:
         """Take those signs and symbols out of the text that a model does not know.
 
         What it does not know misleads it. Returns whether there are any.
         """
-        nodes, unknown = [self.root], list[Node]()
-        for node in nodes:
-            nodes += node.children
-            is_sign = node.kept in ("sign", "symbol")
-            if is_sign and not is_known(self.text[node.start : node.end]):
-                unknown.append(node)
+        nodes = list(self.root.walk())
+        signs = (node for node in nodes if node.kept in ("sign", "symbol"))
+        unknown = [node for node in signs if not is_known(self.text[node.start : node.end])]
         if not unknown or not self.has_own_words:
             return False
-        unknown.sort(key=lambda node: node.start)
         ends = [node.end for node in unknown]
         removed = [0, *accumulate(node.end - node.start for node in unknown)]
         last, text = 0, ""
@@ -172,7 +162,7 @@ def parse(markup: str, form: str) -> Marked:
 def mark_signs(text: str) -> Marked:
     """Find the signs in a text without tags. Nothing in it is escaped."""
     signs = [Node(sign[0], *sign.span(), kept=sign.lastgroup or "") for sign in SIGN.finditer(text)]
-    return Marked(text, text, Node("", 0, len(text), children=signs), {})
+    return Marked(text, text, Node("", 0, len(text), children=signs), {}, [text])
 
 
 class _Parser:
@@ -181,7 +171,8 @@ class _Parser:
         self.form = form
         self.level = level  # of branches of messages
         self.number = "#"  # what stands for it in the text
-        self.messages: list[MessageParts] = []
+        self.frame: list[str | Node] = []
+        self.message_end = 0  # of the last one, in the markup
         self.characters: list[str] = []  # of the text
         self.written: list[str] = []  # how each was written
         self.spelling = dict(_ESCAPES)
@@ -231,9 +222,8 @@ class _Parser:
         root.end = len(self.characters)
         text = "".join(self.characters)
         self._join_standing(root, text)
-        return Marked(
-            self.markup, text, root, self.spelling, self.messages, is_of_message=self.is_of_message
-        )
+        self.frame.append(self.markup[self.message_end :])
+        return Marked(self.markup, text, root, self.spelling, self.frame, self.is_of_message)
 
     def _end_loose(self) -> None:
         while self.open[-1].loose:
@@ -265,8 +255,8 @@ class _Parser:
         node.end = len(self.characters)
         if self.level == MOST_NESTED or not message.branches:
             return
-        parts: list[str | Marked] = []
-        last = message.start
+        self.frame += [self.markup[self.message_end : message.start], node]
+        self.message_end, last = message.end, message.start
         for start, end in message.branches:
             branch = self.markup[start:end]
             text = branch.strip()
@@ -274,10 +264,9 @@ class _Parser:
             frame = self.markup[last:start]
             parser = _Parser(text, self.form, self.level + 1)
             parser.number = _number_for(frame, text) if message.is_plural else "#"
-            parts += [frame, parser.parse()]
+            node.parts += [frame, parser.parse()]
             last = start + len(text)
-        parts.append(self.markup[last : message.end])
-        self.messages.append(MessageParts(message.start, message.end, node, parts))
+        node.parts.append(self.markup[last : message.end])
 
     def _add_kept(self, token: Token) -> None:
         node = self._add(token.raw)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 
 from nmt.data.words import is_mark, unit_pattern
 from nmt.markup.kept_pieces import PIECE
@@ -34,17 +34,12 @@ def target_units(text: str) -> list[Span]:
 
 def source_units(marked: Marked) -> list[Span]:
     """Return start and end of each unit of the source. Tags end a unit, also inside a word."""
-    cuts, pieces = {0, len(marked.text)}, {}
-    waiting = [marked.root]
-    while waiting:
-        node = waiting.pop()
+    cuts, pieces, units = {0, len(marked.text)}, {}, []
+    for node in marked.root.walk():
         cuts |= {node.start, node.end}
         if node.kept not in ("", "element", STANDING):
             pieces[node.start] = node.end
-        waiting += node.children
-    units = []
-    ordered = sorted(cuts)
-    for start, end in pairwise(ordered):
+    for start, end in pairwise(sorted(cuts)):
         if pieces.get(start) == end:
             units.append((start, end))
         else:
@@ -149,10 +144,7 @@ def _depths(marked: Marked, source: Sequence[Span]) -> list[int]:
     """Return how many tags are around each unit; less than 0 if it stays as it is."""
     starts = [start for start, _ in source]
     changes = [0] * (len(source) + 1)
-    waiting = list(marked.root.children)
-    while waiting:
-        node = waiting.pop()
-        waiting += node.children
+    for node in islice(marked.root.walk(), 1, None):
         tags = -len(source) if node.kept else 1
         changes[bisect_left(starts, node.start)] += tags
         changes[bisect_left(starts, node.end)] -= tags

@@ -87,9 +87,7 @@ def _whole(
             for part in message.parts
         ]
         parts += [part for part in branches if isinstance(part, Translation)]
-        message.node.opening = "".join(
-            part if isinstance(part, str) else part.text for part in branches
-        )
+        message.opening = "".join(part if isinstance(part, str) else part.text for part in branches)
     if failed := next((part for part in parts if part.error), None):
         return failed
     own = _restored(parts[0], line.text, line.restore, keeps_alignment)

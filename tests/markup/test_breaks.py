@@ -107,13 +107,9 @@ def test_each_line_has_its_own_links() -> None:
     translation = "ROT hund\nkatze ALT"
     words = {"red": "ROT", "old": "ALT", "dog": "hund", "cat": "katze"}
     links = [
-        (
-            lines.text.index(src),
-            lines.text.index(src) + 3,
-            translation.index(tgt),
-            translation.index(tgt) + len(tgt),
-        )
+        (at, at + 3, to, to + len(tgt))
         for src, tgt in words.items()
+        for at, to in [(lines.text.index(src), translation.index(tgt))]
     ]
     links.append((0, 1, translation.index("katze"), len(translation)))  # across the break
     assert lines.restore(translation, links, ()) == "<b>ROT</b> hund<br>katze <i>ALT</i>"

@@ -194,14 +194,8 @@ def test_the_sign_of_a_shortcut_is_not_put_into_a_placeholder() -> None:
             "__init__ it",
             "R&D",
         ),
-        *(
-            "%(User_name)s is",
-            "${A_Name} is",
-            "a_b _Open",
-            "&lt;b",
-            r"See a\\_name",
-            "see https://a.b/?a=1&b=_c",
-        ),
+        *("%(User_name)s is", "${A_Name} is", "a_b _Open", "&lt;b", r"See a\\_name"),
+        *("__init__ it", "see https://a.b/?a=1&b=_c"),
     ],
 )
 def test_other_signs_are_no_shortcuts(message: str) -> None:
@@ -231,24 +225,17 @@ def test_each_form_of_a_plural_is_filled(number: int, formula: str, expected: li
     assert written.endswith(entry)
 
 
-def test_a_directive_with_a_name_in_brackets_needs_no_flag() -> None:
-    (unit,) = read('msgid "%<name>s has %<n>d"\nmsgstr ""\n').units
-    pieces = [node.opening for node in parse(unit.line, "html").root.children if node.kept]
-    assert pieces == ["%<name>s", "%<n>d"]
-    assert unit.write(unit.line) == '"%<name>s has %<n>d"'
-
-
-def test_quotes_of_gcc_are_no_tags() -> None:
-    (unit,) = read('msgid "see %<%s%> and %<-f-%d%>"\nmsgstr ""\n').units
-    pieces = [node.opening for node in parse(unit.line, "html").root.children]
-    assert pieces == ["%<", "%s", "%>", "%<", "%d", "%>"]
-    assert unit.write(unit.line) == '"see %<%s%> and %<-f-%d%>"'
-
-
-def fitted(source: str, flags: str, translation: str) -> str | None:
-    """Return what is written of a translation in an entry with these flags."""
-    (unit,) = read(f'#, {flags}\nmsgid "{source}"\nmsgstr ""\n').units
-    return unit.write(translation)
+@pytest.mark.parametrize(
+    ("message", "pieces"),
+    [
+        ("%<name>s has %<n>d", ["%<name>s", "%<n>d"]),
+        ("see %<%s%> and %<-f-%d%>", ["%<", "%s", "%>", "%<", "%d", "%>"]),  # quotes of GCC
+    ],
+)
+def test_directives_in_brackets_need_no_flag(message: str, pieces: list[str]) -> None:
+    (unit,) = read(f'msgid "{message}"\nmsgstr ""\n').units
+    assert [node.opening for node in parse(unit.line, "html").root.children] == pieces
+    assert unit.write(unit.line) == f'"{message}"'
 
 
 @pytest.mark.parametrize(
@@ -279,22 +266,29 @@ def fitted(source: str, flags: str, translation: str) -> str | None:
 def test_values_are_filled_in_where_they_belong(
     flags: str, source: str, translation: str, expected: str | None
 ) -> None:
-    assert fitted(source, flags, translation) == (expected if expected is None else f'"{expected}"')
+    (unit,) = read(f'#, {flags}\nmsgid "{source}"\nmsgstr ""\n').units
+    assert unit.write(translation) == (None if expected is None else f'"{expected}"')
 
 
 @pytest.mark.parametrize(
-    ("flags", "source", "directive"),
+    ("language", "source", "directive"),
     [
-        ("qt-format", "open %1", "%1"),
-        ("c-format", "at %dth", "%d"),
-        ("c-format", "at %<PRIu64> of it", "%<PRIu64>"),
-        ("c-format", "at %*d of it", "%*d"),
-        ("lisp-format", "at ~a of it", "~a"),
+        ("qt", "open %1", "%1"),
+        ("c", "at %dth", "%d"),
+        ("c", "at %<PRIu64> of it", "%<PRIu64>"),
+        ("c", "at %*d of it", "%*d"),
+        ("lisp", "at ~a of it", "~a"),
+        ("object-pascal", "A %0:s", "%0:s"),
+        ("java-printf", "at %<td of it", "%<td"),
+        ("python-brace", "A {0:{width}} x", "{0:{width}}"),
+        ("boost", "A %|1$+5| x", "%|1$+5|"),
+        ("gcc-internal", "A %q+D x", "%q+D"),
+        ("perl", "A %vd x", "%vd"),
+        ("sh", "cost of ${a}x", "${a}"),
     ],
 )
-def test_directives_are_kept_pieces(flags: str, source: str, directive: str) -> None:
-    document = read(f'#, {flags}\nmsgid "{source}"\nmsgstr ""\n')
-    (unit,) = document.units
+def test_directives_are_kept_pieces(language: str, source: str, directive: str) -> None:
+    (unit,) = read(f'#, {language}-format\nmsgid "{source}"\nmsgstr ""\n').units
     (line,) = MarkedLines.of(unit.line, "html").lines
     ((start, end),) = line.kept
     assert line.text[start:end] == directive.replace("<PRIu64>", "")

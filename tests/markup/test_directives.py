@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
+from nmt.markup.catalogues import fit_directives
 from nmt.markup.directives import take_the_same
-from nmt.markup.format_strings import fit_directives, protect_directives
 
 MUTATIONS = 1_500  # a flag
 SOURCES = {
@@ -52,12 +52,7 @@ SOURCES = {
     "objc": ["a %@ b %d", "%1$@ and %2$ld", "%5.2f of %@, %lx%%"],
     "object-pascal": ["a %s b %d", "%0:s is %1:d", "%5.2f of %-10s%%", "%*d x %.*n", "%1:s %0:p"],
     "perl": [
-        "a %s b %d",
-        "%2$s is %1$d",
-        "%vd and %5.2f%%",
-        "%*vX of %s",
-        "%*d %.*f %lu",
-        "%hd %c",
+        *("a %s b %d", "%2$s is %1$d", "%vd and %5.2f%%", "%*vX of %s", "%*d %.*f %lu", "%hd %c"),
     ],
     "perl-brace": ["a {a} b {name}", "{one} of {two_2}"],
     "php": ["a %s b %d", "%2$s is %1$d", "%05.2f of %'*10s%%", "%c %x %1$c"],
@@ -180,25 +175,6 @@ def test_directives_that_move_get_numbers_if_there_are_any(
     language: str, source: str, translation: str, expected: str | None
 ) -> None:
     assert fit_directives(translation, source, language) == expected
-
-
-@pytest.mark.parametrize(
-    ("language", "text", "protected"),
-    [
-        ("object-pascal", "A %0:s", "%0:s"),
-        ("java-printf", "at %<td of it", "%<td"),
-        ("python-brace", "A {0:{width}} x", "{0:{width}}"),
-        ("boost", "A %|1$+5| x", "%|1$+5|"),
-        ("gcc-internal", "A %q+D x", "%q+D"),
-        ("perl", "A %vd x", None),  # a piece already, as the next
-        ("sh", "cost of ${a}x", None),
-    ],
-)
-def test_directives_are_protected(language: str, text: str, protected: str | None) -> None:
-    line = protect_directives(text, language)
-    found = re.search("<var nmt-kept>(.*)</var>", line)
-    assert (found and found[1].replace("&lt;", "<")) == protected
-    assert fit_directives(line, text, language) == text
 
 
 def refused_by_msgfmt(language: str, pairs: Sequence[tuple[str, str]], folder: Path) -> set[int]:

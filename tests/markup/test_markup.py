@@ -23,12 +23,13 @@ from nmt.markup.text_tags import TEXT_TAG
 from nmt.markup.text_units import Link, source_units
 
 
-def aligned(marked: Marked, translation: str, pairs: list[tuple[int, int]]) -> str:
-    """Put tags back, given pairs of words."""
+def aligned(marked: Marked, translation: str, pairs: str) -> str:
+    """Put tags back, given pairs of words by their numbers, such as "01 10"."""
     src, tgt = (
         [word.span() for word in re.finditer(r"\S+", text)] for text in (marked.text, translation)
     )
-    return restore(marked, translation, [(*src[one], *tgt[other]) for one, other in pairs])
+    links = [(*src[int(pair[0])], *tgt[int(pair[1])]) for pair in pairs.split()]
+    return restore(marked, translation, links)
 
 
 def translated(text: str, random: Random) -> tuple[str, list[Link]]:
@@ -51,11 +52,7 @@ def translated(text: str, random: Random) -> tuple[str, list[Link]]:
 
 def nodes(marked: Marked) -> list[Node]:
     """Return all that is taken out of a line."""
-    found, waiting = [], [marked.root]
-    while waiting:
-        children = waiting.pop().children
-        found += children
-        waiting += children
+    _, *found = marked.root.walk()
     return found
 
 
@@ -66,7 +63,7 @@ def is_text(found: str, text: str, marked: Marked) -> bool:
     return found == text
 
 
-WORDS = (
+WORDS = [
     "ein",
     "Haus",
     "é",
@@ -79,7 +76,7 @@ WORDS = (
     "(so)",
     "nie.",
     "-",
-)
+]
 NAMES = ("b", "i", "a", "span", "g", "x-y")
 BROKEN = ("<", "<b", "< b >", "</>", "&", "&amp", "<a href='x", "<!-- ", "-->", '"', "<!", "]]>")
 
@@ -177,75 +174,112 @@ def test_fragments_lose_nothing(form: str, count: int) -> None:
         (
             "Click <b>the red <i>button</i></b> now.",
             "Jetzt klicken Sie den roten Knopf.",
-            [(4, 0), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5)],
+            "40 01 02 13 24 35",
             "Jetzt klicken Sie <b>den roten <i>Knopf</i></b>.",
         ),
         # Neighbours change places.
         (
             "<b>a</b> <i>b</i> <u>c</u>",
             "C B A",
-            [(2, 0), (1, 1), (0, 2)],
+            "20 11 02",
             "<u>C</u> <i>B</i> <b>A</b>",
         ),
         # A wrong link does not stretch an element; of two equal runs, the first counts.
-        ("<b>a b</b> c d e", "A B C D E", [(0, 0), (1, 1), (2, 2), (3, 3), (1, 4)],
+        ("<b>a b</b> c d e", "A B C D E", "00 11 22 33 14",
          "<b>A B</b> C D E"),
         # A tag by itself stays beside the word that it touches, or else before the next one.
-        ("a b<br/> c", "C A B", [(2, 0), (0, 1), (1, 2)], "C A B<br/>"),
-        ("a <br/>b c", "C A B", [(2, 0), (0, 1), (1, 2)], "C A <br/>B"),
+        ("a b<br/> c", "C A B", "20 01 12", "C A B<br/>"),
+        ("a <br/>b c", "C A B", "20 01 12", "C A <br/>B"),
         # Elements without a translation are empty; without any alignment, places are estimated.
-        ("a <b>b</b> c", "A C", [(0, 0), (2, 1)], "A <b></b>C"),
-        ("a <br/>b", "A B", [], "A<br/> B"),
+        ("a <b>b</b> c", "A C", "00 21", "A <b></b>C"),
+        ("a <br/>b", "A B", "", "A<br/> B"),
         # The smaller of two neighbours chooses first, and they do not overlap.
-        ("<b>a b c d</b> <i>e</i>", "A B E C D", [(0, 0), (1, 1), (4, 2), (2, 3), (3, 4)],
+        ("<b>a b c d</b> <i>e</i>", "A B E C D", "00 11 42 23 34",
          "<b>A B</b> <i>E</i> C D"),
         # A tag does not get into an element that it was not in.
-        ("<b>a b c d</b> <br/>e", "A B E C D", [(0, 0), (1, 1), (4, 2), (2, 3), (3, 4)],
+        ("<b>a b c d</b> <br/>e", "A B E C D", "00 11 42 23 34",
          "<br/><b>A B E C D</b>"),
         # A piece that stays does not replace what comes from other words.
-        ("<code>a b c d</code> e", "A B E C D", [(0, 0), (1, 1), (4, 2), (2, 3), (3, 4)],
+        ("<code>a b c d</code> e", "A B E C D", "00 11 42 23 34",
          "<code>a b c d</code> E C D"),
         # Punctuation is in an element as in the source, at the end of a line also if misaligned.
-        ("b <b>a</b>, c", "B A, C", [(0, 0), (1, 1), (2, 2)], "B <b>A</b>, C"),
-        ("b <b>a .</b>", "B A .", [(0, 0), (1, 1), (0, 2)], "B <b>A .</b>"),
+        ("b <b>a</b>, c", "B A, C", "00 11 22", "B <b>A</b>, C"),
+        ("b <b>a .</b>", "B A .", "00 11 02", "B <b>A .</b>"),
         # A full stop or comma is no translation of a word, but another sign may be.
-        ("b c <b>a</b> d", "B , C D", [(0, 0), (2, 1), (1, 2), (3, 3)], "B , C <b></b>D"),
-        ("b <b>percent</b> c", "B % C", [(0, 0), (1, 1), (2, 2)], "B <b>%</b> C"),
+        ("b c <b>a</b> d", "B , C D", "00 21 12 33", "B , C <b></b>D"),
+        ("b <b>percent</b> c", "B % C", "00 11 22", "B <b>%</b> C"),
         # What is broken: a tag without a partner reaches to the start or end of what it is in, and
         # overlapping pairs come apart.
-        ("</b> a <b> b", "B A", [(1, 0), (0, 1)], "</b><b>B A"),
-        ("<a>Two</a> <i>Two dogs run", "Zwei Hunde laufen Zwei", [(1, 0), (2, 1), (3, 2), (0, 3)],
+        ("</b> a <b> b", "B A", "10 01", "</b><b>B A"),
+        ("<a>Two</a> <i>Two dogs run", "Zwei Hunde laufen Zwei", "10 21 32 03",
          "<a></a><i>Zwei Hunde laufen Zwei"),
-        ("Two dogs</i> <a>Two</a>", "Zwei zwei Hunde", [(2, 0), (0, 1), (1, 2)],
+        ("Two dogs</i> <a>Two</a>", "Zwei zwei Hunde", "20 01 12",
          "Zwei zwei Hunde</i><a></a>"),
-        ("<p>a <b>b</i> c</b> d", "D A B C", [(3, 0), (0, 1), (1, 2), (2, 3)],
+        ("<p>a <b>b</i> c</b> d", "D A B C", "30 01 12 23",
          "<p>D A <b>B</i> C</b>"),
-        ("c </b>a <b>b d", "C B A D", [(0, 0), (2, 1), (1, 2), (3, 3)], "C</b> <b>B A D"),
-        ("<b>a <i>b</b> c</i>", "A B C", [(0, 0), (1, 1), (2, 2)], "<b>A <i>B</b> C</i>"),
-        ("a < b &<c", "A < B &<C", [(0, 0), (1, 1), (2, 2), (3, 3)], "A &lt; B &amp;&lt;C"),
-        ('<a href="x>a</a>', "A", [(0, 0)], '<a href="x>A</a>'),
+        ("c </b>a <b>b d", "C B A D", "00 21 12 33", "C</b> <b>B A D"),
+        ("<b>a <i>b</b> c</i>", "A B C", "00 11 22", "<b>A <i>B</b> C</i>"),
+        ("a < b &<c", "A < B &<C", "00 11 22 33", "A &lt; B &amp;&lt;C"),
+        ('<a href="x>a</a>', "A", "00", '<a href="x>A</a>'),
         # Tags within words end with them.
-        ("<b>un</b>happy", "froh", [(0, 0)], "<b>froh</b>"),
+        ("<b>un</b>happy", "froh", "00", "<b>froh</b>"),
         # Characters are escaped as the line does.
-        ("&quot;a&quot;&nbsp;&#8212;", '"A"\xa0— <>', [], "&quot;A&quot;&nbsp;&#8212; &lt;&gt;"),
-        ("a&#10;b", "A B", [(0, 0)], "A&#10; B"),
+        ("&quot;a&quot;&nbsp;&#8212;", '"A"\xa0— <>', "", "&quot;A&quot;&nbsp;&#8212; &lt;&gt;"),
+        ("a&#10;b", "A B", "00", "A&#10; B"),
         # Pieces stay, whatever they were translated to, and are put in if they are missing.
         ("Press <code>rm -r</code> or {name} 1,000 times.", "Nun rm r oder Name 1.000 Mal.",
-         [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6)],
+         "00 11 22 33 44 55 66",
          "Nun <code>rm -r</code> oder {name} 1,000 Mal."),
-        ("Press 5 and %s now", "Jetzt nun", [(4, 0), (0, 1)], "%s Jetzt nun 5"),
-        ("see http://a.b/?x=1&amp;y=2.", "http://a.b/?x=1&y=2 sehen.", [],
+        ("Press 5 and %s now", "Jetzt nun", "40 01", "%s Jetzt nun 5"),
+        ("see http://a.b/?x=1&amp;y=2.", "http://a.b/?x=1&y=2 sehen.", "",
          "http://a.b/?x=1&amp;y=2 sehen."),
         ("a <i translate='no'>big <b>dog</b></i> b", "A großer Hund B",
-         [(0, 0), (1, 1), (2, 2), (3, 3)], "A <i translate='no'>big <b>dog</b></i> B"),
-        ("a {x} b {x}", "{x} B", [(2, 1)], "{x} B {x}"),
+         "00 11 22 33", "A <i translate='no'>big <b>dog</b></i> B"),
+        ("a {x} b {x}", "{x} B", "21", "{x} B {x}"),
         # Nothing to translate: the line itself.
-        ("<p> {x} </p>", "Unsinn", [(0, 0)], "<p> {x} </p>"),
-        (" <br> ", "", [], " <br> "),
+        ("<p> {x} </p>", "Unsinn", "00", "<p> {x} </p>"),
+        (" <br> ", "", "", " <br> "),
+        # A sign replaces no word, whatever is aligned to it, and a symbol does.
+        ("a 👍 b", "A B", "00 11", "A 👍 B"),
+        ("a 👍 b", "A ⁇ B", "00 11 22", "A 👍 B"),
+        ("a 👍 b", "A 👎 B", "00 21 22", "A 👍 B"),
+        ("12 € a", "A 12 Euro", "20 01 12", "A 12 €"),
+        ("€ 12 a", "A 12 Euro", "20 11 02", "A 12 €"),
+        # It does not replace the full stop, and stays beside its word.
+        ("a b 👍", "A B.", "00 11", "A B. 👍"),
+        ("a b 👍.", "A B.", "00 11", "A B 👍."),
+        ("a™ b", "B A", "10 01", "B A™"),
+        # It parts nothing that is written together, and replaces no apostrophe.
+        ("a 👍 eau", "A l'eau", "00", "A 👍 l'eau"),
+        ("✓ a b", "B A", "20 11", "✓ B A"),
+        # A percent sign of a format stays one.
+        ("100%% b", "100 % B", "00", "100 %% B"),
+        ("%d%% b", "%d % B", "00", "%d %% B"),
+        ("%ld%% b", "%ld%% B", "00", "%ld%% B"),
+        ("%name% b", "%name% B", "00", "%name% B"),
+        # Tags in a word come back in its copy or around its translation.
+        ("H<sub>2</sub>O is water", "Wasser ist H2O", "02 11 20", "Wasser ist H<sub>2</sub>O"),
+        ("H<sub>2</sub>O is H2O", "H2O ist H2O", "02 11 20", "H2O ist H<sub>2</sub>O"),
+        ("10<sup>-3</sup> x<i>y</i>z", "xyz 10-3", "", "x<i>y</i>z 10<sup>-3</sup>"),
+        ("<b>T</b>he dog", "Der Hund", "00 11", "<b>D</b>er Hund"),
+        ("<b>कि</b>ताब है", "पुस्तक है", "00 11", "<b>पु</b>स्तक है"),
+        ("Such <u>S</u>uche", "look search", "00 11", "look <u>s</u>earch"),
+        ("un<i>believ</i>able dog", "chien incroyable", "01 10", "chien <i>incroyable</i>"),
+        ("the <i>dog</i>s", "die Hunde", "00 11", "die <i>Hunde</i>"),
+        ("the <code>a</code>bcd", "die Hunde", "00 11", "die <code>a</code>Hunde"),
+        # A piece takes the copy that is aligned to it or in its place, and replaces nothing else.
+        ("set or <code>set</code> it or <code>set</code>", "set or set it or set", "",
+         "set or <code>set</code> it or <code>set</code>"),
+        ("set or <code>set</code> it or <code>set</code>", "set or set it or set",
+         "02 11 20 33 44 55", "<code>set</code> or set it or <code>set</code>"),
+        ("see 9418/tcp now", "voir 9418/TCP or", "00 11 22", "voir 9418/TCP or"),
+        # Pieces of one text may change places.
+        ('a <code id="1">x y</code> b <code id="2">x y</code>', "b x y a x y", "30 41 52 03 14 25",
+         'b <code id="2">x y</code> a <code id="1">x y</code>'),
     ],
 )  # fmt: skip
 def test_tags_go_where_their_words_go(
-    line: str, translation: str, pairs: list[tuple[int, int]], expected: str
+    line: str, translation: str, pairs: str, expected: str
 ) -> None:
     assert aligned(parse(line, "html"), translation, pairs) == expected
 
@@ -327,51 +361,30 @@ def test_signs_that_a_model_does_not_know_are_taken_out_and_come_back(form: str)
     assert not parse("a 😀", form).take_signs_out(lambda _: True)
 
 
-def test_a_piece_does_not_replace_what_is_elided() -> None:
-    line = parse("a {x} eau", "html")
-    assert restore(line, "A d'eau", [(0, 1, 0, 1), (2, 5, 2, 3), (6, 9, 4, 7)]) == "A {x} d'eau"
-
-
 def test_a_sign_that_the_model_does_not_know_is_apart_from_letters() -> None:
     line = parse("a ✓. b", "html")
     line.take_signs_out(str.isalpha)
-    assert aligned(line, "A B", [(1, 1)]) == "A ✓ B"
-
-
-def test_a_symbol_does_not_replace_half_a_word() -> None:
-    line = parse("a ½ b", "html")
-    links = [(0, 1, 0, 1), (2, 3, 2, 9), (4, 5, 10, 13)]
-    assert restore(line, "A aujourd'hui", links) == "A ½ aujourd'hui"
-
-
-def test_a_sign_does_not_touch_what_is_aligned_to_the_comma_beside_it() -> None:
-    line = parse("a 👍, b", "html")
-    assert restore(line, "A B", [(0, 1, 0, 1), (3, 4, 2, 3)]) == "A 👍 B"
+    assert aligned(line, "A B", "11") == "A ✓ B"
 
 
 @pytest.mark.parametrize(
-    ("line", "translation", "expected"),
+    ("line", "translation", "links", "expected"),
     [
-        ("100%% b", "100 % B", "100 %% B"),
-        ("%d%% b", "%d % B", "%d %% B"),
-        ("%ld%% b", "%ld%% B", "%ld%% B"),
-        ("%name% b", "%name% B", "%name% B"),
+        # Nothing that is written together is replaced or parted, and spaces stay.
+        ("a {x} eau", "A d'eau", [(0, 1, 0, 1), (2, 5, 2, 3), (6, 9, 4, 7)], "A {x} d'eau"),
+        ("a b {x}, c", "A l'eau C", [(0, 1, 0, 1), (2, 3, 2, 3), (9, 10, 8, 9)], "A l'eau {x} C"),
+        ("a ½ b", "A aujourd'hui", [(0, 1, 0, 1), (2, 3, 2, 9), (4, 5, 10, 13)],
+         "A ½ aujourd'hui"),
+        ("a {x} ball", "A Mit-Ball", [(0, 1, 0, 1), (2, 5, 2, 5), (6, 10, 6, 10)], "A {x}-Ball"),
+        ("look {name} how", "schaut zu& wie", [(0, 4, 0, 6), (5, 11, 9, 10), (12, 15, 11, 14)],
+         "schaut zu {name} wie"),
+        ("a 👍, b", "A B", [(0, 1, 0, 1), (3, 4, 2, 3)], "A 👍 B"),
     ],
-)
-def test_a_percent_sign_of_a_format_stays_one(line: str, translation: str, expected: str) -> None:
-    assert aligned(parse(line, "html"), translation, [(0, 0)]) == expected
-
-
-def test_a_piece_beside_a_sign_is_not_put_into_a_word() -> None:
-    line = parse("a b {x}, c", "html")
-    assert (
-        restore(line, "A l'eau C", [(0, 1, 0, 1), (2, 3, 2, 3), (9, 10, 8, 9)]) == "A l'eau {x} C"
-    )
-
-
-def test_a_piece_in_the_place_of_others_has_their_spaces() -> None:
-    line = parse("a {x} ball", "html")
-    assert restore(line, "A Mit-Ball", [(0, 1, 0, 1), (2, 5, 2, 5), (6, 10, 6, 10)]) == "A {x}-Ball"
+)  # fmt: skip
+def test_pieces_do_not_touch_words_or_replace_parts_of_them(
+    line: str, translation: str, links: list[Link], expected: str
+) -> None:
+    assert restore(parse(line, "html"), translation, links) == expected
 
 
 @pytest.mark.parametrize(
@@ -421,118 +434,36 @@ def test_an_element_of_html_may_end_without_a_closing_tag(line: str, kept: list[
     assert [token.raw for token in elements(line, "html") if token.kind == "kept"] == kept
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        *(
-            "{name}",
-            "{ name }",
-            "{0, number}",
-            "{d, date, short}",
-            "{{ a b }}",
-            "{n, plural, =0 {no} other {# {b} c}}",
-            "${a.b}",
-            "#{a}",
-        ),
-        *(
-            "%{a}",
-            "{{{a}}}",
-            "{a[0]}",
-            "{a:>10}",
-            "{:.2f}",
-            "{/b}",
-            "{icon/}",
-            "%name%",
-            "%user.first_name%",
-            "%%first_name%%",
-            "*|NAME|*",
-            "*|IF:MEMBER|*",
-            "[% a.b %]",
-            "%%",
-            "{% if a %}",
-            "$name",
-            "%s",
-            "%1$s",
-            "%(name)s",
-            "%<name>s",
-            "%<title>-5.2f",
-            "%-5.2f",
-            "%ld",
-            "%llu",
-            "%zu",
-            "%1",
-            "%L1",
-            "%1%",
-            "%n",
-            "%title",
-            "%entity-type",
-            "@count",
-            "@entity-type",
-            "%[1]d",
-            "%,d",
-            "%1$tY",
-            "$(Name)",
-            "[[name]]",
-            "__FIRST_NAME__",
-            "##name##",
-            "###NAME###",
-            "{$user.name|escape}",
-            "{$a->name}",
-            '[gallery id="1" a=b]',
-            "[/gallery]",
-        ),
-        *("https://a.b/c", "a@b.c", "5", "-5", "1,000.5", "12:30", ":name", ":user_id", r"\t"),
-        *(
-            "€",
-            "½",
-            "§",
-            "≥",
-            "→",
-            "✓",
-            "™",
-            "──┐",
-            "😀",
-            "👍🏽",
-            "👩🏽‍🚀",
-            "🇫🇷",
-            "1️⃣",
-            "✈️",
-            "★★☆",
-            "\ue00a",
-        ),
-    ],
-)
+PIECES = r"""
+{name} ${a.b} #{a} %{a} {{{a}}} {a[0]} {a:>10} {:.2f} {/b} {icon/} {$user.name|escape} {$a->name}
+%name% %user.first_name% %%first_name%% *|NAME|* *|IF:MEMBER|* %% $name $(Name) [[name]]
+__FIRST_NAME__ ##name## ###NAME### [/gallery]
+%s %1$s %(name)s %<name>s %<title>-5.2f %-5.2f %ld %llu %zu %1 %L1 %1% %n %title %entity-type @count
+@entity-type %[1]d %,d %1$tY
+https://a.b/c a@b.c 5 -5 1,000.5 12:30 :name :user_id \t
+€ ½ § ≥ → ✓ ™ ──┐ 😀 👍🏽 👩🏽‍🚀 🇫🇷 1️⃣ ✈️ ★★☆
+"""
+SPACED = [
+    "{ name }",
+    "{0, number}",
+    "{d, date, short}",
+    "{{ a b }}",
+    "[% a.b %]",
+    "{% if a %}",
+]
+SPACED += ["{n, plural, =0 {no} other {# {b} c}}", '[gallery id="1" a=b]', "\ue00a"]
+NO_PIECES = """100% of dogs|100 %ige|50%off|%50|%5,5 of|20%dogs|a @ b|[a] dog [a dog]|__a__|# a|\
+at %dth|US$ dogs|a-5b|B2B|at 12:30|a:bc|so :D|: dogs|http:|m²"""
+
+
+@pytest.mark.parametrize("piece", PIECES.split() + SPACED)
 def test_pieces_of_text_are_kept(piece: str) -> None:
     (node,) = nodes(parse(f"a {piece} b", "html"))
     assert node.kept in ("placeholder", "address", "number", "symbol", "sign")
     assert node.opening == piece
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "100% of dogs",
-        "100 %ige",
-        "50%off",
-        "%50",
-        "%5,5 of",
-        "20%dogs",
-        "a @ b",
-        "[a] dog [a dog]",
-        "__a__",
-        "# a",
-        "at %dth",
-        "US$ dogs",
-        "a-5b",
-        "B2B",
-        "at 12:30",
-        "a:bc",
-        "so :D",
-        ": dogs",
-        "http:",
-        "m²",
-    ],
-)
+@pytest.mark.parametrize("text", NO_PIECES.split("|"))
 def test_text_like_pieces_is_translated(text: str) -> None:
     assert not [one for one in nodes(parse(text, "html")) if not re.match(r"\d", one.opening)]
 
@@ -548,39 +479,9 @@ def test_braces_are_never_lost() -> None:
     assert restore(line, "siehe", [(0, 3, 0, 5)]).replace(" ", "") == "siehe{}"
 
 
-@pytest.mark.parametrize(
-    ("line", "translation", "pairs", "expected"),
-    [
-        # A sign replaces no word, whatever is aligned to it, and a symbol does.
-        ("a 👍 b", "A B", [(0, 0), (1, 1)], "A 👍 B"),
-        ("a 👍 b", "A ⁇ B", [(0, 0), (1, 1), (2, 2)], "A 👍 B"),
-        ("a 👍 b", "A 👎 B", [(0, 0), (2, 1), (2, 2)], "A 👍 B"),
-        ("12 € a", "A 12 Euro", [(2, 0), (0, 1), (1, 2)], "A 12 €"),
-        ("€ 12 a", "A 12 Euro", [(2, 0), (1, 1), (0, 2)], "A 12 €"),
-        # It does not replace the full stop, and stays beside its word.
-        ("a b 👍", "A B.", [(0, 0), (1, 1)], "A B. 👍"),
-        ("a b 👍.", "A B.", [(0, 0), (1, 1)], "A B 👍."),
-        ("a™ b", "B A", [(1, 0), (0, 1)], "B A™"),
-        # It parts nothing that is written together, and replaces no apostrophe.
-        ("a 👍 eau", "A l'eau", [(0, 0)], "A 👍 l'eau"),
-        ("✓ a b", "B A", [(2, 0), (1, 1)], "✓ B A"),
-    ],
-)
-def test_signs_stay(
-    line: str, translation: str, pairs: list[tuple[int, int]], expected: str
-) -> None:
-    assert aligned(parse(line, "html"), translation, pairs) == expected
-
-
 def test_a_placeholder_behind_what_stands_for_a_word_is_one_unit() -> None:
     line = "<x/>{name} sits"
     assert source_units(parse(line, "xml")) == [(0, 6), (7, 11)]
-
-
-def test_a_piece_in_the_place_of_a_sign_does_not_touch_the_word_before_it() -> None:
-    line, translation = "look {name} how", "schaut zu& wie"
-    links = [(0, 4, 0, 6), (5, 11, 9, 10), (12, 15, 11, 14)]
-    assert restore(parse(line, "html"), translation, links) == "schaut zu {name} wie"
 
 
 def test_what_nothing_comes_from_takes_what_is_weakly_linked_to_it() -> None:
@@ -622,7 +523,7 @@ def test_xml_has_codes_sections_and_entities_of_its_own(line: str, text: str) ->
 
 def test_the_end_of_a_native_code_never_comes_before_its_beginning() -> None:
     line = '<bx id="1"/>a b<ex rid="1"/> <bpt id="2">x</bpt>c<ept id="2">y</ept> d'
-    found = aligned(parse(line, "xml"), "D C B A", [(3, 0), (2, 1), (1, 2), (0, 3)])
+    found = aligned(parse(line, "xml"), "D C B A", "30 21 12 03")
     assert found == 'D <bpt id="2">x</bpt>C<ept id="2">y</ept> <bx id="1"/>B A<ex rid="1"/>'
 
 
@@ -641,7 +542,6 @@ def test_the_end_of_a_native_code_never_comes_before_its_beginning() -> None:
         "{%",
         "<![CDATA[",
         "<?",
-        "&#1;",
     ],
 )
 def test_lines_of_many_beginnings_keep_their_text_and_tags(part: str) -> None:
@@ -695,54 +595,6 @@ def test_any_text_keeps_its_tags(line: str, form: str, seed: int) -> None:
         assert found.count(tag) >= count
     assert all(node.opening in found and node.closing in found for node in nodes(marked))
     has_pieces = any(node.kept not in ("", STANDING) for node in nodes(marked))
-    is_plain = not has_pieces and "<script" not in line and not TEXT_TAG.search(line)
-    if is_plain and marked.has_words:
+    is_plain = not has_pieces and "<script" not in line and "&" not in marked.text
+    if is_plain and marked.has_words and not TEXT_TAG.search(line):
         assert is_text(parse(found, form).text, text, marked)
-
-
-@pytest.mark.parametrize(
-    ("markup", "translation", "pairs", "expected"),
-    [
-        ("H<sub>2</sub>O is water", "Wasser ist H2O", "02 11 20", "Wasser ist H<sub>2</sub>O"),
-        ("H<sub>2</sub>O is H2O", "H2O ist H2O", "02 11 20", "H2O ist H<sub>2</sub>O"),
-        ("10<sup>-3</sup> x<i>y</i>z", "xyz 10-3", "", "x<i>y</i>z 10<sup>-3</sup>"),
-        ("<b>T</b>he dog", "Der Hund", "00 11", "<b>D</b>er Hund"),
-        ("<b>कि</b>ताब है", "पुस्तक है", "00 11", "<b>पु</b>स्तक है"),
-        ("Such <u>S</u>uche", "look search", "00 11", "look <u>s</u>earch"),
-        ("un<i>believ</i>able dog", "chien incroyable", "01 10", "chien <i>incroyable</i>"),
-        ("the <i>dog</i>s", "die Hunde", "00 11", "die <i>Hunde</i>"),
-        ("the <code>a</code>bcd", "die Hunde", "00 11", "die <code>a</code>Hunde"),
-    ],
-)
-def test_tags_in_a_word_come_back_in_its_copy_or_around_its_translation(
-    markup: str, translation: str, pairs: str, expected: str
-) -> None:
-    links = [(int(pair[0]), int(pair[1])) for pair in pairs.split()]
-    assert aligned(parse(markup, "html"), translation, links) == expected
-
-
-@pytest.mark.parametrize(
-    ("pairs", "expected"),
-    [
-        ("", "set or <code>set</code> it or <code>set</code>"),
-        ("02 11 20 33 44 55", "<code>set</code> or set it or <code>set</code>"),
-    ],
-)
-def test_a_piece_takes_the_copy_that_is_aligned_to_it_or_in_its_place(
-    pairs: str, expected: str
-) -> None:
-    marked = parse("set or <code>set</code> it or <code>set</code>", "html")
-    links = [(int(pair[0]), int(pair[1])) for pair in pairs.split()]
-    assert aligned(marked, "set or set it or set", links) == expected
-
-
-def test_a_piece_that_is_copied_replaces_nothing_else() -> None:
-    marked = parse("see 9418/tcp now", "html")
-    assert aligned(marked, "voir 9418/TCP or", [(0, 0), (1, 1), (2, 2)]) == "voir 9418/TCP or"
-
-
-def test_pieces_of_one_text_may_change_places() -> None:
-    marked = parse('a <code id="1">x y</code> b <code id="2">x y</code>', "html")
-    links = [(3, 0), (4, 1), (5, 2), (0, 3), (1, 4), (2, 5)]
-    expected = 'b <code id="2">x y</code> a <code id="1">x y</code>'
-    assert aligned(marked, "b x y a x y", links) == expected

@@ -156,12 +156,7 @@ def test_a_translation_does_not_begin_a_quotation(translation: str, expected: st
 
 
 def test_what_is_no_message_is_as_before() -> None:
-    for line in (
-        "{ select, plural }",
-        "{a, select, b}",
-        "function(a, plural, {b})",
-        "l'{n, plural",
-    ):
+    for line in ("{ select, plural }", "{a, select, b}", "f(a, plural, {b})", "l'{n, plural"):
         assert find_messages(line) == []
     assert find_messages("it's {n, plural, other {it's}} it's") != []
 
@@ -212,15 +207,6 @@ def test_sixty_messages_keep_their_frames_and_tags() -> None:
         assert skeleton(found) == skeleton(line), (line, found)
         for tag in re.findall("<.*?>|\\{name}|'\\{'", line):
             assert found.count(tag) == line.count(tag), (line, found)
-
-
-@pytest.mark.parametrize(
-    "part", ["{a, plural, other {", "{n, select, a {b} ", "'{", "{a,plural,b{}}"]
-)
-def test_many_beginnings_are_read_once(part: str) -> None:
-    line = part * (20_000 // len(part))
-    found, _ = through_the_steps(line, "html")
-    assert found.count("{") == line.count("{")
 
 
 def test_a_translator_gives_one_line_for_each_line(model_file: Path) -> None:

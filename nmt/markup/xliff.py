@@ -1,0 +1,289 @@
+"""XLIFF: empty targets are filled, and everything else stays.
+
+In XLIFF 1.2, a unit is a trans-unit, or a segment that its seg-source marks, and in 2.0 a segment.
+Its translation fills an empty target, or one that repeats the source. A target that says something
+else is somebody's work, and stays.
+
+Sources: https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html,
+https://docs.oasis-open.org/xliff/xliff-core/v2.0/xliff-core-v2.0.html.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import itemgetter
+from pathlib import Path
+from xml.parsers import expat
+
+from nmt.errors import DataError
+from nmt.markup.document_units import Unit, without_mnemonic
+from nmt.markup.markup_tokens import pair_up, tokenize
+from nmt.markup.tags import parse
+from nmt.markup.xml_files import read_xml
+
+_OPENING = re.compile(rb"""<([^\s/>]+)(?>(?:[^<>"']|"[^"]*"|'[^']*')*)>""")
+_SPACE = "http://www.w3.org/XML/1998/namespace space"
+MOST_OPEN_ELEMENTS = 1_000
+"""Each inside the other. Each takes in the namespaces of the outer ones, so a small hostile file
+could take all memory."""
+_DONE = {"translated", "signed-off", "final", "reviewed"}
+"""States of targets in XLIFF 1.2, and of segments in 2.0, that a person has given."""
+_LOCKED = {"locked": {"true", "locked", "yes", "1"}}
+_CONFIRMED = {
+    "conf": {"translated", "approvedtranslation", "approvedsignoff"},
+    "status": {"confirmed", "manuallyconfirmed", "confirmedtranslator", "proofread"},
+    "confirmed": {"true", "1", "2"},
+}
+"""Attributes of Trados, memoQ and Phrase for units or segments, by their names without prefixes."""
+
+
+@dataclass
+class _Element:
+    """An element, with what is inside it so far. Places are those of bytes."""
+
+    name: str  # if it is of XLIFF's namespace, else nothing
+    has: dict[str, str]  # attributes
+    tag: str  # its name as it is written
+    start: int
+    inside: int  # where its content begins
+    is_translated: bool
+    keeps_spaces: bool
+    closing: int = 0  # where its content ends
+    end: int = 0
+    sides: dict[str, _Element] = field(default_factory=dict)  # of a unit, by their names
+    locked: set[str] = field(default_factory=set)  # numbers of its segments
+    confirmed: set[str] = field(default_factory=set)
+
+
+class Xliff:
+    """What is translated in a file, and what is written around it."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        """Read a file.
+
+        Raises:
+            DataError: naming the line, if it is not XLIFF, or uses entities.
+        """
+        self.kept = 0  # units and segments that have a translation already
+        self.sources: list[str] = []
+        self.lacks_language = False  # of targets, which XLIFF 2 needs
+        self._path = path
+        self._raw = text.encode()
+        self._open: list[_Element] = []
+        self._namespace = ""
+        self._changes: list[tuple[int, int, list[str | Unit]]] = []  # start, end, what is there
+        self._parser = expat.ParserCreate("utf-8", " ")
+        self._parser.StartElementHandler = self._begin
+        self._parser.EndElementHandler = self._end
+        read_xml(path, self._parser, [self._raw], remedy="export it again")
+
+    def parts(self) -> Iterator[str | Unit]:
+        """Yield what stays and what is translated."""
+        last = 0
+        for start, end, parts in sorted(self._changes, key=itemgetter(0)):
+            yield self._text(last, start)
+            yield from parts
+            last = end
+        yield self._text(last, len(self._raw))
+
+    def _text(self, start: int, end: int) -> str:
+        return self._raw[start:end].decode()
+
+    def _begin(self, name: str, has: dict[str, str]) -> None:
+        namespace, _, name = name.rpartition(" ")
+        outer = self._open[-1] if self._open else None
+        if outer is None and name != "xliff":
+            raise DataError(f"{self._path}: not XLIFF: its first element is <{name}>")
+        if outer is None:
+            self._namespace = namespace
+            self.lacks_language = has.get("version", "")[:1] == "2" and "trgLang" not in has
+        if len(self._open) == MOST_OPEN_ELEMENTS:
+            raise DataError(
+                f"{self._path} line {self._parser.CurrentLineNumber:,}: more than "
+                f"{MOST_OPEN_ELEMENTS:,} elements, each inside the other; export it again"
+            )
+        if namespace != self._namespace:
+            name = ""
+            self._note_marks(has)
+        is_translated = not _is_marked(has, _LOCKED) and (
+            has.get("translate") == "yes"
+            or (has.get("translate") != "no" and (outer is None or outer.is_translated))
+        )
+        keeps_spaces = {"preserve": True, "default": False}.get(
+            has.get(_SPACE, ""), outer is not None and outer.keeps_spaces
+        )
+        start = self._parser.CurrentByteIndex
+        opening = _OPENING.match(self._raw, start)
+        assert opening is not None  # since the file is valid so far
+        tag, inside = opening[1].decode(), opening.end()
+        self._open.append(_Element(name, has, tag, start, inside, is_translated, keeps_spaces))
+
+    def _note_marks(self, has: Mapping[str, str]) -> None:
+        """Note a segment of the unit around it that a program says is locked or confirmed."""
+        unit = next((one for one in reversed(self._open) if one.name == "trans-unit"), None)
+        if unit is not None and "id" in has:
+            if _is_marked(has, _LOCKED):
+                unit.locked.add(has["id"])
+            if _is_marked(has, _CONFIRMED):
+                unit.confirmed.add(has["id"])
+
+    def _end(self, _name: str) -> None:
+        element = self._open.pop()
+        element.closing = element.end = element.inside
+        if not self._raw.endswith(b"/>", element.start, element.inside):
+            element.closing = self._parser.CurrentByteIndex
+            element.end = self._raw.index(b">", element.closing) + 1
+        if element.name in ("trans-unit", "segment") and element.is_translated:
+            self._fill(element)
+        elif self._open:
+            self._open[-1].sides[element.name] = element
+
+    def _content(self, side: _Element | None) -> str:
+        return "" if side is None else self._text(side.inside, side.closing)
+
+    def _fill(self, unit: _Element) -> None:
+        source, target = unit.sides.get("source"), unit.sides.get("target")
+        if source is None:
+            return
+        segmented = unit.sides.get("seg-source", source)
+        content, present = self._content(segmented), self._content(target)
+        self.sources.append(content)
+        segments, written = _segments(content), _segments(present)
+        by_segment = segments and written and not _without(present, written).strip()
+        kept = self.kept
+        if self._is_done(unit, target) or (
+            _says_more(present, content, self._content(source)) and not by_segment
+        ):
+            self.kept += 1
+            return
+        if target is not None:
+            tag, start, end = target.tag, target.start, target.end
+            opening = self._text(start, target.inside)
+            if opening.endswith("/>"):
+                opening = f"{opening.removesuffix('/>').rstrip()}>"
+        else:
+            tag, start, end = re.sub("source$", "target", source.tag), segmented.end, segmented.end
+            indentation = self._text(self._raw.rfind(b">", 0, source.start) + 1, source.start)
+            space = ' xml:space="preserve"' if _SPACE in source.has and source.keeps_spaces else ""
+            opening = f"{indentation}<{tag}{space}>"
+        closing = f"</{tag}>"
+        parts: list[str | Unit] = []
+        if segments:
+            own = self._segmented(unit, content, segments, present, written)
+            parts = [opening, *own, closing]
+        elif parse(content, "xml").has_words:
+            parts = [_unit(content, opening, closing, self._text(start, end))]
+        elif content:
+            parts = [opening, content, closing]
+        texts = [part for part in parts if isinstance(part, str)]
+        is_changed = len(texts) < len(parts) or "".join(texts) != self._text(start, end)
+        if is_changed and (self.kept < kept + len(segments) if segments else parts):
+            self._changes.append((start, end, parts))
+
+    def _is_done(self, unit: _Element, target: _Element | None) -> bool:
+        """Tell whether a unit has a target that somebody approves of, whatever it says."""
+        if target is None or not parse(self._content(target), "xml").text.strip():
+            return False
+        return (
+            unit.has.get("approved") == "yes"
+            or _is_marked(unit.has, _CONFIRMED)
+            or bool({unit.has.get("state"), target.has.get("state")} & _DONE)
+        )
+
+    def _segmented(
+        self,
+        unit: _Element,
+        content: str,
+        segments: dict[str, tuple[int, int]],
+        present: str,
+        written: dict[str, tuple[int, int]],
+    ) -> Iterator[str | Unit]:
+        """Yield the content of a target, with the segments of its source and what it says now."""
+        last, others = 0, _other_segments(present, written, segments)
+        for number, (start, end) in segments.items():
+            source, said = content[start:end], present[slice(*written.get(number, (0, 0)))]
+            yield others.pop("", "") + content[last:start]
+            is_confirmed = number in unit.confirmed and bool(said.strip())
+            if number in unit.locked or is_confirmed or _says_more(said, source):
+                self.kept += 1
+                yield said
+            else:
+                has_words = parse(source, "xml").has_words
+                yield _unit(source, otherwise=said) if has_words else source
+            last = end
+            if number in others:
+                last = _after_segment(content, end)
+                yield content[end:last] + others[number]
+        yield content[last:]
+
+
+def _unit(raw: str, before: str = "", after: str = "", otherwise: str = "") -> Unit:
+    """Return a unit with the spaces around its text left where they are."""
+    line = raw.strip()
+    opening, closing = raw.split(line, maxsplit=1)
+    return without_mnemonic(Unit(line, before + opening, closing + after, otherwise))
+
+
+def _is_marked(attributes: Mapping[str, str], marks: Mapping[str, Container[str]]) -> bool:
+    return any(
+        value.lower() in marks.get(name.rpartition(" ")[2], ())
+        for name, value in attributes.items()
+    )
+
+
+def _segments(content: str) -> dict[str, tuple[int, int]]:
+    """Return where each segment's text begins and ends, by its number, in a source or target."""
+    tokens = list(tokenize(content, "xml"))
+    pairs = pair_up(tokens, "xml")
+    spans: dict[str, tuple[int, int]] = {}
+    for index, token in enumerate(tokens):
+        if token.name == "mrk" and token.kind in ("open", "empty"):
+            has = token.attributes()
+            if has.get("mtype") == "seg":
+                closing = tokens[pairs.get(index, index)]
+                end = closing.start if closing is not token else token.end
+                number = html.unescape(has.get("mid", f"number {len(spans)}"))
+                spans[number] = token.end, end
+    return spans
+
+
+def _other_segments(
+    target: str, written: dict[str, tuple[int, int]], segments: Container[str]
+) -> dict[str, str]:
+    """Return the segments that a source lacks, with their tags, by the number of the one before."""
+    others = defaultdict[str, str](str)
+    before, last = "", 0
+    for number, (start, end) in written.items():
+        after = _after_segment(target, end)
+        if number in segments:
+            before = number
+        elif target[start:end].strip():
+            opening = target.rfind("<", 0, start)
+            space = len(target[:opening].rstrip())
+            others[before] += target[max(last, space) : after]
+        last = after
+    return others
+
+
+def _after_segment(content: str, end: int) -> int:
+    """Return where the closing tag of a segment ends, given the end of its text."""
+    return content.index(">", end) + 1 if content.startswith("</", end) else end
+
+
+def _without(content: str, segments: dict[str, tuple[int, int]]) -> str:
+    """Return the text of a target outside its segments."""
+    spans = [(0, 0), *segments.values(), (len(content), 0)]
+    outside = "".join(content[end:start] for (_, end), (start, _) in pairwise(spans))
+    return parse(outside, "xml").text
+
+
+def _says_more(target: str, *sources: str) -> bool:
+    """Tell whether a target has text, and does not only repeat its source."""
+    if target.strip() in ("", *(source.strip() for source in sources)):
+        return False
+    return bool(parse(target, "xml").text.strip() or not parse(sources[0], "xml").text.strip())
