@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nmt.streams import open_closed_streams
+from nmt.system.streams import open_closed_streams
 
 
 def main() -> None:
     """Run the command line and exit."""
     open_closed_streams()  # before anything is imported that opens a file and keeps it
-    from nmt.program import begin
+    from nmt.system.program import begin
 
     begin()
     from nmt.cli import main as run_command_line  # takes 0.2 s, in which signals may come

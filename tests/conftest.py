@@ -25,13 +25,13 @@ from toy_training import Toy, prepare_toy, python_command, run_command, train
 
 from nmt import console
 from nmt.cli import main
+from nmt.config.fields import Value
+from nmt.config.model_config import TransformerConfig
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import ANNOTATION, EOS_ID, Vocabulary, learn_vocabulary
-from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
 from nmt.prepare.readers import reader
-from nmt.program import SIGNALS
-from nmt.values import Value
+from nmt.system.program import SIGNALS
 
 # Programs that tests start are to buffer and to be compiled once as they are for most people.
 for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):

@@ -22,7 +22,7 @@ def sentences(packed: Packed) -> list[list[int]]:
 
 def batch_of(sources: Rows, targets: Rows, shape: FixedShape | None = None) -> Batch:
     """The batch of pairs of token ids, without bos and eos."""
-    src, tgt = (TokenRows.of(rows, token_bytes=2) for rows in (sources, targets))
+    src, tgt = (TokenRows.from_lists(rows, token_bytes=2) for rows in (sources, targets))
     return collate(src, tgt, shape)
 
 
@@ -45,7 +45,9 @@ class TextPairs:
 
     def rows(self, indices: NDArray[np.int64]) -> tuple[TokenRows, TokenRows]:
         chosen = [self.pairs[index] for index in indices.tolist()]
-        src, tgt = (TokenRows.of([pair[side] for pair in chosen], token_bytes=2) for side in (0, 1))
+        src, tgt = (
+            TokenRows.from_lists([pair[side] for pair in chosen], token_bytes=2) for side in (0, 1)
+        )
         return src, tgt
 
 

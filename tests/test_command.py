@@ -99,7 +99,7 @@ def test_a_reader_of_another_pipe_that_leaves_is_a_failure(closed: str) -> None:
     script = (
         "import os\n"
         "from nmt.cli.command import run\n"
-        "from nmt.files import naming\n"
+        "from nmt.system.files import naming\n"
         "def main():\n"
         "    reading, writing = os.pipe()\n"
         "    os.close(reading)\n"

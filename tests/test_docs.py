@@ -28,9 +28,10 @@ from foreign_models import text as made_up
 from toy_training import pairs, prepare_toy, write_text
 
 from nmt.cli import COMMANDS, application
-from nmt.config import AugmentConfig, TrainingConfig, resumable_keys
-from nmt.model_config import MODEL_CONFIGS
-from nmt.models.presets import PRESETS
+from nmt.config.model_config import MODEL_CONFIGS
+from nmt.config.presets import PRESETS
+from nmt.config.recipes import resumable_keys
+from nmt.config.training_config import AugmentConfig, TrainingConfig
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

@@ -31,8 +31,8 @@ from text_formats import write_csv, write_tmx, write_tsv, write_zip
 from toy_training import pairs, prepare_toy, train, write_text
 
 from nmt.cli import main
-from nmt.files import sha256_file
 from nmt.interchange.ctranslate2 import export_ctranslate2
+from nmt.system.files import sha256_file
 
 pytestmark = pytest.mark.slow
 

@@ -30,12 +30,13 @@ from toy_training import (
     weights,
 )
 
-from nmt.config import TrainingConfig
+from nmt.config.fields import Value
+from nmt.config.model_config import TransformerConfig
+from nmt.config.training_config import TrainingConfig
 from nmt.data import batches
 from nmt.data.batches import FixedShape, Packed, collate
 from nmt.data.folder import DataFolder
 from nmt.data.shards import Lengths
-from nmt.model_config import TransformerConfig
 from nmt.models.device import dtype_of, use_tf32
 from nmt.models.kernels import compiler, packed_attention
 from nmt.models.kernels.packed_attention import (
@@ -54,7 +55,6 @@ from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateRunner
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
-from nmt.values import Value
 
 pytestmark = needs_gpu
 

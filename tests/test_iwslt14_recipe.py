@@ -16,9 +16,9 @@ from catalogue import read_catalogue
 from example_runs import iwslt14_archive, make, needs_make
 from split import TESTS, VALID_EVERY, Tokenizer, clean, read_counts, split
 
-from nmt.config import read_toml, resolve_recipe
+from nmt.config.presets import body_parameters, preset_values
+from nmt.config.recipes import read_toml, resolve_recipe
 from nmt.errors import DataError
-from nmt.models.presets import body_parameters, preset_values
 from nmt.models.registry import count_parameters
 
 ROOT = Path(__file__).parents[1]

@@ -21,7 +21,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 STAGES = (
-    *("data", "lexical", "markup", "prepare", "models", "interchange", "search", "scoring"),
+    *(
+        "system",
+        "config",
+        "data",
+        "lexical",
+        "markup",
+        "prepare",
+        "models",
+        "interchange",
+        "search",
+        "scoring",
+    ),
     *("translate", "jobs", "runs", "training", "cli"),
 )
 """In the order of the data: a stage imports itself and stages before it."""
@@ -33,7 +44,7 @@ as `terms/prepare.py`, stands on that one."""
 MOST_OUTSIDE = {"terms": 10}
 """How many files besides its own may speak of a feature."""
 
-ONLY_FROM = {"scoring": {"data", "markup", "scoring"}}
+ONLY_FROM = {"scoring": {"system", "config", "data", "markup", "scoring"}}
 """Stages that are held closer than their place in the order."""
 
 GROUND_FLOOR = {path.stem for path in (ROOT / "nmt").glob("[!_]*.py")}
@@ -53,12 +64,12 @@ DOORS: dict[str, str | tuple[str, ...]] = {
     "fasttext": "nmt/prepare/language_id.py",
     "simplemma": "nmt/terms/lemmas.py",
     "backports.zstd": "nmt/data/compressed.py",
-    "ray": "nmt/ray_workers.py",
-    "fsspec": "nmt/remote.py",
+    "ray": "nmt/system/ray_workers.py",
+    "fsspec": "nmt/system/remote.py",
     "ctranslate2.Translator": "nmt/translate/ctranslate2_engine.py",
     "ctranslate2.specs": "nmt/interchange/ctranslate2.py",
     "tensorboard": "",
-    "torch.distributed": "nmt/distributed.py",
+    "torch.distributed": "nmt/system/distributed.py",
     "torch.utils.tensorboard": "nmt/runs/report.py",
     # A model file from a stranger must not run code: weights and state are safetensors.
     **dict.fromkeys(("pickle", "cloudpickle", "dill", "marshal", "shelve"), ""),
@@ -83,7 +94,7 @@ MOST_FILES = 22
 """In a folder of nmt."""
 
 WITHOUT_TORCH = (
-    *("nmt.data.folder", "nmt.prepare.prepare", "nmt.models.model_file", "nmt.models.presets"),
+    *("nmt.data.folder", "nmt.prepare.prepare", "nmt.models.model_file", "nmt.config.presets"),
     *("nmt.scoring.metrics", "nmt.jobs.job", "nmt.runs.run_folder"),
 )
 """Modules that load no torch, nor does what they load; it takes seconds. What CTranslate2, the

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from text_formats import rows_of
 
-from nmt.config import read_toml
+from nmt.config.recipes import read_toml
 from nmt.data.compressed import MOST_TIMES_UNPACKED, UNPACKED_FREELY, check_unpacked, zstd
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError, UsageError
-from nmt.files import LONGEST_SETTINGS, MOST_KEY_PARTS, parse_toml
 from nmt.interchange.marian import import_marian, parse_yaml
 from nmt.markup.documents import Document
 from nmt.markup.xliff import MOST_OPEN_ELEMENTS
 from nmt.prepare.readers.find import find_reader
+from nmt.system.files import LONGEST_SETTINGS, MOST_KEY_PARTS, parse_toml
 
 pyarrow = pytest.importorskip("pyarrow", reason="needs the extra arrow")
 pytest.importorskip("pyarrow.parquet")

@@ -16,7 +16,6 @@ from nmt.data.languages import is_language, names_language, variant_rank
 from nmt.data.moses import Moses
 from nmt.data.words import has_letters
 from nmt.errors import NMTError
-from nmt.files import parse_json, parse_toml
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.markup.breaks import MarkedLines, unwrap
 from nmt.markup.catalogues import fit_directives, protect_directives
@@ -29,6 +28,7 @@ from nmt.prepare.readers.find import find_reader
 from nmt.prepare.repairs import broken_word, first_entity, fixed_encoding, without_entities
 from nmt.scoring.inputs import Text, check_plain
 from nmt.scoring.pitfalls import pitfalls
+from nmt.system.files import parse_json, parse_toml
 from nmt.terms.lemmas import WORD
 from nmt.translate.output import read_n_best
 from nmt.translate.segmentation import split_sentences

@@ -12,9 +12,9 @@ import trees
 from example_runs import make, needs_make
 from trees import Tree, bracketed, linearised, read_trees, restored, words_of
 
-from nmt.config import resolve_recipe
+from nmt.config.presets import preset_values
+from nmt.config.recipes import resolve_recipe
 from nmt.errors import DataError, UsageError
-from nmt.models.presets import preset_values
 
 # Laid out as the Penn Treebank: functions, an index, empty elements, and no label outside.
 TREEBANK = """

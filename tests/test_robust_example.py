@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from toy_training import environment
 
-from nmt.config import read_toml, resolve_recipe
+from nmt.config.recipes import read_toml, resolve_recipe
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "multi30k"
 EN, DE = ["A big dog, it runs.", "Two men!"], ["Ein großer Hund läuft.", "Zwei Männer!"]

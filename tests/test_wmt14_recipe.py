@@ -26,9 +26,9 @@ from extract import count_lines
 from make_text import corpus
 from toy_training import environment
 
-from nmt.config import resolve_recipe
+from nmt.config.presets import find_preset, preset_values
+from nmt.config.recipes import resolve_recipe
 from nmt.data.manifest import read_info
-from nmt.models.presets import find_preset, preset_values
 
 ROOT = Path(__file__).parents[1]
 WMT14 = ROOT / "examples" / "wmt14"

@@ -8,14 +8,14 @@ import torch
 from pairs import batch_of
 from torch import Tensor
 
-from nmt.data.batches import pack_sources
-from nmt.model_config import (
+from nmt.config.model_config import (
     MODEL_CONFIGS,
     ConvolutionalConfig,
     ModelConfig,
     RecurrentConfig,
     TransformerConfig,
 )
+from nmt.data.batches import pack_sources
 from nmt.models.base import DecoderState, TranslationModel
 from nmt.models.registry import build_model
 

@@ -24,17 +24,18 @@ from prepare_job import Job
 from torch import Tensor
 from warm_python import warm_python
 
-from nmt.config import Recipe, TrainingConfig, resolve_recipe
-from nmt.distributed import Ranks
+from nmt.config.fields import Value
+from nmt.config.model_config import MODEL_CONFIGS
+from nmt.config.presets import find_preset, preset_values
+from nmt.config.recipes import Recipe, resolve_recipe
+from nmt.config.training_config import TrainingConfig
 from nmt.errors import Stopped
-from nmt.model_config import MODEL_CONFIGS
 from nmt.models.model_file import ModelReader
-from nmt.models.presets import find_preset, preset_values
 from nmt.models.tensor_file import TensorFile
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
+from nmt.system.distributed import Ranks
 from nmt.training.train import train as train_run
 from nmt.training.train_command import TrainCommand
-from nmt.values import Value
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]

@@ -30,7 +30,7 @@ from sacremoses import MosesTokenizer
 from nmt import console
 from nmt.cli.command import run
 from nmt.errors import DataError
-from nmt.files import atomic_writer, parse_toml, remove_left_overs, write_text
+from nmt.system.files import atomic_writer, parse_toml, remove_left_overs, write_text
 
 LANGUAGES = ("de", "en")
 TRAINING = "de-en/train.tags.de-en"

@@ -30,7 +30,7 @@ from trees import (
 )
 
 from nmt.cli.command import run
-from nmt.files import write_text
+from nmt.system.files import write_text
 
 PUNCTUATION = {",", ":", "``", "''", "."}
 """Tags of words that do not count."""

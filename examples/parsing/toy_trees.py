@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 from nmt.cli.command import run
-from nmt.files import atomic_folder
+from nmt.system.files import atomic_folder
 
 SECTIONS = 25
 TREES = 300

@@ -26,7 +26,7 @@ from pathlib import Path
 from nmt import console
 from nmt.cli.command import run
 from nmt.errors import DataError, UsageError
-from nmt.files import atomic_writer
+from nmt.system.files import atomic_writer
 
 TOP = "TOP"
 TOPS = ("", TOP, "ROOT", "S1")

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from nmt.cli.command import run
+from nmt.config.presets import TABLE_3
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard, read_card
-from nmt.models.presets import TABLE_3
 from nmt.models.registry import count_parameters
 from nmt.runs.run_folder import RunFolder
 
@@ -76,7 +76,7 @@ def epoch_lengths(data: DataFolder) -> list[tuple[float, LengthSums]]:
     found, first = [], 0
     for count, weight in data.train.shares:
         pairs = np.arange(first, first + count)
-        found.append((weight, LengthSums.of(*data.train.lengths(pairs))))
+        found.append((weight, LengthSums.of_pairs(*data.train.lengths(pairs))))
         first += count
     return found
 

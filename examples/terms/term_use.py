@@ -17,8 +17,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from nmt.data.corpus import read_pairs
-from nmt.files import write_text
 from nmt.lexical.word_list import WordList, has_phrase
+from nmt.system.files import write_text
 from nmt.terms.lemmas import WORD, LineForms, lemma
 from nmt.terms.term_list import read_terms
 from nmt.terms.word_lexicon import learn_words

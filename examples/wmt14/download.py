@@ -23,8 +23,8 @@ from catalogue import Archive, read_catalogue
 from nmt import console
 from nmt.cli.command import run
 from nmt.errors import NMTError
-from nmt.files import megabytes, sync_folder, write_text
 from nmt.jobs.journal import open_locked
+from nmt.system.files import megabytes, sync_folder, write_text
 
 CURL = (
     *("curl", "--fail", "--location", "--continue-at", "-", "--write-out", "%{errormsg}"),

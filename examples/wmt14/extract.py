@@ -24,8 +24,8 @@ from nmt import console
 from nmt.cli.command import run
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError, did_you_mean
-from nmt.files import atomic_writer, check_room, remove_left_overs, write_text
 from nmt.markup.segment_files import read_sgml
+from nmt.system.files import atomic_writer, check_room, remove_left_overs, write_text
 
 CHUNK = 1 << 20
 DAMAGES = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)

@@ -21,11 +21,12 @@ from typing import Any, NoReturn
 
 import typer
 
-from nmt import console, program
+from nmt import console
 from nmt.cli.command import exit_status, finish
 from nmt.cli.options import with_options
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError, synonym
-from nmt.files import naming
+from nmt.system import program
+from nmt.system.files import naming
 
 _INTERRUPTED = 130
 """What typer makes of a KeyboardInterrupt that it sees, between a program's start and a command."""
@@ -237,7 +238,7 @@ def _assignment(name: str, message: str) -> str:
 
     message: lists options that are like it.
     """
-    from nmt.config import recipe_fields
+    from nmt.config.recipes import recipe_fields
 
     key, meant = synonym(name)
     option = f"--{key.replace('_', '-')}"

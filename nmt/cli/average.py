@@ -9,8 +9,8 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, check_new_file
+from nmt.config.fields import value
 from nmt.errors import UsageError
-from nmt.values import value
 
 EXAMPLES = (
     "nmt average run --last 5 --out averaged.safetensors",

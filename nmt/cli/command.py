@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
-from nmt import console, program
+from nmt import console
 from nmt.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -24,7 +24,8 @@ from nmt.errors import (
     describe,
     is_of_memory,
 )
-from nmt.files import naming
+from nmt.system import program
+from nmt.system.files import naming
 
 
 def run(main: Callable[[], None]) -> NoReturn:

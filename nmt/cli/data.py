@@ -12,9 +12,9 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, check_picture
+from nmt.config.fields import value
 from nmt.errors import UsageError
-from nmt.files import write_text
-from nmt.values import value
+from nmt.system.files import write_text
 
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder

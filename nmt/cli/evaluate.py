@@ -13,12 +13,12 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet, check_picture
 from nmt.cli.score import choose_tokenizer
+from nmt.config.fields import like, value
 from nmt.errors import DataError
-from nmt.files import write_text
 from nmt.jobs.options import JobOptions
 from nmt.search.options import SearchOptions
+from nmt.system.files import write_text
 from nmt.translate.options import TranslationConfig
-from nmt.values import like, value
 
 if TYPE_CHECKING:
     from nmt.data.folder import HeldOut

@@ -13,8 +13,8 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet, check_new_file, completion
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.files import is_there, resolved, sha256_file
 from nmt.models.device import QUANTIZATIONS
+from nmt.system.files import is_there, resolved, sha256_file
 
 EXAMPLES = (
     "nmt export averaged.safetensors",

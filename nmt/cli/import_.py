@@ -9,9 +9,9 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, check_new_file, completion
+from nmt.config.fields import value
 from nmt.errors import UsageError, did_you_mean
 from nmt.models.converted import refuse_converted
-from nmt.values import value
 
 EXAMPLES = (
     "nmt import huggingface opus-mt-en-de en-de.safetensors",

@@ -9,8 +9,8 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet
+from nmt.config.fields import value
 from nmt.errors import UsageError
-from nmt.values import value
 
 EXAMPLES = (
     "nmt join data part-1 part-2 part-3",

@@ -10,8 +10,8 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, preset_names
-from nmt.errors import UsageError
-from nmt.models.presets import (
+from nmt.config.fields import value
+from nmt.config.presets import (
     CHOICES,
     FAMILIES,
     PRESETS,
@@ -20,10 +20,10 @@ from nmt.models.presets import (
     find_preset,
     preset_values,
 )
-from nmt.values import value
+from nmt.errors import UsageError
 
 if TYPE_CHECKING:
-    from nmt.config import Recipe
+    from nmt.config.recipes import Recipe
 
 EXAMPLES = (
     "nmt models",
@@ -88,14 +88,14 @@ def models(
 
 
 def _resolve(preset: str) -> Recipe:
-    from nmt.config import resolve_recipe
+    from nmt.config.recipes import resolve_recipe
 
     architecture = find_preset(preset).architecture
     return resolve_recipe(preset, architecture, [(preset, preset_values(preset))])
 
 
 def _show(name: str, *sizes: int) -> None:
-    from nmt.config import format_toml
+    from nmt.config.recipes import format_toml
 
     recipe = _resolve(name)
     costs = _costs(recipe, *sizes)
@@ -167,9 +167,9 @@ def _costs(recipe: Recipe, vocab_size: int, length: int, micro_batch_tokens: int
     Both sides have sentences of `length` tokens with eos, and the same vocabulary and micro-batch.
     """
     from nmt.data.batches import LengthSums
-    from nmt.files import megabytes
     from nmt.models.flops import MULTIPLY_ADDS, decoding_multiply_adds
     from nmt.models.registry import build_model, parameter_parts, shapes_only
+    from nmt.system.files import megabytes
     from nmt.training.memory import even_batch, memory_needs
 
     with shapes_only():

@@ -14,10 +14,10 @@ import typer
 from typer.models import OptionInfo
 
 from nmt import console
+from nmt.config.fields import all_declared, check, declared, option_name, parts
 from nmt.errors import UsageError
-from nmt.files import resolved
 from nmt.plot import require_matplotlib
-from nmt.values import all_declared, check, declared, option_name, parts
+from nmt.system.files import resolved
 
 # What help calls the values of options that have no name of their own.
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
@@ -27,7 +27,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command as typer takes it, with an option for each declared value.
 
     A parameter that is annotated with a dataclass becomes one option for each field that
-    `nmt.values.value` declares, there or in a part. The command gets the dataclass. A parameter
+    `value` declares, there or in a part. The command gets the dataclass. A parameter
     whose default `value` declares is one option. If values are wrong, all problems are reported
     together. `--help` leaves out the options that have a panel.
     """
@@ -182,7 +182,7 @@ def completion(choices: Collection[str]) -> Callable[[str], list[str]]:
 
 def preset_names(incomplete: str) -> list[str]:
     """Return the presets that begin with what has been typed, for the shell's completion."""
-    from nmt.models.presets import PRESETS
+    from nmt.config.presets import PRESETS
 
     return completion(PRESETS)(incomplete)
 

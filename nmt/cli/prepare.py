@@ -9,11 +9,11 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet
+from nmt.config.fields import value
 from nmt.console import counted
 from nmt.errors import UsageError
 from nmt.prepare.cleaning import FLAWS, Cleaning
 from nmt.prepare.options import PrepareOptions
-from nmt.values import value
 
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder

@@ -14,6 +14,7 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet
+from nmt.config.fields import check, like, value
 from nmt.data.composition import DECOMPOSED_REMEDY
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.jobs.options import JobOptions
@@ -21,7 +22,6 @@ from nmt.models.device import PRECISIONS
 from nmt.scoring.options import ScoringOptions
 from nmt.search.options import SearchOptions
 from nmt.translate.options import TranslationConfig
-from nmt.values import check, like, value
 
 if TYPE_CHECKING:
     from nmt.translate.language_pair import LanguagePair
@@ -139,12 +139,12 @@ def rescore(
     Perplexity is exp of the mean negative log-probability of a subword. The end of a sentence
     counts as a subword. Lower is better. Compare only models with the same subwords.
     """
-    from nmt.cpu import default_threads
     from nmt.data.corpus import Encoding
     from nmt.interchange.imported_once import model_of
     from nmt.models.device import choose_device, keep_freed_memory, use_tf32
     from nmt.models.model_file import find_model
     from nmt.scoring.inputs import name_of, stream_together
+    from nmt.system.machine import default_threads
     from nmt.translate import output
 
     if options.n_best is not None and target is not None:

@@ -14,16 +14,10 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, completion, preset_names
-from nmt.config import (
-    Layer,
-    TrainingConfig,
-    parse_overrides,
-    read_toml,
-    recipe_fields,
-    resolve_recipe,
-)
+from nmt.config.fields import checked, like
+from nmt.config.recipes import Layer, parse_overrides, read_toml, recipe_fields, resolve_recipe
+from nmt.config.training_config import TrainingConfig
 from nmt.errors import UsageError
-from nmt.values import checked, like
 
 if TYPE_CHECKING:
     from nmt.models.model_file import ModelCard
@@ -230,9 +224,9 @@ def _choose_preset(data: Path, config: Path | None, init_from: Path | None, *, d
     Raises:
         DataError: if `data` is not a data folder.
     """
-    from nmt.config import recorded_preset
+    from nmt.config.presets import FEW_PAIRS, FINE_TUNING, preset_for
+    from nmt.config.recipes import recorded_preset
     from nmt.data.manifest import read_info
-    from nmt.models.presets import FEW_PAIRS, FINE_TUNING, preset_for
 
     if config and (noted := recorded_preset(config)):
         return noted
@@ -257,7 +251,7 @@ def _preset_layers(
     Raises:
         UsageError: if the data has another vocabulary than the model that is tuned.
     """
-    from nmt.models.presets import FINE_TUNING, FINE_TUNING_VALUES, find_preset, preset_values
+    from nmt.config.presets import FINE_TUNING, FINE_TUNING_VALUES, find_preset, preset_values
 
     if preset != FINE_TUNING:
         return find_preset(preset).architecture, [(preset, preset_values(preset))]

@@ -68,7 +68,7 @@ def translate(
     from nmt.jobs.parallel import Translators
     from nmt.jobs.remote_files import RemoteOutput, local_inputs
     from nmt.jobs.terminal import converse
-    from nmt.remote import is_url, without_scheme
+    from nmt.system.remote import is_url, without_scheme
 
     config = replace(config, models=(model, *config.ensemble), ensemble=()).opened()
     lists = (config.terms, config.forbid, job.lock)

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from nmt.config import AugmentConfig
+from nmt.config.training_config import AugmentConfig
 from nmt.data import noise
 from nmt.data.epochs import Indices, random_bits, random_shares
 from nmt.data.folder import DataFolder, PairDataset
@@ -97,7 +97,7 @@ def _augmented(
     order = np.arange(len(pairs))
     order[changed[fits]] = len(pairs) + np.flatnonzero(fits)
     whole_src, whole_tgt = (
-        TokenRows.join([old, TokenRows.of(new, token_bytes=old.ids.itemsize)]).take(order)
+        TokenRows.join([old, TokenRows.from_lists(new, token_bytes=old.ids.itemsize)]).take(order)
         for old, new in ((src, new_src), (tgt, new_tgt))
     )
     return whole_src, whole_tgt

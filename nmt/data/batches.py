@@ -155,7 +155,7 @@ class FixedShape:
     """The micro-batches of a rank in a usual update."""
 
     @classmethod
-    def of(
+    def for_updates(
         cls,
         updates: Sequence[tuple[Lengths, Lengths]],
         *,
@@ -301,7 +301,7 @@ class LengthSums:
     src_tgt: int = 0
 
     @classmethod
-    def of(cls, src_lengths: Lengths, tgt_lengths: Lengths) -> LengthSums:
+    def of_pairs(cls, src_lengths: Lengths, tgt_lengths: Lengths) -> LengthSums:
         """Sum over pairs of these lengths (pairs,), without eos."""
         src, tgt = (lengths.astype(np.int64) + 1 for lengths in (src_lengths, tgt_lengths))
         return cls(int(src.sum()), int(tgt.sum()), int(src @ src), int(tgt @ tgt), int(src @ tgt))
@@ -315,7 +315,7 @@ class LengthSums:
 
 def pack_sources(sources: Sequence[Sequence[int]], *, on_gpu: bool = False) -> Packed:
     """Pack encoded source lines for the model's `encode`, each followed by eos."""
-    rows = TokenRows.of(sources, token_bytes=4)
+    rows = TokenRows.from_lists(sources, token_bytes=4)
     bounds = group_bounds(rows.lengths, rows.lengths, on_gpu=on_gpu)
     return _packed(rows, EOS_ID, _NONE, 0, bounds)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nmt.data.compressed import DAMAGE, MAGIC, SUFFIXES, Decompressor, check_unpacked
 from nmt.errors import DataError, UsageError
-from nmt.files import is_there
+from nmt.system.files import is_there
 
 _CHUNK_BYTES = 1 << 20
 _START_BYTES = 1 << 16

@@ -21,7 +21,7 @@ from nmt.data.manifest import DatasetInfo, SplitRecord
 from nmt.data.shards import TEXT_BYTES, Ids, Lengths, Shard, TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
-from nmt.files import read_file, sha256_file
+from nmt.system.files import read_file, sha256_file
 
 TEXT = "text"
 """The side column of the raw lines of source and target."""

@@ -19,7 +19,7 @@ from typing import Any
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses, moses_rules
 from nmt.errors import DataError
-from nmt.files import parse_json, read_file
+from nmt.system.files import parse_json, read_file
 
 FORMAT_VERSION = 3
 FILE_NAME = "dataset.json"

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.errors import DataError
-from nmt.files import atomic_writer, open_file
+from nmt.system.files import atomic_writer, open_file
 
 FORMAT_VERSION = 2
 # Offsets have 32 bits, which limits the tokens of one side of a shard.
@@ -76,13 +76,13 @@ class TokenRows:
     lengths: Lengths  # (rows,)
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]], *, token_bytes: int) -> TokenRows:
+    def from_lists(cls, rows: Sequence[Sequence[int]], *, token_bytes: int) -> TokenRows:
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), _IDS[token_bytes], int(lengths.sum()))
         return cls(ids, lengths)
 
     @classmethod
-    def of_text(cls, lines: Sequence[str]) -> TokenRows:
+    def from_text(cls, lines: Sequence[str]) -> TokenRows:
         """Return lines as rows of the bytes of their UTF-8."""
         encoded = [line.encode() for line in lines]
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))

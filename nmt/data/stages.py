@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from nmt.config import TrainingStage
+from nmt.config.recipes import TrainingStage
 from nmt.data.folder import DataFolder, weighted_shares
 from nmt.errors import UsageError, did_you_mean
 
@@ -33,7 +33,7 @@ class Stages:
     """The stages as the recipe has them; (): it has none."""
 
     @classmethod
-    def of(cls, data: DataFolder, stages: Sequence[TrainingStage]) -> Stages:
+    def of_recipe(cls, data: DataFolder, stages: Sequence[TrainingStage]) -> Stages:
         """Return the stages of a recipe on this data.
 
         Raises:

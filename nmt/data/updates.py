@@ -19,7 +19,7 @@ from nmt.data.epochs import EncodedPairs, Epochs, Indices, plan_pool
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.stages import Stages, stage_seed
 from nmt.data.subword_dropout import SubwordDropout
-from nmt.pipeline import prefetched
+from nmt.system.lookahead import prefetched
 
 FindLinks = Callable[[TokenRows, TokenRows], Indices]
 """Returns the position of each target token's source token (see `nmt.lexical.alignment_links`)."""
@@ -96,10 +96,10 @@ def fixed_shape(
     micro_batch_tokens: int,
     longest: int,
 ) -> FixedShape:
-    """Return the shape for a run, from updates of its first pool (see `FixedShape.of`)."""
+    """Return the shape for a run, from updates of its first pool (see `FixedShape.for_updates`)."""
     epochs = Epochs(pairs.shares, seed=seed)
     plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
-    return FixedShape.of(
+    return FixedShape.for_updates(
         list(map(pairs.lengths, plan[:_TRIED_UPDATES])),
         world_size=world_size,
         micro_batch_tokens=micro_batch_tokens,
@@ -165,7 +165,7 @@ def updates_from(
                         _batch(own_src.take(part), own_tgt.take(part), partition, find_links)
                         for part in partition.parts(own_src.lengths, own_tgt.lengths)
                     ],
-                    lengths=LengthSums.of(src.lengths, tgt.lengths),
+                    lengths=LengthSums.of_pairs(src.lengths, tgt.lengths),
                     own_tokens=sum(len(rows.ids) + len(rows) for rows in (own_src, own_tgt)),
                     following=position if is_last else following,
                     epoch=epoch,

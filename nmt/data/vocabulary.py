@@ -29,7 +29,7 @@ from nmt.data.moses import Moses
 from nmt.data.protobuf import read_fields, write_field
 from nmt.data.words import MODIFIERS, WordEdges
 from nmt.errors import DataError, UsageError
-from nmt.files import read_file
+from nmt.system.files import read_file
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 _MANY_LINES = 256
@@ -327,7 +327,7 @@ class Vocabulary:
     @cached_property
     def word_edges(self) -> WordEdges:
         """Which tokens begin or end inside a word."""
-        return WordEdges.of(self._tokens)
+        return WordEdges.of_pieces(self._tokens)
 
     def merges(self) -> list[tuple[int, int]]:
         """Return the two tokens of each token's last merge, (-1, -1) for tokens without one.

@@ -164,7 +164,7 @@ class WordEdges:
     words_follow: NDArray[np.bool_]  # (V,) without a space: after a bracket, but not after a comma
 
     @classmethod
-    def of(cls, tokens: Sequence[str]) -> WordEdges:
+    def of_pieces(cls, tokens: Sequence[str]) -> WordEdges:
         """Look at the pieces of a vocabulary. Bytes of longer characters count as letters."""
         import numpy as np  # here, so that the options of commands are read without it
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from nmt.data.languages import english_name, is_code, primary_language, scripts_of
 from nmt.errors import UsageError
-from nmt.files import atomic_path
 from nmt.interchange import ctranslate2
 from nmt.interchange.ctranslate2 import duties_of_others, quantized_specification
 from nmt.models.model_file import ModelCard
+from nmt.system.files import atomic_path
 
 ENDING = ".argosmodel"
 _METADATA, _PIECES, _README = "metadata.json", "sentencepiece.model", "README.md"

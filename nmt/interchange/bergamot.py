@@ -22,23 +22,23 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt import console
+from nmt.config.model_config import TransformerConfig
 from nmt.data.batches import pack_sources
 from nmt.data.folder import DataFolder
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.errors import UsageError
-from nmt.files import atomic_folder, check_room, resolved, write_text
 from nmt.interchange import marian_export
 from nmt.interchange.foreign import EMBEDDINGS, check_replaceable
 from nmt.interchange.marian import INPUT_FACTOR, OPTIONS, OUTPUT_BIAS_NAME, foreign_names
 from nmt.interchange.marian_binary import TABLE, Arrays, rounded, write_arrays
 from nmt.interchange.marian_export import as_array, expressed_model, foreign_arrays, options_of
 from nmt.interchange.marian_shortlist import FIRST, content_of, learn_lists
-from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
 from nmt.models.kernels.linear import Product, use_packed
 from nmt.models.model_file import ModelCard
 from nmt.models.transformer import Transformer
+from nmt.system.files import atomic_folder, check_room, resolved, write_text
 
 _METADATA, _REGISTRY = "metadata.json", "registry.json"
 _ARCHITECTURES = {(256, 1536, 2): "tiny", (384, 1536, 4): "base-memory", (512, 2048, 2): "base"}

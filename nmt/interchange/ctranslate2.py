@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmt import console
+from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.files import atomic_folder, resolved, sha256_file, write_text
 from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
 from nmt.interchange.foreign import ANY_SIZE, check_replaceable, not_expressed
-from nmt.model_config import TransformerConfig
 from nmt.models.attention import SelfAttention
 from nmt.models.base import BARRED, TranslationModel
 from nmt.models.device import QUANTIZATIONS
@@ -31,6 +30,7 @@ from nmt.models.layers import SwiGLU
 from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
 from nmt.models.positions import Positions
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from nmt.system.files import atomic_folder, resolved, sha256_file, write_text
 
 _README = "README.md"
 

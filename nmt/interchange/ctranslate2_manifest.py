@@ -14,8 +14,8 @@ from typing import BinaryIO
 
 from nmt.data.manifest import build_value
 from nmt.errors import DataError
-from nmt.files import parse_json, read_file, sha256_file
 from nmt.models.converted import is_of_ctranslate2
+from nmt.system.files import parse_json, read_file, sha256_file
 
 MANIFEST, CARD = "export.json", "card.safetensors"
 FORMAT_VERSION = 1

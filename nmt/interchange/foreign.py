@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt import console
+from nmt.config.model_config import TransformerConfig
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import ADDED, BOS_ID, READ_AS_UNK, TAG, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, is_of_memory
-from nmt.files import read_file
-from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard, write_model
 from nmt.models.registry import parameters_by_names, shapes_only
+from nmt.system.files import read_file
 
 EMBEDDINGS = ("src_embedding.weight", "tgt_embedding.weight", "output_projection")
 OUTPUT_BIAS = "output_bias"

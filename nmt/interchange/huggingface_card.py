@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nmt.config.model_config import TransformerConfig
 from nmt.console import printable
 from nmt.data.languages import english_name, is_code, primary_language
 from nmt.data.manifest import DatasetInfo
 from nmt.interchange.huggingface_settings import ARCHITECTURES, M2M100, MARIAN
-from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard
 
 _METRICS = {"bleu": "BLEU", "chrf": "chrF"}

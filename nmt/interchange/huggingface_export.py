@@ -18,11 +18,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt import console
+from nmt.config.model_config import TransformerConfig
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import DatasetInfo
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.files import atomic_folder, check_room, parse_json, resolved, write_text
 from nmt.interchange.foreign import (
     ANY_SIZE,
     EMBEDDINGS,
@@ -45,11 +45,11 @@ from nmt.interchange.huggingface_settings import ARCHITECTURES, GENERATION, M2M1
 from nmt.interchange.m2m100 import PIECES
 from nmt.interchange.m2m100_export import m2m100_files, m2m100_weights, not_m2m100, row_ids
 from nmt.interchange.marian_mt import EXPORTED, IDS, SRC_PIECES, TGT_IDS, TGT_PIECES
-from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard, load_model
 from nmt.models.positions import sinusoids_by_halves
 from nmt.models.transformer import Transformer
+from nmt.system.files import atomic_folder, check_room, parse_json, resolved, write_text
 
 _MARIAN_S_EPSILON = 1e-6
 _MORE_POSITIONS = 512

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.config import model_config_from
+from nmt.config.model_config import TransformerConfig
+from nmt.config.recipes import model_config_from
 from nmt.errors import DataError, UsageError, is_of_memory
-from nmt.files import UnchangedFile, parse_json, read_file
 from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, first_input
-from nmt.model_config import TransformerConfig
 from nmt.models.tensor_file import SafetensorsFile
+from nmt.system.files import UnchangedFile, parse_json, read_file
 
 CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"  # after the name of weights that are in several files

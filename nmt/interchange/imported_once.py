@@ -17,8 +17,8 @@ from pathlib import Path
 
 from nmt import console
 from nmt.errors import HeldOff
-from nmt.files import IMPORTED, lock, sha256_file, user_cache, write_text
 from nmt.interchange.ctranslate2_manifest import is_export
+from nmt.system.files import IMPORTED, lock, sha256_file, user_cache, write_text
 
 _SUFFIX = ".safetensors"
 _RECORD = ".made"

@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from nmt.config.model_config import TransformerConfig
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import ADDED, ADDED_WITH_SPACE, BOS_ID, EOS_ID, PAD_ID
@@ -31,7 +32,6 @@ from nmt.interchange.huggingface_settings import (
     settings_of,
     with_added,
 )
-from nmt.model_config import TransformerConfig
 
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"
 ALL_IDS = "tokenizer.json"

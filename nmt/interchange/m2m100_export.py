@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt.config.model_config import TransformerConfig
 from nmt.data.composition import NFC
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -25,7 +26,6 @@ from nmt.interchange.huggingface_files import (
 )
 from nmt.interchange.huggingface_settings import GENERATION
 from nmt.interchange.m2m100 import ALL_IDS, FIRST_POSITION
-from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard
 from nmt.models.transformer import Transformer
 

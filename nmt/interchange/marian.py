@@ -22,12 +22,12 @@ import yaml
 from torch import Tensor
 
 from nmt import console
-from nmt.config import model_config_from
+from nmt.config.model_config import TransformerConfig
+from nmt.config.recipes import model_config_from
 from nmt.data.compressed import check_unpacked
 from nmt.data.pieces import SPECIAL, Kind, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.files import check_settings, open_file, read_file
 from nmt.interchange.foreign import (
     EMBEDDINGS,
     OUTPUT_BIAS,
@@ -39,8 +39,8 @@ from nmt.interchange.foreign import (
     write_imported,
 )
 from nmt.interchange.marian_binary import SUFFIX, BinaryArrays
-from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard
+from nmt.system.files import check_settings, open_file, read_file
 
 OPTIONS = "special:model.yml"
 LISTING = ".decoder.yml"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import DataError, UsageError
-from nmt.files import UnchangedFile
+from nmt.system.files import UnchangedFile
 
 SUFFIX = ".bin"
 _VERSION = 1

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt import console
+from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import UsageError
-from nmt.files import atomic_folder, check_room, resolved, write_text
 from nmt.interchange.foreign import (
     ANY_SIZE,
     EMBEDDINGS,
@@ -36,9 +36,9 @@ from nmt.interchange.marian import (
     foreign_names,
     is_vector,
 )
-from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, load_model
 from nmt.models.transformer import Transformer
+from nmt.system.files import atomic_folder, check_room, resolved, write_text
 
 _MODEL = "model.npz"
 

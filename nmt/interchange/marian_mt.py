@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from nmt import console
+from nmt.config.model_config import TransformerConfig
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
@@ -40,7 +41,6 @@ from nmt.interchange.huggingface_settings import (
     check_folder,
     with_added,
 )
-from nmt.model_config import TransformerConfig
 from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
 
 SRC_PIECES, TGT_PIECES = "source.spm", "target.spm"

@@ -19,8 +19,8 @@ from nmt import console
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import EOS_ID
 from nmt.errors import UsageError
-from nmt.files import atomic_writer, open_file
 from nmt.lexical.ibm_model1 import LEXICON_STEPS, learn_lexicon
+from nmt.system.files import atomic_writer, open_file
 
 FIRST = 50  # so many tokens by id are on the list of each source
 _MAGIC = struct.pack("<Q", 0xF11A48D5013417F5)

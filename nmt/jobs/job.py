@@ -28,7 +28,6 @@ from nmt.errors import (
     describe,
     is_of_memory,
 )
-from nmt.files import atomic_writer, naming, write_text
 from nmt.jobs.counts import Counts
 from nmt.jobs.document_job import translate_document, warn_of_units
 from nmt.jobs.file_pairs import count_lines, cut_lines, parse_shard
@@ -38,7 +37,8 @@ from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Pool, Translators, check_unchanged
 from nmt.jobs.stream import translate_stream
 from nmt.markup.file_types import AS_LINES, document_form, odd_lines, type_of_content
-from nmt.pipeline import Pause
+from nmt.system.files import atomic_writer, naming, write_text
+from nmt.system.lookahead import Pause
 from nmt.translate.context import Before
 from nmt.translate.contradictions import DOCUMENT, Given, refuse_contradictions
 from nmt.translate.options import TranslationConfig

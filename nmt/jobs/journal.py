@@ -27,7 +27,8 @@ from filelock import unlock_descriptor
 
 from nmt.data.compressed import compress, is_compressed
 from nmt.data.manifest import build_value
-from nmt.files import (
+from nmt.jobs.counts import Counts
+from nmt.system.files import (
     TEMPORARY_SUFFIX,
     check_owner,
     lock,
@@ -38,7 +39,6 @@ from nmt.files import (
     sha256_file,
     sync_folder,
 )
-from nmt.jobs.counts import Counts
 
 _FORMAT_VERSION = 2
 _CHECK = "check"  # the field of a line that holds its checksum

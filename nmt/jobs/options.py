@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from nmt.config.fields import check, value
 from nmt.models.device import DEVICES
-from nmt.values import check, value
 
 
 @dataclass(frozen=True, kw_only=True)

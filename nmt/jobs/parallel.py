@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nmt import console
-from nmt.cpu import RAY, cores, default_threads, most_workers
 from nmt.errors import DataError, MissingKernel, UsageError
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory, use_tf32
-from nmt.pipeline import Pause
-from nmt.ray_workers import RayWorkers, connect, has_gpu
 from nmt.search.engine import Engine
+from nmt.system.lookahead import Pause
+from nmt.system.machine import RAY, cores, default_threads, most_workers
+from nmt.system.ray_workers import RayWorkers, connect, has_gpu
+from nmt.system.workers import Workers
 from nmt.translate.ctranslate2_engine import count_gpus
 from nmt.translate.ctranslate2_engine import load as load_export
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.translator import Translator
-from nmt.workers import Workers
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,16 @@ from typing import Self
 
 from nmt.errors import UsageError
 from nmt.jobs.journal import journal_of
-from nmt.remote import cached, download, exists, files_at, is_url, mirrored, upload, without_scheme
+from nmt.system.remote import (
+    cached,
+    download,
+    exists,
+    files_at,
+    is_url,
+    mirrored,
+    upload,
+    without_scheme,
+)
 
 
 @contextlib.contextmanager

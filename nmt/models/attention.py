@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from nmt.config.model_config import TransformerConfig
 from nmt.data.batches import Batch
-from nmt.model_config import TransformerConfig
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
 from nmt.models.kernels.padded_layout import Projected

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from nmt.config.model_config import AttentionHead
 from nmt.data.batches import Batch, Packed
-from nmt.model_config import AttentionHead
 from nmt.models.kernels.linear import linear
 
 

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 from nmt.errors import UsageError
-from nmt.files import open_file
+from nmt.system.files import open_file
 
 _WEIGHTS = "model.bin"  # of CTranslate2, and one of Marian's names
 

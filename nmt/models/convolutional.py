@@ -27,8 +27,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.config.model_config import ConvolutionalConfig
 from nmt.data.batches import Batch, Packed
-from nmt.model_config import ConvolutionalConfig
 from nmt.models.attention import padding_bias, recorded_weights
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.device import joined, to_device

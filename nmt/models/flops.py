@@ -12,9 +12,14 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from nmt.config.model_config import (
+    ConvolutionalConfig,
+    ModelConfig,
+    RecurrentConfig,
+    TransformerConfig,
+)
 from nmt.data.batches import LengthSums, pack_sources
 from nmt.data.vocabulary import BOS_ID, UNK_ID
-from nmt.model_config import ConvolutionalConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from nmt.models.base import TranslationModel
 
 

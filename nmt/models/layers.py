@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.model_config import ModelConfig, TransformerConfig
+from nmt.config.model_config import ModelConfig, TransformerConfig
 from nmt.models.kernels.linear import linear, linear_relu
 
 _INPUT_GAIN = 2**-0.5

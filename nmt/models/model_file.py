@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from nmt.config import model_config_from
+from nmt.config.model_config import AttentionHead, ModelConfig, TransformerConfig
+from nmt.config.recipes import model_config_from
 from nmt.data.language_tokens import OPTIONS, LanguageTokens, check_only
 from nmt.data.manifest import build_value
 from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.files import IMPORTED
-from nmt.model_config import AttentionHead, ModelConfig, TransformerConfig
 from nmt.models.converted import is_of_marian, refuse_archive, refuse_converted
 from nmt.models.tensor_file import TensorFile, write_tensors
+from nmt.system.files import IMPORTED
 
 if TYPE_CHECKING:
     from torch import Tensor

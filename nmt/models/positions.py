@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.model_config import TransformerConfig
+from nmt.config.model_config import TransformerConfig
 
 
 def _angles(length: int, width: int) -> Tensor:

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.config.model_config import RecurrentConfig
 from nmt.data.batches import Batch, Packed
-from nmt.model_config import RecurrentConfig
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.device import joined, to_device
 from nmt.models.kernels.linear import linear

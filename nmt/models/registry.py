@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from nmt.model_config import ModelConfig
+from nmt.config.model_config import ModelConfig
 from nmt.models.base import TranslationModel
 from nmt.models.convolutional import ConvolutionalModel
 from nmt.models.recurrent import RecurrentModel

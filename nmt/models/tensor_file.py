@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import DataError
-from nmt.files import UnchangedFile, atomic_path, check_room, parse_json
+from nmt.system.files import UnchangedFile, atomic_path, check_room, parse_json
 
 if TYPE_CHECKING:
     from torch import Tensor

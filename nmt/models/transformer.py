@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nmt.config.model_config import AttentionHead, TransformerConfig
 from nmt.data.batches import Batch, Packed
 from nmt.data.vocabulary import BOS_ID, EOS_ID
-from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.attention import (
     CrossAttention,
     SelfAttention,

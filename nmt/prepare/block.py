@@ -299,8 +299,8 @@ class Work:
 
     def keep(self, name: str, values: Sequence[str]) -> None:
         """Keep a value of each pair that is left, as the side column of this name."""
-        column = TokenRows.of_text(values)
-        self.side_columns[name] = column, TokenRows.of_text([""] * len(column))
+        column = TokenRows.from_text(values)
+        self.side_columns[name] = column, TokenRows.from_text([""] * len(column))
 
     @property
     def tagged(self) -> list[str]:

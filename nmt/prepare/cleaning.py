@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nmt.values import check, value
+from nmt.config.fields import check, value
 
 # Short pairs have free ratios: "Nein." may translate a sentence ten times its length.
 RATIO_FREE_CHARACTERS = 50

@@ -41,7 +41,7 @@ class Subwords:
 
     def rows(self, ids: Sequence[Sequence[int]]) -> TokenRows:
         """Return lists of ids as shards have them."""
-        return TokenRows.of(ids, token_bytes=self.token_bytes)
+        return TokenRows.from_lists(ids, token_bytes=self.token_bytes)
 
     def vocabularies(self, langs: tuple[str, str]) -> tuple[Vocabulary, Vocabulary]:
         """Return the vocabularies of a pair of languages."""
@@ -77,7 +77,7 @@ def encode_lines(work: Work, *, subwords: Subwords) -> None:
 
 def keep_text(work: Work) -> None:
     """Keep the raw lines as a side column: the step of --keep-text."""
-    src, tgt = map(TokenRows.of_text, work.lines)
+    src, tgt = map(TokenRows.from_text, work.lines)
     work.side_columns[TEXT] = src, tgt
 
 

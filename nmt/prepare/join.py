@@ -28,7 +28,6 @@ from nmt.data.manifest import LEARNING, FileRecord, ShardRecord
 from nmt.data.shards import Shard, TokenRows
 from nmt.data.vocabulary import ANNOTATION
 from nmt.errors import DataError, UsageError
-from nmt.files import link_or_copy, resolved, write_text
 from nmt.prepare.block import Hashes, Mask
 from nmt.prepare.duplicates import hash_lines, hash_pairs
 from nmt.prepare.readers.reader import record_file
@@ -48,6 +47,7 @@ from nmt.prepare.resume import (
     find_folder,
 )
 from nmt.prepare.write_splits import shard_record, split_record
+from nmt.system.files import link_or_copy, resolved, write_text
 
 JOINED = "joined"
 """The setting that names the folders of a joined one, by their fingerprints."""

@@ -32,11 +32,11 @@ from nmt import console
 from nmt.data.composition import compose
 from nmt.data.languages import are_close
 from nmt.errors import DataError, UsageError
-from nmt.files import is_there, sha256_file
 from nmt.prepare.block import Block, Mask, Pairs
 from nmt.prepare.characters import known_scripts, letters_by_script
 from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
 from nmt.prepare.corpora import SourceText
+from nmt.system.files import is_there, sha256_file
 
 _LABEL = "__label__"
 _ALL = 1 << 20

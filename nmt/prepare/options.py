@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.cpu import RAY, cores, most_workers
+from nmt.config.fields import check, option_name, value
 from nmt.data.composition import NFC
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
@@ -25,7 +25,7 @@ from nmt.prepare.readers.text_names import (
     number_of,
     problems_of_values,
 )
-from nmt.values import check, option_name, value
+from nmt.system.machine import RAY, cores, most_workers
 
 _TEXT, _VOCABULARY = "Text", "Vocabulary"
 _MOSES_TAG = re.compile(r"<[^\s<>]+>")

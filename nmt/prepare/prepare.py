@@ -33,7 +33,6 @@ from nmt.data.manifest import DatasetInfo
 from nmt.data.moses import Moses, moses_rules
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.files import resolved, write_text
 from nmt.prepare.block import Rows
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
@@ -86,9 +85,10 @@ from nmt.prepare.vocabularies import (
 )
 from nmt.prepare.windows import join_windows
 from nmt.prepare.write_splits import HeldOutText, TrainSplit, write_held_out
-from nmt.ray_workers import connect
+from nmt.system.files import resolved, write_text
+from nmt.system.ray_workers import connect
+from nmt.system.workers import map_in_order
 from nmt.terms.prepare import Annotator, learn_lexicon
-from nmt.workers import map_in_order
 
 _LANGID_SAMPLE = 5_000  # lines of train that --langid is tried on without other text
 _NOT_RECORDED = {

@@ -14,7 +14,6 @@ import numpy as np
 from nmt.console import printable, warning
 from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord, build_value
 from nmt.errors import DataError
-from nmt.files import parse_json, read_file, write_text
 from nmt.prepare.block import KEPT, Block, Verdicts, show_line
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.corpora import SourceText
@@ -22,6 +21,7 @@ from nmt.prepare.readers.reader import record_file
 from nmt.prepare.repairs import describe_flaw, is_frequent, joined_flaws
 from nmt.prepare.rules import RULE_OF
 from nmt.prepare.windows import SHORTENED
+from nmt.system.files import parse_json, read_file, write_text
 
 EXAMPLES_PER_RULE = 20
 _EXAMPLE_CHARACTERS = 300

@@ -10,7 +10,7 @@ from pathlib import Path
 from nmt import console
 from nmt.data.manifest import FILE_NAME
 from nmt.errors import UsageError
-from nmt.remote import (
+from nmt.system.remote import (
     cached,
     download,
     exists,

@@ -37,7 +37,11 @@ from nmt.data.manifest import (
 )
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError, Stopped, UsageError
-from nmt.files import (
+from nmt.prepare.block import Hashes
+from nmt.prepare.corpora import Sources, SourceText
+from nmt.prepare.readers.reader import record_file
+from nmt.prepare.reject_report import CorpusRejects
+from nmt.system.files import (
     atomic_writer,
     check_owner,
     lock,
@@ -48,10 +52,6 @@ from nmt.files import (
     sync_folder,
     write_text,
 )
-from nmt.prepare.block import Hashes
-from nmt.prepare.corpora import Sources, SourceText
-from nmt.prepare.readers.reader import record_file
-from nmt.prepare.reject_report import CorpusRejects
 
 PROGRESS_FOLDER = "progress"
 """Marks our unfinished folders, so that no other folder of that name is touched."""

@@ -27,7 +27,7 @@ from nmt.prepare.readers.line_files import LineFiles
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.repairs import repair
 from nmt.prepare.rules import Cleaner, token_verdicts
-from nmt.workers import map_in_order
+from nmt.system.workers import map_in_order
 
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
 _PIECE_CHARACTERS = 16

@@ -28,7 +28,6 @@ from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
-from nmt.files import atomic_writer
 from nmt.prepare.block import KEPT, Block
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.corpora import SourceText
@@ -37,7 +36,8 @@ from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import nothing_left
 from nmt.prepare.rules import CODES, Cleaner
 from nmt.prepare.samples import Sample, clean_sample, sample_blocks
-from nmt.workers import map_in_order
+from nmt.system.files import atomic_writer
+from nmt.system.workers import map_in_order
 
 _SIZES = {10_000: 2_000, 50_000: 4_000, 250_000: 8_000, 1_000_000: 16_000}
 """The size of the vocabulary for less than so many pairs."""

@@ -25,7 +25,6 @@ from nmt.data.language_tokens import tagged
 from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecord, SplitRecord
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.errors import DataError
-from nmt.files import atomic_writer
 from nmt.prepare.block import KEPT, Block, Hashes, Mask, Pairs
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.duplicates import OverlapKeys, SeenHashes, pair_keys
@@ -36,7 +35,8 @@ from nmt.prepare.repairs import examine
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
 from nmt.prepare.rules import CODES, blank_pairs
 from nmt.prepare.text_checks import describe_shift
-from nmt.workers import map_in_order
+from nmt.system.files import atomic_writer
+from nmt.system.workers import map_in_order
 
 
 def write_shard(

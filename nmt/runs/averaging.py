@@ -14,11 +14,11 @@ from torch import Tensor
 
 from nmt import console
 from nmt.errors import DataError, UsageError
-from nmt.files import resolved
 from nmt.models.model_file import FORMAT_VERSION, KIND, ModelReader, write_model
 from nmt.models.tensor_file import TensorFile
 from nmt.runs.checkpoint import BEST, CHECKPOINT, path_of, updates_of
 from nmt.runs.run_folder import RunFolder, run_of
+from nmt.system.files import resolved
 
 
 def average_models(paths: Sequence[Path], out: Path) -> None:

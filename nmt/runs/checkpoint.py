@@ -19,12 +19,12 @@ from torch import Tensor
 
 from nmt.data.manifest import build_value
 from nmt.data.updates import Position
-from nmt.distributed import Ranks, Vector
 from nmt.errors import DataError
-from nmt.files import link_or_copy, remove_left_overs
 from nmt.models.model_file import ModelCard, ModelReader
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.runs.run_folder import RunFolder
+from nmt.system.distributed import Ranks, Vector
+from nmt.system.files import link_or_copy, remove_left_overs
 
 STATE_KIND = "a training state"
 STATE_VERSION = 6

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from nmt import console
-from nmt.config import TrainingConfig
+from nmt.config.training_config import TrainingConfig
 from nmt.data.language_tokens import spell_pair
 from nmt.errors import UsageError
 from nmt.models.model_file import find_model

@@ -26,9 +26,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmt import __version__, console
-from nmt.config import STAGES, Recipe, TrainingConfig, format_toml, read_toml, resumable_keys
+from nmt.config.model_config import MODEL_CONFIGS
+from nmt.config.recipes import STAGES, Recipe, format_toml, read_toml, resumable_keys
+from nmt.config.training_config import TrainingConfig
 from nmt.errors import DataError, UsageError
-from nmt.files import (
+from nmt.plot import Panel, Point, draw_curves
+from nmt.system.files import (
     TEMPORARY_SUFFIX,
     atomic_writer,
     is_there,
@@ -40,8 +43,6 @@ from nmt.files import (
     resolved,
     write_text,
 )
-from nmt.model_config import MODEL_CONFIGS
-from nmt.plot import Panel, Point, draw_curves
 
 FORMAT_VERSION = 2
 _LOG_WIDTH = 85  # of a line of train.log, after 15 characters for the time

@@ -18,9 +18,9 @@ from nmt import console
 from nmt.data.corpus import Encoding, TextStream, decode_lines, read_lines, split_lines
 from nmt.data.languages import is_pair
 from nmt.errors import DataError, UsageError
-from nmt.files import read_when_ready
 from nmt.markup import segment_files
 from nmt.markup.segment_files import SegmentFile
+from nmt.system.files import read_when_ready
 
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED = ("gz", "xz", "bz2", "zst")

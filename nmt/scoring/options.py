@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from nmt.config.fields import check, value
 from nmt.errors import UsageError
-from nmt.values import check, value
 
 METRICS = ("bleu", "chrf", "chrf++", "ter")
 DEFAULT_METRICS = ("bleu", "chrf")  # TER takes minutes if lines are long

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING
 
+from nmt.config.fields import check, value
 from nmt.data.words import WordEdges
-from nmt.values import check, value
 
 if TYPE_CHECKING:
     from nmt.data.vocabulary import Vocabulary

@@ -26,7 +26,6 @@ from nmt.data.epochs import random_bits, random_shares
 from nmt.data.manifest import FileRecord
 from nmt.data.shards import TokenRows
 from nmt.errors import DataError
-from nmt.files import is_there, sha256_file, write_text
 from nmt.lexical.ibm_model1 import LEXICON_STEPS
 from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_list import WordList, has_phrase
@@ -37,11 +36,12 @@ from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rules import Cleaner
 from nmt.prepare.samples import clean_sample, sample_blocks
+from nmt.system.files import is_there, sha256_file, write_text
+from nmt.system.workers import map_in_order
 from nmt.terms.annotation import Annotation, annotate
 from nmt.terms.lemmas import LineForms, has_lemmas, lemmas_version
 from nmt.terms.term_list import read_terms
 from nmt.terms.word_lexicon import WordLexicon, learn_words
-from nmt.workers import map_in_order
 
 _LINES_OF_FILE = 0.5
 """Share of the lines in which the terms of a file are annotated."""
@@ -127,7 +127,7 @@ class Annotator:
         # The annotated rows stand after the others, and take the places of theirs.
         order = np.arange(len(rows))
         order[places] = len(rows) + np.arange(len(places))
-        annotated = TokenRows.of(annotated_ids, token_bytes=rows.ids.itemsize)
+        annotated = TokenRows.from_lists(annotated_ids, token_bytes=rows.ids.itemsize)
         work.ids = TokenRows.join([rows, annotated]).take(order), work.ids[1]
 
     def _uses(self, src: str, tgt: str) -> list[Annotation]:

@@ -142,7 +142,7 @@ def _lemma_rows(lines: Sequence[str], lang: str) -> tuple[TokenRows, list[str], 
     key_of = {word: numbers.get(base.lower()) for word, base in lemmas.items()}
     rows = [[key for word in line if (key := key_of[word]) is not None] for line in words]
     learnt = {word: base for word, base in lemmas.items() if key_of[word] is not None}
-    return TokenRows.of(rows, token_bytes=4), keys, learnt
+    return TokenRows.from_lists(rows, token_bytes=4), keys, learnt
 
 
 def _likely(lexicon: Lexicon) -> Iterable[tuple[int, int, float]]:

@@ -16,10 +16,9 @@ from functools import partial
 import torch
 
 from nmt import console
-from nmt.config import Recipe, TrainingConfig
-from nmt.cpu import cores, default_threads
+from nmt.config.recipes import Recipe
+from nmt.config.training_config import TrainingConfig
 from nmt.data.folder import DataFolder
-from nmt.distributed import Ranks
 from nmt.errors import UsageError
 from nmt.models.base import TranslationModel
 from nmt.models.device import default_precision, is_since_ampere, use_tf32
@@ -30,6 +29,8 @@ from nmt.models.kernels.packed_weights import one_thread
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, count_parameters
 from nmt.runs.run_folder import RunFolder
+from nmt.system.distributed import Ranks
+from nmt.system.machine import cores, default_threads
 from nmt.training.loss import losses_of
 from nmt.training.memory import CPU_TOKENS, available_bytes, even_batch, memory_needs
 from nmt.training.validation import resolve_tokenizers

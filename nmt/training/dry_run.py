@@ -19,13 +19,14 @@ from collections.abc import Iterable
 import torch
 
 from nmt import console
-from nmt.config import Recipe, TrainingConfig
+from nmt.config.recipes import Recipe
+from nmt.config.training_config import TrainingConfig
 from nmt.data.batches import Batch
-from nmt.distributed import Ranks
 from nmt.errors import NMTError
-from nmt.files import megabytes
 from nmt.models.device import memory_errors
 from nmt.runs.run_folder import RunFolder
+from nmt.system.distributed import Ranks
+from nmt.system.files import megabytes
 from nmt.training.memory import (
     PeakMemory,
     available_bytes,

@@ -1,9 +1,9 @@
 """How a run ends that cannot end in an orderly way: what the other processes and the user hear.
 
 torchrun ends the processes that are left when one has failed: it sends SIGTERM, and SIGKILL after
-30 seconds. An operation that waits for a rank in vain raises after `nmt.distributed.WAIT`. Here is
-only what they do not do: a rank that fails tells the others why, what was given to be saved is
-written, and status.json says what has happened.
+30 seconds. An operation that waits for a rank in vain raises after
+`nmt.system.distributed.WAIT`. Here is only what they do not do: a rank that fails tells the others
+why, what was given to be saved is written, and status.json says what has happened.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from nmt import program
-from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
+from nmt.system import program
+from nmt.system.distributed import Ranks
 from nmt.training.stop import StopRequest
 from nmt.training.trainer import Trainer
 

@@ -17,15 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from nmt import console
-from nmt.config import Recipe, TrainingConfig
+from nmt.config.recipes import Recipe
+from nmt.config.training_config import TrainingConfig
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import EOS_ID, Vocabulary, split_lines
-from nmt.distributed import Ranks
 from nmt.errors import UsageError, did_you_mean
 from nmt.models.base import TranslationModel
 from nmt.models.device import dtype_of
 from nmt.models.model_file import ModelCard, find_model, load_model
 from nmt.models.registry import parameters_by_names
+from nmt.system.distributed import Ranks
 from nmt.training.flat_weights import FlatWeights, sharing
 from nmt.training.guided_alignment import guided_head
 from nmt.training.low_rank import adapt

@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from nmt.config import TrainingConfig
-from nmt.distributed import Pending, Ranks, places_of
+from nmt.config.training_config import TrainingConfig
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
+from nmt.system.distributed import Pending, Ranks, places_of
 
 _SHARDED_FROM = 500_000_000
 """Parameters from which on `auto` splits the optimiser over ranks."""

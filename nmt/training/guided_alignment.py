@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from nmt import console
-from nmt.config import TrainingConfig
+from nmt.config.model_config import AttentionHead
+from nmt.config.training_config import TrainingConfig
 from nmt.data.batches import NO_LINK, Batch
 from nmt.data.folder import DataFolder
-from nmt.distributed import Ranks
 from nmt.lexical.alignment_links import TokenLinker
 from nmt.lexical.ibm_model1 import LEXICON_STEPS
-from nmt.model_config import AttentionHead
 from nmt.models.kernels.padded_layout import PaddedLayout
+from nmt.system.distributed import Ranks
 
 GUIDED_HEAD = AttentionHead(from_top=0, head=0)
 

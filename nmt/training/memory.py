@@ -23,15 +23,15 @@ from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from nmt.config import Recipe
+from nmt.config.recipes import Recipe
 from nmt.data.batches import Batch, FixedShape, collate
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
-from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
+from nmt.system.distributed import Ranks
 from nmt.training.first_weights import choose_trained
 from nmt.training.flat_weights import FlatWeights, sharing
 from nmt.training.loss import losses_of

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from nmt.config import TrainingConfig
-from nmt.distributed import Vector
+from nmt.config.training_config import TrainingConfig
+from nmt.system.distributed import Vector
 from nmt.training.flat_weights import FlatWeights
 
 _FP16_SCALE = 2.0**15

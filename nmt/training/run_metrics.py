@@ -22,10 +22,10 @@ from torch.nn import functional as F
 
 from nmt.data.batches import LengthSums
 from nmt.data.updates import Update
-from nmt.distributed import Ranks, Vector
 from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.kernels.linear import onednn_product
+from nmt.system.distributed import Ranks, Vector
 from nmt.training.update import UpdateResult
 
 # Values summed at a time: 32 MB of int64, and a few times that for intermediate results.

@@ -25,13 +25,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmt.distributed import Ranks, from_system
 from nmt.errors import NMTError
-from nmt.files import link_or_copy, megabytes
 from nmt.models.model_file import ModelCard, write_model
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import BEST, CHECKPOINT, STATE, STATES_KEPT, Best, RunState
 from nmt.runs.run_folder import RunFolder
+from nmt.system.distributed import Ranks, from_system
+from nmt.system.files import link_or_copy, megabytes
 from nmt.training.low_rank import merged
 from nmt.training.optimizer import Optimizer
 

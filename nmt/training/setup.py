@@ -6,17 +6,17 @@ from pathlib import Path
 
 import torch
 
-from nmt.config import Recipe
+from nmt.config.recipes import Recipe
 from nmt.data.corpus import read_pairs
 from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages
-from nmt.distributed import Ranks
 from nmt.errors import UsageError
 from nmt.models.device import choose_device, keep_freed_memory
 from nmt.models.model_file import model_checksum
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import InitialModel, RunFolder
+from nmt.system.distributed import Ranks
 from nmt.training.auto_values import choose_auto_values
 from nmt.training.train_command import TrainCommand
 from nmt.training.validation import tokenizers_of
@@ -107,7 +107,7 @@ def _check_fit(recipe: Recipe, data: DataFolder) -> None:
             f"guided_alignment is for Transformers, but {recipe.preset} is {recipe.architecture}; "
             "set guided_alignment=0"
         )
-    Stages.of(data, recipe.stages)
+    Stages.of_recipe(data, recipe.stages)
     tokenizers_of(recipe.training.validate_tokenizer, data)
     if recipe.training.valid_old:
         if not all(data.info.langs):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from nmt.program import SIGNALS, interrupt
+from nmt.system.program import SIGNALS, interrupt
 
 # Under torchrun one Ctrl-C comes twice: from the terminal, and passed on.
 _SAME_CTRL_C = 1.0  # seconds

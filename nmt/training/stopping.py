@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nmt.config import TrainingConfig
+from nmt.config.training_config import TrainingConfig
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import METRIC_NAMES
 from nmt.training.validation import old_metric

@@ -13,13 +13,13 @@ import math
 import time
 from typing import NoReturn
 
-from nmt.config import Recipe
-from nmt.distributed import Ranks
+from nmt.config.recipes import Recipe
 from nmt.errors import Stopped
 from nmt.models.device import memory_errors
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report
 from nmt.runs.run_folder import RunFolder
+from nmt.system.distributed import Ranks
 from nmt.training.failures import end_with, ignoring_signals_after_failure
 from nmt.training.run_metrics import checksum_of_all
 from nmt.training.saving import DiskBudget

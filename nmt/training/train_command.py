@@ -10,11 +10,11 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.config import STAGES, Recipe, read_toml
+from nmt.config.presets import FINE_TUNING
+from nmt.config.recipes import STAGES, Recipe, read_toml
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, UsageError
 from nmt.models.model_file import find_model, read_card
-from nmt.models.presets import FINE_TUNING
 from nmt.runs.run_folder import RunFolder
 
 

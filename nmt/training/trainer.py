@@ -15,11 +15,10 @@ from pathlib import Path
 
 import torch
 
-from nmt.config import Recipe
+from nmt.config.recipes import Recipe
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
 from nmt.data.updates import Update
-from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
@@ -27,6 +26,7 @@ from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report, ValidationResult
 from nmt.runs.run_folder import RunFolder
+from nmt.system.distributed import Ranks
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.memory import fitting_tokens
 from nmt.training.optimizer import Optimizer

@@ -21,12 +21,12 @@ from torch import Tensor
 from nmt.data.batches import Batch, FixedShape
 from nmt.data.epochs import EncodedPairs
 from nmt.data.updates import Update, fixed_shape
-from nmt.distributed import Ranks
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
 from nmt.models.kernels.compiler import CompilerError, compiler_errors
 from nmt.models.kernels.packed_attention import use_sentence_kernel
 from nmt.models.layers import seed_dropout
+from nmt.system.distributed import Ranks
 from nmt.training.flat_weights import GradientSum
 from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
@@ -242,7 +242,7 @@ class UpdateRunner:
     def shape(
         self, pairs: EncodedPairs, *, world_size: int, micro_batch_tokens: int, longest: int
     ) -> FixedShape | None:
-        """Return the fixed shape of batches (see `FixedShape.of`); None if any will do."""
+        """Return the fixed shape of batches (see `FixedShape.for_updates`); None if any will do."""
         if not self._fixed:
             return None
         shape = fixed_shape(

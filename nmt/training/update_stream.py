@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.config import Recipe
+from nmt.config.recipes import Recipe
 from nmt.data.augment import augment_by
 from nmt.data.batches import FixedShape
 from nmt.data.epochs import Epochs, check_budget
@@ -12,9 +12,9 @@ from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.data.updates import BatchPartition, Update, updates_from
-from nmt.distributed import Ranks
-from nmt.pipeline import prefetched
 from nmt.runs.checkpoint import RunState
+from nmt.system.distributed import Ranks
+from nmt.system.lookahead import prefetched
 from nmt.training.guided_alignment import learn_links
 from nmt.training.memory import longest_pair
 
@@ -30,7 +30,7 @@ class UpdateStream:
 
     def __init__(self, recipe: Recipe, data: DataFolder, ranks: Ranks) -> None:
         self.data = data
-        self.stages = Stages.of(data, recipe.stages)
+        self.stages = Stages.of_recipe(data, recipe.stages)
         self.longest = longest_pair(data)
         self.config = recipe.training
         self._augment = augment_by(data, recipe.augment)

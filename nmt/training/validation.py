@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from nmt import console
-from nmt.config import TrainingConfig
+from nmt.config.training_config import TrainingConfig
 from nmt.data.batches import collate, parts_by_length
 from nmt.data.composition import compose_lines
 from nmt.data.corpus import read_pairs
@@ -25,7 +25,6 @@ from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder, HeldOut
 from nmt.data.language_tokens import spell_pair
 from nmt.data.words import has_letters
-from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped, UsageError, did_you_mean
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
@@ -40,6 +39,7 @@ from nmt.scoring.tokenizers import (
     tokenizer_for,
 )
 from nmt.search.options import SearchOptions
+from nmt.system.distributed import Ranks
 from nmt.training.first_weights import whole_src_tokens
 from nmt.training.loss import losses_of
 from nmt.translate.language_pair import LanguagePair

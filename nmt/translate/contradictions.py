@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nmt.config.fields import all_declared, declared, option_name, parts
 from nmt.errors import UsageError
-from nmt.values import all_declared, declared, option_name, parts
 
 EXPORT = "a CTranslate2 export"
 DOCUMENT = "a document"

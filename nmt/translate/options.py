@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from nmt.config.fields import check, part, value
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.files import is_there, sha256_file
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
 from nmt.interchange.imported_once import model_of
 from nmt.markup.file_types import AS_LINES
@@ -22,6 +22,7 @@ from nmt.markup.markup_tokens import FORMS
 from nmt.models.converted import refuse_converted
 from nmt.models.device import PRECISIONS
 from nmt.search.options import MBR_METRICS, Sampling, SearchOptions
+from nmt.system.files import is_there, sha256_file
 from nmt.translate.contradictions import (
     EXPORT,
     N_BEST_LIST,
@@ -30,7 +31,6 @@ from nmt.translate.contradictions import (
     options_given,
     refuse_contradictions,
 )
-from nmt.values import check, part, value
 
 _LISTS = ("terms", "forbid")
 """The fields that name files besides the models."""

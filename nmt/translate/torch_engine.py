@@ -22,11 +22,11 @@ import torch
 from numpy.typing import NDArray
 
 from nmt import console
+from nmt.config.model_config import AttentionHead
 from nmt.data.batches import Batch, collate, longest_first, micro_batches, pack_sources
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import MissingKernel, UsageError, did_you_mean
-from nmt.model_config import AttentionHead
 from nmt.models.base import AttentionWeights, Decoder, TranslationModel
 from nmt.models.device import (
     PRECISIONS,
@@ -247,7 +247,7 @@ class TorchEngine(Engine):
     @torch.inference_mode()
     def attention_weights(self, source: Ids, target: Ids) -> AttentionWeights:
         """See `Engine`."""
-        src, tgt = (TokenRows.of([ids], token_bytes=4) for ids in (source, target))
+        src, tgt = (TokenRows.from_lists([ids], token_bytes=4) for ids in (source, target))
         return self._first_model.attention_weights(collate(src, tgt).to(self.device))
 
     @property
@@ -265,7 +265,7 @@ class TorchEngine(Engine):
         """Return the result of each pair; None if the pair by itself does not fit into memory."""
         if not pairs:
             return []
-        src, tgt = (TokenRows.of(side, token_bytes=4) for side in zip(*pairs, strict=True))
+        src, tgt = (TokenRows.from_lists(side, token_bytes=4) for side in zip(*pairs, strict=True))
         order = longest_first(src.lengths, tgt.lengths)
         parts = micro_batches(src.lengths[order], tgt.lengths[order], FORCED_TOKENS)
         waiting = deque(order[part] for part in parts)

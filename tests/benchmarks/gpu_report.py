@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.harness import table
 from benchmarks.machine import describe
 
-from nmt.files import write_text
+from nmt.system.files import write_text
 
 CTRANSLATE2 = "CTranslate2"
 LITTLE_WORK = "base, nmt, a tenth of the tokens"

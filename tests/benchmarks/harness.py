@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from nmt.cpu import WAITING
+from nmt.system.machine import WAITING
 
 NMT = (sys.executable, "-m", "nmt")
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.cpu import cores
 from nmt.models.kernels.linear import onednn_product
+from nmt.system.machine import cores
 
 CORES = cores()
 

@@ -16,12 +16,12 @@ import numpy as np
 from benchmarks.harness import NMT, in_turn, run
 from toy_training import metrics
 
-from nmt.config import resolve_recipe
+from nmt.config.model_config import TransformerConfig
+from nmt.config.presets import preset_values
+from nmt.config.recipes import resolve_recipe
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
-from nmt.model_config import TransformerConfig
 from nmt.models.flops import training_flops
-from nmt.models.presets import preset_values
 
 _NEVER = 1_000_000_000
 _FEWEST_UPDATES = 5  # that are timed
@@ -133,7 +133,7 @@ def config_of(preset: str) -> TransformerConfig:
 
 def flops_per_token(preset: str, data: DataFolder) -> float:
     """Return the FLOPs of forward and backward pass by source or target token of the data."""
-    sums = LengthSums.of(*data.train.lengths(np.arange(len(data.train))))
+    sums = LengthSums.of_pairs(*data.train.lengths(np.arange(len(data.train))))
     flops = training_flops("transformer", config_of(preset), len(data.tgt_vocabulary), sums)
     return flops / (sums.src + sums.tgt)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from command_line import QUICK, Nmt
 
-from nmt.model_config import ModelConfig, RecurrentConfig, TransformerConfig
+from nmt.config.model_config import ModelConfig, RecurrentConfig, TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
 
 SIZES: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16}

@@ -15,10 +15,10 @@ from foreign_m2m100 import CODES, M2M100, M2M100Folder
 from foreign_models import LINES, TAGS, MarianMT, import_huggingface, text, write_pairs
 
 from nmt import SearchOptions, Translator
+from nmt.config.model_config import TransformerConfig
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import Piece, PieceModel
-from nmt.model_config import TransformerConfig
 from nmt.models.model_file import load_model, model_checksum, read_card, write_model
 from nmt.search.engine import Source
 from nmt.translate.torch_engine import TorchEngine

@@ -11,8 +11,8 @@ from command_line import Answer, Nmt
 from tiny_models import TINY, forced_logits, tiny
 from toy_training import recipe
 
+from nmt.config.model_config import TransformerConfig
 from nmt.errors import UsageError
-from nmt.model_config import TransformerConfig
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import load_model
 from nmt.training.low_rank import adapt, merged

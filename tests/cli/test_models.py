@@ -10,12 +10,12 @@ import pytest
 from command_line import Nmt
 from pairs import batch_of
 
-from nmt.config import Recipe, read_toml, resolve_recipe
-from nmt.files import megabytes
-from nmt.models.presets import CHOICES, FAMILIES, PRESETS, body_parameters, preset_values
+from nmt.config.fields import Value
+from nmt.config.presets import CHOICES, FAMILIES, PRESETS, body_parameters, preset_values
+from nmt.config.recipes import Recipe, read_toml, resolve_recipe
 from nmt.models.registry import ARCHITECTURES, count_parameters
+from nmt.system.files import megabytes
 from nmt.training.memory import memory_needs
-from nmt.values import Value
 
 
 def resolved(preset: str, **values: Value) -> Recipe:

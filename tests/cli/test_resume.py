@@ -25,8 +25,8 @@ from toy_training import (
 )
 from toy_training import train as train_here
 
+from nmt.config.fields import Value
 from nmt.models.model_file import ModelReader
-from nmt.values import Value
 
 SHORT: dict[str, Value] = {"max_updates": 6, "validate_every": 4, "save_every": 3, "seed": 3}
 

@@ -8,7 +8,7 @@ import pytest
 from command_line import Nmt
 from toy_training import recipe
 
-from nmt.config import Recipe
+from nmt.config.recipes import Recipe
 from nmt.runs.run_folder import RunFolder
 from nmt.training import train as train_module
 

@@ -13,9 +13,9 @@ import pytest
 from command_line import Answer, Nmt
 from context_stub import model_of_documents
 
+from nmt.config.fields import all_declared, option_name
 from nmt.models.model_file import ModelCard
 from nmt.translate.options import TranslationConfig
-from nmt.values import all_declared, option_name
 
 LINES = (
     *("the cat sees a dog", "", " ", "2024", "<b>a bird</b> & then", "the\tcat", "a dog. The cat!"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from command_line import Nmt
 
-from nmt.cpu import most_workers
+from nmt.system.machine import most_workers
 
 
 @pytest.fixture

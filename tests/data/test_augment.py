@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pairs import sentences
 from prepare_job import job_of, write
 
-from nmt.config import AugmentConfig
+from nmt.config.training_config import AugmentConfig
 from nmt.data.augment import augment_by
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows

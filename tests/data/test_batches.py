@@ -213,7 +213,7 @@ def test_sides_reach_multiples_of_64_tokens_by_pairs_of_padding(longest: int) ->
         src, tgt = (
             [[7] * n for n in np.sort(random.integers(0, longest, count))] for _ in range(2)
         )
-        rows = (TokenRows.of(src, token_bytes=2), TokenRows.of(tgt, token_bytes=2))
+        rows = (TokenRows.from_lists(src, token_bytes=2), TokenRows.from_lists(tgt, token_bytes=2))
         batch, plain = collate(*rows, in_multiples=True), batch_of(src, tgt)
         padding = []
         for found, own in ((batch.src, plain.src), (batch.tgt_in, plain.tgt_in)):
@@ -230,7 +230,7 @@ def test_sides_reach_multiples_of_64_tokens_by_pairs_of_padding(longest: int) ->
 
 
 def test_small_batches_get_no_padding() -> None:
-    rows = TokenRows.of([[7] * 29] * 17, token_bytes=2)  # 510 tokens
+    rows = TokenRows.from_lists([[7] * 29] * 17, token_bytes=2)  # 510 tokens
     assert collate(rows, rows, in_multiples=True).padded_tokens == 2 * 510
 
 
@@ -239,7 +239,9 @@ def test_a_fixed_shape_adds_less_than_3_percent(ranks: int) -> None:
     pairs = like_wmt(60_000)
     plan = updates(pairs, batch_tokens=25_000)
     lengths = [pairs.lengths(update) for update in plan]
-    shape = FixedShape.of(lengths[:20], world_size=ranks, micro_batch_tokens=25_000, longest=250)
+    shape = FixedShape.for_updates(
+        lengths[:20], world_size=ranks, micro_batch_tokens=25_000, longest=250
+    )
     real = sum(int(src.sum() + tgt.sum()) + 2 * len(src) for src, tgt in lengths[20:60])
     shares = [
         tuple(side[share] for side in update)

@@ -94,7 +94,7 @@ def test_an_empty_shard_between_others_is_skipped_over(tmp_path: Path) -> None:
     shards = []
     for number, count in enumerate([2, 0, 1]):
         builder = ShardBuilder(token_bytes=2)
-        src = TokenRows.of([[10 * number + n] for n in range(count)], token_bytes=2)
+        src = TokenRows.from_lists([[10 * number + n] for n in range(count)], token_bytes=2)
         builder.extend(src, src, np.arange(count))
         builder.write(tmp_path / f"{number}.bin")
         shards.append(Shard.open(tmp_path / f"{number}.bin"))

@@ -23,7 +23,7 @@ def build(
     builder = ShardBuilder(token_bytes=token_bytes)
     for part in (slice(0, 3), slice(3, len(pairs))):
         src, tgt = (
-            TokenRows.of([pair[side] for pair in pairs[part]], token_bytes=token_bytes)
+            TokenRows.from_lists([pair[side] for pair in pairs[part]], token_bytes=token_bytes)
             for side in (0, 1)
         )
         builder.extend(src, tgt, np.array(LINES[: len(pairs)][part], np.int64))
@@ -82,7 +82,7 @@ def test_a_copy_of_some_pairs_is_as_if_they_were_built(
 def test_ids_take_two_bytes_while_the_vocabulary_fits() -> None:
     assert [token_bytes_for(size) for size in (65_536, 65_537)] == [2, 4]
     with pytest.raises(OverflowError):
-        TokenRows.of([[65_536]], token_bytes=2)
+        TokenRows.from_lists([[65_536]], token_bytes=2)
 
 
 def test_views_are_not_copies_and_cannot_be_written(path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_shard_cut_short_or_altered_anywhere_is_refused_with_its_name(path: Pa
 def test_offsets_are_32_bits_wide_and_the_builder_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.data.shards.MAX_TOKENS", 3)
     builder = ShardBuilder(token_bytes=2)
-    one, two, four = (TokenRows.of([[7] * n], token_bytes=2) for n in (1, 2, 4))
+    one, two, four = (TokenRows.from_lists([[7] * n], token_bytes=2) for n in (1, 2, 4))
     assert not builder.has_room_for(four, one)
     assert not builder.has_room_for(one, four)
     builder.extend(two, one, np.array([1]))
@@ -115,7 +115,7 @@ def test_offsets_are_32_bits_wide_and_the_builder_knows(monkeypatch: pytest.Monk
 
 
 def test_rows_are_chosen_with_their_tokens() -> None:
-    rows = TokenRows.of([[1, 2], [], [3], [4, 5, 6]], token_bytes=2)
+    rows = TokenRows.from_lists([[1, 2], [], [3], [4, 5, 6]], token_bytes=2)
     chosen = rows.select(np.array([True, True, False, True]))
     assert chosen.lengths.tolist() == [2, 0, 3]
     assert chosen.ids.tolist() == [1, 2, 4, 5, 6]
@@ -153,6 +153,6 @@ def test_ids_beyond_the_vocabulary_are_noticed(tmp_path: Path) -> None:
 
 def test_a_line_of_text_comes_back_whatever_its_characters() -> None:
     lines = ["plain", "", "a\u2028b\r", "\u00e9\U0001f600", " \x00 "]
-    rows = TokenRows.of_text(lines)
+    rows = TokenRows.from_text(lines)
     assert rows.text() == lines
     assert rows.take(np.array([3, 0])).text() == [lines[3], lines[0]]

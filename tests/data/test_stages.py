@@ -11,7 +11,7 @@ import pytest
 from pairs import like_wmt
 from prepare_job import job_of, write
 
-from nmt.config import TrainingStage
+from nmt.config.recipes import TrainingStage
 from nmt.data import epochs
 from nmt.data.epochs import Epochs
 from nmt.data.folder import DataFolder
@@ -98,11 +98,11 @@ def test_a_corpus_is_named_by_the_end_of_its_prefix(data: DataFolder) -> None:
     assert Path(second).parts[-2:] == ("b", "news")
     assert third == "clean"
     stages = TrainingStage(7, {"clean": 0.5, second: 2.0}), TrainingStage(0, {first: 0.0})
-    found = Stages.of(data, stages)
+    found = Stages.of_recipe(data, stages)
     assert found == Stages(
         (7,), ([(5, 1.0), (10, 2.0), (15, 0.5)], [(5, 0.0), (10, 1.0), (15, 3.0)]), stages
     )
-    assert Stages.of(data, ()).shares == (data.train.shares,)
+    assert Stages.of_recipe(data, ()).shares == (data.train.shares,)
 
 
 def test_a_weight_is_for_every_corpus_of_its_name(data: DataFolder) -> None:
@@ -110,10 +110,10 @@ def test_a_weight_is_for_every_corpus_of_its_name(data: DataFolder) -> None:
     train = replace(data.info.train, corpora=tuple(corpora))
     joined = replace(data, info=replace(data.info, train=train))
     assert corpus_names(joined) == ["news"] * 3
-    found = Stages.of(joined, [TrainingStage(7, {"news": 0.5}), TrainingStage(0, {})])
+    found = Stages.of_recipe(joined, [TrainingStage(7, {"news": 0.5}), TrainingStage(0, {})])
     assert found.shares == ([(5, 0.5), (10, 0.5), (15, 0.5)], [(5, 1.0), (10, 1.0), (15, 3.0)])
     with pytest.raises(UsageError, match=r"named 'clean'; .*data has news$"):
-        Stages.of(joined, [TrainingStage(0, {"clean": 1})])
+        Stages.of_recipe(joined, [TrainingStage(0, {"clean": 1})])
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_an_unknown_corpus_is_refused_with_the_known_ones(
     data: DataFolder, stages: list[TrainingStage], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        Stages.of(data, stages)
+        Stages.of_recipe(data, stages)
 
 
 def test_a_stage_without_pairs_is_refused(data: DataFolder) -> None:
     nothing = dict.fromkeys(corpus_names(data), 0.01)
     with pytest.raises(UsageError, match=r"stage 2 .*weights"):
-        Stages.of(data, [TrainingStage(3, {}), TrainingStage(0, nothing)])
+        Stages.of_recipe(data, [TrainingStage(3, {}), TrainingStage(0, nothing)])

@@ -42,7 +42,7 @@ def test_merges_are_those_that_bpe_makes_first(vocabulary: Vocabulary) -> None:
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.99])
 def test_the_text_stays_what_it_was_and_empty_lines_empty(vocabulary: Vocabulary, p: float) -> None:
     lines = ["", *LINES, ""]
-    rows = TokenRows.of(vocabulary.encode(lines), token_bytes=2)
+    rows = TokenRows.from_lists(vocabulary.encode(lines), token_bytes=2)
     dropped = SubwordDropout(vocabulary, p)(rows, np.random.default_rng(1))
     assert len(dropped.ids) > len(rows.ids)
     assert dropped.ids.dtype == rows.ids.dtype
@@ -78,7 +78,7 @@ def test_segmentations_are_as_likely_as_independent_merges_make_them(
         undone = frozenset(t for t, flag in zip(tree, flags, strict=True) if flag)
         chance = p ** len(undone) * (1 - p) ** (len(tree) - len(undone))
         expected[tuple(parts(token, undone))] += chance
-    rows = TokenRows.of([[token]] * draws, token_bytes=2)
+    rows = TokenRows.from_lists([[token]] * draws, token_bytes=2)
     found = Counter(
         map(tuple, SubwordDropout(vocabulary, p)(rows, np.random.default_rng(2)).lists())
     )

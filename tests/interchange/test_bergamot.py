@@ -15,10 +15,10 @@ import torch
 from command_line import Nmt
 from sentencepiece import SentencePieceProcessor
 
+from nmt.config.model_config import AttentionHead, TransformerConfig
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import EOS_ID
 from nmt.interchange.marian_binary import BinaryArrays
-from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.models.transformer import Transformer

@@ -22,7 +22,7 @@ import sacrebleu
 from example_runs import EXAMPLES
 from toy_training import pairs, prepare_toy, train
 
-from nmt.values import Value
+from nmt.config.fields import Value
 
 pytestmark = pytest.mark.slow
 

@@ -17,11 +17,11 @@ from foreign_models import text as made_up
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
+from nmt.config.model_config import TransformerConfig
 from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import ADDED, UNK_ID, Vocabulary
 from nmt.interchange.ctranslate2_manifest import Export
-from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, read_card, write_model
 
 ROOT = Path(__file__).parents[2]

@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 
 from nmt import SearchOptions, Translator
 from nmt.errors import DataError
-from nmt.files import lock
 from nmt.interchange import huggingface
 from nmt.interchange.imported_once import model_of
+from nmt.system.files import lock
 from nmt.translate.options import TranslationConfig
 
 

@@ -42,11 +42,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt import SearchOptions, Translator
+from nmt.config.model_config import TransformerConfig
 from nmt.errors import DataError, UsageError
 from nmt.interchange import huggingface, huggingface_files
 from nmt.interchange.marian import pieces_by_id
 from nmt.interchange.marian_binary import BinaryArrays
-from nmt.model_config import TransformerConfig
 from nmt.models.model_file import (
     load_model,
     model_checksum,

@@ -27,9 +27,9 @@ from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators, _loaded, _OnRay
 from nmt.models.kernels.packed_weights import KERNELS
-from nmt.pipeline import PAUSE, Pause
-from nmt.ray_workers import RayWorkers, has_gpu
 from nmt.search.options import SearchOptions
+from nmt.system.lookahead import PAUSE, Pause
+from nmt.system.ray_workers import RayWorkers, has_gpu
 from nmt.translate.options import TranslationConfig
 from nmt.translate.torch_engine import load
 from nmt.translate.translator import Translator

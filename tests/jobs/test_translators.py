@@ -86,7 +86,7 @@ def test_one_worker_has_the_threads_of_omp_num_threads(
 ) -> None:
     chosen: list[int] = []  # loading sets them for its own purposes, and back
     monkeypatch.setattr("torch.set_num_threads", chosen.append)
-    monkeypatch.setattr("nmt.cpu.cores", lambda: 3)
+    monkeypatch.setattr("nmt.system.machine.cores", lambda: 3)
     monkeypatch.setenv("OMP_NUM_THREADS", limit)
     config = TranslationConfig(models=(model_file,), search=SearchOptions())
     Translators.start(config, JobOptions(device="cpu", workers="1", threads=threads))

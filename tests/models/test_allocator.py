@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from warm_python import warm_python
 
-from nmt.program import let_gpu_memory_grow
+from nmt.system.program import let_gpu_memory_grow
 
 PROGRAM = """
 import resource, sys, torch

@@ -27,8 +27,8 @@ from tiny_models import (
 )
 from torch import Tensor
 
+from nmt.config.model_config import MODEL_CONFIGS
 from nmt.data.batches import Batch, FixedShape, Packed, PaddedGroup
-from nmt.model_config import MODEL_CONFIGS
 from nmt.models.base import TranslationModel
 from nmt.models.convolutional import ConvolutionalModel
 from nmt.models.layers import seed_dropout

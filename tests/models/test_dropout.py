@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.model_config import TransformerConfig
+from nmt.config.model_config import TransformerConfig
 from nmt.models.layers import Residual, TokenEmbedding, add_dropped, dropout, seed_dropout
 
 

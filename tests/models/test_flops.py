@@ -14,8 +14,8 @@ from pairs import batch_of
 from tiny_models import TINY, architecture_of, tiny
 from torch.utils.flop_counter import FlopCounterMode
 
+from nmt.config.model_config import ModelConfig, RecurrentConfig
 from nmt.data.batches import Batch, LengthSums
-from nmt.model_config import ModelConfig, RecurrentConfig
 from nmt.models.flops import MULTIPLY_ADDS, decoding_multiply_adds, training_flops
 from nmt.models.registry import ARCHITECTURES, build_model
 
@@ -30,7 +30,7 @@ def batch_without_padding() -> Batch:
 
 def lengths() -> LengthSums:
     src, tgt = (np.full(SENTENCES, length - 1, np.int32) for length in (SRC, TGT))
-    return LengthSums.of(src, tgt)
+    return LengthSums.of_pairs(src, tgt)
 
 
 def without_gradient(config: ModelConfig) -> int:
@@ -65,8 +65,8 @@ def test_they_are_what_torch_counts(kind: str) -> None:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_they_add_up_over_pairs(architecture: str) -> None:
-    one, other = (LengthSums.of(np.array([s]), np.array([t])) for s, t in ((3, 9), (20, 14)))
-    both = LengthSums.of(np.array([3, 20]), np.array([9, 14]))
+    one, other = (LengthSums.of_pairs(np.array([s]), np.array([t])) for s, t in ((3, 9), (20, 14)))
+    both = LengthSums.of_pairs(np.array([3, 20]), np.array([9, 14]))
     assert one + other == both
 
     def flops(sums: LengthSums) -> int:

@@ -15,11 +15,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from nmt.config.model_config import TransformerConfig
 from nmt.data.batches import pack_sources
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.model_config import TransformerConfig
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import (
     FORMAT_VERSION,

@@ -14,7 +14,7 @@ from pairs import batch_of
 from tiny_models import BOS, EOS, SOURCES, TARGETS, TINY, assert_equal, forced_logits, tiny
 from torch import Tensor, nn
 
-from nmt.model_config import RecurrentConfig
+from nmt.config.model_config import RecurrentConfig
 from nmt.models.layers import seed_dropout
 from nmt.models.recurrent import BidirectionalLSTM, LSTMCell, RecurrentModel
 

@@ -11,9 +11,11 @@ import torch
 from tiny_models import TGT_VOCAB, TINY, tiny
 from torch import nn
 
-from nmt.config import Recipe, TrainingConfig, resolve_recipe
-from nmt.model_config import MODEL_CONFIGS, ConvolutionalConfig
-from nmt.models.presets import PRESETS, TABLE_3, preset_values
+from nmt.config.fields import Value
+from nmt.config.model_config import MODEL_CONFIGS, ConvolutionalConfig
+from nmt.config.presets import PRESETS, TABLE_3, preset_values
+from nmt.config.recipes import Recipe, resolve_recipe
+from nmt.config.training_config import TrainingConfig
 from nmt.models.registry import (
     ARCHITECTURES,
     build_model,
@@ -22,7 +24,6 @@ from nmt.models.registry import (
     parameters_by_names,
     shapes_only,
 )
-from nmt.values import Value
 
 VOCAB = 37_000  # the paper's joint vocabulary of English and German
 

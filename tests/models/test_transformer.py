@@ -19,7 +19,7 @@ from reference import attention, rotated, sinusoidal_positions, sinusoids_by_hal
 from tiny_models import BOS, EOS, PAD, SOURCES, TARGETS, TINY, assert_equal, forced_logits, tiny
 from torch import Tensor, nn
 
-from nmt.model_config import TransformerConfig
+from nmt.config.model_config import TransformerConfig
 from nmt.models import transformer
 from nmt.models.registry import build_model
 from nmt.models.transformer import Transformer

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cpu import most_workers
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import UsageError
 from nmt.prepare.options import PrepareOptions
+from nmt.system.machine import most_workers
 
 OPTIONS = PrepareOptions(src_lang="en", tgt_lang="de", train=("train",), valid=("valid",))
 ONE_PAIR = {

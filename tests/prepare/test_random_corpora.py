@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 from prepare_job import Job, content, pairs_in
 
-from nmt import workers
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import Vocabulary
 from nmt.prepare.cleaning import ALWAYS, RULES
 from nmt.prepare.readers import line_files
+from nmt.system import workers
 
 ENGLISH = [
     *("the", "a", "old", "red", "house", "sees", "river", "12", "2024", ",", ".", "!", "café", "½")

@@ -16,10 +16,10 @@ from pretended_gpu.update import VOCABULARY, count_update, made_up_update
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
-from nmt.config import resolve_recipe
+from nmt.config.fields import Value
+from nmt.config.presets import preset_values
+from nmt.config.recipes import resolve_recipe
 from nmt.models.flops import training_flops
-from nmt.models.presets import preset_values
-from nmt.values import Value
 
 FP32: dict[str, Value] = {"precision": "fp32"}
 

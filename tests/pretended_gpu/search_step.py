@@ -20,12 +20,12 @@ from pretended_gpu.counting import GPU, Counts, counting
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.config import resolve_recipe
+from nmt.config.presets import find_preset, preset_values
+from nmt.config.recipes import resolve_recipe
 from nmt.data.batches import pack_sources
 from nmt.data.vocabulary import EOS_ID
 from nmt.models.base import TranslationModel
 from nmt.models.ensemble import Ensemble
-from nmt.models.presets import find_preset, preset_values
 from nmt.models.registry import build_model
 from nmt.search.beam_search import Group, decode
 from nmt.search.engine import Source

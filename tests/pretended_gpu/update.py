@@ -19,19 +19,19 @@ from pretended_gpu.counting import GPU, Counts, Work, counting
 
 import nmt.training.loss
 import nmt.training.update
-from nmt.config import resolve_recipe
+from nmt.config.fields import Value
+from nmt.config.presets import find_preset, preset_values
+from nmt.config.recipes import resolve_recipe
 from nmt.data.batches import LengthSums, collate, longest_first
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.updates import Position, Update
-from nmt.distributed import Ranks
 from nmt.models.device import dtype_of
-from nmt.models.presets import find_preset, preset_values
 from nmt.models.registry import build_model
+from nmt.system.distributed import Ranks
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.optimizer import Optimizer
 from nmt.training.stop import StopRequest
 from nmt.training.update import UpdateRunner
-from nmt.values import Value
 
 VOCABULARY = 32_000
 TOKENS = 25_000
@@ -53,7 +53,7 @@ def made_up_update(longest: int, tokens: int = TOKENS) -> Update:
     count = int((ends.max(axis=0) <= tokens).sum())
     order = longest_first(src[:count], tgt[:count])
     src, tgt = src[order], tgt[order]
-    sums = LengthSums.of(src, tgt)
+    sums = LengthSums.of_pairs(src, tgt)
     batch = collate(_rows(src), _rows(tgt), on_gpu=True)
     return Update(np.arange(count), [batch], sums, sums.src + sums.tgt, Position(), 0.0)
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from toy_training import content, flat, metrics, weights
 
 from nmt.cli.average import average as command
+from nmt.config.model_config import AttentionHead
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, UsageError, describe
-from nmt.model_config import AttentionHead
 from nmt.models.model_file import ModelCard, ModelReader, write_model
 from nmt.runs.averaging import average_models, select_checkpoints
 

@@ -15,11 +15,11 @@ from terminal import OnTerminal
 from toy_training import Toy, metrics, recipe, status
 from warm_python import warm_python
 
+from nmt.config.fields import Value
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report, TextResult, ValidationResult
 from nmt.runs.run_folder import RunFolder, curves_from_metrics
 from nmt.scoring.metrics import Score
-from nmt.values import Value
 
 SAMPLES = [
     {"line": 4, "source": "one two", "reference": "zwei eins", "translation": "x\u2028y"},

@@ -205,7 +205,7 @@ def test_a_phrase_is_there_if_its_words_end_there(ids: Ids, met: set[int]) -> No
 
 def test_tokens_of_a_word_begin_and_end_inside_it() -> None:
     tokens = ["▁Hund", "e", "▁", ".", "<0xC3>", "<0x2E>", "猫", "▁(", "ब", "\u094d", "7"]
-    edges = WordEdges.of(tokens)
+    edges = WordEdges.of_pieces(tokens)
     begin = {token for token, inside in zip(tokens, edges.begin_inside, strict=True) if inside}
     end = {token for token, inside in zip(tokens, edges.end_inside, strict=True) if inside}
     assert begin == {"e", "<0xC3>", "ब", "\u094d", "7"}
@@ -215,7 +215,7 @@ def test_tokens_of_a_word_begin_and_end_inside_it() -> None:
     assert follow == {"▁", "猫", "▁(", "<0x2E>"}
 
 
-SIGNS = WordEdges.of(["", "", "", "", "▁a", "b", "▁+", "+", ",", "▁(", "猫"])
+SIGNS = WordEdges.of_pieces(["", "", "", "", "▁a", "b", "▁+", "+", ",", "▁(", "猫"])
 """Tokens 4 to 10."""
 
 

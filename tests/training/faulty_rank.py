@@ -25,12 +25,12 @@ from mishaps import WAIT, save_states_every
 from torch import Tensor
 from toy_training import settings_of
 
-from nmt import distributed
 from nmt.cli import main as nmt
 from nmt.data.updates import Update
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
+from nmt.system import distributed
 from nmt.training import stop, trainer
 from nmt.training import update as update_module
 from nmt.training.loss import losses_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from toy_training import Toy, assert_same_state, metrics, prepare_toy, train
 
+from nmt.config.fields import Value
 from nmt.errors import UsageError
-from nmt.values import Value
 
 AUGMENTED: dict[str, Value] = {"title_case": 0.3, "typos": 0.3, "merged": 0.5}
 

@@ -13,14 +13,14 @@ import torch
 from mishaps import pretend_to_compile
 from toy_training import Toy, assert_same_run, config_of, metrics, recipe
 
-from nmt.distributed import Ranks
+from nmt.config.fields import Value
 from nmt.errors import UsageError
 from nmt.models.device import default_precision, use_tf32
 from nmt.models.kernels.linear import use_library
 from nmt.runs.run_folder import RunFolder
+from nmt.system.distributed import Ranks
 from nmt.training import auto_values
 from nmt.training.auto_values import is_clearly_faster
-from nmt.values import Value
 
 NO_COMPILER = "Failed to find C compiler; install gcc"
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from toy_training import Toy, content, nmt, prepare_toy, recipe, train
 
+from nmt.config.fields import Value
 from nmt.data.folder import DataFolder
 from nmt.data.updates import Update
 from nmt.errors import NMTError, UsageError
@@ -21,7 +22,6 @@ from nmt.training.run_metrics import MetricsWindow
 from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateResult, UpdateRunner
 from nmt.training.validation import Validator
-from nmt.values import Value
 
 GRADIENT_BYTES = 4 * count_parameters("transformer", recipe().model, 345, 345)
 

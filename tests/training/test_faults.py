@@ -29,12 +29,12 @@ from toy_training import (
     validated_last,
 )
 
+from nmt.config.fields import Value
 from nmt.errors import DataError, NMTError
 from nmt.models.model_file import ModelReader, load_model
 from nmt.runs.report import ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.training.validation import Validator
-from nmt.values import Value
 
 KILLED_RUNS = Path(__file__).with_name("killed_runs.py")
 LONG: dict[str, Value] = {**FP32, "max_updates": 40}  # safe again at 24, 32 and 40

@@ -27,6 +27,7 @@ from toy_training import (
     write_text,
 )
 
+from nmt.config.fields import Value
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, NMTError, UsageError
@@ -34,7 +35,6 @@ from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelCard, ModelReader, write_model
 from nmt.models.registry import parameters_by_names
 from nmt.training.first_weights import card_of, freeze, warm_start
-from nmt.values import Value
 
 LEARNT: dict[str, Value] = {"d_model": 64, "d_ff": 128}
 STILL: dict[str, Value] = {"learning_rate": 1e-30, "max_updates": 1, "validate_every": 1}

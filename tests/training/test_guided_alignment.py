@@ -16,16 +16,16 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from toy_training import Toy, assert_same_run, flat, metrics
 
+from nmt.config.fields import Value
+from nmt.config.model_config import AttentionHead, TransformerConfig
 from nmt.data.batches import NO_LINK, Batch, FixedShape, collate
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
 from nmt.errors import UsageError
 from nmt.lexical.alignment_links import TokenLinker
-from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.model_file import ModelReader, load_model
 from nmt.models.transformer import Transformer
 from nmt.training.guided_alignment import GUIDED_HEAD, alignment_loss
-from nmt.values import Value
 
 LINKS = [[2, NO_LINK, 0], [1, 1, 0, NO_LINK, 0, 1], [3]]
 GUIDED: dict[str, Value] = {"guided_alignment": 0.5, "dropout": 0.0, "max_updates": 12}
@@ -34,7 +34,7 @@ HEAD = AttentionHead(from_top=1, head=2)
 
 def linked_batch(shape: FixedShape | None = None) -> Batch:
     """The pairs of the models' tests, with links."""
-    src, tgt = (TokenRows.of(side, token_bytes=2) for side in (SOURCES, TARGETS))
+    src, tgt = (TokenRows.from_lists(side, token_bytes=2) for side in (SOURCES, TARGETS))
     return collate(src, tgt, shape, np.concatenate([np.array(row) for row in LINKS]))
 
 
@@ -76,7 +76,7 @@ def test_the_loss_is_that_of_loops_and_its_gradient_is_exact(shape: FixedShape |
 
 
 def test_without_links_there_is_no_loss_and_no_gradient() -> None:
-    src, tgt = (TokenRows.of(side, token_bytes=2) for side in (SOURCES, TARGETS))
+    src, tgt = (TokenRows.from_lists(side, token_bytes=2) for side in (SOURCES, TARGETS))
     batch = collate(src, tgt, None, np.full(len(tgt.ids), NO_LINK))
     queries, keys = (
         torch.randn(len(side.tokens), 5, requires_grad=True) for side in (batch.tgt_in, batch.src)

@@ -43,7 +43,8 @@ from toy_training import (
 
 from nmt.cli.train import Shorthands
 from nmt.cli.train import train as train_command
-from nmt.config import resumable_keys
+from nmt.config.fields import Value
+from nmt.config.recipes import resumable_keys
 from nmt.data import batches
 from nmt.data.batches import FixedShape, Packed
 from nmt.data.epochs import EncodedPairs
@@ -61,7 +62,6 @@ from nmt.training import auto_values, saving
 from nmt.training.run_metrics import device_name
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
-from nmt.values import Value
 
 # Without dropout, and with an epsilon that keeps Adam from blowing up gradients that are nothing
 # but rounding; it also lets a gradient of the wrong scale show.

@@ -9,6 +9,7 @@ import pytest
 import torch
 from toy_training import recipe
 
+from nmt.config.fields import Value
 from nmt.data.batches import Batch, collate
 from nmt.data.folder import DataFolder
 from nmt.models.device import dtype_of
@@ -19,7 +20,6 @@ from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import losses_of
 from nmt.training.memory import memory_needs
 from nmt.training.optimizer import Optimizer
-from nmt.values import Value
 
 SIZES = (345, 345)
 

@@ -16,9 +16,9 @@ import torch
 from pairs import batch_of
 from torch import Tensor, nn
 
-from nmt.config import TrainingConfig
+from nmt.config.model_config import TransformerConfig
+from nmt.config.training_config import TrainingConfig
 from nmt.data.batches import Batch
-from nmt.model_config import TransformerConfig
 from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
 from nmt.training.first_weights import freeze

@@ -29,14 +29,15 @@ from toy_training import (
     status,
 )
 
-from nmt import distributed
 from nmt.cli.train import Shorthands
 from nmt.cli.train import train as train_command
+from nmt.config.fields import Value
 from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
-from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.models.model_file import load_model
+from nmt.system import distributed
+from nmt.system.distributed import Ranks
 from nmt.training import memory, trainer
 from nmt.training import update as update_module
 from nmt.training.flat_weights import FlatWeights, GradientSum
@@ -44,7 +45,6 @@ from nmt.training.loss import losses_of
 from nmt.training.memory import memory_needs
 from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
-from nmt.values import Value
 
 PLAIN: dict[str, Value] = {"dropout": 0.0}
 

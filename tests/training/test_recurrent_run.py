@@ -8,7 +8,7 @@ import pytest
 from toy_training import metrics, train
 
 import nmt
-from nmt.values import Value
+from nmt.config.fields import Value
 
 LINE, TRANSLATION = "one two three four", "vier drei zwei eins"
 

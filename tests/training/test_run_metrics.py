@@ -25,13 +25,13 @@ CPU = torch.device("cpu")
 def update(*pairs: tuple[int, int], epoch: float = 0.5, shape: FixedShape | None = None) -> Update:
     """An update of one micro-batch, of pairs of so many source and target tokens without eos."""
     src, tgt = (
-        TokenRows.of([[7] * length for length in side], token_bytes=2)
+        TokenRows.from_lists([[7] * length for length in side], token_bytes=2)
         for side in zip(*pairs, strict=True)
     )
     return Update(
         pairs=np.arange(len(pairs)),
         batches=[collate(src, tgt, shape)],
-        lengths=LengthSums.of(src.lengths, tgt.lengths),
+        lengths=LengthSums.of_pairs(src.lengths, tgt.lengths),
         own_tokens=sum(s + t + 2 for s, t in pairs),
         following=Position(),
         epoch=epoch,

@@ -10,7 +10,7 @@ import pytest
 from prepare_job import Job
 from toy_training import Toy, assert_same_state, metrics, pairs, recipe, write_text
 
-from nmt.config import TrainingStage
+from nmt.config.recipes import TrainingStage
 from nmt.errors import UsageError
 from nmt.training.train import train as train_run
 from nmt.training.train_command import TrainCommand

@@ -30,6 +30,7 @@ from toy_training import (
 
 from nmt.cli.train import Shorthands
 from nmt.cli.train import train as train_command
+from nmt.config.fields import Value
 from nmt.errors import DataError, Stopped, UsageError
 from nmt.jobs.deadline import parse_time_limit
 from nmt.models.model_file import ModelReader
@@ -43,7 +44,6 @@ from nmt.training.train import train as train_run
 from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
-from nmt.values import Value
 
 # --- requests
 

@@ -7,14 +7,14 @@ import re
 import pytest
 from toy_training import Toy, metrics, recipe, status
 
-from nmt.config import TrainingConfig
+from nmt.config.fields import Value
+from nmt.config.training_config import TrainingConfig
 from nmt.errors import NMTError
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import ValidationResult
 from nmt.training import stopping
 from nmt.training.stopping import ends, warnings_before
 from nmt.training.validation import Validator
-from nmt.values import Value
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from prepare_job import Job
 from toy_training import ALONE, GERMAN, Toy, config_of, metrics, recipe, train
 from toy_training import pairs as german_pairs
 
+from nmt.config.fields import Value
 from nmt.data.folder import DataFolder, HeldOut
-from nmt.distributed import Ranks
 from nmt.errors import DataError, UsageError
 from nmt.models.model_file import ModelReader
 from nmt.runs.report import ValidationResult
+from nmt.system.distributed import Ranks
 from nmt.training import validation
 from nmt.training.validation import Validator, resolve_tokenizers, tokenizers_of
-from nmt.values import Value
 
 WORDS = {
     "zh": "一个 两只 三条 四张 五位 六本 七件 八辆 九座 十棵",

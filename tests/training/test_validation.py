@@ -27,6 +27,7 @@ from toy_training import (
     write_text,
 )
 
+from nmt.config.fields import Value
 from nmt.data.batches import Batch, collate, parts_by_length
 from nmt.data.folder import DataFolder
 from nmt.models.base import TranslationModel
@@ -39,7 +40,6 @@ from nmt.training.validation import Validator
 from nmt.translate.output import Translation
 from nmt.translate.rescoring import Likelihood, score_pairs
 from nmt.translate.translator import Translator
-from nmt.values import Value
 
 EPS = 0.1
 TEXT = pairs(20, seed=2)  # as `prepare_toy` has it

@@ -17,20 +17,20 @@ from pairs import batch_of
 from torch import Tensor, nn
 from toy_training import recipe
 
-from nmt import distributed
+from nmt.config.fields import Value
 from nmt.data.folder import DataFolder
-from nmt.distributed import Ranks, Vector
 from nmt.errors import NMTError, UsageError
 from nmt.models.base import TranslationModel
 from nmt.models.device import dtype_of
 from nmt.models.model_file import load_model
+from nmt.system import distributed
+from nmt.system.distributed import Ranks, Vector
 from nmt.training import flat_weights as gradient_sum
 from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_metrics import checksum_of_all
 from nmt.training.validation import Validator
-from nmt.values import Value
 
 
 def names_of_threads() -> list[str]:

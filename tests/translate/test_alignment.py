@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.config.model_config import AttentionHead, TransformerConfig
 from nmt.data.batches import Batch
 from nmt.lexical.token_offsets import token_offsets
-from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.models.registry import build_model

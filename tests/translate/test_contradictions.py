@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import nmt as package
+from nmt.config.fields import all_declared, declared, option_name
 from nmt.errors import UsageError
 from nmt.search.options import Sampling, SearchOptions
 from nmt.translate.contradictions import TABLE, Contradiction
 from nmt.translate.options import TranslationConfig
-from nmt.values import all_declared, declared, option_name
 
 MANUAL = Path(package.__file__).parent / "translate" / "README.md"
 

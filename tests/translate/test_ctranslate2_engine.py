@@ -17,15 +17,15 @@ import torch
 from lending import Lending
 from torch import Tensor
 
+from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import EOS_ID, Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.files import sha256_file
 from nmt.interchange.ctranslate2 import export_ctranslate2
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, Export
-from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.search.engine import Hypothesis, SearchResult, Source
 from nmt.search.options import SearchOptions
+from nmt.system.files import sha256_file
 from nmt.translate.ctranslate2_engine import CTranslate2Engine, load
 from nmt.translate.options import TranslationConfig
 from nmt.translate.torch_engine import TorchEngine

@@ -23,9 +23,9 @@ from nmt.jobs.parallel import Pool
 from nmt.jobs.stream import translate_stream
 from nmt.models.base import DecoderState
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.pipeline import Pause
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
+from nmt.system.lookahead import Pause
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig

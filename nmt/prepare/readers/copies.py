@@ -12,10 +12,10 @@ from pathlib import Path
 from nmt import console
 from nmt.data.compressed import SUFFIXES
 from nmt.errors import DataError, UsageError
-from nmt.files import TEMPORARY_SUFFIX, megabytes, naming
 from nmt.prepare.readers.find import is_one_file
 from nmt.prepare.readers.text_names import STDIN, TABLE_FOLDERS, file_and_columns, two_files
-from nmt.remote import download, exists, files_at, is_url, mirrored, without_scheme
+from nmt.system.files import TEMPORARY_SUFFIX, megabytes, naming
+from nmt.system.remote import download, exists, files_at, is_url, mirrored, without_scheme
 
 
 @contextlib.contextmanager

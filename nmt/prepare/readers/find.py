@@ -8,7 +8,6 @@ from pathlib import Path
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, find_sides
 from nmt.errors import DataError, UsageError
-from nmt.files import is_there
 from nmt.markup.file_types import file_type, first_bytes, type_of_content
 from nmt.prepare.readers.arrow import ArrowFiles
 from nmt.prepare.readers.jsonl import JsonLines
@@ -26,6 +25,7 @@ from nmt.prepare.readers.text_names import (
 )
 from nmt.prepare.readers.tmx import TmxFile
 from nmt.prepare.readers.tsv import TsvFile
+from nmt.system.files import is_there
 
 Reader = LineFiles | Table
 """What reads a parallel text, more than once."""

@@ -11,14 +11,14 @@ from typing import Any
 from nmt.console import printable
 from nmt.data.corpus import Encoding, read_chunks, split_lines
 from nmt.errors import DataError
-from nmt.files import parse_json
-from nmt.pipeline import prefetched
 from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.columns import lacks_column, nested_columns
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD
 from nmt.prepare.readers.reader import Advance
 from nmt.prepare.readers.table import Row, Table, TableRequest, side_cell
 from nmt.prepare.readers.text_names import SideColumn
+from nmt.system.files import parse_json
+from nmt.system.lookahead import prefetched
 
 _SAMPLED = 100
 

@@ -21,10 +21,10 @@ from nmt.data.compressed import DAMAGE, check_unpacked
 from nmt.data.corpus import Encoding, TextStream, read_chunks, split_lines
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
-from nmt.pipeline import prefetched
 from nmt.prepare.block import LINE_FEED, Block, Rows
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
+from nmt.system.lookahead import prefetched
 
 LONGEST_LINE = 1 << 26
 PASS_ENCODING = "pass --encoding, for example --encoding windows-1252"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.manifest import FileRecord
-from nmt.files import sha256_file
+from nmt.system.files import sha256_file
 
 BLOCK_LINES = 4096
 # Lines of several megabytes occur, and 4,096 of them would not fit into memory.

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nmt.data.corpus import Encoding, read_chunks
-from nmt.pipeline import prefetched
 from nmt.prepare.readers.cells import Quotes, quoted_rows
 from nmt.prepare.readers.layout import TableLayout, find_layout, unclear_quotes
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.readers.table import Row, Table, TableRequest
+from nmt.system.lookahead import prefetched
 
 _WITH_STATES = ("iso2022", "hz", "utf-7")
 """Encodings in which the byte of a quote or a comma may be part of a letter."""

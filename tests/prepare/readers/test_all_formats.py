@@ -9,7 +9,6 @@ import pytest
 from prepare_job import Job, content, job_of, pairs, pairs_in, write
 from text_formats import FORMATS
 
-from nmt import workers
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.prepare.block import Block
@@ -17,6 +16,7 @@ from nmt.prepare.encode import EncodedBlock
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.find import Reader, find_reader
 from nmt.prepare.write_splits import TrainSplit
+from nmt.system import workers
 
 UTF8 = Encoding.find("utf-8")
 TEXT = [("Ein & <b>", "über"), ("“x”", "東京\u2028y"), *pairs(38)]

@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 
-from nmt.streams import open_closed_streams
+from nmt.system.streams import open_closed_streams
 
 TYPE_CHECKING = False  # for type checkers it is True; typing itself takes milliseconds
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def begin() -> None:
 
 def prepare_libraries() -> None:
     """Set what torch and OpenMP read when they are loaded, and check the limit on memory then."""
-    from nmt.cpu import CheckAddresses, let_waiting_threads_sleep
+    from nmt.system.machine import CheckAddresses, let_waiting_threads_sleep
 
     let_waiting_threads_sleep()
     let_gpu_memory_grow()

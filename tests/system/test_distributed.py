@@ -9,7 +9,7 @@ import pytest
 import torch
 from toy_training import ALONE
 
-from nmt.distributed import Ranks, places_of
+from nmt.system.distributed import Ranks, places_of
 
 
 def test_alone_nothing_is_sent_and_nothing_changes() -> None:

@@ -13,7 +13,7 @@ import pytest
 from storage import Storage
 
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.remote import (
+from nmt.system.remote import (
     download,
     exists,
     files_at,
@@ -86,7 +86,7 @@ def test_elsewhere_a_file_is_written_under_another_name_first(
         move(self, *names)
 
     monkeypatch.setattr(kind, "mv", note)
-    monkeypatch.setattr("nmt.remote._WHOLE_OR_NOTHING", {"s3"})
+    monkeypatch.setattr("nmt.system.remote._WHOLE_OR_NOTHING", {"s3"})
     upload(tmp_path / "in", "memory://bucket/one")
     assert moved == [("/bucket/one.partial", "/bucket/one")]
     assert storage.files == {"bucket/one": b"eins\n"}

@@ -13,8 +13,8 @@ import pytest
 import typer
 
 from nmt.cli.options import with_options
+from nmt.config.fields import check, declared, like, value
 from nmt.errors import UsageError
-from nmt.values import check, declared, like, value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,11 @@ import pytest
 import torch
 from pairs import batch_of
 
-from nmt.config import Layer, Recipe, resolve_recipe
-from nmt.model_config import ModelConfig
+from nmt.config.model_config import ModelConfig
+from nmt.config.presets import PRESETS, preset_for, preset_values
+from nmt.config.recipes import Layer, Recipe, resolve_recipe
 from nmt.models.layers import seed_dropout
 from nmt.models.model_file import ModelCard, load_model, write_model
-from nmt.models.presets import PRESETS, preset_for, preset_values
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import DataError, NMTError
-from nmt.pipeline import PAUSE, Pause, prefetched
-from nmt.workers import Workers, map_in_order
+from nmt.system.lookahead import PAUSE, Pause, prefetched
+from nmt.system.workers import Workers, map_in_order
 
 
 def square(number: int) -> tuple[int, int]:
@@ -145,7 +145,7 @@ def test_no_worker_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
         textwrap.dedent(
             """
             import os, time
-            from nmt.workers import map_in_order
+            from nmt.system.workers import map_in_order
 
             def work(item):
                 print(os.getpid(), flush=True)
@@ -201,7 +201,7 @@ def test_workers_that_die_with_nothing_to_do_are_replaced() -> None:
 
 def test_a_failure_while_workers_write_large_results_ends_at_once() -> None:
     program = (
-        "from nmt.workers import Workers\n"
+        "from nmt.system.workers import Workers\n"
         "if __name__ == '__main__':\n"
         "    for number in range(20):\n"
         "        try:\n"

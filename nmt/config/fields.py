@@ -2,7 +2,7 @@
 
 A field of a dataclass, declared by `value`, holds its default, help and check. Options of a command
 come from such a dataclass or are parameters with such a default (`nmt/cli/options.py`). So do the
-keys of a recipe (`nmt.config`).
+keys of a recipe.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import (
-    AugmentConfig,
+from nmt.config.model_config import TransformerConfig
+from nmt.config.presets import preset_values
+from nmt.config.recipes import (
     Layer,
     Recipe,
-    TrainingConfig,
     TrainingStage,
     format_toml,
     model_config_from,
@@ -22,9 +22,8 @@ from nmt.config import (
     resolve_recipe,
     resumable_keys,
 )
+from nmt.config.training_config import AugmentConfig, TrainingConfig
 from nmt.errors import DataError, UsageError
-from nmt.model_config import TransformerConfig
-from nmt.models.presets import preset_values
 
 
 def resolve(*layers: Layer) -> Recipe:

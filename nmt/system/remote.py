@@ -17,7 +17,7 @@ from typing import Any
 
 from nmt import console
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.files import TEMPORARY_SUFFIX, megabytes, user_cache
+from nmt.system.files import TEMPORARY_SUFFIX, megabytes, user_cache
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _LOCAL = "file://"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cpu import (
+from nmt.errors import NMTError
+from nmt.system.machine import (
     ADDRESSES,
     WAITING,
     CheckAddresses,
@@ -19,7 +20,6 @@ from nmt.cpu import (
     let_waiting_threads_sleep,
     most_workers,
 )
-from nmt.errors import NMTError
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -30,7 +30,7 @@ def test_waiting_threads_sleep_from_the_first_import_of_torch(tmp_path: Path) ->
         "import os; print(os.environ.get('OMP_WAIT_POLICY'), flush=True); os._exit(0)"
     )
     (tmp_path / "text").write_text("the cat\n")
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     environment = {name: value for name, value in os.environ.items() if name not in WAITING}
     done = subprocess.run(
         [sys.executable, "-m", "nmt", "rescore", "model", "text", "--source", "text"],
@@ -109,7 +109,7 @@ def test_cores_are_those_of_the_affinity_and_the_smallest_quota(
 def test_threads_are_a_share_of_the_cores_and_at_most_what_the_user_says(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], processes: int, expected: int
 ) -> None:
-    monkeypatch.setattr("nmt.cpu.cores", lambda: 16)
+    monkeypatch.setattr("nmt.system.machine.cores", lambda: 16)
     for name in ("OMP_NUM_THREADS", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -121,7 +121,7 @@ def test_threads_are_a_share_of_the_cores_and_at_most_what_the_user_says(
 def test_there_may_be_8_workers_or_as_many_as_there_are_cores(
     monkeypatch: pytest.MonkeyPatch, found: int, most: int
 ) -> None:
-    monkeypatch.setattr("nmt.cpu.cores", lambda: found)
+    monkeypatch.setattr("nmt.system.machine.cores", lambda: found)
     assert most_workers() == most
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nmt.values import value
+from nmt.config.fields import value
 
 
 @dataclass(frozen=True)

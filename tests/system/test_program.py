@@ -12,7 +12,7 @@ STOPPED = "nmt: warning: stopped; run the same command again\n"
 IMPORTS = """
 import atexit, os, signal, sys, time
 from nmt import console
-from nmt.program import begin
+from nmt.system.program import begin
 def send():
     os.kill(os.getpid(), signal.SIGNAL)
 class Late:

@@ -11,7 +11,10 @@ import filelock
 import pytest
 
 from nmt.errors import DataError, HeldOff
-from nmt.files import (
+from nmt.jobs.journal import Journal
+from nmt.prepare.resume import building_folder
+from nmt.runs.run_folder import RunFolder
+from nmt.system.files import (
     UnchangedFile,
     atomic_writer,
     link_or_copy,
@@ -20,9 +23,6 @@ from nmt.files import (
     sha256_file,
     write_text,
 )
-from nmt.jobs.journal import Journal
-from nmt.prepare.resume import building_folder
-from nmt.runs.run_folder import RunFolder
 
 
 def names(folder: Path) -> list[str]:

@@ -19,8 +19,8 @@ from typing import Any, Generic, Self
 
 from nmt.console import counted
 from nmt.errors import NMTError, UsageError, WorkerDied
-from nmt.pipeline import AHEAD, Item, Pause, Result, in_order
-from nmt.program import prepare_libraries
+from nmt.system.lookahead import AHEAD, Item, Pause, Result, in_order
+from nmt.system.program import prepare_libraries
 
 _ADDRESS = "RAY_ADDRESS"
 _CONNECT_SECONDS = 10.0

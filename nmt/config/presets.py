@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nmt.config.fields import Value
 from nmt.errors import UsageError, did_you_mean
-from nmt.values import Value
 
 
 @dataclass(frozen=True)

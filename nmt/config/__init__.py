@@ -1,0 +1,1 @@
+"""Options and recipes: how values are declared, checked, read and written."""

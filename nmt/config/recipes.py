@@ -1,0 +1,242 @@
+"""Recipes: the values of model and training, with defaults, help and checks, read and written.
+
+Values are resolved in one order: class default < preset < TOML file < command line. Each layer is
+a flat mapping from key to value, as keys are unique over all sections. The problems of all layers
+are reported at once, each with the name of its layer. This module does not import torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nmt.config.fields import Value, as_toml, checked
+from nmt.config.model_config import MODEL_CONFIGS, ModelConfig
+from nmt.config.training_config import AugmentConfig, TrainingConfig
+from nmt.errors import DataError, UsageError, did_you_mean
+from nmt.system.files import parse_toml
+
+Layer = tuple[str, Mapping[str, object]]
+"""A layer's name, as the user knows it, and its values by key."""
+
+STAGES = "stages"
+"""The key of a layer's stages."""
+
+_LARGEST_WEIGHT = 1000
+
+
+@dataclass(frozen=True)
+class TrainingStage:
+    """A stretch of training with weights of its own."""
+
+    updates: int
+    """How many updates it lasts; 0 for the last stage, which lasts to the end."""
+    weights: Mapping[str, float]
+    """How often an epoch visits each pair of a corpus, by name; others keep that of the data."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A preset's name, and all resolved values of the model and its training."""
+
+    preset: str
+    architecture: str
+    model: ModelConfig
+    training: TrainingConfig
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    stages: tuple[TrainingStage, ...] = ()
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The values by the section of a recipe that they stand in, without stages."""
+        return {"model": self.model, "training": self.training, "augment": self.augment}
+
+
+def _stages(raw: object) -> tuple[TrainingStage, ...]:
+    """Return the stages of a recipe's [[stages]]; ValueError says what is wrong with them."""
+    if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
+        raise ValueError("stages: write them as [[stages]] in a --config file")
+    stages = []
+    for number, entry in enumerate(raw, 1):
+        try:
+            stages.append(_stage(entry, is_last=number == len(raw)))
+        except ValueError as error:
+            raise ValueError(f"stage {number}: {error}") from None
+    return tuple(stages)
+
+
+def _stage(entry: Mapping[str, Any], *, is_last: bool) -> TrainingStage:
+    if odd := entry.keys() - {"updates", "weights"}:
+        raise ValueError(f"unknown key {', '.join(sorted(odd))}; a stage has updates and weights")
+    updates, weights = entry.get("updates", 0), entry.get("weights", {})
+    if type(updates) is not int or not 0 <= updates < 2**31:
+        raise ValueError(f"updates = {updates!r}: must be a whole number")
+    if is_last and updates:
+        raise ValueError("the last stage lasts to the end, so leave out its updates")
+    if not (is_last or updates):
+        raise ValueError("updates is missing; only the last stage lasts to the end")
+    is_table = isinstance(weights, dict)
+    if not is_table:
+        raise ValueError("weights must be a table, such as {clean = 1, noisy = 0}")
+    for corpus, weight in weights.items():
+        if type(weight) not in (int, float) or not 0 <= weight <= _LARGEST_WEIGHT:
+            raise ValueError(
+                f"the weight of {corpus} is {weight!r}: must be from 0 to {_LARGEST_WEIGHT:,}"
+            )
+    return TrainingStage(updates, {corpus: float(weight) for corpus, weight in weights.items()})
+
+
+def recipe_fields(*architectures: str) -> dict[str, dataclasses.Field[Any]]:
+    """Return the fields of recipes by key: of these architectures, or of all."""
+    models = [MODEL_CONFIGS[name] for name in architectures or MODEL_CONFIGS]
+    classes = (*models, TrainingConfig, AugmentConfig)
+    return {spec.name: spec for cls in classes for spec in dataclasses.fields(cls)}
+
+
+def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> Recipe:
+    """Merge layers of values, later ones winning, and check the result.
+
+    Raises:
+        UsageError: naming every unknown key, wrong type and bad value of all layers at once.
+    """
+    fields = recipe_fields(architecture)
+    values: dict[str, Value] = {}
+    stages: tuple[TrainingStage, ...] = ()
+    problems: list[str] = []
+    for origin, mapping in layers:
+        for key, raw in mapping.items():
+            try:
+                if key == STAGES:
+                    stages = _stages(raw)
+                elif key in fields:
+                    values[key] = checked(fields[key], raw)
+                else:
+                    hint = did_you_mean(key, fields) or "; `nmt models PRESET` lists all keys"
+                    raise ValueError(f"unknown key {key!r}{hint}")
+            except ValueError as error:
+                problems.append(f"{origin}: {error}")
+    model, training, augment = (
+        _build(cls, values) for cls in (MODEL_CONFIGS[architecture], TrainingConfig, AugmentConfig)
+    )
+    if not problems:
+        problems = [*model.problems(), *training.problems(), *augment.problems()]
+    if problems:
+        raise UsageError("; ".join(problems))
+    return Recipe(preset, architecture, model, training, augment, stages)
+
+
+def model_config_from(architecture: str, values: Mapping[str, object], origin: str) -> ModelConfig:
+    """Rebuild a model's configuration from a model file.
+
+    Raises:
+        DataError: if this version does not know the architecture or a value.
+    """
+    if architecture not in MODEL_CONFIGS:
+        raise DataError(
+            f"{origin}: unknown architecture {architecture!r}"
+            f"{did_you_mean(architecture, MODEL_CONFIGS)}"
+        )
+    try:
+        return resolve_recipe("", architecture, [(origin, values)]).model
+    except UsageError as error:
+        raise DataError(str(error)) from error
+
+
+def _build(cls: Any, values: Mapping[str, Value]) -> Any:
+    return cls(**{f.name: values[f.name] for f in dataclasses.fields(cls) if f.name in values})
+
+
+def resumable_keys() -> frozenset[str]:
+    """Return the keys whose values may change when a run is resumed."""
+    return frozenset(
+        spec.name for spec in dataclasses.fields(TrainingConfig) if spec.metadata["resumable"]
+    )
+
+
+def parse_overrides(assignments: Sequence[str]) -> dict[str, object]:
+    """Split the `key=value` strings of `--set`."""
+    values: dict[str, object] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {assignment!r} is not of the form key=value")
+        values[key.strip()] = value.strip()
+    return values
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """Read a recipe: keys under [model], [training] and [augment], flattened, and [[stages]].
+
+    The section [run] of a run folder's config.toml does not belong to the recipe and is ignored.
+
+    Raises:
+        UsageError: if the file is missing, not TOML, or has unknown sections or misplaced keys.
+    """
+    try:
+        document = parse_toml(path.read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: not a TOML file: {error}") from None
+    values: dict[str, object] = {}
+    document.pop("run", None)
+    if STAGES in document:
+        values[STAGES] = document.pop(STAGES)
+    for section, content in document.items():
+        if section not in _SECTION_OF.values() or not isinstance(content, dict):
+            raise UsageError(
+                f"{path}: {section!r} is not a section; put keys under [model], [training], "
+                "[augment] or [[stages]]"
+            )
+        if astray := sorted(key for key in content if _SECTION_OF.get(key, section) != section):
+            raise UsageError(f"{path}: {', '.join(astray)}: not a key of [{section}]")
+        values.update(content)
+    return values
+
+
+def recorded_preset(path: Path) -> str:
+    """Return the preset recorded in a file if it is a run's config.toml; else empty."""
+    try:
+        document = parse_toml(path.read_bytes())
+    except (OSError, ValueError):
+        return ""  # later reading reports the problem
+    run = document.get("run")
+    return str(run.get("preset", "")) if isinstance(run, dict) else ""
+
+
+_SECTION_OF = {
+    **{spec.name: "model" for cls in MODEL_CONFIGS.values() for spec in dataclasses.fields(cls)},
+    **{spec.name: "training" for spec in dataclasses.fields(TrainingConfig)},
+    **{spec.name: "augment" for spec in dataclasses.fields(AugmentConfig)},
+}
+"""The section of each key of a recipe."""
+
+
+def explanation(spec: dataclasses.Field[Any]) -> str:
+    """Return the help of a recipe's field, with its choices."""
+    choices = spec.metadata["choices"]
+    listed = f" One of {', '.join(choices)}." if choices else ""
+    return f"{spec.metadata['help']}{listed}"
+
+
+def format_toml(sections: Mapping[str, object], stages: Sequence[TrainingStage] = ()) -> str:
+    """Return dataclasses and mappings as TOML sections, each field under its explanation."""
+    lines: list[str] = []
+    for section, content in sections.items():
+        lines.append(f"[{section}]")
+        if isinstance(content, Mapping):
+            lines.extend(f"{key} = {as_toml(value)}" for key, value in content.items())
+        else:
+            for spec in dataclasses.fields(content):  # type: ignore[arg-type]
+                lines.append(f"# {explanation(spec)}")
+                lines.append(f"{spec.name} = {as_toml(getattr(content, spec.name))}")
+        lines.append("")
+    for stage in stages:
+        lines.append(f"[[{STAGES}]]")
+        lines += [f"updates = {stage.updates}"] * bool(stage.updates)
+        weights = (f"{as_toml(name)} = {weight}" for name, weight in stage.weights.items())
+        lines += [f"weights = {{{', '.join(weights)}}}", ""]
+    return "\n".join(lines)
