@@ -49,7 +49,7 @@ _CRC = struct.Struct("<I")
 _BODY_AT = _HEADER.size + _CRC.size
 _OFFSET: np.dtype[Any] = np.dtype("<u4")
 _LINE: np.dtype[Any] = np.dtype("<u4")
-_IDS: dict[int, np.dtype[Any]] = {
+ID_TYPES: dict[int, np.dtype[Any]] = {
     1: np.dtype("<u1"),  # of text
     2: np.dtype("<u2"),
     4: np.dtype("<u4"),
@@ -78,8 +78,14 @@ class TokenRows:
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]], *, token_bytes: int) -> TokenRows:
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-        ids = np.fromiter(chain.from_iterable(rows), _IDS[token_bytes], int(lengths.sum()))
+        ids = np.fromiter(chain.from_iterable(rows), ID_TYPES[token_bytes], int(lengths.sum()))
         return cls(ids, lengths)
+
+    @classmethod
+    def from_bytes(cls, rows: Sequence[bytes], *, token_bytes: int) -> TokenRows:
+        """Return rows whose ids are bytes already, `token_bytes` each."""
+        lengths = np.fromiter(map(len, rows), np.int32, len(rows)) // np.int32(token_bytes)
+        return cls(np.frombuffer(b"".join(rows), ID_TYPES[token_bytes]), lengths)
 
     @classmethod
     def from_text(cls, lines: Sequence[str]) -> TokenRows:
@@ -153,7 +159,7 @@ class ShardBuilder:
 
     def write(self, path: Path, *, corpus: int = 0) -> None:
         """Write the shard, whole or not at all; all pairs come from corpus `corpus`."""
-        ids = _IDS[self._token_bytes]
+        ids = ID_TYPES[self._token_bytes]
         _write(
             path,
             corpus=corpus,
@@ -219,7 +225,7 @@ class _Header(NamedTuple):
                 f"{path}: this shard has format {self.version}, but this nmt reads "
                 f"{FORMAT_VERSION}; {_AGAIN}"
             )
-        if self.token_bytes not in _IDS:
+        if self.token_bytes not in ID_TYPES:
             raise DataError(
                 f"{path}: its header is damaged: {self.token_bytes} bytes a token; {_AGAIN}"
             )
@@ -257,8 +263,8 @@ class Shard:
         self._lines = take(_LINE, header.pairs)
         if _checksum(raw, self._src_offsets, self._tgt_offsets, self._lines) != crc:
             raise DataError(f"{path}: this shard is altered or damaged; {_AGAIN}")
-        self._src: Ids = take(_IDS[self.token_bytes], header.src_tokens)
-        self._tgt: Ids = take(_IDS[self.token_bytes], header.tgt_tokens)
+        self._src: Ids = take(ID_TYPES[self.token_bytes], header.src_tokens)
+        self._tgt: Ids = take(ID_TYPES[self.token_bytes], header.tgt_tokens)
         # The checksum has touched all pages; used ones come back from the page cache.
         _forget_pages(content)
 

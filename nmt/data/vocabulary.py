@@ -213,21 +213,26 @@ class Vocabulary:
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of each line with its tag or language token, without bos and eos."""
-        if not (self._tags or self.first):
+        if not self.begins_lines:
             return self.encode_text(lines)
         first, texts = zip(*map(self.split_tag, lines), strict=True) if lines else ((), ())
         ids = self.encode_text(texts)
         return [[*tag, *row] for tag, row in zip(first, ids, strict=True)]
 
+    @property
+    def begins_lines(self) -> bool:
+        """Whether a line may begin with a tag, or does with a language token."""
+        return bool(self._tags or self.first)
+
     def encode_text(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of text that begins no line."""
-        prepared = list(map(self._prepared, lines)) if self.moses else list(lines)
+        prepared = self.prepared(lines)
         if not self._added:
-            return self._segmented(prepared)
+            return self.segmented(prepared)
         # The longest one first, where one is the beginning of another.
         added = re.compile(f"({'|'.join(map(re.escape, sorted(self._added, reverse=True)))})")
         parts = list(map(added.split, prepared))  # text, token, text, ...
-        ids = iter(self._segmented([text for line in parts for text in line[::2]]))
+        ids = iter(self.segmented([text for line in parts for text in line[::2]]))
         space = [self._processor.piece_to_id("\u2581")] * self.has_control(ADDED_WITH_SPACE)
         rows = []
         for line in parts:
@@ -244,7 +249,8 @@ class Vocabulary:
         """Whether some pieces are split off from text before it is segmented."""
         return bool(self._added)
 
-    def _segmented(self, prepared: list[str]) -> list[list[int]]:
+    def segmented(self, prepared: Sequence[str]) -> list[list[int]]:
+        """Return the ids of text that Moses' rules were applied to, and that has no added token."""
         encode, is_many = self._processor.encode, len(prepared) >= _MANY_LINES
         ids: list[list[int]] = (
             encode(prepared, num_threads=1) if is_many else list(map(encode, prepared))
@@ -258,10 +264,15 @@ class Vocabulary:
             ids = [[id_ if id_ < self._known else UNK_ID for id_ in row] for row in ids]
         return ids
 
-    def _prepared(self, line: str) -> str:
-        """Return a line as Moses' rules leave it, which split letters from their marks."""
-        assert self.moses is not None
-        return self.moses.apply(compose(line) if self.composes else line)
+    def prepared(self, lines: Sequence[str]) -> Sequence[str]:
+        """Return lines as Moses' rules leave them, which split letters from their marks."""
+        if self.moses is None:
+            return lines
+        return list(map(self.moses.apply, map(compose, lines) if self.composes else lines))
+
+    def normalized(self, text: str) -> str:
+        """Return text as it is segmented, with `▁` for spaces."""
+        return str(self._processor.normalize(text))
 
     def split_tag(self, line: str) -> tuple[tuple[int, ...], str]:
         """Return the id of a line's tag, or else the language token, and the line's text."""

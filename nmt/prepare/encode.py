@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from nmt.data.folder import TEXT
 from nmt.data.language_tokens import LanguageTokens
@@ -17,6 +17,7 @@ from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import ANNOTATION, Vocabulary
+from nmt.data.word_ids import WordIds, cuts_by_words, encode_rows
 from nmt.prepare.block import Block, Hashes, Verdicts, Work
 
 Step = Callable[[Work], None]
@@ -36,8 +37,10 @@ class Subwords:
         self, src: Sequence[str], tgt: Sequence[str], langs: tuple[str, str]
     ) -> tuple[TokenRows, TokenRows]:
         """Return the token ids of source and target lines in these languages."""
+        encode = partial(encode_rows, token_bytes=self.token_bytes)
         src_vocabulary, tgt_vocabulary = self.vocabularies(langs)
-        return self.rows(src_vocabulary.encode(src)), self.rows(tgt_vocabulary.encode(tgt))
+        src_words, tgt_words = self._words
+        return encode(src_vocabulary, src, src_words), encode(tgt_vocabulary, tgt, tgt_words)
 
     def rows(self, ids: Sequence[Sequence[int]]) -> TokenRows:
         """Return lists of ids as shards have them."""
@@ -66,6 +69,15 @@ class Subwords:
     def _plain(self) -> tuple[Vocabulary, Vocabulary]:
         src, tgt = self.moses
         return Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
+
+    @cached_property
+    def _words(self) -> tuple[WordIds | None, WordIds | None]:
+        """The words of source and target, if their ids do not depend on what is beside them."""
+        src, tgt = (
+            WordIds(vocabulary, token_bytes=self.token_bytes) if cuts_by_words(vocabulary) else None
+            for vocabulary in self._plain
+        )
+        return src, src if len(self.models) == 1 else tgt
 
 
 def encode_lines(work: Work, *, subwords: Subwords) -> None:

@@ -1,0 +1,128 @@
+"""Much text to token ids, by words: a word that was seen before costs a look into a dictionary.
+
+Byte-pair encoding joins characters of one word only, if no piece has a space inside. Then the ids
+of a line are those of its words, one after the other, and text repeats its words. SentencePiece
+takes two to five times as long for real text. `cuts_by_words` looks at a model once and says
+whether this is certain, and every line of which it is not is left to SentencePiece.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmt.data.pieces import PieceModel
+from nmt.data.shards import ID_TYPES, TokenRows
+from nmt.data.vocabulary import Vocabulary
+
+_SPACE = "\u2581"  # in pieces
+_MOST_WORDS = 200_000  # in a dictionary: some 30 MB
+_LONGEST_WORD = 40  # characters; what is longer hardly comes again
+_LONGEST_MEAN = 15  # characters of a word of a line; above, it is Chinese, Thai or the like
+
+
+class _UnfitWordError(Exception):
+    """A word whose ids may depend on what is beside it."""
+
+
+class WordIds(dict[str, bytes]):
+    """The ids of words, as the bytes that shards have; new words come in as they are looked up."""
+
+    def __init__(self, vocabulary: Vocabulary, *, token_bytes: int) -> None:
+        super().__init__({"": b""})  # between two spaces
+        self._vocabulary = vocabulary
+        self._type = ID_TYPES[token_bytes].char
+
+    def __missing__(self, word: str) -> bytes:
+        normal = self._vocabulary.normalized(word)
+        if normal.rfind(_SPACE) != 0 or _SPACE in word:
+            raise _UnfitWordError
+        ids = self._bytes(self._vocabulary.segmented([word])[0])
+        if len(self) < _MOST_WORDS and len(word) <= _LONGEST_WORD:
+            self[word] = ids
+        return ids
+
+    def encode(self, lines: Sequence[str]) -> list[bytes]:
+        """Return the ids of each line of text, which Moses' rules were applied to."""
+        find, join = self.__getitem__, b"".join
+        rows, unfit = list[bytes](), list[int]()
+        for number, line in enumerate(lines):
+            words = line.split(" ")
+            try:
+                if len(line) > _LONGEST_MEAN * len(words):
+                    raise _UnfitWordError
+                rows.append(join(map(find, words)))
+            except _UnfitWordError:
+                rows.append(b"")
+                unfit.append(number)
+        whole = self._vocabulary.segmented([lines[number] for number in unfit])
+        for number, ids in zip(unfit, whole, strict=True):
+            rows[number] = self._bytes(ids)
+        return rows
+
+    def _bytes(self, ids: Sequence[int]) -> bytes:
+        return array(self._type, ids).tobytes()
+
+
+def encode_rows(
+    vocabulary: Vocabulary, lines: Sequence[str], words: WordIds | None, *, token_bytes: int
+) -> TokenRows:
+    """Return the ids of each line with its tag or language token, as shards have them.
+
+    words: those of the vocabulary, if it `cuts_by_words`.
+    """
+    if words is None:
+        return TokenRows.from_lists(vocabulary.encode(lines), token_bytes=token_bytes)
+    if not vocabulary.begins_lines:
+        rows = words.encode(vocabulary.prepared(lines))
+        return TokenRows.from_bytes(rows, token_bytes=token_bytes)
+    first, texts = zip(*map(vocabulary.split_tag, lines), strict=True) if lines else ((), ())
+    tags = (np.array(ids, ID_TYPES[token_bytes]).tobytes() for ids in first)
+    rows = words.encode(vocabulary.prepared(texts))
+    begun = [tag + row for tag, row in zip(tags, rows, strict=True)]
+    return TokenRows.from_bytes(begun, token_bytes=token_bytes)
+
+
+def cuts_by_words(vocabulary: Vocabulary) -> bool:
+    """Whether the ids of a word are the same beside any other, so that `WordIds` gives them.
+
+    Runs of spaces must become one `▁` before each word, no rule of normalisation may replace a
+    space together with what is beside it, and pieces with `▁` must begin with their only one.
+    """
+    model = PieceModel.read(vocabulary.model)
+    texts = {piece.text for piece in model.pieces}
+    return (
+        model.is_bpe
+        and _SPACE in texts
+        and not any(_SPACE in text[1:] or " " in text for text in texts)
+        and vocabulary.normalized("  a  b ") == f"{_SPACE}a{_SPACE}b"
+        and not _replaces(model.charsmap, ord(" "))
+        and not vocabulary.has_added_tokens
+    )
+
+
+def _replaces(charsmap: bytes, byte: int) -> bool:
+    """Whether a rule of normalisation replaces a text with this byte of UTF-8.
+
+    Rules are a double array of 32-bit units (Yata et al. 2007, "A Compact Static Double-Array
+    Keeping Character Codes"): a length in bytes, then the units. A unit has its label in its lowest
+    8 bits, which the highest bit says to be a value instead, and from bit 10 on where its children
+    are: child c stands at (own place) XOR offset XOR c. We walk through all of them level by level.
+    """
+    units = np.frombuffer(charsmap, "<u4", int.from_bytes(charsmap[:4], "little") // 4, offset=4)
+    places = np.zeros(1, np.uint32)
+    while len(places):
+        unit = units[places]
+        bases = places ^ ((unit >> 10) << ((unit & 512) >> 6))
+        found = []
+        for label in range(1, 256):
+            children = bases ^ np.uint32(label)
+            children = children[children < len(units)]
+            children = children[units[children] & 0x8000_00FF == label]
+            if label == byte and len(children):
+                return True
+            found.append(children)
+        places = np.concatenate(found)
+    return False
