@@ -397,7 +397,7 @@ def _last_merge(piece: str, ranks: Mapping[str, tuple[float, int]]) -> tuple[int
 
 
 def learn_vocabulary(
-    lines: Iterable[str],
+    text: Iterable[str] | Mapping[str, int],
     *,
     vocab_size: int,
     subwords: str = "bpe",
@@ -409,6 +409,7 @@ def learn_vocabulary(
 ) -> Vocabulary:
     """Learn a vocabulary of `vocab_size` pieces, including special and byte pieces.
 
+    text: lines, or for BPE the words of the text and how often each occurs. Pieces are the same.
     subwords: "bpe" (Sennrich et al. 2016) or "unigram" (Kudo 2018).
     split_digits: whether each digit is a piece of its own.
     normalization: "nfc" (see `nmt.data.composition`), or one of SentencePiece's own rules.
@@ -426,9 +427,10 @@ def learn_vocabulary(
         """Yield the text for the trainer, which would hide an error that ends it."""
         nonlocal failure
         try:
-            for line in lines:
+            for line in text:
+                count = f"\t{text[line]}" if isinstance(text, Mapping) else ""
                 for start in range(0, len(line), _LONGEST_LEARNT):
-                    yield _with_stand_ins(line[start : start + _LONGEST_LEARNT])
+                    yield _with_stand_ins(line[start : start + _LONGEST_LEARNT]) + count
         except (Exception, KeyboardInterrupt) as error:
             failure = error
             raise
@@ -440,6 +442,7 @@ def learn_vocabulary(
         with _rules(normalization) as rules:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=parts(),
+                input_format="tsv" if isinstance(text, Mapping) else "text",
                 model_writer=model,
                 model_type=subwords,
                 split_digits=split_digits,

@@ -188,9 +188,10 @@ class PrepareOptions:
     separate_vocab: bool = value(
         False, "Learn one vocabulary for each language instead of a joint one.", panel=_VOCABULARY
     )
-    sample_size: int = value(
-        1_000_000,
-        "Learn the vocabulary from this many random pairs, drawn by --weight and cleaned.",
+    sample_size: int | None = value(
+        None,
+        "Learn the vocabulary from this many random pairs, drawn by --weight. Without it, BPE is "
+        "learnt from all pairs, and a unigram model from 1,000,000.",
         minimum=1,
         panel=_VOCABULARY,
     )

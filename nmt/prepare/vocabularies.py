@@ -1,7 +1,8 @@
 """The vocabularies of a data folder: checked and extended if they are given, else learnt.
 
 Languages are checked first, then given vocabularies get the tags and language tokens that they lack
-(`with_new_pieces`). `learn_vocabularies` learns from a sample of the training text.
+(`with_new_pieces`). `learn_vocabularies` learns BPE from how often each word occurs in the training
+text, and unigram models from a sample of its lines.
 
 Without `--vocab-size`, the size depends on the number of pairs (`size_for`). Little text needs few
 subwords, since rare ones are hardly learnt: Sennrich and Zhang (2019) and Ding et al. (2019) found
@@ -13,9 +14,12 @@ WMT14. Each step doubles the size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,20 +32,23 @@ from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
-from nmt.prepare.block import KEPT, Block
+from nmt.prepare.block import KEPT, Block, Verdicts
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import nothing_left
 from nmt.prepare.rules import CODES, Cleaner
-from nmt.prepare.samples import Sample, clean_sample, sample_blocks
+from nmt.prepare.samples import clean_sample, sample_blocks
+from nmt.prepare.word_counts import WordCounts, count_words
 from nmt.system.files import atomic_writer
 from nmt.system.workers import map_in_order
 
 _SIZES = {10_000: 2_000, 50_000: 4_000, 250_000: 8_000, 1_000_000: 16_000}
 """The size of the vocabulary for less than so many pairs."""
+Clean = TypeVar("Clean")
 _LARGEST = 32_000
+_SAMPLE = 1_000_000  # pairs
 
 
 def check_languages(languages: LanguageTokens, options: PrepareOptions) -> None:
@@ -141,48 +148,55 @@ def learn_vocabularies(
     cleaner: Cleaner,
     moses: tuple[Moses | None, Moses | None],
 ) -> list[Vocabulary]:
-    """Learn one vocabulary for both languages, or one for each, from a sample of clean pairs.
+    """Learn one vocabulary for both languages, or one for each, from clean pairs.
 
     If their size is not given and does not suit the text, they get one that does: the largest
     possible one, or one with room for twice as many subwords as the text has characters.
 
     Raises:
-        DataError: no sampled pair passes the rules.
+        DataError: no pair passes the rules.
         UsageError: the text does not suit the size that was given.
     """
     report_size(options, train)
+    tables = ((0,), (1,)) if options.separate_vocab else ((0, 1),)
+    names = [
+        " and ".join(dict.fromkeys(pair[side] for pair in options.pairs for side in sides))
+        for sides in tables
+    ]
     shares = mixed_shares(
         [(text.lines, text.weight) for text in train],
         [text.langs for text in train],
         options.temperature,
     )
-    composes = options.normalization == NFC
-    clean = partial(clean_sample, cleaner=cleaner, moses=moses, composes=composes)
-    lines = min(options.sample_size, Epochs(shares, seed=options.seed).visits)
+    pairs = min(_sample_size(options) or sys.maxsize, Epochs(shares, seed=options.seed).visits)
+    console.notice(
+        f"learning the vocabular{'ies' if len(names) > 1 else 'y'} of {' and '.join(names)} from "
+        f"{pairs:,} pairs"
+    )
+    clean = {"cleaner": cleaner, "moses": moses, "composes": options.normalization == NFC}
+    learn = partial(
+        learn_vocabulary,
+        subwords=options.subwords,
+        split_digits=options.split_digits,
+        normalization=options.normalization,
+        symbols=sorted({*options.tags.values(), *options.symbol}),
+        controls=(
+            *(languages.pieces.values() if languages else ()),
+            *options.control_pieces,
+        ),
+        character_coverage=options.character_coverage,
+    )
+    is_bpe = options.subwords == "bpe"
+    counts = _word_counts(options, train, shares, tables, clean) if is_bpe else []
     vocabularies = []
-    for sides in ((0,), (1,)) if options.separate_vocab else ((0, 1),):
-        langs = dict.fromkeys(pair[side] for pair in options.pairs for side in sides)
-        of_langs = " and ".join(langs)
-        console.notice(f"learning the vocabulary of {of_langs} from {lines:,} pairs")
-        learn = partial(
-            learn_vocabulary,
-            subwords=options.subwords,
-            split_digits=options.split_digits,
-            normalization=options.normalization,
-            symbols=sorted({*options.tags.values(), *options.symbol}),
-            controls=(
-                *(languages.pieces.values() if languages else ()),
-                *options.control_pieces,
-            ),
-            character_coverage=options.character_coverage,
-        )
+    for number, of_langs in enumerate(names):
         size, vocabulary = vocabulary_size(options, train), None
         while vocabulary is None:
-            sample = _sample(options, train, shares, clean=clean)
+            text = (
+                counts[number] if is_bpe else _lines(options, train, shares, tables[number], clean)
+            )
             try:
-                vocabulary = learn(
-                    (pair[side] for pair in sample for side in sides), vocab_size=size
-                )
+                vocabulary = learn(text, vocab_size=size)
             except UnfitSize as error:
                 if options.vocab_size is not None:
                     raise UsageError(f"{of_langs}: {error}") from None
@@ -208,24 +222,84 @@ def _suited(size: int, bound: int) -> int:
     return size
 
 
-def _sample(
+def _word_counts(
     options: PrepareOptions,
     train: Sequence[SourceText],
     shares: Sequence[tuple[int, float]],
-    *,
-    clean: Callable[[Block], Sample],
-) -> Iterator[tuple[str, str]]:
-    """Yield pairs that are drawn by their weights and pass the rules."""
-    blocks = sample_blocks(
+    tables: Sequence[Sequence[int]],
+    clean: Mapping[str, Any],
+) -> list[Mapping[str, int]]:
+    """Return how often each word occurs in the clean text, by the weights: for each table of sides.
+
+    Without `--sample-size`, all pairs are read once, and count as often as their weight says.
+    """
+    counts = [WordCounts() for _ in tables]
+    times, blocks = [1] * len(train), _drawn(options, train, shares)
+    if options.sample_size is None:
+        times = whole_weights([weight for _, weight in shares])
+        blocks = (block for at, text in enumerate(train) for block in text.read(corpus=at))
+    count = partial(count_words, sides=tables, **clean)
+    for block, words in _kept(blocks, count, workers=options.processes):
+        for table, found in zip(counts, words, strict=True):
+            table.add(found, times[block.corpus])
+    return [table.counts for table in counts]
+
+
+def whole_weights(weights: Sequence[float]) -> list[int]:
+    """Return weights as multiples of the smallest one, or nearly so of a sixteenth of it."""
+    smallest = min(weights)
+    multiples = [round(weight / smallest) for weight in weights]
+    if all(
+        math.isclose(weight, times * smallest)
+        for weight, times in zip(weights, multiples, strict=True)
+    ):
+        return multiples
+    return [round(16 * weight / smallest) for weight in weights]
+
+
+def _lines(
+    options: PrepareOptions,
+    train: Sequence[SourceText],
+    shares: Sequence[tuple[int, float]],
+    sides: Sequence[int],
+    clean: Mapping[str, Any],
+) -> Iterator[str]:
+    """Yield the lines of some sides of a sample of clean pairs, which a unigram model needs."""
+    blocks = _drawn(options, train, shares)
+    for _, pairs in _kept(blocks, partial(clean_sample, **clean), workers=options.processes):
+        yield from (pair[side] for pair in pairs for side in sides)
+
+
+def _sample_size(options: PrepareOptions) -> int | None:
+    """Return how many pairs to learn from; None means all."""
+    if options.sample_size is None and options.subwords != "bpe":
+        return _SAMPLE
+    return options.sample_size
+
+
+def _drawn(
+    options: PrepareOptions, train: Sequence[SourceText], shares: Sequence[tuple[int, float]]
+) -> Iterator[Block]:
+    """Yield a sample of the pairs, drawn by their weights."""
+    return sample_blocks(
         train,
-        size=options.sample_size,
+        size=_sample_size(options) or _SAMPLE,
         seed=options.seed,
         weights=[weight for _, weight in shares],
     )
+
+
+def _kept(
+    blocks: Iterator[Block],
+    clean: Callable[[Block], tuple[Clean, Verdicts]],
+    *,
+    workers: int | None,
+) -> Iterator[tuple[Block, Clean]]:
+    """Yield blocks and what is left of them; DataError if nothing is left of any."""
     counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
-    for _, (pairs, verdicts) in map_in_order(clean, blocks, workers=options.processes):
+    for block, (left, verdicts) in map_in_order(clean, blocks, workers=workers):
         counts += np.bincount(verdicts, minlength=len(counts))
-        yield from pairs
+        yield block, left
     if not counts[KEPT]:
         raise nothing_left({rule: int(counts[code]) for rule, code in CODES.items()})
 

@@ -35,7 +35,7 @@ def learn(**options: Any) -> Vocabulary:
 def sentencepiece_model(**options: Any) -> Vocabulary:
     """Learn a model with SentencePiece's trainer itself."""
     model = io.BytesIO()
-    usual = {"model_type": "bpe", "vocab_size": 330, "byte_fallback": True}
+    usual: dict[str, Any] = {"model_type": "bpe", "vocab_size": 330, "byte_fallback": True}
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(LINES * 9),
         model_writer=model,
@@ -44,7 +44,7 @@ def sentencepiece_model(**options: Any) -> Vocabulary:
         bos_id=2,
         eos_id=3,
         minloglevel=9,
-        **usual | options,
+        **(usual | options),
     )
     return Vocabulary(model.getvalue())
 
