@@ -260,7 +260,7 @@ class Vocabulary:
                 self._with_others(line) if UNK_ID in row else row
                 for line, row in zip(prepared, ids, strict=True)
             ]
-        if self._known < len(self):
+        if self._known < len(self._tokens):
             ids = [[id_ if id_ < self._known else UNK_ID for id_ in row] for row in ids]
         return ids
 

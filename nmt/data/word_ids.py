@@ -18,7 +18,7 @@ from nmt.data.shards import ID_TYPES, TokenRows
 from nmt.data.vocabulary import Vocabulary
 
 _SPACE = "\u2581"  # in pieces
-_MOST_WORDS = 200_000  # in a dictionary: some 30 MB
+_MOST_WORDS = 400_000  # in a dictionary: some 70 MB
 _LONGEST_WORD = 40  # characters; what is longer hardly comes again
 _LONGEST_MEAN = 15  # characters of a word of a line; above, it is Chinese, Thai or the like
 

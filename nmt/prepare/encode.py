@@ -73,11 +73,12 @@ class Subwords:
     @cached_property
     def _words(self) -> tuple[WordIds | None, WordIds | None]:
         """The words of source and target, if their ids do not depend on what is beside them."""
-        src, tgt = (
+        vocabularies = self._plain[: len(self.models)]
+        words = [
             WordIds(vocabulary, token_bytes=self.token_bytes) if cuts_by_words(vocabulary) else None
-            for vocabulary in self._plain
-        )
-        return src, src if len(self.models) == 1 else tgt
+            for vocabulary in vocabularies
+        ]
+        return words[0], words[-1]
 
 
 def encode_lines(work: Work, *, subwords: Subwords) -> None:
