@@ -72,7 +72,7 @@ def test_the_usual_models_cut_by_words(vocabulary: Vocabulary) -> None:
     assert cuts_by_words(vocabulary)
 
 
-@pytest.mark.parametrize("codes", ["\u2581 b", "a\u2581b", "b \u2581", "\u2581\u2581"])
+@pytest.mark.parametrize("codes", ["a\u2581 b", "\u2581 b", "a\u2581b", "b \u2581", "\u2581\u2581"])
 def test_a_line_with_a_space_mark_is_encoded_as_a_whole(codes: str) -> None:
     vocabulary = VOCABULARIES["nfc"]
     assert by_words(vocabulary, [codes, "a b"]) == vocabulary.encode([codes, "a b"])
