@@ -56,16 +56,6 @@ def lines(data: DataFolder, rows: TokenRows) -> list[str]:
     return data.src_vocabulary.decode(rows.lists())
 
 
-def test_lines_are_cut_as_prepare_has_cut_them(data: DataFolder) -> None:
-    assert data.train_text is not None
-    src, tgt = (side.text() for side in data.train_text.rows(EVERYTHING))
-    corpora = data.train_text.corpora(EVERYTHING)
-    assert corpora == [0] * 32 + [1] * 32
-    encoded = data.encode(corpora, list(zip(src, tgt, strict=True)))
-    for found, stored in zip(encoded, data.train.rows(EVERYTHING), strict=True):
-        assert found == stored.lists()
-
-
 def test_changed_pairs_keep_tag_and_moses_rules(data: DataFolder) -> None:
     src, tgt = augmented(data, AugmentConfig(upper_case=1.0))
     assert lines(data, src) == [
@@ -96,8 +86,7 @@ def test_a_pair_is_in_upper_or_in_title_case(data: DataFolder) -> None:
         for line, old in zip(found, originals, strict=True)
     ]
     assert all(one != other for one, other in zip(upper, title, strict=True))
-    assert any(upper)
-    assert any(title)
+    assert any(upper) and any(title)
 
 
 def test_only_the_next_line_of_the_same_corpus_is_merged(data: DataFolder) -> None:
@@ -170,14 +159,14 @@ def test_a_stream_draws_the_same_for_any_ranks_and_from_anywhere(data: DataFolde
             augment=augment,
             dropouts=(dropout, dropout),
         )
-        return list(itertools.islice(stream, 12))
+        return list(itertools.islice(stream, 8))
 
     whole = updates(Position())
     assert max(update.following.epoch for update in whole) > 0
-    for at in (1, 5, 9):
+    for at in (1, 5):
         again = updates(whole[at - 1].following)
         assert [*map(sources, again[:3])] == [*map(sources, whole[at : at + 3])]
-    shares_of_ranks = [updates(Position(), rank, 3) for rank in range(3)]
+    shares_of_ranks = [updates(Position(), rank, 2) for rank in range(2)]
     for update, *parts in zip(whole, *shares_of_ranks, strict=True):
         assert sorted(itertools.chain(*map(sources, parts))) == sources(update)
         assert {part.tgt_tokens for part in parts} == {update.tgt_tokens}

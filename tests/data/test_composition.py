@@ -36,9 +36,6 @@ CHANGED = [one for one in CHARACTERS if {normalize("NFC", one), normalize("NFD",
 LETTERS = [one for one in CHANGED if normalize("NFC", one) == one]
 """Those that compose."""
 HANGUL = [one for one in LETTERS if "\uac00" <= one <= "\ud7a3"]
-WITH_ONE_MARK = [
-    tuple(text) for text in (normalize("NFD", one) for one in LETTERS) if len(text) == 2
-]
 
 
 @pytest.fixture(scope="module")
@@ -114,18 +111,6 @@ def test_marks_of_different_classes_compose_in_any_order(vocabulary: Vocabulary)
 
 
 @settings(deadline=None)
-@given(st.lists(st.sampled_from([*WITH_ONE_MARK, *HANGUL, *"abc .,ïßжक"]), max_size=20))
-def test_text_of_letters_with_a_mark_has_the_ids_of_its_nfc(
-    vocabulary: Vocabulary, letters: list[tuple[str, ...] | str]
-) -> None:
-    text = "".join(map("".join, letters))
-    composed = normalize("NFC", text)
-    ids = vocabulary.encode([composed])
-    assert vocabulary.encode([text, normalize("NFD", text)]) == ids * 2
-    assert vocabulary.decode(ids) == [" ".join(filter(None, composed.split(" ")))]
-
-
-@settings(deadline=None)
 @given(st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("aeo \u0301\u0323\u0316"))))
 def test_any_text_comes_back_up_to_nfc_and_spaces(vocabulary: Vocabulary, text: str) -> None:
     spaced = text.replace("\u2581", " ").replace("\t", " ")
@@ -147,15 +132,6 @@ def test_other_rules_stay_what_they_were(vocabulary: Vocabulary, identity: Vocab
     assert [one.composes for one in (vocabulary, identity, nfkc)] == [True, False, True]
     assert PieceModel.read(vocabulary.model).normalization == "nfc"
     assert PieceModel.read(nfkc.model).normalization == "nfkc"
-
-
-def test_composed_text_has_the_same_pieces_as_without_rules(
-    vocabulary: Vocabulary, identity: Vocabulary
-) -> None:
-    text = [normalize("NFC", line) for line in TEXT]
-    assert [vocabulary.tokens(row) for row in vocabulary.encode(text)] == [
-        identity.tokens(row) for row in identity.encode(text)
-    ]
 
 
 def test_the_bytes_of_a_model_do_not_depend_on_where_it_was_learnt(

@@ -129,7 +129,7 @@ def test_an_onlooker_sees_all_bytes_of_the_file_itself(path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_small_file_of_much_text_is_read_in_pieces(tmp_path: Path, suffix: str) -> None:
-    size = 1 << 24
+    size = 1 << 23
     path = tmp_path / f"text.en{suffix}"
     path.write_bytes(packed(suffix, b"a\n" * (size // 2)))
     assert path.stat().st_size < size // 500
@@ -147,7 +147,7 @@ def test_many_small_compressed_files_come_in_large_pieces(path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+@pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1])
 def test_text_that_fills_pieces_exactly_arrives_whole(
     tmp_path: Path, suffix: str, size: int
 ) -> None:

@@ -39,17 +39,8 @@ def test_sizes_beyond_32_bits_are_in_reach() -> None:
     assert 0 <= images.min() <= images.max() < 10**12
 
 
-def test_seeds_decide_the_order() -> None:
-    orders = [Permutation(100, seed).take(np.arange(100)) for seed in ((1, 2), (1, 3), (2, 2))]
-    again = Permutation(100, (1, 2)).take(np.arange(100))
-    assert np.array_equal(orders[0], again)
-    assert not np.array_equal(orders[0], orders[1])
-    assert not np.array_equal(orders[0], orders[2])
-
-
-@pytest.mark.parametrize("size", [10, 20])
-def test_every_number_is_as_likely_at_every_place(size: int) -> None:
-    draws = 4000
+def test_every_number_is_as_likely_at_every_place() -> None:
+    size, draws = 10, 2000
     counts = np.zeros((size, size))
     for seed in range(draws):
         counts[np.arange(size), Permutation(size, (seed,)).take(np.arange(size))] += 1
@@ -127,14 +118,6 @@ def test_a_pool_visits_each_pair_once_in_updates_that_are_just_full(budget: int)
     # Cut greedily: a side is full up to one pair, except in the last cut.
     fuller = [max((side[u] + 1).sum() for side in (pairs.src, pairs.tgt)) for u in found]
     assert sum(tokens < budget - 250 for tokens in fuller) <= 1
-
-
-def test_an_update_has_sentences_of_all_lengths() -> None:
-    pairs = like_wmt(5_000)
-    found = updates(plan(pairs, batch_tokens=5_000))
-    means, spreads = zip(*((pairs.tgt[u].mean(), pairs.tgt[u].std()) for u in found), strict=True)
-    assert np.mean(spreads) == pytest.approx(pairs.tgt.std(), rel=0.05)
-    assert abs(float(np.corrcoef(means, range(len(means)))[0, 1])) < 0.3
 
 
 def test_an_update_is_cut_where_either_side_is_full() -> None:

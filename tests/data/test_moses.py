@@ -34,12 +34,6 @@ def test_a_tag_stays_one_word() -> None:
     assert Moses("en", True, True).apply("<2de> Hi!") == "<2de> Hi !"
 
 
-def test_a_round_trip_says_what_translations_look_like() -> None:
-    line = "say  “no” "
-    assert Moses("fr", False, True).round_trip(line) == ("say “no”", "say “no ”")
-    assert Moses("en", True, True).round_trip(line) == ('say "no"', 'say "no"')
-
-
 @pytest.mark.parametrize(
     ("line", "torn"),
     [

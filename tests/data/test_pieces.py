@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 import sentencepiece
 from foreign_models import learn_pieces, text
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import READ_AS_UNK, STRANGE, UNK_ID, Vocabulary
-from nmt.errors import DataError
 
 LINES = [*text("source", 20), "", "  a b", "ß?? c", "ABC\u00a0d"]
 
@@ -106,18 +103,6 @@ def test_added_pieces_leave_the_others_as_they_are(model_type: str) -> None:
     assert len(before) in vocabulary.encode(["<BT> ab"])[0]
 
 
-def test_added_pieces_are_read_though_others_are_read_as_unk() -> None:
-    model = PieceModel.read(learn_pieces("source", "unigram"))
-    last = [text for text in model.own if len(text) > 2][:3]
-    order = [*(text for text in model.own if text not in last), READ_AS_UNK, *last]
-    ordered = model.reordered(order, {READ_AS_UNK})
-    longer = ordered.with_pieces([Piece("<BT>", kind=Kind.USER_DEFINED)])
-    assert longer.extends(ordered)
-    vocabulary = Vocabulary(longer.write())
-    (ids,) = vocabulary.encode(["<BT> ab"])
-    assert "<BT>" in vocabulary.tokens(ids) and max(ids) < vocabulary.known
-
-
 def test_a_model_with_other_rules_or_another_score_is_another_model() -> None:
     models = [
         PieceModel.read(learn_pieces("source", "bpe", normalization_rule_name=rule))
@@ -128,20 +113,3 @@ def test_a_model_with_other_rules_or_another_score_is_another_model() -> None:
     *first, last = models[0].pieces
     pieces = (*first, Piece(last.text, last.score - 1))
     assert not PieceModel(pieces, models[0].trainer, models[0].rest).extends(models[0])
-
-
-@given(st.data())
-def test_any_bytes_are_a_model_or_refused(data: st.DataObject) -> None:
-    model = bytearray(MODEL)
-    for place in data.draw(st.lists(st.integers(0, len(model) - 1), max_size=4)):
-        model[place] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(0, len(model)))
-    try:
-        read = PieceModel.read(bytes(model[:cut]))
-    except DataError as error:
-        assert str(error) == "not a SentencePiece model"
-    else:
-        assert all(isinstance(piece.kind, Kind) for piece in read.pieces)
-
-
-MODEL = PieceModel((Piece("<unk>", kind=Kind.UNKNOWN), Piece("ab", -1.5)), b"\x18\x01", b"").write()

@@ -93,16 +93,6 @@ def test_signs_that_stand_in_for_modifier_letters_are_text_as_well() -> None:
     assert vocabulary.has_symbol("<ʻ>")
 
 
-def test_many_lines_are_encoded_and_decoded_in_one_call(vocabulary: Vocabulary) -> None:
-    lines = [*LINES, "", *LINES]
-    ids = vocabulary.encode(lines)
-    assert ids == [vocabulary.encode([line])[0] for line in lines]
-    assert vocabulary.decode(ids) == lines
-    assert vocabulary.encode([]) == []
-    assert vocabulary.decode([]) == []
-    assert vocabulary.decode([[]]) == [""]
-
-
 def test_a_few_lines_are_encoded_and_decoded_without_threads(
     vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
@@ -172,16 +162,6 @@ def test_digits_can_be_split() -> None:
         (ids,) = vocabulary.encode(["by 1984"])
         pieces = {token.strip("\u2581") for token in vocabulary.tokens(ids)}
         assert digits <= pieces
-
-
-def test_symbols_are_one_piece_wherever_they_stand(vocabulary: Vocabulary) -> None:
-    tagged = learn_vocabulary(LINES, vocab_size=310, symbols=["<2de>", "<BT>"])
-    assert tagged.has_symbol("<2de>")
-    assert tagged.has_symbol("<BT>")
-    assert not vocabulary.has_symbol("<2de>")
-    (ids,) = tagged.encode(["<2de> the cat"])
-    assert tagged.tokens(ids).count("<2de>") == 1
-    assert tagged.decode([ids]) == ["<2de> the cat"]
 
 
 # ------------------------------------------------------------------------------- refusals
