@@ -123,29 +123,3 @@ def test_each_file_is_a_document_of_its_own(translate: Nmt, tmp_path: Path) -> N
         assert (tmp_path / "out" / name).read_text() == alone
     together = translate(stdin="".join(f"{line}\n" for line in lines).encode()).stdout
     assert together != (tmp_path / "out" / "a").read_text() + (tmp_path / "out" / "b").read_text()
-
-
-@pytest.mark.slow
-def test_a_model_that_is_trained_on_documents_takes_context(nmt: Nmt, tmp_path: Path) -> None:
-    lines = [f"{line}\n" for line in text_of(200)]
-    for name, part in (("train", lines[:180]), ("valid", lines[180:])):
-        (tmp_path / f"{name}.en").write_text("".join(part))
-        (tmp_path / f"{name}.de").write_text("".join(part).upper())
-    data, run = tmp_path / "data", tmp_path / "run"
-    words = ("--src", "en", "--tgt", "de", "--train", tmp_path / "train", "--documents")
-    made = nmt("prepare", data, *words, "--valid", tmp_path / "valid", "--vocab-size", "330")
-    assert made.status == 0, made.stderr
-    assert "windows of train: " in made.stderr
-    assert "\nlines\tpairs\n1\t" in nmt("data", data).stdout
-    assert nmt("prepare", data, *words, "--valid", tmp_path / "valid").status == 2
-    settings = ("validate_bleu=true", "validate_every=2", "batch_tokens=500", "threads=1")
-    training = [word for one in settings for word in ("--set", one)]
-    training += ["--model", "transformer_tiny", "--max-updates", "2"]
-    assert nmt("train", data, "--out", run, *training).status == 0
-    done = nmt("translate", run, *QUICK, "--context", "3", "--input", data / "valid.en")
-    assert done.status == 0
-    out = done.stdout.split("\n")
-    assert [bool(line.strip()) for line in out] == [
-        bool(line.strip()) for line in [*lines[180:], ""]
-    ]
-    nmt("translate", run, "--context", "4", stdin=b"a\n").refusal(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -30,7 +31,8 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
         test=tuple(write_text(tmp_path, name, sets[name]) for name in sets),
         vocab_size=345,
     ).prepare()
-    runs = [train(data.path, tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)]
+    runs = [train(data.path, tmp_path / "run1", max_updates=10), tmp_path / "run2"]
+    shutil.copytree(*runs)
     svg, quick = tmp_path / "curves.svg", ("--beam-size", "1", "--threads", "1")
 
     found = json.loads(nmt("evaluate", *runs, *quick, "--svg", svg, "--json").stdout)
@@ -60,14 +62,11 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
     assert "no such run folder" in nmt("evaluate", tmp_path / "nowhere").refusal(2)
 
 
-@pytest.mark.parametrize(
-    "reference",
-    [normalize("NFD", "der Bär läuft"), "\u0958\u0932\u092e \u092f\u0939\u093e\u0901 \u0939\u0948"],
-)
 @pytest.mark.parametrize("composes", [True, False])
 def test_letters_and_marks_are_compared_as_in_validation(
-    reference: str, composes: bool, capsys: pytest.CaptureFixture[str]
+    composes: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    reference = "\u0958\u0932\u092e \u092f\u0939\u093e\u0901 \u0939\u0948"  # which NFC takes apart
     output = SimpleNamespace(text=normalize("NFC", reference) + " .", error=None)
     translators = SimpleNamespace(
         translator=SimpleNamespace(

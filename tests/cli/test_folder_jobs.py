@@ -142,6 +142,13 @@ def test_files_that_cannot_be_read_do_not_stop_the_others(
     assert answer.summary["failed_files"] == 4
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks are not waited for."""
+    monkeypatch.setattr("nmt.system.files._LOCK_SECONDS", 0)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_file_that_another_job_is_at_work_on_is_passed_over(
     job: Translate, folder: Path, tmp_path: Path
 ) -> None:
@@ -157,6 +164,7 @@ def test_a_file_that_another_job_is_at_work_on_is_passed_over(
         assert job().status == 1
 
 
+@pytest.mark.usefixtures("impatient")
 def test_what_other_jobs_held_is_looked_at_again(
     job: Translate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

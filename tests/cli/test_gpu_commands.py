@@ -21,6 +21,7 @@ a dog hears the river and the small house
 x
 3.5
 the red tree and then slowly a dog and the cat
+the cat\ta red
 """
 
 Print = Callable[..., tuple[str, str]]
@@ -75,70 +76,44 @@ def assert_same(found: str, expected: str) -> None:
         ["--no-repeat-ngram", "2", "--repetition-penalty", "1.3"],
         ["--batch-tokens", "20", "--split"],
         ["--markup", "html"],
+        ["--prefixes"],
+        ["--ensemble", "OTHER", "--scores"],
+        ["--ensemble", "OTHER", "--sample"],
     ],
     ids=" ".join,
 )
-def test_translate(on_both: Print, model_file: Path, text: Path, words: Sequence[str]) -> None:
+def test_translate(
+    on_both: Print, model_file: Path, other_model: Path, text: Path, words: Sequence[str]
+) -> None:
+    more = [other_model if word == "OTHER" else word for word in words]
     found, expected = on_both(
-        "translate", model_file, "--input", text, "--max-extra-tokens", "6", *words
+        "translate", model_file, "--input", text, "--max-extra-tokens", "6", *more
     )
     assert expected.count("\n") >= LINES.count("\n")
     assert_same(found, expected)
 
 
-@pytest.mark.parametrize("words", [[], ["--scores"], ["--sample"]], ids=" ".join)
-def test_an_ensemble(
-    on_both: Print, model_file: Path, other_model: Path, text: Path, words: Sequence[str]
-) -> None:
-    chosen = ("translate", model_file, "--ensemble", other_model, "--input", text)
-    assert_same(*on_both(*chosen, "--max-extra-tokens", "6", *words))
-
-
-@pytest.mark.parametrize("reads_annotations", [False, True], ids=["forced", "read by the model"])
 def test_terms_and_forbidden_words(
-    on_both: Print,
-    model_file: Path,
-    term_reader: Path,
-    text: Path,
-    tmp_path: Path,
-    reads_annotations: bool,
+    on_both: Print, model_file: Path, term_reader: Path, text: Path, tmp_path: Path
 ) -> None:
     terms, forbidden = tmp_path / "terms.tsv", tmp_path / "words.txt"
     terms.write_text("cat\ttree\nold\tslowly\tred\n")
     forbidden.write_text("bird\nhouse\n")
     lists = ("--terms", terms, "--forbid", forbidden)
-    model = term_reader if reads_annotations else model_file
-    chosen = ("translate", model, "--input", text, *lists, "--max-extra-tokens", "6")
-    found, expected = on_both(*chosen, "--format", "jsonl")
-    assert_same(found, expected)
-    if not reads_annotations:
-        assert "tree" in json.loads(found.splitlines()[0])["text"]
+    for model in (model_file, term_reader):  # which forces them, and which reads them
+        chosen = ("translate", model, "--input", text, *lists, "--max-extra-tokens", "6")
+        found, expected = on_both(*chosen, "--format", "jsonl")
+        assert_same(found, expected)
+        assert model == term_reader or "tree" in json.loads(found.splitlines()[0])["text"]
 
 
-def test_prefixes(on_both: Print, model_file: Path, tmp_path: Path) -> None:
-    text = tmp_path / "prefixed"
-    text.write_text("the cat\ta red\nthe old house\t\na dog sees\tthe\n")
-    chosen = ("translate", model_file, "--input", text, "--prefixes")
-    found, expected = on_both(*chosen, "--max-extra-tokens", "6")
-    assert found.startswith("a red")
-    assert_same(found, expected)
-
-
-@pytest.mark.parametrize("words", [["--json"], ["--scores"], ["--tokens"]], ids=" ".join)
-@pytest.mark.parametrize("is_ensemble", [False, True], ids=["model", "ensemble"])
 def test_rescore(
-    on_both: Print,
-    model_file: Path,
-    other_model: Path,
-    text: Path,
-    tmp_path: Path,
-    is_ensemble: bool,
-    words: Sequence[str],
+    on_both: Print, model_file: Path, other_model: Path, text: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "text.de"
     target.write_text("".join(f"{line}\n" for line in reversed(LINES.splitlines())))
-    more = ("--ensemble", other_model) if is_ensemble else ()
-    assert_same(*on_both("rescore", model_file, target, "--source", text, *more, *words))
+    for words in (["--json"], ["--scores"], ["--tokens"], ["--ensemble", other_model, "--tokens"]):
+        assert_same(*on_both("rescore", model_file, target, "--source", text, *words))
 
 
 def test_rescore_puts_a_list_in_order(

@@ -99,7 +99,7 @@ def test_a_run_changes_matrices_by_the_rank_and_nothing_else(
 def test_a_run_that_is_resumed_is_the_same(
     nmt: Nmt, data: Path, learnt: Path, tmp_path: Path
 ) -> None:
-    for name, parts in (("whole", ["8"]), ("parts", ["4", "8"])):
+    for name, parts in (("whole", ["4"]), ("parts", ["2", "4"])):
         for updates in parts:
             done = tune(nmt, data, tmp_path / name, learnt, "--max-updates", updates)
             assert done.status == 0, done.stderr
@@ -120,15 +120,13 @@ def test_gradient_and_optimiser_are_small() -> None:
     assert sum(needs[1].values()) < 0.5 * sum(needs[0].values())
 
 
-@pytest.mark.parametrize("value", ["lora_rank=2", "freeze=*embedding*"])
-def test_what_is_new_is_not_frozen(
-    nmt: Nmt, data: Path, learnt: Path, tmp_path: Path, value: str
-) -> None:
+def test_what_is_new_is_not_frozen(nmt: Nmt, data: Path, learnt: Path, tmp_path: Path) -> None:
     text = ("--train", data / "valid", "--valid", data / "valid", "--keep", "overlap")
     tagged = ("--vocab", learnt, "--tag", f"{data / 'valid'}=<BT>", "--workers", "1")
     done = nmt("prepare", tmp_path / "data", "--src", "en", "--tgt", "de", *text, *tagged)
     assert done.status == 0, done.stderr
     words = ("train", tmp_path / "data", "--out", tmp_path / "run", "--init-from", learnt)
-    done = nmt(*words, "--set", value, "--precision", "fp32")
-    assert done.status == 2
-    assert "random" in done.stderr.splitlines()[-1]
+    for value in ("lora_rank=2", "freeze=*embedding*"):
+        done = nmt(*words, "--set", value, "--precision", "fp32")
+        assert done.status == 2
+        assert "random" in done.stderr.splitlines()[-1]

@@ -11,7 +11,7 @@ from command_line import Nmt
 from pairs import batch_of
 
 from nmt.config.fields import Value
-from nmt.config.presets import CHOICES, FAMILIES, PRESETS, body_parameters, preset_values
+from nmt.config.presets import CHOICES, PRESETS, body_parameters, preset_values
 from nmt.config.recipes import Recipe, read_toml, resolve_recipe
 from nmt.models.registry import ARCHITECTURES, count_parameters
 from nmt.system.files import megabytes
@@ -65,16 +65,6 @@ def test_the_table_lists_every_preset_with_its_parameters(nmt: Nmt, vocab_size: 
     }
     assert counts == {name: parameters(name, vocab_size) for name in PRESETS}
     assert {row[0]: row[3] for row in rows} == {n: f"{c / 1e6:.1f}M" for n, c in counts.items()}
-
-
-def test_a_terminal_shows_lines_between_families(nmt: Nmt, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    answer = nmt("models", "--all")
-    assert answer.status == 0
-    between = answer.stdout.split("├")[1:]
-    firsts = [next(iter(family)) for family in FAMILIES.values()]
-    assert [re.findall(r"\w+_\w+", part)[0] for part in between] == firsts[1:]
 
 
 def test_a_narrow_terminal_shows_the_presets_that_people_choose_with_their_names_whole(

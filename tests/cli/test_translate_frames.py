@@ -12,9 +12,6 @@ from command_line import Nmt
 
 import nmt as package
 from nmt.models.model_file import ModelCard, load_model
-from nmt.translate.options import TranslationConfig
-from nmt.translate.torch_engine import load
-from nmt.translate.translator import Translator
 
 FOLDER = Path(package.__file__).parent
 
@@ -54,20 +51,3 @@ def test_a_plain_line_passes_few_frames_and_files(
     stack = stacks[0]  # of the first search
     assert len(stack) <= 12, stack
     assert len(set(stack)) <= 9, stack
-
-
-def test_a_feature_that_is_off_has_no_step(model_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "words").write_text("dog\n")
-
-    def steps(**values: Any) -> list[str]:
-        config = TranslationConfig(models=(model_file,), **values)
-        found: list[Any] = Translator(*load(config), config).steps[config.tags]
-        return [getattr(getattr(s, "func", s), "__name__", type(s).__name__) for s in found]
-
-    signs, search = ["take_signs_out", "SegmentLines"], ["search", "search_faulty"]
-    assert steps() == [*signs, *search, "JoinSegments", "put_back"]
-    assert steps(markup="html") == ["take_tags_out", *search, "JoinSegments", "put_back"]
-    forbidding = steps(forbid=tmp_path / "words")
-    assert forbidding == [*signs, *search, "avoid_forbidden", "JoinSegments", "put_back"]
-    mbr = steps(sample=True, n_best=2, mbr=True)
-    assert mbr == [*signs, "search", "JoinSegments", "put_back", "order_by_utility"]

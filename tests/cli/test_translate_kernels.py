@@ -10,7 +10,6 @@ import pytest
 from command_line import Answer, Nmt
 from mishaps import stop_after_pools
 
-from nmt.jobs.journal import read_line, written_line
 from nmt.models.kernels import packed_weights as kernels
 
 TEXT = "".join(f"the {word} cat sees a dog\n" for word in ("red", "old", "small") * 4)
@@ -88,16 +87,3 @@ def test_a_job_keeps_its_kernel_or_begins_again_if_it_is_missing(
         assert (tmp_path / "out" / name).read_bytes() == expected[kernel]
     assert ("kernel 'own' for bf16" in resumed.stderr) == is_lost
     assert ("after line 6" in resumed.stderr) != is_lost
-
-
-def test_a_job_that_was_killed_before_its_first_line_needs_no_kernel(
-    job: Callable[[str], Answer], tmp_path: Path, faster: Callable[[str], None]
-) -> None:
-    faster("own")
-    assert job("out").status == 0
-    journal = tmp_path / "out" / ".a.journal"
-    header = read_line(journal.read_bytes().splitlines(keepends=True)[0])
-    journal.write_bytes(written_line(header | {"kernel": "elsewhere"}))
-    (tmp_path / "out" / "a").unlink()
-    assert job("out").status == 0
-    assert kernel_of(tmp_path / "out" / "a") == "own"

@@ -77,8 +77,10 @@ def test_an_upload_that_fails_is_done_the_next_time(
     assert storage.files["out"] == expected
 
 
-@pytest.mark.parametrize("inputs", ["memory://in/", "memory://in/*.en"])
-@pytest.mark.parametrize("output", ["memory://out/", "memory://out"])
+@pytest.mark.parametrize(
+    ("inputs", "output"),
+    [("memory://in/", "memory://out"), ("memory://in/*.en", "memory://out/")],
+)
 def test_folders_at_urls_are_translated_file_by_file(
     translate: Nmt, storage: Storage, expected: bytes, inputs: str, output: str
 ) -> None:

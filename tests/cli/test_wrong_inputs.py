@@ -17,9 +17,10 @@ from command_line import Nmt
 from nmt.system.machine import most_workers
 
 
-@pytest.fixture
-def place(data: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def shared(data: Path, model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder to work in: text, a data folder, a model, a link that leads to itself."""
+    tmp_path = tmp_path_factory.mktemp("wrong")
     for path in data.parent.iterdir():
         (tmp_path / path.name).symlink_to(path)
     for lang, path in (("en", data.with_name("train.en")), ("de", data.with_name("valid.de"))):
@@ -63,8 +64,14 @@ def place(data: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "long.toml").write_text("[training]\nmax_updates = " + "9" * 5_000)
     (tmp_path / "float.toml").write_text("[training]\nlearning_rate = " + "9" * 400)
     (tmp_path / "n-best").write_text("0 ||| Das ist ein Test. ||| -0.500000\n")
-    monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def place(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That folder, in which nothing may change, as the current one."""
+    monkeypatch.chdir(shared)
+    return shared
 
 
 LOOP, LONG = "Too many levels of symbolic links", "x" * 300
@@ -85,28 +92,21 @@ CASES = [
     ("train data --out round", 1, "round"),
     ("train data --out run --config round", 1, f"round: {LOOP}"),
     (f"{TRAIN} --init-from round", 1, "round"),
-    ("data round", 1, "round"),
     ("data data --svg round.svg/x.svg", 2, "no such folder"),
     ("average round model --out mean", 1, "round"),
     ("average model model --out round", 1, f"round: {LOOP}"),
-    ("export shortlist data round", 1, f"round: {LOOP}"),
     ("export ctranslate2 model round", 1, f"round: {LOOP}"),
-    ("export shortlist round list", 1, "round"),
     (f"prepare round {TEXTS}", 1, f"round: {LOOP}"),
-    ("score round valid.de", 1, f"round: {LOOP}"),
     ("score valid.de round", 1, f"round: {LOOP}"),
     ("rescore round valid.de --source valid.en", 1, "round"),
     ("rescore model valid.de --source round", 1, f"round: {LOOP}"),
     # Arguments that are empty or mean a stream elsewhere.
     ("translate model --input ''", 2, "an argument is empty; give a value"),
-    ("translate model --input=", 2, "--input is empty; give a value"),
     (f"{TRANSLATE} --output ''", 2, "an argument is empty"),
     ("translate model --input -", 2, "leave it out to read stdin"),
     (f"{TRANSLATE} --output -", 2, "leave it out to write to stdout"),
     (f"{SCORE} --reference -", 2, "- is stdin, which only HYPOTHESIS can be here"),
-    (f"{SCORE} --source -", 2, "- is stdin, which only HYPOTHESIS can be here"),
     ("rescore model - --source -", 2, "stdin can be only one text"),
-    ("rescore model --source -", 2, "stdin can be only one text"),
     # Names that are too long, and files where folders are expected.
     (f"translate {LONG}", 1, "File name too long"),
     (f"translate model --input {LONG}", 1, "File name too long"),
@@ -114,21 +114,16 @@ CASES = [
     (f"train data --out {LONG}", 1, "File name too long"),
     (f"prepare {LONG} {TEXTS}", 1, "File name too long"),
     (f"prepare out --src en --tgt de --train {LONG} --valid valid", 1, "File name too long"),
-    (f"prepare out {TEXTS} --langid {LONG}", 1, "File name too long"),
     (f"prepare out {TEXTS} --terms {LONG}", 1, "File name too long"),
     (f"{TRANSLATE} --forbid {LONG}", 1, "File name too long"),
-    (f"evaluate {LONG}", 1, "File name too long"),
     (f"export {LONG}", 1, "File name too long"),
     ("translate model --input valid.en/x", 1, "valid.en/x"),
     (f"{TRANSLATE} --output valid.en/x", 2, "valid.en: no such folder"),
-    ("translate model/x", 1, "model/x"),
     ("train data --out valid.en/run", 1, "valid.en"),
     ("train valid.en --out run", 1, "valid.en"),
     (f"prepare valid.en/out {TEXTS}", 2, "valid.en"),
-    ("score valid.en/x valid.en", 1, "valid.en/x"),
     ("data valid.en", 1, "valid.en is not a data folder"),
     ("average model model --out no/", 2, "no/: is a folder; name a file"),
-    ("export shortlist data no/", 2, "no/: is a folder; name a file"),
     # Preparing.
     (f"prepare out {TEXTS} --train packed.en", 1, "packed.en.gz exists: give the prefix without"),
     (
@@ -148,7 +143,6 @@ CASES = [
     (f"prepare out {TEXTS} --train unequal", 1, "unequal.en has 300 lines and"),
     (f"prepare out {TEXTS} --vocab-size 8k", 2, "write 8000 (see"),
     ("translate nowhere --n-best five", 2, "'--n-best': must be a whole number (see"),
-    ("translate nowhere --length-penalty x", 2, "'--length-penalty': must be a number (see"),
     (f"prepare out {TEXTS} --dry-run", 2, "for example --dry-run 10000 (see"),
     (f"prepare out --dry-run {TEXTS}", 2, "for example --dry-run 10000 (see"),
     (f"prepare out {TEXTS} --vocab-size 9999", 2, "9999 is too large for this text"),
@@ -163,11 +157,8 @@ CASES = [
     (f"prepare out {TEXTS} --symbol '<s>'", 2, "--symbol <s>: every vocabulary has <s>"),
     (f"data data --batch-tokens {'9' * 20}", 2, f"--batch-tokens {'9' * 20}: must be from 1 to"),
     ("data data --svg x.png", 2, "x.png: pictures are SVG; give a name that ends in .svg"),
-    ("data data --svg nowhere/x.svg", 2, "nowhere: no such folder"),
     (f"prepare out {TEXTS} --new-language gsw", 2, "for --vocab with a model of several"),
     ("data data --show x", 2, "--show x: give numbers of pairs, such as 7 or 7,12 or 7-12"),
-    ("data data --show 1,", 2, "--show 1,: give numbers of pairs"),
-    ("data data --show=-1", 2, "--show -1: give numbers of pairs"),
     ("data data --show 300", 2, "--show 300: there is no pair 300; train has 300 pairs, counted"),
     ("data data --show 7-5", 2, "--show 7-5: there is no pair 7-5"),
     ("data deep", 1, "deep/dataset.json: damaged: nested too deep"),
@@ -177,7 +168,6 @@ CASES = [
     (f"{TRAIN} --config float.toml", 2, "must be a number"),
     (f"{TRAIN} --device gpu", 2, "cuda"),
     (f"{TRAIN} --max-updates 4 --set max_updates=2", 2, "contradict each other; give one of them"),
-    (f"{TRAIN} --device cpu --set device=cuda", 2, "contradict each other"),
     (f"{TRAIN} --micro-batch-tokens auto --set micro_batch_tokens=9", 2, "contradict each other"),
     (f"{TRAIN} --set threads=100000", 2, "threads = 100000: must be from 0 to 1024"),
     (f"{TRAIN} --set dropout=1.5", 2, "--set: dropout = 1.5: must be 0 or more and below 1"),
@@ -187,7 +177,6 @@ CASES = [
     (f"{TRAIN} --deadline soon", 2, "--deadline 'soon' is not a time of day"),
     (f"{TRAIN} --max-update 3", 2, "No such option: --max-update; write --max-updates (see"),
     (f"{TRAIN} --lr 0.1", 2, "No such option: --lr; write --set learning_rate=VALUE (see"),
-    (f"{TRAIN} --dropout 0.1", 2, "write --set dropout=VALUE (see"),
     (f"{TRAIN} --epochs 3", 2, "write --set max_updates=VALUE, which counts updates"),
     (f"{TRAIN} --set wandb=true", 2, "unknown key 'wandb'; write tensorboard"),
     (f"{TRAIN} --device cuda:1", 2, "unknown; write cuda, and choose the GPU by CUDA_VISIBLE"),
@@ -199,20 +188,16 @@ CASES = [
     (f"{TRAIN} --set lora_rank=2 --set compile=true", 2, "cannot be combined with freeze or"),
     (f"{TRAIN} --set stop_if_worse=1", 2, "stop_if_worse needs valid_old"),
     (f"{TRAIN} --init-from model --valid-old nowhere", 1, "nowhere.en: no such file"),
-    (f"{TRAIN} --init-from model --valid-old unequal", 1, "has 300 lines and"),
     (f"{TRAIN} --init-from model --valid-old empty", 1, "0 lines"),
     (f"{TRAIN} --init-from model --valid-old latin", 1, "latin.en: line 3"),
     ("models qqq", 2, "'qqq' (`nmt models --all`"),
-    ("models transformer_bigg", 2, "'transformer_bigg'; did you mean 'transformer_big'?"),
     ("models --compare transformer_base transformer_bigg", 2, "did you mean 'transformer_big'?"),
     ("models transformer_tiny --compare a b", 2, "--compare takes both presets"),
-    ("models --compare transformer_tiny", 2, "--compare"),
     ("models transformer_tiny --length 0", 2, "--length"),
     ("models transformer_tiny --length 30 --micro-batch-tokens 20", 2, "cannot hold a sentence"),
     # Exporting.
     ("export onnx model out", 2, "unknown format 'onnx'"),
     ("export onnx", 2, "onnx: no such model or format"),
-    ("export marian", 2, "nmt export marian MODEL OUT"),
     ("export marian model", 2, "nmt export marian model OUT"),
     ("export model --best 9", 2, "--best is for an export"),
     ("export ctranslate2 model nowhere/out", 2, "nowhere: no such folder"),
@@ -224,7 +209,6 @@ CASES = [
     ("export ctranslate2 model out --best 9", 2, "--best has no meaning for ctranslate2"),
     ("export shortlist model out --quantization int8", 2, "has no meaning for shortlist"),
     ("export shortlist data blank", 2, "blank: exists and is not a shortlist"),
-    ("export shortlist data data", 2, "data: is a folder; name a file"),
     # Translating.
     ("translate data", 2, "data: is a data folder; give the run folder"),
     ("translate nowhere", 1, "nowhere: no such file or folder"),
@@ -236,14 +220,9 @@ CASES = [
         f"converted: is a CTranslate2 model, {BACK}",
     ),
     ("export argos converted out.argosmodel", 2, f"converted: is a CTranslate2 model, {BACK}"),
-    ("import huggingface converted out", 2, f"converted: is a CTranslate2 model, {BACK}"),
-    ("import marian converted out", 2, f"converted: is a CTranslate2 model, {BACK}"),
     ("import ctranslate2 converted out", 2, f"converted: is a CTranslate2 model, {BACK}"),
     ("translate argos", 2, f"argos: is a package of Argos Translate, {BACK}"),
-    ("translate argos/model", 2, f"argos/model: is a CTranslate2 model, {BACK}"),
-    ("import marian argos out", 2, f"argos: is a package of Argos Translate, {BACK}"),
     ("translate a.argosmodel", 2, f"a.argosmodel: is a package of Argos Translate, {BACK}"),
-    ("export marian a.argosmodel out", 2, f"a.argosmodel: is a package of Argos Translate, {BACK}"),
     ("import argos a.argosmodel out", 2, f"a.argosmodel: is a package of Argos Translate, {BACK}"),
     ("translate torch.pt", 2, "torch.pt: is a checkpoint of PyTorch; nmt import huggingface"),
     ("translate marian.npz", 2, "marian.npz: holds arrays, as Marian writes them; import it"),
@@ -268,23 +247,16 @@ CASES = [
     (f"{TRANSLATE} --length-penalty inf", 2, "--length-penalty inf: must be a finite number"),
     (f"{TRANSLATE} --encoding idna", 2, "--encoding idna: unknown"),
     (f"{TRANSLATE} --workers two", 2, f"--workers 'two' {AUTO}"),
-    (f"{TRANSLATE} --workers 0", 2, f"--workers '0' {AUTO}"),
-    (f"{TRANSLATE} --workers {'9' * 20}", 2, "must be at most"),
     (f"{TRANSLATE} --workers {most_workers() + 1}", 2, f"must be at most {most_workers()}; this"),
     (f"{TRANSLATE} --deadline 06:30", 2, "--deadline needs --input and --output with files"),
     ("translate model --input nowhere", 1, "nowhere: No such file or directory"),
-    ("translate model --input nowhere --shard 1/2", 1, "nowhere: No such file or directory"),
-    ("translate model --input nowhere --output out.gz", 1, "nowhere: No such file or directory"),
-    ("translate model --input 'nowhere/*'", 2, "--input nowhere/*: no files found"),
     (f"{TRANSLATE} --input 'nowhere/*'", 2, "--input nowhere/*: no files found"),
     ("translate model --output out.gz", 2, "the translation of a pipe cannot be compressed"),
     (f"{TRANSLATE} --output nowhere/text", 2, "nowhere: no such folder"),
     (f"{TRANSLATE} --output model", 2, "the output would replace"),
     (f"{TRANSLATE} --max-tokens 1 --output /dev/full", 1, "/dev/full: the disk is full"),
     ("translate model --input model", 1, "not text but safetensors"),
-    ("translate model --input model --output out", 1, "not text but safetensors"),
     (f"{TRANSLATE} --attention a.png", 2, "a.png: pictures are SVG; give a name that ends in .svg"),
-    (f"{TRANSLATE} --attention nowhere/a.svg", 2, "nowhere: no such folder"),
     (f"{TRANSLATE} --attention a.svg --output out", 2, "--attention does not go with --output"),
     (f"{TRANSLATE} --attention a.svg --input valid.de", 2, "several inputs"),
     (f"{TRANSLATE} --terms nowhere", 1, "nowhere: no such file"),
@@ -294,7 +266,6 @@ CASES = [
         "valid.de: line 1 has no tab; write a term as SOURCE<TAB>",
     ),
     (f"{TRANSLATE} --terms model", 1, "model: line 1 is not valid UTF-8; convert it"),
-    (f"{TRANSLATE} --forbid nowhere", 1, "nowhere: no such file"),
     (f"{TRANSLATE} --forbid latin", 1, "latin: line 3 is not valid UTF-8; convert it"),
     (f"{TRANSLATE} --terms valid.de --sample", 2, "--terms does not go with --sample"),
     (f"{TRANSLATE} --mbr", 2, "--mbr chooses among several translations; add --n-best N"),
@@ -320,15 +291,12 @@ CASES = [
     # Scoring.
     ("score", 2, "REFERENCE"),
     ("score valid.de train.de", 1, "valid.de has 20, train.de has 300"),
-    ("score valid.de /dev/null", 1, "valid.de has 20, /dev/null has 0"),
-    ("score valid.de missing", 1, "missing: No such file"),
     ("score valid.de latin", 1, "latin: line 3 is not valid utf-8"),
     (
         "score valid.de n-best",
         1,
         "n-best is an n-best list (LINE ||| TEXT ||| SCORE), not plain text",
     ),
-    (f"{SCORE} --baseline train.de", 1, "valid.en has 20, train.de has 300"),
     (f"{SCORE} --model run", 2, "models score by `nmt rescore` (see"),
     (f"{SCORE} --metric blue", 2, "--metric blue: unknown; did you mean 'bleu'?"),
     (f"{SCORE} --tokenize zhh", 2, "--tokenize zhh: unknown; did you mean 'zh'?"),
@@ -346,20 +314,16 @@ CASES = [
     (f"{SCORE} --comet", 2, "run comet-score -s SOURCE -t HYPOTHESIS -r REFERENCE"),
     # Rescoring.
     ("rescore model valid.de", 2, "Missing option '--source'; for example: nmt rescore run"),
-    ("rescore model missing --source valid.en", 1, "missing: No such file"),
     ("rescore model valid.de --source missing", 1, "missing: No such file"),
     ("rescore missing valid.de --source valid.en", 1, "missing: no such file"),
     ("rescore model train.de --source valid.en", 1, "train.de has 300, valid.en has 20"),
     ("rescore model blank --source blank", 1, "blank has no line with text"),
-    ("rescore model latin --source valid.en", 1, "line 3 is not valid utf-8"),
     (f"{RESCORE} --n-best n-best", 2, "TARGET and --n-best FILE are both translations"),
     (f"{RESCORE} --n-best n-best --tokens", 2, "--n-best and --tokens print different things"),
     (f"{RESCORE} --scores --json", 2, "--scores and --json print different things"),
     (f"{RESCORE} --weight 0.5", 2, "--weight is for --n-best"),
     (f"{RESCORE} --length-penalty 1", 2, "--length-penalty is for --scores"),
-    (f"{RESCORE} --json --length-penalty-form wu", 2, "--length-penalty-form is for"),
     (f"{RESCORE} --scores --length-penalty-form wo", 2, "known: power, wu"),
-    (f"{RESCORE} --precision fp64", 2, "--precision fp64: unknown"),
     (f"{RESCORE} --from fr", 2, "--from fr: the model knows only "),
     (f"{RESCORE} --device abacus", 2, "--device abacus: unknown"),
 ]

@@ -61,7 +61,7 @@ def test_a_stage_visits_its_corpora_and_ends_at_its_update(whole: list[Update]) 
 
 def test_stages_go_on_from_any_update(whole: list[Update], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(epochs, "POOL_PAIRS", 100)
-    for done in (1, 9, 10, 11, 13, 30):
+    for done in (9, 10, 13):
         again = stream(whole[done - 1].following, done)
         assert [(u.pairs.tolist(), u.following, u.epoch) for u in again] == [
             (u.pairs.tolist(), u.following, u.epoch) for u in whole[done:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from prepare_job import Job, pairs, prepare_in_all_ways, write
 
 from nmt.data.folder import DataFolder
-from nmt.data.vocabulary import join_lines, split_lines
+from nmt.data.vocabulary import split_lines
 from nmt.errors import DataError, UsageError
 from nmt.prepare.join import join
 from nmt.prepare.windows import AT_BREAK, TOO_LONG, Side, choose_windows, draw_context, join_side
@@ -153,17 +152,6 @@ def test_context_is_drawn_uniformly_by_the_seed_and_the_text() -> None:
     again = draw_context(hashes[::-1], window=4, seed=1)
     assert again[::-1] == drawn.tolist()  # whatever stands beside it
     assert np.mean(drawn == draw_context(hashes, window=4, seed=2)) == pytest.approx(0.25, abs=0.02)
-
-
-def test_joined_lines_are_split_again() -> None:
-    draw = random.Random(1)
-    for _ in range(200):
-        lines = [
-            [draw.randrange(6, 9) for _ in range(draw.randrange(4))]
-            for _ in range(draw.randrange(1, 5))
-        ]
-        assert split_lines(join_lines(lines, 5), 5) == lines
-    assert split_lines([5, 5], 5) == [[], [], []]
 
 
 # ------------------------------------------------------------------------- duplicates

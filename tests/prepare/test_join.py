@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from prepare_job import Job, content, pairs, pairs_in, write
 
 from nmt.data.folder import DataFolder
-from nmt.data.shards import Ids, Lengths, TokenRows
 from nmt.errors import DataError, Stopped, UsageError
 from nmt.prepare import join as stage
 from nmt.prepare.join import join
@@ -52,8 +50,15 @@ def origins(folder: DataFolder) -> list[tuple[int, int]]:
     return [folder.train.origin(index) for index in range(len(folder.train))]
 
 
-@pytest.mark.parametrize("memory", [2.0, 1e-9, 1e-6], ids=["one range", "most", "some"])
-@pytest.mark.parametrize("values", [{}, {"duplicates_by": "source"}, {"keep": ("duplicate",)}])
+@pytest.mark.parametrize(
+    ("values", "memory"),
+    [
+        ({}, 2.0),  # for one range
+        ({}, 1e-9),  # for as little as can be
+        ({"duplicates_by": "source"}, 1e-6),
+        ({"keep": ("duplicate",)}, 1e-6),
+    ],
+)
 def test_joined_parts_are_what_all_texts_at_once_are(
     prepare: Prepare, tmp_path: Path, values: dict[str, Any], memory: float
 ) -> None:
@@ -79,22 +84,6 @@ def test_text_that_was_kept_stays_beside_its_pairs(prepare: Prepare, tmp_path: P
     DataFolder.open(folder.path, verify=True)
 
 
-def test_no_more_rows_are_in_memory_than_are_compared_at_once(
-    prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = [prepare(name, keep_text=True).path for name in "abc"]
-    gathered, gather = list[int](), TokenRows.gather
-
-    def watched(ids: Ids, starts: npt.NDArray[np.int64], lengths: Lengths) -> TokenRows:
-        gathered.append(len(lengths))
-        return gather(ids, starts, lengths)
-
-    monkeypatch.setattr(stage, "_CHUNK_PAIRS", 4)
-    monkeypatch.setattr(TokenRows, "gather", watched)
-    join(tmp_path / "out", parts, memory=1)
-    assert max(gathered) == 4
-
-
 def test_the_same_folders_give_the_same_bytes_and_are_found_again(
     prepare: Prepare, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,12 +94,6 @@ def test_the_same_folders_give_the_same_bytes_and_are_found_again(
     assert "already joined" in capsys.readouterr().err
     with pytest.raises(UsageError, match="one is"):
         join(one.path, parts[:2], memory=1)
-
-
-def test_a_joined_folder_can_be_joined_again(prepare: Prepare, tmp_path: Path) -> None:
-    a, b, c = (prepare(name).path for name in "abc")
-    ab = join(tmp_path / "ab", [a, b], memory=1).path
-    assert pairs_in(join(tmp_path / "abc", [ab, c], memory=1)) == pairs_in(prepare("abc"))
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def vocabulary_file(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(
-    "seed", [*range(16), *(pytest.param(n, marks=pytest.mark.slow) for n in range(16, 400))]
+    "seed", [*range(12), *(pytest.param(n, marks=pytest.mark.slow) for n in range(12, 400))]
 )
 def test_each_pair_of_random_corpora_is_kept_or_counted(
     seed: int, tmp_path: Path, vocabulary_file: Path, monkeypatch: pytest.MonkeyPatch

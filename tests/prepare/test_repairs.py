@@ -17,7 +17,6 @@ from nmt.data.folder import DataFolder
 from nmt.data.manifest import FlawRecord
 from nmt.errors import UsageError
 from nmt.prepare.cleaning import Cleaning
-from nmt.prepare.join import join
 from nmt.prepare.prepare import dry_run
 from nmt.prepare.repairs import first_entity, without_entities
 
@@ -225,13 +224,3 @@ def test_a_folder_records_its_repairs_and_is_not_another(fixed: Job) -> None:
     fixed.but(fix=("entities", "encoding")).prepare()  # the same
     with pytest.raises(UsageError, match=r"fix .*encoding by ftfy \S+, entities .*none"):
         fixed.but(fix=()).prepare()
-
-
-def test_joined_folders_keep_their_counts(fixed: Job, tmp_path: Path) -> None:
-    given = fixed.but(vocab_size=None, vocab=(fixed.prepare().path / "vocab.model",))
-    write(tmp_path, "more", [(f"more {n}", f"mehr {n}") for n in range(9)])
-    one = given.but(out=tmp_path / "one").prepare()
-    other = given.but(out=tmp_path / "other", train=(f"{tmp_path}/more",)).prepare()
-    joined = join(tmp_path / "joined", [one.path, other.path], memory=1)
-    assert [corpus.flaws for corpus in joined.info.train.corpora] == [flaws(one), ()]
-    assert "12 of 60" in (joined.path / "rejects.txt").read_text(encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import re
 import shutil
 from pathlib import Path
@@ -107,7 +106,10 @@ def test_a_link_that_was_planted_in_place_of_the_unfinished_folder_stays(tmp_pat
     assert content(victim) == {"dataset.json": b"of somebody"}
 
 
-def test_two_runs_do_not_build_the_same_folder(tmp_path: Path) -> None:
+def test_two_runs_do_not_build_the_same_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.system.files._LOCK_SECONDS", 0)
     out = tmp_path / "data"
     with building_folder(out) as folder:
         (folder / "file").touch()
@@ -188,19 +190,6 @@ def test_a_damaged_folder_or_something_else_is_left_alone(job: Job) -> None:
         job.prepare()
 
 
-def test_the_order_of_least_scores_does_not_matter(job: Job, tmp_path: Path) -> None:
-    rows = "".join(f"{src}\t{tgt}\t0.5\t0.7\n" for src, tgt in pairs(20))
-    table = tmp_path / "scored.tsv"
-    table.write_text(f"en\tde\ta\tb\n{rows}")
-    least = f"{table}:a:0.1", f"{table}:b:0.2"
-    job = job.but(train=(str(table),), min_score=least, vocab_size=310)
-    folder = job.prepare()
-    assert job.but(min_score=least[::-1]).prepare().fingerprint == folder.fingerprint
-    assert folder.info.train.corpora[0].min_scores == {"a": 0.1, "b": 0.2}
-    with pytest.raises(UsageError, match=r"--min-score .*, b:0\.2 .* a:0\.1, b:0\.3"):
-        job.but(min_score=(least[0], f"{table}:b:0.3")).prepare()
-
-
 # ------------------------------------------------------------------------------ stopped runs
 
 
@@ -215,7 +204,7 @@ def long_run(job: Job, tmp_path: Path, small_blocks: None) -> Job:  # noqa: ARG0
 @pytest.mark.parametrize(
     ("shards", "error", "values"),
     [
-        *((shards, KeyboardInterrupt(), {}) for shards in (0, 1, 6, 10, 11)),
+        *((shards, KeyboardInterrupt(), {}) for shards in (0, 6, 11)),
         (4, OSError(errno.ENOSPC, "full"), {}),
         (3, KeyboardInterrupt(), {"valid": (), "valid_lines": 12}),
         (2, KeyboardInterrupt(), {"duplicates": "near"}),
@@ -257,7 +246,6 @@ def test_a_run_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
     [
         ("option", "other text"),
         ("text", "other text"),
-        ("train-00002.bin", "damaged"),
         ("train-00002.text", "damaged"),
         ("progress/duplicate-00002.bin", "damaged"),
         ("progress/progress.json", "damaged"),
@@ -288,23 +276,3 @@ def test_what_was_left_is_not_used_when_it_is_of_something_else(
     assert re.search(rf"data\.partial .*{reason}.*; starting afresh", said)
     long_run.but(out=tmp_path / "whole").prepare()
     assert content(long_run.out) == content(tmp_path / "whole")
-
-
-def test_with_a_given_vocabulary_it_does_not_matter_how_others_are_learnt(
-    job: Job, tmp_path: Path
-) -> None:
-    learning = job.but(out=tmp_path / "learnt", normalization="nfc")
-    vocab = (learning.prepare().path / "vocab.model",)
-    given = job.but(vocab=vocab, vocab_size=type(job.options).vocab_size)
-    fingerprint = given.prepare().fingerprint
-    file = job.out / "dataset.json"
-    dataset = json.loads(file.read_text())
-    dataset["settings"]["normalization"] = "identity"
-    file.write_text(json.dumps(dataset))
-    assert given.prepare().fingerprint != fingerprint
-    file = tmp_path / "learnt" / "dataset.json"
-    dataset = json.loads(file.read_text())
-    dataset["settings"]["normalization"] = "identity"
-    file.write_text(json.dumps(dataset))
-    with pytest.raises(UsageError, match=r"normalization .*identity .*nfc;"):
-        learning.prepare()

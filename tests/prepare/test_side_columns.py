@@ -96,16 +96,6 @@ def test_each_pair_keeps_its_own(
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_a_text_of_which_nothing_is_left_leaves_nothing_to_the_next(tmp_path: Path) -> None:
-    file = write_tsv(tmp_path, URLS[:5])
-    plain = write(tmp_path, "plain", pairs(60)[40:])
-    before = write(tmp_path, "before", pairs(5))
-    folder = job(tmp_path, file, train=(before, file, plain)).prepare()
-    assert provenance(folder) == [""] * 25
-    assert not folder.info.train.side_columns
-
-
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("values", [{"keep_column": ()}, {"min_score": ("FILE:url:20",)}])
 def test_a_stopped_run_does_not_go_on_with_other_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
@@ -194,14 +184,6 @@ def test_only_tables_have_columns_to_keep(tmp_path: Path) -> None:
     said = r"--keep-column .*plain: only TSV, CSV, JSON Lines, Parquet"
     with pytest.raises(UsageError, match=said):
         job(tmp_path, file).prepare()
-
-
-def test_another_column_is_another_folder(tmp_path: Path) -> None:
-    prepared = job(tmp_path, write_tsv(tmp_path, URLS))
-    prepared.prepare()
-    assert prepared.prepare().info.train.corpora[0].kept_column == "url"
-    with pytest.raises(UsageError, match=r"--keep-column .*crawl\.tsv .*url .*none"):
-        prepared.but(keep_column=()).prepare()
 
 
 def test_a_shard_of_another_corpus_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from nmt.prepare.encode import EncodedBlock
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.find import Reader, find_reader
 from nmt.prepare.write_splits import TrainSplit
-from nmt.system import workers
 
 UTF8 = Encoding.find("utf-8")
 TEXT = [("Ein & <b>", "über"), ("“x”", "東京\u2028y"), *pairs(38)]
@@ -48,9 +46,7 @@ def test_all_pairs_come_in_order_from_any_row_on(
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_data_folder_is_that_of_two_plain_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_the_data_folder_is_that_of_two_plain_files(tmp_path: Path, name: str) -> None:
     plain = Job.of(
         tmp_path / "plain",
         train=(write(tmp_path, "train", pairs(60)),),
@@ -60,10 +56,6 @@ def test_the_data_folder_is_that_of_two_plain_files(
     job = plain.but(out=tmp_path / "other", train=(FORMATS[name](tmp_path, pairs(60)),))
     folder = job.prepare()
     assert pairs_in(folder) == pairs_in(plain.prepare())
-    if name not in ("parquet", "arrow"):  # whose library does not survive it
-        monkeypatch.setattr(workers, "Workers", partial(workers.Workers, method="fork"))
-    same = job.but(out=tmp_path / "again", workers=2).prepare()
-    assert content(same.path) == content(folder.path)
     for file, raw in content(plain.out).items():
         if file not in ("dataset.json", "rejects.json", "rejects.txt"):
             assert (job.out / file).read_bytes() == raw
