@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from command_line import Nmt
 from toy_training import TINY, metrics
 
@@ -22,6 +23,7 @@ TRAINING = {key: value for key, value in TINY.items() if key not in ("d_ff", "nu
 """By which it learns the toy language in some seconds."""
 
 
+@pytest.mark.slow
 def test_a_convolutional_model_is_trained_averaged_and_translated_with(
     nmt: Nmt, data: Path, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from command_line import QUICK, Answer, Nmt
 
-from nmt.errors import Stopped, UsageError
+from nmt.errors import UsageError
 from nmt.jobs.file_pairs import find_files
 from nmt.jobs.job import Job
 from nmt.jobs.parallel import Translators
@@ -206,9 +206,8 @@ def test_an_error_of_the_system_ends_one_file_and_leaves_nothing_of_it(
     assert left == [".a.journal", ".c.journal", "a", "c"]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
 def test_any_error_ends_one_file_and_is_told(
-    job: Translate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
+    job: Translate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translate = Translator.translate
 
@@ -218,21 +217,12 @@ def test_any_error_ends_one_file_and_is_told(
         return translate(self, lines, *more, **options)
 
     monkeypatch.setattr(Translator, "translate", fail_for_b)
-    answer = job("--workers", workers)
+    answer = job("--workers", "2")
     assert answer.status == 1
     assert translated(tmp_path / "out") == ["a", "c"]
     assert "ZeroDivisionError: \\x1b[2J\n" in answer.stderr  # with its traceback
     (line,) = (line for line in answer.stderr.splitlines() if line.startswith("nmt: error: "))
     assert "in/b: " in line
-
-
-def test_the_deadline_ends_all(job: Translate, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object) -> None:
-        raise Stopped("--deadline 06:30 has come")
-
-    monkeypatch.setattr(Job, "translate_file", stop)
-    answer = job()
-    assert (answer.status, answer.stderr.count("has come")) == (75, 1)
 
 
 def test_a_model_that_is_replaced_as_the_job_starts_ends_it(
@@ -251,15 +241,6 @@ def test_a_model_that_is_replaced_as_the_job_starts_ends_it(
     words = ("--input", tmp_path / "in", "--output", tmp_path / "out")
     assert str(model) in nmt("translate", model, *QUICK, *words).refusal(1)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_damaged_model_is_told_of_once(
-    nmt: Nmt, model_file: Path, folder: Path, tmp_path: Path
-) -> None:
-    data = bytearray(model_file.read_bytes())
-    data[-1] ^= 1
-    (tmp_path / "model").write_bytes(data)
-    nmt("translate", tmp_path / "model", "--input", folder, "--output", tmp_path / "o").refusal(1)
 
 
 # ------------------------------------------------------------------------------- what is no text

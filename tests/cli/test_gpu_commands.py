@@ -116,19 +116,6 @@ def test_rescore(
         assert_same(*on_both("rescore", model_file, target, "--source", text, *words))
 
 
-def test_rescore_puts_a_list_in_order(
-    on_both: Print, nmt: Nmt, model_file: Path, other_model: Path, text: Path, tmp_path: Path
-) -> None:
-    listed = ("--n-best", "4", "--max-extra-tokens", "6", "--device", "cpu", "--quiet")
-    done = nmt("translate", other_model, "--input", text, *listed)
-    (tmp_path / "list").write_text(done.stdout)
-    found, expected = on_both(
-        "rescore", model_file, "--source", text, "--n-best", tmp_path / "list"
-    )
-    assert_same(found, expected)
-    assert found != done.stdout
-
-
 def test_train_stops_and_goes_on_and_its_model_translates(
     nmt: Nmt, data: Path, text: Path, tmp_path: Path
 ) -> None:

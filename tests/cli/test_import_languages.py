@@ -15,7 +15,6 @@ from foreign_m2m100 import CODES, M2M100, M2M100Folder
 from foreign_models import LINES, TAGS, MarianMT, import_huggingface, text, write_pairs
 
 from nmt import SearchOptions, Translator
-from nmt.config.model_config import TransformerConfig
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import Piece, PieceModel
@@ -190,15 +189,19 @@ def test_each_segment_of_a_line_has_its_language(nllb: Path) -> None:
     assert whole.text == f"{first.text} {second.text}"
 
 
-def test_an_export_reads_the_same_languages(
-    nmt: Nmt, nllb: Path, source: Path, tmp_path: Path
-) -> None:
+@pytest.fixture
+def fast(nmt: Nmt, nllb: Path, tmp_path: Path) -> Path:
+    """An export for CTranslate2."""
     pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
     exact = ("--quantization", "float32")
     assert nmt("export", "ctranslate2", nllb, tmp_path / "fast", *exact).status == 0
+    return tmp_path / "fast"
+
+
+def test_an_export_reads_the_same_languages(nmt: Nmt, nllb: Path, fast: Path, source: Path) -> None:
     for code in ("de", "zho_Hans"):
         words = ("--input", source, "--from", "en", "--to", code, *QUICK, "--beam-size", "1")
-        ours, theirs = (nmt("translate", one, *words) for one in (nllb, tmp_path / "fast"))
+        ours, theirs = (nmt("translate", one, *words) for one in (nllb, fast))
         assert theirs.status == 0, theirs.stderr
         assert theirs.stdout == ours.stdout
 
@@ -226,29 +229,13 @@ def test_the_pair_of_a_model_is_that_of_its_export(
     assert again.languages.pieces[again.tgt_lang] == piece
 
 
-def test_only_models_of_several_languages_are_exported_as_such(nmt: Nmt, tmp_path: Path) -> None:
-    model = import_huggingface(nmt, M2M100().write(tmp_path / "nllb"))
-    _, card = load_model(model)
-    assert isinstance(card.config, TransformerConfig)
-    other = replace(card, config=replace(card.config, first_position=0))
-    weights = dict(other.build().named_parameters())
-    write_model(tmp_path / "other", other, {n: w.detach() for n, w in weights.items()})
-    line = nmt("export", "huggingface", tmp_path / "other", tmp_path / "out").refusal(2)
-    assert "M2M100ForConditionalGeneration cannot have first_position=0" in line
-
-
-def test_scores_of_an_export_are_those_of_its_tokens(
-    nmt: Nmt, nllb: Path, source: Path, tmp_path: Path
-) -> None:
-    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
-    exact = ("--quantization", "float32")
-    assert nmt("export", "ctranslate2", nllb, tmp_path / "fast", *exact).status == 0
+def test_scores_of_an_export_are_those_of_its_tokens(nmt: Nmt, fast: Path, source: Path) -> None:
     pair = ("--from", "en", "--to", "de", *QUICK, "--scores", "--length-penalty-form", "power")
     found = {}
     for alpha in ("0", "1"):
         # Translations of two tokens, with eos of three, whatever the penalty.
         words = ("--length-penalty", alpha, "--min-tokens", "2", "--max-tokens", "2")
-        done = nmt("translate", tmp_path / "fast", "--input", source, *pair, *words)
+        done = nmt("translate", fast, "--input", source, *pair, *words)
         assert done.status == 0, done.stderr
         found[alpha] = [line.split("\t") for line in done.stdout.splitlines()]
     for (plain, text_), (normalised, other) in zip(found["0"], found["1"], strict=True):
@@ -381,7 +368,8 @@ def test_a_model_is_tuned_for_one_more_language(nmt: Nmt, tmp_path: Path, kind: 
 
 
 def test_a_tag_is_a_language(nmt: Nmt, tmp_path: Path) -> None:
-    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"), "--tgt", "gem")
+    folder = MarianMT().write(tmp_path / "opus")
+    model = import_huggingface(nmt, folder, "--tgt", "gem")
     options = SearchOptions(beam_size=1, max_extra_tokens=3)
     plain, french = (Translator.load(model, options, tgt_lang=lang) for lang in (None, "fr"))
     wanted = [one.text for one in plain.translate([f"{TAGS[0]} abc", f"{TAGS[1]} abc", "abc"])]
@@ -389,17 +377,10 @@ def test_a_tag_is_a_language(nmt: Nmt, tmp_path: Path) -> None:
     # A line's own tag wins.
     found = [one.text for one in french.translate(["abc", f"{TAGS[1]} abc", f"{TAGS[0]} abc"])]
     assert found == [wanted[0], wanted[1], wanted[0]]
-
-
-def test_the_model_s_own_language_is_its_tag(nmt: Nmt, tmp_path: Path) -> None:
-    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"), "--tgt", "de")
-    translator = Translator.load(model, SearchOptions(beam_size=1, max_extra_tokens=3))
-    tagged, own = translator.translate([f"{TAGS[1]} abc", "abc"])
-    assert own.text == tagged.text
-
-
-def test_the_source_language_of_tagged_models_is_fixed(nmt: Nmt, tmp_path: Path) -> None:
-    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
+    # The source language is fixed, and the model's own target language is its tag.
     (tmp_path / "source").write_text("abc\n")
     line = nmt("translate", model, "--input", tmp_path / "source", "--from", "fr").refusal(2)
     assert re.search("--from fr: .* en$", line)
+    german = import_huggingface(nmt, folder, "--tgt", "de")
+    (own,) = Translator.load(german, options).translate(["abc"])
+    assert own.text == wanted[1]

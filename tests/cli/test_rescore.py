@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-import os
 import re
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
@@ -75,17 +72,12 @@ def test_perplexity_of_a_text(
     assert cells[:3] == [f"{found['score']:.3f}", found["signature"], f"{found['nll']:.3f}"]
 
 
-def test_stdin_is_the_text_that_is_not_named(nmt: Nmt, tmp_path: Path, model_file: Path) -> None:
-    pipe = tmp_path / "pipe.en"  # which can be read once
-    os.mkfifo(pipe)
-    sources, others = ("".join(f"{line}\n" for line in lines) for lines in (SOURCES, OTHERS))
+def test_stdin_is_the_text_that_is_not_named(nmt: Nmt, source: Path, model_file: Path) -> None:
+    others = "".join(f"{line}\n" for line in OTHERS)
     expected = likelihood(OTHERS, model_file).perplexity
     for words in ((), ("-",)):
-        writer = threading.Thread(target=lambda: pipe.write_text(sources, encoding="utf-8"))
-        writer.start()
-        words = (model_file, *words, "--json", "--source", pipe)
+        words = (model_file, *words, "--json", "--source", source)
         results = json.loads(answer(nmt, *words, stdin=others))
-        writer.join()
         assert results["perplexity"]["score"] == pytest.approx(expected)
 
 
@@ -116,16 +108,6 @@ def test_lines_are_those_of_the_translator_for_the_same_text(
         for key, value in one.items():
             is_float = isinstance(value, float) or key == "token_log_probs"
             assert other[key] == (pytest.approx(value, abs=1e-5) if is_float else value)
-
-
-def test_text_may_be_compressed_and_in_another_encoding(
-    nmt: Nmt, tmp_path: Path, model_file: Path
-) -> None:
-    source, target = tmp_path / "test.en.gz", tmp_path / "test.de.gz"
-    source.write_bytes(gzip.compress("a café\r\n".encode("iso-8859-1")))
-    target.write_bytes(gzip.compress("é".encode("iso-8859-1")))
-    words = (model_file, target, "--source", source, "--scores", "--encoding", "iso-8859-1")
-    assert answer(nmt, *words).endswith("\té\n")
 
 
 # -------------------------------------------------------------------------------- reranking

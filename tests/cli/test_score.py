@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
 import re
 import subprocess
 import sys
@@ -158,13 +157,6 @@ def test_files_may_be_in_another_encoding(nmt: Nmt, tmp_path: Path) -> None:
     assert "stdin: line 1 " in refused.refusal(1)
 
 
-def test_a_file_name_may_be_any_bytes(nmt: Nmt, files: Files, tmp_path: Path) -> None:
-    baseline = Path(os.fsdecode(os.fsencode(tmp_path) + b"/old\xff.de"))
-    baseline.write_bytes(files.old.read_bytes())
-    answer = nmt("score", files.reference, files.new, *BLEU, "--baseline", baseline, *FEW)
-    assert "old\\udcff.de\t" in answer.stdout
-
-
 # ------------------------------------------------------------------- intervals and baselines
 
 
@@ -292,12 +284,6 @@ def test_ter_splits_chinese_into_characters(nmt: Nmt, tmp_path: Path) -> None:
     assert "asian:yes" in ter["signature"]
     thai = write(tmp_path / "ref.th", ["ฉันไปตลาดวันนี้กับแม่"])
     assert "TER would split" in nmt("score", thai, thai, "--metric", "ter").stderr
-
-
-def test_ter_of_long_lines_is_announced(nmt: Nmt, tmp_path: Path) -> None:
-    long = write(tmp_path / "ref.de", ["Haus " * 500])
-    assert "line 1 has 500 words" in nmt("score", long, long, "--metric", "ter").stderr
-    assert "TER" not in nmt("score", long, long).stderr
 
 
 # ---------------------------------------------------------------------------------- warnings

@@ -265,7 +265,6 @@ def test_lines_that_were_searched_again_are_marked_and_counted(
     for one, other in zip(objects(guarded.stdout), objects(plain.stdout), strict=True):
         assert "guarded" not in other
         assert one == other or one["guarded"] is True
-    assert guarded.stdout.replace(', "guarded": true', "") != plain.stdout  # some are better
 
 
 def test_mbr_writes_one_of_the_n_best_for_each_line(translate_text: TranslateText) -> None:
@@ -277,5 +276,3 @@ def test_mbr_writes_one_of_the_n_best_for_each_line(translate_text: TranslateTex
     assert len(lines) == len(LINES)
     assert all(line in found for line, found in zip(lines, texts, strict=True))
     assert [line == "" for line in lines] == [line == "" for line in LINES]
-    bleu = translate_text(TEXT, *several, "--mbr", "--mbr-metric", "bleu")
-    assert bleu.stdout != mbr.stdout

@@ -177,18 +177,19 @@ def test_text_in_another_encoding_is_refused(
         lines_of(path, encoding)
 
 
-@pytest.mark.parametrize("name", ["utf-9", "hex", "rot13", "undefined", "idna"])
+@pytest.mark.parametrize("name", ["hex", "rot13", "undefined"])
 def test_unknown_encodings_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"--encoding {name}"):
         Encoding.find(name)
 
 
-@pytest.mark.parametrize("suffix", ["", *SUFFIXES])
-def test_a_side_is_found_plain_or_compressed(tmp_path: Path, suffix: str) -> None:
-    (tmp_path / f"train.en{suffix}").touch()
-    (tmp_path / "train.de").touch()
-    src, tgt = find_sides(f"{tmp_path}/train", "en", "de")
-    assert (src.name, tgt.name) == (f"train.en{suffix}", "train.de")
+def test_a_side_is_found_plain_or_compressed(tmp_path: Path) -> None:
+    for suffix in ("", *SUFFIXES):
+        name = f"in-{suffix[1:]}"
+        for path in (tmp_path / f"{name}.en{suffix}", tmp_path / f"{name}.de"):
+            path.touch()
+        src, tgt = find_sides(f"{tmp_path}/{name}", "en", "de")
+        assert (src.name, tgt.name) == (f"{name}.en{suffix}", f"{name}.de")
 
 
 @pytest.mark.parametrize(

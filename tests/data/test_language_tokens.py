@@ -35,14 +35,11 @@ def test_a_language_has_several_codes(lang: str, codes: list[str]) -> None:
     assert NLLB.codes(lang) == codes
 
 
-def test_what_is_given_must_be_known() -> None:
+def test_what_is_given_must_be_known_and_a_default_if_the_decoder_reads_it() -> None:
     for tokens, side, lang in ((NLLB, "src", "fr"), (NLLB, "tgt", "zh"), (OPUS, "tgt", "es")):
         with pytest.raises(UsageError, match=f"--x {lang}: the model "):
             tokens.check(side, lang, "--x", is_given=True)
     NLLB.check("tgt", "de", "--x", is_given=True)
-
-
-def test_a_default_must_be_known_only_if_the_decoder_reads_it() -> None:
     with pytest.raises(UsageError, match="--x is missing"):
         NLLB.check("src", "", "--x", is_given=False)
     OPUS.check("tgt", "roa", "--x", is_given=False)
@@ -114,11 +111,7 @@ def test_lines_begin_with_the_token_of_their_pair(vocabulary: Vocabulary) -> Non
     assert src.decode([[*src.first, *text]]) == ["abc"]
     assert src.encode([]) == []
 
-
-def test_a_language_that_is_not_known_has_no_token(vocabulary: Vocabulary) -> None:
+    # A language that is not known has no token, and a vocabulary without one is damaged.
     assert OPUS.begin((vocabulary, vocabulary), ("en", "roa")) == (vocabulary, vocabulary)
-
-
-def test_a_vocabulary_without_the_token_is_damaged(vocabulary: Vocabulary) -> None:
     with pytest.raises(DataError, match="piece 'deu_Latn'"):
         NLLB.begin((vocabulary, vocabulary), ("de", "en"))

@@ -117,20 +117,15 @@ def test_a_weight_is_for_every_corpus_of_its_name(data: DataFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stages", "message"),
+    ("weights", "message"),
     [
-        ([TrainingStage(0, {"cleen": 1})], "stage 1: .*'cleen'; .*'clean'.*, clean$"),
-        ([TrainingStage(0, {"news": 1})], "stage 1: .*'news'.*; .*data has /.*a/news, "),
+        ({"cleen": 1}, "stage 2: .*'cleen'; .*'clean'.*, clean$"),
+        ({"news": 1}, "stage 2: .*'news'.*; .*data has /.*a/news, "),
+        ({"a/news": 0.01, "b/news": 0.01, "clean": 0.01}, "stage 2 .*weights"),  # no pairs
     ],
 )
-def test_an_unknown_corpus_is_refused_with_the_known_ones(
-    data: DataFolder, stages: list[TrainingStage], message: str
+def test_weights_that_fit_no_corpus_or_leave_none_are_refused(
+    data: DataFolder, weights: dict[str, float], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        Stages.of_recipe(data, stages)
-
-
-def test_a_stage_without_pairs_is_refused(data: DataFolder) -> None:
-    nothing = dict.fromkeys(corpus_names(data), 0.01)
-    with pytest.raises(UsageError, match=r"stage 2 .*weights"):
-        Stages.of_recipe(data, [TrainingStage(3, {}), TrainingStage(0, nothing)])
+        Stages.of_recipe(data, [TrainingStage(3, {}), TrainingStage(0, weights)])

@@ -80,6 +80,7 @@ def test_a_tab_is_a_space_and_search_never_produces_it(rules: str) -> None:
 def test_modifier_letters_stay_in_their_words(subwords: str, word: str) -> None:
     lines = [f"{word}, {word}. ({word})"] * 99
     vocabulary = whole_words(lines, subwords=subwords)
+    assert PieceModel.read(vocabulary.model).is_bpe == (subwords == "bpe")
     assert {f"\u2581{word}", word} & set(vocabulary.tokens(vocabulary.encode([word])[0]))
     tokens = vocabulary.tokens(range(len(vocabulary)))
     assert not [token for token in tokens if set(word) & set(token) and set(",.()") & set(token)]
@@ -148,13 +149,6 @@ def test_rules_of_sentencepiece_are_as_the_manual_says(rule: str, text: str, fou
     assert vocabulary.decode(vocabulary.encode([text])) == [found]
 
 
-def test_unigram_can_be_asked_for(vocabulary: Vocabulary) -> None:
-    unigram = learn_vocabulary(LINES, vocab_size=283, subwords="unigram")
-    assert not PieceModel.read(unigram.model).is_bpe
-    assert PieceModel.read(vocabulary.model).is_bpe
-    assert unigram.decode(unigram.encode(LINES)) == LINES
-
-
 def test_digits_can_be_split() -> None:
     years = ["in 1984", "since 1984", "by 1984"] * 9
     for split_digits, digits in ((False, {"1984"}), (True, {"1", "9", "8", "4"})):
@@ -184,17 +178,13 @@ def test_a_size_that_cannot_be_learnt_is_refused_with_the_nearest(
     assert len(learn_vocabulary(lines, vocab_size=nearest)) == nearest
 
 
-@pytest.mark.parametrize("lines", [[], [""]])
-def test_no_text_to_learn_from_is_refused(lines: list[str]) -> None:
-    with pytest.raises(DataError):
-        learn_vocabulary(lines, vocab_size=300)
-
-
-def test_an_error_in_the_text_comes_through_the_trainer() -> None:
+def test_no_text_to_learn_from_is_refused_and_an_error_in_it_comes_through_the_trainer() -> None:
     def lines() -> Iterator[str]:
         yield "some text"
         raise LookupError("line 2 is broken")
 
+    with pytest.raises(DataError):
+        learn_vocabulary([""], vocab_size=300)
     with pytest.raises(LookupError, match="line 2 is broken"):
         learn_vocabulary(lines(), vocab_size=300)
 

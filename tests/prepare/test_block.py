@@ -10,7 +10,7 @@ import pytest
 from nmt.data import corpus
 from nmt.data.corpus import Encoding, read_lines
 from nmt.errors import DataError
-from nmt.prepare.block import Block, Pairs, decode_side, show_line
+from nmt.prepare.block import Block, Pairs, decode_side
 from nmt.prepare.characters import classes_for
 from nmt.prepare.readers import line_files, reader
 from nmt.prepare.readers.line_files import MosesFiles
@@ -126,8 +126,3 @@ def test_characters_are_counted_line_by_line() -> None:
     assert side.signs.tolist() == [3, 0, 0, 2, 0]
     assert side.controls.tolist() == [0, 0, 0, 1, 0]
     assert side.foreign.tolist() == [0, 0, 0, 1, 2]
-
-
-def test_bad_lines_are_shown_by_their_bytes() -> None:
-    raw = b"fine\r\nb\xffd\n"
-    assert [show_line(raw, at, UTF8) for at in (0, 1)] == ["fine", "b\\xffd"]

@@ -74,8 +74,6 @@ def judge(
         ("A\thouse.", "Ein\tHaus.", None),
         ("A\x00house.", "Ein Haus.", "control"),
         ("A house.", "Ein\rHaus.", "control"),
-        ("A house.", "Ein\x85Haus.", "control"),
-        ("A\x7fhouse.", "Ein Haus.", "control"),
         ("A house.", "Ein H\ufffdus.", "control"),
         ("A\u2028house \u00a0\U0001f600", "Ein Haus.", None),
         ("<range>", "Ein Haus.", "markup"),
@@ -87,27 +85,23 @@ def judge(
         ("Bravo!", "bravo!", None),
         ("x" * 90, "y" * 10, None),  # 9 times as long, and no more
         ("x" * 91, "y" * 10, "ratio"),
-        ("x" * 10, "y" * 91, "ratio"),
         ("x" * RATIO_FREE_CHARACTERS, "y", None),  # short pairs are not measured
         ("x" * (RATIO_FREE_CHARACTERS + 1), "y", "ratio"),
         ("x" * 60, "y" * 7 + " " * 53, None),  # 60 to 7 without the spaces
         ("x" * 60, "y " * 6, "ratio"),  # 60 to 6 without the spaces
         ("ab 12", "ab 1.", None),  # half are no letters, and no more
         ("ab 123", "ab", "symbols"),
-        ("ab", "--- * ---", "symbols"),
         ("e\u0301e\u0301", "ab", None),  # an accent belongs to its letter
         ("Привет", "Hallo", "script"),
         ("hello", "дом Haus", None),  # 3 of 7 letters
         ("hello", "дома Haus", None),  # 4 of 8
         ("hello", "домов Haus", "script"),  # 5 of 9
         (HELD_OUT, "Dieser Satz ist aus dem Test.", "overlap"),
-        (f"  {HELD_OUT} ", "Dieser Satz ist aus dem Test.", "overlap"),
         ("this is VERY same sentence one of the test-set", "other letters' order: no", None),
         ("THIS VERY 'SENTENCE', is\u00a0one  of the test-set", "Etwas anderes.", "overlap"),
         ("Ｔhis very sentence is one of the test set", "Etwas anderes.", "overlap"),
         ("This is another sentence than any one there.", HELD_OUT, None),  # on the other side
         ("Something else.", "GENAU DIESER SATZ STEHT IM TEST – 11⁄2 STRASSEN", "overlap"),
-        ("Something else.", "Genau dieser Satz steht im Test: 2½ Straßen!", None),
         ("This very sentence is one of the test sets.", "Etwas anderes.", None),
         ("Short one.", "Kurz.", None),  # which is in valid, and too short to matter
         (LONG, "etwas", "overlap"),
@@ -127,27 +121,17 @@ def test_a_pair_is_judged_by_the_first_rule_that_fits(
     [
         ("hello", "Привет", "en ru", None),
         ("Привет", "hello", "en ru", "script"),
-        ("Привет", "hello", "eng deu_Latn", "script"),
         ("Привет", "你好", "tlh xx", None),  # of which we know no script
         ("hello", "Оʻзбек тили", "en uz", None),
-        ("hello", "Oʻzbek tili", "en uz", None),
         ("hello", "Oʻzbek tili", "en uzn_Cyrl", "script"),
         ("hello", "Türkçe değil: татарча", "en tt", None),
         ("hello", "татарча", "en tr", "script"),
         ("hello", "مەھكىمە", "en tt", "script"),
         # A letter of Chinese counts three times.
         ("No longer maintained", "中文版已不再维护 since version", "en zh", None),  # 12 of 36
-        (
-            "No longer maintained",
-            "中文不再维护 since version xyzabcd",
-            "en zh",
-            "script",
-        ),  # 19 of 37
         ("中文", "in China", "zh en", None),
         # Words that stand on both sides do not count.
         ("Install PostgreSQL and Kubernetes.", "安装 PostgreSQL 和 Kubernetes。", "en zh", None),
-        ("Install PostgreSQL and Kubernetes.", "PostgreSQLとKubernetesを使う", "en ja", None),
-        ("Install PostgreSQL and Kubernetes.", "PostgreSQL와 Kubernetes 설치", "en ko", None),
         ("Install PostgreSQL and Kubernetes.", "ติดตั้ง PostgreSQL กับ Kubernetes", "en th", None),
         ("安装 PostgreSQL 和 Kubernetes。", "Install PostgreSQL and Kubernetes.", "zh en", None),
         ("Delete %(verbose_name_plural)s", "Удалить %(verbose_name_plural)s", "en ru", None),
@@ -155,12 +139,6 @@ def test_a_pair_is_judged_by_the_first_rule_that_fits(
         ("他住在北京市朝阳区。", "He lives in 北京市朝阳区.", "zh en", None),
         ("Install PostgreSQL", "安装 Kubernetes", "en zh", "script"),  # another word
         # A copy is no translation.
-        (
-            "Install PostgreSQL and Kubernetes.",
-            "Install PostgreSQL and Kubernetes",
-            "en zh",
-            "script",
-        ),
         ("The river and the old house.", "The old house and the river.", "en am", "script"),
         (WIDE, "etwas", "zh de", "overlap"),
         (NARROW, "etwas", "zh de", None),
@@ -234,12 +212,9 @@ def test_the_options_of_cleaning_are_checked_together() -> None:
     assert options == ["min-length 0", "max-ratio 0.5", "max-symbols 50", "duplicates-by target",
                        "keep duplicates", "keep empty", "max-length -1"]  # fmt: skip
     Cleaning(keep=tuple(rule for rule in RULES if rule not in ALWAYS))
-    with pytest.raises(UsageError, match="--keep score"):
-        Cleaning(keep=("score",))
-    with pytest.raises(UsageError, match="--keep duplicate: --duplicates-by source"):
-        Cleaning(duplicates_by="source", keep=("duplicate",))
-    with pytest.raises(UsageError, match="--keep duplicate: --duplicates near"):
-        Cleaning(duplicates="near", keep=("duplicate",))
+    for values in ({"duplicates_by": "source"}, {"duplicates": "near"}):
+        with pytest.raises(UsageError, match="--keep duplicate: --duplicates"):
+            Cleaning(keep=("duplicate",), **values)  # type: ignore[arg-type]
 
 
 def test_sides_that_differ_only_in_their_normal_form_are_identical() -> None:

@@ -15,7 +15,7 @@ from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import split_lines
 from nmt.errors import DataError, UsageError
 from nmt.prepare.join import join
-from nmt.prepare.windows import AT_BREAK, TOO_LONG, Side, choose_windows, draw_context, join_side
+from nmt.prepare.windows import AT_BREAK, Side, choose_windows, draw_context, join_side
 
 Line = tuple[str, str]
 Lines = list[Line]
@@ -99,34 +99,6 @@ def test_a_line_that_is_blank_on_both_sides_ends_a_document(prepare: Prepare) ->
     assert plain.src_vocabulary.separator is None
     assert plain.info.train.windows == ()
     assert plain.info.window == 1
-
-
-@pytest.mark.parametrize("hole", [("", "eine Seite"), ("one side", ""), ("same", "same")])
-def test_no_lines_are_joined_over_one_that_is_dropped(prepare: Prepare, hole: Line) -> None:
-    lines = pairs(40)
-    lines[20] = hole
-    folder = prepare(lines)
-    found = [tuple(zip(src, tgt, strict=True)) for src, tgt in windows_in(folder)]
-    assert len(found) == 39
-    assert set(found) <= neighbours([*lines[:20], BREAK, *lines[21:]])
-    assert "break" not in folder.info.train.corpora[0].rejected
-
-
-def test_windows_are_not_longer_than_max_length(prepare: Prepare) -> None:
-    whole = prepare(pairs(60), out="whole")
-    longest = max(whole.info.train.src.longest, whole.info.train.tgt.longest)
-    line = max(
-        max(len(ids) for ids in vocabulary.encode([pair[side] for pair in pairs(60)]))
-        for side, vocabulary in enumerate((whole.src_vocabulary, whole.tgt_vocabulary))
-    )
-    limit = (longest + line) // 2
-    folder = prepare(pairs(60), max_length=limit)
-    train = folder.info.train
-    assert train.pairs == 60
-    assert line <= max(train.src.longest, train.tgt.longest) <= limit < longest
-    (report,) = json.loads((folder.path / "rejects.json").read_text())["corpora"]
-    assert report["shortened"][TOO_LONG] > 0
-    assert [(src[-1], tgt[-1]) for src, tgt in windows_in(folder)] == pairs(60)
 
 
 def test_the_longest_window_counts_separators_and_tags() -> None:
@@ -252,9 +224,7 @@ def test_valid_and_test_keep_single_lines_and_their_breaks(
         prepare(pairs(40), out="none", valid=write(tmp_path, "none", [BREAK]))
 
 
-def test_a_language_token_begins_a_window_and_tags_begin_lines(
-    prepare: Prepare, tmp_path: Path
-) -> None:
+def test_a_language_token_begins_a_window(tmp_path: Path) -> None:
     text = write(tmp_path, "several", pairs(30))
     valid = (f"en-de={write(tmp_path, 'v', pairs(2))}", f"de-en={tmp_path}/v")
     folder = Job.of(
@@ -272,11 +242,6 @@ def test_a_language_token_begins_a_window_and_tags_begin_lines(
         assert tokens[0] == f"<2{langs[1]}>"
         assert not any(token.startswith("<2") for token in tokens[1:])
     assert max(folder.info.train.windows) < len(folder.train)
-
-    tagged = prepare(pairs(30), tag=(f"{tmp_path}/text-data=<BT>",))
-    for src, tgt in windows_in(tagged):
-        assert all(line.startswith("<BT> ") for line in src)
-        assert not any("<BT>" in line for line in tgt)
 
 
 def test_a_vocabulary_gets_a_separator_that_no_text_spells(prepare: Prepare) -> None:

@@ -17,7 +17,7 @@ def test_a_table_agrees_with_a_set_until_it_is_full(factor: int) -> None:
     random = np.random.default_rng(5)
     seen, expected = SeenHashes(3000), set[int]()
     assert seen._table.nbytes == 8 * 4002
-    for size in [200] * 60 + [0]:
+    for size in [200] * 40 + [0]:
         batch = (1 + random.integers(0, 3000, size=size)).astype(np.uint64) * np.uint64(factor)
         new = []
         for value in batch.tolist():

@@ -151,16 +151,6 @@ def test_drawn_pairs_are_in_train_in_no_direction(prepare: Prepare, tmp_path: Pa
     assert not drawn & {frozenset(pair) for pair in pairs_in(folder)}
 
 
-def test_valid_lines_are_drawn_for_each_pair(prepare: Prepare) -> None:
-    folder = prepare(valid=(), valid_lines=3)
-    english, german = zip(*pairs(12), strict=True)
-    for text in folder.valid_texts:
-        sources, targets = text.lines()
-        assert len(set(sources)) == len(set(targets)) == 3
-        assert set(sources) <= set(german if text.langs[0] == "de" else english)
-    assert [corpus.rejected for corpus in folder.info.train.corpora] == [{"valid": 3}] * 3
-
-
 def test_temperature_mixes_pairs_by_a_power_of_their_size(prepare: Prepare, tmp_path: Path) -> None:
     small = write(tmp_path, "small", en=["one two", "three"], fr=["un deux", "trois"])
     folder = prepare(
@@ -187,7 +177,7 @@ def test_weights_within_a_pair_stay_with_any_temperature() -> None:
 def test_a_folder_of_several_pairs_is_found_again(
     prepare: Prepare, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prepare(temperature=5.0, workers=2)
+    prepare(temperature=5.0)
     prepare(temperature=5.0)
     assert "already prepared" in capsys.readouterr().err
     with pytest.raises(UsageError, match=r"temperature .*5 .*1"):

@@ -115,14 +115,6 @@ def test_without_fix_they_are_kept_counted_and_warned_of(
     assert folder.info.settings["fix"] == []
 
 
-def test_a_few_are_counted_without_a_warning(
-    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path, "train", [("Q&amp;A", "F&uuml;r"), *pairs(1001)])
-    assert [flaw.lines for flaw in flaws(job.prepare())] == [1, 1]
-    assert "entities" not in capsys.readouterr().err
-
-
 def test_only_what_is_asked_for_is_repaired(job: Job) -> None:
     folder = job.but(fix=("entities",)).prepare()
     assert [flaw.repaired for flaw in flaws(folder)] == [20, 0]
@@ -188,14 +180,6 @@ def test_valid_and_test_stay_as_they_are_with_a_warning(
     assert "news.de: 1 of 1" in told
 
 
-def test_valid_that_is_drawn_from_train_is_repaired_with_it(fixed: Job) -> None:
-    folder = fixed.but(valid=(), valid_lines=30).prepare()
-    drawn = (folder.path / "valid.en").read_text(encoding="utf-8").splitlines()
-    assert len(drawn) == 30
-    assert set(drawn) <= {src for src, _ in CLEAN}
-    assert {*drawn, *(src for src, _ in pairs_in(folder))} == {src for src, _ in CLEAN}
-
-
 def test_a_dry_run_counts_and_warns(fixed: Job, capsys: pytest.CaptureFixture[str]) -> None:
     (corpus,) = dry_run(fixed.options, Cleaning(), pairs=1000)
     assert [(flaw.lines, flaw.repaired) for flaw in corpus.flaws] == [(20, 0), (12, 0)]
@@ -203,17 +187,6 @@ def test_a_dry_run_counts_and_warns(fixed: Job, capsys: pytest.CaptureFixture[st
     (corpus,) = dry_run(fixed.options, fixed.cleaning, pairs=1000)
     assert [(flaw.lines, flaw.repaired) for flaw in corpus.flaws] == [(20, 20), (12, 12)]
     assert "warning" not in capsys.readouterr().err
-
-
-def test_columns_that_are_kept_beside_the_text_are_not_changed(fixed: Job, tmp_path: Path) -> None:
-    rows = "".join(f"{src}\t{tgt}\tx&amp;y{n}\n" for n, (src, tgt) in enumerate(CLEAN[:9]))
-    crawl = tmp_path / "crawl.tsv"
-    crawl.write_text(f"en\tde\turl\n{rows.replace(chr(39), '&#39;')}", encoding="utf-8")
-    folder = fixed.but(train=(str(crawl),), keep_column=(f"{crawl}:url",)).prepare()
-    assert pairs_in(folder) == CLEAN[:9]
-    assert [folder.train.side_values(n) for n in range(9)] == [
-        {"provenance": f"x&amp;y{n}"} for n in range(9)
-    ]
 
 
 def test_a_folder_records_its_repairs_and_is_not_another(fixed: Job) -> None:

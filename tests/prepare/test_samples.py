@@ -62,12 +62,6 @@ def test_the_sample_has_the_size_asked_for_and_no_pair_twice(tmp_path: Path, siz
     assert (sample(texts, size, seed=5) == pairs) == (size >= 500)
 
 
-def test_blocks_say_which_text_and_line_they_begin_with(tmp_path: Path) -> None:
-    for block in sample_blocks(numbered(tmp_path, a=40, b=40), size=20, seed=3):
-        name, _, number = lines_of(block)[0][0].split()
-        assert (name, int(number) + 1) == ("ab"[block.corpus], block.number)
-
-
 def test_a_sample_of_everything_holds_what_an_epoch_visits(tmp_path: Path) -> None:
     one, other = numbered(tmp_path, a=40, b=40)
     drawn = Counter(sample((replace(one, weight=2.5), replace(other, weight=0.5)), 999, 1, True))

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prepare_job import Job, content, job_of, pairs, stop, write
+from prepare_job import Job, job_of, pairs, write
 
 from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
-from nmt.errors import DataError, NMTError, UsageError
+from nmt.errors import DataError, NMTError
 from nmt.prepare.block import KEPT, Block, Work
 from nmt.prepare.join import join
 from nmt.prepare.rules import CODES
@@ -95,24 +95,6 @@ def test_each_pair_keeps_its_own(
     DataFolder.open(folder.path, verify=True)
 
 
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("values", [{"keep_column": ()}, {"min_score": ("FILE:url:20",)}])
-def test_a_stopped_run_does_not_go_on_with_other_columns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
-) -> None:
-    numbers = [str(number) for number in range(40)]
-    file = write_tsv(tmp_path, numbers)
-    values = {
-        key: tuple(one.replace("FILE", file) for one in given) for key, given in values.items()
-    }
-    prepared = job(tmp_path, file, shard_pairs=10)
-    stop(prepared, monkeypatch, shards=1)
-    changed = prepared.but(**values)
-    changed.prepare()
-    changed.but(out=tmp_path / "whole").prepare()
-    assert content(prepared.out) == content(tmp_path / "whole")
-
-
 def test_joined_folders_keep_it_whether_all_have_it_or_not(tmp_path: Path) -> None:
     file = write_tsv(tmp_path, URLS)
     first = job(tmp_path, file).prepare()
@@ -128,18 +110,6 @@ def test_joined_folders_keep_it_whether_all_have_it_or_not(tmp_path: Path) -> No
     assert provenance(folder) == ["", "", "", *URLS[:39]]  # the last pair is a duplicate
     DataFolder.open(folder.path, verify=True)
     assert provenance(join(tmp_path / "back", parts[::-1], memory=1)) == [*URLS, "", ""]
-
-
-def test_a_column_in_another_encoding_is_text_and_may_be_damaged(tmp_path: Path) -> None:
-    rows = [f"{src}\t{tgt}\t\u00e9{at}" for at, (src, tgt) in enumerate(pairs(3))]
-    (tmp_path / "x.tsv").write_bytes("\n".join(rows).encode("windows-1252") + b"\x81")
-    prepared = job(
-        tmp_path, f"{tmp_path}/x.tsv", keep_column=(f"{tmp_path}/x.tsv:3",),
-        encoding="windows-1252", valid=(), valid_lines=1, vocab_size=300,
-    )  # fmt: skip
-    found = provenance(prepared.prepare())
-    assert len(found) == 2
-    assert set(found) < {"\u00e90", "\u00e91", "\u00e92\ufffd"}
 
 
 def test_whole_numbers_are_kept_as_digits_and_line_ends_as_spaces(tmp_path: Path) -> None:
@@ -177,13 +147,6 @@ def test_a_column_that_is_not_there_is_told(
     with pytest.raises(NMTError, match=message):
         job(tmp_path, file, keep_column=(f"{file}:{column}",)).prepare()
     assert not (tmp_path / "data").exists()
-
-
-def test_only_tables_have_columns_to_keep(tmp_path: Path) -> None:
-    file = write(tmp_path, "plain", pairs(9))
-    said = r"--keep-column .*plain: only TSV, CSV, JSON Lines, Parquet"
-    with pytest.raises(UsageError, match=said):
-        job(tmp_path, file).prepare()
 
 
 def test_a_shard_of_another_corpus_is_refused(tmp_path: Path) -> None:

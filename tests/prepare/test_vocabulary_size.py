@@ -52,18 +52,6 @@ def test_little_text_gets_the_largest_vocabulary_that_it_allows(
     assert "already prepared" in capsys.readouterr().err
 
 
-def test_enough_text_gets_the_size_of_the_table(
-    unsized: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(vocabularies, "_SIZES", {60: 300, 61: 320, 99: 350})
-    folder = unsized.but(weight=(f"{unsized.options.train[0]}=3",)).prepare()
-    told = capsys.readouterr().err
-    assert folder.info.settings["vocab_size"] == 320  # a weight does not make it larger
-    assert folder.info.vocabulary.sizes == (320,)
-    assert re.search("320, .* 60 pairs", told)
-    assert told.count("taking") == 1
-
-
 def test_all_training_texts_count(
     unsized: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,17 +60,6 @@ def test_all_training_texts_count(
     both = (f"en-de={more}", f"de-en={unsized.options.train[0]}")
     job = unsized.but(src_lang="", tgt_lang="", train=(), pair=both, valid=(), valid_lines=3)
     assert job.prepare().info.settings["vocab_size"] == 320
-
-
-def test_separate_vocabularies_are_suited_each(
-    unsized: Job, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = unsized.but(separate_vocab=True).prepare()
-    src, tgt = folder.info.vocabulary.sizes
-    told = capsys.readouterr().err
-    assert f"\nnmt: en: taking {src:,}" in told
-    assert f"\nnmt: de: taking {tgt:,}" in told
-    assert src != tgt
 
 
 def test_many_characters_get_a_larger_vocabulary(

@@ -60,25 +60,24 @@ def test_what_quotes_cells_is_read_as_it_was_written(
     assert read(tmp_path / "x.tsv", write_rows([*header, *SAID])) == SAID
 
 
-@pytest.mark.parametrize("text", ["First line\nsecond line", "First line\r\nsecond line"])
-def test_a_line_end_in_a_cell_becomes_a_space(tmp_path: Path, text: str) -> None:
-    rows = [*pairs(5), (text, "Erste Zeile\nzweite Zeile"), *pairs(5)]
-    assert read(tmp_path / "x.tsv", pandas(rows)) == [*pairs(5), *ONE_LINE, *pairs(5)]
+TAB = [*pairs(5), ("one\ttab", "ein Tab")]
+COMMAS = [*pairs(5), *((f"{src}, or so", f"{tgt}, oder so") for src, tgt in pairs(5))]
 
 
-def test_a_tab_in_a_cell_is_text(tmp_path: Path) -> None:
-    rows = [*pairs(5), ("one\ttab", "ein Tab")]
-    assert read(tmp_path / "x.tsv", pandas(rows)) == rows
-
-
-def test_a_quoted_header_means_quoted_cells(tmp_path: Path) -> None:
-    text = '"en"\t"de"\n' + pandas(pairs(3))
-    assert read(tmp_path / "x.tsv", text) == pairs(3)
-
-
-def test_all_commas_in_quotes_are_of_a_spreadsheet(tmp_path: Path) -> None:
-    commas = [(f"{src}, or so", f"{tgt}, oder so") for src, tgt in pairs(5)]
-    assert read(tmp_path / "x.tsv", excel([*pairs(5), *commas])) == [*pairs(5), *commas]
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        # A line end in a cell becomes a space.
+        (pandas([("First line\nsecond line", "Erste Zeile\r\nzweite Zeile")]), ONE_LINE),
+        (pandas(TAB), TAB),
+        ('"en"\t"de"\n' + pandas(pairs(3)), pairs(3)),  # a quoted header
+        (excel(COMMAS), COMMAS),  # all commas in quotes
+    ],
+)
+def test_what_stands_in_quotes_is_one_cell(
+    tmp_path: Path, text: str, found: list[tuple[str, str]]
+) -> None:
+    assert read(tmp_path / "x.tsv", text) == found
 
 
 def test_utf_16_of_a_spreadsheet_is_recognised(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from prepare_job import job_of, pairs, pairs_in
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, NMTError, UsageError
@@ -80,16 +79,6 @@ def test_one_of_several_translators_is_chosen(tmp_path: Path) -> None:
     assert read(f"{tmp_path}/a.xml:B")[1] == ("Yes.", "Ja B.")
     with pytest.raises(DataError, match=r"a\.xml .*a\.xml:A"):
         read(f"{tmp_path}/a.xml")
-
-
-def test_a_data_folder_has_the_segments(tmp_path: Path) -> None:
-    texts = pairs(60)
-    for side in (0, 1):
-        (tmp_path / f"{side}.sgm").write_text(sgml(side, lines=texts))
-    both = f"{tmp_path}/0.sgm,{tmp_path}/1.sgm"
-    folder = job_of(tmp_path, both, test=(both,), keep=("overlap",)).prepare()
-    assert pairs_in(folder) == texts
-    assert folder.info.train.corpora[0].lines == 60
 
 
 @pytest.mark.parametrize(

@@ -219,32 +219,12 @@ def test_rows_that_lack_a_side_are_rejected_by_their_numbers(
     assert sampled.counts == {"missing": 1}
 
 
-def test_a_tenth_of_short_rows_means_other_columns(job: Job, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"41 of 41 rows .* row 1: "):
-        job.but(train=(f"{tmp_path}/crawl.tsv:1,7",)).prepare()
-    assert not (tmp_path / "data").exists()
-
-
-def test_a_row_without_a_score_has_both_sides(job: Job, tmp_path: Path) -> None:
-    path = tmp_path / "crawl.tsv"
-    path.write_text(path.read_text().replace("\t0.10\n", "\n"))
-    folder = job.but(min_score=(f"{path}:score:0.05",)).prepare()
-    rejected = folder.info.train.corpora[0].rejected
-    assert rejected["missing"] == 1  # the short one
-    assert rejected["score"] == 4 + 1 + 1  # 0.00 to 0.03, no number, none
-
-
 def test_a_mark_of_byte_order_is_no_part_of_the_first_score(job: Job, tmp_path: Path) -> None:
     lines = "".join(f"0.5\t{src}\t{tgt}\n" for src, tgt in pairs(40))
     (tmp_path / "numbered.tsv").write_text("\ufeff" + lines)
     train, least = f"{tmp_path}/numbered.tsv:2,3", f"{tmp_path}/numbered.tsv:1:0.3"
     folder = job.but(train=(train,), min_score=(least,)).prepare()
     assert pairs_in(folder) == pairs(40)
-
-
-def test_a_short_row_of_valid_is_refused(job: Job, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"crawl\.tsv row 5 .*valid"):
-        job.but(valid=f"{tmp_path}/crawl.tsv").prepare()
 
 
 def test_pairs_below_the_least_score_are_dropped(job: Job, tmp_path: Path) -> None:
