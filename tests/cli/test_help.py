@@ -90,9 +90,7 @@ def test_help_names_every_option_in_a_narrow_terminal(
     [
         ("nmt tr", {"train", "translate"}),
         ("nmt train data --model transformer_bi", {"transformer_big", "transformer_big_en_fr"}),
-        ("nmt models transformer_ti", {"transformer_tiny"}),
         ("nmt translate run --markup ht", {"html"}),
-        ("nmt train data --set schedule=w", {"schedule=wsd"}),
         ("nmt export ctranslate2 run out --quantization int1", {"int16"}),
     ],
 )

@@ -182,13 +182,6 @@ def test_language_tokens_are_no_words_of_alignments(nllb: Path) -> None:
     assert weights.shape == (len(found.tokens), len(found.alignment.src_tokens))
 
 
-def test_each_segment_of_a_line_has_its_language(nllb: Path) -> None:
-    options = SearchOptions(max_extra_tokens=3, beam_size=1)
-    translator = Translator.load(nllb, options, src_lang="en", tgt_lang="de", split=True)
-    whole, first, second = translator.translate(["Abc de. Abc ga.", "Abc de.", "Abc ga."])
-    assert whole.text == f"{first.text} {second.text}"
-
-
 @pytest.fixture
 def fast(nmt: Nmt, nllb: Path, tmp_path: Path) -> Path:
     """An export for CTranslate2."""
@@ -241,16 +234,6 @@ def test_scores_of_an_export_are_those_of_its_tokens(nmt: Nmt, fast: Path, sourc
     for (plain, text_), (normalised, other) in zip(found["0"], found["1"], strict=True):
         assert text_ == other
         assert float(plain) / 2 == pytest.approx(float(normalised), abs=1e-4)  # cut, without eos
-
-
-def test_a_new_tag_is_read_as_a_tag(nmt: Nmt, tmp_path: Path) -> None:
-    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
-    words = (*write_pairs(tmp_path), "--vocab", model)
-    tagged = ("--tag", f"{tmp_path / 'train'}=>>xyz<<")
-    assert nmt("prepare", tmp_path / "data", *words, *tagged).status == 0
-    folder = DataFolder.open(tmp_path / "data")
-    first = {int(folder.train.src(index)[0]) for index in range(len(folder.train))}
-    assert folder.src_vocabulary.tokens(sorted(first)) == [">>xyz<<"]
 
 
 @pytest.mark.parametrize(

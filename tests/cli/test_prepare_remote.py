@@ -104,13 +104,6 @@ def test_other_files_at_a_url_are_left_alone(prepare: Prepare, storage: Storage)
     assert storage.files == {"bucket/data/thesis.tex": b"years of work"}
 
 
-def test_a_file_url_is_a_folder_of_this_machine(
-    prepare: Prepare, expected: dict[str, bytes], tmp_path: Path
-) -> None:
-    assert prepare(f"file://{tmp_path}/there").status == 0
-    assert content(tmp_path / "there") == expected
-
-
 def test_passwords_and_queries_of_urls_are_neither_said_nor_written(
     nmt: Nmt, storage: Storage, tmp_path: Path
 ) -> None:

@@ -19,7 +19,6 @@ from toy_training import (
     pairs,
     prepare_toy,
     settings_of,
-    status,
     write_text,
 )
 from toy_training import train as train_here
@@ -77,22 +76,13 @@ def test_what_is_not_given_stays_and_what_is_given_is_named(
     done = nmt("train", data, "--out", run, "--max-updates", "9")
     assert done.status == 0, done.stderr
     assert re.match(f"{run}: max_updates was 6 and is now 9 ", done.unwrapped)
-    assert re.search("max_updates .*6 .*9$", (run / "train.log").read_text(), re.MULTILINE)
+    log = re.sub(r"\n\S+ \S+ +", " ", (run / "train.log").read_text())  # its lines are wrapped
+    assert re.search("max_updates .*6 .*9", log.rpartition("starting")[0])
     after = config_of(run)
     assert after["training"] == before["training"] | {"max_updates": 9}
     assert (after["model"], after["augment"]) == (before["model"], before["augment"])
     assert [record["update"] for record in metrics(run, "valid")] == [4, 6, 8, 9]
     assert_same_state(run, train_here(data, tmp_path / "whole", **SHORT | {"max_updates": 9}))
-
-
-def test_a_recipe_or_the_same_preset_changes_only_what_it_says(
-    nmt: Nmt, data: Path, run: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "more.toml").write_text("[training]\npatience = 7\nmax_updates = 7\n")
-    words = ("--config", tmp_path / "more.toml", "--model", "transformer_tiny")
-    done = nmt("train", data, "--out", run, *words)
-    assert re.match(f"{run}: max_updates .*6 .*7; patience .*0 .*7", done.unwrapped)
-    assert status(run)["update"] == 7
 
 
 def test_a_dry_run_of_a_run_takes_its_values(

@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from command_line import QUICK, Nmt, TranslateText
+from command_line import QUICK, TranslateText
 from toy_training import nmt_command
 
 from nmt.data.vocabulary import learn_vocabulary
@@ -111,24 +111,6 @@ def test_attention_is_drawn_of_the_first_line_with_letters(
 # -------------------------------------------------------------------------------------- input
 
 
-def test_translations_begin_with_the_prefixes_after_tabs(translate_text: TranslateText) -> None:
-    lines = "the cat\ta small bird\n\tb\nthe dog\nthe dog\t\na\told\ttab\n"
-    begun, blank, without, empty, tab = translate_text(lines, "--prefixes").stdout.splitlines()
-    assert begun.startswith("a small bird")
-    assert blank == ""
-    assert without == empty
-    assert tab.startswith("old tab")
-
-
-def test_paragraphs_are_translated_sentence_by_sentence(translate_text: TranslateText) -> None:
-    sentences = ["The cat sees a dog.", "The bird!", "A small house."]
-    whole = translate_text(f"{' '.join(sentences)}\n\n{sentences[0]}\n", "--split")
-    lines = translate_text("".join(f"{sentence}\n" for sentence in sentences), "--split")
-    translated = lines.stdout.splitlines()
-    assert whole.stdout.splitlines() == [" ".join(translated), "", translated[0]]
-    assert whole.summary["split"] == 1
-
-
 @pytest.mark.parametrize("count", [2, 7])
 def test_the_outputs_of_all_shards_are_that_of_the_whole(
     translate_text: TranslateText, tmp_path: Path, count: int
@@ -165,35 +147,6 @@ def test_one_shard_does_not_replace_another(translate_text: TranslateText, tmp_p
 
 
 # ------------------------------------------------------------------------- samples, ensembles
-
-
-def test_samples_follow_from_the_seed(translate_text: TranslateText) -> None:
-    one, same, small, other = (
-        [
-            line.split(" ||| ")[1]
-            for line in translate_text(TEXT, "--sample", "--n-best", "3", *more).stdout.splitlines()
-        ]
-        for more in ((), (), ("--batch-tokens", "1", "--pool-lines", "2"), ("--seed", "2"))
-    )
-    assert one == same == small
-    assert one != other
-    assert len(one) == 3 * 3 + 1
-
-
-def test_models_translate_together(nmt: Nmt, model_file: Path, other_model: Path) -> None:
-    def scored(*words: str | Path) -> list[tuple[float, str]]:
-        """Other batches, as a busy machine makes, may change the last digits of scores."""
-        # The guard's repetition penalty is another one with an ensemble, which has no logits.
-        options = ("--scores", *QUICK, "--no-guard")
-        answer = nmt("translate", *words, *options, stdin=TEXT.encode())
-        rows = (line.split("\t") for line in answer.stdout.splitlines())
-        return [(round(float(score), 3), line) for score, line in rows]
-
-    alone = scored(model_file)
-    both = scored(model_file, "--ensemble", other_model)
-    assert scored(model_file, "--ensemble", model_file) == alone
-    assert scored(other_model, "--ensemble", model_file) == both
-    assert both not in (alone, scored(other_model))
 
 
 def test_models_of_other_vocabularies_are_not_an_ensemble(

@@ -122,28 +122,6 @@ def sources(update: Update) -> list[list[int]]:
     return sorted(row for row in rows if row[0] != PAD_ID)
 
 
-def test_subword_dropout_splits_the_changed_text_anew_in_each_epoch(data: DataFolder) -> None:
-    dropout = SubwordDropout(data.src_vocabulary, 0.3)
-    shares = AugmentConfig(merged=1.0)
-    updates = updates_from(
-        Position(),
-        data.train,
-        BatchPartition(micro_batch_tokens=100_000),
-        batch_tokens=100_000,
-        seed=1,
-        augment=augment_by(data, shares),
-        dropouts=(dropout, dropout),
-    )
-    changed, _ = augmented(data, shares)
-    epochs = []
-    for update in itertools.islice(updates, 2):
-        rows = [row[:-1] for row in sources(update)]  # without eos
-        assert sorted(data.src_vocabulary.decode(rows)) == sorted(lines(data, changed))
-        assert sum(map(len, rows)) > 1.2 * len(changed.ids)
-        epochs.append(rows)
-    assert epochs[0] != epochs[1]
-
-
 def test_a_stream_draws_the_same_for_any_ranks_and_from_anywhere(data: DataFolder) -> None:
     shares = AugmentConfig(typos=0.5, merged=0.3, placeholders=0.3)
     augment = augment_by(data, shares)

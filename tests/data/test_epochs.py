@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from pairs import Lengths, like_wmt, with_eos
+from pairs import Lengths, with_eos
 
 from nmt.data import epochs as epochs_module
 from nmt.data.epochs import Epochs, Indices, Permutation, check_budget, plan_pool
@@ -104,20 +104,6 @@ def test_which_pairs_a_fraction_takes_changes_with_the_epoch() -> None:
 
 
 # ----------------------------------------------------------------------------- updates
-
-
-@pytest.mark.parametrize("budget", [250, 300, 1_000, 25_000, 10**7])
-def test_a_pool_visits_each_pair_once_in_updates_that_are_just_full(budget: int) -> None:
-    pairs = like_wmt(3_000)
-    found = updates(plan(pairs, batch_tokens=budget))
-    assert sorted(index for update in found for index in update) == list(range(3_000))
-    for update in found:
-        assert update
-        assert (pairs.src[update] + 1).sum() <= budget
-        assert (pairs.tgt[update] + 1).sum() <= budget
-    # Cut greedily: a side is full up to one pair, except in the last cut.
-    fuller = [max((side[u] + 1).sum() for side in (pairs.src, pairs.tgt)) for u in found]
-    assert sum(tokens < budget - 250 for tokens in fuller) <= 1
 
 
 def test_an_update_is_cut_where_either_side_is_full() -> None:

@@ -20,17 +20,6 @@ def vocabulary() -> Vocabulary:
     return learn_vocabulary(LINES, vocab_size=300, symbols=["<2de>"])
 
 
-def test_merges_spell_the_tokens_that_they_make(vocabulary: Vocabulary) -> None:
-    merges = vocabulary.merges()
-    pieces = vocabulary.tokens(range(len(vocabulary)))
-    made = [token for token, (left, _) in enumerate(merges) if left >= 0]
-    assert all(pieces[merges[t][0]] + pieces[merges[t][1]] == pieces[t] for t in made)
-    # Of this vocabulary, everything is made of merges but bytes, symbols and characters.
-    rest = {pieces[token] for token in range(len(vocabulary)) if token not in made}
-    assert all(len(piece) == 1 or piece.startswith("<") for piece in rest)
-    assert "<2de>" in rest
-
-
 def test_merges_are_those_that_bpe_makes_first(vocabulary: Vocabulary) -> None:
     pieces = vocabulary.tokens(range(len(vocabulary)))
     the = pieces.index("\u2581the")

@@ -194,11 +194,3 @@ def test_an_unfinished_prepare_is_not_lost(prepare: Prepare, tmp_path: Path) -> 
     with pytest.raises(UsageError, match=r"out\.partial"):
         join(tmp_path / "out", parts, memory=1)
     assert progress.read_text() == "what is complete"
-
-
-def test_a_folder_may_have_learnt_the_vocabulary_of_the_other(
-    prepare: Prepare, tmp_path: Path
-) -> None:
-    prepare("a")  # which needs the folder that has learnt
-    parts = [tmp_path / "learnt", prepare("b", train=(write(tmp_path, "d", [*MORE, *MORE]),)).path]
-    assert len(join(tmp_path / "out", parts, memory=1).train)

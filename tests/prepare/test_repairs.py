@@ -16,8 +16,6 @@ from prepare_job import Job, content, job_of, pairs, pairs_in, write
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import FlawRecord
 from nmt.errors import UsageError
-from nmt.prepare.cleaning import Cleaning
-from nmt.prepare.prepare import dry_run
 from nmt.prepare.repairs import first_entity, without_entities
 
 # ------------------------------------------------------------------------------------ entities
@@ -178,15 +176,6 @@ def test_valid_and_test_stay_as_they_are_with_a_warning(
     told = capsys.readouterr().err
     assert "news.en: 1 of 1" in told
     assert "news.de: 1 of 1" in told
-
-
-def test_a_dry_run_counts_and_warns(fixed: Job, capsys: pytest.CaptureFixture[str]) -> None:
-    (corpus,) = dry_run(fixed.options, Cleaning(), pairs=1000)
-    assert [(flaw.lines, flaw.repaired) for flaw in corpus.flaws] == [(20, 0), (12, 0)]
-    assert capsys.readouterr().err.count("warning") == 2
-    (corpus,) = dry_run(fixed.options, fixed.cleaning, pairs=1000)
-    assert [(flaw.lines, flaw.repaired) for flaw in corpus.flaws] == [(20, 20), (12, 12)]
-    assert "warning" not in capsys.readouterr().err
 
 
 def test_a_folder_records_its_repairs_and_is_not_another(fixed: Job) -> None:

@@ -71,17 +71,6 @@ def test_a_run_that_was_killed_just_before_the_end_is_known_for_ours(tmp_path: P
     assert names(tmp_path) == ["data"]
 
 
-def test_a_stop_at_the_very_end_is_told_like_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(_: Path) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("nmt.prepare.resume.sync_folder", interrupt)
-    with pytest.raises(Stopped, match="stopped"), building_folder(tmp_path / "data"):
-        pass
-
-
 def test_what_something_else_has_put_in_the_way_stays(tmp_path: Path) -> None:
     out, partial = tmp_path / "data", tmp_path / "data.partial"
     with pytest.raises(UsageError, match="data was created"), building_folder(out):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +11,6 @@ from prepare_job import Job, content, pairs, write
 
 from nmt.errors import Stopped, UsageError
 from nmt.prepare import vocabularies
-from nmt.prepare.prepare import dry_run
 from nmt.prepare.vocabularies import size_for
 
 
@@ -99,13 +97,3 @@ def test_a_run_that_was_killed_goes_on_with_the_same_vocabulary(
         folder = unsized.but(shard_pairs=10).prepare()
     assert folder.info.settings == whole.info.settings
     assert content(folder.path)["vocab.model"] == content(whole.path)["vocab.model"]
-
-
-def test_a_dry_run_says_which_size_it_would_take(
-    unsized: Job, capsys: pytest.CaptureFixture[str]
-) -> None:
-    dry_run(unsized.options, unsized.cleaning, pairs=10)
-    assert "taking 2,000" in capsys.readouterr().err
-    given = dataclasses.replace(unsized.options, vocab_size=300)
-    dry_run(given, unsized.cleaning, pairs=10)
-    assert "vocab-size" not in capsys.readouterr().err

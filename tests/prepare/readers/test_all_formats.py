@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from prepare_job import Job, content, job_of, pairs, pairs_in, write
+from prepare_job import Job, content, pairs, pairs_in, write
 from text_formats import FORMATS
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.prepare.block import Block
-from nmt.prepare.encode import EncodedBlock
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.find import Reader, find_reader
-from nmt.prepare.write_splits import TrainSplit
 
 UTF8 = Encoding.find("utf-8")
 TEXT = [("Ein & <b>", "über"), ("“x”", "東京\u2028y"), *pairs(38)]
@@ -67,27 +64,6 @@ def test_the_data_folder_is_that_of_two_plain_files(tmp_path: Path, name: str) -
     assert (checked.path / "valid.en").read_bytes() == (plain.out / "valid.en").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["tsv", "csv", "jsonl", "tmx", "parquet", "arrow"])
-def test_a_run_resumes_in_the_middle_of_a_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr(reader, "BLOCK_LINES", 5)
-    job = job_of(tmp_path, FORMATS[name](tmp_path, pairs(60)), shard_pairs=10)
-    expected = content(job.but(out=tmp_path / "whole").prepare().path)
-    add = TrainSplit._add
-
-    def break_off(self: TrainSplit, block: Block, result: EncodedBlock) -> None:
-        if block.number > 30:
-            raise OSError("the disk was pulled")
-        add(self, block, result)
-
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="pulled"):
-        patch.setattr(TrainSplit, "_add", break_off)
-        job.prepare()
-    assert (tmp_path / "data.partial" / "train-00001.bin").exists()
-    assert content(job.prepare().path) == expected
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
@@ -117,10 +93,10 @@ def test_names_that_say_too_little_are_refused(
         found(f"{tmp_path}/{name}")
 
 
-def test_a_folder_does_not_hide_the_files_of_its_name(tmp_path: Path) -> None:
-    prefix = write(tmp_path, "news", pairs(3))
-    (tmp_path / "news").mkdir()
-    assert found(prefix).files == (tmp_path / "news.en", tmp_path / "news.de")
+def test_a_prefix_may_have_a_comma_and_the_name_of_a_folder(tmp_path: Path) -> None:
+    prefix = write(tmp_path, "news,2013", pairs(3))
+    (tmp_path / "news,2013").mkdir()
+    assert found(prefix).files == (tmp_path / "news,2013.en", tmp_path / "news,2013.de")
 
 
 @pytest.mark.parametrize("name", ["tsv", "csv", "jsonl", "zip", "tmx", "parquet", "arrow"])
@@ -133,20 +109,6 @@ def test_suffixes_count_in_any_case(tmp_path: Path, name: str) -> None:
         for shard in upper.iterdir():
             shard.rename(upper / shard.name.upper())
     assert sum(block.lines for block in found(f"{upper}{colon}{columns}").blocks()) == len(TEXT)
-
-
-def test_two_files_are_named_in_options_as_they_were_given(tmp_path: Path) -> None:
-    name = FORMATS["files"](tmp_path, pairs(60))
-    options = {"weight": (f"{name}=2",), "tag": (f"{name}=<new>",)}
-    job = job_of(tmp_path, name, test=(name,), keep=("overlap",), **options)
-    (corpus,) = job.prepare().info.train.corpora
-    assert (corpus.prefix, corpus.weight, corpus.tag) == (name, 2.0, "<new>")
-    assert (corpus.src.name, corpus.tgt.name) == ("english.txt", "german.v2.txt.gz")
-
-
-def test_a_prefix_may_have_a_comma(tmp_path: Path) -> None:
-    prefix = write(tmp_path, "news,2013", pairs(3))
-    assert found(prefix).files == (tmp_path / "news,2013.en", tmp_path / "news,2013.de")
 
 
 def test_a_table_is_not_one_of_two_files(tmp_path: Path) -> None:

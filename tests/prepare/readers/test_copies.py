@@ -92,12 +92,6 @@ def test_a_folder_of_parquet_at_a_url_is_read_in_order(job: Job, storage: Storag
     assert pairs_in(job.but(train=("memory://hub/",)).prepare()) == pairs(60)
 
 
-def test_a_prefix_at_a_url_may_have_the_name_of_a_folder(job: Job, storage: Storage) -> None:
-    storage.write("bucket/train/more.tsv", "a red fox\tein roter Fuchs\n")
-    both = job.but(train=("memory://bucket/train/more.tsv", "memory://bucket/train"))
-    assert pairs_in(both.prepare()) == [("a red fox", "ein roter Fuchs"), *pairs(60)]
-
-
 def test_text_that_is_not_there_is_named_by_its_url(job: Job, storage: Storage) -> None:
     assert "bucket/train.en" not in storage.files
     with pytest.raises(DataError, match=r"^memory://bucket/none\.en: "):
