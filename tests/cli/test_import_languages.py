@@ -139,19 +139,6 @@ def test_a_space_before_an_added_token_of_nllb_is_a_piece(nmt: Nmt, tmp_path: Pa
     ]
 
 
-def test_a_folder_may_choose_its_languages(nmt: Nmt, tmp_path: Path) -> None:
-    folder = M2M100().write(tmp_path / "nllb")
-    added = json.loads((folder / "tokenizer.json").read_text("utf-8"))["added_tokens"]
-    german = next(token["id"] for token in added if token["content"] == "deu_Latn")
-    generation = {"forced_bos_token_id": german}
-    (folder / "generation_config.json").write_text(json.dumps(generation))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"src_lang": "eng_Latn"}))
-    card = read_card(import_huggingface(nmt, folder))
-    assert (card.src_lang, card.tgt_lang) == ("eng_Latn", "deu_Latn")
-    card = read_card(import_huggingface(nmt, folder, "--tgt", "zho_Hans"))
-    assert (card.src_lang, card.tgt_lang) == ("eng_Latn", "zho_Hans")
-
-
 @pytest.mark.parametrize(
     ("words", "error"),
     [
@@ -200,26 +187,6 @@ def test_an_export_reads_the_same_languages(nmt: Nmt, nllb: Path, fast: Path, so
 
 
 QUICKLY = (*QUICK_TRAINING, "--batch-tokens", "200", "--max-updates", "2")
-
-
-@pytest.mark.parametrize(("kind", "piece"), [("nllb", "deu_Latn"), ("m2m100", "__de__")])
-def test_the_pair_of_a_model_is_that_of_its_export(
-    nmt: Nmt, tmp_path: Path, kind: str, piece: str
-) -> None:
-    folder = M2M100(kind).write(tmp_path / "many")
-    model = import_huggingface(nmt, folder, "--src", "en", "--tgt", "de")
-    assert nmt("export", "huggingface", model, tmp_path / "again").status == 0
-    read = [json.loads(path.read_text()) for path in sorted((tmp_path / "again").glob("*.json"))]
-    _, generation, tokenizer, settings = read
-    ids = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
-    assert settings["tgt_lang"] == piece
-    assert generation["forced_bos_token_id"] == ids[piece]
-    barred = {row for (row,) in generation["bad_words_ids"]}
-    assert {ids["<s>"], ids["<pad>"], ids["<unk>"], ids[piece]} <= barred
-    assert not barred & set(range(10, 30)) and ids["</s>"] not in barred
-    again = read_card(import_huggingface(nmt, tmp_path / "again"))
-    assert again.languages is not None
-    assert again.languages.pieces[again.tgt_lang] == piece
 
 
 def test_scores_of_an_export_are_those_of_its_tokens(nmt: Nmt, fast: Path, source: Path) -> None:
@@ -304,16 +271,6 @@ def test_a_tuned_model_keeps_its_languages_whatever_translates(
     ):
         assert translated(nllb, *pair, *more) == plain
     assert translated(nllb, "--from", "en", "--to", "zho_Hans", "--precision", "bf16") != plain
-
-
-def test_data_of_a_language_that_the_model_lacks_is_refused(
-    nmt: Nmt, nllb: Path, tmp_path: Path
-) -> None:
-    for lang in ("en", "fr"):
-        (tmp_path / f"train.{lang}").write_text("abc de\n" * 9, encoding="utf-8")
-    words = ("--train", tmp_path / "train", "--valid-lines", "2", "--vocab", nllb)
-    line = nmt("prepare", tmp_path / "data", "--src", "en", "--tgt", "fr", *words).refusal(2)
-    assert re.search("--tgt fr: .*deu_Latn", line)
 
 
 @pytest.mark.parametrize("kind", ["nllb", pytest.param("opus", marks=pytest.mark.slow)])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from command_line import Answer, Nmt
 from tiny_models import TINY, forced_logits, tiny
-from toy_training import recipe
+from toy_training import assert_same_weights, recipe
 
 from nmt.config.model_config import TransformerConfig
 from nmt.errors import UsageError
@@ -103,10 +103,7 @@ def test_a_run_that_is_resumed_is_the_same(
         for updates in parts:
             done = tune(nmt, data, tmp_path / name, learnt, "--max-updates", updates)
             assert done.status == 0, done.stderr
-    weights = [
-        dict(load_model(tmp_path / name)[0].named_parameters()) for name in ("whole", "parts")
-    ]
-    assert all(torch.equal(one, weights[1][name]) for name, one in weights[0].items())
+    assert_same_weights(tmp_path / "parts", tmp_path / "whole")
 
 
 def test_gradient_and_optimiser_are_small() -> None:

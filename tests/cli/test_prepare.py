@@ -1,4 +1,4 @@
-"""`nmt prepare` as a shell sees it: exit status, stdout, stderr."""
+"""`nmt prepare` as a shell sees it: exit status, stdout, stderr, a folder here or at a URL."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 from command_line import Answer, Nmt
+from prepare_job import content
+from storage import Storage
 from toy_training import pairs, write_text
 
+from nmt.errors import NMTError
+
 Prepare = Callable[..., Answer]
+PAIR = ("--src", "en", "--tgt", "de")
+URL = "memory://bucket/data"
 
 
 @pytest.fixture
@@ -24,11 +30,12 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def prepare(nmt: Nmt, corpus: Path) -> Prepare:
-    """Prepare the corpus as `data`."""
+    """Prepare the corpus with a vocabulary of 300, as `data` if it is not said where."""
 
-    def run(*words: str) -> Answer:
+    def run(*words: str, out: str = "") -> Answer:
         texts = ["--train", f"{corpus}/train", "--valid", f"{corpus}/valid", "--workers", "1"]
-        return nmt("prepare", corpus / "data", "--src", "en", "--tgt", "de", *texts, *words)
+        sizes = ("--vocab-size", "300")
+        return nmt("prepare", out or corpus / "data", *PAIR, *texts, *sizes, *words)
 
     return run
 
@@ -42,20 +49,20 @@ def add(corpus: Path, src: str, tgt: str) -> None:
 
 def test_prepare_tells_what_it_did_and_then_that_it_is_done(prepare: Prepare, corpus: Path) -> None:
     add(corpus, "same\n\n", "same\nleer\n")
-    done = prepare("--vocab-size", "300")
+    done = prepare()
     assert (done.status, done.stdout) == (0, "")
     assert "50 of 52 pairs kept; rejected: empty 1, identical 1" in done.stderr
     assert "train: 50 pairs" in done.stderr
     assert re.search(f"{corpus}/data is ready, .*300", done.stderr)
 
-    again = prepare("--vocab-size", "300")
+    again = prepare()
     assert (again.status, again.stdout) == (0, "")
     assert "already prepared" in again.stderr
     assert "vocab_size" in prepare("--vocab-size", "301").refusal(2)
 
 
 def test_quiet_says_nothing(prepare: Prepare) -> None:
-    assert prepare("--vocab-size", "300", "--quiet") == (0, "", "")
+    assert prepare("--quiet") == (0, "", "")
 
 
 def test_a_dry_run_shows_what_the_rules_take_and_writes_nothing(
@@ -68,3 +75,98 @@ def test_a_dry_run_shows_what_the_rules_take_and_writes_nothing(
     assert f"{corpus}/train: 50 of 51 pairs kept\n" in tried.stdout
     assert "    train.en line 51: same\n    train.de line 51: same\n" in tried.stdout
     assert sorted(corpus.iterdir()) == before
+
+
+# --------------------------------------------------------------------------------- at a URL
+
+
+@pytest.fixture
+def expected(prepare: Prepare, corpus: Path) -> dict[str, bytes]:
+    assert prepare().status == 0
+    return content(corpus / "data")
+
+
+def at_url(storage: Storage) -> dict[str, bytes]:
+    return {name.removeprefix("bucket/data/"): data for name, data in storage.files.items()}
+
+
+@pytest.mark.parametrize("out", [URL, f"{URL}/"])
+def test_a_folder_at_a_url_has_the_same_files(
+    prepare: Prepare, storage: Storage, expected: dict[str, bytes], out: str
+) -> None:
+    done = prepare(out=out)
+    assert done.status == 0
+    assert f"{out} is ready" in done.stderr
+    assert at_url(storage) == expected
+    assert storage.left_over() == []
+
+
+def test_a_finished_folder_is_compared_and_not_made_again(
+    prepare: Prepare, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert prepare(out=URL).status == 0
+    before = storage.files
+
+    def fail(_: Path, url: str) -> None:
+        raise NMTError(f"{url}: written again")
+
+    monkeypatch.setattr("nmt.prepare.remote_folder.upload", fail)
+    again = prepare(out=URL)
+    assert (again.status, "already prepared" in again.stderr) == (0, True)
+    other = prepare("--max-ratio", "2", "--quiet", out=URL).refusal(2)
+    assert re.search("memory:/bucket/data .*: max_ratio", other)
+    assert (storage.files, storage.left_over()) == (before, [])
+
+
+def test_an_upload_that_fails_goes_on_the_next_time_and_describes_the_folder_last(
+    prepare: Prepare,
+    storage: Storage,
+    expected: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail_in_the_end(path: Path, url: str) -> None:
+        if path.name == "dataset.json":
+            raise NMTError(f"{url}: no network")
+        storage.write(url.removeprefix("memory://"), path.read_bytes())
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nmt.prepare.remote_folder.upload", fail_in_the_end)
+        refused = prepare("--quiet", out=URL).refusal(1)
+    assert refused == f"nmt: error: {URL}/dataset.json: no network"
+    assert at_url(storage).keys() == expected.keys() - {"dataset.json"}
+    again = prepare(out=URL)
+    assert "already prepared" in again.stderr  # in the cache
+    assert at_url(storage) == expected
+    assert storage.left_over() == []
+
+
+def test_other_files_at_a_url_are_left_alone(prepare: Prepare, storage: Storage) -> None:
+    storage.write("bucket/data/thesis.tex", "years of work")
+    refused = prepare("--quiet", out=URL).refusal(2)
+    assert f"{URL} is" in refused
+    assert storage.files == {"bucket/data/thesis.tex": b"years of work"}
+
+
+def test_passwords_and_queries_of_urls_are_neither_said_nor_written(
+    nmt: Nmt, storage: Storage, tmp_path: Path
+) -> None:
+    for name, part in (("train", pairs(53, seed=1)), ("test", pairs(3, seed=2))):
+        for at, lang in enumerate(("en", "de")):
+            text = "".join(f"{pair[at]}\n" for pair in part)
+            storage.write(f"me:s3cret@bucket/{name}?sig=t0ken.{lang}", text)
+    train, test = (f"memory://me:s3cret@bucket/{name}?sig=t0ken" for name in ("train", "test"))
+    words = [*PAIR, "--train", train, "--test", test]
+    words += ["--weight", f"{train}=2"]
+    words += ["--valid-lines", "3", "--vocab-size", "300", "--workers", "1"]
+    done = nmt("prepare", tmp_path / "data", *words)
+    assert done.status == 0, done.stderr
+    again = nmt("prepare", tmp_path / "data", *words)
+    other = nmt("prepare", tmp_path / "data", *words, "--seed", "5")
+    assert "memory://me@bucket/train" in done.stderr and other.status == 2
+    missing = nmt("prepare", tmp_path / "new", *words, "--train", train.replace("train", "nowhere"))
+    assert missing.status == 1
+    said = "".join(answer.stdout + answer.stderr for answer in (done, again, other, missing))
+    written = b"".join(path.read_bytes() for path in (tmp_path / "data").iterdir())
+    names = " ".join(map(str, tmp_path.rglob("*")))
+    for secret in ("s3cret", "t0ken"):
+        assert secret not in said and secret.encode() not in written and secret not in names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import re
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 from random import Random
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,7 +19,9 @@ from command_line import QUICK, Nmt, TranslateText
 from mishaps import short_of_memory, stop_after_pools
 from warm_python import warm_python
 
+import nmt as package
 from nmt.jobs.journal import Journal
+from nmt.models.model_file import ModelCard, load_model
 
 
 def start(
@@ -148,24 +150,6 @@ def test_lines_are_answered_while_stdin_stays_open(model_file: Path) -> None:
     assert process.communicate() == (b"", b"")
     assert process.returncode == 0
     watchdog.cancel()
-
-
-def test_pipes_by_name_are_read_and_written_once(translate: Nmt, tmp_path: Path) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    for fifo in (source, target):
-        os.mkfifo(fifo)
-    read: list[bytes] = []
-    threads = [
-        threading.Thread(target=lambda: source.write_bytes(b"the cat\n\n")),
-        threading.Thread(target=lambda: read.append(target.read_bytes())),
-    ]
-    for thread in threads:
-        thread.start()
-    assert translate("--input", source, "--output", target).status == 0
-    for thread in threads:
-        thread.join(timeout=60)
-    assert read[0].count(b"\n") == 2
-    assert target.is_fifo()
 
 
 def test_batches_pools_and_workers_do_not_change_the_output(translate_text: TranslateText) -> None:
@@ -335,3 +319,45 @@ def test_other_models_make_a_new_job(
     for models in ((model_file,), (other_model,), (model_file, "--ensemble", model_file)):
         assert "already translated" not in nmt("translate", *models, *words).stderr
         assert "already translated" in nmt("translate", *models, *words).stderr
+
+
+# ------------------------------------------------------------- the way of a line to the model
+
+FOLDER = Path(package.__file__).parent
+
+
+def frames_of_nmt(frame: FrameType | None, until: str) -> list[str]:
+    """Return the files of nmt's frames from this one up to one of a file."""
+    files = []
+    while frame is not None:
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(FOLDER):
+            files.append(path.relative_to(FOLDER).as_posix())
+            if files[-1] == until:
+                return files
+        frame = frame.f_back
+    raise AssertionError(f"no frame of {until}: {files}")
+
+
+def test_a_plain_line_passes_few_frames_and_files(
+    nmt: Nmt, model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stacks: list[list[str]] = []
+
+    def load_stub(path: Path) -> tuple[Any, ModelCard]:
+        model, card = load_model(path)
+        step = model.step
+
+        def noting_step(*args: Any) -> Any:
+            stacks.append(frames_of_nmt(sys._getframe(1), "cli/translate.py"))
+            return step(*args)
+
+        monkeypatch.setattr(model, "step", noting_step)
+        return model, card
+
+    monkeypatch.setattr("nmt.translate.torch_engine.load_model", load_stub)
+    words = ("--workers", "1", "--threads", "1", "--max-extra-tokens", "0")
+    assert nmt("translate", model_file, *words, stdin=b"the cat\n").status == 0
+    stack = stacks[0]  # of the first search
+    assert len(stack) <= 12, stack
+    assert len(set(stack)) <= 9, stack

@@ -12,8 +12,6 @@ from storage import Storage
 
 from nmt.errors import NMTError
 
-pytest.importorskip("fsspec", reason="needs the extra remote")
-
 TEXT = "".join(f"the cat sees a dog {number}\n" for number in range(12))
 
 

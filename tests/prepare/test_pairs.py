@@ -15,9 +15,6 @@ from nmt.data.folder import DataFolder
 from nmt.errors import UsageError
 
 Prepare = Callable[..., DataFolder]
-LONG = "a line of the valid text that is long enough to be found again"
-
-
 def write(folder: Path, name: str, **sides: list[str]) -> str:
     for lang, lines in sides.items():
         (folder / f"{name}.{lang}").write_text("".join(f"{line}\n" for line in lines))
@@ -101,18 +98,6 @@ def test_the_same_lines_are_duplicates_only_within_a_pair_of_languages(
         )
         rejected = [corpus.rejected for corpus in folder.info.train.corpora]
         assert rejected == [{"duplicate": 1}, {"duplicate": 1}, {}]
-
-
-def test_a_line_of_valid_is_in_train_on_neither_side(prepare: Prepare, tmp_path: Path) -> None:
-    train = write(tmp_path, "both", en=["something else", LONG], de=["etwas anderes", "egal"])
-    valid = write(tmp_path, "long", en=[LONG], de=["gleich"])
-    for pair in ("en-de", "de-en"):
-        folder = prepare(
-            out=tmp_path / pair,
-            pair=(f"{pair}={train}", f"en-de={tmp_path}/text"),
-            valid=(f"en-de={valid}",),
-        )
-        assert folder.info.train.corpora[0].rejected == {"overlap": 1}
 
 
 def test_a_whole_pair_of_valid_or_test_is_in_train_in_no_direction(

@@ -15,7 +15,6 @@ from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, NMTError
 from nmt.prepare.block import KEPT, Block, Work
-from nmt.prepare.join import join
 from nmt.prepare.rules import CODES
 
 URLS = [f"https://example.org/\u00e4?page={number}" for number in range(40)]
@@ -93,23 +92,6 @@ def test_each_pair_keeps_its_own(
     assert [file.name for file in folder.info.train.side_columns] == names
     assert len(names) == 4
     DataFolder.open(folder.path, verify=True)
-
-
-def test_joined_folders_keep_it_whether_all_have_it_or_not(tmp_path: Path) -> None:
-    file = write_tsv(tmp_path, URLS)
-    first = job(tmp_path, file).prepare()
-    vocab = (first.path / "vocab.model",)
-    plain = write(tmp_path, "plain", [*pairs(41)[39:], ("more", "mehr")])
-    values = {"vocab": vocab, "vocab_size": None}
-    one = job(tmp_path, file, **values)
-    parts = [
-        one.but(out=tmp_path / "without", train=(plain,), keep_column=()).prepare().path,
-        one.but(out=tmp_path / "with").prepare().path,
-    ]
-    folder = join(tmp_path / "joined", parts, memory=1)
-    assert provenance(folder) == ["", "", "", *URLS[:39]]  # the last pair is a duplicate
-    DataFolder.open(folder.path, verify=True)
-    assert provenance(join(tmp_path / "back", parts[::-1], memory=1)) == [*URLS, "", ""]
 
 
 def test_whole_numbers_are_kept_as_digits_and_line_ends_as_spaces(tmp_path: Path) -> None:

@@ -205,18 +205,6 @@ def test_an_illegal_character_damages_only_its_text(
     ]
 
 
-def test_illegal_characters_and_invalid_bytes_are_rejects_of_their_unit(tmp_path: Path) -> None:
-    units = [unit(en=src, de=tgt) for src, tgt in pairs(40)]
-    units[20], units[30] = unit(en="soft&#x1F;hyphen", de="x"), unit(en="caf\udce9", de="y")
-    content = f"{HEAD}{''.join(units)}</body></tmx>".encode(errors="surrogateescape")
-    (tmp_path / "memory.tmx").write_bytes(content)
-    job = job_of(tmp_path, f"{tmp_path}/memory.tmx")
-    assert job.prepare().info.train.corpora[0].rejected == {"control": 1, "encoding": 1}
-    report = (job.out / "rejects.txt").read_text()
-    assert "(en) row 21: soft\\x1fhyphen\n" in report
-    assert "(en) row 31: caf\\xff\n" in report
-
-
 def test_a_file_in_another_encoding_than_it_declares_is_refused(tmp_path: Path) -> None:
     (tmp_path / "memory.tmx").write_bytes(
         f"{HEAD}{unit(en='a', de='Häuser') * 9}</body></tmx>".encode("iso-8859-1")

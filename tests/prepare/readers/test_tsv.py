@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import re
 from collections.abc import Iterable, Sequence
@@ -64,14 +63,6 @@ def test_columns_are_those_named_or_numbered_or_the_languages(
     tmp_path: Path, text: str, columns: str, found: list[tuple[str, str]]
 ) -> None:
     assert rows(tmp_path, text, columns) == found
-
-
-def test_files_may_be_compressed_or_in_another_encoding(tmp_path: Path) -> None:
-    text = "en\tde\nhouse\tHäuser\n"
-    assert rows(tmp_path, gzip.compress(text.encode()), name="x.tsv.gz") == [("house", "Häuser")]
-    for name in ("windows-1252", "utf-16"):
-        found = rows(tmp_path, text.encode(name), encoding=Encoding.find(name))
-        assert found == [("house", "Häuser")]
 
 
 @pytest.mark.parametrize(
