@@ -98,15 +98,6 @@ def test_pieces_are_gone_through_a_fixed_number_of_times(
     assert 0 < rounds < 10  # not once for each piece, of which NLLB has 256,000
 
 
-def test_languages_have_short_codes_and_defaults(nmt: Nmt, tmp_path: Path, source: Path) -> None:
-    folder = M2M100().write(tmp_path / "nllb")
-    free = import_huggingface(nmt, folder)
-    wanted = nmt("translate", free, "--input", source, "--from", "en", "--to", "de", *QUICK)
-    assert wanted.status == 0, wanted.stderr
-    chosen = import_huggingface(nmt, folder, "--src", "eng_Latn", "--tgt", "deu_Latn")
-    assert nmt("translate", chosen, "--input", source, *QUICK).stdout == wanted.stdout
-
-
 def test_a_folder_of_a_slow_tokenizer_has_the_same_model(nmt: Nmt, tmp_path: Path) -> None:
     folder = M2M100().write(tmp_path / "nllb")
     first = model_checksum(import_huggingface(nmt, folder))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nmt.data import compressed
-from nmt.data.corpus import Encoding, find_sides, read_chunks, read_lines, split_lines
+from nmt.data.corpus import Encoding, find_sides, read_chunks, read_lines
 from nmt.errors import DataError, UsageError
 
 UTF8 = Encoding.find("utf-8")
@@ -63,13 +63,6 @@ def test_lines_end_at_line_feeds_only(
 ) -> None:
     path.write_bytes(content)
     assert lines_of(path, encoding) == lines
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
-def test_lines_do_not_depend_on_how_the_stream_is_cut(size: int) -> None:
-    content = b"one\r\ntwo\n\nthr\ree\r\n\r\nlast"
-    chunks = [content[at : at + size] for at in range(0, len(content), size)]
-    assert list(split_lines(chunks)) == [b"one", b"two", b"", b"thr\ree", b"", b"last"]
 
 
 # --------------------------------------------------------------------------- compressed text

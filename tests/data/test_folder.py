@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from prepare_job import Job, write
 
-from nmt.data.folder import DataFolder, PairDataset
-from nmt.data.shards import Shard, ShardBuilder, TokenRows
+from nmt.data.folder import DataFolder
 from nmt.errors import DataError
 from nmt.prepare.readers import reader
 
@@ -88,19 +87,6 @@ def test_pairs_of_all_shards_are_one_sequence_in_the_order_of_the_text(prepared:
         for index in (-1, 100):
             with pytest.raises(IndexError):
                 one(index)
-
-
-def test_an_empty_shard_between_others_is_skipped_over(tmp_path: Path) -> None:
-    shards = []
-    for number, count in enumerate([2, 0, 1]):
-        builder = ShardBuilder(token_bytes=2)
-        src = TokenRows.from_lists([[10 * number + n] for n in range(count)], token_bytes=2)
-        builder.extend(src, src, np.arange(count))
-        builder.write(tmp_path / f"{number}.bin")
-        shards.append(Shard.open(tmp_path / f"{number}.bin"))
-    dataset = PairDataset(shards)
-    assert [dataset.src(n).tolist() for n in range(len(dataset))] == [[0], [1], [20]]
-    assert dataset.rows(np.array([2, 1, 0]))[0].ids.tolist() == [20, 1, 0]
 
 
 FILES = ["train-00002.bin", "valid.bin", "test-t1.bin", "vocab.model", "valid.de", "rejects.json"]

@@ -62,32 +62,6 @@ def test_pieces_of_the_other_side_do_not_change_the_segmentation(model_type: str
     assert "ß" in "".join(vocabulary.tokens(ids)) and UNK_ID not in ids
 
 
-def test_pieces_after_the_mark_are_read_as_unknown() -> None:
-    model = PieceModel.read(learn_pieces("source", "unigram"))
-    texts, last = [*model.own], [text for text in model.own if len(text) > 2][:3]
-    order = [*(text for text in texts if text not in last), READ_AS_UNK, *last]
-    vocabulary = Vocabulary(model.reordered(order, {READ_AS_UNK}).write())
-    assert vocabulary.known == len(vocabulary) - 4
-    line = " ".join(piece.replace("\u2581", " ") for piece in last)
-    pieces, (ids,) = segmented(vocabulary.model, [line])[0], vocabulary.encode([line])
-    assert set(last) <= set(pieces)
-    assert [id_ == UNK_ID for id_ in ids] == [piece in last for piece in pieces]
-
-
-def test_a_line_may_begin_with_a_tag() -> None:
-    model = PieceModel.read(learn_pieces("source", "unigram"))
-    tagged = Vocabulary(model.reordered([*model.own, ">>fra<<"], {">>fra<<"}).write())
-    tag = len(tagged) - 1
-    first, other, later, unknown = tagged.encode(
-        [">>fra<< ab", ">>fra<<ab", "ab >>fra<<", ">>x<<a"]
-    )
-    (plain,) = tagged.encode(["ab"])
-    assert first == other == [tag, *plain]
-    assert tag not in later and unknown[0] == UNK_ID
-    assert tagged.decode([first]) == ["ab"]
-    assert tag in tagged.barred_ids
-
-
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 def test_added_pieces_leave_the_others_as_they_are(model_type: str) -> None:
     model = PieceModel.read(learn_pieces("source", model_type)).renumbered()

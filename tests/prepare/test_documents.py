@@ -220,28 +220,6 @@ def test_valid_and_test_keep_single_lines_and_their_breaks(
     half = write(tmp_path, "half", [*pairs(2), ("", "x")])
     with pytest.raises(DataError, match="line 3"):
         prepare(pairs(40), out="half", valid=half)
-    with pytest.raises(DataError, match="are empty"):
-        prepare(pairs(40), out="none", valid=write(tmp_path, "none", [BREAK]))
-
-
-def test_a_language_token_begins_a_window(tmp_path: Path) -> None:
-    text = write(tmp_path, "several", pairs(30))
-    valid = (f"en-de={write(tmp_path, 'v', pairs(2))}", f"de-en={tmp_path}/v")
-    folder = Job.of(
-        tmp_path / "several-data",
-        src_lang="",
-        tgt_lang="",
-        pair=(f"en-de={text}", f"de-en={text}"),
-        valid=valid,
-        vocab_size=330,
-        documents=True,
-    ).prepare()
-    for index in range(len(folder.train)):
-        tokens = folder.src_vocabulary.tokens(folder.train.src(index).tolist())
-        langs = folder.info.train.corpora[folder.train.origin(index)[0]].langs
-        assert tokens[0] == f"<2{langs[1]}>"
-        assert not any(token.startswith("<2") for token in tokens[1:])
-    assert max(folder.info.train.windows) < len(folder.train)
 
 
 def test_a_vocabulary_gets_a_separator_that_no_text_spells(prepare: Prepare) -> None:
@@ -254,6 +232,3 @@ def test_a_vocabulary_gets_a_separator_that_no_text_spells(prepare: Prepare) -> 
     assert [src[-1] for src, _ in windows_in(folder)][3] == "a <sep> b"
     again = prepare(pairs(60), out="again", vocab=(folder.path / "vocab.model",), vocab_size=None)
     assert again.src_vocabulary.model == folder.src_vocabulary.model
-    spelling = prepare(lines, out="spelling", symbol=("<sep>",), documents=False, window=4)
-    with pytest.raises(UsageError, match="<sep>"):
-        prepare(lines, out="no", vocab=(spelling.path / "vocab.model",), vocab_size=None)

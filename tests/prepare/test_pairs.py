@@ -15,6 +15,8 @@ from nmt.data.folder import DataFolder
 from nmt.errors import UsageError
 
 Prepare = Callable[..., DataFolder]
+
+
 def write(folder: Path, name: str, **sides: list[str]) -> str:
     for lang, lines in sides.items():
         (folder / f"{name}.{lang}").write_text("".join(f"{line}\n" for line in lines))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import itertools
 import re
 import resource
@@ -379,36 +378,6 @@ def test_a_folder_may_have_more_shards_than_a_process_may_have_open_files(
         folder = job.but(shard_pairs=1).prepare()
         assert len(folder.info.train.shards) == 30
         assert pairs_in(DataFolder.open(job.out, verify=True)) == pairs(60)
-
-
-@pytest.mark.slow
-def test_multi30k_is_prepared_without_loss(
-    real_text: Callable[[str], Path], tmp_path: Path
-) -> None:
-    corpus = real_text("multi30k")
-    folder = Job.of(
-        tmp_path / "data",
-        train=(f"{corpus}/train",),
-        valid=f"{corpus}/val",
-        test=(f"{corpus}/test_2016_flickr",),
-        vocab_size=8000,
-        workers=2,
-    ).prepare()
-    (train,) = folder.info.train.corpora
-    # `zcat train.en.gz | wc -l`; the README of the corpus says 29,000, 1,014 and 1,000.
-    assert (train.lines, len(folder.valid)) == (29_000, 1_014)
-    assert folder.test is not None
-    assert len(folder.test) == 1_000
-    assert train.kept == len(folder.train) == 29_000 - sum(train.rejected.values())
-    assert train.kept > 28_950
-
-    with gzip.open(corpus / "val.de.gz", "rb") as file:
-        valid = file.read()
-    assert folder.valid_texts[0].tgt.read_bytes() == valid
-    ids = [folder.valid.tgt(n).tolist() for n in range(len(folder.valid))]
-    lines = valid.decode().split("\n")[:-1]
-    single_spaced = [re.sub(" +", " ", line).strip(" ") for line in lines]
-    assert folder.tgt_vocabulary.decode(ids) == single_spaced
 
 
 def test_pairs_drawn_for_valid_are_kept_out_in_every_form(job: Job, tmp_path: Path) -> None:

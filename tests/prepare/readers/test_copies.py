@@ -59,18 +59,6 @@ def test_two_files_at_urls_are_prepared_as_here(
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["remote"]
 
 
-def test_two_files_and_other_tables_at_urls(job: Job, storage: Storage, tmp_path: Path) -> None:
-    here = pairs_in(job.prepare())
-    lines = "".join(f'{{"EN": "{src}", "DE": "{tgt}"}}\n' for src, tgt in pairs(60))
-    storage.write("bucket/HUB.JSONL", lines)
-    storage.write("bucket/x.csv", "".join(f"{src},{tgt}\n" for src, tgt in pairs(60)))
-    two = "memory://bucket/train.en.gz,memory://bucket/train.de.gz"
-    mixed = f"file://{tmp_path}/train.en,memory://bucket/train.de.gz"
-    for at, text in enumerate((two, mixed, "memory://bucket/HUB.JSONL", "memory://bucket/x.csv")):
-        remote = job.but(out=tmp_path / f"remote-{at}", train=(text,), weight=(f"{text}=2",))
-        assert pairs_in(remote.prepare()) == here
-
-
 @pytest.mark.parametrize("columns", ["", ":en,de", ":2,1"])
 def test_a_table_at_a_url_has_columns(job: Job, storage: Storage, columns: str) -> None:
     table = job.but(train=(f"memory://bucket/crawl.tsv{columns}",))
