@@ -44,10 +44,11 @@ def test_data_shows_splits_rejects_vocabulary_and_lengths(nmt: Nmt, folder: Path
     assert sum(int(row[1]) for row in bins) == 50
     assert max(len(row[2]) for row in bins) == 40
 
-    # The first pair: its text as it was written, then its pieces, which spell it.
+    # The first pair: its text, then its pieces, which spell the text. It was kept as written.
     assert "0\ten\ten number 0 is even" in lines
-    pieces = lines[lines.index("0\tde\tde  number 0 is even") + 1].split("\t")[2]
+    pieces = lines[lines.index("0\tde\tde number 0 is even") + 1].split("\t")[2]
     assert pieces.replace(" ", "").replace("▁", " ").strip() == "de number 0 is even"
+    assert "0\tde text\tde  number 0 is even\n" in nmt("data", folder, "--show", "0").stdout
 
 
 def test_pairs_are_shown_with_everything_that_is_known_of_them(nmt: Nmt, tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_data_shows_what_was_dropped_and_what_updates_would_hold(
     assert done.status == 0
     assert "  duplicate: 1 (1.96 %): " in done.stdout
     assert "    train.en line 51: en number 0 is even\n" in done.stdout
-    assert done.stdout.count("\tde\tde  number") == 3  # examples
+    assert done.stdout.count("\tde\tde number") == 3  # examples
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     (row,) = [
         lines[at + 1] for at, row in enumerate(lines) if row[:2] == ["tokens", "pairs an update"]

@@ -31,8 +31,8 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
         test=tuple(write_text(tmp_path, name, sets[name]) for name in sets),
         vocab_size=345,
     ).prepare()
-    runs = [train(data.path, tmp_path / "run1", max_updates=10), tmp_path / "run2"]
-    shutil.copytree(*runs)
+    run = train(data.path, tmp_path / "run1", max_updates=10)
+    runs = [run, shutil.copytree(run, tmp_path / "run2")]
     svg, quick = tmp_path / "curves.svg", ("--beam-size", "1", "--threads", "1")
 
     found = json.loads(nmt("evaluate", *runs, *quick, "--svg", svg, "--json").stdout)

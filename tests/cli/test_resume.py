@@ -76,8 +76,8 @@ def test_what_is_not_given_stays_and_what_is_given_is_named(
     done = nmt("train", data, "--out", run, "--max-updates", "9")
     assert done.status == 0, done.stderr
     assert re.match(f"{run}: max_updates was 6 and is now 9 ", done.unwrapped)
-    log = re.sub(r"\n\S+ \S+ +", " ", (run / "train.log").read_text())  # its lines are wrapped
-    assert re.search("max_updates .*6 .*9", log.rpartition("starting")[0])
+    log = re.sub(r"\n\S+ \S+   ", " ", (run / "train.log").read_text())  # its lines are wrapped
+    assert re.search("max_updates .*6 .*9", log)
     after = config_of(run)
     assert after["training"] == before["training"] | {"max_updates": 9}
     assert (after["model"], after["augment"]) == (before["model"], before["augment"])
