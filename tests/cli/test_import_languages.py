@@ -295,9 +295,6 @@ def test_a_model_is_tuned_for_one_more_language(nmt: Nmt, tmp_path: Path, kind: 
     assert f"--new-language {new}: " in done.refusal(2)
 
 
-# -------------------------------------------------------------------------------- OPUS-MT
-
-
 def test_a_tag_is_a_language(nmt: Nmt, tmp_path: Path) -> None:
     folder = MarianMT().write(tmp_path / "opus")
     model = import_huggingface(nmt, folder, "--tgt", "gem")

@@ -47,9 +47,6 @@ def answer(nmt: Nmt, *words: str | Path, stdin: str | None = None) -> str:
     return found.stdout
 
 
-# ----------------------------------------------------------------------------- perplexity
-
-
 @pytest.mark.parametrize("is_ensemble", [False, True])
 def test_perplexity_of_a_text(
     nmt: Nmt, source: Path, target: Path, model_file: Path, other_model: Path, is_ensemble: bool
@@ -81,9 +78,6 @@ def test_stdin_is_the_text_that_is_not_named(nmt: Nmt, source: Path, model_file:
         assert results["perplexity"]["score"] == pytest.approx(expected)
 
 
-# ---------------------------------------------------------------------------------- lines
-
-
 def test_lines_are_those_of_the_translator_for_the_same_text(
     nmt: Nmt, tmp_path: Path, source: Path, target: Path, model_file: Path
 ) -> None:
@@ -108,9 +102,6 @@ def test_lines_are_those_of_the_translator_for_the_same_text(
         for key, value in one.items():
             is_float = isinstance(value, float) or key == "token_log_probs"
             assert other[key] == (pytest.approx(value, abs=1e-5) if is_float else value)
-
-
-# -------------------------------------------------------------------------------- reranking
 
 
 def test_an_n_best_list_is_read_written_and_put_into_order(
@@ -159,9 +150,6 @@ def test_the_manual_s_awk_takes_each_line_s_best_and_reverses_words() -> None:
     assert run("best", n_best) == "a ||| c\n\ne f\n"
     assert run("reverse | best", n_best) == "c ||| a\n\nf e\n"
     assert run("reverse | reverse", n_best) == n_best
-
-
-# --------------------------------------------------------------------------------- failures
 
 
 def test_long_lines_are_warned_about_and_endless_ones_fail(

@@ -46,9 +46,6 @@ def command_in(line: str) -> list[str]:
     return shlex.split(line.rpartition(": nmt ")[2])
 
 
-# --- its own values
-
-
 def test_a_config_that_was_edited_is_refused(nmt: Nmt, data: Path, run: Path) -> None:
     config = run / "config.toml"
     config.write_text(config.read_text().replace("patience = 0", "patience = 7"))
@@ -109,9 +106,6 @@ def test_a_tuned_run_knows_its_model(nmt: Nmt, data: Path, finished: Path, tmp_p
     assert ModelReader(tmp_path / "tuned/last.safetensors").card.update == 3
 
 
-# --- the end
-
-
 def test_a_finished_run_says_so_and_how_to_train_it_for_longer(
     nmt: Nmt, data: Path, run: Path
 ) -> None:
@@ -128,9 +122,6 @@ def test_an_end_without_a_validation_is_made_up_for(nmt: Nmt, toy: Toy) -> None:
     assert done.status == 0, done.stderr
     assert [record["update"] for record in metrics(run, "valid")] == [4, 6]
     assert "update 6 (max_updates)" in done.stderr
-
-
-# --- changes that are refused
 
 
 def test_the_command_that_a_refusal_prints_trains_on_from_the_weights(
@@ -186,9 +177,6 @@ def test_a_refusal_prints_the_users_command_for_another_folder(
     line = nmt("train", data, "--out", run, *words(given)).refusal(2)
     assert command_in(line) == ["train", str(data), "--out", f"{run}-3", *words(expected)]
     assert content(run) == before
-
-
-# --- where it came from
 
 
 def test_the_configuration_records_data_command_version_and_date(

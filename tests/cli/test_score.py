@@ -70,9 +70,6 @@ def tables(stdout: str) -> list[list[dict[str, str]]]:
     return found
 
 
-# -------------------------------------------------------------------------------- scores
-
-
 def test_json_is_one_object_with_bleu_first_and_the_table_has_its_rows(
     nmt: Nmt, files: Files
 ) -> None:
@@ -122,9 +119,6 @@ def test_there_may_be_more_references(nmt: Nmt, files: Files, tmp_path: Path) ->
     assert "nrefs:2" in both["bleu"]["signature"]
 
 
-# ---------------------------------------------------------------------------- forms of text
-
-
 def test_stdin_files_sgml_and_tsv_score_alike(nmt: Nmt, files: Files, tmp_path: Path) -> None:
     def sgml(name: str, lines: list[str]) -> Path:
         segments = [f'<seg id="{n}">{line}</seg>' for n, line in enumerate(lines, start=1)]
@@ -157,9 +151,6 @@ def test_files_may_be_in_another_encoding(nmt: Nmt, tmp_path: Path) -> None:
     assert "stdin: line 1 " in refused.refusal(1)
 
 
-# ------------------------------------------------------------------- intervals and baselines
-
-
 def test_intervals_have_a_column_of_their_own(nmt: Nmt, files: Files) -> None:
     words = ("score", files.reference, files.new, "--confidence", "90", "--samples", "100", *BLEU)
     ((row,),) = tables(nmt(*words).stdout)
@@ -188,9 +179,6 @@ def test_baselines_have_a_table_of_their_own(nmt: Nmt, files: Files) -> None:
     assert old["file"] == str(files.old)
     assert old["difference"] == found["score"] - old["score"]
     assert "bs:100|ar:100|seed:12345" in found["signature"]
-
-
-# --------------------------------------------------------------------------- lines, and the card
 
 
 def test_single_lines_have_a_row_each(nmt: Nmt, files: Files) -> None:
@@ -235,8 +223,6 @@ def test_the_card_is_of_the_language_that_the_reference_ends_in(nmt: Nmt, files:
         assert answer.status == 0
         assert f"--lang {told}" in answer.stderr
 
-
-# ------------------------------------------------------------------------------- languages
 
 ZH = ["红色的门打开着，请进来看看。", "一只小狗在这里睡着，很安静。"]
 OTHER_ZH = ["红色的门开着，请进来看看。", "一只小狗在这里睡觉，很安静。"]
@@ -284,9 +270,6 @@ def test_ter_splits_chinese_into_characters(nmt: Nmt, tmp_path: Path) -> None:
     assert "asian:yes" in ter["signature"]
     thai = write(tmp_path / "ref.th", ["ฉันไปตลาดวันนี้กับแม่"])
     assert "TER would split" in nmt("score", thai, thai, "--metric", "ter").stderr
-
-
-# ---------------------------------------------------------------------------------- warnings
 
 
 def test_warnings_name_each_file(nmt: Nmt, files: Files, tmp_path: Path) -> None:

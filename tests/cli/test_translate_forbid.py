@@ -63,9 +63,6 @@ def test_a_term_that_is_forbidden_is_missing(translate_text: TranslateText, tmp_
     assert "Katze" not in answer.stdout
 
 
-# ---------------------------------------------------------------------------- other tokens
-
-
 def writing(vocabulary: Vocabulary, text: str) -> list[Hypothesis]:
     """Return a translation that spells a text by characters."""
     pieces = vocabulary.tokens(range(len(vocabulary)))

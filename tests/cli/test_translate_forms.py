@@ -36,9 +36,6 @@ def objects(stdout: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stdout.splitlines()]
 
 
-# ------------------------------------------------------------------------------------- output
-
-
 def test_n_best_lists_scores_and_alignments_stand_beside_the_text(
     translate_text: TranslateText,
 ) -> None:
@@ -108,9 +105,6 @@ def test_attention_is_drawn_of_the_first_line_with_letters(
     assert "none.svg: not drawn" in answer.stderr
 
 
-# -------------------------------------------------------------------------------------- input
-
-
 @pytest.mark.parametrize("count", [2, 7])
 def test_the_outputs_of_all_shards_are_that_of_the_whole(
     translate_text: TranslateText, tmp_path: Path, count: int
@@ -146,9 +140,6 @@ def test_one_shard_does_not_replace_another(translate_text: TranslateText, tmp_p
     assert translate_text(TEXT, "--output", out, *other).status == 0
 
 
-# ------------------------------------------------------------------------- samples, ensembles
-
-
 def test_models_of_other_vocabularies_are_not_an_ensemble(
     translate_text: TranslateText, card: ModelCard, tmp_path: Path
 ) -> None:
@@ -157,9 +148,6 @@ def test_models_of_other_vocabularies_are_not_an_ensemble(
     write_model(tmp_path / "other", other, dict(other.build().named_parameters()))
     line = translate_text(TEXT, "--ensemble", tmp_path / "other").refusal(2)
     assert "vocabularies" in line
-
-
-# --------------------------------------------------------------------------------- terminal
 
 
 def test_on_a_terminal_each_typed_line_is_answered(

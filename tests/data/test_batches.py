@@ -33,9 +33,6 @@ def updates(pairs: Lengths, *, batch_tokens: int) -> list[NDArray[np.int64]]:
     return plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
 
 
-# ------------------------------------------------------------- ranks and micro-batches
-
-
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
 def test_ranks_share_an_update_longest_first_with_equal_work(ranks: int) -> None:
     pairs = like_wmt(2_000)
@@ -123,9 +120,6 @@ def test_both_sides_of_a_batch_have_the_same_groups() -> None:
         (slice(0, 2), slice(0, 165), 85),
         (slice(2, 4), slice(165, 170), 3),
     ]
-
-
-# ---------------------------------------------------------------------------- tensors
 
 
 def test_collate_makes_the_tensors_of_two_pairs() -> None:

@@ -119,11 +119,6 @@ def test_any_text_comes_back_up_to_nfc_and_spaces(vocabulary: Vocabulary, text: 
     assert normalize("NFC", found) == expected
 
 
-def test_what_no_rule_fits_stays_as_it_is(vocabulary: Vocabulary) -> None:
-    for text in ("a\u0316\u0301", "\u05e9\u05bc\u05c1\u05b8"):
-        assert vocabulary.decode(vocabulary.encode([text])) == [text]
-
-
 def test_other_rules_stay_what_they_were(vocabulary: Vocabulary, identity: Vocabulary) -> None:
     decomposed = normalize("NFD", "Größe")
     assert identity.decode(identity.encode([decomposed])) == [decomposed]

@@ -65,9 +65,6 @@ def test_lines_end_at_line_feeds_only(
     assert lines_of(path, encoding) == lines
 
 
-# --------------------------------------------------------------------------- compressed text
-
-
 def packed(suffix: str, content: bytes) -> bytes:
     module: Any = {".gz": gzip, ".xz": lzma, ".bz2": bz2, ".zst": compressed.zstd}[suffix]
     if module is None:
@@ -149,9 +146,6 @@ def test_text_that_fills_pieces_exactly_arrives_whole(
     content = (text * (size // len(text) + 1))[:size]
     path.write_bytes(packed(suffix, content) * 2)
     assert b"".join(read_chunks(path, UTF8)) == content * 2
-
-
-# ------------------------------------------------------------------------------- refusals
 
 
 @pytest.mark.parametrize(

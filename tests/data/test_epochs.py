@@ -22,9 +22,6 @@ def updates(found: list[Indices]) -> list[list[int]]:
     return [update.tolist() for update in found]
 
 
-# ------------------------------------------------------------------------- permutations
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 17, 64, 1000, 65_536, 65_537])
 def test_every_number_stands_at_one_place_which_can_be_asked_for(size: int) -> None:
     permutation = Permutation(size, (1, 2))
@@ -48,9 +45,6 @@ def test_every_number_is_as_likely_at_every_place() -> None:
     chi_square = ((counts - expected) ** 2 / expected).sum()
     # (size - 1)^2 degrees of freedom: mean that, standard deviation sqrt(2) * (size - 1).
     assert abs(chi_square - (size - 1) ** 2) < 5 * 2**0.5 * (size - 1)
-
-
-# ------------------------------------------------------------------------------- pools
 
 
 @pytest.fixture
@@ -101,9 +95,6 @@ def test_which_pairs_a_fraction_takes_changes_with_the_epoch() -> None:
     # 20 draws of one half: 10 each, with a standard deviation of 2.2.
     assert len(taken) == 40
     assert all(abs(count - 10) < 5 * 2.2 for count in taken.values())
-
-
-# ----------------------------------------------------------------------------- updates
 
 
 def test_an_update_is_cut_where_either_side_is_full() -> None:

@@ -30,10 +30,6 @@ def test_nothing_is_written_as_an_entity(line: str) -> None:
     assert rules.undo(rules.apply("AT&amp;T")).replace(" ", "") == "AT&amp;T"
 
 
-def test_a_tag_stays_one_word() -> None:
-    assert Moses("en", True, True).apply("<2de> Hi!") == "<2de> Hi !"
-
-
 @pytest.mark.parametrize(
     ("line", "torn"),
     [

@@ -131,10 +131,3 @@ def test_ids_beyond_the_vocabulary_are_noticed(tmp_path: Path) -> None:
     for sizes in ((5, 7), (6, 6)):
         with pytest.raises(DataError, match=r"s\.bin: .*vocabulary"):
             shard.check_content(*sizes)
-
-
-def test_a_line_of_text_comes_back_whatever_its_characters() -> None:
-    lines = ["plain", "", "a\u2028b\r", "\u00e9\U0001f600", " \x00 "]
-    rows = TokenRows.from_text(lines)
-    assert rows.text() == lines
-    assert rows.take(np.array([3, 0])).text() == [lines[3], lines[0]]

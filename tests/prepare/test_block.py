@@ -24,9 +24,6 @@ def files_of(folder: Path, src: bytes, tgt: bytes) -> tuple[Path, Path]:
     return folder / "t.en", folder / "t.de"
 
 
-# ---------------------------------------------------------------------------------- blocks
-
-
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 64, 1 << 20])
 @pytest.mark.parametrize("block_lines", [1, 3, 4096])
 @pytest.mark.parametrize("block_bytes", [4, 1 << 24])
@@ -78,9 +75,6 @@ def test_chosen_lines_are_a_block_of_their_own() -> None:
     assert block.select(np.array([0, 3])) == Block(2, 11, 2, b"a\nd\n", b"A\nD\n", UTF8, (11, 14))
     twice = Block(2, 14, 2, b"d\nd\n", b"D\nD\n", UTF8, (14, 14))
     assert block.select(np.array([3, 3])) == twice
-
-
-# ----------------------------------------------------------------------------------- lines
 
 
 @pytest.mark.parametrize(

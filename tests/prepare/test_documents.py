@@ -61,9 +61,6 @@ def neighbours(lines: Lines) -> set[tuple[Line, ...]]:
     return {window for window in windows if BREAK not in window}
 
 
-# ------------------------------------------------------------------------- windows
-
-
 def test_each_line_ends_a_window_of_neighbours_on_both_sides(prepare: Prepare) -> None:
     lines = pairs(60)
     folder = prepare(lines)
@@ -126,9 +123,6 @@ def test_context_is_drawn_uniformly_by_the_seed_and_the_text() -> None:
     assert np.mean(drawn == draw_context(hashes, window=4, seed=2)) == pytest.approx(0.25, abs=0.02)
 
 
-# ------------------------------------------------------------------------- duplicates
-
-
 def test_a_document_that_comes_twice_is_a_duplicate_and_a_line_is_not(prepare: Prepare) -> None:
     document = pairs(20)
     twice = prepare([*document, BREAK, *document])
@@ -163,9 +157,6 @@ def test_parts_that_are_joined_keep_their_windows(prepare: Prepare, tmp_path: Pa
         join(tmp_path / "odd", [one.path, alone.path], memory=0.1)
 
 
-# ------------------------------------------------------------------------- the same bytes
-
-
 @pytest.mark.usefixtures("small_blocks")
 def test_workers_and_an_interruption_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -194,9 +185,6 @@ def test_the_seed_and_the_window_are_options_of_the_folder(prepare: Prepare) -> 
         prepare(pairs(60), window=4)
     with pytest.raises(UsageError, match=r"window .*3 .*1"):
         prepare(pairs(60), documents=False, window=4)
-
-
-# ------------------------------------------------------------------------- what else is there
 
 
 def test_valid_and_test_keep_single_lines_and_their_breaks(

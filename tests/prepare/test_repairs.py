@@ -18,8 +18,6 @@ from nmt.data.manifest import FlawRecord
 from nmt.errors import UsageError
 from nmt.prepare.repairs import first_entity, without_entities
 
-# ------------------------------------------------------------------------------------ entities
-
 
 @pytest.mark.parametrize(
     ("line", "entity", "text"),
@@ -66,8 +64,6 @@ def test_escaped_text_becomes_what_it_was(text: str) -> None:
     assert without_entities(html.escape(text)) == text
     assert without_entities(html.escape(html.escape(text))) == text
 
-
-# ------------------------------------------------------------------------------------- prepare
 
 SIZE = 60
 CLEAN = [(f"{src}, don't", f"{tgt} für") for src, tgt in pairs(SIZE)]

@@ -21,14 +21,6 @@ def survey(path: Path) -> None:
         one(int)
 
 
-def test_messages_name_the_archive_and_the_file(tmp_path: Path) -> None:
-    found = find_reader(write_zip(tmp_path, pairs(3)), ("en", "de"), UTF8)
-    assert found.sides == (
-        f"{tmp_path}/opus.zip:News.de-en.en",
-        f"{tmp_path}/opus.zip:News.de-en.de",
-    )
-
-
 @pytest.mark.parametrize("names", [["a.en"], ["a.en", "b.en", "a.de"], []])
 def test_an_archive_needs_one_file_of_each_language(tmp_path: Path, names: list[str]) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
