@@ -210,6 +210,14 @@ def test_rows_that_lack_a_side_are_rejected_by_their_numbers(
     assert sampled.counts == {"missing": 1}
 
 
+def test_a_mark_of_byte_order_is_no_part_of_the_first_score(job: Job, tmp_path: Path) -> None:
+    lines = "".join(f"0.5\t{src}\t{tgt}\n" for src, tgt in pairs(40))
+    (tmp_path / "numbered.tsv").write_text("\ufeff" + lines)
+    train, least = f"{tmp_path}/numbered.tsv:2,3", f"{tmp_path}/numbered.tsv:1:0.3"
+    folder = job.but(train=(train,), min_score=(least,)).prepare()
+    assert pairs_in(folder) == pairs(40)
+
+
 def test_pairs_below_the_least_score_are_dropped(job: Job, tmp_path: Path) -> None:
     scored = job.but(min_score=(f"{tmp_path}/crawl.tsv:score:0.3",))
     folder = scored.prepare()
