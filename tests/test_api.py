@@ -66,17 +66,15 @@ print([name for name, value in state().items() if value != before[name]])
 """
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        "import nmt, nmt.cli.command",
-        "import nmt; nmt.Translator.load(sys.argv[2]).translate(['the cat'])",
-        "import nmt; options = nmt.SearchOptions(sampling=nmt.Sampling(seed=1))\n"
-        "nmt.Translator.load(sys.argv[2], options).translate(['the cat'])",
-    ],
-)
-def test_a_library_leaves_the_process_of_its_caller_alone(model_file: Path, work: str) -> None:
-    command = [sys.executable, "-c", CHANGES, work, str(model_file)]
+WORK = """
+import nmt, nmt.cli.command
+for options in (nmt.SearchOptions(), nmt.SearchOptions(sampling=nmt.Sampling(seed=1))):
+    nmt.Translator.load(sys.argv[2], options).translate(["the cat"])
+"""
+
+
+def test_a_library_leaves_the_process_of_its_caller_alone(model_file: Path) -> None:
+    command = [sys.executable, "-c", CHANGES, WORK, str(model_file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
@@ -117,47 +115,22 @@ def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
     for wrong in (
         lambda: translator.translate("the cat"),
         lambda: translator.translate(["the cat", "a dog"], ["x"]),
-        lambda: translator.translate(["the cat"], "x"),
-        lambda: list(translator.stream("the cat")),
         lambda: list(translator.stream(["the cat"], pool_lines=0)),
-        lambda: translator.translate(None),  # type: ignore[arg-type]
         lambda: translator.translate([b"the cat"]),  # type: ignore[list-item]
-        lambda: list(translator.stream([b"the cat"])),  # type: ignore[list-item]
         lambda: marked.translate(["the cat"], ["x"]),
         lambda: nmt.Translator.load([]),
-        lambda: nmt.Translator.load(None),  # type: ignore[arg-type]
         lambda: nmt.Translator.load(model_file, {"beam_size": 4}),  # type: ignore[arg-type]
         lambda: nmt.Translator.load(model_file, terms=[("cat", "Katze")]),
         lambda: nmt.Translator.load(model_file, device="tpu"),
-        lambda: nmt.Translator.load(model_file, device="cuda:99"),
         lambda: nmt.Translator.load(model_file, batch_tokens=0),
-        lambda: nmt.Translator.load(model_file, batch_tokens="9"),  # type: ignore[arg-type]
         lambda: nmt.Translator.load(model_file, bream_size=4),
-        lambda: nmt.Translator.load(model_file, search=None),
         lambda: nmt.Translator.load(model_file, models=[model_file]),
-        lambda: nmt.Translator.load(model_file, src_lang=5),
-        lambda: nmt.Translator.load(model_file, precision=None),
         lambda: nmt.Translator.load(model_file, encoding="utf-9"),
         lambda: nmt.SearchOptions(beam_size=0),
-        lambda: nmt.SearchOptions(n_best=True),
         lambda: nmt.SearchOptions(barred_ids=5),  # type: ignore[arg-type]
-        lambda: nmt.SearchOptions(forbidden=((1,), 5)),  # type: ignore[arg-type]
         lambda: nmt.Sampling(temperature=10**400),
-        lambda: list(translator.stream(["the cat"], pool_lines=True)),
-        lambda: translator.draw_attention(5),  # type: ignore[arg-type]
         lambda: copy.copy(translator),
-        lambda: copy.deepcopy(translator),
         lambda: pickle.dumps(translator),
     ):
         with pytest.raises(UsageError):
             wrong()
-
-
-def test_line_ends_are_no_text(model_file: Path) -> None:
-    translator = nmt.Translator.load(model_file, OPTIONS)
-    lines = ["the cat", "a dog", "the tree"]
-    plain = [one.text for one in translator.translate(lines)]
-    ended = [f"{line}{end}" for line, end in zip(lines, ("\n", "\r\n", ""), strict=True)]
-    assert [one.text for one in translator.translate(ended)] == plain
-    assert [one.text for one in translator.translate(iter(ended))] == plain
-    assert [one.text for one in translator.stream(ended)] == plain

@@ -42,22 +42,11 @@ def test_the_translation_nearest_to_the_reference_is_kept_not_the_likeliest(
     assert re.search("2 pairs of 2 of 2 .* 1$", capsys.readouterr().out)
 
 
-def test_a_line_whose_best_translation_is_far_from_the_reference_is_left_out(
-    tmp_path: Path,
-) -> None:
-    assert chosen(tmp_path, min_chrf=40) == ("A dog.\n", "Ein Hund läuft über die Wiese\n")
-
-
 def test_the_best_of_a_line_are_kept_in_their_order_and_each_must_be_near(tmp_path: Path) -> None:
     assert chosen(tmp_path, keep=2, min_chrf=40) == (
         "A dog.\nA dog.\n",
         "Ein Hund läuft über die Wiese\nEin Hund läuft.\n",
     )
-
-
-def test_bars_within_a_text_belong_to_it(tmp_path: Path) -> None:
-    (tmp_path / "lists").write_text("3 ||| Das ||| das ||| -0.5\n", encoding="utf-8")
-    assert list(choose.n_best_lists(tmp_path / "lists")) == [(3, ["Das ||| das"])]
 
 
 def test_a_line_without_a_translation_is_left_out(tmp_path: Path) -> None:

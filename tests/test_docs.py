@@ -106,16 +106,6 @@ def test_every_option_of_every_command_exists(page: Path) -> None:
         assert {one.partition("=")[0] for one in values.get("assignments") or ()} <= KEYS
 
 
-def test_commands_are_found_in_blocks_and_text() -> None:
-    block = "```sh\nA=1 nmt translate run \\\n --sample < a | nmt score -\n```"
-    text = f"See `nmt data data --rejects`.\n{block}"
-    assert list(commands(text)) == [
-        ["translate", "run", "--sample"],
-        ["score", "-"],
-        ["data", "data", "--rejects", "VALUE"],
-    ]
-
-
 @pytest.mark.parametrize("page", MANUAL, ids=named)
 def test_every_local_link_leads_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
@@ -177,12 +167,6 @@ def tour_and_jobs() -> tuple[str, str]:
     tour, jobs = README.read_text(encoding="utf-8").split("\n## Common jobs\n")
     assert "nmt train" in "".join(blocks(tour, "sh"))
     return "\n".join(blocks(tour, "sh")), "\n".join(blocks(jobs, "sh"))
-
-
-def test_the_tour_runs_as_it_is_written(real_text: Callable[[str], Path], tmp_path: Path) -> None:
-    """Every command of the tour, with text and training cut short, in an empty folder."""
-    captions(real_text, tmp_path)
-    assert "BLEU" in run_script(tour_and_jobs()[0], tmp_path)
 
 
 @pytest.mark.slow  # a minute or two

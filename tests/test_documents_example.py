@@ -91,9 +91,3 @@ def test_accuracy_counts_the_second_lines_of_each_document(tmp_path: Path) -> No
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     told = run("accuracy.py", tmp_path / "reference", tmp_path / "output")
     assert told == "33.3 % of the pronouns are right: 1 of 3\n"
-
-
-def test_the_summary_is_the_last_line(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text('nmt: warning: x\n{"lines_in": 30, "seconds": 1.5, "fell_back": 2}\n')
-    assert run("summary.py", log) == "20.0 lines/s, 2 of 30 lines fell back\n"

@@ -17,7 +17,6 @@ from tiny_models import SOURCES, SRC_VOCAB, TARGETS, TGT_VOCAB, TINY, architectu
 from torch import Tensor
 from torch._dynamo.utils import counters
 from toy_training import (
-    ALONE,
     Toy,
     flat,
     metrics,
@@ -31,13 +30,8 @@ from toy_training import (
 )
 
 from nmt.config.fields import Value
-from nmt.config.model_config import TransformerConfig
-from nmt.config.training_config import TrainingConfig
-from nmt.data import batches
 from nmt.data.batches import FixedShape, Packed, collate
 from nmt.data.folder import DataFolder
-from nmt.data.shards import Lengths
-from nmt.models.device import dtype_of, use_tf32
 from nmt.models.kernels import compiler, packed_attention
 from nmt.models.kernels.packed_attention import (
     Sentences,
@@ -45,12 +39,10 @@ from nmt.models.kernels.packed_attention import (
     takes_packed,
     use_sentence_kernel,
 )
-from nmt.models.model_file import ModelCard
 from nmt.models.registry import build_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.training import dry_run, run_metrics
-from nmt.training.first_weights import first_weights
 from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateRunner
 from nmt.translate.torch_engine import TorchEngine
@@ -59,18 +51,6 @@ from nmt.translate.translator import Translator
 pytestmark = needs_gpu
 
 PRECISIONS = ["fp32", "fp16", pytest.param("bf16", marks=needs_bf16)]
-
-
-def test_states_are_those_of_the_cpu(data: Path) -> None:
-    folder = DataFolder.open(data)
-    batch = collate(*folder.train.rows(np.arange(40)))
-    size = len(folder.src_vocabulary)
-    model = build_model("transformer", TransformerConfig(d_model=64, num_heads=4), size, size)
-    model.eval()
-    with torch.no_grad():
-        expected = model(batch)
-        found = model.to(GPU)(batch.to(GPU))
-    torch.testing.assert_close(found.cpu(), expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", TINY)
@@ -136,22 +116,6 @@ def test_translations_are_those_of_the_cpu(
         assert on_gpu.alignment == on_cpu.alignment
 
 
-@pytest.mark.parametrize("precision", PRECISIONS[1:])
-def test_scores_in_16_bits_are_near_those_of_fp32(model_file: Path, precision: str) -> None:
-    """Each is that of a translation that the GPU has chosen. The CPU may choose another one."""
-    sources = [Source(ids) for ids in ((300, 301, 302), (310,), (305, 311, 320, 6, 7), (7, 7))]
-    on_gpu, on_cpu = (
-        Translator.load(model_file, SearchOptions(n_best=2), device=name, precision=of).engine
-        for name, of in (("cuda", precision), ("cpu", "fp32"))
-    )
-    assert isinstance(on_cpu, TorchEngine)
-    for source, found in zip(sources, on_gpu.search(sources), strict=True):
-        assert not isinstance(found, str)
-        expected = on_cpu.log_probs([(source.ids, one.ids) for one in found])
-        for one, by_token in zip(found, expected, strict=True):
-            assert one.token_log_probs == pytest.approx(by_token, abs=0.05)
-
-
 WITH_EMPTY_SENTENCES = FixedShape(2_000, 1_900, 300, parts=1)
 
 
@@ -212,18 +176,6 @@ def test_packed_attention_reads_the_source_of_each_target(
     assert_packed_is_padded([query, key_value], batch.tgt_in, batch.src)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_attention_weights_are_those_of_the_cpu(data: Path, precision: str) -> None:
-    folder = DataFolder.open(data)
-    batch = collate(*folder.train.rows(np.arange(40)))
-    size = len(folder.src_vocabulary)
-    model = build_model("transformer", TransformerConfig(d_model=64, num_heads=4), size, size)
-    expected = model.eval().attention_weights(batch)
-    found = model.to(GPU, dtype_of(precision)).attention_weights(batch.to(GPU))
-    for one, other in zip(vars(found).values(), vars(expected).values(), strict=True):
-        torch.testing.assert_close(one.cpu(), other, atol=0.03, rtol=0)
-
-
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_triton)])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_training_learns(data: Path, tmp_path: Path, precision: str, compiled: bool) -> None:
@@ -231,16 +183,6 @@ def test_training_learns(data: Path, tmp_path: Path, precision: str, compiled: b
     run = train(data, tmp_path / "run", device="cuda", **values)
     nll = [record["nll"] for record in metrics(run, "train")]
     assert nll[-1] < nll[0] - 0.5
-
-
-def test_training_in_tf32_learns(data: Path, tmp_path: Path) -> None:
-    try:
-        run = train(data, tmp_path / "run", device="cuda", precision="tf32", max_updates=20)
-        assert torch.backends.cuda.matmul.allow_tf32
-        nll = [record["nll"] for record in metrics(run, "train")]
-        assert nll[-1] < nll[0] - 0.5
-    finally:
-        use_tf32(GPU, "fp32")
 
 
 def test_a_gpu_without_a_c_compiler_trains_and_says_what_is_missing(
@@ -276,15 +218,6 @@ def test_a_compiled_model_in_half_precision_is_compiled_once(
     # Each kind of layer, once; what is done to logits, at most for a whole chunk and for a rest;
     # and what is tried at the start.
     assert counters["stats"]["unique_graphs"] <= 5
-
-
-@needs_triton
-def test_the_loss_is_compiled_also_where_the_model_is_not(data: Path, tmp_path: Path) -> None:
-    torch.compiler.reset()
-    counters.clear()
-    train(data, tmp_path / "run", device="cuda", precision=HALF, compile="loss", max_updates=5)
-    # What is tried at the start; the loss for one number of tokens, and for any.
-    assert 2 <= counters["stats"]["unique_graphs"] <= 3
 
 
 MODELS: list[dict[str, Value]] = [
@@ -365,26 +298,6 @@ def test_a_run_takes_the_course_of_the_cpu(toy: Toy, values: dict[str, Value]) -
     assert_same_course(*runs)
 
 
-def test_padded_sentences_are_in_groups_for_a_gpu(toy: Toy) -> None:
-    group_bounds, found = batches.group_bounds, list[bool]()
-
-    def noted(src: Lengths, tgt: Lengths, *, on_gpu: bool = False) -> list[int]:
-        if len(set(src.tolist())) > 1:  # not a batch of equal lengths that is only tried
-            found.append(on_gpu)
-        return group_bounds(src, tgt, on_gpu=on_gpu)
-
-    toy.patch.setattr(batches, "group_bounds", noted)
-    toy.train(device="cuda", max_updates=2, validate_bleu=True)
-    assert set(found) == {True}
-
-
-def test_changes_of_low_rank_take_the_course_of_the_cpu(toy: Toy) -> None:
-    base = toy.train("base", max_updates=5)
-    values: dict[str, Value] = {"lora_rank": 3, "schedule": "constant", "learning_rate": 0.01}
-    runs = [toy.train(name, base, device=name, **PLAIN | values) for name in ("cuda", "cpu")]
-    assert_same_course(*runs)
-
-
 @pytest.mark.parametrize("precision", ["fp32", HALF])
 def test_a_run_that_is_resumed_goes_on_as_if_it_was_never_stopped(toy: Toy, precision: str) -> None:
     values = PLAIN | {"device": "cuda", "precision": precision, "dropout": 0.2, "compile": "false"}
@@ -393,18 +306,6 @@ def test_a_run_that_is_resumed_goes_on_as_if_it_was_never_stopped(toy: Toy, prec
     run = toy.train(**values)
     assert [record["update"] for record in metrics(run, "start")] == [0, 3]
     assert_same_course(run, whole)
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_first_weights_are_on_the_gpu_once(card: ModelCard, precision: str) -> None:
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    config = TrainingConfig(precision=precision)
-    model, vectors, _ = first_weights(card, config, ALONE, GPU, warm_from=None)
-    assert all(parameter.is_cuda for parameter in model.parameters())
-    peak = torch.cuda.max_memory_allocated() - before
-    assert peak <= sum(vectors.held_bytes().values()) + 4 * 512  # which sizes are rounded to
 
 
 def test_what_fits_is_found_by_trying(

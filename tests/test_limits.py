@@ -14,7 +14,7 @@ import pytest
 from text_formats import rows_of
 
 from nmt.config.recipes import read_toml
-from nmt.data.compressed import MOST_TIMES_UNPACKED, UNPACKED_FREELY, check_unpacked, zstd
+from nmt.data.compressed import MOST_TIMES_UNPACKED, UNPACKED_FREELY, zstd
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError, UsageError
 from nmt.interchange.marian import import_marian, parse_yaml
@@ -58,11 +58,6 @@ def test_blank_lines_of_a_zip_are_refused(tmp_path: Path) -> None:
             archive.writestr(f"x.{lang}", BLANK)
     with pytest.raises(DataError, match=r"x.zip: .* 200 times"):
         find_reader(str(tmp_path / "x.zip"), ("en", "de"), UTF8)
-
-
-def test_small_files_and_usual_text_are_not_refused() -> None:
-    check_unpacked("x", 10, UNPACKED_FREELY)
-    check_unpacked("x", UNPACKED_FREELY, MOST_TIMES_UNPACKED * UNPACKED_FREELY)
 
 
 def test_an_array_that_would_take_gigabytes_is_refused(tmp_path: Path) -> None:

@@ -6,14 +6,12 @@ import itertools
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import results
 import share
 from example_runs import TINY, make, needs_make
-from prepare_job import Job
 from toy_training import metrics, prepare_toy, train
 
 from nmt.data.folder import DataFolder
@@ -51,26 +49,6 @@ def test_an_empty_or_whole_share_is_refused(data: Path, tmp_path: Path, wrong: f
     assert not any(tmp_path.iterdir())
 
 
-def test_an_interrupted_share_leaves_nothing(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> DataFolder:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(share, "prepare", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        share.make_share(data, 0.5, tmp_path / "half")
-    assert not any(tmp_path.iterdir())
-
-
-def test_data_with_weights_is_refused(data: Path, tmp_path: Path) -> None:
-    text, out = str(data / "valid"), tmp_path / "weighted"  # any text will do
-    job = Job.of(out, train=(text,), valid=text, weight=(f"{text}=2",), keep=("overlap",))
-    job.but(vocab=(data / "vocab.model",)).prepare()
-    with pytest.raises(UsageError, match="weights"):
-        share.make_share(out, 0.5, tmp_path / "out")
-
-
 # Costs
 
 
@@ -84,18 +62,6 @@ def test_cost_by_time_is_the_papers_on_its_machine(preset: str, hours: float, co
     found = results.flops_by_time([machine, {"kind": "train", "seconds": 3600 * hours}])
     assert found == pytest.approx(cost, rel=0.01)
     assert results.PAPER_FLOPS[preset] == cost
-
-
-def test_cost_by_time_counts_each_machine_of_a_run() -> None:
-    records: list[dict[str, Any]] = [
-        {"kind": "start", "matrix_product_flops_per_second": 10.0},
-        {"kind": "train", "seconds": 2.0},
-        {"kind": "valid"},
-        {"kind": "train", "seconds": 5.0},
-        {"kind": "start", "matrix_product_flops_per_second": 100.0},
-        {"kind": "train", "seconds": 6.0},
-    ]
-    assert results.flops_by_time(records) == 5 * 10 + 1 * 100
 
 
 # The table

@@ -35,13 +35,10 @@ def corpus() -> Corpus:
     [
         ("the", "klug", "man", False, "der kluge Mann, den klugen Mann, dem klugen Mann"),
         ("the", "alt", "lamp", False, "die alte Lampe, die alte Lampe, der alten Lampe"),
-        ("this", "", "child", False, "dieses Kind, dieses Kind, diesem Kind"),
         ("a", "alt", "table", False, "ein alter Tisch, einen alten Tisch, einem alten Tisch"),
         ("my", "rot", "book", False, "mein rotes Buch, mein rotes Buch, meinem roten Buch"),
-        ("our", "neu", "cup", False, "unsere neue Tasse, unsere neue Tasse, unserer neuen Tasse"),
         ("the", "jung", "man", True, "die jungen Männer, die jungen Männer, den jungen Männern"),
         ("a", "neu", "book", True, "neue Bücher, neue Bücher, neuen Büchern"),
-        ("her", "", "aunt", True, "ihre Tanten, ihre Tanten, ihren Tanten"),
     ],
 )
 def test_noun_phrase_declines(
@@ -58,16 +55,11 @@ def test_noun_phrase_declines(
     ("subject", "verb", "tense", "en", "first", "last"),
     [
         ("he", "kaufen", "past", "he bought there", "er hat dort gekauft", "er dort gekauft hat"),
-        ("they", "verkaufen", "will", "they will sell there", "sie werden dort verkaufen",
-         "sie dort verkaufen werden"),
         ("he", "bringenmit", "present", "he brings there", "er bringt dort mit",
          "er dort mitbringt"),
-        ("we", "bringenmit", "must", "we must bring there", "wir müssen dort mitbringen",
-         "wir dort mitbringen müssen"),
         ("she", "holenab", "present", "she fetches there", "sie holt dort ab", "sie dort abholt"),
         ("they", "gehen", "past", "they went there", "sie sind dort gegangen",
          "sie dort gegangen sind"),
-        ("they", "sein", "present", "they are there", "sie sind dort", "sie dort sind"),
     ],
 )  # fmt: skip
 def test_clause_puts_its_verb_in_place(
@@ -134,12 +126,6 @@ def test_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_splits_have_their_sizes_and_share_no_line(corpus: Corpus) -> None:
     assert {split: len(lines) for split, lines in corpus.items()} == SIZES
     assert len({s.en for lines in corpus.values() for s in lines}) == sum(SIZES.values())
-
-
-def test_every_line_of_test_has_a_pair_of_its_own(corpus: Corpus) -> None:
-    held = {split: {p for s in lines for p in s.pairs} for split, lines in corpus.items()}
-    assert all(s.pairs - held["train"] - held["valid"] for s in corpus["test"])
-    assert all(s.pairs - held["train"] - held["test"] for s in corpus["valid"])
 
 
 def test_held_out_adjectives_and_nouns_are_in_no_line_of_train(corpus: Corpus) -> None:

@@ -19,8 +19,7 @@ import pytest
 from catalogue import Archive
 from example_runs import needs_curl
 
-from nmt.errors import NMTError, Stopped
-from nmt.jobs.journal import open_locked
+from nmt.errors import NMTError
 
 WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
 
@@ -121,12 +120,6 @@ def test_a_later_run_continues_an_earlier_one(
     assert site.ranges == ranges
 
 
-def test_a_server_that_sends_nothing_is_given_up(site: Site, tmp_path: Path) -> None:
-    site.breaks_off_after = [0]
-    with pytest.raises(NMTError, match="5120 bytes remaining"):
-        fetch(tmp_path, site.address, **PUBLISHED)
-
-
 # --------------------------------------------------------------------------- addresses
 
 
@@ -152,12 +145,6 @@ def test_a_mirror_replaces_all_addresses(site: Site, tmp_path: Path) -> None:
 
 
 # --------------------------------------------------------------------------- checksums
-
-
-def test_a_damaged_start_is_fetched_again_from_the_next_address(site: Site, tmp_path: Path) -> None:
-    (tmp_path / f"{NAME}.partial").write_bytes(b"x" * 3000)
-    assert fetch(tmp_path, site.address, site.address, **PUBLISHED) == CONTENT
-    assert site.ranges == ["bytes=3000-", None]
 
 
 @pytest.mark.parametrize("what", ["size", "sha256", "md5"])
@@ -193,12 +180,6 @@ def test_later_downloads_must_equal_the_first(site: Site, tmp_path: Path) -> Non
 
 
 # ----------------------------------------------------------------- processes, command line
-
-
-def test_two_processes_never_fetch_one_archive(site: Site, tmp_path: Path) -> None:
-    partial = tmp_path / f"{NAME}.partial"
-    with open_locked(partial, partial), pytest.raises(Stopped, match=re.escape(str(partial))):
-        fetch(tmp_path, site.address, **PUBLISHED)
 
 
 @pytest.mark.parametrize(

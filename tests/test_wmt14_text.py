@@ -7,7 +7,6 @@ import io
 import re
 import tarfile
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from catalogue import ParallelText, read_catalogue
@@ -64,17 +63,6 @@ def test_the_test_set_is_the_full_one_of_sacrebleu(pair: str) -> None:
     }
     assert list(text.members.values()) == full.langpairs[pair]
     assert text.lines == 3003
-
-
-def test_the_readme_names_every_archive_that_only_one_host_has() -> None:
-    readme = (WMT14 / "README.md").read_text(encoding="utf-8")
-    named = re.search(r"Only one host has ([^;]*?`)\.\s", readme)
-    assert named
-    assert set(re.findall(r"`(.*?)`", named[1])) == {
-        archive.name
-        for archive in CATALOGUE.archives.values()
-        if all(".statmt.org" in f".{urlsplit(one).netloc}" for one in archive.addresses)
-    }
 
 
 @pytest.mark.parametrize(

@@ -233,22 +233,3 @@ def test_a_model_file_needs_its_data_or_a_sample(nmt: Nmt, model: Path, tmp_path
     (tmp_path / "sample").write_bytes(b"one\n\xff\n")
     done = nmt("export", "bergamot", model, out, "--sample", tmp_path / "sample")
     assert "line 2" in done.refusal(1)
-
-
-def test_the_data_of_another_vocabulary_is_refused(
-    nmt: Nmt, data: Path, card: ModelCard, tmp_path: Path
-) -> None:
-    other = replace(card, config=CONFIG)
-    write_model(tmp_path / "model", other, dict(other.build().named_parameters()))
-    done = nmt("export", "bergamot", tmp_path / "model", tmp_path / "out", "--data", data)
-    assert str(data) in done.refusal(2)
-
-
-def test_a_model_without_guided_alignment_is_exported_with_a_warning(
-    nmt: Nmt, model: Path, data: Path, tmp_path: Path
-) -> None:
-    built, card = load_model(model)
-    unguided = replace(card, alignment_head=None)
-    write_model(tmp_path / "model", unguided, dict(built.named_parameters()))
-    done = nmt("export", "bergamot", tmp_path / "model", tmp_path / "out", "--data", data)
-    assert (done.status, "guided_alignment" in done.stderr) == (0, True)

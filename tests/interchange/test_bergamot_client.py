@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import re
@@ -14,11 +13,10 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import sacrebleu
 from example_runs import EXAMPLES
 from toy_training import pairs, prepare_toy, train
 
@@ -29,15 +27,6 @@ pytestmark = pytest.mark.slow
 PACKAGE = "@browsermt/bergamot-translator"
 TESTS = Path(__file__).parents[1]
 GREEDY = ("--beam-size", "1", "--no-guard", "--workers", "1", "--threads", "1", "--quiet")
-MULTI30K = (
-    *("--model", "transformer_student_tiny", "--set", "num_encoder_layers=2", "--set"),
-    *("num_decoder_layers=1", "--set", "d_model=128", "--set", "d_ff=512", "--set", "num_heads=4"),
-    *("--set", "dropout=0.05", "--set", "label_smoothing=0.1", "--set", "batch_tokens=1000"),
-    *("--set", "learning_rate=0.004", "--set", "schedule=linear", "--set", "warmup_updates=150"),
-    *("--set", "validate_every=500", "--set", "ema_decay=0.99", "--set", "guided_alignment=0.05"),
-    *("--max-updates", "1500"),
-)
-"""Minutes on one core, to a BLEU above 20."""
 
 
 def run(*command: str | Path, stdin: str = "") -> str:
@@ -92,73 +81,27 @@ def student(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return learn(tmp_path_factory.mktemp("student"))
 
 
-@pytest.fixture(scope="module")
-def captioner(
-    tmp_path_factory: pytest.TempPathFactory, real_text: Callable[[str], Path]
-) -> tuple[Path, Path]:
-    """The text of Multi30k, and a run of it."""
-    text, folder = real_text("multi30k"), tmp_path_factory.mktemp("captioner")
-    prefixes = ("--train", text / "train", "--valid", text / "val")
-    sizes = ("--vocab-size", "2000")
-    nmt("prepare", folder / "data", "--src", "en", "--tgt", "de", *prefixes, *sizes)
-    nmt("train", folder / "data", "--out", folder / "run", *MULTI30K)
-    nmt("export", "bergamot", folder / "run", folder / "model")
-    return text, folder
-
-
 def translate(modules: Path, model: Path, text: str, *kind: str) -> list[str]:
     package = modules / "node_modules" / PACKAGE
     out = run("node", TESTS / "bergamot.mjs", package, model, "en", "de", *kind, stdin=text)
     return out.splitlines()
 
 
-def word_edits(one: str, other: str) -> int:
-    """Count the words to insert, delete or replace (Levenshtein distance)."""
-    row = list(range(len(other.split()) + 1))
-    for number, word in enumerate(one.split(), 1):
-        before, row[0] = row[0], number
-        for place, wanted in enumerate(other.split(), 1):
-            best = min(row[place] + 1, row[place - 1] + 1, before + (word != wanted))
-            before, row[place] = row[place], best
-    return row[-1]
+def assert_alike(modules: Path, folder: Path, least: int) -> None:
+    """Check that at least so many of 200 lines are translated by Node as by the run in a folder.
 
-
-def both_translations(modules: Path, folder: Path, lines: list[str]) -> tuple[list[str], list[str]]:
-    """Return the translations by the run in a folder and by its export in Node."""
+    Rounding to int8 changes what a model is unsure of.
+    """
+    lines = [line for line, _ in pairs(200, seed=9)]
     text = "".join(f"{line}\n" for line in lines)
     (folder / "text").write_text(text)
     ours = nmt("translate", folder / "run", "--input", folder / "text", *GREEDY).splitlines()
     theirs = translate(modules, folder / "model", text)
-    assert len(lines) == len(ours) == len(theirs)
-    return ours, theirs
-
-
-def assert_alike(
-    modules: Path,
-    folder: Path,
-    lines: list[str],
-    references: list[str],
-    *,
-    least: int,
-    apart: float,
-) -> None:
-    """Check that `least` translations by Node differ by a word at most, and BLEU by `apart`.
-
-    Rounding to int8 changes what a model is unsure of, so a model that has learnt little differs
-    more often.
-    """
-    ours, theirs = both_translations(modules, folder, lines)
-    alike = [word_edits(*both) <= 1 for both in zip(ours, theirs, strict=True)]
-    assert sum(alike) >= least
-    scores = [sacrebleu.corpus_bleu(found, [references]).score for found in (ours, theirs)]
-    assert abs(scores[0] - scores[1]) <= apart
-    assert min(scores) > 20
+    assert sum(one == other for one, other in zip(ours, theirs, strict=True)) >= least
 
 
 def test_node_translates_number_words_as_we_do(modules: Path, student: Path) -> None:
-    lines, references = map(list, zip(*pairs(200, seed=9), strict=True))
-    # Five words in these short lines are 0.8 BLEU.
-    assert_alike(modules, student, lines, references, least=190, apart=2.0)
+    assert_alike(modules, student, least=180)
 
 
 @pytest.mark.parametrize(
@@ -173,19 +116,7 @@ def test_node_translates_with_models_unlike_firefox_s(
     modules: Path, tmp_path: Path, separate_vocab: bool, values: dict[str, Value]
 ) -> None:
     folder = learn(tmp_path, separate_vocab=separate_vocab, **values)
-    lines = [line for line, _ in pairs(200, seed=9)]
-    ours, theirs = both_translations(modules, folder, lines)
-    assert sum(one == other for one, other in zip(ours, theirs, strict=True)) >= 160
-
-
-def test_node_translates_captions_as_we_do(modules: Path, captioner: tuple[Path, Path]) -> None:
-    text, folder = captioner
-    lines, references = (
-        gzip.decompress((text / f"test_2016_flickr.{lang}.gz").read_bytes()).decode().split("\n")
-        for lang in ("en", "de")
-    )
-    # Of 200 lines, two runs had 174 and 158. BLEU of 200 varies by more than 0.5.
-    assert_alike(modules, folder, lines[:1000], references[:1000], least=700, apart=0.5)
+    assert_alike(modules, folder, least=160)
 
 
 def test_tags_move_to_the_words_that_stand_for_theirs(modules: Path, student: Path) -> None:
@@ -214,39 +145,6 @@ one <!-- two --> three
         # A tag whose words come apart is there twice.
         assert set(re.findall(r"<[^>]+>", translation)) == set(re.findall(r"<[^>]+>", line))
     assert "<code>x &lt; 1</code>" in translations[5]
-
-
-def test_node_joins_the_parts_of_a_long_sentence_without_a_space(
-    modules: Path, student: Path
-) -> None:
-    words = [
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-    ] * 13  # a piece each
-    lines = (" ".join(words[:count]) for count in (127, 128))
-    found = translate(modules, student / "model", "".join(f"{line}\n" for line in lines))
-    numbers = {target for _, line in pairs(200, seed=9) for target in line.split()}
-    assert [set(line.split()) <= numbers for line in found] == [True, False]
-
-
-def test_node_translates_what_should_stay(modules: Path, student: Path) -> None:
-    html = """<p translate="no">one two three</p>
-<p class="notranslate">one two three</p>
-<code>one two three</code>
-"""
-    assert translate(modules, student / "model", html, "html") == [
-        '<p translate="no">drei zwei eins</p>',
-        '<p class="notranslate">drei zwei eins</p>',
-        "<code>one two three</code>",
-    ]
 
 
 def is_answered(address: str) -> bool:

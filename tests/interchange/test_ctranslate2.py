@@ -95,12 +95,6 @@ def test_the_python_of_an_export_does_not_cut_translations(endless: Path, page: 
     assert run_python(python_for(page, endless, line)) == "e" * (len(pieces) + 50) + "\n"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_python_of_an_export_does_not_cut_sources(endless: Path, page: Path) -> None:
-    with pytest.raises(RuntimeError, match="1024"):
-        run_python(python_for(page, endless, "the cat sees a bird " * 200))
-
-
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
 def test_other_programs_read_pieces_of_the_other_side(
     nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_type: str

@@ -14,7 +14,6 @@ import pytest
 import torch
 import yaml
 from command_line import QUICK, Nmt
-from foreign_m2m100 import M2M100
 from foreign_models import (
     MarianMT,
     import_huggingface,
@@ -26,7 +25,6 @@ from nmt import SearchOptions
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.vocabulary import BOS_ID, EOS_ID, learn_vocabulary
-from nmt.interchange.m2m100_export import _tokenizer
 from nmt.models.base import BARRED
 from nmt.models.model_file import (
     ModelCard,
@@ -67,19 +65,6 @@ def test_a_model_card_has_what_the_run_knows(
     assert signature in metric["name"] and signature.replace("|", "\\|") in below
     (corpus,) = info.train.corpora
     assert f"| {corpus.lines:,} | {corpus.kept:,} |" in below
-
-
-@pytest.mark.parametrize(
-    ("kind", "positions", "has_tables"),
-    [("opus", "marian", True), ("opus", "huggingface", False), ("nllb", None, False)],
-)
-def test_a_model_card_says_how_to_save_tables_of_positions(
-    nmt: Nmt, tmp_path: Path, kind: str, positions: str | None, has_tables: bool
-) -> None:
-    folder = (MarianMT() if kind == "opus" else M2M100()).write(tmp_path / kind)
-    model = import_huggingface(nmt, folder, *(("--positions", positions) if positions else ()))
-    _, below = model_card(nmt, model, tmp_path / "out")
-    assert ("_keys_to_ignore_on_save" in below) == has_tables
 
 
 def without_tables(folder: Path) -> None:
@@ -135,15 +120,6 @@ def test_a_model_card_invents_nothing(
     assert below.count("Not known") == 1
     line = nmt("export", "huggingface", model_file, tmp_path / "out", "--data", data).refusal(2)
     assert f"--data {data}" in line
-
-
-def test_the_code_of_norwegian_is_a_language_in_a_model_card(
-    nmt: Nmt, card: ModelCard, tmp_path: Path
-) -> None:
-    other = replace(card, src_lang="no", tgt_lang="x-odd")
-    write_model(tmp_path / "model", other, dict(other.build().named_parameters()))
-    front, _ = model_card(nmt, tmp_path / "model", tmp_path / "out")
-    assert front["language"] == ["no"]
 
 
 def test_generate_searches_by_the_defaults_of_translate(
@@ -202,14 +178,3 @@ def test_target_languages_are_tags_that_transformers_reads(
         ours, again = (nmt("translate", path, *words) for path in (tmp_path / "model", imported))
         assert again.status == 0, again.stderr
         assert again.stdout == ours.stdout
-
-
-def test_a_tokenizer_of_nllb_composes_by_unicode_s_own_rules(card: ModelCard) -> None:
-    # Its own reading of compiled rules fails for Hangul and where two marks compose.
-    tokenizer = _tokenizer(card)
-    compose, tab, *_ = tokenizer["normalizer"]["normalizers"]
-    assert compose == {"type": "NFC"}
-    assert tab == {"type": "Replace", "pattern": {"String": "\t"}, "content": " "}
-    nfkc = learn_vocabulary(["the cat sees a bird"], vocab_size=280, normalization="nfkc")
-    rules = _tokenizer(replace(card, src_vocabulary=nfkc))["normalizer"]["normalizers"]
-    assert rules[0]["type"] == "Precompiled"

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command_line import QUICK, Nmt
-from foreign_m2m100 import M2M100
 from foreign_models import MarianMT, import_huggingface, text
 from safetensors.torch import load_file, save_file
 
-from nmt import SearchOptions, Translator
-from nmt.errors import DataError
+from nmt import Translator
 from nmt.interchange import huggingface
 from nmt.interchange.imported_once import model_of
-from nmt.system.files import lock
 from nmt.translate.options import TranslationConfig
 
 
@@ -106,16 +101,6 @@ def test_what_another_has_put_under_the_name_of_an_import_is_made_anew(
     assert imported.read_bytes() == made and len(imports) == 2
 
 
-def test_an_import_that_was_made_elsewhere_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports: list[Path]
-) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
-    imported = model_of(folder)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another user's"))
-    assert [model_of(folder), model_of(folder)] == [imported] * 2
-    assert len(imports) == 2
-
-
 def test_imports_that_nobody_uses_leave_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,33 +119,6 @@ def test_imports_that_nobody_uses_leave_the_cache(
     }
 
 
-def test_what_another_process_imports_is_waited_for(tmp_path: Path, imports: list[Path]) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
-    imported = model_of(folder)
-    content = imported.read_bytes()
-    imported.unlink()
-    descriptor = os.open(folder, os.O_RDONLY)
-    lock(descriptor, folder, "busy")
-    found: list[Path] = []
-    thread = threading.Thread(target=lambda: found.append(model_of(folder)))
-    thread.start()
-    time.sleep(0.1)
-    imported.write_bytes(content)
-    os.close(descriptor)
-    thread.join()
-    assert found == [imported] and len(imports) == 1
-
-
-def test_python_takes_a_folder(nmt: Nmt, tmp_path: Path) -> None:
-    folder = M2M100().write(tmp_path / "nllb")
-    options = SearchOptions(max_extra_tokens=3, beam_size=1)
-    texts = []
-    for path in (str(folder), import_huggingface(nmt, folder)):
-        translator = Translator.load(path, options, src_lang="eng_Latn", tgt_lang="deu_Latn")
-        texts.append([found.text for found in translator.translate(text("source", 3))])
-    assert texts[0] == texts[1]
-
-
 @pytest.mark.parametrize("run", [model_of, Translator.load])
 def test_a_folder_that_is_refused_leaves_nothing(
     tmp_path: Path, run: Callable[[Path], object]
@@ -170,11 +128,6 @@ def test_a_folder_that_is_refused_leaves_nothing(
     with pytest.raises(Exception, match="scale_embedding"):
         run(folder)
     assert sorted(folder.iterdir()) == files
-
-
-def test_only_the_reason_of_a_refusal_is_said(nmt: Nmt, tmp_path: Path, source: Path) -> None:
-    folder = MarianMT(config={"scale_embedding": False}).write(tmp_path / "opus")
-    assert "scale_embedding" in nmt("translate", folder, "--input", source).refusal(2)
 
 
 def test_an_import_that_is_damaged_may_be_deleted(nmt: Nmt, tmp_path: Path, source: Path) -> None:
@@ -187,14 +140,6 @@ def test_an_import_that_is_damaged_may_be_deleted(nmt: Nmt, tmp_path: Path, sour
         assert f"{imported}: damaged" in line and "delete this file" in line
     imported.unlink()
     assert nmt("translate", folder, "--input", source, *QUICK).status == 0
-
-
-def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
-    (folder / "vocab.json").unlink()
-    os.mkfifo(folder / "vocab.json")
-    with pytest.raises(DataError, match=r"vocab\.json: "):
-        model_of(folder)
 
 
 def test_other_commands_say_how_to_import_a_folder(nmt: Nmt, tmp_path: Path) -> None:

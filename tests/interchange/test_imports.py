@@ -44,7 +44,6 @@ from torch import Tensor
 from nmt import SearchOptions, Translator
 from nmt.config.model_config import TransformerConfig
 from nmt.errors import DataError, UsageError
-from nmt.interchange import huggingface, huggingface_files
 from nmt.interchange.marian import pieces_by_id
 from nmt.interchange.marian_binary import BinaryArrays
 from nmt.models.model_file import (
@@ -296,14 +295,12 @@ SMALL_BINARY = (
         (MarianMT(config={"model_type": "bart"}), "model_type is 'bart'"),
         (M2M100(config={"model_type": "nllb-moe"}), "model_type is 'nllb-moe'"),
         (M2M100(config={"decoder_start_token_id": 0}), "decoder_start_token_id is 0"),
-        (M2M100(config={"tie_word_embeddings": False}), "tie_word_embeddings is False"),
         (MarianMT(config={"scale_embedding": False}), "scale_embedding is False"),
         (
             MarianMT(config={"static_position_embeddings": False}),
             "static_position_embeddings is False",
         ),
         (MarianMT(config={"decoder_attention_heads": 4}), "decoder_attention_heads is 4"),
-        (MarianMT(config={"activation_function": "tanh"}), "activation_function is 'tanh'"),
         (
             MarianModel(options={"transformer-decoder-autoreg": "average-attention"}),
             "'average-attention'",
@@ -312,11 +309,8 @@ SMALL_BINARY = (
             MarianModel(options={"transformer-tied-layers": [1, 1]}),
             "transformer-tied-layers is [1, 1]",
         ),
-        (MarianModel(options={"factors-dim-emb": 8}), "factors-dim-emb is 8"),
-        (MarianModel(options={"transformer-postprocess": "an"}), "transformer-postprocess"),
         (MarianModel(options={"type": "s2s"}), "type is 's2s'"),
         (MarianModel(options={"transformer-decoder-autoreg": "rnn"}), "dec-cell is 'gru'"),
-        (MarianModel(options={"transformer-decoder-dim-ffn": 8}), "transformer-dim-ffn"),
     ],
 )
 def test_another_model_is_refused_by_the_option_in_the_way(
@@ -327,13 +321,6 @@ def test_another_model_is_refused_by_the_option_in_the_way(
     words = ("--src", "en", "--tgt", "de")
     assert named in nmt("import", form, path, tmp_path / "out", *words).refusal(2)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_size_that_is_a_list_is_refused(nmt: Nmt, tmp_path: Path) -> None:
-    odd = {"transformer-decoder-dim-ffn": [1]}
-    path = MarianModel(options=odd).write(tmp_path / "theirs")
-    words = ("import", "marian", path, tmp_path / "out", "--src", "en", "--tgt", "de")
-    assert "model.npz: transformer-decoder-dim-ffn" in nmt(*words).refusal(1)
 
 
 def spoil_json(name: str, **changes: Any) -> Callable[[Path], None]:
@@ -479,19 +466,13 @@ OTHER_MODELS = (packed, subword_nmt, truecased, with_list)  # which are not dama
     ("kind", "spoil", "named"),
     [
         ("huggingface", without("config.json"), "config.json: no"),
-        ("huggingface", without("source.spm"), "source.spm: no"),
         ("huggingface", without("model.safetensors"), "model.safetensors: no"),
-        ("huggingface", cut("config.json"), "config.json: damaged"),
         ("huggingface", cut("model.safetensors"), "model.safetensors: damaged"),
         ("huggingface", cut("target.spm"), "target.spm: not"),
         ("huggingface", without_weight, "lacks model.encoder.layers.1.fc1.weight"),
-        ("huggingface", spoil_config(d_model="wide"), "d_model is 'wide'"),
         ("huggingface", spoil_config(encoder_layers=3), "lacks model.encoder.layers.2"),
         ("huggingface", spoil_config(d_model=32), "its sizes"),
-        ("huggingface", spoil_config(d_model=17), "d_model 17 "),
-        ("huggingface", spoil_config(encoder_layers=0), "num_encoder_layers = 0: "),
         ("huggingface", spoil_config(decoder_start_token_id=10**5), "special ids"),
-        ("huggingface", spoil_config(vocab_size=7), "config.json: vocab_size is 7"),
         ("huggingface", spoil_json("vocab.json", a=10**4), "has embeddings for"),
         *(
             (kind, piped(name), f"{name}: not a file")
@@ -505,25 +486,19 @@ OTHER_MODELS = (packed, subword_nmt, truecased, with_list)  # which are not dama
             "00002.safetensors: no",
         ),
         ("huggingface", shards_at("../model.safetensors"), "index.json: damaged"),
-        ("huggingface", shards_at("\ud800"), "index.json: damaged"),
         ("huggingface", with_list, "activation_function is []"),
-        ("huggingface", spoil_json("tokenizer_config.json", added_tokens_decoder=[1]), "is [1]"),
         ("huggingface", spoil_json("added_tokens.json", a=0), "the id of 'a' is 0"),
         ("huggingface", adapter_only, "adapter_config.json: "),
         ("huggingface", lambda folder: with_rows(folder, 200), "has embeddings for"),
         ("huggingface", with_copy("lm_head.weight"), "differs from lm_head.weight"),
         ("nllb", without("tokenizer.json"), "tokens of languages"),
-        ("nllb", replaced("tokenizer.json", "{}"), "tokenizer.json: damaged"),
         ("nllb", spoil_json("tokenizer.json", model={"vocab": []}), "tokenizer.json: damaged"),
         ("nllb", spoil_json("tokenizer.json", added_tokens=[]), "tokens of languages"),
-        ("nllb", without("sentencepiece.bpe.model"), "sentencepiece.bpe.model: no"),
         ("nllb", cut("sentencepiece.bpe.model"), "sentencepiece.bpe.model: not"),
         ("m2m100", without("vocab.json"), "imports Hugging Face"),
-        ("m2m100", replaced("vocab.json", "{}"), "has no <pad>"),
         # New folders do not list their languages, which are then taken to be a hundred.
         ("m2m100", without("special_tokens_map.json"), "has embeddings for"),
         ("marian", without("model.npz"), "model.npz: no"),
-        ("marian", without("vocab.spm"), "vocab.spm: no"),
         ("marian", without("model.npz.decoder.yml"), "decoder.yml: no"),
         ("marian", cut("model.npz"), "model.npz: damaged"),
         ("marian", without_array, "lacks encoder_l2_ffn_W1"),
@@ -531,18 +506,13 @@ OTHER_MODELS = (packed, subword_nmt, truecased, with_list)  # which are not dama
         ("marian", with_pieces(60), "vocab.spm: has 60 "),
         ("package", with_line("a: b"), "opus.vocab.yml: damaged: 'a: b'"),
         ("package", with_line("more: 99999"), "has 100,000 "),
-        ("package", with_line('"\\x": 5000'), r'\\x": 5000'),
         ("package", with_line("more: 0"), "opus.vocab.yml: damaged: 'more: 0'"),
-        ("package", without("opus.vocab.yml"), "opus.vocab.yml: no"),
-        ("package", without("source.spm"), "source.spm: no"),
         ("package", without("decoder.yml"), "one decoder.yml"),
         ("package", subword_nmt, "source.bpe: "),
         ("package", truecased, "source.tcmodel: "),
         ("binary", packed, "type 0x1801"),
         ("binary", cut("model.bin"), "model.bin: damaged"),
-        ("binary", without("model.bin"), "model.bin: no"),
         ("binary", lambda folder: (folder / "model.bin").write_bytes(b""), "model.bin: damaged"),
-        ("binary", lambda folder: (folder / "model.bin").write_bytes(b"a" * 99), "damaged"),
     ],
 )
 def test_a_damaged_model_is_refused_in_one_line(
@@ -581,29 +551,22 @@ LEARNT_POSITIONS = torch.ones(512, 16)
     [
         # What transformers computes by.
         ("opus", ("config.json", "quantization_config", {"load_in_8bit": True}), ""),
-        ("opus", ("config.json", "layer_norm_eps", 1e-12), ""),
         ("opus", ("config.json", "architectures", ["MarianForCausalLM"]), ""),
         ("opus", spoil_config(model_type="t5", architectures=["T5Model"], d_kv=64), "['T5Model']"),
         ("opus", spoil_config(model_type=None, architectures=["BartModel"]), "['BartModel']"),
         ("opus", ("config.json", "auto_map", {"AutoModel": "a.B"}), ""),
-        ("opus", ("config.json", "eos_token_id", 5), ""),
         ("nllb", ("config.json", "normalize_before", False), ""),
         # What it must and must not produce.
         ("opus", ("config.json", "forced_bos_token_id", 5), ""),
         ("opus", ("generation_config.json", "bad_words_ids", [[5]]), ""),
-        ("opus", ("generation_config.json", "bad_words_ids", [[[5]]]), ""),
-        ("opus", ("generation_config.json", "no_repeat_ngram_size", 3), ""),
         ("opus", ("generation_config.json", "suppress_tokens", [5]), ""),
-        ("opus", ("generation_config.json", "decoder_start_token_id", 5), ""),
         ("opus", ("generation_config.json", "do_sample", True), ""),
         ("nllb", ("generation_config.json", "forced_bos_token_id", 9), ""),
         # How it reads text.
         ("opus", ("tokenizer_config.json", "tokenizer_class", "T5Tokenizer"), ""),
         ("opus", ("tokenizer_config.json", "sp_model_kwargs", {"enable_sampling": True}), ""),
-        ("opus", ("tokenizer_config.json", "separate_vocabs", True), ""),
         ("opus", ("special_tokens_map.json", "unk_token", {"content": "[UNK]"}), ""),
         ("nllb", ("tokenizer_config.json", "legacy_behaviour", True), ""),
-        ("nllb", ("tokenizer_config.json", "tgt_lang", "fra_Latn"), ""),
         # Other files, and weights.
         ("opus", replaced("adapter_config.json", "{}"), "adapter_config.json"),
         ("opus", replaced("tokenization_small100.py", ""), "tokenization_small100.py"),
@@ -662,37 +625,3 @@ def test_what_published_folders_say_besides_is_harmless(nmt: Nmt, tmp_path: Path
     for name in ("README.md", "tf_model.h5", "training_args.bin", "train.py"):
         (folder / name).touch()
     assert model_checksum(import_huggingface(nmt, folder)) == first
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-def test_weights_that_are_written_over_meanwhile_do_not_matter_or_are_named(
-    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
-    if name != "model.safetensors":
-        torch.save(load_file(folder / "model.safetensors"), folder / name)
-        (folder / "model.safetensors").unlink()
-    first = import_huggingface(nmt, folder).read_bytes()
-    monkeypatch.setattr(huggingface, "check_search", lambda *_: os.truncate(folder / name, 9))
-    out = tmp_path / "out"
-    done = nmt("import", "huggingface", folder, out)
-    if done.status:
-        assert f"{name}: was changed" in done.refusal(1)
-    assert out.exists() == (done.status == 0)
-    assert not out.exists() or out.read_bytes() == first
-
-
-def test_memory_that_runs_out_is_not_blamed_on_the_weights(
-    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = huggingface_files.Weights.of
-
-    def read_until(weights: huggingface_files.Weights, ours: str, order: Tensor | None) -> Tensor:
-        if ours.startswith("encoder."):
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return read(weights, ours, order)
-
-    folder = MarianMT().write(tmp_path / "opus")
-    monkeypatch.setattr(huggingface_files.Weights, "of", read_until)
-    refusal = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
-    assert str(folder) not in refusal

@@ -24,7 +24,6 @@ from foreign_models import (
     KINDS,
     LINES,
     TAGS,
-    MarianModel,
     MarianMT,
     assert_same,
     import_huggingface,
@@ -34,7 +33,6 @@ from foreign_models import (
     text,
     to_binary,
     write_package,
-    write_pairs,
 )
 from pairs import batch_of
 from reference import Array
@@ -69,18 +67,6 @@ class Transformers:
         labels = self.tokenizer(text_target=[target], return_tensors="pt")["input_ids"]
         logits = self.model(**given, labels=labels).logits[0]
         found: Array = logits.log_softmax(-1).gather(1, labels[0][:, None])[:, 0].numpy()
-        return found
-
-    @torch.no_grad()
-    def translate(self, line: str, **search: Any) -> str:
-        """Translate a line, without pad and unk, which `nmt` never produces."""
-        given = self.tokenizer([line], return_tensors="pt")
-        special = [[self.tokenizer.pad_token_id], [self.tokenizer.unk_token_id]]
-        limit = 2 * given["input_ids"].shape[1] + 20
-        ids = self.model.generate(
-            **given, bad_words_ids=special, max_length=limit, do_sample=False, **search
-        )
-        found: str = self.tokenizer.decode(ids[0], skip_special_tokens=True)
         return found
 
     def segment(self, line: str, *, is_target: bool) -> list[str]:
@@ -200,26 +186,6 @@ def test_an_export_of_many_languages_is_what_transformers_computes(
     assert_same_as_many(path, LANGUAGES[kind], theirs, tokenizer)
 
 
-@pytest.mark.parametrize("kind", LANGUAGES)
-def test_an_export_for_a_pair_translates_as_nmt_does_without_more_options(
-    nmt: Nmt, tmp_path: Path, kind: str
-) -> None:
-    transformers = pytest.importorskip("transformers", reason="needs the extra peers")
-    many_languages(kind, tmp_path / "many")
-    src, tgt = LANGUAGES[kind]
-    path = import_huggingface(nmt, tmp_path / "many", "--src", src, "--tgt", tgt)
-    assert nmt("export", "huggingface", path, tmp_path / "out").status == 0
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
-    lines = text("source", 20)
-    given = tokenizer(lines, return_tensors="pt", padding=True)
-    ids = model.generate(**given, num_beams=1, max_new_tokens=14)  # with language and eos
-    theirs = tokenizer.batch_decode(ids, skip_special_tokens=True)
-    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    done = nmt("translate", path, "--input", tmp_path / "in", *GREEDY, "--max-tokens", "12")
-    assert done.stdout.splitlines() == theirs
-
-
 @torch.no_grad()
 def assert_same_as_many(
     path: Path, languages: tuple[str, str], theirs: Any, tokenizer: Any
@@ -246,23 +212,6 @@ def assert_same_as_many(
         np.testing.assert_allclose(
             found[:, rows].numpy(), wanted[:, [known[piece] for piece in shared]], atol=1e-5
         )
-
-
-def test_added_tokens_and_several_files_are_read_as_by_transformers(
-    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "many"
-    theirs, tokenizer = many_languages("nllb", folder)
-    (folder / "model.safetensors").unlink()
-    tokenizer.add_tokens(["<term>", "<b>"])
-    theirs.resize_token_embeddings(len(tokenizer))
-    tokenizer.save_pretrained(folder)
-    theirs.save_pretrained(folder, max_shard_size="8KB")
-    assert (folder / "model.safetensors.index.json").exists()
-    tokenizer.src_lang, tokenizer.tgt_lang = LANGUAGES["nllb"]
-    lines = [("ab <term> cd", "gh<b>x"), ("<term>a", "<term> <b>"), (" <term>  b", "a")]
-    monkeypatch.setattr(sys.modules[__name__], "LINES", lines)
-    assert_same_as_many(import_huggingface(nmt, folder), LANGUAGES["nllb"], theirs, tokenizer)
 
 
 @pytest.fixture
@@ -303,80 +252,6 @@ def test_transformers_translates_an_export_as_nmt_does(
     # By default, its penalty is nearly ours.
     same = sum(one == other for one, other in zip(theirs(), exported(), strict=True))
     assert same >= 0.9 * len(lines)
-
-
-ONNX = """
-import sys
-from optimum.onnxruntime import ORTModelForSeq2SeqLM
-from transformers import AutoTokenizer
-
-folder, source = sys.argv[1:]
-model = ORTModelForSeq2SeqLM.from_pretrained(folder)
-tokenizer = AutoTokenizer.from_pretrained(folder)
-lines = open(source).read().splitlines()
-given = tokenizer(lines, return_tensors="pt", padding=True)
-ids = model.generate(**given, num_beams=1, max_length=40)
-for line in tokenizer.batch_decode(ids, skip_special_tokens=True):
-    print(line)
-"""
-
-
-def test_optimum_exports_the_folder_to_onnx(
-    exported: Callable[..., list[str]], python_with: Callable[[str], Path], tmp_path: Path
-) -> None:
-    python = python_with("optimum-onnx[onnxruntime]==0.1.0")
-    onnx = tmp_path / "onnx"
-    command = ("export", "onnx", "--model", tmp_path / "out", onnx)
-    task = ("--task", "text2text-generation-with-past")
-    subprocess.run([python.with_name("optimum-cli"), *command, *task], check=True)
-    ran = subprocess.run(
-        [python, "-c", ONNX, onnx, tmp_path / "in"], capture_output=True, check=True, text=True
-    )
-    assert ran.stdout.split("\n")[:-1] == exported("--beam-size", "1")
-
-
-def test_beams_are_as_good_as_those_of_transformers(
-    nmt: Nmt, learnt: Path, data: Path, tmp_path: Path
-) -> None:
-    # Ours stops when as many translations as the beam is wide have ended, theirs when none that is
-    # left can become better. So theirs may be better, seldom and by little.
-    assert nmt("export", "huggingface", learnt, tmp_path / "out").status == 0
-    transformers = Transformers(tmp_path / "out")
-    lines = (data / "valid.en").read_text(encoding="utf-8").splitlines()[:40]
-    search = {"num_beams": 4, "length_penalty": 0.0, "early_stopping": "never"}
-    theirs = [transformers.translate(line, **search) for line in lines]
-    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    words = ("--input", tmp_path / "in", *GREEDY, "--beam-size", "4", "--length-penalty", "0")
-    ours = nmt("translate", learnt, *words).stdout.splitlines()
-    assert_as_good(learnt, lines, ours, theirs)
-
-
-def assert_as_good(model: Path, lines: list[str], ours: list[str], theirs: list[str]) -> None:
-    """Most translations are the same, and together ours are nearly as probable."""
-    same = sum(one == other for one, other in zip(ours, theirs, strict=True))
-    assert same >= 0.9 * len(lines)
-    sums = [
-        sum(found.sum() for found in log_probs(model, list(zip(lines, texts, strict=True))))
-        for texts in (ours, theirs)
-    ]
-    assert sums[0] >= sums[1] - 0.05 * len(lines)
-
-
-def test_the_tour_from_a_folder_to_a_tuned_model_in_transformers(nmt: Nmt, tmp_path: Path) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
-    model = import_huggingface(nmt, folder, "--positions", "huggingface")
-    data, tuned, out = (tmp_path / name for name in ("data", "tuned", "out"))
-    words = (*write_pairs(tmp_path, train=200, valid=20), "--vocab", model)
-    assert nmt("prepare", data, *words).status == 0
-    started = ("--out", tuned, "--init-from", model, "--max-updates", "20", "--precision", "fp32")
-    done = nmt("train", data, *started, "--batch-tokens", "500", "--set", "warmup_updates=5")
-    assert done.status == 0, done.stderr
-    assert nmt("export", "huggingface", tuned, out).status == 0
-    theirs, before = Transformers(out), Transformers(folder)
-    assert_same(tuned, LINES, theirs.log_probs)
-    pairs = list(zip(text("source", 20), text("target", 20), strict=True))
-    gained = [theirs.log_probs(*pair).sum() - before.log_probs(*pair).sum() for pair in pairs]
-    assert np.mean(gained) > 1
 
 
 # ----------------------------------------------------------------------------------- Marian
@@ -473,18 +348,6 @@ def test_an_import_is_what_marian_scores(
     np.testing.assert_allclose(sums, list(map(float, again.split())), rtol=2e-6, atol=6e-5)
 
 
-def test_marian_translates_all_lines_with_an_export_s_configuration(
-    nmt: Nmt, tmp_path: Path
-) -> None:
-    model = import_marian(nmt, MarianModel().write(tmp_path / "marian"))
-    assert nmt("export", "marian", model, tmp_path / "out").status == 0
-    lines = ["ab cd", "ab cd " * 600, "cd ab"]  # by default, Marian reads 1,000 pieces
-    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    given = ("--config", tmp_path / "out" / "model.npz.decoder.yml", "--input", tmp_path / "in")
-    translated = marian("decode", *given, "--max-length-factor", "0.1")
-    assert len(translated.splitlines()) == len(lines)
-
-
 @pytest.fixture(scope="module", params=["attention", "ssru"])
 def well_trained(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -531,21 +394,6 @@ def test_an_int8_file_means_what_marian_makes_of_it(
     differences = np.abs(np.array(ours) - theirs)
     assert len(ours) == 4 * len(lines)
     assert np.median(differences) < 0.1 and np.std(theirs) > 1
-
-
-def test_beams_are_as_good_as_marian_s(
-    nmt: Nmt, tmp_path: Path, well_trained: tuple[Path, Path]
-) -> None:
-    # Marian's beam shrinks with each translation that has ended, and ours stays as wide.
-    path, vocabulary = well_trained
-    lines = text("source", 40)
-    listed = decoded(path, vocabulary, lines, tmp_path)
-    theirs = [target for _, target, *_ in listed[::4]]
-    model = import_marian(nmt, path)
-    words = ("--input", tmp_path / "in", *GREEDY, "--beam-size", "4", "--length-penalty", "0")
-    ours = nmt("translate", model, *words).stdout.splitlines()
-    assert len(theirs) == len(ours)
-    assert_as_good(model, lines, ours, theirs)
 
 
 def test_greedy_translations_are_marian_s(
