@@ -29,7 +29,6 @@ CRON = Path(__file__).parents[1] / "examples" / "cron"
 sys.path.insert(0, str(CRON))
 
 import translate_incoming  # noqa: E402
-from settings import Config  # noqa: E402
 
 STAND_IN = """
 import os, pathlib, signal, sys, time
@@ -339,17 +338,6 @@ def test_a_run_that_is_held_off_for_long_is_told_once(place: Place, run: Run) ->
 # ----------------------------------------------------------------------------- log, settings
 
 
-def test_a_large_log_makes_way_and_few_are_kept(place: Place, run: Run) -> None:
-    place.configure(log_bytes=300, log_generations=2)
-    for number in range(10):
-        place.receive(f"{number}.en")
-        run()
-    logs = sorted(path.name for path in (place.folder / "log").iterdir())
-    assert logs == ["translate.log", "translate.log.1", "translate.log.2"]
-    assert all(path.stat().st_size <= 300 for path in (place.folder / "log").iterdir())
-    assert "9.en: now outgoing/9.en" in place.log
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -372,17 +360,6 @@ def test_a_configuration_that_is_wrong_is_one_line_and_touches_nothing(
     assert said.startswith(f"translate-incoming: error: {place.config}: ")
     assert said.count("\n") == 1
     assert list(place.content("incoming")) == ["news.en"]
-
-
-def test_the_sample_configuration_tells_the_defaults(tmp_path: Path) -> None:
-    (tmp_path / "model").touch()
-    given, sample = tmp_path / "given", tmp_path / "sample"
-    given.write_text(f'folder = "{tmp_path}"\nmodel = "{tmp_path}/model"\n')
-    text = (CRON / "translate_incoming.toml").read_text(encoding="utf-8")
-    text = re.sub(r"^# (?=(settle|max|log)_)", "", text, flags=re.MULTILINE)
-    text = text.replace("/srv/translate", str(tmp_path)).replace('"--beam-size", "4"', "")
-    sample.write_text(text.replace("/srv/models/en-de.safetensors", f"{tmp_path}/model"))
-    assert Config.read(given) == Config.read(sample)
 
 
 # -------------------------------------------------------------------------- with the real one

@@ -6,7 +6,6 @@ NMT_FUZZ_SEED in the environment makes other files, and NMT_FUZZ_FILES more or f
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
 import re
@@ -20,7 +19,6 @@ from pathlib import Path
 from random import Random
 from typing import NoReturn
 
-import numpy as np
 import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
@@ -81,10 +79,6 @@ SGML = """<tstset setid="t" srclang="en" trglang="de"><doc docid="d" sysid="s">
 <p><seg id="1">a &amp; b</seg>
 <seg id="2">c</seg></p></doc></tstset>
 """
-WMT = """<?xml version='1.0' encoding='utf-8'?><dataset id="t"><doc origlang="en" id="d">
-<src lang="en"><p><seg id="1">a</seg></p></src>
-<ref lang="de" translator="A"><p><seg id="1">b</seg></p></ref></doc></dataset>
-"""
 N_BEST = "".join(f"{n // 2} ||| a b ||| lm= -1 p= 0.5 1 ||| -0.{n}\n" for n in range(16))
 SRT = (
     "1\n00:00:01,000 --> 00:00:02,000\nThe old cat\n\n2\n00:00:03,000 --> 00:00:04,500\nsees it.\n"
@@ -111,7 +105,6 @@ KINDS = {
     "jsonl": ("lines.jsonl", f"{PREPARE} lines.jsonl"),
     "zip": ("opus.zip", f"{PREPARE} opus.zip"),
     "sgml": ("set.sgm", "score set.sgm set.sgm"),
-    "wmt xml": ("set.xml", "score set.xml set.xml"),
     "n-best": ("list", "rescore model --n-best list --source text.en"),
     "npz": ("marian/model.npz", "import marian marian/model.npz made --src en --tgt de"),
     "bin": (
@@ -119,7 +112,6 @@ KINDS = {
         "import marian marian/model.bin made --src en --tgt de --vocab marian/vocab.spm",
     ),
     "yml": ("package/decoder.yml", "import marian package made --src en --tgt de"),
-    "vocab.yml": ("package/opus.vocab.yml", "import marian package made --src en --tgt de"),
     "spm": ("marian/vocab.spm", "import marian marian/model.npz made --src en --tgt de"),
     "vocab.model": ("data/vocab.model", f"{PREPARE} text"),
     "config.json": ("opus/config.json", "import huggingface opus made"),
@@ -127,15 +119,12 @@ KINDS = {
     "weights": ("opus/model.safetensors", "import huggingface opus made"),
     "parquet": ("hub.parquet", f"{PREPARE} hub.parquet"),
     "arrow": ("hub.arrow", f"{PREPARE} hub.arrow"),
-    "arrow zstd": ("packed.arrow", f"{PREPARE} packed.arrow"),
     "ctranslate2": ("export/model.bin", f"{EXPORTED} --input text.en"),
     "ctranslate2 config": ("export/config.json", f"{EXPORTED} --input text.en"),
     "ctranslate2 pieces": ("export/shared_vocabulary.json", f"{EXPORTED} --input text.en"),
-    "export.json": ("export/export.json", f"{EXPORTED} --input text.en"),
     "dataset.json": ("data/dataset.json", "data data"),
     "shard": ("data/train-00000.bin", "data data"),
     "rejects.json": ("data/rejects.json", "join made data other_data"),
-    "recipe": ("run/config.toml", f"{TRAIN} made --max-updates 1 --config run/config.toml"),
     "config.toml": ("run/config.toml", f"{TRAIN} run"),
     "metrics.jsonl": ("run/metrics.jsonl", f"{TRAIN} run --max-updates 3"),
 }
@@ -158,16 +147,14 @@ def originals(model_file: Path, data: Path, tmp_path_factory: pytest.TempPathFac
         write(folder, text)
     lines = [json.dumps({"translation": {"en": src, "de": tgt}}) for src, tgt in text]
     contents = {"page.html": HTML, "old.xlf": XLIFF, "new.xlf": XLIFF_2, "film.srt": SRT}
-    contents |= {"set.sgm": SGML, "set.xml": WMT, "list": N_BEST, "lines.jsonl": "\n".join(lines)}
+    contents |= {"set.sgm": SGML, "list": N_BEST, "lines.jsonl": "\n".join(lines)}
     contents["terms.tsv"] = "# terms\none\teins\ntwo three\tzwei drei\tzwei\n"
     for name, content in contents.items():
         (folder / name).write_text(content)
     table = pyarrow.table({"en": [src for src, _ in text], "de": [tgt for _, tgt in text]})
     pyarrow.parquet.write_table(table, folder / "hub.parquet")
-    for name, compression in (("hub.arrow", None), ("packed.arrow", "zstd")):
-        options = pyarrow.ipc.IpcWriteOptions(compression=compression)
-        with pyarrow.ipc.new_file(str(folder / name), table.schema, options=options) as file:
-            file.write_table(table)
+    with pyarrow.ipc.new_file(str(folder / "hub.arrow"), table.schema) as file:
+        file.write_table(table)
     export_ctranslate2(folder / "model", folder / "export", "float32")
     (folder / "text.gz").write_bytes(gzip.compress((folder / "text.en").read_bytes()))
     assert run_apart(KINDS["journal"][1], folder) == (0, "")
@@ -184,19 +171,7 @@ def mutated(content: bytes, random: Random) -> bytes:
     if header and random.random() < 0.7:  # safetensors
         changed = mutated(content[8 : header + 8], random)
         return len(changed).to_bytes(8, "little") + changed + content[header + 8 :]
-    if content.startswith(b"PK") and b"special:model.yml" in content and random.random() < 0.7:
-        return _with_options(content, random)
     return _mutated(content, random)
-
-
-def _with_options(content: bytes, random: Random) -> bytes:
-    """Change the options in an npz file of Marian."""
-    arrays, file = dict(np.load(io.BytesIO(content))), io.BytesIO()
-    options = _mutated(arrays["special:model.yml"].tobytes(), random)
-    np.savez(
-        file, allow_pickle=False, **arrays | {"special:model.yml": np.frombuffer(options, "b")}
-    )
-    return file.getvalue()
 
 
 def _mutated(content: bytes, random: Random) -> bytes:

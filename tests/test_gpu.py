@@ -11,27 +11,29 @@ import numpy as np
 import pytest
 import torch
 from gpus import GPU, HALF, needs_bf16, needs_gpu, needs_nccl, needs_triton
-from mishaps import save_states_every, spoil_gradients
 from pairs import batch_of
 from tiny_models import SOURCES, SRC_VOCAB, TARGETS, TGT_VOCAB, TINY, architecture_of, tiny
 from torch import Tensor
 from torch._dynamo.utils import counters
 from toy_training import (
+    ALONE,
     Toy,
     flat,
     metrics,
-    newest_state,
     nmt,
     recipe,
     settings_of,
-    status,
     train,
     weights,
 )
 
 from nmt.config.fields import Value
+from nmt.config.model_config import TransformerConfig
+from nmt.config.training_config import TrainingConfig
+from nmt.data import batches
 from nmt.data.batches import FixedShape, Packed, collate
 from nmt.data.folder import DataFolder
+from nmt.data.shards import Lengths
 from nmt.models.kernels import compiler, packed_attention
 from nmt.models.kernels.packed_attention import (
     Sentences,
@@ -39,10 +41,12 @@ from nmt.models.kernels.packed_attention import (
     takes_packed,
     use_sentence_kernel,
 )
+from nmt.models.model_file import ModelCard
 from nmt.models.registry import build_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.training import dry_run, run_metrics
+from nmt.training.first_weights import first_weights
 from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateRunner
 from nmt.translate.torch_engine import TorchEngine
@@ -51,6 +55,18 @@ from nmt.translate.translator import Translator
 pytestmark = needs_gpu
 
 PRECISIONS = ["fp32", "fp16", pytest.param("bf16", marks=needs_bf16)]
+
+
+def test_states_are_those_of_the_cpu(data: Path) -> None:
+    folder = DataFolder.open(data)
+    batch = collate(*folder.train.rows(np.arange(40)))
+    size = len(folder.src_vocabulary)
+    model = build_model("transformer", TransformerConfig(d_model=64, num_heads=4), size, size)
+    model.eval()
+    with torch.no_grad():
+        expected = model(batch)
+        found = model.to(GPU)(batch.to(GPU))
+    torch.testing.assert_close(found.cpu(), expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", TINY)
@@ -298,6 +314,19 @@ def test_a_run_takes_the_course_of_the_cpu(toy: Toy, values: dict[str, Value]) -
     assert_same_course(*runs)
 
 
+def test_padded_sentences_are_in_groups_for_a_gpu(toy: Toy) -> None:
+    group_bounds, found = batches.group_bounds, list[bool]()
+
+    def noted(src: Lengths, tgt: Lengths, *, on_gpu: bool = False) -> list[int]:
+        if len(set(src.tolist())) > 1:  # not a batch of equal lengths that is only tried
+            found.append(on_gpu)
+        return group_bounds(src, tgt, on_gpu=on_gpu)
+
+    toy.patch.setattr(batches, "group_bounds", noted)
+    toy.train(device="cuda", max_updates=2, validate_bleu=True)
+    assert set(found) == {True}
+
+
 @pytest.mark.parametrize("precision", ["fp32", HALF])
 def test_a_run_that_is_resumed_goes_on_as_if_it_was_never_stopped(toy: Toy, precision: str) -> None:
     values = PLAIN | {"device": "cuda", "precision": precision, "dropout": 0.2, "compile": "false"}
@@ -306,6 +335,18 @@ def test_a_run_that_is_resumed_goes_on_as_if_it_was_never_stopped(toy: Toy, prec
     run = toy.train(**values)
     assert [record["update"] for record in metrics(run, "start")] == [0, 3]
     assert_same_course(run, whole)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_first_weights_are_on_the_gpu_once(card: ModelCard, precision: str) -> None:
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    config = TrainingConfig(precision=precision)
+    model, vectors, _ = first_weights(card, config, ALONE, GPU, warm_from=None)
+    assert all(parameter.is_cuda for parameter in model.parameters())
+    peak = torch.cuda.max_memory_allocated() - before
+    assert peak <= sum(vectors.held_bytes().values()) + 4 * 512  # which sizes are rounded to
 
 
 def test_what_fits_is_found_by_trying(
@@ -332,17 +373,6 @@ def test_a_dry_run_expects_the_memory_that_it_measures(toy: Toy) -> None:
     command = TrainCommand(toy.data, toy.folder / "run")
     found = dict(dry_run.dry_run(recipe(precision=HALF, device="cuda"), command))
     assert found["memory, expected"] == found["memory, measured"]
-
-
-def test_several_updates_without_a_finite_gradient_are_gone_back_from(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save_states_every(monkeypatch, 8)
-    spoil_gradients(monkeypatch, range(10, 15))
-    run = train(data, tmp_path / "run", device="cuda")
-    assert [record["update"] for record in metrics(run) if "went_back" in record] == [8]
-    assert newest_state(run)[0]["progress"]["learning_rate_factor"] == 0.5
-    assert status(run)["status"] == "finished"
 
 
 @needs_nccl

@@ -218,15 +218,6 @@ def test_the_score_is_over_all_brackets_and_repairs_are_counted(tmp_path: Path) 
         bracket_score.score(gold, written, None)
 
 
-def test_new_sentences_become_trees(tmp_path: Path) -> None:
-    (tmp_path / "new").write_text("He slept .\nHi\n", encoding="utf-8")
-    (tmp_path / "written").write_text("(S (NP XX )NP (VP XX )VP XX )S\n\n", encoding="utf-8")
-    trees.restore(tmp_path / "new", tmp_path / "written", tmp_path / "out")
-    assert (tmp_path / "out").read_text(encoding="utf-8") == (
-        "(TOP (S (NP (XX He)) (VP (XX slept)) (XX .)))\n(TOP (XX Hi))\n"
-    )
-
-
 # The recipe
 
 

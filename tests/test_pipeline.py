@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 from pathlib import Path
 from random import Random
 
@@ -93,15 +92,6 @@ def test_training_logged_what_translate_and_score_give(pipeline: Pipeline) -> No
         translated = pipeline.nmt("translate", checkpoint, stdin=(folder / "valid.en").read_text())
         assert pipeline.bleu(folder / "valid.de", translated) == pytest.approx(record["bleu"])
     assert 0 < first["bleu"] < last["bleu"]  # so that they could differ
-
-
-def test_the_run_folder_alone_translates_with_its_best_model(pipeline: Pipeline) -> None:
-    run, copied = pipeline.folder / "run", pipeline.folder / "copied.safetensors"
-    shutil.copy(run / "best.safetensors", copied)
-    lines = "one two three\n\nan unknown zebra\n"
-    found, expected = (pipeline.nmt("translate", model, stdin=lines) for model in (run, copied))
-    assert found == expected
-    assert [bool(line) for line in found.split("\n")] == [True, False, True, False]
 
 
 def test_commands_go_through_pipes(pipeline: Pipeline) -> None:

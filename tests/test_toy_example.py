@@ -5,15 +5,10 @@ The German expected here is written by hand, from a grammar book's tables, not b
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
-import baselines
 import make_text
 import pytest
-import report
-import sacrebleu
 from make_text import Clause, Sentence
 
 TOY = Path(__file__).parents[1] / "examples" / "toy"
@@ -84,11 +79,6 @@ def test_words_are_linked_with_those_that_they_stand_for() -> None:
     lines = {sentence.en: sentence for sentence in (make_text.draw(rng) for _ in range(12))}
     for en, de, linked in (
         (
-            "Today my friendly teacher must go into the kitchen.",
-            "Heute muss mein freundlicher Lehrer in die Küche gehen.",
-            "Heute mein freundlicher Lehrer muss gehen. in die Küche",
-        ),
-        (
             "Because the key is in the forest, our clever brother sells her new knife.",
             "Weil der Schlüssel im Wald liegt, verkauft unser kluger Bruder ihr neues Messer.",
             "Weil der Schlüssel liegt, im im Wald unser kluger Bruder verkauft ihr neues Messer.",
@@ -139,32 +129,3 @@ def test_held_out_adjectives_and_nouns_are_in_no_line_of_train(corpus: Corpus) -
     }
     assert len(held_out) > 15
     assert not [pair for pair in held_out for s in corpus["train"] if pair in s.en]
-
-
-@pytest.mark.parametrize("method", [baselines.word_by_word, baselines.nearest_neighbour])
-def test_baseline_stays_below_50_bleu(
-    corpus: Corpus,
-    method: Callable[[list[list[str]], list[str], list[list[str]]], list[str]],
-) -> None:
-    src, test = ([baselines.tokenize(s.en) for s in corpus[split]] for split in ("train", "test"))
-    hypotheses = method(src, [s.de for s in corpus["train"]], test)
-    bleu = sacrebleu.corpus_bleu(hypotheses, [[s.de for s in corpus["test"]]])
-    assert 5 < bleu.score < 50
-
-
-def test_report_fails_on_a_weak_model_and_a_strong_baseline() -> None:
-    def scores(model: float, baseline: float) -> report.Scores:
-        made = dict.fromkeys(report.MODELS, model) | dict.fromkeys(report.BASELINES, baseline)
-        card = {
-            output: {
-                metric: {"score": found, "signature": "nrefs:1"} for metric in ("bleu", "chrf")
-            }
-            for output, found in made.items()
-        }
-        return cast(report.Scores, card)
-
-    assert report.failures(scores(95.1, 49.9)) == []
-    assert len(report.failures(scores(95.0, 20.0))) == len(report.MODELS)
-    assert len(report.failures(scores(96.0, 50.0))) == len(report.BASELINES)
-    table = [line.split() for line in report.table(scores(96.0, 20.0)).splitlines()]
-    assert ["averaged,", "beam", "4", "96.0", "96.0"] in table

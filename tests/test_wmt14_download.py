@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -180,22 +178,3 @@ def test_later_downloads_must_equal_the_first(site: Site, tmp_path: Path) -> Non
 
 
 # ----------------------------------------------------------------- processes, command line
-
-
-@pytest.mark.parametrize(
-    ("name", "status", "said"),
-    [
-        ("training-giga-fren.tar", 1, "{mirror}/training-giga-fren.tar"),
-        ("test-ful.tgz", 2, "'test-full.tgz'"),
-    ],
-)
-def test_what_the_mirror_or_the_catalogue_lacks_is_named(
-    tmp_path: Path, name: str, status: int, said: str
-) -> None:
-    out = tmp_path / "out"
-    words = (WMT14 / "download.py", "--catalogue", WMT14 / "wmt14.toml", "--mirror", tmp_path)
-    command = [sys.executable, *map(str, words), name, "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (status, "")
-    assert said.format(mirror=tmp_path) in done.stderr
-    assert not list(out.glob("*"))

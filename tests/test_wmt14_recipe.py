@@ -124,31 +124,6 @@ def test_a_stop_of_make_stops_training(tmp_path: Path) -> None:
     assert stopped.exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("lacking", "said"),
-    [
-        ("PROCESSES=999", "GPUs, and 999 "),
-        ("DISK=1000000000", "make room"),
-    ],
-)
-def test_missing_resources_end_a_recipe_unless_it_is_forced(
-    lacking: str, said: str, tmp_path: Path
-) -> None:
-    enough = ["needs", f"WORK={tmp_path}", "PROCESSES=0", "DISK=0"]  # GPUs, GB
-    stdout = run(*enough)
-    assert "memory in bf16" in stdout
-    assert re.search("en-de-base .*0 GB; 0 GB", stdout)
-    done = make("wmt14", *enough, lacking)
-    assert done.returncode == 2
-    assert said in done.stderr
-    run(*enough, lacking, "FORCE=1")
-    if "DISK" in lacking:  # nor is the disk checked when all text is prepared
-        (tmp_path / "data-en-de").mkdir()
-        (tmp_path / "data-en-de" / "dataset.json").touch()
-        run(*enough, lacking)
-
-
 # The rehearsal
 
 

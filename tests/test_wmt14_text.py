@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import re
 import tarfile
 from pathlib import Path
 
@@ -63,16 +62,6 @@ def test_the_test_set_is_the_full_one_of_sacrebleu(pair: str) -> None:
     }
     assert list(text.members.values()) == full.langpairs[pair]
     assert text.lines == 3003
-
-
-@pytest.mark.parametrize(
-    "content", ["", "archives = 1", "[archives.a]\n[texts]", "[archives]\n[texts.a.en-de]", "["]
-)
-def test_other_files_are_refused_as_catalogues(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "wmt14.toml"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=re.escape(str(path))):
-        read_catalogue(path)
 
 
 # Archives

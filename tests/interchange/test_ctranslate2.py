@@ -15,9 +15,7 @@ from foreign_m2m100 import M2M100
 from foreign_models import MarianMT, import_huggingface
 from foreign_models import text as made_up
 from sentencepiece import SentencePieceProcessor
-from torch import Tensor
 
-from nmt.config.model_config import TransformerConfig
 from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import ADDED, UNK_ID, Vocabulary
@@ -59,40 +57,6 @@ def test_the_python_of_the_manual_translates_as_nmt_does(
     ours = nmt("translate", "engine", "--input", WRITTEN / "data" / "valid.en", "--workers", "1")
     assert run_python(known) == ours.stdout
     assert len(run_python(program).splitlines()) == 2  # as it is written
-
-
-@pytest.fixture
-def endless(nmt: Nmt, card: ModelCard, tmp_path: Path) -> Path:
-    """An export that writes `e` until the limit of its tokens."""
-    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
-    assert isinstance(card.config, TransformerConfig)
-    card = replace(card, config=replace(card.config, output_bias=True))
-    weights: dict[str, Tensor] = dict(card.build().named_parameters())
-    letter = card.tgt_vocabulary.tokens(range(len(card.tgt_vocabulary))).index("e")
-    weights["output_bias"].data[letter] = 1e4
-    write_model(tmp_path / "model", card, weights)
-    assert nmt("export", "ctranslate2", tmp_path / "model", tmp_path / "engine").status == 0
-    return tmp_path / "engine"
-
-
-PAGES = [ROOT / "nmt/interchange/README.md", Path("README.md")]
-
-
-def python_for(page: Path, engine: Path, line: str) -> str:
-    """The Python of a page, or of an export's, for one line."""
-    program = python_of(engine / page)
-    for of_page in ('"engine"', '"."'):
-        program = program.replace(of_page, repr(str(engine)))
-    program = re.sub('model_file="(engine/)?', f'model_file="{engine}/', program)
-    return re.sub(r'\["Hello.*\]', repr([line]), program)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_python_of_an_export_does_not_cut_translations(endless: Path, page: Path) -> None:
-    line = "the cat sees a bird " * 60
-    pieces = SentencePieceProcessor(model_file=str(endless / "sentencepiece.model")).encode(line)
-    assert len(pieces) > 256
-    assert run_python(python_for(page, endless, line)) == "e" * (len(pieces) + 50) + "\n"
 
 
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])

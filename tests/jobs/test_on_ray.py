@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
 import re
@@ -20,16 +19,13 @@ from typing import Any, ClassVar
 import pytest
 from toy_training import nmt_command
 
-from nmt.errors import MissingKernel, NMTError, Stopped, UsageError, WorkerDied
+from nmt.errors import MissingKernel, NMTError, UsageError
 from nmt.interchange.ctranslate2 import export_ctranslate2
-from nmt.jobs.deadline import stopped_in_time
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators, _loaded, _OnRay
 from nmt.models.kernels.packed_weights import KERNELS
 from nmt.search.options import SearchOptions
-from nmt.system.lookahead import PAUSE, Pause
-from nmt.system.ray_workers import RayWorkers, has_gpu
 from nmt.translate.options import TranslationConfig
 from nmt.translate.torch_engine import load
 from nmt.translate.translator import Translator
@@ -260,48 +256,3 @@ def test_nodes_that_die_and_jobs_that_are_stopped_lose_no_line(
     _, told = bereft.communicate(timeout=200)
     assert bereft.returncode == 0, told
     assert (tmp_path / "bereft").read_bytes() == expected
-
-
-@pytest.mark.slow
-def test_a_pipe_that_falls_silent_is_answered(cluster: Cluster, model_file: Path) -> None:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with on_ray(cluster, "translate", model_file, "--max-extra-tokens", "3", **pipes) as process:
-        assert process.stdin is not None and process.stdout is not None
-        for _ in range(2):
-            print("the cat", file=process.stdin, flush=True)
-            assert process.stdout.readline().strip()
-        out, told = process.communicate()
-    assert (process.returncode, out) == (0, ""), told
-
-
-@pytest.mark.slow
-def test_a_deadline_ends_the_wait_and_what_is_missing_is_told(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import ray
-
-    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    monkeypatch.setattr("nmt.jobs.deadline.seconds_until", lambda *_: 3.0)
-    try:
-        workers = RayWorkers[float, None](time.sleep)
-        assert workers.count == 2
-        items: list[float | Pause] = [0.0, PAUSE, 600.0]  # the first one comes back at once
-        with (
-            stopped_in_time(None, "06:30"),
-            workers,
-            pytest.raises(Stopped, match="--deadline 06:30 reached"),
-        ):
-            for item, _ in workers.map(items):
-                assert item == 0
-        with pytest.raises(WorkerDied):
-            list(RayWorkers[int, None](os._exit).map([1]))
-        with pytest.raises(UsageError, match="3 cores"):
-            RayWorkers[float, None](time.sleep, threads=3)
-        assert not has_gpu()
-        (tmp_path / "only_here.py").write_text("def found(item): return item")
-        monkeypatch.syspath_prepend(tmp_path)
-        only_here = importlib.import_module("only_here")
-        with pytest.raises(WorkerDied, match="only_here"):
-            list(RayWorkers[int, int](only_here.found).map([1]))
-    finally:
-        ray.shutdown()

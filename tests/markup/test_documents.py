@@ -110,7 +110,6 @@ def test_wrapped_lines_of_pre_are_one_unit_that_begins_in_its_column() -> None:
 @pytest.mark.parametrize(
     ("unit", "source", "are_kept"),
     [
-        ("", "", False),
         ("", "preserve", True),
         ("preserve", "", True),
         ("preserve", "default", False),
@@ -195,19 +194,6 @@ def test_segments_of_xliff_1_are_translated_by_themselves(
     assert document.kept == kept
 
 
-def test_a_segment_without_translation_is_empty() -> None:
-    document = read("a.xlf", unit_of(SEGMENTED))
-    written = document.write(["[0]", None]).decode()
-    assert f"<target>{segment(1, '[0]')} <g id='1'>{segment(2, '')}</g>" in written
-
-
-def test_segments_without_words_are_filled() -> None:
-    source = f"<source>{{x}}</source><seg-source>{segment(1, '{x}')}</seg-source>"
-    document = read("a.xlf", unit_of(f"{source}<target>{segment(1, '')}</target>"))
-    expected = unit_of(f"{source}<target>{segment(1, '{x}')}</target>")
-    assert document.write([]).decode() == expected
-
-
 @pytest.mark.parametrize(
     ("unit", "target"),
     [
@@ -234,14 +220,10 @@ def test_a_target_without_text_is_filled(target: str) -> None:
     ("attribute", "target", "is_filled"),
     [
         ('locked="true"', "", False),
-        ('locked="locked"', "one", False),
         ('locked="no"', "", True),
-        ('locked="false"', "one", True),
         ('confirmed="1"', "one", False),
-        ('confirmed="0"', "one", True),
         ('confirmed="2"', "", True),
         ('status="Proofread"', "one", False),
-        ('status="NotStarted"', "one", True),
     ],
 )
 def test_what_a_program_has_locked_or_confirmed_stays(
@@ -269,16 +251,6 @@ def test_segments_that_trados_has_locked_or_confirmed_stay() -> None:
     assert document.kept == 2
     filled = "".join(map(segment, range(4), ("", "two", "[2]", "[3]")))
     assert document.write(["[2]", "[3]"]).decode() == content.replace(target, filled)
-
-
-def test_elements_of_other_namespaces_are_not_xliff() -> None:
-    other = '<e:target xmlns:e="urn:other">note</e:target><source xmlns="urn:other">no</source>'
-    content = unit_of(f"<source>one</source>{other}")
-    document = read("a.xlf", content)
-    assert [unit.line for unit in document.units] == ["one"]
-    assert document.write(["[0]"]).decode() == content.replace(
-        "one</source>", "one</source><target>[0]</target>"
-    )
 
 
 def test_xliff_2_has_segments_and_may_have_a_prefix() -> None:
@@ -315,15 +287,11 @@ def test_a_target_has_the_prefix_of_its_source_or_its_own() -> None:
     [
         ('<meta charset="iso-8859-1"><p>é</p>', "windows-1252"),
         ('\ufeff<meta charset="iso-8859-1"><p>é</p>', "utf-16-le"),
-        ("\ufeff<p>é</p>", "utf-8"),
         ("\ufeff<p>é</p>", "utf-32-le"),
         ("<p>é</p>", "utf-8"),
         ('<?xml version="1.0" encoding="ISO-8859-1"?><p>é</p>', "windows-1252"),
-        ("<meta charset=us-ascii><i>“</i><p>é</p>", "windows-1252"),
-        ("<meta charset=iso-8859-15><i>€</i><p>é</p>", "iso-8859-15"),
         ("<meta charset=utf-16><p>é</p>", "utf-8"),
         ("<!DOCTYPE html><p>é</p>", "utf-16-le"),
-        ("<html><p>é</p>", "utf-16-be"),
         ("<!-- <meta charset=latin-1> --><meta charset=utf-8><p>é</p>", "utf-8"),
     ],
 )
@@ -347,11 +315,9 @@ def test_a_document_keeps_its_encoding(content: str, encoding: str) -> None:
             "entity &e;",
         ),
         ("a.html", "a cat<p>a dog</p>".encode("utf-16-le"), "a.html: not utf-8"),
-        ("a.html", b"<p>\xff</p>", "a.html: not valid"),
         ("a.html", b"<meta charset=utf-8><p>\xff</p>", "a.html: not valid utf-8, "),
         ("a.html", "<meta charset=klingon>", "'klingon'"),
         ("a.html", "<meta charset=idna><p>a", "'idna'"),
-        ("a.html", "<meta charset=utf-7><p>+2AA-", "not valid utf-7"),
     ],
 )
 def test_damaged_documents_are_refused(name: str, content: str | bytes, message: str) -> None:
@@ -378,7 +344,6 @@ def test_the_sign_of_a_shortcut_in_xliff_is_put_before_the_first_letter() -> Non
         ("Click !link now", "Klicke jetzt! Link", ["!link"]),
         ("Set user_name and a_b", "Setze Benutzername", ["user_name"]),
         ("&amp;1 of %1, %10", "&amp;1 von %1, 10 %", ["%10"]),
-        ("%50 off! So __is__ it", "50 % billiger! So __is__ es", []),
         ("Stop! Yes, R&amp;D", "Halt! Ja, F&amp;E", []),
     ],
 )
@@ -392,21 +357,13 @@ def test_what_may_be_a_placeholder_is_counted_if_it_is_lost(
     assert document.changed == []
 
 
-def test_a_named_directive_in_xml_is_kept() -> None:
-    (unit,) = read("a.xlf", unit_of("<source>See %&lt;name&gt;s</source>")).units
-    (line,) = MarkedLines.of(unit.line, "xml").lines
-    assert [line.text[slice(*span)] for span in line.kept] == ["%<name>s"]
-
-
 @pytest.mark.parametrize(
     ("sources", "key"),
     [
         (["a.b_c", "label:d.e", "A dog"], "a.b_c"),
         (["A dog", "a_b", "A.B"], "a_b"),
-        (["A dog", "a_b"], ""),
         (["Yes.", "No", "read-only"], ""),
         (["Wait...", "e.g. a_b", "a.b c"], ""),
-        ([], ""),
     ],
 )
 def test_sources_that_are_keys_are_told(sources: list[str], key: str) -> None:

@@ -20,7 +20,7 @@ from nmt.markup.markup_tokens import FORMS, elements, pair_up, tokenize
 from nmt.markup.tag_writer import restore
 from nmt.markup.tags import STANDING, Marked, Node, parse
 from nmt.markup.text_tags import TEXT_TAG
-from nmt.markup.text_units import Link, source_units
+from nmt.markup.text_units import Link
 
 
 def aligned(marked: Marked, translation: str, pairs: str) -> str:
@@ -192,7 +192,6 @@ def test_fragments_lose_nothing(form: str, count: int) -> None:
         ("a <br/>b c", "C A B", "20 01 12", "C A <br/>B"),
         # Elements without a translation are empty; without any alignment, places are estimated.
         ("a <b>b</b> c", "A C", "00 21", "A <b></b>C"),
-        ("a <br/>b", "A B", "", "A<br/> B"),
         # The smaller of two neighbours chooses first, and they do not overlap.
         ("<b>a b c d</b> <i>e</i>", "A B E C D", "00 11 42 23 34",
          "<b>A B</b> <i>E</i> C D"),
@@ -204,7 +203,6 @@ def test_fragments_lose_nothing(form: str, count: int) -> None:
          "<code>a b c d</code> E C D"),
         # Punctuation is in an element as in the source, at the end of a line also if misaligned.
         ("b <b>a</b>, c", "B A, C", "00 11 22", "B <b>A</b>, C"),
-        ("b <b>a .</b>", "B A .", "00 11 02", "B <b>A .</b>"),
         # A full stop or comma is no translation of a word, but another sign may be.
         ("b c <b>a</b> d", "B , C D", "00 21 12 33", "B , C <b></b>D"),
         ("b <b>percent</b> c", "B % C", "00 11 22", "B <b>%</b> C"),
@@ -217,7 +215,6 @@ def test_fragments_lose_nothing(form: str, count: int) -> None:
          "Zwei zwei Hunde</i><a></a>"),
         ("<p>a <b>b</i> c</b> d", "D A B C", "30 01 12 23",
          "<p>D A <b>B</i> C</b>"),
-        ("c </b>a <b>b d", "C B A D", "00 21 12 33", "C</b> <b>B A D"),
         ("<b>a <i>b</b> c</i>", "A B C", "00 11 22", "<b>A <i>B</b> C</i>"),
         ("a < b &<c", "A < B &<C", "00 11 22 33", "A &lt; B &amp;&lt;C"),
         ('<a href="x>a</a>', "A", "00", '<a href="x>A</a>'),
@@ -225,7 +222,6 @@ def test_fragments_lose_nothing(form: str, count: int) -> None:
         ("<b>un</b>happy", "froh", "00", "<b>froh</b>"),
         # Characters are escaped as the line does.
         ("&quot;a&quot;&nbsp;&#8212;", '"A"\xa0— <>', "", "&quot;A&quot;&nbsp;&#8212; &lt;&gt;"),
-        ("a&#10;b", "A B", "00", "A&#10; B"),
         # Pieces stay, whatever they were translated to, and are put in if they are missing.
         ("Press <code>rm -r</code> or {name} 1,000 times.", "Nun rm r oder Name 1.000 Mal.",
          "00 11 22 33 44 55 66",
@@ -238,34 +234,24 @@ def test_fragments_lose_nothing(form: str, count: int) -> None:
         ("a {x} b {x}", "{x} B", "21", "{x} B {x}"),
         # Nothing to translate: the line itself.
         ("<p> {x} </p>", "Unsinn", "00", "<p> {x} </p>"),
-        (" <br> ", "", "", " <br> "),
         # A sign replaces no word, whatever is aligned to it, and a symbol does.
         ("a 👍 b", "A B", "00 11", "A 👍 B"),
         ("a 👍 b", "A ⁇ B", "00 11 22", "A 👍 B"),
-        ("a 👍 b", "A 👎 B", "00 21 22", "A 👍 B"),
         ("12 € a", "A 12 Euro", "20 01 12", "A 12 €"),
-        ("€ 12 a", "A 12 Euro", "20 11 02", "A 12 €"),
         # It does not replace the full stop, and stays beside its word.
         ("a b 👍", "A B.", "00 11", "A B. 👍"),
-        ("a b 👍.", "A B.", "00 11", "A B 👍."),
         ("a™ b", "B A", "10 01", "B A™"),
         # It parts nothing that is written together, and replaces no apostrophe.
         ("a 👍 eau", "A l'eau", "00", "A 👍 l'eau"),
-        ("✓ a b", "B A", "20 11", "✓ B A"),
         # A percent sign of a format stays one.
         ("100%% b", "100 % B", "00", "100 %% B"),
-        ("%d%% b", "%d % B", "00", "%d %% B"),
         ("%ld%% b", "%ld%% B", "00", "%ld%% B"),
-        ("%name% b", "%name% B", "00", "%name% B"),
         # Tags in a word come back in its copy or around its translation.
         ("H<sub>2</sub>O is water", "Wasser ist H2O", "02 11 20", "Wasser ist H<sub>2</sub>O"),
         ("H<sub>2</sub>O is H2O", "H2O ist H2O", "02 11 20", "H2O ist H<sub>2</sub>O"),
         ("10<sup>-3</sup> x<i>y</i>z", "xyz 10-3", "", "x<i>y</i>z 10<sup>-3</sup>"),
-        ("<b>T</b>he dog", "Der Hund", "00 11", "<b>D</b>er Hund"),
         ("<b>कि</b>ताब है", "पुस्तक है", "00 11", "<b>पु</b>स्तक है"),
-        ("Such <u>S</u>uche", "look search", "00 11", "look <u>s</u>earch"),
         ("un<i>believ</i>able dog", "chien incroyable", "01 10", "chien <i>incroyable</i>"),
-        ("the <i>dog</i>s", "die Hunde", "00 11", "die <i>Hunde</i>"),
         ("the <code>a</code>bcd", "die Hunde", "00 11", "die <code>a</code>Hunde"),
         # A piece takes the copy that is aligned to it or in its place, and replaces nothing else.
         ("set or <code>set</code> it or <code>set</code>", "set or set it or set", "",
@@ -284,11 +270,6 @@ def test_tags_go_where_their_words_go(
     assert aligned(parse(line, "html"), translation, pairs) == expected
 
 
-@pytest.mark.parametrize("digits", [9, 5_000])
-def test_an_entity_of_too_large_a_number_is_no_character(digits: int) -> None:
-    assert parse(f"a &#{'9' * digits};", "html").text == "a "
-
-
 @pytest.mark.parametrize("line", ["-", "<td>&times;</td>", "<b>:</b> |", "$", "{name} - <br>"])
 def test_a_line_without_letters_or_digits_is_not_changed(line: str) -> None:
     assert restore(parse(line, "html"), "Erfundene Worte.", []) == line
@@ -298,10 +279,8 @@ def test_a_line_without_letters_or_digits_is_not_changed(line: str) -> None:
     ("line", "translation", "expected"),
     [
         ("see here, {name}.", "siehe hier", "siehe hier {name}"),
-        ("{name}, sit down", "sitz", "{name} sitz"),
         ("on his head {name} now", "auf dem Kopf.", "auf dem Kopf {name}."),
         ("see ({name})", "siehe", "siehe {name}"),
-        ("find x{name}y", "finde", "finde {name}"),
         ("look 7", "schaut zu, 8", "schaut zu, 7"),
     ],
 )
@@ -320,12 +299,10 @@ def test_a_piece_that_nothing_comes_from_never_touches_a_word(
     [
         # Inside an element, it leaves other words alone, and spaces stay outside.
         ("see <b>{x}</b> now", "SEE NOW", "SEE <b>{x}</b> NOW"),
-        ("<a><b>{x}</b></a> see now", "SEE NOW", "<a><b>{x}</b></a> SEE NOW"),
         ("see now <a>{x}</a>", "SEE NOW", "SEE NOW <a>{x}</a>"),
         ("see <a>{x}</a> <b>now</b>", "SEE NOW", "SEE <a>{x}</a> <b>NOW</b>"),
         # As in the source, it touches a word.
         ("see<sup>1</sup> now<sup>2</sup>", "SEE NOW", "SEE<sup>1</sup> NOW<sup>2</sup>"),
-        ("<sup>1</sup>see now", "SEE NOW", "<sup>1</sup>SEE NOW"),
         ("see<sup>1</sup>, now", "SEE, NOW", "SEE<sup>1</sup>, NOW"),
     ],
 )
@@ -361,12 +338,6 @@ def test_signs_that_a_model_does_not_know_are_taken_out_and_come_back(form: str)
     assert not parse("a 😀", form).take_signs_out(lambda _: True)
 
 
-def test_a_sign_that_the_model_does_not_know_is_apart_from_letters() -> None:
-    line = parse("a ✓. b", "html")
-    line.take_signs_out(str.isalpha)
-    assert aligned(line, "A B", "11") == "A ✓ B"
-
-
 @pytest.mark.parametrize(
     ("line", "translation", "links", "expected"),
     [
@@ -378,7 +349,6 @@ def test_a_sign_that_the_model_does_not_know_is_apart_from_letters() -> None:
         ("a {x} ball", "A Mit-Ball", [(0, 1, 0, 1), (2, 5, 2, 5), (6, 10, 6, 10)], "A {x}-Ball"),
         ("look {name} how", "schaut zu& wie", [(0, 4, 0, 6), (5, 11, 9, 10), (12, 15, 11, 14)],
          "schaut zu {name} wie"),
-        ("a 👍, b", "A B", [(0, 1, 0, 1), (3, 4, 2, 3)], "A 👍 B"),
     ],
 )  # fmt: skip
 def test_pieces_do_not_touch_words_or_replace_parts_of_them(
@@ -391,15 +361,10 @@ def test_pieces_do_not_touch_words_or_replace_parts_of_them(
     ("line", "form", "expected"),
     [
         ('man named <x id="1"/> sits', "xml", 'Mann namens <x id="1"/> sitzt'),
-        ("<img src='a'> man named sits", "html", "<img src='a'> Mann namens sitzt"),
         ("man named sits <ph id='1'>n</ph>", "xml", "Mann namens sitzt <ph id='1'>n</ph>"),
         ("man<x/> named sits", "xml", "Mann<x/> namens sitzt"),
-        ("man <x/>named sits", "xml", "Mann <x/>namens sitzt"),
         ("man &x; named sits", "xml", "Mann &x; namens sitzt"),
-        ("<i></i> man named sits", "html", "<i></i> Mann namens sitzt"),
         ("man <i><br> </i> named sits", "html", "Mann <i><br> </i> namens sitzt"),
-        ("man named <i translate=no></i> sits", "html", "Mann namens <i translate=no></i> sitzt"),
-        ("man <i></i>named <!-- a --> sits", "html", "Mann <i></i>namens <!-- a -->sitzt"),
         ("man <b><x/></b> named sits", "xml", "Mann <b><x/></b> namens sitzt"),
     ],
 )
@@ -420,13 +385,10 @@ def test_what_stands_for_a_word_has_the_spaces_of_the_source(
     [
         ("<li translate=no>a<ul><li>b</ul><li>c", ["<li translate=no>a<ul><li>b</ul>"]),
         ("<p translate='no'>a <b>b</b> <div>c</div>", ["<p translate='no'>a <b>b</b> "]),
-        ("<ul><li>a<li translate=no>b</ul> c", ["<li translate=no>b"]),
         ("<tr><td translate=no>a<td>b<tr translate=no><td>c<td>d</table>", [
             "<td translate=no>a", "<tr translate=no><td>c<td>d</table>",
         ]),
-        ("<dt>a<dd translate=no>b", ["<dd translate=no>b"]),
         ("<i>a <b class='x notranslate'>b <li>c</i>", ["<b class='x notranslate'>b <li>c"]),
-        ("<code>a <li>b", []),
         ("<code translate=yes>a</code>", []),
     ],
 )  # fmt: skip
@@ -474,16 +436,6 @@ def test_a_tag_after_a_percent_sign_is_a_tag(tag: str) -> None:
     assert kinds[:1] in (["open"], ["empty"], ["close"])
 
 
-def test_braces_are_never_lost() -> None:
-    line = parse("see {two dogs} now", "html")
-    assert restore(line, "siehe", [(0, 3, 0, 5)]).replace(" ", "") == "siehe{}"
-
-
-def test_a_placeholder_behind_what_stands_for_a_word_is_one_unit() -> None:
-    line = "<x/>{name} sits"
-    assert source_units(parse(line, "xml")) == [(0, 6), (7, 11)]
-
-
 def test_what_nothing_comes_from_takes_what_is_weakly_linked_to_it() -> None:
     # A and B both come from a; B looks a little at b. Neighbours keep what is theirs.
     links, weaker = [(0, 1, 0, 1), (0, 1, 2, 3)], [(2, 3, 2, 3)]
@@ -525,33 +477,6 @@ def test_the_end_of_a_native_code_never_comes_before_its_beginning() -> None:
     line = '<bx id="1"/>a b<ex rid="1"/> <bpt id="2">x</bpt>c<ept id="2">y</ept> d'
     found = aligned(parse(line, "xml"), "D C B A", "30 21 12 03")
     assert found == 'D <bpt id="2">x</bpt>C<ept id="2">y</ept> <bx id="1"/>B A<ex rid="1"/>'
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        "<b>",
-        "<b>x</b> ",
-        "<b>x ",
-        "<code>x</code> ",
-        "x</b> ",
-        "<!--",
-        "&",
-        "{{",
-        "{a,plural,",
-        "{%",
-        "<![CDATA[",
-        "<?",
-    ],
-)
-def test_lines_of_many_beginnings_keep_their_text_and_tags(part: str) -> None:
-    for form in FORMS:
-        line = part * (10_000 // len(part))
-        marked = parse(line, form)
-        found = restore(marked, marked.text, [])
-        again = parse(found, form)
-        assert again.text.split() == marked.text.split()
-        assert len(again.root.children) == len(marked.root.children)
 
 
 def test_what_is_nearly_a_number_is_read_once() -> None:

@@ -126,10 +126,8 @@ def test_a_sentence_of_several_cues_is_cut_where_the_tag_is() -> None:
     [
         (f"Eins zwei drei vier. {CUT}", ("Eins zwei", "drei vier.")),
         (f"{CUT}<i>Eins</i> zwei drei vier.", ("<i>Eins</i> zwei", "drei vier.")),
-        (f"Eins zwei drei{CUT} .", ("Eins zwei", "drei .")),
         (f"Eins{CUT} zwei drei vier fünf sechs.", ("Eins zwei drei", "vier fünf sechs.")),
         (f"Das ist l'{CUT}Eins zwei.", ("Das ist", "l'Eins zwei.")),
-        (f"Eins. {CUT}", ("Eins.", "Eins.")),
         (f"Eins{CUT} zwei{CUT} drei.", ("Eins zwei", "drei.")),  # of a source that has one
         (f"一二三四五六七八。{CUT}", ("一二三四", "五六七八。")),
     ],
@@ -145,25 +143,20 @@ def test_without_words_for_each_cue_it_is_cut_by_length(
     "content",
     [
         cues("A man sits.", "On a chair."),
-        cues("A man sits!”", "on a chair."),
         cues("A man sits", "- on a chair."),
         cues("♪ A man sits ♪", "on a chair."),
         cues("A MAN", "sits there."),
         cues("A man sits", "on a chair.", pause=3),
         cues("A DOG SITS", "A MAN SINGS", "He sits.", "He sings.", "Yes."),
         cues("The Old House", "By Tom Smith", "He sits.", "He sings.", "Yes."),
-        cues("The Old House", "A man sits.", "He sings.", "Yes."),
         cues("He said that", "TOM: A man sits."),
         cues("He said that", "<i>Dr. Smith (V.O.): A man</i> sits."),
-        cues("He said that", "Ọlá̱: A man sits."),
         cues("उसने कहा कि", "मीरा: वह बैठा है।"),
         cues("हम घर पर हैं।", "वे नदी पर हैं।"),
-        cues("Τι λέει;", "δεν ξέρω."),
         cues("Նա եկավ։", "նա նստեց։", "Այո!", "Ոչ!"),
         cues("ہم گھر میں ہیں۔\u200f", "وہ وہاں ہیں۔"),
         cues("እሱ መጣ፡፡", "እሷ ሄደች፡፡", "አዎ!", "አይ!"),
         cues("He said that", "[door slams]"),
-        cues("He said that", "(he laughs)"),
         cues("人们坐", "在椅子", "上面看", "书了吗", "我不知道。"),
     ],
 )
@@ -176,7 +169,6 @@ def test_what_is_whole_is_not_joined(content: str) -> None:
     [
         cues("A MAN SITS", "ON A CHAIR.", "HE SINGS.", "YES."),
         cues("He saw the Uncle", "Peter spoke of.", "Yes."),
-        cues("In the Old House,", "Peter Smith sat.", "Yes."),
         cues("He sits on", "a chair: it is red.", "Yes."),
         cues("The Old House", "is red.", "Yes."),
     ],
@@ -189,18 +181,6 @@ def test_each_named_speaker_of_a_cue_is_apart() -> None:
     assert lines_of(cues("TOM: Come with\nme now\nANNA: Never")) == [
         "TOM: Come with me now",
         "ANNA: Never",
-    ]
-
-
-def test_lines_of_a_cue_that_end_like_sentences_are_apart() -> None:
-    assert lines_of(cues("A man.\nHe sits...\nor not.")) == ["A man.", "He sits... or not."]
-
-
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_a_cue_of_webvtt_ends_at_an_empty_line(newline: str) -> None:
-    content = "WEBVTT\n\n00:01.000 --> 00:02.000\n \nA man<00:01.500><c> sits</c>\n\nno cue\n"
-    assert lines_of(content.replace("\n", newline), "a.vtt") == [
-        "A man<!--<00:01.500>--><c> sits</c>"
     ]
 
 
@@ -226,16 +206,10 @@ def test_hard_spaces_and_line_ends_are_layout(
     assert document.write([translation]).decode() == cues(written)
 
 
-def test_each_line_after_a_hard_line_end_may_have_its_speaker() -> None:
-    assert lines_of(cues(r"- Who is it?\N- It is me.")) == ["Who is it?", "It is me."]
-
-
 @pytest.mark.parametrize(
     "data",
     [
         "a/b.jpg#xywh=0,0,160,90",
-        "//a.example/b.PNG?c=1",
-        "img-3.webp",
         "data:image/png;base64,iVBORw0KGgo=",
         '{"who": "Tom",\n "says": ["A man sits.", "Yes."]}',
     ],
@@ -249,17 +223,11 @@ def test_data_for_programs_stays(data: str) -> None:
     assert len(document.notices) == 1 and data[:10] in document.notices[0]
 
 
-def test_what_only_looks_like_data_is_said() -> None:
-    content = cues("[door].", "No.Way.", "And/or.", "{a man}.", "See a.jpg there.")
-    assert len(lines_of(content)) == 5 and not read(content).notices
-
-
 @pytest.mark.parametrize(
     ("content", "name", "line"),
     [
         ("A man sits.\n", "a.srt", 1),
         (cues("A man.") + "\n00:00:05,000 -> 00:00:06,000\nHe sits.\n", "a.srt", 4),
-        (cues("A man.") + "\n00:00:05 --> 00:00:06\nHe sits.\n", "a.srt", 4),
         ("WEBVTT\r\r00:00.000 --> 00:01.000\rA man.\r", "a.vtt", 1),
         ("WEBVTT\n\n00:0a.000 --> 00:01.000\nA man.\n", "a.vtt", 3),
     ],

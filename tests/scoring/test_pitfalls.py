@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
 import pytest
 
@@ -29,10 +28,8 @@ def test_good_text_has_no_warnings() -> None:
     ("bad", "what"),
     [
         ("ein Hau@@ s .", r".*\(@@\), line 2 "),
-        ("ein Hau@@", r"hold subword marks \(@@\)"),
         ("▁ein ▁Haus", r".*\(▁\), line 2 "),
         ("wie geht&apos;s", r".*\(&apos;\), line 2 "),
-        ("d&#39;Obama", r"hold entities \(&#39;\)"),
         ("E @-@ Mail", r".*\(@-@\), line 2 "),
         (" ", ".*blank .*ref.de .*line 2 "),
     ],
@@ -47,13 +44,6 @@ def test_tokens_are_not_reported_if_they_are_intended() -> None:
     assert len(warnings(tokens)) == 2
     assert warnings(tokens, tokenised=True) == []
     assert len(warnings(["Hau@@ s", *GOOD[1:]], tokenised=True)) == 1
-
-
-def test_references_are_checked_as_well() -> None:
-    reference = Text("ref.de", ["&quot; Ja &quot;", "", "Gut."])
-    entities, blank = pitfalls([Text("hyp.de", ["Ja", "Nein", "Gut"])], [reference])
-    assert re.match(r"ref\.de: 1 of 3 .*entities", entities)
-    assert re.match(r"ref\.de: 1 of 3 .*blank", blank)
 
 
 def test_gaps_in_one_of_two_references_are_reported_as_such() -> None:
@@ -78,12 +68,6 @@ def test_a_hundred_lines_with_a_separate_full_stop_look_tokenised() -> None:
     assert re.match("hyp: 100 of 200 .*tokenised, line 1 ", warning)
 
 
-def test_a_good_system_is_not_a_copy() -> None:
-    reference = [f"Zeile {number}" for number in range(500)]
-    good = ["Zeile", *reference[1:]]
-    assert list(pitfalls([Text("hyp.de", good)], [Text("ref.de", reference)])) == []
-
-
 def test_a_copy_of_the_reference_is_reported() -> None:
     (warning,) = warnings(REFERENCE.lines)
     assert re.match(r"hyp\.de: 5 of 5 .*ref\.de, line 1 ", warning)
@@ -97,13 +81,10 @@ UNSPACED = {
     "ja": ["赤いドアが開いています。", "トムは昨日 Tom Sawyer を読みました。"],
     "th": ["ฉันไปตลาดวันนี้กับแม่", "รถไฟออกตอนเที่ยงวัน เขากินข้าวเช้าทุกวัน"],
     "my": ["ကျွန်တော် မနက်တိုင်း ရေအေးသောက်သည်။"],
-    "km": ["ខ្ញុំទៅផ្សារថ្ងៃនេះជាមួយម្តាយ។"],
-    "lo": ["ຂ້ອຍໄປຕະຫຼາດມື້ນີ້ກັບແມ່"],
     "bo": ["ང་རང་ཁྲོམ་ལ་འགྲོ་གི་ཡིན།"],
 }
 SPACED = {
     "segmented Chinese": ["红色 的 门 打开 着 ， 请 进来 看看 。"],
-    "segmented Burmese": ["ကျွန်တော် မနက် တိုင်း ရေ အေး သောက် သည် ။"],
     "segmented Thai": ["ฉัน ไป ตลาด วันนี้ กับ แม่"],
     "Korean": ["나는 오늘 어머니와 시장에 갑니다."],
     "German": ["Donaudampfschifffahrtsgesellschaftskapitän!"],
@@ -128,14 +109,6 @@ def test_text_with_spaces_is_not_reported(lines: list[str]) -> None:
     assert list(pitfalls([], [Text("ref", lines)], spaced=["BLEU"])) == []
 
 
-def test_files_without_text_are_reported() -> None:
-    found = list(pitfalls([Text("hyp.de", [""] * 3)], [Text("ref.de", [" "] * 3)]))
-    assert [re.findall(r"^\S+: |\d", warning) for warning in found] == [
-        ["hyp.de: ", "3"],
-        ["ref.de: ", "3"],
-    ]
-
-
 def test_untranslated_text_is_reported() -> None:
     (warning,) = warnings([GOOD[0], *SOURCE.lines[1:4], GOOD[4]])
     assert re.match(r"hyp\.de: 3 of 5 .*src\.en, line 2 ", warning)
@@ -151,25 +124,11 @@ def test_the_filtered_newstest2014_is_reported() -> None:
     assert wmt14_hint(3003, 3000) == ""
 
 
-def test_decomposed_text_beside_composed_text_is_reported() -> None:
-    words = ["Grüße", "Haus", "Bär"]
-    composed = Text("nfc.de", words)
-    decomposed = Text("nfd.de", [unicodedata.normalize("NFD", word) for word in words])
-    for sides in ((composed, decomposed), (decomposed, composed)):
-        (found,) = (one for one in pitfalls([sides[0]], [sides[1]]) if "NFC" in one)
-        assert re.match(r"nfd\.de: 2 of 3 .*nfc\.de.* line 1 ", found)
-    for same in (composed, decomposed):
-        other = Text("other", [*same.lines[:2], "Tier"])
-        assert not any("NFC" in one for one in pitfalls([same], [other]))
-
-
 @pytest.mark.parametrize(
     ("written", "nfc"),
     [
         ("\u0958\u0932\u092e \u092f\u0939\u093e\u0901", "\u0915\u093c\u0932\u092e \u0935\u0939"),
-        ("\u0986\u09dc\u09be\u09b2", "\u0986\u09a1\u09bc\u09be\u09b2"),
         ("\u0a33\u0a3e \u0a39\u0a48", "\u0a32\u0a3c\u0a3e \u0a39\u0a48"),
-        ("10 \u2126", "5 \u03a9"),
         ("de\u0301ja\u0300 vu", "déjà lu"),
     ],
 )

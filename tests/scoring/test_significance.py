@@ -52,10 +52,9 @@ def test_intervals_are_sacrebleus(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("seed", [12345, 7])
-def test_p_values_are_sacrebleus(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SACREBLEU_SEED", str(seed))
-    found = comparison(name, GOOD, FAIR, Resampling(samples=100, trials=200, seed=seed))
+def test_p_values_are_sacrebleus(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    found = comparison(name, GOOD, FAIR, Resampling(samples=100, trials=200, seed=7))
     for kind, number, p in (("bs", 100, found.p_bootstrap), ("ar", 200, found.p_randomisation)):
         test = PairedTest(
             [("baseline", FAIR), ("output", GOOD)],
@@ -80,13 +79,6 @@ def test_the_interval_leaves_equally_many_samples_out_at_either_side() -> None:
     generator = np.random.default_rng(12345)
     means = np.sort([generator.choice(100, size=100).mean() for _ in range(1000)])
     assert (found.lower, found.upper) == pytest.approx((means[100], means[-101]))
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_nothing_is_better_than_itself(name: str) -> None:
-    found = comparison(name, GOOD, GOOD, Resampling(samples=100, trials=100))
-    assert (found.difference, found.confidence.lower, found.confidence.upper) == (0, 0, 0)
-    assert (found.p_bootstrap, found.p_randomisation) == (1, 1)
 
 
 @pytest.mark.parametrize("lines", [1, 2, 5])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.scoring.tokenizers import is_without_spaces, tokenizer_for
+from nmt.scoring.tokenizers import tokenizer_for
 
 ALL = {
     "13a": ["en", "de", "ru", "ug", "vi", "zh-Latn", "ja_Latn", "khk_Cyrl", "kk", "mn", "xx", ""],
@@ -24,8 +24,3 @@ def test_the_tokenizer_follows_the_language(tokenizer: str, langs: list[str]) ->
 @pytest.mark.parametrize(("lang", "tokenizer"), [("ja", "char"), ("ko", "13a"), ("zh", "zh")])
 def test_without_its_packages_another_one_does(lang: str, tokenizer: str) -> None:
     assert tokenizer_for(lang, is_installed=lambda _: False) == tokenizer
-
-
-def test_korean_has_spaces_and_japanese_has_none() -> None:
-    assert not is_without_spaces("ko")
-    assert is_without_spaces("ja")

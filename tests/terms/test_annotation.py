@@ -91,13 +91,6 @@ def test_a_term_of_which_a_part_is_elsewhere_is_left_out(vocabulary: Vocabulary)
     assert annotate(vocabulary, ids, spans, uses).used == [0]
 
 
-def test_characters_that_the_vocabulary_lacks_are_written_as_bytes_or_left_out(
-    vocabulary: Vocabulary,
-) -> None:
-    assert "<0x" in spelt(vocabulary, annotated(vocabulary, {"cat": "Ж"}))
-    assert vocabulary.covers_all_text
-
-
 def test_text_that_looks_like_a_marker_is_text(vocabulary: Vocabulary) -> None:
     (ids,) = vocabulary.encode(["<term> dogs <as> Hund </term>"])
     assert not {*vocabulary.control_ids(ANNOTATION)} & {*ids}

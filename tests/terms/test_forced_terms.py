@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -11,20 +10,15 @@ from typing import Literal
 from unicodedata import normalize
 
 import pytest
-from command_line import Nmt, TranslateText
+from command_line import TranslateText
 
 import nmt as package
-from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.data.vocabulary import learn_vocabulary
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase
-from nmt.search.engine import Source
 from nmt.search.options import SearchOptions
-from nmt.terms.translate import ForceTerms, note_terms
+from nmt.terms.translate import ForceTerms
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
-from nmt.translate.output import Translation
-from nmt.translate.segment import Segment
-from nmt.translate.steps import LinesUnderWay, put_back
-from nmt.translate.tagged_lines import take_tags_out
 
 TERMS = "# animals\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
 LINES = [
@@ -95,27 +89,6 @@ def _terms(line: str) -> list[dict[str, bool]]:
     return list(json.loads(line).get("terms", []))
 
 
-def test_a_warning_shortens_a_term_that_would_fill_the_screen(
-    translate_text: TranslateText, terms: Path
-) -> None:
-    terms.write_text(f"cat\t{'Katze ' * 200}\n", encoding="utf-8")
-    found = translate_text("the cat\n", "--terms", terms)
-    (warning,) = (line for line in found.stderr.split("\n") if "lacks a term" in line)
-    assert "cat -> Katze Katze" in warning
-    assert warning.count("Katze") < 20
-
-
-@pytest.mark.parametrize("option", ["--terms", "--forbid"])
-def test_a_folder_or_a_pipe_is_refused_as_such(
-    translate_text: TranslateText, tmp_path: Path, option: str
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path, message in ((tmp_path, "is a folder"), (tmp_path / "pipe", "not a regular")):
-        found = translate_text("the cat\n", option, path)
-        assert (found.status, found.stdout) == (1, "")
-        assert f"{path}: {message}" in found.stderr
-
-
 def test_a_finished_file_is_translated_again_with_other_terms(
     translate_text: TranslateText, terms: Path, tmp_path: Path
 ) -> None:
@@ -157,13 +130,6 @@ def test_words_have_spaces_before_them_and_signs_need_not() -> None:
     assert [vocabulary.tokens(form)[-1] for form in sign.forms] == ["!", "!"]
 
 
-def test_tags_come_back_around_terms(translate: Nmt, terms: Path) -> None:
-    found = translate(*ROOM, "--terms", terms, "--markup", "xml", stdin=b"the <b>cat</b> sees\n")
-    assert found.status == 0
-    assert "<b>" in found.stdout
-    assert has(found.stdout.replace("<b>", "").replace("</b>", ""), "Katze")
-
-
 def test_words_in_what_stays_as_it_is_are_no_terms(model_file: Path, terms: Path) -> None:
     options = SearchOptions(beam_size=2)
     translator = package.Translator.load(model_file, options, terms=terms, markup="xml", split=True)
@@ -172,27 +138,6 @@ def test_words_in_what_stays_as_it_is_are_no_terms(model_file: Path, terms: Path
     assert [[one.source for one in line.terms] for line in found] == [[], ["cat"]]
     assert "Katze" not in found[0].text
     assert has(found[1].text, "Katze")
-
-
-def test_a_term_that_a_piece_replaces_is_missing() -> None:
-    segment = Segment(Source(()), listed=(ListedWord("cat", ("Katze 7",)),))
-    lines = LinesUnderWay(["cat 5"])
-    take_tags_out("xml", lambda _: True, False, lambda *_, **__: [[segment]], lines)
-    lines.translations[0] = Translation("Katze 7", 0.0, 0.0, (), (), 1)
-    put_back(lines)
-    assert lines.translations[0].text == "Katze 5"
-    note_terms("xml", None, lines)
-    assert [use.is_placed for use in lines.translations[0].terms] == [False]
-
-
-def test_a_term_of_unknown_characters_is_missing(
-    translate_text: TranslateText, vocabulary: Vocabulary, terms: Path
-) -> None:
-    assert vocabulary.covers_all_text  # so only what may never be produced is missing
-    terms.write_text("cat\ta\u0000b\n", encoding="utf-8")
-    found = translate_text("the cat\n", *ROOM, "--terms", terms)
-    assert found.status == 0
-    assert re.search("1 line .* line 1: cat -> a", found.stderr)
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])

@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from unicodedata import normalize
 
-import numpy as np
 import pytest
 from prepare_job import Job, content, job_of, stop, write
 
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import ANNOTATION
-from nmt.errors import DataError, UsageError
+from nmt.errors import UsageError
 from nmt.prepare import prepare as stage
-from nmt.prepare.join import join
 from nmt.prepare.readers import reader
 from nmt.terms import word_lexicon
 
@@ -136,8 +134,6 @@ def test_a_stopped_run_goes_on_with_the_same_lexicon_and_bytes(
     ("terms", "expected"),
     [
         # As it is, by its lemma, or in a form that is listed.
-        ("dog\tHund\n", {("dog", "Hund")}),
-        ("dogs\tHund\n", {("dogs", "Hund")}),
         ("mice\tNager\tMäuse\n", {("mice", "Mäuse")}),
         # Other translations are not annotated; of several, the one that is there is.
         ("dog\tKöter\n", set()),
@@ -153,25 +149,6 @@ def test_terms_of_a_file_are_annotated_if_the_target_has_them(
     found = [noted(line) for line in sources(folder)]
     assert {pair for line in found for pair in line} == expected
     assert folder.info.settings["annotations"].startswith("terms.tsv ")
-
-
-def test_half_of_the_lines_with_terms_of_a_file_have_all_of_them(job: Job, tmp_path: Path) -> None:
-    terms = "".join(f"{many}\t{eins}\n" for _, many, eins, _ in ANIMALS) + "number\tNummer\n"
-    found = [
-        len(noted(line)) for line in sources(job.but(terms=terms_file(tmp_path, terms)).prepare())
-    ]
-    counts = np.bincount(found, minlength=3).tolist()
-    assert 40 <= counts[0] <= 80  # of 120
-    assert counts[1] and counts[2]
-    assert len(counts) == 3
-
-
-def test_a_tag_comes_before_the_line_and_is_no_part_of_its_terms(job: Job) -> None:
-    (train,) = job.options.train
-    folder = job.but(tag=(f"{train}=<BT>",), vocab_size=340).prepare()
-    lines = sources(folder)
-    assert all(line.startswith("<BT> ") for line in lines)
-    assert {("dogs", "Hund")} <= {pair for line in lines for pair in noted(line)}
 
 
 def test_a_given_vocabulary_gets_the_markers(job: Job, tmp_path: Path) -> None:
@@ -190,49 +167,6 @@ def test_an_annotation_never_makes_a_line_longer_than_the_limit(job: Job, tmp_pa
     folder = job.but(max_length=longest + 5).prepare()
     assert folder.info.train.pairs == 120
     assert folder.info.train.src.longest <= longest + 5
-
-
-def test_joined_folders_count_their_noted(job: Job, tmp_path: Path) -> None:
-    one = job.prepare()
-    options = {"vocab": (job.out / "vocab.model",), "vocab_size": None}
-    more = write(tmp_path, "more", animals(200)[120:])
-    parts = [
-        job.but(out=tmp_path / name, train=(train,), **options).prepare()
-        for name, train in (("first", job.options.train[0]), ("second", more))
-    ]
-    joined = join(tmp_path / "joined", [part.path for part in parts], memory=1)
-    assert joined.info.train.annotations == sum(part.info.train.annotations for part in parts)
-    assert joined.info.train.annotated > one.info.train.annotated
-
-
-def test_languages_without_lemmas_are_told_of(
-    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for suffix, lang in (("en", "tlh"), ("de", "xx")):
-        for name in ("train", "valid"):
-            (tmp_path / f"{name}.{suffix}").rename(tmp_path / f"{name}.{lang}")
-    folder = job.but(src_lang="tlh", tgt_lang="xx").prepare()
-    assert "tlh: simplemma" in capsys.readouterr().err
-    pairs = {pair for line in sources(folder) for pair in noted(line)}
-    assert ("dogs", "Hunde") in pairs
-    assert ("dogs", "Hund") not in pairs
-
-
-@pytest.mark.parametrize(
-    ("terms", "message"),
-    [
-        (None, "nowhere.tsv: no"),
-        ("# none yet\n\n", "terms.tsv: has"),
-        ("dog Hund\n", "terms.tsv: line 1"),
-    ],
-)
-def test_a_file_that_is_none_of_terms_is_refused(
-    job: Job, tmp_path: Path, terms: str | None, message: str
-) -> None:
-    path = str(tmp_path / "nowhere.tsv") if terms is None else terms_file(tmp_path, terms)
-    with pytest.raises(DataError, match=message):
-        job.but(terms=path).prepare()
-    assert not job.out.exists()
 
 
 def test_a_folder_with_other_terms_is_another_folder(job: Job, tmp_path: Path) -> None:

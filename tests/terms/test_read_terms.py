@@ -16,7 +16,7 @@ from nmt.lexical.word_list import ListedWord, WordList
 from nmt.markup.tags import parse
 from nmt.models.model_file import read_card, write_model
 from nmt.search.engine import Source
-from nmt.search.options import Sampling, SearchOptions
+from nmt.search.options import SearchOptions
 from nmt.terms.translate import ReadTerms
 from nmt.translate.segment import Segment
 from nmt.translate.translator import Translator
@@ -62,11 +62,6 @@ def test_each_term_gets_its_preferred_translation(reading: Vocabulary) -> None:
     expected = "a <term> Cat <as> Katze </term> and two <term> dog <as> Hund </term>"
     assert spelt(reading, segment) == expected
     assert list(segment.plain) == reading.encode(["a Cat and two dog"])[0]
-
-
-def test_a_line_without_terms_is_as_ever(reading: Vocabulary) -> None:
-    (segment,) = segments_of(reading, "a red bird")
-    assert segment == Segment(Source(tuple(reading.encode(["a red bird"])[0])))
 
 
 def test_placeholders_stay_as_they_are(reading: Vocabulary) -> None:
@@ -127,16 +122,6 @@ def test_attention_to_an_annotation_counts_for_its_term(reading: Vocabulary) -> 
     assert Segment(Source(segment.plain)).attention_to_plain(weights) is weights
 
 
-def test_a_language_token_comes_first(reading: Vocabulary) -> None:
-    (segment,) = segments_of(reading, "a cat", most=100)
-    tagged = segment.with_tag((7, 8))
-    assert tagged.source.ids == (7, 8, *segment.source.ids)
-    assert tagged.plain == (7, 8, *segment.plain)
-    assert tagged.owners == (0, 1, *(2 + owner for owner in segment.owners))
-    assert tagged.added == 2
-    assert Segment(Source((5,))).with_tag((7,)) == Segment(Source((7, 5)), added=1)
-
-
 def test_a_model_that_reads_annotations_gets_them_in_its_sources(
     term_reader: Path, terms_file: Path
 ) -> None:
@@ -153,16 +138,6 @@ def test_a_model_that_reads_annotations_gets_them_in_its_sources(
             assert max(one.alignment.positions) < len(one.alignment.src_tokens)
 
 
-def test_it_also_samples_and_keeps_tags(term_reader: Path, terms_file: Path) -> None:
-    options = SearchOptions(sampling=Sampling(), max_extra_tokens=3)
-    sampled = Translator.load(term_reader, options, terms=terms_file).translate(LINES)
-    assert [bool(one.text) for one in sampled] == [bool(line) for line in LINES]
-    marked = Translator.load(term_reader, SearchOptions(), terms=terms_file, markup="html")
-    (found,) = marked.translate(["the <b>cat</b> sees {dog}"])
-    assert "<b>" in found.text
-    assert "{dog}" in found.text
-
-
 def test_the_model_file_says_that_the_model_reads_annotations(
     term_reader: Path, model_file: Path, tmp_path: Path
 ) -> None:
@@ -173,14 +148,3 @@ def test_the_model_file_says_that_the_model_reads_annotations(
     write_model(tmp_path / "plain.safetensors", card, weights)
     with pytest.raises(UsageError, match="reads_annotations"):
         Translator.load([term_reader, tmp_path / "plain.safetensors"])
-
-
-def test_each_segment_knows_its_terms_whether_they_fit_or_not(reading: Vocabulary) -> None:
-    segments = segments_of(reading, LONG)
-    found = [[word.source for word in segment.listed] for segment in segments]
-    assert found[0][:1] == ["cat"]
-    assert [one for own in found for one in own] == ["cat", "dog", "cat"]
-    text = "the cat sees the dog"
-    (segment,) = segments_of(reading, text, most=len(reading.encode([text])[0]))
-    assert segment.source.ids == segment.plain
-    assert [word.source for word in segment.listed] == ["cat", "dog"]

@@ -8,24 +8,6 @@ from pathlib import Path
 import pytest
 from command_line import QUICK, Nmt
 
-LINES = [
-    "the cat sees a dog",
-    "",
-    "   ",
-    "\0 cat \u2028 é",
-    "cat " * 60,
-    "<term> cat <as> x </term>",
-]
-
-
-def test_there_is_one_line_for_each_line(nmt: Nmt, term_reader: Path, tmp_path: Path) -> None:
-    text, terms, out = tmp_path / "in", tmp_path / "terms.tsv", tmp_path / "out"
-    text.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    terms.write_text("cat\tЖук 日本\na dog\tHund\n", encoding="utf-8")
-    words = ("--input", text, "--output", out, "--terms", terms)
-    assert nmt("translate", term_reader, *QUICK, *words).status == 0
-    assert len(out.read_text(encoding="utf-8").split("\n")) == len(LINES) + 1
-
 
 def test_what_forces_terms_alone_is_not_refused(
     nmt: Nmt, term_reader: Path, model_file: Path, tmp_path: Path

@@ -49,26 +49,12 @@ def test_a_word_that_comes_twice_or_has_no_letter_is_not_linked(lexicon: WordLex
     assert not {"dogs", "dog", "7"} & {word for word, _, _ in linked(lexicon, src, tgt)}
 
 
-def test_the_most_frequent_words_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_lexicon, "_FREQUENT", 100)
-    assert learn_words(PAIRS, ("en", "de")).entries == 0
-
-
-def test_it_is_read_as_it_was_written(lexicon: WordLexicon) -> None:
-    assert lexicon.entries > 3
-    assert WordLexicon.read(lexicon.write()) == lexicon
-
-
 def test_without_lemmas_each_form_is_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_lexicon, "_FREQUENT", 0)
     pairs = [("qaH toH", "nugh 'ej"), ("qaH", "nugh"), ("toH", "'ej"), ("qaHmey", "nughmey")] * 2
     lexicon = learn_words(pairs, ("tlh", "xx"))
     assert linked(lexicon, "qaH", "nugh") == [("qaH", "nugh", "nugh")]
     assert linked(lexicon, "qaHmey", "nugh") == []
-
-
-def test_no_text_gives_an_empty_lexicon() -> None:
-    assert learn_words([("...", "?")], ("en", "de")).links("dog", "Hund") == []
 
 
 def test_of_two_words_with_the_same_best_translation_the_better_one_is_linked() -> None:

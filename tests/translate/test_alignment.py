@@ -14,7 +14,6 @@ from torch import Tensor
 
 from nmt.config.model_config import AttentionHead, TransformerConfig
 from nmt.data.batches import Batch
-from nmt.lexical.token_offsets import token_offsets
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.models.registry import build_model
@@ -23,15 +22,6 @@ from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment, align_words
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
-
-
-def test_of_equal_weights_the_first_counts() -> None:
-    attention = np.array([[0.3, 0.3, 0.15], [0.15, 0.05, 0.15]])
-    assert Alignment.from_attention([attention], ["▁a", "▁b", "▁c"], ["▁x", "▁y"]).positions == (
-        0,
-        0,
-    )
-    assert Alignment.from_attention([attention[:0]], ["▁a", "▁b", "▁c"], []).positions == ()
 
 
 def test_each_segment_looks_at_its_own_source() -> None:
@@ -74,23 +64,6 @@ def test_a_source_token_without_a_link_has_a_weaker_one() -> None:
     assert found.positions == (0, 0, 4)
     assert found.weaker_links() == [(1, 1), (2, 2), (3, 2)]
     assert Alignment.from_attention([first[:0]], src[:2], []).weaker_links() == []
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens", "parts"),
-    [
-        ("Das  Haus.", ["▁Das", "▁Ha", "us", "."], ["Das", "Ha", "us", "."]),
-        ("5 €", ["▁5", "▁", "<0xE2>", "<0x82>", "<0xAC>"], ["5", "", "€", "€", "€"]),
-        ("a\u2581b\tc", ["▁a▁b", "▁c"], ["a\u2581b", "c"]),
-        # A vocabulary has changed the second word; all others are found.
-        ("ein ½ Haus", ["▁ein", "▁1", "⁄2", "▁Haus"], ["ein", "½", "", "Haus"]),
-        ("ein GR Haus", ["▁ein", "▁g", "r", "▁Haus"], ["ein", "G", "R", "Haus"]),
-        ("", ["▁a"], [""]),
-        ("a", [], []),
-    ],
-)
-def test_tokens_are_found_in_their_text(text: str, tokens: list[str], parts: list[str]) -> None:
-    assert [text[start:end] for start, end in token_offsets(text, tokens)] == parts
 
 
 def engine_of(model: TranslationModel) -> TorchEngine:

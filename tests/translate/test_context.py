@@ -18,8 +18,8 @@ from context_stub import (
 )
 
 from nmt.data.vocabulary import Vocabulary, split_lines
-from nmt.errors import DataError, UsageError
-from nmt.models.model_file import ModelCard, read_card, write_model
+from nmt.errors import UsageError
+from nmt.models.model_file import ModelCard, read_card
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.translate.context import Before
@@ -86,28 +86,6 @@ def test_each_line_is_translated_with_the_lines_before_it(
     assert not any(one.fell_back for one in found)
 
 
-def test_a_copied_line_has_no_window_but_is_in_those_of_others(
-    pieces: Vocabulary, separator: int
-) -> None:
-    translator, engine = translator_of(pieces, telling(separator))
-    found = translator.translate(["the cat", "- 2", "a dog"])
-    assert [(one.text, one.copied, one.context) for one in found[:2]] == [
-        ("the cat", False, 0),
-        ("- 2", True, 0),
-    ]
-    assert found[2].context == 2
-    windows = [pieces.decode(split_lines(ids, separator)) for ids in engine.asked]
-    assert sorted(windows) == [["the cat"], ["the cat", "- 2", "a dog"]]
-
-
-def test_without_context_nothing_changes(pieces: Vocabulary, separator: int) -> None:
-    translator, engine = translator_of(pieces, telling(separator), context=0)
-    found = translator.translate(LINES)
-    assert texts(found) == LINES
-    assert not any(separator in ids for ids in engine.asked)
-    assert {(one.context, one.fell_back) for one in found} == {(0, False)}
-
-
 def test_a_window_has_as_many_lines_as_fit(pieces: Vocabulary, separator: int) -> None:
     tokens = [len(ids) for ids in pieces.encode(LINES)]
     whole = sum(tokens[3:]) + 3
@@ -162,15 +140,9 @@ def wrong(separator: int) -> dict[str, Copy]:
         "one too many": lambda source: [separator, *source.ids],
         "nothing after the last": lambda source: [*source.ids, separator],
         "none": lambda source: [one for one in source.ids if one != separator],
-        "only separators": lambda source: (
-            [separator] * source.ids.count(separator) or list(source.ids)
-        ),
         "nothing": lambda source: [] if separator in source.ids else source.ids,
         "a loop": lambda source: (
             [*source.ids, *source.ids[-1:] * 20] if separator in source.ids else source.ids
-        ),
-        "too long": lambda source: (
-            [*source.ids, *range(40, 140)] if separator in source.ids else source.ids
         ),
     }
 
@@ -184,13 +156,6 @@ def test_a_line_whose_window_fails_is_translated_by_itself(
     assert texts(found) == LINES
     assert [one.fell_back for one in found] == [count > 0 for count in CONTEXT]
     assert {one.context for one in found} == {0}
-
-
-def test_without_the_guard_a_loop_is_kept(pieces: Vocabulary, separator: int) -> None:
-    translator, _ = translator_of(pieces, wrong(separator)["a loop"], no_guard=True)
-    found = translator.translate(LINES)
-    assert not any(one.fell_back for one in found)
-    assert len(found[1].tokens) > len(found[0].tokens) + 10
 
 
 def test_the_score_is_that_of_the_line(pieces: Vocabulary) -> None:
@@ -259,20 +224,6 @@ def test_a_model_file_says_how_many_lines_it_reads(model: Path, model_file: Path
         Translator.load([model, model_file], context=1)
 
 
-def test_a_random_model_keeps_lines_apart(model: Path) -> None:
-    options = SearchOptions(beam_size=2, max_extra_tokens=5)
-    translator = Translator.load(model, options, context=3)
-    found = translator.translate(LINES)
-    assert [bool(one.text) for one in found] >= [False] * 7
-    assert not found[2].text
-    assert all(one.context or one.fell_back for one, n in zip(found, CONTEXT, strict=True) if n)
-    assert texts(list(translator.stream(LINES, pool_lines=2))) == texts(found)
-    alone = Translator.load(model, options).translate(LINES)
-    for with_context, without in zip(found, alone, strict=True):
-        if not with_context.context:
-            assert with_context.text == without.text
-
-
 def test_samples_and_alignments_and_markup_work_in_windows(
     model: Path, separator: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,17 +253,3 @@ def test_samples_and_alignments_and_markup_work_in_windows(
     for tag in ("<b>", "</b>", "<i>", "</i>", "<u>", "</u>"):
         stripped = [text.replace(tag, "") for text in stripped]
     assert stripped == plain
-
-
-def test_prefixes_do_not_go_with_context(model: Path) -> None:
-    translator = Translator.load(model, context=1)
-    with pytest.raises(UsageError, match=r"^prefixes .*context: "):
-        translator.translate(["a cat"], ["eine"])
-
-
-def test_a_damaged_window_is_told(model: Path, tmp_path: Path) -> None:
-    damaged, card = tmp_path / "damaged.safetensors", read_card(model)
-    object.__setattr__(card, "window", 4.5)
-    write_model(damaged, card, dict(card.build().named_parameters()))
-    with pytest.raises(DataError, match=r"damaged.*'window'"):
-        read_card(damaged)

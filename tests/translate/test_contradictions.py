@@ -24,11 +24,6 @@ def test_the_manual_has_each_row_of_the_table_and_no_other() -> None:
     assert rows[2:] == [str(row) for row in TABLE]
 
 
-def test_no_two_options_stand_in_two_rows() -> None:
-    pairs = [frozenset((row.option, row.other)) for row in TABLE]
-    assert len(set(pairs)) == len(pairs)
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -43,12 +38,6 @@ def test_a_row_holds_unless_an_exception_is_given(
 ) -> None:
     problem = Contradiction("--a", "--b", "reason", ("--c x",)).problem(given)
     assert re.findall(r"--\w|reason", problem) == expected
-
-
-def test_a_need_is_met_by_a_circumstance() -> None:
-    need = Contradiction("--a", "a file", "it is so", is_needed=True)
-    assert re.match("--a .*a file", need.problem({"--a": 1}))
-    assert need.problem({"--a": 1, "a file": "f.txt"}) == ""
 
 
 @pytest.mark.parametrize("option", [row.option for row in TABLE if row.other == "--context"])

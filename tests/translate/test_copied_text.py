@@ -13,7 +13,7 @@ import nmt
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.data.words import has_letters
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
-from nmt.search.options import Sampling, SearchOptions
+from nmt.search.options import SearchOptions
 from nmt.translate.copied_text import has_words
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
@@ -120,11 +120,6 @@ def test_no_copy_translates_all_lines(vocabulary: Vocabulary) -> None:
     assert len(engine.searched) == 2
 
 
-def test_a_copy_stays_one_line(vocabulary: Vocabulary) -> None:
-    translator, _ = inventing(vocabulary)
-    assert translator.translate(["1\n2\r3\0-"])[0].text == "1 2 3 -"
-
-
 def test_a_tag_is_no_text(tagging: Vocabulary) -> None:
     translator, engine = inventing(tagging, {"alignment": True})
     lines = [">>de<< 2024", ">>de<<-", "<BT> -  -", "<BT>", ">>de<<  ", "<b> -", "__n__ -"]
@@ -135,13 +130,6 @@ def test_a_tag_is_no_text(tagging: Vocabulary) -> None:
     first, third = found[0].alignment, found[2].alignment
     assert first is not None and first.words == ((1, 0),)
     assert third is not None and third.words == ((1, 0), (2, 1))
-
-
-def test_the_token_of_a_language_is_no_text(tagging: Vocabulary) -> None:
-    translator, engine = inventing(tagging.beginning_with(">>de<<"), {"alignment": True})
-    (found,) = translator.translate(["- 2"])
-    assert (found.text, engine.searched) == ("- 2", [])
-    assert found.alignment is not None and found.alignment.words == ((0, 0), (1, 1))
 
 
 def test_sentences_and_segments_without_letters_are_copied(vocabulary: Vocabulary) -> None:
@@ -156,13 +144,6 @@ def test_sentences_and_segments_without_letters_are_copied(vocabulary: Vocabular
     assert found.text.count("7") >= 30
     assert set(found.text.replace("a dog sees", "")) == {"7", " "}
     assert len(engine.searched) < found.segments
-
-
-def test_a_letterless_line_keeps_its_spaces_with_split(vocabulary: Vocabulary) -> None:
-    engine = Inventing(vocabulary)
-    pair = LanguagePair(("en", "zh"), vocabulary, vocabulary, 20)
-    translator = Translator(engine, pair, TranslationConfig(split=True))
-    assert translator.translate(["1! 2. 3? 4. "])[0].text == "1! 2. 3? 4. "
 
 
 def test_a_prefix_is_searched_for(vocabulary: Vocabulary) -> None:
@@ -188,18 +169,6 @@ def test_a_forbidden_copy_is_a_failure(vocabulary: Vocabulary, tmp_path: Path) -
     assert [(one.text, bool(one.error)) for one in found] == [("", True), ("2025", False)]
 
 
-def test_lists_have_one_copy_and_samples_as_many_as_of_others(vocabulary: Vocabulary) -> None:
-    translator, _ = inventing(vocabulary, beam_size=4, n_best=3)
-    (found,) = translator.translate(["-"])
-    assert RENDERS["n-best"](7, found) == ["7 ||| - ||| 0.000000"]
-    values = {"split": True}
-    translator, _ = inventing(vocabulary, values, n_best=3, sampling=Sampling(), mbr="chrf")
-    found, mixed = translator.translate(["-", "A dog. 2024!"])
-    assert [one.text for one in found.n_best] == ["-"] * 3
-    assert found.utility == pytest.approx(100)
-    assert [one.text for one in mixed.n_best] == ["a dog sees 2024!"] * 3
-
-
 def test_a_copy_says_so_in_every_form(vocabulary: Vocabulary) -> None:
     translator, _ = inventing(vocabulary, {"alignment": True})
     (found,) = translator.translate(["2024  -"])
@@ -213,20 +182,6 @@ def test_a_copy_says_so_in_every_form(vocabulary: Vocabulary) -> None:
         == vocabulary.tokens(vocabulary.encode(["2024  -"])[0])
     )
     assert content["token_log_probs"] == [0.0] * len(content["tokens"])
-
-
-def test_a_long_copy_takes_little_memory(vocabulary: Vocabulary) -> None:
-    translator, _ = inventing(vocabulary, {"alignment": True})
-    (found,) = translator.translate(["-=" * 50_000])
-    assert found.alignment is not None
-    assert sum(block.size for block in found.alignment.attention) == len(found.tokens)
-
-
-def test_all_lines_count_as_progress(vocabulary: Vocabulary) -> None:
-    translator, _ = inventing(vocabulary)
-    done: list[int] = []
-    translator.translate(["-", "", "a", "2024"], on_progress=done.append)
-    assert sum(done) == 4
 
 
 @pytest.mark.parametrize(
@@ -248,10 +203,3 @@ def test_copied_segments_keep_alignments_whole(model_file: Path) -> None:
     assert found.alignment is not None
     assert found.text == f"2024! {first.text} 12! {last.text}".strip()
     assert found.alignment.words[0] == (0, 0)  # 2024! is the first word of both
-
-
-def test_attention_is_drawn_of_what_is_searched(model_file: Path) -> None:
-    translator = nmt.Translator.load(model_file, split=True)
-    assert "cat" in translator.draw_attention("2024! The cat.")
-    with pytest.raises(nmt.errors.NMTError, match="no letters"):
-        translator.draw_attention("2024")

@@ -11,8 +11,7 @@ import pytest
 
 import nmt
 from nmt.markup.kept_pieces import SIGN
-from nmt.search.engine import Engine
-from nmt.translate.tagged_lines import has_lost_signs, knows_signs
+from nmt.translate.tagged_lines import knows_signs
 from nmt.translate.torch_engine import TorchEngine
 
 LINES = [
@@ -75,15 +74,6 @@ def test_only_lines_that_have_lost_a_sign_are_changed_or_aligned(
     assert aligned == [1]
     assert [one.text for one in mixed[:-2]] == [one.text for one in before]
     assert "😀" in mixed[-2].text
-
-
-def test_without_attention_the_place_of_a_sign_is_estimated(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(TorchEngine, "attention", Engine.attention)
-    (translation,) = nmt.Translator.load(model_file).translate(["the cat 😀 sat"])
-    assert "😀" in translation.text
-    assert not has_lost_signs("the cat 😀 sat", translation)
 
 
 def test_a_model_does_not_see_signs_that_it_does_not_know(model_file: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from sacrebleu import BLEU, CHRF
 import nmt
 from nmt.errors import UsageError
 from nmt.translate.minimum_risk import by_utility
-from nmt.translate.output import BLANK, Translation, render_json
+from nmt.translate.output import Translation, render_json
 
 
 def translation(text: str, score: float) -> Translation:
@@ -36,12 +35,6 @@ def test_the_one_in_the_middle_is_best_and_ties_keep_their_order() -> None:
     assert json.loads(render_json(0, found[0])[0])["utility"] == pytest.approx(
         found[0].utility, abs=1e-4
     )
-
-
-def test_what_has_no_text_stays_as_it_is() -> None:
-    failed = Translation("", -math.inf, -math.inf, (), (), 1, error="no memory")
-    assert by_utility(failed, "chrf") == failed
-    assert by_utility(BLANK, "chrf") == BLANK
 
 
 @pytest.mark.parametrize("sampling", [None, nmt.Sampling(seed=3)])

@@ -136,10 +136,3 @@ def test_a_line_s_translations_are_ordered_by_a_mean_of_both_scores(
     weight: float, expected: list[tuple[str, float]]
 ) -> None:
     assert order(ENTRIES, SCORES, weight) == expected
-
-
-def test_what_has_no_score_comes_last() -> None:
-    entries = [Entry(0, "a", -math.inf), Entry(0, "b", -2.0), Entry(0, "c", -5.0)]
-    for weight in (0.0, 0.5, 1.0):
-        scores = {"a": -1.0, "b": -math.inf, "c": -5.0}
-        assert order(entries, scores, weight) == [("c", -5.0), ("a", -math.inf), ("b", -math.inf)]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 import torch
 from tiny_models import BOS, EOS, TINY, begin, tiny
 from torch import Tensor
 
-from nmt.data.batches import Batch
 from nmt.models.base import TranslationModel
 from nmt.models.ensemble import Ensemble
 from nmt.search.engine import Pair
@@ -109,33 +107,3 @@ def test_long_lines_are_scored_whole_and_endless_ones_left_out(ready: Translator
     assert ["4,096" in each.error for each in found] == [False] * 3 + [True] * 2
     assert (likelihood.failed.lines, likelihood.failed.first) == (2, 4)
     assert likelihood.tokens == sum(len(each.tokens) + 1 for each in found[:3])
-
-
-def test_without_memory_batches_are_halved_and_a_pair_alone_fails(
-    ready: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = scored(ready, SENTENCES)
-    model = cast(TorchEngine, ready.engine).model
-    plain = cast(TranslationModel, model).forward
-
-    def short_of_memory(batch: Batch) -> Tensor:
-        if len(batch.tgt_in.starts) > 3 or batch.tgt_in.longest > 12:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return plain(batch)
-
-    monkeypatch.setattr(model, "forward", short_of_memory)
-    errors = []
-    for found, whole in zip(scored(ready, SENTENCES), expected, strict=True):
-        errors.append(found.error)
-        if not found.error:
-            assert found.score == pytest.approx(whole.score, abs=1e-5)
-    assert ["memory" in error for error in errors] == [number == 2 for number in range(5)]
-
-
-def test_a_model_whose_output_is_no_number_gives_no_probability(ready: Translator) -> None:
-    likelihood = Likelihood()
-    with torch.no_grad():
-        cast(Any, ready.engine).model.output_projection[:] = math.nan
-    (found,) = score_pairs(ready, SENTENCES[:1], likelihood)
-    assert "not a number" in found.error
-    assert likelihood.tokens == 0

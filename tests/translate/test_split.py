@@ -67,12 +67,6 @@ def test_a_model_that_does_not_tell_has_the_longest_as_usual(vocabulary: Vocabul
         assert (found.text, found.is_cut) == (text, False)
 
 
-def test_a_prefix_may_be_several_sentences(vocabulary: Vocabulary) -> None:
-    translator, engine = translator_of(vocabulary, 5)
-    translator.translate([PARAGRAPH], ["Der Hund. Die Katze"])
-    assert [len(ids) for ids in engine.asked] == [length(vocabulary, PARAGRAPH)]
-
-
 def test_context_takes_lines_whole(vocabulary: Vocabulary) -> None:
     for values in ({}, {"no_split": True}):
         translator, _ = translator_of(vocabulary, 5, context=2, **values)

@@ -145,19 +145,6 @@ def test_long_lines_are_translated_in_segments_and_joined(vocabulary: Vocabulary
     assert min(counts[1:3]) > 1
 
 
-def test_what_is_cut_is_told_by_tokens_and_not_by_bytes(vocabulary: Vocabulary) -> None:
-    translator, _ = copier(vocabulary)
-    for letters in range(10, 30):
-        line = "q" * letters
-        segments = translator.translate([line])[0].segments
-        assert segments == -(-len(vocabulary.encode([line])[0]) // LIMIT)
-    # NFKC makes 18 characters of this one, whose UTF-8 has 3 bytes.
-    widening = learn_vocabulary(["the cat"], vocab_size=270, normalization="nfkc")
-    translator, _ = copier(widening)
-    assert len(widening.encode(["\ufdfa" * 3])[0]) > LIMIT
-    assert translator.translate(["\ufdfa" * 3])[0].segments > 1
-
-
 @pytest.mark.parametrize("blank", ["", " ", "  ", "\t", "\u00a0", "\u3000", "\r", "\u2028", " \t "])
 def test_blank_lines_stay_blank_and_are_never_searched(vocabulary: Vocabulary, blank: str) -> None:
     translator, model = copier(vocabulary, n_best=2)
@@ -215,7 +202,7 @@ def test_batches_hold_similar_lengths_within_the_budget(vocabulary: Vocabulary) 
     assert lengths == sorted(lengths, reverse=True)
 
 
-@pytest.mark.parametrize("wide", [{"beam_size": 64}, {"sampling": Sampling(), "n_best": 64}])
+@pytest.mark.parametrize("wide", [{"beam_size": 32}, {"sampling": Sampling(), "n_best": 32}])
 def test_as_many_hypotheses_are_at_work_whatever_the_beam(
     vocabulary: Vocabulary, wide: dict[str, Any]
 ) -> None:
@@ -239,24 +226,10 @@ def test_what_is_repeated_is_searched_for_once(vocabulary: Vocabulary) -> None:
     assert sum(done) == sum(translation.segments for translation in found)
 
 
-def test_the_user_s_barred_tokens_are_barred_besides_the_vocabulary_s(
-    model_file: Path, vocabulary: Vocabulary
-) -> None:
-    translator = Translator.load(model_file, SearchOptions(barred_ids=(300,)))
-    assert {300, *vocabulary.barred_ids} == {*translator.engine.options.barred_ids}
-
-
-def test_a_line_break_that_the_model_wants_is_barred(vocabulary: Vocabulary) -> None:
-    # A copying model would write what it reads.
-    translator, _ = copier(vocabulary)
-    (translated,) = best(translator.translate(["a\nb\rc\0d"]))
-    assert not {"\n", "\r", "\0"} & set(translated)
-
-
 # -------------------------------------------------------------------------- a real model
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 64, 4_096])
+@pytest.mark.parametrize("batch_tokens", [1, 64])
 def test_batches_do_not_change_the_result(model_file: Path, batch_tokens: int) -> None:
     options = SearchOptions(max_extra_tokens=10)
     translator = Translator.load(model_file, options)
@@ -350,7 +323,7 @@ def test_decomposed_lines_are_counted_if_the_vocabulary_does_not_compose(
 
 
 @pytest.mark.parametrize("ahead", [1, 6])
-@pytest.mark.parametrize("lines_per_second", [1, 10, 100, 2_000])
+@pytest.mark.parametrize("lines_per_second", [1, 100, 2_000])
 def test_lines_are_written_at_least_every_10_seconds(
     monkeypatch: pytest.MonkeyPatch, lines_per_second: int, ahead: int
 ) -> None:
@@ -413,11 +386,3 @@ def test_lost_lines_are_a_failure(vocabulary: Vocabulary, monkeypatch: pytest.Mo
     )
     with pytest.raises(NMTError, match=r"3 .* 1 "):
         stream(translator, b"a\nb\nc\n")
-
-
-def test_samples_have_no_control_characters(model_file: Path) -> None:
-    options = SearchOptions(sampling=Sampling(temperature=50.0), n_best=64, max_extra_tokens=10)
-    lines = Translator.load(model_file, options).translate(["the cat", "a dog"])
-    texts = [one.text for line in lines for one in (line, *line.others)]
-    assert len(texts) == 128
-    assert not re.search(r"[\0-\x08\n-\x1f\x7f-\x9f]", "".join(texts))
