@@ -25,7 +25,7 @@ from nmt.config.fields import Value
 pytestmark = pytest.mark.slow
 
 PACKAGE = "@browsermt/bergamot-translator"
-TESTS = Path(__file__).parents[1]
+HERE = Path(__file__).parent
 GREEDY = ("--beam-size", "1", "--no-guard", "--workers", "1", "--threads", "1", "--quiet")
 
 
@@ -83,7 +83,7 @@ def student(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def translate(modules: Path, model: Path, text: str, *kind: str) -> list[str]:
     package = modules / "node_modules" / PACKAGE
-    out = run("node", TESTS / "bergamot.mjs", package, model, "en", "de", *kind, stdin=text)
+    out = run("node", HERE / "bergamot.mjs", package, model, "en", "de", *kind, stdin=text)
     return out.splitlines()
 
 
@@ -178,7 +178,7 @@ def page(student: Path, tmp_path: Path) -> Iterator[str]:
 def test_a_browser_translates_what_is_typed(modules: Path, page: str, tmp_path: Path) -> None:
     chromium = str(shutil.which("chromium"))
     words = ("one", "*two*", "three")
-    typed = run("node", TESTS / "type_text.mjs", modules, chromium, tmp_path, page, *words)
+    typed = run("node", HERE / "type_text.mjs", modules, chromium, tmp_path, page, *words)
     shown = json.loads(typed)
     assert shown["errors"] == []
     assert (shown["from"], shown["to"]) == ("English", "German")

@@ -190,7 +190,7 @@ class Cluster:
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     pytest.importorskip("ray", reason="needs the extra ray")
-    script = Path(__file__).parents[1] / "ray_cluster.py"
+    script = Path(__file__).with_name("ray_cluster.py")
     with subprocess.Popen(
         [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -25,7 +25,7 @@ import pytest
 from command_line import QUICK
 from warm_python import warm_python
 
-CRON = Path(__file__).parents[1] / "examples" / "cron"
+CRON = Path(__file__).parents[2] / "examples" / "cron"
 sys.path.insert(0, str(CRON))
 
 import translate_incoming  # noqa: E402

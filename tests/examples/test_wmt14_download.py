@@ -19,7 +19,7 @@ from example_runs import needs_curl
 
 from nmt.errors import NMTError
 
-WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
+WMT14 = Path(__file__).parents[2] / "examples" / "wmt14"
 
 pytestmark = needs_curl
 

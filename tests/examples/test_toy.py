@@ -5,13 +5,16 @@ The German expected here is written by hand, from a grammar book's tables, not b
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import baselines
 import make_text
 import pytest
+import sacrebleu
 from make_text import Clause, Sentence
 
-TOY = Path(__file__).parents[1] / "examples" / "toy"
+TOY = Path(__file__).parents[2] / "examples" / "toy"
 
 SIZES = {"train": 4000, "valid": 100, "test": 200}
 NOUN = {noun.en: noun for noun in make_text.NOUNS}
@@ -129,3 +132,14 @@ def test_held_out_adjectives_and_nouns_are_in_no_line_of_train(corpus: Corpus) -
     }
     assert len(held_out) > 15
     assert not [pair for pair in held_out for s in corpus["train"] if pair in s.en]
+
+
+@pytest.mark.parametrize("method", [baselines.word_by_word, baselines.nearest_neighbour])
+def test_baseline_stays_below_50_bleu(
+    corpus: Corpus,
+    method: Callable[[list[list[str]], list[str], list[list[str]]], list[str]],
+) -> None:
+    src, test = ([baselines.tokenize(s.en) for s in corpus[split]] for split in ("train", "test"))
+    hypotheses = method(src, [s.de for s in corpus["train"]], test)
+    bleu = sacrebleu.corpus_bleu(hypotheses, [[s.de for s in corpus["test"]]])
+    assert 5 < bleu.score < 50

@@ -17,7 +17,7 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from nmt.errors import DataError
 from nmt.markup.segment_files import read_sgml
 
-WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
+WMT14 = Path(__file__).parents[2] / "examples" / "wmt14"
 CATALOGUE = read_catalogue(WMT14 / "wmt14.toml")
 
 SGML = """\

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "documents"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "documents"
 PRONOUNS = {"er", "ihn", "sie", "es"}
 Line = tuple[str, str]
 

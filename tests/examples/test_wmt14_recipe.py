@@ -30,7 +30,7 @@ from nmt.config.presets import find_preset, preset_values
 from nmt.config.recipes import resolve_recipe
 from nmt.data.manifest import read_info
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WMT14 = ROOT / "examples" / "wmt14"
 CATALOGUE = read_catalogue(WMT14 / "wmt14.toml")
 

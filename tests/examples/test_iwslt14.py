@@ -18,7 +18,7 @@ from nmt.config.recipes import read_toml, resolve_recipe
 from nmt.errors import DataError
 from nmt.models.registry import count_parameters
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 IWSLT14 = ROOT / "examples" / "iwslt14"
 
 pytestmark = needs_make

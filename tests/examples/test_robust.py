@@ -11,7 +11,7 @@ from toy_training import environment
 
 from nmt.config.recipes import read_toml, resolve_recipe
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "multi30k"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "multi30k"
 EN, DE = ["A big dog, it runs.", "Two men!"], ["Ein großer Hund läuft.", "Zwei Männer!"]
 
 
