@@ -90,11 +90,7 @@ def model_of_documents(path: Path, card: ModelCard) -> Path:
     """Write a random model of windows of 4 lines."""
     vocabulary = documents_vocabulary()
     of_windows = replace(
-        card,
-        src_vocabulary=vocabulary,
-        tgt_vocabulary=vocabulary,
-        max_src_tokens=100,
-        window=4,
+        card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary, max_src_tokens=100, window=4
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)

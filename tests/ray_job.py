@@ -19,11 +19,7 @@ def job(folder: Path, out: Path, **values: Any) -> Job:
     """Return the job, whose text is read in small blocks."""
     reader.BLOCK_LINES = BLOCK_LINES
     return Job.of(
-        out,
-        train=(f"{folder}/train",),
-        valid=f"{folder}/valid",
-        vocab_size=400,
-        **values,
+        out, train=(f"{folder}/train",), valid=f"{folder}/valid", vocab_size=400, **values
     )
 
 

@@ -114,12 +114,9 @@ def test_a_message_has_one_line_of_bounded_length(capsys: pytest.CaptureFixture[
     ("text", "shown"),
     [
         ("sftp://me:key@host:22/a: no such file", "sftp://me@host:22/a: no such file"),
-        ("ftp://me:k@e:y@host/a", "ftp://me@host/a"),
         ("s3://bucket/a?key=1&b=2: no such file", "s3://bucket/a: no such file"),
         ("'https://host/a?key=1' and s3://b/c?d.", "'https://host/a' and s3://b/c."),
         ('{"in": "https://u:key@host/?key"}', '{"in": "https://u@host/"}'),
-        ("https://host:80/a@b", "https://host:80/a@b"),
-        ("what? me:key@host", "what? me:key@host"),
     ],
 )
 def test_what_is_said_has_no_secrets_of_urls(

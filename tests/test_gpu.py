@@ -15,17 +15,7 @@ from pairs import batch_of
 from tiny_models import SOURCES, SRC_VOCAB, TARGETS, TGT_VOCAB, TINY, architecture_of, tiny
 from torch import Tensor
 from torch._dynamo.utils import counters
-from toy_training import (
-    ALONE,
-    Toy,
-    flat,
-    metrics,
-    nmt,
-    recipe,
-    settings_of,
-    train,
-    weights,
-)
+from toy_training import ALONE, Toy, flat, metrics, nmt, recipe, settings_of, train, weights
 
 from nmt.config.fields import Value
 from nmt.config.model_config import TransformerConfig
@@ -202,10 +192,7 @@ def test_training_learns(data: Path, tmp_path: Path, precision: str, compiled: b
 
 
 def test_a_gpu_without_a_c_compiler_trains_and_says_what_is_missing(
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(_: object) -> None:
         raise RuntimeError("Failed to find C compiler. Please specify via CC environment variable.")

@@ -122,8 +122,7 @@ def rows_of_one_text(path: Path, size: int, rows: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [("x.parquet", "dictionary"), ("x.parquet", "null"), ("x.arrow", "view")],
+    ("name", "kind"), [("x.parquet", "dictionary"), ("x.parquet", "null"), ("x.arrow", "view")]
 )
 def test_rows_that_refer_to_the_same_text_are_counted(
     name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,15 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from toy_training import (
-    metrics,
-    nmt,
-    nmt_command,
-    pairs,
-    run_command,
-    settings_of,
-    write_text,
-)
+from toy_training import metrics, nmt, nmt_command, pairs, run_command, settings_of, write_text
 
 BOUND = 90.0  # BLEU on sentences never seen; one wrong word in twenty costs about ten
 

@@ -89,13 +89,7 @@ def test_without_matplotlib_we_say_what_to_install(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
-    [
-        (5.91372, "5.914"),
-        (3e-4, "3e-4"),
-        (9999.7, "10k"),
-        (3_000_000, "3M"),
-    ],
+    ("value", "written"), [(5.91372, "5.914"), (3e-4, "3e-4"), (9999.7, "10k"), (3_000_000, "3M")]
 )
 def test_numbers_are_short(value: float, written: str) -> None:
     assert short_number(value) == written

@@ -24,9 +24,6 @@ import pytest
 from command_line import Nmt
 from toy_training import metrics, status
 
-from nmt.data.folder import DataFolder
-from nmt.data.vocabulary import Vocabulary
-
 WRITTEN = Path(__file__).parent / "written_before"
 ONE_WORKER = ("--workers", "1", "--threads", "1", "--quiet")
 TINY = [
@@ -103,16 +100,6 @@ def test_a_run_stopped_before_goes_on(nmt: Nmt) -> None:
     assert status(run)["update"] == 4
     assert metrics(run)[: len(before)] == before
     assert metrics(run, "valid")[-1]["old_chrf"] > 90
-
-
-def test_a_data_folder_written_before_holds_the_same_text() -> None:
-    data = DataFolder.open(WRITTEN / "data")
-    vocabulary = Vocabulary.load(WRITTEN / "data" / "vocab.model")
-    valid = data.valid
-    for side, lang in (("src", "en"), ("tgt", "de")):
-        ids = [getattr(valid, side)(pair).tolist() for pair in range(len(valid))]
-        assert vocabulary.decode(ids) == read(f"data/valid.{lang}").splitlines()
-    assert len(data.train) == 60
 
 
 @pytest.mark.parametrize("name", ["table", "languages", "documents", "terms"])

@@ -14,11 +14,7 @@ import pytest
     ("main", "status", "said"),
     [
         *(
-            (
-                f"os.kill(os.getpid(), signal.{name})",
-                75,
-                "warning: stopped",
-            )
+            (f"os.kill(os.getpid(), signal.{name})", 75, "warning: stopped")
             for name in ("SIGTERM", "SIGHUP", "SIGUSR1")
         ),
         ("open('/nowhere/text')", 1, "error: /nowhere/text: "),

@@ -165,18 +165,6 @@ def test_nothing_is_overwritten_where_a_name_comes_again(place: Place, run: Run)
     assert place.content("outgoing") == {name: text.upper() for name, text in done.items()}
 
 
-def test_a_name_waits_for_the_file_before_it(place: Place, run: Run) -> None:
-    place.receive("news.en", b"bad\n")
-    run(status=1)
-    place.receive("news.en", b"good\n")
-    run(status=1)
-    assert list(place.content("incoming")) == ["news.en"]
-    place.configure(max_attempts=1)
-    run(status=1)
-    run()
-    assert place.content("outgoing") == {"news.en": b"GOOD\n"}
-
-
 def test_what_is_no_regular_file_is_put_aside_untouched(place: Place, run: Run) -> None:
     incoming = place.folder / "incoming"
     (incoming / "folder.en").mkdir()

@@ -49,11 +49,6 @@ def test_the_best_of_a_line_are_kept_in_their_order_and_each_must_be_near(tmp_pa
     )
 
 
-def test_a_line_without_a_translation_is_left_out(tmp_path: Path) -> None:
-    lists = "0 |||  ||| -inf\n1 ||| Zwei Männer sitzen. ||| -0.4\n"
-    assert chosen(tmp_path, lists=lists) == ("Two men.\n", "Zwei Männer sitzen.\n")
-
-
 @needs_make
 def test_teachers_are_trained_by_the_recipe_of_multi30k_unless_they_are_given(
     tmp_path: Path,

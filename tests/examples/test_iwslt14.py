@@ -48,13 +48,7 @@ def test_tokens_are_those_of_moses(language: str, line: str, tokens: str) -> Non
 
 @pytest.mark.parametrize(
     ("lengths", "kept"),
-    [
-        ((1, 1), True),
-        ((4, 2), False),
-        ((0, 1), False),
-        ((175, 175), True),
-        ((176, 175), False),
-    ],
+    [((1, 1), True), ((4, 2), False), ((0, 1), False), ((175, 175), True), ((176, 175), False)],
 )
 def test_pairs_are_kept_by_their_numbers_of_tokens(lengths: tuple[int, int], kept: bool) -> None:
     src, tgt = (" ".join(["w"] * length) for length in lengths)

@@ -132,18 +132,6 @@ def test_sections_are_taken_in_order(treebank: Path, tmp_path: Path) -> None:
     assert found == ["wsj_0201", "wsj_0202", "wsj_0300", "wsj_0310"]
 
 
-@pytest.mark.parametrize(
-    ("sections", "expect", "said"),
-    [("2-4", 0, "section 4"), ("2", 3, "2 trees, and 3"), ("24", 2, "1 trees, and 2")],
-)
-def test_a_treebank_that_is_not_whole_is_refused(
-    treebank: Path, tmp_path: Path, sections: str, expect: int, said: str
-) -> None:
-    with pytest.raises(DataError, match=f"bank.*{said}"):
-        trees.convert(tmp_path / "out", [treebank], trees.section_numbers(sections), expect)
-    assert [path.name for path in tmp_path.iterdir()] == ["bank"]
-
-
 # Repairs
 
 

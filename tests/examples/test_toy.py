@@ -136,8 +136,7 @@ def test_held_out_adjectives_and_nouns_are_in_no_line_of_train(corpus: Corpus) -
 
 @pytest.mark.parametrize("method", [baselines.word_by_word, baselines.nearest_neighbour])
 def test_baseline_stays_below_50_bleu(
-    corpus: Corpus,
-    method: Callable[[list[list[str]], list[str], list[list[str]]], list[str]],
+    corpus: Corpus, method: Callable[[list[list[str]], list[str], list[list[str]]], list[str]]
 ) -> None:
     src, test = ([baselines.tokenize(s.en) for s in corpus[split]] for split in ("train", "test"))
     hypotheses = method(src, [s.de for s in corpus["train"]], test)

@@ -16,7 +16,6 @@ from foreign_m2m100 import M2M100
 from foreign_models import import_huggingface
 from toy_training import pairs
 
-from nmt.data.vocabulary import learn_vocabulary
 from nmt.models.model_file import ModelCard, write_model
 
 WRITTEN = Path(__file__).parents[1] / "written_before" / "model.safetensors"
@@ -104,25 +103,6 @@ def test_what_argos_cannot_express_is_refused(nmt: Nmt, tmp_path: Path) -> None:
         ("a.argosmodel", ("--package-version", "../1"), "--package-version"),
     ):
         assert named in nmt("export", "argos", WRITTEN, tmp_path / name, *more).refusal(2)
-
-
-def test_two_vocabularies_are_packed_if_one_joins_all_pieces(
-    nmt: Nmt, tmp_path: Path, card: ModelCard
-) -> None:
-    config = replace(card.config, tie_embeddings="decoder")
-    other = learn_vocabulary(["ein alter Hund und ein roter Vogel"], vocab_size=285)
-    sides = replace(card, config=config, tgt_vocabulary=other)
-    out = tmp_path / "a.argosmodel"
-    done = nmt("export", "argos", write(tmp_path / "model", sides), out)
-    assert done.status == 0, done.stderr
-    with zipfile.ZipFile(out) as package:
-        (name,) = (name for name in package.namelist() if name.endswith("/sentencepiece.model"))
-        assert package.read(name) == card.src_vocabulary.model
-    # A piece of the target that no text has in the source's model.
-    strange = learn_vocabulary(["a b c"], vocab_size=265, controls=["\u2581ein"])
-    refused = replace(sides, src_vocabulary=strange)
-    done = nmt("export", "argos", write(tmp_path / "model", refused), out)
-    assert "SentencePiece" in done.refusal(2)
 
 
 @pytest.mark.slow  # installs argostranslate, which takes a minute

@@ -23,7 +23,6 @@ from foreign_models import (
     import_huggingface,
     import_marian,
 )
-from mishaps import fill_up, free_bytes
 from sentencepiece import SentencePieceProcessor
 
 from nmt.cli.export import EXPORTERS
@@ -126,18 +125,6 @@ def test_an_earlier_export_is_replaced_by_the_same_bytes_and_nothing_else_is(
     note.write_text("mine")
     assert "mine.argosmodel: " in nmt(*export(mine)).refusal(2)
     assert files_of(mine) == {str(note.relative_to(tmp_path)): b"mine"}
-
-
-def test_a_disk_that_fills_up_is_said_of_the_export(
-    nmt: Nmt, export: Callable[..., Any], small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill_up(small_disk / "ballast")
-    free_bytes(monkeypatch, 1 << 40)  # so it was before
-    done = nmt(*export(small_disk / "out.argosmodel"))
-    assert done.status == 1
-    line = done.stderr.splitlines()[-1]
-    assert line.startswith(f"nmt: error: {small_disk / 'out.argosmodel'}: the disk is full; ")
-    assert [path.name for path in small_disk.iterdir()] == ["ballast"]
 
 
 # ------------------------------------------------------------------------ there and back

@@ -14,10 +14,7 @@ import pytest
 import torch
 import yaml
 from command_line import QUICK, Nmt
-from foreign_models import (
-    MarianMT,
-    import_huggingface,
-)
+from foreign_models import MarianMT, import_huggingface
 from reference import sinusoidal_positions
 from safetensors.torch import load_file, save_file
 
@@ -26,13 +23,7 @@ from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.vocabulary import BOS_ID, EOS_ID, learn_vocabulary
 from nmt.models.base import BARRED
-from nmt.models.model_file import (
-    ModelCard,
-    find_model,
-    load_model,
-    read_card,
-    write_model,
-)
+from nmt.models.model_file import ModelCard, find_model, load_model, read_card, write_model
 from nmt.models.transformer import Transformer
 from nmt.runs.run_folder import RunFolder
 

@@ -46,11 +46,7 @@ from nmt.config.model_config import TransformerConfig
 from nmt.errors import DataError, UsageError
 from nmt.interchange.marian import pieces_by_id
 from nmt.interchange.marian_binary import BinaryArrays
-from nmt.models.model_file import (
-    load_model,
-    model_checksum,
-    read_card,
-)
+from nmt.models.model_file import load_model, model_checksum, read_card
 
 
 @pytest.mark.parametrize("positions", ["marian", "huggingface"])
@@ -205,16 +201,6 @@ def test_probabilities_are_those_of_marian(nmt: Nmt, tmp_path: Path, kind: str) 
     assert_same(import_marian(nmt, path), LINES, MarianFile(path).log_probs)
 
 
-def test_the_factors_of_inputs_in_a_model_of_firefox_are_not_needed(
-    nmt: Nmt, tmp_path: Path
-) -> None:
-    path = MARIAN["ssru"].write(tmp_path / "marian")
-    expected = model_checksum(import_marian(nmt, path))
-    factors = {f"{name}_QuantMultA": np.ones(1, np.float32) for name in ("Wemb", "none")}
-    np.savez(path, **(dict(np.load(path)) | factors))
-    assert model_checksum(import_marian(nmt, path)) == expected
-
-
 @pytest.mark.parametrize(
     ("quantised", "number"), [("", 0), ("_W.?$|Wemb", 0x4101), ("_W.?$", 0x10001)]
 )
@@ -234,18 +220,6 @@ def test_a_binary_model_has_the_numbers_that_it_stands_for(
         assert model_checksum(
             import_marian(nmt, binary, *languages, *vocabularies[:2])
         ) == model_checksum(model)
-
-
-def test_a_list_names_the_model_and_gives_way_to_the_vocabularies_of_the_user(
-    nmt: Nmt, tmp_path: Path
-) -> None:
-    path = MarianModel().write(tmp_path / "marian")
-    first = model_checksum(import_marian(nmt, path))
-    listing, moved = path.with_name("model.npz.decoder.yml"), path.with_name("moved.spm")
-    assert model_checksum(import_marian(nmt, listing)) == first
-    path.with_name("vocab.spm").rename(moved)
-    words = ("--src", "en", "--tgt", "de", "--vocab", moved)
-    assert model_checksum(import_marian(nmt, listing, *words)) == first
 
 
 def test_pieces_of_a_list_are_read_as_marian_writes_them(tmp_path: Path) -> None:
@@ -468,37 +442,27 @@ OTHER_MODELS = (packed, subword_nmt, truecased, with_list)  # which are not dama
         ("huggingface", without("config.json"), "config.json: no"),
         ("huggingface", without("model.safetensors"), "model.safetensors: no"),
         ("huggingface", cut("model.safetensors"), "model.safetensors: damaged"),
-        ("huggingface", cut("target.spm"), "target.spm: not"),
         ("huggingface", without_weight, "lacks model.encoder.layers.1.fc1.weight"),
-        ("huggingface", spoil_config(encoder_layers=3), "lacks model.encoder.layers.2"),
         ("huggingface", spoil_config(d_model=32), "its sizes"),
-        ("huggingface", spoil_config(decoder_start_token_id=10**5), "special ids"),
         ("huggingface", spoil_json("vocab.json", a=10**4), "has embeddings for"),
         *(
             (kind, piped(name), f"{name}: not a file")
             for kind, names in PIPES.items()
             for name in names
         ),
-        ("huggingface", spoil_json("vocab.json", a="one"), "the id 'one'"),
         (
             "huggingface",
             shards_without("model-00002-of-00002.safetensors"),
             "00002.safetensors: no",
         ),
-        ("huggingface", shards_at("../model.safetensors"), "index.json: damaged"),
         ("huggingface", with_list, "activation_function is []"),
         ("huggingface", spoil_json("added_tokens.json", a=0), "the id of 'a' is 0"),
         ("huggingface", adapter_only, "adapter_config.json: "),
         ("huggingface", lambda folder: with_rows(folder, 200), "has embeddings for"),
-        ("huggingface", with_copy("lm_head.weight"), "differs from lm_head.weight"),
-        ("nllb", without("tokenizer.json"), "tokens of languages"),
         ("nllb", spoil_json("tokenizer.json", model={"vocab": []}), "tokenizer.json: damaged"),
-        ("nllb", spoil_json("tokenizer.json", added_tokens=[]), "tokens of languages"),
-        ("nllb", cut("sentencepiece.bpe.model"), "sentencepiece.bpe.model: not"),
         ("m2m100", without("vocab.json"), "imports Hugging Face"),
         # New folders do not list their languages, which are then taken to be a hundred.
         ("m2m100", without("special_tokens_map.json"), "has embeddings for"),
-        ("marian", without("model.npz"), "model.npz: no"),
         ("marian", without("model.npz.decoder.yml"), "decoder.yml: no"),
         ("marian", cut("model.npz"), "model.npz: damaged"),
         ("marian", without_array, "lacks encoder_l2_ffn_W1"),
@@ -506,13 +470,11 @@ OTHER_MODELS = (packed, subword_nmt, truecased, with_list)  # which are not dama
         ("marian", with_pieces(60), "vocab.spm: has 60 "),
         ("package", with_line("a: b"), "opus.vocab.yml: damaged: 'a: b'"),
         ("package", with_line("more: 99999"), "has 100,000 "),
-        ("package", with_line("more: 0"), "opus.vocab.yml: damaged: 'more: 0'"),
         ("package", without("decoder.yml"), "one decoder.yml"),
         ("package", subword_nmt, "source.bpe: "),
         ("package", truecased, "source.tcmodel: "),
         ("binary", packed, "type 0x1801"),
         ("binary", cut("model.bin"), "model.bin: damaged"),
-        ("binary", lambda folder: (folder / "model.bin").write_bytes(b""), "model.bin: damaged"),
     ],
 )
 def test_a_damaged_model_is_refused_in_one_line(
@@ -552,24 +514,17 @@ LEARNT_POSITIONS = torch.ones(512, 16)
         # What transformers computes by.
         ("opus", ("config.json", "quantization_config", {"load_in_8bit": True}), ""),
         ("opus", ("config.json", "architectures", ["MarianForCausalLM"]), ""),
-        ("opus", spoil_config(model_type="t5", architectures=["T5Model"], d_kv=64), "['T5Model']"),
         ("opus", spoil_config(model_type=None, architectures=["BartModel"]), "['BartModel']"),
-        ("opus", ("config.json", "auto_map", {"AutoModel": "a.B"}), ""),
         ("nllb", ("config.json", "normalize_before", False), ""),
         # What it must and must not produce.
         ("opus", ("config.json", "forced_bos_token_id", 5), ""),
         ("opus", ("generation_config.json", "bad_words_ids", [[5]]), ""),
-        ("opus", ("generation_config.json", "suppress_tokens", [5]), ""),
-        ("opus", ("generation_config.json", "do_sample", True), ""),
-        ("nllb", ("generation_config.json", "forced_bos_token_id", 9), ""),
         # How it reads text.
         ("opus", ("tokenizer_config.json", "tokenizer_class", "T5Tokenizer"), ""),
-        ("opus", ("tokenizer_config.json", "sp_model_kwargs", {"enable_sampling": True}), ""),
         ("opus", ("special_tokens_map.json", "unk_token", {"content": "[UNK]"}), ""),
         ("nllb", ("tokenizer_config.json", "legacy_behaviour", True), ""),
         # Other files, and weights.
         ("opus", replaced("adapter_config.json", "{}"), "adapter_config.json"),
-        ("opus", replaced("tokenization_small100.py", ""), "tokenization_small100.py"),
         ("opus", with_weight("lora_A.weight", torch.ones(2, 2)), "has lora_A.weight"),
         ("opus", with_weight("final_logits_bias", torch.ones(1, 9, dtype=torch.int8)), "int8"),
         (

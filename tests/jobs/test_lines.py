@@ -7,7 +7,6 @@ import codecs
 import gzip
 import lzma
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -106,17 +105,6 @@ def test_any_bytes_in_any_blocks_keep_their_lines(data: bytes, block: int, max_l
     assert [line.is_valid for line in found] == valid
 
 
-@given(any_bytes)
-@settings(deadline=None, max_examples=25)
-def test_a_file_is_read_as_a_pipe_is(data: bytes) -> None:
-    assume(not data.startswith(TELLING))
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.seek(0)
-        pools = without_pauses(reader_of(file).pools(3))
-        assert [line for pool in pools for line in pool] == read(data)
-
-
 # ------------------------------------------------------------------------------- ends
 
 
@@ -197,13 +185,6 @@ def test_what_only_begins_like_something_else_is_text(data: bytes) -> None:
     with in_blocks(1):
         (line,) = read(data)
     assert line.raw == data
-
-
-def test_lines_that_are_not_valid_utf_16_are_marked() -> None:
-    with in_blocks(1):
-        found = read(codecs.BOM_UTF16_LE + "a\nb".encode("utf-16-le") + b"\x00\xd8\n\0c\0\n\0d")
-    assert [line.text.rstrip("\ufffd") for line in found] == ["a", "b", "c", ""]
-    assert [line.is_valid for line in found] == [True, False, True, False]
 
 
 # --------------------------------------------------------------------------- streaming

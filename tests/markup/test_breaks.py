@@ -70,9 +70,7 @@ def test_other_tags_do_not_end_a_line(form: str, mark: str) -> None:
 @pytest.mark.parametrize("mark", ["- ", "* ", "1. ", "2.1) ", "(3) ", "b) ", "\t•  ", "–&nbsp;"])
 def test_list_marks_and_indentation_stay(mark: str) -> None:
     markup = f"  {mark}one\n\n  {mark}two. 2. three -\n"
-    assert cut(markup, "xml") == [
-        *(f"  {mark}", "one", f"\n\n  {mark}", "two. 2. three -", "\n"),
-    ]
+    assert cut(markup, "xml") == [*(f"  {mark}", "one", f"\n\n  {mark}", "two. 2. three -", "\n")]
 
 
 @pytest.mark.parametrize("line", ["-5 dogs", "1.5 dogs", "a. b", "3 dogs", "*one*", "- ", "2. "])
@@ -116,7 +114,6 @@ LONG = "The old house by the river with the big red"
         ("xml", 'The <g id="1">door</g>\n\t<g id="2">is</g> open.', 1),
         ("xml", f"{LONG} tree:\nOpen it", 2),
         ("xml", f"{LONG}\n- open", 2),
-        ("xml", "Name\nStreet\nTown", 3),
         ("xml", f"{HINDI}।\n{HINDI}।", 2),
         ("xml", f"{HINDI}\n{HINDI}।", 1),
         ("xml", "Как же это так вышло, что дом теперь красный\nа) дом", 2),
@@ -124,12 +121,9 @@ LONG = "The old house by the river with the big red"
         ("html", "The door\n   is open.", 2),
         ("html", "cd house\nmake door", 2),
         ("html", f"   {LONG}\n   Tree\n   is open", 1),
-        ("html", f"  {LONG}\n  door and all the other things in it.", 1),
         ("html", "Find the door:\n  - the red one\n    is here", 2),
         ("html", "for (door = 0; door = 7; door += old_doors) {\nreturn door", 2),
         ("html", "-d  --door   open the old\n             red door", 2),
-        ("html", "-d\topen the door\n-e\tclose\n-f\topen", 6),
-        ("html", f"{LONG} and   big   tree   stands  there\nand runs", 1),
     ],
 )
 def test_a_line_end_that_wraps_a_sentence_does_not_cut_it(

@@ -52,7 +52,7 @@ SOURCES = {
     "objc": ["a %@ b %d", "%1$@ and %2$ld", "%5.2f of %@, %lx%%"],
     "object-pascal": ["a %s b %d", "%0:s is %1:d", "%5.2f of %-10s%%", "%*d x %.*n", "%1:s %0:p"],
     "perl": [
-        *("a %s b %d", "%2$s is %1$d", "%vd and %5.2f%%", "%*vX of %s", "%*d %.*f %lu", "%hd %c"),
+        *("a %s b %d", "%2$s is %1$d", "%vd and %5.2f%%", "%*vX of %s", "%*d %.*f %lu", "%hd %c")
     ],
     "perl-brace": ["a {a} b {name}", "{one} of {two_2}"],
     "php": ["a %s b %d", "%2$s is %1$d", "%05.2f of %'*10s%%", "%c %x %1$c"],
@@ -61,7 +61,7 @@ SOURCES = {
         "%(a)5.1f%% %(long name)s",
     ],
     "python-brace": [
-        *("a {0} b {1}", "{name} is {b.c[0]}", "{0:5.2f} of {1:{width}} {{x}}", "{a:>10} {b:+d}"),
+        *("a {0} b {1}", "{name} is {b.c[0]}", "{0:5.2f} of {1:{width}} {{x}}", "{a:>10} {b:+d}")
     ],
     "qt": ["a %1 b %2", "%L1 of %2", "%1 %10 %3%"],
     "qt-plural": ["%n files", "%Ln of them"],

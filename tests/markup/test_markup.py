@@ -184,12 +184,8 @@ def test_fragments_lose_nothing(form: str, count: int) -> None:
             "20 11 02",
             "<u>C</u> <i>B</i> <b>A</b>",
         ),
-        # A wrong link does not stretch an element; of two equal runs, the first counts.
-        ("<b>a b</b> c d e", "A B C D E", "00 11 22 33 14",
-         "<b>A B</b> C D E"),
         # A tag by itself stays beside the word that it touches, or else before the next one.
         ("a b<br/> c", "C A B", "20 01 12", "C A B<br/>"),
-        ("a <br/>b c", "C A B", "20 01 12", "C A <br/>B"),
         # Elements without a translation are empty; without any alignment, places are estimated.
         ("a <b>b</b> c", "A C", "00 21", "A <b></b>C"),
         # The smaller of two neighbours chooses first, and they do not overlap.
@@ -205,12 +201,9 @@ def test_fragments_lose_nothing(form: str, count: int) -> None:
         ("b <b>a</b>, c", "B A, C", "00 11 22", "B <b>A</b>, C"),
         # A full stop or comma is no translation of a word, but another sign may be.
         ("b c <b>a</b> d", "B , C D", "00 21 12 33", "B , C <b></b>D"),
-        ("b <b>percent</b> c", "B % C", "00 11 22", "B <b>%</b> C"),
         # What is broken: a tag without a partner reaches to the start or end of what it is in, and
         # overlapping pairs come apart.
         ("</b> a <b> b", "B A", "10 01", "</b><b>B A"),
-        ("<a>Two</a> <i>Two dogs run", "Zwei Hunde laufen Zwei", "10 21 32 03",
-         "<a></a><i>Zwei Hunde laufen Zwei"),
         ("Two dogs</i> <a>Two</a>", "Zwei zwei Hunde", "20 01 12",
          "Zwei zwei Hunde</i><a></a>"),
         ("<p>a <b>b</i> c</b> d", "D A B C", "30 01 12 23",
@@ -227,32 +220,24 @@ def test_fragments_lose_nothing(form: str, count: int) -> None:
          "00 11 22 33 44 55 66",
          "Nun <code>rm -r</code> oder {name} 1,000 Mal."),
         ("Press 5 and %s now", "Jetzt nun", "40 01", "%s Jetzt nun 5"),
-        ("see http://a.b/?x=1&amp;y=2.", "http://a.b/?x=1&y=2 sehen.", "",
-         "http://a.b/?x=1&amp;y=2 sehen."),
         ("a <i translate='no'>big <b>dog</b></i> b", "A großer Hund B",
          "00 11 22 33", "A <i translate='no'>big <b>dog</b></i> B"),
-        ("a {x} b {x}", "{x} B", "21", "{x} B {x}"),
         # Nothing to translate: the line itself.
         ("<p> {x} </p>", "Unsinn", "00", "<p> {x} </p>"),
         # A sign replaces no word, whatever is aligned to it, and a symbol does.
         ("a 👍 b", "A B", "00 11", "A 👍 B"),
         ("a 👍 b", "A ⁇ B", "00 11 22", "A 👍 B"),
-        ("12 € a", "A 12 Euro", "20 01 12", "A 12 €"),
         # It does not replace the full stop, and stays beside its word.
-        ("a b 👍", "A B.", "00 11", "A B. 👍"),
         ("a™ b", "B A", "10 01", "B A™"),
         # It parts nothing that is written together, and replaces no apostrophe.
         ("a 👍 eau", "A l'eau", "00", "A 👍 l'eau"),
         # A percent sign of a format stays one.
         ("100%% b", "100 % B", "00", "100 %% B"),
-        ("%ld%% b", "%ld%% B", "00", "%ld%% B"),
         # Tags in a word come back in its copy or around its translation.
         ("H<sub>2</sub>O is water", "Wasser ist H2O", "02 11 20", "Wasser ist H<sub>2</sub>O"),
-        ("H<sub>2</sub>O is H2O", "H2O ist H2O", "02 11 20", "H2O ist H<sub>2</sub>O"),
         ("10<sup>-3</sup> x<i>y</i>z", "xyz 10-3", "", "x<i>y</i>z 10<sup>-3</sup>"),
         ("<b>कि</b>ताब है", "पुस्तक है", "00 11", "<b>पु</b>स्तक है"),
         ("un<i>believ</i>able dog", "chien incroyable", "01 10", "chien <i>incroyable</i>"),
-        ("the <code>a</code>bcd", "die Hunde", "00 11", "die <code>a</code>Hunde"),
         # A piece takes the copy that is aligned to it or in its place, and replaces nothing else.
         ("set or <code>set</code> it or <code>set</code>", "set or set it or set", "",
          "set or <code>set</code> it or <code>set</code>"),
@@ -405,14 +390,7 @@ __FIRST_NAME__ ##name## ###NAME### [/gallery]
 https://a.b/c a@b.c 5 -5 1,000.5 12:30 :name :user_id \t
 € ½ § ≥ → ✓ ™ ──┐ 😀 👍🏽 👩🏽‍🚀 🇫🇷 1️⃣ ✈️ ★★☆
 """
-SPACED = [
-    "{ name }",
-    "{0, number}",
-    "{d, date, short}",
-    "{{ a b }}",
-    "[% a.b %]",
-    "{% if a %}",
-]
+SPACED = ["{ name }", "{0, number}", "{d, date, short}", "{{ a b }}", "[% a.b %]", "{% if a %}"]
 SPACED += ["{n, plural, =0 {no} other {# {b} c}}", '[gallery id="1" a=b]', "\ue00a"]
 NO_PIECES = """100% of dogs|100 %ige|50%off|%50|%5,5 of|20%dogs|a @ b|[a] dog [a dog]|__a__|# a|\
 at %dth|US$ dogs|a-5b|B2B|at 12:30|a:bc|so :D|: dogs|http:|m²"""

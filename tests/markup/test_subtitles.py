@@ -70,10 +70,7 @@ sit<1:00:03.000> down.
 
 NOTE 00:05
 """
-WEBVTT_LINES = [
-    "<v .loud Tom>A man &amp; <c .red.big>a dog</c>",
-    "sit<!--<1:00:03.000>--> down.",
-]
+WEBVTT_LINES = ["<v .loud Tom>A man &amp; <c .red.big>a dog</c>", "sit<!--<1:00:03.000>--> down."]
 
 
 def read(content: str, name: str = "a.srt") -> Document:
@@ -129,7 +126,6 @@ def test_a_sentence_of_several_cues_is_cut_where_the_tag_is() -> None:
         (f"Eins{CUT} zwei drei vier fünf sechs.", ("Eins zwei drei", "vier fünf sechs.")),
         (f"Das ist l'{CUT}Eins zwei.", ("Das ist", "l'Eins zwei.")),
         (f"Eins{CUT} zwei{CUT} drei.", ("Eins zwei", "drei.")),  # of a source that has one
-        (f"一二三四五六七八。{CUT}", ("一二三四", "五六七八。")),
     ],
 )
 def test_without_words_for_each_cue_it_is_cut_by_length(
@@ -143,16 +139,13 @@ def test_without_words_for_each_cue_it_is_cut_by_length(
     "content",
     [
         cues("A man sits.", "On a chair."),
-        cues("A man sits", "- on a chair."),
         cues("♪ A man sits ♪", "on a chair."),
         cues("A MAN", "sits there."),
         cues("A man sits", "on a chair.", pause=3),
         cues("A DOG SITS", "A MAN SINGS", "He sits.", "He sings.", "Yes."),
         cues("The Old House", "By Tom Smith", "He sits.", "He sings.", "Yes."),
-        cues("He said that", "TOM: A man sits."),
         cues("He said that", "<i>Dr. Smith (V.O.): A man</i> sits."),
         cues("उसने कहा कि", "मीरा: वह बैठा है।"),
-        cues("हम घर पर हैं।", "वे नदी पर हैं।"),
         cues("Նա եկավ։", "նա նստեց։", "Այո!", "Ոչ!"),
         cues("ہم گھر میں ہیں۔\u200f", "وہ وہاں ہیں۔"),
         cues("እሱ መጣ፡፡", "እሷ ሄደች፡፡", "አዎ!", "አይ!"),
@@ -168,7 +161,6 @@ def test_what_is_whole_is_not_joined(content: str) -> None:
     "content",
     [
         cues("A MAN SITS", "ON A CHAIR.", "HE SINGS.", "YES."),
-        cues("He saw the Uncle", "Peter spoke of.", "Yes."),
         cues("He sits on", "a chair: it is red.", "Yes."),
         cues("The Old House", "is red.", "Yes."),
     ],
@@ -207,12 +199,7 @@ def test_hard_spaces_and_line_ends_are_layout(
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        "a/b.jpg#xywh=0,0,160,90",
-        "data:image/png;base64,iVBORw0KGgo=",
-        '{"who": "Tom",\n "says": ["A man sits.", "Yes."]}',
-    ],
+    "data", ["a/b.jpg#xywh=0,0,160,90", '{"who": "Tom",\n "says": ["A man sits.", "Yes."]}']
 )
 def test_data_for_programs_stays(data: str) -> None:
     document = read(

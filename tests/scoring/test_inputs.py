@@ -171,13 +171,7 @@ def test_what_holds_more_than_text_is_refused_with_what_cuts_it_out(
 
 
 @pytest.mark.parametrize(
-    "lines",
-    [
-        [],
-        TEXTS,
-        ["0.500000\tDas ist ein Test.", "Gute Nacht!"],
-        ["12 ||| 13", "a ||| b"],
-    ],
+    "lines", [[], TEXTS, ["0.500000\tDas ist ein Test.", "Gute Nacht!"], ["12 ||| 13", "a ||| b"]]
 )
 def test_plain_text_is_taken_as_it_is(lines: list[str]) -> None:
     check_plain([Text("output.de", lines)])

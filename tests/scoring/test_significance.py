@@ -112,12 +112,3 @@ def test_draws_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.Monke
         confidence(sum, counts, Resampling(samples=10_000))
     with pytest.raises(UsageError, match="--samples and --trials"):
         compare(sum, counts, counts, Resampling())
-
-
-def test_too_few_samples_for_the_level_are_refused() -> None:
-    Resampling(samples=40)
-    with pytest.raises(UsageError, match=r"39 .* 95 %; .*--samples 40"):
-        Resampling(samples=39)
-    Resampling(samples=2000, level=99.9)
-    with pytest.raises(UsageError, match=r"1,999 .* 99\.9 %; .*--samples 2000"):
-        Resampling(samples=1999, level=99.9)

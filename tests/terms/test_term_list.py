@@ -19,11 +19,7 @@ def test_a_file_is_read_with_its_forms_and_alternatives(tmp_path: Path) -> None:
     known = read_terms(path)
     assert len(known) == 3
     found = [(one.word.source, one.word.targets) for one in known.find("dog cat Dog")]
-    assert found == [
-        ("dog", ("Hund", "Hundes", "Köter")),
-        ("cat", ("Katze",)),
-        ("Dog", ("Dogge",)),
-    ]
+    assert found == [("dog", ("Hund", "Hundes", "Köter")), ("cat", ("Katze",)), ("Dog", ("Dogge",))]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from xml.etree import ElementTree
 
 import pytest
@@ -102,13 +101,3 @@ def test_heads_have_colours_of_their_own_and_a_legend_of_them(heads: int) -> Non
     assert [text for text in texts(picture) if text.startswith("head")] == [
         f"head {number}" for number in range(1, heads + 1)
     ]
-
-
-def test_subwords_of_any_script_are_text_and_pictures_are_repeatable() -> None:
-    src, tgt = ("▁<b>&amp;", '"\u202e\x07'), ("日本語",)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        drawn = draw_attention(weights(), src, tgt)
-        assert draw_attention(weights(), src, tgt) == drawn
-    (panel,) = groups(ElementTree.fromstring(drawn), "axes")
-    assert texts(panel)[1:] == ["日本語", "</s>", "▁<b>&amp;", '"<U+202E><U+0007>', "</s>"]

@@ -10,7 +10,6 @@ import pytest
 from sacrebleu import BLEU, CHRF
 
 import nmt
-from nmt.errors import UsageError
 from nmt.translate.minimum_risk import by_utility
 from nmt.translate.output import Translation, render_json
 
@@ -47,15 +46,3 @@ def test_a_translator_orders_what_it_has_found(
     for metric in ("chrf", "bleu"):
         translator = nmt.Translator.load(model_file, replace(options, mbr=metric))
         assert translator.translate(lines) == [by_utility(one, metric) for one in usual]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mbr": "chrf"}, "--mbr .*--n-best N"),
-        ({"mbr": "ter", "n_best": 2}, "mbr 'ter': .*chrf, bleu"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        nmt.SearchOptions(**options)  # type: ignore[arg-type]

@@ -58,12 +58,9 @@ def cut(text: str, max_tokens: int) -> list[tuple[str, str]]:
         ("▁a b c d e", 2, [("▁a b", ""), ("c d", ""), ("e", "")]),
         # But not inside a character: these are é and €.
         ("▁a b <0xC3> <0xA9> d", 3, [("▁a b", ""), ("<0xC3> <0xA9> d", "")]),
-        ("▁a b <0xE2> <0x82> <0xAC> d", 4, [("▁a b", ""), ("<0xE2> <0x82> <0xAC> d", "")]),
         # Scripts that are written without spaces.
         ("▁你 好 。 世 ， 界 人", 6, [("▁你 好 。", ""), ("世 ， 界 人", "")]),
-        ("▁你 好 。 ” “ 世 界 人", 6, [("▁你 好 。 ”", ""), ("“ 世 界 人", "")]),
         ("▁你 好 吗 ？ ！ 世 界", 6, [("▁你 好 吗 ？ ！", ""), ("世 界", "")]),
-        ("▁你 ， 好 ？ ！ 世", 4, [("▁你 ，", ""), ("好 ？ ！ 世", "")]),
         ("▁你 好 吗 ， 世 界 人", 6, [("▁你 好 吗 ，", ""), ("世 界 人", "")]),
     ],
 )
@@ -124,9 +121,7 @@ def test_segments_that_are_translated_by_themselves_join_to_the_text(
         ("en", "de", " ", " "),
         ("en", "de", "", ""),  # inside a word
         ("en", "zh", " ", ""),
-        ("en_GB", "ja-JP", " ", ""),
         ("zh", "en", "", " "),
-        ("zh", "en", "\u3000", "\u3000"),
         ("zh", "ja", "", ""),
         # Spaces between sentences, if not between words.
         ("en", "th", " ", " "),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +18,6 @@ def texts(paragraph: str, lang: str) -> list[str]:
     [
         ("en", ["One.", "Two!", "Three?", "Four…", "Five...", "Six.", "7 is a number."]),
         ("en", ["What?!", "Never!!", "Well...?", "No."]),
-        ("en", ["No stop at the end.", "None here"]),
         ("en", ["He sleeps. 😆", "She sings!👍🏽🎉", "They play."]),
         # Quotes and brackets that close belong to the sentence, those that open to the next.
         ("en", ['He said "no."', '"Why?"', "(She left.)", "[So did he.]", "‘Me too.’", "“Yes.”"]),
@@ -30,15 +27,10 @@ def texts(paragraph: str, lang: str) -> list[str]:
         ("en", ['He said " no. "', 'Then " yes " .', '" Maybe " .']),
         # Scripts without case, and with capitals that do not begin sentences.
         ("ar", ["هل أنت بخير؟", "نعم.", "شكرا!"]),
-        ("ur", ["یہ ایک ہے۔", "یہ دو ہے۔"]),
         ("hi", ["यह एक है।", "यह दो है।", "क्या?"]),
-        ("ru", ["Он ушёл.", "Она осталась."]),
         # Letters with marks before the stop and after it.
-        ("mr", ["ते घरी आले आहेत.", "त्यांनी जेवण केले."]),
         ("si", ["මෙය පොතක් වේය.", "ඔහු ගියේය.", "ඇය එන්නේය."]),
         ("lo", ["ຂ້ອຍກິນ.", "ລາວຢູ່ບ້ານ."]),
-        ("ml", ["അവൻ വന്നില്ല.", "അവൾ പോയി."]),
-        ("ta", ["இது நல்ல.", "அவள் போனாள்."]),
         ("ar", ["شكرًا.", "مرحبًا بكم.", "كيف الحال؟"]),
         ("my", ["သူသွားသည်။", "ေဒါက္တာလာသည္။", "ဟုတ်ကဲ့။"]),  # the second one as Zawgyi has it
         ("pa", ["ਉਹ ਘਰ ਸੀ.", "ਉਹ ਆਇਆ|", "ਉਹ ਗਿਆ |", "ਠੀਕ ਹੈ।"]),
@@ -49,9 +41,7 @@ def texts(paragraph: str, lang: str) -> list[str]:
         ("km", ["គាត់បានទៅ។", "«គាត់ទៅ។»", "នាងមក៕"]),
         ("ti", ["“ንሱ መጺኡ።“", "ሕራይ።"]),
         # Signs for the direction of text follow the stop, or stand before the next sentence.
-        ("sd", ["هو آيو.\u200f", "هوءَ وئي.\u200f", "ها."]),
         ("ps", ["هغه راغی.\u200e \u200e", "\u200fهغه لاړ.", "هو."]),
-        ("he", ["הם גרים בארה״ב.", 'זה לא בארה"ב.', "כן."]),
         ("en", ["It cost more.", "£5 was enough."]),
         # Words that can be abbreviations and more often end sentences.
         ("de", ["Äpfel, Birnen usw.", "Das ist von dieser Art.", "Gut."]),
@@ -73,25 +63,19 @@ def test_sentences_that_stand_in_a_row_are_found_again(lang: str, sentences: lis
         ("en", "Mr. Smith, Dr. Jones, Prof. Li and Gen. Lee met J. R. R. Tolkien."),
         ("en", "The U.S. Army left Washington D.C. Friday, e.g. John B. Goode."),
         ("en", "See No. 5, pp. 3 to 7, Fig. 2, Vol. 3 and the attacks of Sept. 11, 2001."),
-        ("en", "See p. 5, or n. 3, and compare § b. 7."),
-        ("sv", "Se s. 5 och kap. 3"),
         ("mr", "डॉ. जोशी"),
         ("bo", "ང་ཚོ་འགྲོ་གི་ཡིན། ཁོང་ཡོང་གི་རེད།"),  # a shad ends clauses, too
         ("en", "Note: The one; The other | The third"),
         ("el", "στις 10:30 το πρωί· α; β"),
         ("am", "አዲስ፡አበባ፡ ነው"),
         ("en", "1. Introduction"),
-        ("en", "3.1. Results"),
         ("de", "Am 3. Mai, dem 9./10. Juni und vom 8.-10. August regierte Heinrich VIII. England."),
         ("de", "Prof.-Dr. Müller (z.B. Nr. 7) nach Art. 5 Abs. 2 u.a. Richter a.D. Meier."),
-        ("de", "Vgl. Hamburg, das 5 Mio. Euro kostete."),
         ("fr", "M. Dupont, l'U.S. Army, p.ex. Paris, et Dr. Motte de St. Petersburg"),
         ("ru", "А. С. Пушкин родился в Москве"),
-        ("ar", "قال د. محمد"),
         ("xx", "A language that Moses does not know, with Mr. Smith and No. 5"),
         ("ja", "「行く。」と彼は言った"),
         ("zh", "圆周率是3.14，约为3.1。"),
-        ("ja", "Yahoo!の記事"),
         ("en", "(...) The rest"),
         ("fr", ". - Monsieur le Président"),
     ],
@@ -160,11 +144,3 @@ def test_sentences_have_text_and_with_separators_are_the_paragraph(
             assert text == text.lstrip()
         if len(sentences) > 1:
             assert any(map(str.isalnum, text))
-
-
-@pytest.mark.parametrize("unit", [".", "a", "(", "a. ", "3. ", '." ', "A。"])
-def test_time_is_linear_in_the_length(unit: str) -> None:
-    # This takes minutes if a stop without a cut looks at all that stands before it.
-    paragraph = unit * (300_000 // len(unit))
-    sentences = split_sentences(paragraph, "de")
-    assert sum(map(len, itertools.chain(*sentences))) == len(paragraph)

@@ -29,13 +29,7 @@ from nmt.system.lookahead import Pause
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
-from nmt.translate.output import (
-    BLANK,
-    Render,
-    Translation,
-    render_n_best,
-    render_text,
-)
+from nmt.translate.output import BLANK, Render, Translation, render_n_best, render_text
 from nmt.translate.segment import Segment
 from nmt.translate.segmentation import split_ids
 from nmt.translate.torch_engine import TorchEngine
@@ -153,9 +147,7 @@ def test_blank_lines_stay_blank_and_are_never_searched(vocabulary: Vocabulary, b
     assert translator.translate([blank * 100]) == [BLANK]
 
 
-def test_translations_of_segments_have_the_highest_sums_of_scores(
-    vocabulary: Vocabulary,
-) -> None:
+def test_translations_of_segments_have_the_highest_sums_of_scores(vocabulary: Vocabulary) -> None:
     translator, _ = copier(vocabulary, beam_size=5, n_best=5)
     line = "the cat sees the dog, and the bird sees the river, and the cat finds the tree"
     cut = split_ids(vocabulary, vocabulary.encode([line])[0], LIMIT)
@@ -347,13 +339,7 @@ def test_lines_are_written_at_least_every_10_seconds(
     text = b"".join(b"x" * (49 + number % 101) + b"\n" for number in range(40_000))
     reader = LineReader(iter([text]), name="stdin", encoding=Encoding.find("utf-8"))
     translate_stream(
-        take_time,
-        reader,
-        write,
-        Counts(),
-        render=render_text,
-        pool_lines=POOL_LINES,
-        composes=True,
+        take_time, reader, write, Counts(), render=render_text, pool_lines=POOL_LINES, composes=True
     )
     waits = [after - before for before, after in itertools.pairwise(times)]
     # The first pools are made before it is known how fast the model is.
