@@ -60,9 +60,6 @@ def learn_pieces(side: str, model_type: str, vocab_size: int = 90, **settings: A
     return model.getvalue()
 
 
-# ------------------------------------------------------------------------------ Hugging Face
-
-
 @dataclass(frozen=True)
 class MarianMT:
     """What a folder of `MarianMTModel` is made of."""
@@ -288,9 +285,6 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "swish": lambda x: x / (1 + np.exp(-x)),
     "gelu": lambda x: x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2,
 }
-
-
-# ------------------------------------------------------------------------------------ Marian
 
 
 @dataclass(frozen=True)
@@ -529,8 +523,6 @@ def to_binary(path: Path, quantised: str = "_W.?$|Wemb", number: int = 0x4101) -
     np.savez(path, **arrays)
     return binary
 
-
-# ----------------------------------------------------------------------------------- imported
 
 KINDS = {
     "unigram": MarianMT(),

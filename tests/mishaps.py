@@ -78,23 +78,14 @@ def at_updates(
     around_steps(monkeypatch, after=lambda _, update: actions.get(update, lambda: None)())
 
 
-# --- the clock
-
-
 def save_states_every(monkeypatch: pytest.MonkeyPatch, updates: int) -> None:
     """Let `save_minutes` be over whenever so many updates are done."""
     monkeypatch.setattr(Saver, "is_due", lambda _, update: update % updates == 0)
 
 
-# --- signals
-
-
 def signal_after(monkeypatch: pytest.MonkeyPatch, update: int, number: int) -> None:
     """Send this process a signal right after an update's optimiser step."""
     at_updates(monkeypatch, {update: lambda: os.kill(os.getpid(), number)})
-
-
-# --- gradients and memory
 
 
 def spoil_gradients(monkeypatch: pytest.MonkeyPatch, updates: Iterable[int]) -> None:
@@ -139,16 +130,10 @@ def fail_at(
     monkeypatch.setattr(update_module, "losses_of", fail)
 
 
-# --- the compiler
-
-
 def pretend_to_compile(monkeypatch: pytest.MonkeyPatch, problem: str = "") -> None:
     """Let torch.compile seem to work here, or have a problem. The loss is not compiled."""
     monkeypatch.setattr(auto_values, "problem_of_compiling", lambda _: problem)
     monkeypatch.setattr(loss, "_compiled", lambda: loss._of_chunk)
-
-
-# --- translation
 
 
 def stop_after_pools(monkeypatch: pytest.MonkeyPatch, pools: int) -> None:
@@ -174,9 +159,6 @@ def short_of_memory(monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
             yield from decode(model, iter([group]), *arguments, **options)
 
     monkeypatch.setattr("nmt.translate.torch_engine.decode", search_or_fail)
-
-
-# --- disks
 
 
 def free_bytes(monkeypatch: pytest.MonkeyPatch, free: int) -> None:

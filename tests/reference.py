@@ -21,9 +21,6 @@ Ids = tuple[int, ...]
 BOS, EOS = 2, 3
 
 
-# -------------------------------------------------------------------------------------- models
-
-
 def attention(
     query: Array,
     key: Array,
@@ -90,9 +87,6 @@ def rotated(x: Array, position: int) -> Array:
     return turned
 
 
-# -------------------------------------------------------------------------------------- training
-
-
 def schedule_free(
     start: Array,
     gradients: Sequence[Array],
@@ -117,9 +111,6 @@ def schedule_free(
             x[i] = (1 - c) * x[i] + c * z[i]
             y[i] = (1 - beta1) * z[i] + beta1 * x[i]
     return x, y, z
-
-
-# -------------------------------------------------------------------------------------- lexicon
 
 
 def ibm_model_1(
@@ -183,8 +174,6 @@ def grown_links(
         for t in joining:
             links[t] = to_source[t]
 
-
-# -------------------------------------------------------------------------------------- search
 
 NextLogits = Callable[[Ids], Sequence[float]]
 """The tokens of a prefix, begin not among them, to the logits of the token that follows."""

@@ -103,12 +103,6 @@ def test_prefixes_and_paragraphs(model_file: Path) -> None:
     assert free.text == translator.translate(LINES[3:])[0].text
 
 
-def test_half_a_character_is_no_text(model_file: Path) -> None:
-    translator = nmt.Translator.load(model_file, OPTIONS)
-    whole, half = translator.translate(["a \ufffd dog", "a \udcff dog"])
-    assert half.text == whole.text
-
-
 def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
     translator = nmt.Translator.load(model_file, OPTIONS)
     marked = nmt.Translator.load(model_file, OPTIONS, markup="xml")

@@ -70,11 +70,6 @@ XLIFF = """<?xml version="1.0" encoding="utf-8"?>
  mtype="seg" mid="1">{n, plural, one {a} other {# b}}</mrk></seg-source><target state="new"/>
 </trans-unit></group></body></file></xliff>
 """
-XLIFF_2 = """<xliff version="2.0" srcLang="en" trgLang="de"
- xmlns="urn:oasis:names:tc:xliff:document:2.0"><file id="f"><unit id="1"><segment>
-<source>The <pc id="1">old</pc> cat<ph id="2"/></source></segment><segment state="final"><source>a
-</source><target>b</target></segment></unit></file></xliff>
-"""
 SGML = """<tstset setid="t" srclang="en" trglang="de"><doc docid="d" sysid="s">
 <p><seg id="1">a &amp; b</seg>
 <seg id="2">c</seg></p></doc></tstset>
@@ -91,10 +86,8 @@ TRAIN = "train data --set threads=1 --out"
 KINDS = {
     "html": ("page.html", f"{TRANSLATE}.html --input page.html"),
     "xliff": ("old.xlf", f"{TRANSLATE}.xlf --input old.xlf"),
-    "xliff 2": ("new.xlf", f"{TRANSLATE}.xlf --input new.xlf"),
     "srt": ("film.srt", f"{TRANSLATE}.srt --input film.srt"),
     "text": ("text.en", f"{TRANSLATE} --input text.en"),
-    "markup": ("page.html", f"{TRANSLATE} --input page.html --markup html"),
     "gz": ("text.gz", f"{TRANSLATE} --input text.gz"),
     "terms": ("terms.tsv", f"{TRANSLATE} --input text.en --terms terms.tsv"),
     "safetensors": ("model", f"{TRANSLATE} --input text.en"),
@@ -113,7 +106,6 @@ KINDS = {
     ),
     "yml": ("package/decoder.yml", "import marian package made --src en --tgt de"),
     "spm": ("marian/vocab.spm", "import marian marian/model.npz made --src en --tgt de"),
-    "vocab.model": ("data/vocab.model", f"{PREPARE} text"),
     "config.json": ("opus/config.json", "import huggingface opus made"),
     "vocab.json": ("opus/vocab.json", "import huggingface opus made"),
     "weights": ("opus/model.safetensors", "import huggingface opus made"),
@@ -121,7 +113,6 @@ KINDS = {
     "arrow": ("hub.arrow", f"{PREPARE} hub.arrow"),
     "ctranslate2": ("export/model.bin", f"{EXPORTED} --input text.en"),
     "ctranslate2 config": ("export/config.json", f"{EXPORTED} --input text.en"),
-    "ctranslate2 pieces": ("export/shared_vocabulary.json", f"{EXPORTED} --input text.en"),
     "dataset.json": ("data/dataset.json", "data data"),
     "shard": ("data/train-00000.bin", "data data"),
     "rejects.json": ("data/rejects.json", "join made data other_data"),
@@ -146,7 +137,7 @@ def originals(model_file: Path, data: Path, tmp_path_factory: pytest.TempPathFac
     for write in (write_tmx, write_tsv, write_csv, write_zip):
         write(folder, text)
     lines = [json.dumps({"translation": {"en": src, "de": tgt}}) for src, tgt in text]
-    contents = {"page.html": HTML, "old.xlf": XLIFF, "new.xlf": XLIFF_2, "film.srt": SRT}
+    contents = {"page.html": HTML, "old.xlf": XLIFF, "film.srt": SRT}
     contents |= {"set.sgm": SGML, "list": N_BEST, "lines.jsonl": "\n".join(lines)}
     contents["terms.tsv"] = "# terms\none\teins\ntwo three\tzwei drei\tzwei\n"
     for name, content in contents.items():

@@ -6,12 +6,11 @@ It is that of `toy_training`, and test sentences are not among those trained on.
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from random import Random
 
 import pytest
-from toy_training import metrics, nmt, nmt_command, pairs, run_command, settings_of, write_text
+from toy_training import metrics, nmt, pairs, settings_of, write_text
 
 BOUND = 90.0  # BLEU on sentences never seen; one wrong word in twenty costs about ten
 
@@ -84,16 +83,3 @@ def test_training_logged_what_translate_and_score_give(pipeline: Pipeline) -> No
         translated = pipeline.nmt("translate", checkpoint, stdin=(folder / "valid.en").read_text())
         assert pipeline.bleu(folder / "valid.de", translated) == pytest.approx(record["bleu"])
     assert 0 < first["bleu"] < last["bleu"]  # so that they could differ
-
-
-def test_commands_go_through_pipes(pipeline: Pipeline) -> None:
-    run, folder = pipeline.folder / "run", pipeline.folder
-    translate = shlex.join(nmt_command("translate", run, "--quiet"))
-    score = shlex.join(nmt_command("score", folder / "valid.de"))
-    line = f"set -o pipefail; {translate} < {folder}/valid.en | {score}"
-    done = run_command(["bash", "-c", line], cwd=pipeline.elsewhere)
-    assert done.returncode == 0, done.stderr
-    name, found, *_ = done.stdout.splitlines()[1].split("\t")
-    assert name == "BLEU"
-    best = min(metrics(run, "valid"), key=lambda record: float(record["loss"]))
-    assert float(found) == pytest.approx(best["bleu"], abs=0.005)

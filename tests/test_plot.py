@@ -11,7 +11,7 @@ import pytest
 from svg_picture import places, texts, titles
 
 from nmt.errors import UsageError
-from nmt.plot import Panel, draw_curves, legible, short_number
+from nmt.plot import Panel, draw_curves, legible
 
 pytest.importorskip("matplotlib", reason="needs the extra plot")
 
@@ -86,13 +86,6 @@ def test_without_matplotlib_we_say_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UsageError, match=r"nmt-toolkit\[plot\]"):
         draw_curves([], "run")
-
-
-@pytest.mark.parametrize(
-    ("value", "written"), [(5.91372, "5.914"), (3e-4, "3e-4"), (9999.7, "10k"), (3_000_000, "3M")]
-)
-def test_numbers_are_short(value: float, written: str) -> None:
-    assert short_number(value) == written
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,6 @@ def warm_python() -> str:
 SERVERS: list[Any] = []  # that this process has started
 
 
-# ------------------------------------------------------------------------------------- server
-
-
 def serve(listener: socket.socket) -> dict[str, Any]:
     """Start a copy of this process for each client; return what is asked for, in the copy."""
     import gc
@@ -194,9 +191,6 @@ def run(words: list[str]) -> None:
     else:
         sys.argv = words
         runpy.run_path(option, run_name="__main__")
-
-
-# ------------------------------------------------------------------------------------- client
 
 
 def ask(place: str, words: list[str]) -> NoReturn:

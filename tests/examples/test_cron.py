@@ -119,16 +119,6 @@ def run(place: Place, capsys: pytest.CaptureFixture[str]) -> Run:
     return once
 
 
-# ------------------------------------------------------------------------- the ways of files
-
-
-def test_nothing_to_do_is_silent_and_leaves_no_log(place: Place, run: Run) -> None:
-    place.receive(".news.en.part")
-    run(mail="")
-    assert (place.folder / "incoming" / ".news.en.part").exists()
-    assert list((place.folder / "log").iterdir()) == []
-
-
 def test_a_file_goes_to_done_and_its_translation_to_outgoing(place: Place, run: Run) -> None:
     place.receive("news.en", b"one\ntwo\n")
     log = place.folder / "log" / "translate.log"
@@ -231,9 +221,6 @@ def test_a_name_may_be_any_bytes_and_the_mail_is_one_line(place: Place, run: Run
     assert len(run()) < 998  # what mail holds in a line
 
 
-# --------------------------------------------------------------------- interrupted, held off
-
-
 class Killed(BaseException):
     """What no code answers."""
 
@@ -323,9 +310,6 @@ def test_a_run_that_is_held_off_for_long_is_told_once(place: Place, run: Run) ->
     run(mail="")
 
 
-# ----------------------------------------------------------------------------- log, settings
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -348,9 +332,6 @@ def test_a_configuration_that_is_wrong_is_one_line_and_touches_nothing(
     assert said.startswith(f"translate-incoming: error: {place.config}: ")
     assert said.count("\n") == 1
     assert list(place.content("incoming")) == ["news.en"]
-
-
-# -------------------------------------------------------------------------- with the real one
 
 
 def test_nmt_itself_answers_as_the_stand_in_does(

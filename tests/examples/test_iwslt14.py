@@ -13,18 +13,12 @@ import pytest
 from example_runs import iwslt14_archive, make, needs_make
 from split import TESTS, Tokenizer, clean, split
 
-from nmt.config.presets import body_parameters, preset_values
-from nmt.config.recipes import read_toml, resolve_recipe
 from nmt.errors import DataError
-from nmt.models.registry import count_parameters
 
 ROOT = Path(__file__).parents[2]
 IWSLT14 = ROOT / "examples" / "iwslt14"
 
 pytestmark = needs_make
-
-
-# The text
 
 
 @pytest.mark.parametrize(
@@ -107,27 +101,6 @@ def test_an_archive_of_other_content_is_refused(
     with pytest.raises(DataError, match=said):
         split(path, counts, out)
     assert not list(out.iterdir())
-
-
-# The models
-
-
-def test_the_modern_model_is_as_large_and_trained_alike() -> None:
-    modern = resolve_recipe(
-        "modern",
-        "transformer",
-        [
-            ("transformer_modern", preset_values("transformer_modern")),
-            ("modern.toml", read_toml(IWSLT14 / "modern.toml")),
-        ],
-    )
-    post_norm = resolve_recipe(
-        "post-norm", "transformer", [("preset", preset_values("transformer_iwslt"))]
-    )
-    assert modern.training == post_norm.training
-    assert modern.model.dropout == post_norm.model.dropout
-    size = count_parameters("transformer", modern.model, 10_000, 10_000)
-    assert abs(size / (body_parameters("transformer_iwslt") + 10_000 * 512) - 1) < 0.01
 
 
 # The recipe

@@ -8,7 +8,6 @@ from pathlib import Path
 import bracket_score
 import pytest
 import toy_trees
-import trees
 from example_runs import make, needs_make
 from trees import Tree, bracketed, linearised, read_trees, restored, words_of
 
@@ -37,9 +36,6 @@ def read(text: str) -> list[Tree]:
 
 def words(count: int) -> list[Tree]:
     return [Tree("NN", word=f"w{number}") for number in range(count)]
-
-
-# Trees to text
 
 
 def test_a_treebank_becomes_words_and_linearised_trees() -> None:
@@ -72,18 +68,6 @@ def test_trees_of_other_tools_are_read(text: str, tree: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["(())", "()", "(TOP )", "( (S (-NONE- *) (NP (-NONE- 0))))", "(-NONE- *)"]
-)
-def test_a_tree_without_words_is_left_out_and_counted(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "some.mrg").write_text(f"(NP (NN a))\n{text}\n(NP (NN b))\n", encoding="utf-8")
-    trees.convert(tmp_path / "out", [tmp_path / "some.mrg"], (), 2)
-    assert (tmp_path / "out.en").read_text(encoding="utf-8") == "a\nb\n"
-    assert re.search("2 trees; 1 ", capsys.readouterr().err)
-
-
-@pytest.mark.parametrize(
     ("text", "line"),
     [
         ("(S (NP (DT the)\n dog))", 2),
@@ -112,26 +96,6 @@ def test_each_sentence_of_the_toy_has_one_tree_and_reads_back() -> None:
         assert by_sentence.setdefault(" ".join(w.word for w in words_of(tree)), line) == line
 
 
-# Sections
-
-
-@pytest.fixture
-def treebank(tmp_path: Path) -> Path:
-    """Two sections in folders of their own, with a file that is not of them."""
-    for name in ("02/wsj_0202", "02/WSJ_0201", "03/wsj_0300", "03/wsj_0310", "24/wsj_2400"):
-        path = tmp_path / "bank" / f"{name}.mrg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"(NP (NN {path.stem.lower()}))", encoding="utf-8")
-    (tmp_path / "bank" / "02" / "wsj_0201.pos").write_text("a/NN", encoding="utf-8")
-    return tmp_path / "bank"
-
-
-def test_sections_are_taken_in_order(treebank: Path, tmp_path: Path) -> None:
-    trees.convert(tmp_path / "out", [treebank], trees.section_numbers("2-3"), 4)
-    found = (tmp_path / "out.en").read_text(encoding="utf-8").split()
-    assert found == ["wsj_0201", "wsj_0202", "wsj_0300", "wsj_0310"]
-
-
 # Repairs
 
 
@@ -157,9 +121,6 @@ def test_lines_that_are_not_well_formed_are_repaired(line: str, tree: str) -> No
     assert bracketed(found).replace("(NN ", "").replace("w0)", "w0").replace("w1)", "w1") == (
         f"(TOP {tree})"
     )
-
-
-# Scores, counted by hand
 
 
 @pytest.mark.parametrize(
@@ -204,9 +165,6 @@ def test_the_score_is_over_all_brackets_and_repairs_are_counted(tmp_path: Path) 
     written.write_text("(S (NP XX )NP XX )S\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"written.* 1 .*gold 2"):
         bracket_score.score(gold, written, None)
-
-
-# The recipe
 
 
 @needs_make

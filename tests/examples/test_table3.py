@@ -12,10 +12,9 @@ import pytest
 import results
 import share
 from example_runs import TINY, make, needs_make
-from toy_training import metrics, prepare_toy, train
+from toy_training import metrics, prepare_toy
 
 from nmt.data.folder import DataFolder
-from nmt.errors import NMTError, UsageError
 
 ROWS = ("transformer_base_heads1", "transformer_big")
 UPDATES = 20
@@ -24,9 +23,6 @@ UPDATES = 20
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare_toy(tmp_path_factory.mktemp("toy"))
-
-
-# A share of the data
 
 
 def test_a_share_has_evenly_spaced_pairs_and_the_same_vocabulary(
@@ -42,16 +38,6 @@ def test_a_share_has_evenly_spaced_pairs_and_the_same_vocabulary(
     assert [path.name for path in tmp_path.iterdir()] == ["quarter"]
 
 
-@pytest.mark.parametrize("wrong", [0.0, 1.0, 2.0, 0.001])
-def test_an_empty_or_whole_share_is_refused(data: Path, tmp_path: Path, wrong: float) -> None:
-    with pytest.raises(UsageError, match=r"(?i)share"):
-        share.make_share(data, wrong, tmp_path / "out")
-    assert not any(tmp_path.iterdir())
-
-
-# Costs
-
-
 @pytest.mark.parametrize(
     ("preset", "hours", "cost"),
     [("transformer_base", 12, 3.3e18), ("transformer_big", 3.5 * 24, 2.3e19)],
@@ -62,17 +48,6 @@ def test_cost_by_time_is_the_papers_on_its_machine(preset: str, hours: float, co
     found = results.flops_by_time([machine, {"kind": "train", "seconds": 3600 * hours}])
     assert found == pytest.approx(cost, rel=0.01)
     assert results.PAPER_FLOPS[preset] == cost
-
-
-# The table
-
-
-def test_a_run_without_its_last_validation_is_refused(data: Path, tmp_path: Path) -> None:
-    run = train(data, tmp_path / "run", max_updates=8, validate_every=7)
-    *before, _ = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (run / "metrics.jsonl").write_text("".join(before))
-    with pytest.raises(NMTError, match="update 8"):
-        results.read_result(run, results.epoch_lengths(DataFolder.open(data)))
 
 
 @pytest.mark.slow

@@ -91,34 +91,11 @@ def fetch(
     return (folder / NAME).read_bytes()
 
 
-# ------------------------------------------------------------------------- connections
-
-
 @pytest.mark.parametrize("size", [len(CONTENT), None])
 def test_a_broken_connection_is_continued(site: Site, tmp_path: Path, size: int | None) -> None:
     site.breaks_off_after = [1000, 500]
     assert fetch(tmp_path, site.address, size=size) == CONTENT
     assert site.ranges == [None, "bytes=1000-", "bytes=1500-"]
-
-
-@pytest.mark.parametrize(
-    ("partial", "size", "ranges"),
-    [
-        (CONTENT[:3000], len(CONTENT), ["bytes=3000-"]),
-        (CONTENT, len(CONTENT), []),
-        (CONTENT, None, ["bytes=5120-", None]),  # of unknown size: all again
-        (CONTENT + b"more", None, ["bytes=5124-", None]),
-    ],
-)
-def test_a_later_run_continues_an_earlier_one(
-    site: Site, tmp_path: Path, partial: bytes, size: int | None, ranges: list[str | None]
-) -> None:
-    (tmp_path / f"{NAME}.partial").write_bytes(partial)
-    assert fetch(tmp_path, site.address, size=size) == CONTENT
-    assert site.ranges == ranges
-
-
-# --------------------------------------------------------------------------- addresses
 
 
 def test_every_address_that_failed_is_listed_with_the_reason(site: Site, tmp_path: Path) -> None:
@@ -129,20 +106,6 @@ def test_every_address_that_failed_is_listed_with_the_reason(site: Site, tmp_pat
     with pytest.raises(NMTError, match=f"^{NAME} .*{said}"):
         fetch(tmp_path, gone, nobody, **PUBLISHED)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_mirror_replaces_all_addresses(site: Site, tmp_path: Path) -> None:
-    mirror, out = tmp_path / "mirror", tmp_path / "out"
-    mirror.mkdir()
-    out.mkdir()
-    (mirror / NAME).write_bytes(CONTENT)
-    assert fetch(out, site.address, mirror=str(mirror), **PUBLISHED) == CONTENT
-    (out / NAME).unlink()
-    assert site.ranges == []
-    assert fetch(out, mirror=site.address.replace(NAME, "archives/"), **PUBLISHED) == CONTENT
-
-
-# --------------------------------------------------------------------------- checksums
 
 
 @pytest.mark.parametrize("what", ["size", "sha256", "md5"])
@@ -175,6 +138,3 @@ def test_later_downloads_must_equal_the_first(site: Site, tmp_path: Path) -> Non
     assert not (tmp_path / NAME).exists()
     site.content = CONTENT
     assert fetch(tmp_path, site.address) == CONTENT
-
-
-# ----------------------------------------------------------------- processes, command line

@@ -68,9 +68,6 @@ def command(commands: str, name: str) -> str:
     return f"{found[0]} "
 
 
-# The commands
-
-
 @pytest.mark.parametrize("model", RECIPES)
 def test_a_recipe_uses_its_values(model: str) -> None:
     preset, pieces, updates, save_every, checkpoints, dropout = RECIPES[model]
@@ -103,28 +100,6 @@ def test_a_recipe_takes_every_text_of_the_catalogue(pair: str) -> None:
     for text in texts.values():
         fetch = commands.index(f"download.py {text.archive} ")
         assert fetch < commands.index(f"extract.py {text.name} ") < commands.index(prepare)
-
-
-def test_a_stop_of_make_stops_training(tmp_path: Path) -> None:
-    (tmp_path / "data-en-de").mkdir()
-    (tmp_path / "data-en-de" / "dataset.json").touch()
-    python, started, stopped = (tmp_path / name for name in ("python", "started", "stopped"))
-    python.write_text(
-        f"#!/bin/sh\ntrap 'touch {stopped}; exit 75' TERM\ntouch {started}\n"
-        f"for tenth in $(seq 600); do sleep 0.1; done\n"
-    )
-    python.chmod(0o700)
-    command = make_command("wmt14", "train", f"WORK={tmp_path}", "PROCESSES=1", python=str(python))
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment())
-    while not started.exists():
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.terminate()
-    assert process.wait() != 0
-    assert stopped.exists()
-
-
-# The rehearsal
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import tarfile
 from pathlib import Path
@@ -41,9 +40,6 @@ def segments(text: str) -> list[str]:
     return read_sgml("test.sgm", text).lines
 
 
-# The catalogue
-
-
 @pytest.mark.parametrize(("pair", "lines"), [("en-de", 4_520_620), ("en-fr", 40_842_333)])
 def test_the_training_text_has_the_published_number_of_lines(pair: str, lines: int) -> None:
     texts = CATALOGUE.texts[pair].values()
@@ -62,9 +58,6 @@ def test_the_test_set_is_the_full_one_of_sacrebleu(pair: str) -> None:
     }
     assert list(text.members.values()) == full.langpairs[pair]
     assert text.lines == 3003
-
-
-# Archives
 
 
 def test_sgml_gives_the_tokens_of_sacrebleu(tmp_path: Path) -> None:
@@ -109,18 +102,6 @@ def test_both_sides_are_taken_byte_by_byte_and_nothing_else(tmp_path: Path) -> N
     found = {file.name: file.read_bytes() for file in out.iterdir()}
     assert found == {"text.en": en, "text.de": de, "text.lines": b"2\n"}
     assert not (tmp_path / "evil").exists()
-
-
-def test_compressed_text_stays_compressed_and_sgml_becomes_text(tmp_path: Path) -> None:
-    path, compressed = tmp_path / "archive.tar", gzip.compress(b"1\n2\n")
-    make(path, sides(compressed, compressed, ".gz"))
-    assert [(take(path, ".gz") / f"text.{lang}.gz").read_bytes() for lang in ("en", "de")] == [
-        compressed,
-        compressed,
-    ]
-    make(path, sides(SGML.encode(), SGML.encode(), ".sgm"))
-    expected = "".join(f"{line}\n" for line in segments(SGML))
-    assert (take(path, ".sgm", lines=5) / "text.de").read_text(encoding="utf-8") == expected
 
 
 LATIN = SGML.encode().replace(b"butter", b"caf\xe9")

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 from command_line import Nmt
-from foreign_m2m100 import M2M100
-from foreign_models import import_huggingface
 from toy_training import pairs
 
 from nmt.models.model_file import ModelCard, write_model
@@ -92,17 +90,6 @@ def test_a_private_code_is_taken_with_a_name_of_the_user(
     assert names.items() <= metadata.items()
     rows = nmt("export", model).stdout.splitlines()
     assert "argos\tyes\t" in rows
-
-
-def test_what_argos_cannot_express_is_refused(nmt: Nmt, tmp_path: Path) -> None:
-    out = tmp_path / "a.argosmodel"
-    nllb = import_huggingface(nmt, M2M100().write(tmp_path / "nllb"))
-    assert "source language" in nmt("export", "argos", nllb, out).refusal(2)
-    for name, more, named in (
-        ("a.zip", (), "a.zip"),
-        ("a.argosmodel", ("--package-version", "../1"), "--package-version"),
-    ):
-        assert named in nmt("export", "argos", WRITTEN, tmp_path / name, *more).refusal(2)
 
 
 @pytest.mark.slow  # installs argostranslate, which takes a minute

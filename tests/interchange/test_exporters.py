@@ -127,9 +127,6 @@ def test_an_earlier_export_is_replaced_by_the_same_bytes_and_nothing_else_is(
     assert files_of(mine) == {str(note.relative_to(tmp_path)): b"mine"}
 
 
-# ------------------------------------------------------------------------ there and back
-
-
 @pytest.mark.parametrize("positions", ["marian", "huggingface"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_marian_mt_comes_back_bit_for_bit_with_the_same_probabilities(
@@ -159,9 +156,6 @@ def test_a_model_of_marian_comes_back_bit_for_bit_with_the_same_probabilities(
     path = tmp_path / "again" / "model.npz"
     assert model_checksum(import_marian(nmt, path)) == model_checksum(model)
     assert_same(model, LINES, partial(MarianFile(path).log_probs, eos=EOS_ID))
-
-
-# ------------------------------------------------------------------------- what is refused
 
 
 @pytest.mark.parametrize(
@@ -209,9 +203,6 @@ def test_languages_and_formats_that_do_not_go_together_are_refused(
     other = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary, languages=languages)
     model = write(tmp_path / "model", other, d_model=64, d_ff=64, **STUDENT)
     assert "several languages" in nmt(*words(form, model, tmp_path / "out")).refusal(2)
-
-
-# ------------------------------------------------------------------------------- and besides
 
 
 @pytest.mark.parametrize("form", ["huggingface", "marian"])

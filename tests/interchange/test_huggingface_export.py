@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -97,20 +96,6 @@ def test_an_export_that_lost_its_positions_is_warned_of(
     spoil(tmp_path / "out")
     done = nmt("import", "huggingface", tmp_path / "out", tmp_path / "again", *words)
     assert (done.status, "--positions huggingface" in done.unwrapped) == (0, is_warned)
-
-
-def test_a_model_card_invents_nothing(
-    nmt: Nmt, learnt: Path, data: Path, model_file: Path, tmp_path: Path
-) -> None:
-    copy = tmp_path / "copy.safetensors"
-    shutil.copy(find_model(learnt), copy)
-    front, below = model_card(nmt, copy, tmp_path / "out")
-    assert "model-index" not in front and below.count("Not known") == 2
-    assert "| not known |" in below  # the signature
-    _, below = model_card(nmt, copy, tmp_path / "out", "--data", data)
-    assert below.count("Not known") == 1
-    line = nmt("export", "huggingface", model_file, tmp_path / "out", "--data", data).refusal(2)
-    assert f"--data {data}" in line
 
 
 def test_generate_searches_by_the_defaults_of_translate(

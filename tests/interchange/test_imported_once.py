@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from nmt import Translator
 from nmt.interchange import huggingface
 from nmt.interchange.imported_once import model_of
-from nmt.translate.options import TranslationConfig
 
 
 @pytest.fixture
@@ -50,16 +49,6 @@ def test_a_folder_is_imported_once_and_translates_as_its_import(
     wanted = nmt("translate", model, "--input", source, *QUICK).stdout
     assert [answer.stdout for answer in done] == [wanted, wanted]
     assert len(set(wanted.splitlines())) > 1
-
-
-def test_a_configuration_imports_nothing_until_its_models_are_opened(
-    tmp_path: Path, imports: list[Path]
-) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
-    config = TranslationConfig(models=(folder,))
-    assert (config.models, imports) == ((folder,), [])
-    (imported,) = config.opened().models
-    assert (imported.parent, imports) == (folder, [folder])
 
 
 def test_a_folder_that_has_changed_is_imported_again(tmp_path: Path, imports: list[Path]) -> None:
@@ -140,9 +129,3 @@ def test_an_import_that_is_damaged_may_be_deleted(nmt: Nmt, tmp_path: Path, sour
         assert f"{imported}: damaged" in line and "delete this file" in line
     imported.unlink()
     assert nmt("translate", folder, "--input", source, *QUICK).status == 0
-
-
-def test_other_commands_say_how_to_import_a_folder(nmt: Nmt, tmp_path: Path) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
-    line = nmt("export", "marian", folder, tmp_path / "out").refusal(2)
-    assert f"{folder}: is a folder of Hugging" in line

@@ -41,7 +41,6 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from nmt import SearchOptions, Translator
 from nmt.config.model_config import TransformerConfig
 from nmt.errors import DataError, UsageError
 from nmt.interchange.marian import pieces_by_id
@@ -185,16 +184,6 @@ def test_a_pickle_with_code_is_not_executed(nmt: Nmt, tmp_path: Path) -> None:
     assert not (tmp_path / "executed").exists()
 
 
-def test_a_tag_begins_each_sentence_of_its_line(nmt: Nmt, tmp_path: Path) -> None:
-    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"), "--tgt", "gem")
-    options = SearchOptions(beam_size=1, max_extra_tokens=4)
-    translator = Translator.load(model, options, split=True)
-    lines = [f"{TAGS[0]} abc de. Fg hij.", f"{TAGS[0]} abc de.", f"{TAGS[0]} Fg hij.", "Fg hij."]
-    whole, first, second, plain = (found.text for found in translator.translate(lines))
-    assert whole == f"{first} {second}"
-    assert second != plain
-
-
 @pytest.mark.parametrize("kind", MARIAN)
 def test_probabilities_are_those_of_marian(nmt: Nmt, tmp_path: Path, kind: str) -> None:
     path = MARIAN[kind].write(tmp_path / "marian")
@@ -321,16 +310,6 @@ def shards_without(name: str) -> Callable[[Path], None]:
     return spoil
 
 
-def shards_at(name: str) -> Callable[[Path], None]:
-    index = json.dumps({"weight_map": {"model.shared.weight": name}})
-
-    def spoil(folder: Path) -> None:
-        (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
-        (folder / "model.safetensors.index.json").write_text(index)
-
-    return spoil
-
-
 def adapter_only(folder: Path) -> None:
     (folder / "config.json").rename(folder / "adapter_config.json")
 
@@ -341,10 +320,6 @@ def with_weight(name: str, weight: Tensor) -> Callable[[Path], None]:
         save_file({**load_file(path), name: weight}, path)
 
     return spoil
-
-
-def with_copy(name: str) -> Callable[[Path], None]:
-    return with_weight(name, torch.ones(2, 2))
 
 
 def with_rows(folder: Path, count: int) -> None:

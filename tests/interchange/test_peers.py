@@ -49,9 +49,6 @@ GREEDY = (
 )
 
 
-# ----------------------------------------------------------------------------- transformers
-
-
 class Transformers:
     """A folder, as transformers opens it."""
 
@@ -170,22 +167,6 @@ def test_an_import_of_many_languages_is_what_transformers_computes(
     assert_same_as_many(path, LANGUAGES[kind], theirs, tokenizer)
 
 
-@pytest.mark.parametrize("kind", LANGUAGES)
-def test_an_export_of_many_languages_is_what_transformers_computes(
-    nmt: Nmt, tmp_path: Path, kind: str
-) -> None:
-    transformers = pytest.importorskip("transformers", reason="needs the extra peers")
-    many_languages(kind, tmp_path / "many")
-    path, out = import_huggingface(nmt, tmp_path / "many"), tmp_path / "out"
-    assert nmt("export", "huggingface", path, out).status == 0
-    pieces = [f"__{code}__" if kind == "m2m100" else code for code in LANGUAGES[kind]]
-    tokenizer = transformers.NllbTokenizer.from_pretrained(
-        out, src_lang=pieces[0], tgt_lang=pieces[1]
-    )
-    theirs = transformers.M2M100ForConditionalGeneration.from_pretrained(out).eval()
-    assert_same_as_many(path, LANGUAGES[kind], theirs, tokenizer)
-
-
 @torch.no_grad()
 def assert_same_as_many(
     path: Path, languages: tuple[str, str], theirs: Any, tokenizer: Any
@@ -253,8 +234,6 @@ def test_transformers_translates_an_export_as_nmt_does(
     same = sum(one == other for one, other in zip(theirs(), exported(), strict=True))
     assert same >= 0.9 * len(lines)
 
-
-# ----------------------------------------------------------------------------------- Marian
 
 TRAINED: dict[str, tuple[str, ...]] = {
     "post_norm": ("--tied-embeddings-all",),

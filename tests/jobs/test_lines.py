@@ -75,8 +75,6 @@ def in_blocks(size: int) -> AbstractContextManager[object]:
     return mock.patch.object(lines_module, "_BLOCK", size)
 
 
-# ---------------------------------------------------------------------------- any bytes
-
 NASTY = [b"\n", b"\n", b"\r", b"\r\n", b"a", b" ", b"\0", b"\x0b", b"\x0c", b"\xff", b"\xc3", BOM]
 NASTY += [text.encode() for text in ("é", "\u2028", "\u2029", "\x85", "\x1e", "\ufffd", "😀")]
 
@@ -105,9 +103,6 @@ def test_any_bytes_in_any_blocks_keep_their_lines(data: bytes, block: int, max_l
     assert [line.is_valid for line in found] == valid
 
 
-# ------------------------------------------------------------------------------- ends
-
-
 @pytest.mark.parametrize(
     ("data", "lines"),
     [
@@ -126,9 +121,6 @@ def test_any_bytes_in_any_blocks_keep_their_lines(data: bytes, block: int, max_l
 )
 def test_lines_and_their_ends_by_hand(data: bytes, lines: list[tuple[str, bytes]]) -> None:
     assert [(line.text, line.end) for line in read(data)] == lines
-
-
-# --------------------------------------------------------------------------- encodings
 
 
 def test_strict_reading_fails_at_the_first_invalid_line_and_names_it() -> None:
@@ -178,16 +170,6 @@ def test_compressed_text_in_a_pipe_is_recognised(kind: str, block: int) -> None:
     data = compress("\ufeffone\ntw".encode("utf-16-le")) + compress("o\n".encode("utf-16-le"))
     with in_blocks(block):
         assert [line.text for line in read(data)] == ["one", "two"]
-
-
-@pytest.mark.parametrize("data", [b"B", b"BZh9", b"\x1f\x8b", b"\xff", b"\xfd7zXZ", b"(\xb5\n"])
-def test_what_only_begins_like_something_else_is_text(data: bytes) -> None:
-    with in_blocks(1):
-        (line,) = read(data)
-    assert line.raw == data
-
-
-# --------------------------------------------------------------------------- streaming
 
 
 def test_a_pool_is_delivered_while_the_pipe_stays_open() -> None:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import pytest
 from toy_training import nmt_command
 
-from nmt.errors import MissingKernel, NMTError, UsageError
+from nmt.errors import MissingKernel, UsageError
 from nmt.interchange.ctranslate2 import export_ctranslate2
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
@@ -150,25 +150,10 @@ def test_an_export_goes_to_nodes_too(
         Translators.start(config, JobOptions(workers="ray", device="cuda"))
 
 
-def test_the_cluster_must_be_named_and_be_there(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("ray", reason="needs the extra ray")
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(UsageError, match=r"^--workers ray: RAY_ADDRESS"):
-        start(model_file)
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(NMTError, match=r"^--workers ray: .*127\.0\.0\.1:1"):
-        start(model_file)
-
-
 def test_without_ray_the_extra_is_named(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"nmt-toolkit\[ray\]"):
         start(model_file)
-
-
-# ------------------------------------------------------------------------------ a real cluster
 
 
 @dataclass

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import re
-from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
-import nmt
 from nmt.markup.markup_tokens import FORMS, tokenize
 from nmt.markup.messages import find_messages
 from nmt.markup.tag_writer import restore
@@ -196,16 +193,3 @@ def test_sixty_messages_keep_their_frames_and_tags() -> None:
         assert skeleton(found) == skeleton(line), (line, found)
         for tag in re.findall("<.*?>|\\{name}|'\\{'", line):
             assert found.count(tag) == line.count(tag), (line, found)
-
-
-def test_a_translator_gives_one_line_for_each_line(model_file: Path) -> None:
-    options = nmt.SearchOptions(n_best=2, max_extra_tokens=5)
-    translator = nmt.Translator.load(model_file, options, markup="html")
-    lines = [f"the {DOGS}", "<b>the cat</b>", "", DOGS]
-    for found, line in zip(translator.translate(lines), lines, strict=True):
-        assert not found.error
-        assert skeleton(found.text) == skeleton(line)
-        assert len(found.tokens) == len(found.token_log_probs)
-        assert all(skeleton(other.text) == skeleton(line) for other in found.others)
-    plain = nmt.Translator.load(model_file, options).translate(["a dog"])[0].text
-    assert f"{{{html.escape(plain, quote=False)}}} other" in translator.translate([DOGS])[0].text

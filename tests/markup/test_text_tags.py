@@ -123,13 +123,3 @@ def test_signs_escaped_in_markdown_go_with_their_words(signs: str, form: str) ->
     assert marked.text == "a b c"
     links = [(0, 1, 4, 5), (2, 3, 2, 3), (4, 5, 0, 1)]
     assert restore(marked, "C B A", links) == f"C {opening}B{closing} A"
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_an_escaped_sign_between_spaces_and_an_escaped_name_stay(form: str) -> None:
-    marked = parse(r"see \# a and b\_c\_d", form)
-    assert [node.opening for node in nodes_of(marked.raw, form)] == [r"\#", r"b\_c\_d"]
-    (kept,) = marked.kept
-    assert marked.text[slice(*kept)] == r"b\_c\_d"
-    for text in (r"a \\[b] c", r"it\'s", r"C:\[x]\_y"):
-        assert parse(text, form).text == text

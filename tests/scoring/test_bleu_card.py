@@ -12,7 +12,6 @@ import sacrebleu
 import sacremoses
 from multi_bleu import multi_bleu
 
-from nmt.errors import UsageError
 from nmt.scoring.bleu_card import bleu_card, split_compounds
 from nmt.scoring.metrics import Score
 
@@ -90,12 +89,6 @@ def test_signatures_and_what_scores_compare_with() -> None:
     assert "-de-compounds|smooth:none" in scores["bleu-compounds"].signature
     assert "Vaswani" in scores["bleu-compounds"].comparable_with
     assert len({result.signature for result in scores.values()}) == len(scores)
-
-
-@pytest.mark.parametrize(("lang", "advice"), [("zh", "zh"), ("th", "char"), ("zh_TW", "zh")])
-def test_languages_without_spaces_are_refused(lang: str, advice: str) -> None:
-    with pytest.raises(UsageError, match=f"--card.*tokenizer is {advice}"):
-        bleu_card([REFERENCES], lang)
 
 
 @pytest.mark.parametrize(

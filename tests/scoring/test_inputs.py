@@ -124,8 +124,6 @@ def test_the_language_is_the_ending(name: str, lang: str) -> None:
     assert language_of(Path("folder.en") / name) == lang
 
 
-# ------------------------------------------------------------ what nmt translate writes otherwise
-
 TRANSLATIONS = [
     Translation(
         "Das ist 1-1 ein\tTest.",

@@ -10,7 +10,6 @@ import pytest
 import sacrebleu
 from sacrebleu.significance import PairedTest
 
-from nmt.errors import UsageError
 from nmt.scoring.metrics import make_metrics
 from nmt.scoring.options import METRICS, Resampling
 from nmt.scoring.significance import Comparison, compare, confidence
@@ -102,13 +101,3 @@ def test_a_true_difference_is_told_from_chance() -> None:
     alike = comparison("chrf", GOOD, noisy(REFERENCE, 0.2, seed=5), resampling)
     assert min(alike.p_bootstrap, alike.p_randomisation) > 0.05
     assert alike.confidence.lower < 0 < alike.confidence.upper
-
-
-def test_draws_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = [[1.0, 2.0]] * 1000
-    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 10_000}.__getitem__)
-    assert confidence(sum, counts, Resampling()).mean == 3000
-    with pytest.raises(UsageError, match=r"1,000 lines .*--samples$"):
-        confidence(sum, counts, Resampling(samples=10_000))
-    with pytest.raises(UsageError, match="--samples and --trials"):
-        compare(sum, counts, counts, Resampling())

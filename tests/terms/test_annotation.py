@@ -46,25 +46,6 @@ def test_the_words_of_a_term_are_followed_by_its_translation(vocabulary: Vocabul
     assert found.used == [0, 1]
 
 
-def test_without_its_annotations_a_line_has_the_ids_that_it_always_has(
-    vocabulary: Vocabulary,
-) -> None:
-    found = annotated(vocabulary, {"dogs": "Hund", "cat": "Katze"})
-    (plain,) = vocabulary.encode([LINE])
-    own = {}
-    inside = False
-    for id_, owner in zip(found.ids, found.owners, strict=True):
-        piece = vocabulary.tokens([id_])[0]
-        inside = piece == "<as>" or (inside and piece != "</term>")
-        if piece not in ANNOTATION and not inside:
-            own[owner] = id_
-    assert [own[at] for at in range(len(plain))] == plain
-    # An annotation belongs to the last token of its term.
-    tokens = vocabulary.tokens(plain)
-    owner = found.owners[vocabulary.tokens(found.ids).index("<as>")]
-    assert "".join(tokens[: owner + 1]).replace("\u2581", " ") == " Two dogs"
-
-
 def test_what_does_not_fit_is_left_out(vocabulary: Vocabulary) -> None:
     (plain,) = vocabulary.encode([LINE])
     (target,) = vocabulary.encode(["Hund"])

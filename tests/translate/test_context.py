@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,6 @@ def translator_of(
 
 def texts(found: Sequence[Translation]) -> list[str]:
     return [one.text for one in found]
-
-
-# ------------------------------------------------------------------------- which lines are read
 
 
 def test_lines_before_are_those_of_the_document() -> None:
@@ -116,9 +114,6 @@ def test_contexts_can_be_given(pieces: Vocabulary, separator: int) -> None:
     translator.config = TranslationConfig()
     with pytest.raises(UsageError, match="context"):
         translator.translate(LINES[6:], contexts=[LINES[3:6]])
-
-
-# ------------------------------------------------------------------------- what goes wrong
 
 
 def without_last(separator: int) -> Copy:
@@ -204,9 +199,6 @@ def test_any_separators_give_as_many_lines(pieces: Vocabulary, separator: int) -
             assert list(translator.stream(iter(lines), pool_lines=size)) == found
 
 
-# ------------------------------------------------------------------------- a model
-
-
 @pytest.fixture(scope="module")
 def model(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return model_of_documents(tmp_path_factory.mktemp("context") / "tiny.safetensors", card)
@@ -245,11 +237,6 @@ def test_samples_and_alignments_and_markup_work_in_windows(
     tags = ["<b>the cat</b> sees", "a <i>dog</i>", "", *LINES[3:6], "the <u>old</u> dog"]
     marked = Translator.load(model, context=3, markup="html").translate(tags)
     assert [one.context for one in marked] == CONTEXT
-    for line, one in zip(tags, marked, strict=True):
-        for tag in ("<b>", "</b>", "<i>", "</i>", "<u>", "</u>"):
-            assert one.text.count(tag) == line.count(tag)
-    plain = [one.text for one in aligned]
-    stripped = [one.text for one in marked]
-    for tag in ("<b>", "</b>", "<i>", "</i>", "<u>", "</u>"):
-        stripped = [text.replace(tag, "") for text in stripped]
-    assert stripped == plain
+    for line, one, plain in zip(tags, marked, aligned, strict=True):
+        assert sorted(re.findall("<.*?>", one.text)) == sorted(re.findall("<.*?>", line))
+        assert re.sub("<.*?>", "", one.text) == plain.text

@@ -140,17 +140,6 @@ def test_no_ngram_is_repeated(
     assert any(ours != plain for ours, plain in zip(theirs, free, strict=True))
 
 
-def test_greedy_search_without_scores_finds_the_same(exported: Path, sources: list[Source]) -> None:
-    config = TranslationConfig(models=(exported,), search=replace(POWER, beam_size=1))
-    engines = [
-        load(config, device="cpu", workers=1, threads=1, with_scores=wanted)[0]
-        for wanted in (True, False)
-    ]
-    one, other = (engine.search(sources) for engine in engines)
-    assert [best[0].ids for best in one] == [best[0].ids for best in other]  # type: ignore[union-attr]
-    assert {best[0].score for best in other} == {0.0}  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize("with_scores", [True, False])
 def test_a_weight_that_is_not_a_number_is_noticed(
     card: ModelCard, tmp_path: Path, with_scores: bool

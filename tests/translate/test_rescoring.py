@@ -61,9 +61,6 @@ def test_log_probs_are_those_of_a_loop_over_the_decoder_s_steps(kinds: tuple[str
         assert found == pytest.approx([math.log(row[token]) for row, token in rows], abs=1e-6)
 
 
-# ----------------------------------------------------------------------------------- text
-
-
 @pytest.fixture
 def ready(model_file: Path) -> Translator:
     return Translator.load(model_file)
@@ -92,9 +89,6 @@ def test_perplexity_is_of_all_tokens_with_eos_and_of_no_blank_pairs(ready: Trans
     assert (likelihood.lines, likelihood.tokens) == (len(pairs), tokens)
     assert likelihood.log_prob == pytest.approx(log_prob)
     assert likelihood.perplexity == pytest.approx(math.exp(-log_prob / tokens))
-
-
-# ------------------------------------------------------------------------------- failures
 
 
 def test_long_lines_are_scored_whole_and_endless_ones_left_out(ready: Translator) -> None:

@@ -59,14 +59,6 @@ def test_a_line_of_one_sentence_is_translated_as_it_was(vocabulary: Vocabulary) 
     assert len(asked[0]) == 5
 
 
-def test_a_model_that_does_not_tell_has_the_longest_as_usual(vocabulary: Vocabulary) -> None:
-    longest = length(vocabulary, PARAGRAPH)
-    for limit, text in ((longest, SENTENCES[0]), (longest - 1, PARAGRAPH)):
-        translator, _ = translator_of(vocabulary, longest=limit)
-        (found,) = translator.translate([PARAGRAPH])
-        assert (found.text, found.is_cut) == (text, False)
-
-
 def test_context_takes_lines_whole(vocabulary: Vocabulary) -> None:
     for values in ({}, {"no_split": True}):
         translator, _ = translator_of(vocabulary, 5, context=2, **values)

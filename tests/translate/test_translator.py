@@ -117,9 +117,6 @@ def joining(translator: Translator) -> JoinSegments:
     return JoinSegments(translator.engine, translator.language_pair)
 
 
-# ------------------------------------------------------------------------- a copying model
-
-
 def test_each_line_has_its_own_translation_in_order(vocabulary: Vocabulary) -> None:
     translator, _ = copier(vocabulary)
     assert best(translator.translate(LINES)[:-1]) == [line.strip() for line in LINES[:-1]]
@@ -218,9 +215,6 @@ def test_what_is_repeated_is_searched_for_once(vocabulary: Vocabulary) -> None:
     assert sum(done) == sum(translation.segments for translation in found)
 
 
-# -------------------------------------------------------------------------- a real model
-
-
 @pytest.mark.parametrize("batch_tokens", [1, 64])
 def test_batches_do_not_change_the_result(model_file: Path, batch_tokens: int) -> None:
     options = SearchOptions(max_extra_tokens=10)
@@ -253,9 +247,6 @@ def test_no_output_holds_a_line_break_or_nul(model_file: Path, precision: str) -
         for translation in found.n_best:
             assert not {"\n", "\r", "\0"} & set(translation.text)
             assert not {"<pad>", "<unk>", "<s>", "</s>"} & set(translation.tokens)
-
-
-# ------------------------------------------------------------------------------- streams
 
 
 def stream(
