@@ -55,10 +55,10 @@ def on_terminal(*arguments: str, lines: int = 100) -> OnTerminal:
 
 
 def test_notices_stand_above_the_bars_and_nothing_else_remains() -> None:
-    terminal = on_terminal("back", lines=3)
-    assert terminal.finish() == 0
     parts = [part for line in SAID for part in (line[:100].rstrip(), line[100:]) if part]
-    assert terminal.screen == parts
+    for terminal in (on_terminal("short", lines=3), on_terminal("back", lines=12)):
+        assert terminal.finish() == 0
+        assert terminal.screen == parts
     assert re.search(
         r"training: +50%.* 5/10 \[00:0\d<00:0\d, +[\d.]+ updates/s, epoch 0.1\]", terminal.written
     )

@@ -57,7 +57,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
         micro_batch_tokens=2000,
         learning_rate=4e-3,
         warmup_updates=60,
-        max_updates=400,
+        max_updates=300,
         validate_every=100,
         save_every=100,
         validate_bleu="true",

@@ -337,7 +337,7 @@ def test_a_configuration_that_is_wrong_is_one_line_and_touches_nothing(
 def test_nmt_itself_answers_as_the_stand_in_does(
     place: Place, run: Run, model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translate_incoming, "NMT", [warm_python(), "-m", "nmt"])
+    monkeypatch.setattr(translate_incoming, "NMT", [warm_python(), "-m", "nmt", "translate"])
     place.configure(model=str(model_file), options=[*QUICK])
     place.receive("news.en", b"the cat\n\na \xff dog\n")
     run(mail="1 translated (3 lines); 1 with warnings (news.en)")

@@ -121,7 +121,7 @@ def test_a_stopped_run_goes_on_with_the_same_lexicon_and_bytes(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = job.but(shard_pairs=20)
-    whole = job.but(out=tmp_path / "whole", workers=2)
+    whole = job.but(out=tmp_path / "whole")
     whole.prepare()
     stop(job, monkeypatch, shards=2)
     with monkeypatch.context() as patch:  # it is not learnt again

@@ -178,7 +178,7 @@ def test_any_separators_give_as_many_lines(pieces: Vocabulary, separator: int) -
             ids.insert(chance.randrange(len(ids) + 1), separator)
         return ids[chance.choice([0, 0, 0, 2]) :]
 
-    for _ in range(60):
+    for _ in range(30):
         lines = [
             " ".join(draw.choices(words, k=draw.randrange(5))) if draw.random() < 0.8 else " "
             for _ in range(draw.randrange(1, 12))
