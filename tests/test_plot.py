@@ -86,16 +86,3 @@ def test_without_matplotlib_we_say_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UsageError, match=r"nmt-toolkit\[plot\]"):
         draw_curves([], "run")
-
-
-@pytest.mark.parametrize(
-    ("content", "shown"),
-    [
-        ("▁Straße 東京", "▁Straße 東京"),
-        ("\0\n", "<U+0000><U+000A>"),
-        ("a\u202eb", "a<U+202E>b"),  # which would turn the rest round
-        ("\ufffe\ud800", "<U+FFFE><U+D800>"),
-    ],
-)
-def test_invisible_characters_are_shown_by_their_numbers(content: str, shown: str) -> None:
-    assert legible(content) == shown

@@ -169,13 +169,6 @@ def test_what_goes_on_is_joined(content: str) -> None:
     assert CUT in lines_of(content)[0]
 
 
-def test_each_named_speaker_of_a_cue_is_apart() -> None:
-    assert lines_of(cues("TOM: Come with\nme now\nANNA: Never")) == [
-        "TOM: Come with me now",
-        "ANNA: Never",
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "line", "translation", "written"),
     [

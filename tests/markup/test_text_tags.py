@@ -7,7 +7,6 @@ import re
 import pytest
 
 from nmt.markup.breaks import MarkedLines
-from nmt.markup.markup_tokens import FORMS
 from nmt.markup.tag_writer import restore
 from nmt.markup.tags import Node, parse
 
@@ -113,13 +112,3 @@ def test_escaped_html_is_cut_at_its_breaks(markup: str, texts: list[str], expect
     text = re.sub(r"\w", "X", marked.text)
     words = [word.span() for word in re.finditer(r"\w", text)]
     assert marked.restore(text, [(*word, *word) for word in words], []) == expected
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("signs", [r"\[ \]", r"\* \*", r"\{ \}", r"\&lt; \&gt;"])
-def test_signs_escaped_in_markdown_go_with_their_words(signs: str, form: str) -> None:
-    opening, closing = signs.split()
-    marked = parse(f"a {opening}b{closing} c", form)
-    assert marked.text == "a b c"
-    links = [(0, 1, 4, 5), (2, 3, 2, 3), (4, 5, 0, 1)]
-    assert restore(marked, "C B A", links) == f"C {opening}B{closing} A"

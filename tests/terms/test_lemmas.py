@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.errors import UsageError
-from nmt.terms import lemmas
 from nmt.terms.lemmas import WORD, LineForms, has_lemmas, lemma
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
@@ -57,10 +55,3 @@ def test_a_term_is_found_in_any_form(term: str, is_there: bool) -> None:
 def test_words_take_in_their_marks(words: list[str]) -> None:
     assert WORD.findall(" ".join(words)) == words
     assert not LineForms.of(" ".join(words), "xx").has(words[0][:2])
-
-
-def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lemmas, "find_spec", lambda _: None)
-    has_lemmas.cache_clear()
-    with pytest.raises(UsageError, match=r"--terms .*simplemma"):
-        has_lemmas("de")

@@ -88,16 +88,3 @@ def test_each_layer_of_each_attention_has_a_panel() -> None:
     assert texts(decoder) == ["Decoder, layer 1", "▁x", "</s>", "<s>", "▁x"]
     height = float(picture.get("height", "").removesuffix("pt"))
     assert max(float(text.get("y", 0)) for text in picture.iter(f"{SVG}text")) < height
-
-
-@pytest.mark.parametrize("heads", [1, 8, 16])
-def test_heads_have_colours_of_their_own_and_a_legend_of_them(heads: int) -> None:
-    picture = drawing(weights(cross=CROSS.expand(1, 1, heads, 2, 3)))
-    drawn = groups(picture, "head")
-    strokes = [re.findall("stroke: (#......)", head[0].get("style", ""))[0] for head in drawn]
-    assert len(set(strokes)) == heads
-    dots = [text.get("style", "") for text in picture.iter(f"{SVG}text") if text.text == "●"]
-    assert [re.findall("fill: (#......)", dot)[0] for dot in dots] == strokes
-    assert [text for text in texts(picture) if text.startswith("head")] == [
-        f"head {number}" for number in range(1, heads + 1)
-    ]
