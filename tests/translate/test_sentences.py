@@ -71,6 +71,7 @@ def test_sentences_that_stand_in_a_row_are_found_again(lang: str, sentences: lis
         ("en", "1. Introduction"),
         ("de", "Am 3. Mai, dem 9./10. Juni und vom 8.-10. August regierte Heinrich VIII. England."),
         ("de", "Prof.-Dr. Müller (z.B. Nr. 7) nach Art. 5 Abs. 2 u.a. Richter a.D. Meier."),
+        ("de", "Vgl. Hamburg, das 5 Mio. Euro kostete."),
         ("fr", "M. Dupont, l'U.S. Army, p.ex. Paris, et Dr. Motte de St. Petersburg"),
         ("ru", "А. С. Пушкин родился в Москве"),
         ("xx", "A language that Moses does not know, with Mr. Smith and No. 5"),
