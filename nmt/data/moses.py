@@ -8,9 +8,11 @@ back changed. `prepare` tries it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from importlib.metadata import version
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.data.languages import primary_language
@@ -90,6 +92,8 @@ def tokenized(line: str, lang: str) -> str:
 
 def tokenizer_name(lang: str) -> str:
     """Return the tokeniser, its version and the language, which decide the tokens."""
+    from importlib.metadata import version  # which reads mail, too
+
     return f"sacremoses-{version('sacremoses')}-{lang}"
 
 
@@ -119,12 +123,35 @@ def abbreviations(lang: str, *, before_digit: bool) -> frozenset[str]:
 
     before_digit: whether a digit follows, as in No. 5.
     """
-    from sacremoses import NonbreakingPrefixes
-
     words = set()
     for language in {primary_language(lang), "en"}:
-        for line in NonbreakingPrefixes().words(language):
+        for line in _nonbreaking_prefixes(language):
             word, is_numeric, _ = line.partition("#NUMERIC_ONLY#")
             if before_digit or not is_numeric:
                 words.add(word.strip())
     return frozenset(words)
+
+
+def _nonbreaking_prefixes(language: str) -> Iterable[str]:
+    """Return the lines of Moses' list for a language, the English one if it has none.
+
+    sacremoses takes a quarter of a second to load, for tables that lists do not need. So the module
+    of the lists is loaded by itself, which sacremoses has from 0.2 on.
+    """
+    package = find_spec("sacremoses")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    file = Path(package.submodule_search_locations[0], "_data_nonbreaking_prefixes.py")
+    if not file.is_file():
+        from sacremoses import NonbreakingPrefixes
+
+        yield from NonbreakingPrefixes().words(language)
+        return
+    spec = spec_from_file_location("sacremoses_lists", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    lists = module.NONBREAKING_PREFIXES
+    text = lists.get(f"nonbreaking_prefix.{language}", lists["nonbreaking_prefix.en"])
+    yield from (line for line in map(str.strip, text.splitlines()) if line and line[0] != "#")

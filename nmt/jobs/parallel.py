@@ -20,8 +20,6 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from nmt import console
 from nmt.errors import DataError, MissingKernel, UsageError
 from nmt.jobs.lines import Line
@@ -271,6 +269,8 @@ class _OnRay:
         self.config = config
         self.load = load
         self.translate: Callable[[Pool], Translations] | None = None  # once loaded in a process
+        import numpy as np
+
         # Of the files at each path, by name in that folder; `.` is the path itself.
         self.content = {
             path: {file.relative_to(path): np.fromfile(file, np.uint8) for file in files}

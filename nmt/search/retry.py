@@ -21,8 +21,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from nmt.search.engine import Engine, SearchResult, Source
 from nmt.search.options import SearchOptions
 from nmt.search.phrases import SentencePhrases
@@ -134,6 +132,8 @@ def count_loops(ids: Sequence[int]) -> int:
     often = sum(count for count in Counter(ids).values() if count >= _LOOP_TIMES)
     if often < _LOOP_TIMES * _LOOP_TOKENS:  # nearly always: too few tokens for a loop
         return 0
+    import numpy as np  # here, since an export starts without it
+
     row, places = np.array(ids), 0
     for size in range(_LOOP_TOKENS, len(row) // _LOOP_TIMES + 1):
         comes_again = np.cumsum([False, *(row[:-size] == row[size:])])

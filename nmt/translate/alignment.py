@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from nmt.lexical.token_offsets import WORD_START, token_offsets
-from nmt.markup.text_units import Link
 
-Floats = NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nmt.markup.text_units import Link
+
+    Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.data.words import has_letters
 from nmt.markup.kept_pieces import PIECE
@@ -62,6 +60,8 @@ def copy_translation(segment: Segment, vocabulary: Vocabulary, *, alignment: boo
     tokens = tuple(vocabulary.tokens(ids))
     to_itself = None
     if alignment:
+        import numpy as np
+
         src_tokens = vocabulary.tokens(segment.source.ids)[segment.added :]
         before = len(src_tokens) - len(tokens)  # those of a tag
         blocks = [np.ones((1, 1), np.float32)] * len(tokens)

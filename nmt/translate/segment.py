@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.lexical.word_list import ListedWord
 from nmt.search.engine import Ids, Source
 
-Floats = NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Copy(NamedTuple):
@@ -45,7 +44,7 @@ class Segment:
         source = replace(self.source, ids=(*tag, *self.source.ids))
         return replace(self, source=source, added=len(tag), plain=plain, owners=owners)
 
-    def attention_to_plain(self, weights: Floats) -> Floats:
+    def attention_to_plain(self, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return attention (T, S) to the source as attention to its plain ids (T, P).
 
         A word that copies an annotation attends to it, so this counts for the word that the
@@ -53,6 +52,8 @@ class Segment:
         """
         if not self.plain:
             return weights
+        import numpy as np
+
         to_plain = np.zeros((len(weights), len(self.plain)), np.float32)  # (T, P)
         np.add.at(to_plain.T, np.array(self.owners), weights.T)
         return to_plain
