@@ -16,7 +16,6 @@ from typer.models import OptionInfo
 from nmt import console
 from nmt.config.fields import all_declared, check, declared, option_name, parts
 from nmt.errors import UsageError
-from nmt.plot import require_matplotlib
 from nmt.system.files import resolved
 
 # What help calls the values of options that have no name of their own.
@@ -211,5 +210,7 @@ def check_picture(name: str) -> Path:
     """
     if not name.lower().endswith(".svg"):
         raise UsageError(f"{name}: pictures are SVG; give a name that ends in .svg")
+    from nmt.plot import require_matplotlib
+
     require_matplotlib()
     return check_new_file(name)

@@ -75,8 +75,3 @@ def translate_document(
             f"lost what may be a placeholder, such as {document.changed[0]}; compare them"
         )
     return written, counts
-
-
-def warn_of_units(source: Path, counts: Counts) -> None:
-    """Say what went wrong with the units of a document, also if that was in an earlier run."""
-    counts.warn(str(source), "unit", too_long="too many tokens")

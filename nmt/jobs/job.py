@@ -29,7 +29,6 @@ from nmt.errors import (
     is_of_memory,
 )
 from nmt.jobs.counts import Counts
-from nmt.jobs.document_job import translate_document, warn_of_units
 from nmt.jobs.file_pairs import count_lines, cut_lines, parse_shard
 from nmt.jobs.journal import Journal
 from nmt.jobs.lines import Line, LineReader, pipe_chunks
@@ -115,7 +114,7 @@ class Job:
             if source is not None and form is not None:
                 written, counts = self._translate_document(source, source.read_bytes(), form)
                 write(b"", written, counts)
-                warn_of_units(source, counts)
+                _warn_of_units(source, counts)
                 return counts
             if source is not None and source.is_file():
                 first, end = self._lines(source)
@@ -249,10 +248,12 @@ class Job:
             counts = journal.progress.counts
             if not journal.progress.file_sha256:
                 journal.finish()
-        warn_of_units(source, counts)
+        _warn_of_units(source, counts)
         return counts
 
     def _translate_document(self, source: Path, content: bytes, form: str) -> tuple[bytes, Counts]:
+        from nmt.jobs.document_job import translate_document  # compiles the patterns of documents
+
         return translate_document(
             source,
             content,
@@ -387,3 +388,8 @@ def _check_shard(output: Path, before: dict[str, Any], now: dict[str, Any]) -> N
             f"{output}: holds shard {before['shard']} of this job; give shard {now['shard']} an "
             "output of its own, or remove this one"
         )
+
+
+def _warn_of_units(source: Path, counts: Counts) -> None:
+    """Say what went wrong with the units of a document, also if that was in an earlier run."""
+    counts.warn(str(source), "unit", too_long=_TOO_LONG)

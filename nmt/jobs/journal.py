@@ -23,8 +23,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from filelock import unlock_descriptor
-
 from nmt.data.compressed import compress, is_compressed
 from nmt.data.manifest import build_value
 from nmt.jobs.counts import Counts
@@ -101,6 +99,8 @@ class Journal:
             if self._writing is not None:
                 self._writing.close()
         # Workers that were forked meanwhile have the file open, too: closing would not unlock it.
+        from filelock import unlock_descriptor  # here, as `lock` does
+
         with contextlib.suppress(OSError):
             unlock_descriptor(self._file.fileno())
         with contextlib.suppress(OSError):

@@ -25,7 +25,7 @@ from pathlib import Path
 from nmt.errors import DataError
 from nmt.markup.directives import find_directives, numbered_starts, take_the_same
 from nmt.markup.document_units import Unit, as_html, as_text, without_mnemonic
-from nmt.markup.kept_pieces import PIECE
+from nmt.markup.kept_pieces import piece_pattern
 from nmt.markup.tags import parse
 
 _CHECK = "see what msgfmt --check says"
@@ -206,7 +206,7 @@ def protect_directives(text: str, language: str) -> str:
     """Make elements of directives that are no pieces (`kept_pieces`) otherwise."""
     if not language:
         return text
-    pieces = deque(piece.span() for piece in PIECE.finditer(text))
+    pieces = deque(piece.span() for piece in piece_pattern().finditer(text))
     written, last = "", 0
     for directive, _ in find_directives(text, language):
         start, end = directive.span()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from nmt.data.composition import compose
 from nmt.data.words import LETTERS, MARKS, is_wide
-from nmt.markup.kept_pieces import PIECE
+from nmt.markup.kept_pieces import PIECE, piece_pattern
 
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);")
 
@@ -21,7 +21,7 @@ _HTML = {
     *("th", "tr", "tt", "u", "ul", "var", "wbr"),
 }
 """Elements that may stand in text without their closing tag."""
-_NOT_TEXT = rf"<var\b[^<>]*>.{{0,200}}?</var>|<[^<>]*>|{PIECE.pattern}|&#?(?!amp;)\w{{1,31}};"
+_NOT_TEXT = rf"<var\b[^<>]*>.{{0,200}}?</var>|<[^<>]*>|{PIECE}|&#?(?!amp;)\w{{1,31}};"
 _AT_END = "\u3040-\u30ff\u3400-\u9fff가-힣"
 """Letters of Chinese, Japanese and Korean, in which a label ends with its shortcut."""
 _MNEMONIC = re.compile(
@@ -67,7 +67,7 @@ def as_html(text: str, *, brackets_are_text: bool = False) -> str:
         if tag[1] in closed or tag[1].lower() in _HTML:
             return tag[0]
         before = max(0, tag.start() - 1)
-        piece = PIECE.match(tag.string, before) if tag.string[before] == "%" else None
+        piece = piece_pattern().match(tag.string, before) if tag.string[before] == "%" else None
         if piece is not None and piece.end() > tag.end():  # such as %<name>s
             return tag[0]
         is_text = brackets_are_text or (tag[1].istitle() and len(tag[0].split()) > 1)

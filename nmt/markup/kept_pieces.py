@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 
 _SYMBOLS = "¢£¥৳฿￠￡￥￦§¬±¶¼-¾×÷₠-\u20cf℃℅℉№℮⅐-⅟↉∀-∑∓-⋿⟀-⟥⦀-⧗⧜-⧻⧾-⫿"
 _SIGNS = (
@@ -42,7 +43,7 @@ _LOOSE = (
     rf"|{_NO_PERCENTAGE}%<(?!\w)|(?<!\d)%>(?!\w)"
 )
 """Placeholders that begin with a sign: of Qt, Boost and Drupal, and the quotes of GCC."""
-_PIECE_PATTERN = (
+PIECE = (
     rf"(?P<placeholder>{_NAMED}"
     r"|\{\{\{[^{}]{0,200}\}\}\}|\{\{[^{}]{0,200}\}\}|[$#%]\{[^{}]{0,200}\}"
     r"|\{%.{0,200}?%\}|\[%.{0,200}?%\]|\*\|[^|*]{1,200}\|\*"
@@ -61,16 +62,25 @@ _PIECE_PATTERN = (
     r"(?!\w|\ufe0f?\u20e3))"
     rf"|{_SIGN_PATTERN}"
 )
-PIECE = re.compile(_PIECE_PATTERN)
-"""What stays as it is in running text."""
-PIECE_IN_MESSAGE = re.compile(_PIECE_PATTERN.replace("|[{}]|", "|[{}#]|"))
-"""What does in a branch of an ICU message."""
+"""A pattern of what stays as it is in running text."""
 SIGN = re.compile(_SIGN_PATTERN)
 _LIKE_PLACEHOLDER = re.compile(
     rf"(?<![\w!])![a-z][\w-]{{0,99}}|{_NO_PERCENTAGE}%[^\w\s%<&;[(]{{0,5}}\w{{1,99}}"
     r"|(?<!\w)__\w{1,99}__(?!\w)|(?<!\w)[A-Za-z]\w{0,99}_\w{1,99}|(?:(?<!\w)[~^]|&amp;)\d(?!\w)"
 )
 _PERCENTAGE = re.compile(r"%\d+")
+
+
+@cache  # compiled when it is needed, which most starts do not
+def piece_pattern() -> re.Pattern[str]:
+    """Return what matches `PIECE`."""
+    return re.compile(PIECE)
+
+
+@cache
+def piece_in_message_pattern() -> re.Pattern[str]:
+    """Return what stays as it is in a branch of an ICU message."""
+    return re.compile(PIECE.replace("|[{}]|", "|[{}#]|"))
 
 
 def may_be_placeholders(text: str) -> Counter[str]:
@@ -80,5 +90,5 @@ def may_be_placeholders(text: str) -> Counter[str]:
     return Counter(
         each
         for each in found
-        if not PIECE.fullmatch(each) and (is_numbered or not _PERCENTAGE.fullmatch(each))
+        if not piece_pattern().fullmatch(each) and (is_numbered or not _PERCENTAGE.fullmatch(each))
     )

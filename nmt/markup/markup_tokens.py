@@ -19,11 +19,9 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 from nmt.data.words import MARKS
-from nmt.markup.kept_pieces import PIECE
+from nmt.markup.kept_pieces import piece_pattern
 from nmt.markup.messages import NO_TEXT, Message, find_messages
 from nmt.markup.text_tags import HTML, TEXT_TAG, VOID, text_tags
-
-FORMS = ("html", "xml")
 
 _RAW_TEXT = frozenset(("script", "style", "textarea"))
 """Elements of HTML whose content is not markup."""
@@ -165,7 +163,7 @@ def _tag_at(markup: str, at: int, last: dict[str, int], *, is_html: bool) -> Tok
 
 def _is_directive(markup: str, at: int, name: str, tag_end: int, last: dict[str, int]) -> bool:
     """Tell whether it is a directive such as Ruby's `%<name>s`, unlike `50%<b>d</b>`."""
-    piece = PIECE.match(markup, at)
+    piece = piece_pattern().match(markup, at)
     if piece is None or piece.end() <= tag_end or name in VOID or name in _ENDED_BY:
         return False
     return not (HTML.fullmatch(name) and _end_of(f"</{name}", markup, tag_end, last))

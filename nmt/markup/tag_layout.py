@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nmt.data.words import is_in_word, is_letter, is_wide
-from nmt.markup.kept_pieces import PIECE
+from nmt.markup.kept_pieces import piece_pattern
 from nmt.markup.tags import STANDING, Marked, Node
 from nmt.markup.text_units import (
     Link,
@@ -119,7 +119,7 @@ class Layout:
         missing = [piece for piece in pieces if piece not in self.copied]
         others: dict[str, deque[int]] = defaultdict(deque)
         for number, (start, end) in enumerate(self.target):
-            kind = PIECE.fullmatch(self.translation, start, end)
+            kind = piece_pattern().fullmatch(self.translation, start, end)
             if kind and number not in taken:
                 others[kind.lastgroup or ""].append(number)
         for piece in missing:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from nmt.data.words import has_letters, is_in_word, on_one_line
-from nmt.markup.kept_pieces import PIECE, PIECE_IN_MESSAGE, SIGN
+from nmt.markup.kept_pieces import SIGN, piece_in_message_pattern, piece_pattern
 from nmt.markup.markup_tokens import (
     NOT_TEXT,
     Token,
@@ -314,7 +314,7 @@ class _Parser:
     def _add_run(self, run: list[tuple[str, str]], find_pieces: bool) -> None:
         """Add characters without a tag in between, and note the pieces that must stay."""
         if not (find_pieces and self.is_of_message):
-            self._add_characters(run, PIECE if find_pieces else None)
+            self._add_characters(run, piece_pattern() if find_pieces else None)
             return
         plain: list[tuple[str, str]] = []
         last = 0
@@ -327,14 +327,14 @@ class _Parser:
                 self.spelling["'"] = raw
                 continue
             self.spelling["'"] = 2 * run[quoted.start()][1]
-            self._add_characters(plain, PIECE_IN_MESSAGE)
+            self._add_characters(plain, piece_in_message_pattern())
             plain = []
             node = self._add(raw)
             node.kept = "placeholder"
             inner = quoted[0][1:].removesuffix("'").replace("''", "'")
             self._add_characters([(character, "") for character in inner], None)
             node.end = len(self.characters)
-        self._add_characters(plain + run[last:], PIECE_IN_MESSAGE)
+        self._add_characters(plain + run[last:], piece_in_message_pattern())
 
     def _add_characters(self, run: list[tuple[str, str]], pieces: re.Pattern[str] | None) -> None:
         first = len(self.characters)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate, islice, pairwise
 
 from nmt.data.words import is_mark, unit_pattern
-from nmt.markup.kept_pieces import PIECE
+from nmt.markup.kept_pieces import piece_pattern
 from nmt.markup.tags import STANDING, Marked
 
 Span = tuple[int, int]
@@ -25,7 +25,7 @@ def target_units(text: str) -> list[Span]:
     """Return start and end of each unit of a translation."""
     units = []
     last = 0
-    for piece in PIECE.finditer(text):
+    for piece in piece_pattern().finditer(text):
         units += [unit.span() for unit in unit_pattern().finditer(text, last, piece.start())]
         units.append(piece.span())
         last = piece.end()

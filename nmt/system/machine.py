@@ -6,7 +6,6 @@ import math
 import os
 import resource
 from collections.abc import Iterator, MutableMapping
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 from nmt.errors import NMTError
@@ -80,7 +79,7 @@ def most_workers() -> int:
     return max(_WORKERS_EVERYWHERE, cores())
 
 
-class CheckAddresses(MetaPathFinder):
+class CheckAddresses:
     """Checks the limit on memory when a package is loaded that would die of it."""
 
     def find_spec(self, fullname: str, *_: object) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.data.words import has_letters
-from nmt.markup.kept_pieces import PIECE
+from nmt.markup.kept_pieces import piece_pattern
 from nmt.translate.alignment import Alignment
 from nmt.translate.output import Translation
 from nmt.translate.segment import Copy, Segment
@@ -30,7 +30,7 @@ def has_words(text: str, kept: Sequence[tuple[int, int]] = ()) -> bool:
         return False
     if kept or not _IN_PIECES.search(text):
         return has_letters(text, kept)
-    return has_letters(text, [piece.span() for piece in PIECE.finditer(text)])
+    return has_letters(text, [piece.span() for piece in piece_pattern().finditer(text)])
 
 
 def copying(segments: Sequence[Segment], vocabulary: Vocabulary) -> list[Segment]:

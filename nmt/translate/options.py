@@ -17,8 +17,7 @@ from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
 from nmt.interchange.imported_once import model_of
-from nmt.markup.file_types import AS_LINES
-from nmt.markup.markup_tokens import FORMS
+from nmt.markup.file_types import AS_LINES, FORMS
 from nmt.models.converted import refuse_converted
 from nmt.models.device import PRECISIONS
 from nmt.search.options import MBR_METRICS, Sampling, SearchOptions

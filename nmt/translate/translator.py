@@ -20,18 +20,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from nmt.errors import NMTError, UsageError
 from nmt.lexical.word_list import read_words
-from nmt.markup.markup_tokens import FORMS
+from nmt.markup.file_types import FORMS
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
 from nmt.terms.lemmas import is_installed
 from nmt.terms.term_list import read_terms
 from nmt.terms.translate import ForceTerms, ReadTerms, note_terms
-from nmt.translate.attention_picture import draw_attention, draw_matrix
 from nmt.translate.context import Before, contexts_of, translate_in_context
 from nmt.translate.forbidden_words import ForbiddenWords, avoid_forbidden
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
-from nmt.translate.minimum_risk import order_by_utility
 from nmt.translate.options import TranslationConfig, called
 from nmt.translate.output import Translation
 from nmt.translate.segment_lines import Cut, SegmentLines, only_text
@@ -108,6 +106,8 @@ class Translator:
         if form is None:
             yield put_back
         if engine.options.mbr is not None:
+            from nmt.translate.minimum_risk import order_by_utility  # loads numpy
+
             yield partial(order_by_utility, engine.options.mbr)
         if form is not None:
             yield put_back
@@ -249,6 +249,8 @@ class Translator:
         Raises:
             NMTError: if the line has no letters or could not be translated.
         """
+        from nmt.translate.attention_picture import draw_attention, draw_matrix
+
         lines = self._take_steps(_as_lines([line]), _as_lines([prefix]))
         hypotheses = lines.results[0] if lines.results else "the line has no letters"
         if isinstance(hypotheses, str):

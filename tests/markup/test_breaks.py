@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nmt.data.words import unit_pattern
 from nmt.markup.breaks import MarkedLines, cut_at_breaks, unwrap
-from nmt.markup.markup_tokens import FORMS
+from nmt.markup.file_types import FORMS
 
 BREAKS = {
     "xml": [

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.markup.markup_tokens import FORMS, elements, pair_up, tokenize
+from nmt.markup.file_types import FORMS
+from nmt.markup.markup_tokens import elements, pair_up, tokenize
 from nmt.markup.tag_writer import restore
 from nmt.markup.tags import STANDING, Marked, Node, parse
 from nmt.markup.text_tags import TEXT_TAG
