@@ -132,17 +132,18 @@ class Vocabulary:
         self.moses = moses
         self._processor = processor
         self._tokens: list[str] = processor.id_to_piece(list(range(len(self))))
+        # One call for all ids: SentencePiece takes longer to be asked than to answer.
+        is_unused = processor.is_unused(list(range(len(self))))
+        is_control = processor.is_control(list(range(len(self))))
         self._others = {
-            self._tokens[i].removeprefix(STRANGE): i
-            for i in range(len(self))
-            if processor.is_unused(i)
+            token.removeprefix(STRANGE): id_
+            for id_, token in enumerate(self._tokens)
+            if is_unused[id_]
         }
         self._known = len(self)
         if READ_AS_UNK in self._tokens:
             self._known = self._tokens.index(READ_AS_UNK)
-        self._controls = {
-            piece: id_ for id_, piece in enumerate(self._tokens) if processor.is_control(id_)
-        }
+        self._controls = {piece: id_ for id_, piece in enumerate(self._tokens) if is_control[id_]}
         self._tags = {piece: id_ for piece, id_ in self._controls.items() if TAG.fullmatch(piece)}
         starts = [
             self._controls[name] for name in (ADDED, ADDED_WITH_SPACE) if self.has_control(name)
@@ -150,7 +151,7 @@ class Vocabulary:
         self._added = {
             self._tokens[id_]: id_
             for id_ in range(min(starts, default=self._known), self._known)
-            if not processor.is_control(id_)
+            if not is_control[id_]
         }
         self.barred_ids = tuple(i for i in range(len(self)) if i != EOS_ID and self._is_barred(i))
 
@@ -355,13 +356,12 @@ class Vocabulary:
         return [_last_merge(processor.id_to_piece(token), scores) for token in range(len(self))]
 
     def _is_barred(self, token_id: int) -> bool:
-        processor = self._processor
-        if processor.is_control(token_id) or processor.is_unknown(token_id):
+        piece = self._tokens[token_id]
+        if token_id == UNK_ID or piece in self._controls:
             return True
-        piece: str = processor.id_to_piece(token_id)
-        if processor.is_unused(token_id) and piece.startswith(STRANGE):
+        if piece.startswith(STRANGE) and self._processor.is_unused(token_id):
             return True
-        if processor.is_byte(token_id):
+        if piece.startswith("<0x") and self._processor.is_byte(token_id):
             byte = int(piece[1:-1], 16)
             return byte < 0x80 and bool(_CONTROLS.match(chr(byte)))  # above, it is part of one
         return bool(_CONTROLS.search(piece))

@@ -131,7 +131,8 @@ class SearchOptions:
     # Ids to text. Hypotheses of the same text, cut differently into tokens, count once.
     decode: Callable[[Sequence[Sequence[int]]], Sequence[str]] | None = None
     first_ids: tuple[int, ...] = ()  # tokens that the decoder reads after bos, before the others
-    word_edges: WordEdges | None = None  # None: each token is a word
+    find_word_edges: Callable[[], WordEdges] | None = None
+    """Looks at all pieces, as only phrases need. None: each token is a word."""
     forbidden: tuple[tuple[int, ...], ...] = ()  # token sequences that are never produced
 
     def __post_init__(self) -> None:
@@ -167,8 +168,13 @@ class SearchOptions:
             barred_ids=barred,
             first_ids=vocabulary.first,
             decode=decode,
-            word_edges=vocabulary.word_edges,
+            find_word_edges=lambda: vocabulary.word_edges,
         )
+
+    @property
+    def word_edges(self) -> WordEdges | None:
+        """Which tokens begin or end inside a word."""
+        return None if self.find_word_edges is None else self.find_word_edges()
 
     @property
     def width(self) -> int:

@@ -77,7 +77,8 @@ def test_a_wide_beam_finds_all_translations_with_the_phrases(
         if all(contains(ids, phrase, edges) for phrase in phrases)
     )
     assert 1 < len(expected) < 121
-    (found,) = decoded([table], [source(*phrases)], replace(EVERYTHING, word_edges=edges))
+    options = replace(EVERYTHING, find_word_edges=lambda: edges)
+    (found,) = decoded([table], [source(*phrases)], options)
     assert ids_of(found) == [ids for _, ids in expected]
     assert [-one.score for one in found] == pytest.approx([cost for cost, _ in expected])
 
@@ -298,7 +299,7 @@ def test_what_search_cannot_place_is_left_out_on_a_second_try(model_file: Path) 
     # In two tokens, both phrases would be one word.
     inside, none = np.isin(np.arange(400), [77, 78]), np.zeros(400, bool)
     joined = WordEdges(inside, inside, none, none)
-    options = replace(REAL, max_tokens=2, word_edges=joined)
+    options = replace(REAL, max_tokens=2, find_word_edges=lambda: joined)
     first, second = Phrase(((77,),)), Phrase(((78,),))
     (found,) = bests(
         search_placed(engine_of(model_file, options), [Source((300,), phrases=(first, second))])
