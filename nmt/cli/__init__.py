@@ -95,8 +95,11 @@ COMMANDS = (
 )
 
 
-def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
-    """Return the command line; of a few commands it is ready sooner."""
+def application(commands: Sequence[str] = COMMANDS, *, only_names: bool = False) -> typer.Typer:
+    """Return the command line; of a few commands it is ready sooner.
+
+    only_names: whether commands need no options, as in the list of them.
+    """
     app = typer.Typer(
         name="nmt",
         help="Machine translation: text to shards, shards to a model, a model and text to text.",
@@ -107,9 +110,9 @@ def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     )
     for name in commands:
         module = _module(name)  # which holds a function of its name
-        function = with_options(getattr(module, module.__name__.rpartition(".")[2]))
+        function = getattr(module, module.__name__.rpartition(".")[2])
         describe = app.command(name, help=_help(function.__doc__, module.EXAMPLES))
-        describe(_guarded(name, function))
+        describe((lambda: None) if only_names else _guarded(name, with_options(function)))
     app.callback(invoke_without_command=True)(_top)
     return app
 
@@ -156,9 +159,8 @@ def _run() -> int:
     named = [word for word in words[:1] if word in COMMANDS]
     try:
         with naming("stdout"):
-            status = application(named or COMMANDS)(
-                words or ["--help"], standalone_mode=False, prog_name="nmt"
-            )
+            app = application(named or COMMANDS, only_names=words in (["--help"], ["-h"]))
+            status = app(words or ["--help"], standalone_mode=False, prog_name="nmt")
     except SystemExit as leaving:
         # So rich and typer end where a reader of help has seen enough; commands end otherwise.
         if not isinstance(leaving.__context__, BrokenPipeError):
