@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -153,6 +152,8 @@ def keep_freed_memory() -> None:
     Every layer makes and frees tensors of many MB. By default each is a new mapping, and the system
     clears its pages again: 100,000 page faults per update of the small model in training.
     """
+    import ctypes  # here, so that the options of commands are read without it
+
     with contextlib.suppress(OSError, AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_MAX, 0)
