@@ -1,23 +1,25 @@
-"""How soon commands answer with a warm file cache, beside the libraries that they load.
+"""How soon commands answer with a warm file cache, beside the libraries that they load, and peers.
 
-A command's time is the CPU time, user and system, of its process and of all that it starts: the
-fastest of several runs, those of all commands taken in turns. Work of other processes hardly
-changes it.
+All take turns, and tables have medians. Wall clock is what users wait. CPU time, user and system,
+of a process and all that it starts is steadier, since other processes hardly change it.
 """
 
 from __future__ import annotations
 
-import os
-import resource
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from statistics import median
 
 import pytest
 import torch
-from benchmarks.harness import NMT, in_turn, nmt, publish, rounds, table
+from benchmarks import translation
+from benchmarks.harness import NMT, environment, in_turn, is_installed, nmt, publish, rounds, table
 from benchmarks.machine import describe
 
 from nmt.models.model_file import ModelCard, write_model
@@ -25,56 +27,104 @@ from nmt.models.model_file import ModelCard, write_model
 pytestmark = pytest.mark.benchmark
 
 LINES = 1_000  # that are scored
-# Python files are compiled once, as in an installation.
-ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+# Two sentences, so that abbreviations are looked up.
+LINE = "The cat sees it. Mr. Smith sees a dog.\n"
+
+Cost = tuple[float, float]
+"""Seconds of wall clock and of CPU."""
 
 
-def cpu_seconds(command: list[str | Path]) -> float:
-    """Return the CPU time of a command that is given a line of text."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def cost(work: Callable[[], object]) -> Cost:
+    """Return what a process costs that is started and ends in `work`."""
+    before, began = getrusage(RUSAGE_CHILDREN), time.monotonic()
+    work()
+    seconds, after = time.monotonic() - began, getrusage(RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def answer(*command: str | Path) -> None:
+    """Run a command that is given the line."""
     subprocess.run(
-        command, env=ENVIRONMENT, input=b"the cat\n", stdout=subprocess.DEVNULL, check=True
+        command,
+        env=environment(),
+        input=LINE,
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=True,
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def test_commands_start_fast(card: ModelCard, tmp_path: Path) -> None:
-    model, export, ref, hyp = (tmp_path / name for name in ("model", "export", "ref", "hyp"))
+def test_commands_start_fast(
+    card: ModelCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Python files are compiled once, as in an installation.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    names = ("model", "export", "marian", "line", "out", "ref", "hyp")
+    model, export, marian, line, out, ref, hyp = (tmp_path / name for name in names)
     torch.manual_seed(1)
+    for_marian = {"positions": "sinusoidal_halves", "first_input": "zeros", "norm_epsilon": 1e-6}
+    card = replace(card, config=replace(card.config, **for_marian))
     write_model(model, card, dict(card.build().named_parameters()))
+    line.write_text(LINE)
     words = "the cat sees a small red bird in the old house by the river".split()  # noqa: SIM905
     ref.write_text("".join(f"{' '.join(words[n % 9 :])} {n}.\n" for n in range(LINES)))
     hyp.write_text("".join(f"{' '.join(words[n % 7 :])} {n}.\n" for n in range(LINES)))
     typer, pytorch = "python -c 'import typer'", "python -c 'import torch'"
     sacrebleu = "sacrebleu ref -i hyp"
-    commands: dict[str, list[str | Path]] = {
-        typer: [sys.executable, "-c", "import typer"],
-        pytorch: [sys.executable, "-c", "import torch"],
-        sacrebleu: [sys.executable, "-m", "sacrebleu", ref, "-i", hyp],
+    systems: dict[str, Callable[[], object]] = {
+        typer: partial(answer, sys.executable, "-c", "import typer"),
+        pytorch: partial(answer, sys.executable, "-c", "import torch"),
+        sacrebleu: partial(answer, sys.executable, "-m", "sacrebleu", ref, "-i", hyp),
     }
-    yardsticks = {}
+    yardsticks: dict[str, tuple[str, str]] = {}  # with goals
 
-    def compare(name: str, yardstick: str, *arguments: str | Path) -> None:
-        commands[name], yardsticks[name] = [*NMT, *arguments], yardstick
+    def compare(name: str, yardstick: str, goal: str, *arguments: str | Path) -> None:
+        systems[name] = partial(answer, *NMT, *arguments)
+        yardsticks[name] = yardstick, goal
 
-    compare("nmt --help", typer, "--help")
-    compare("nmt models", typer, "models")
-    compare("nmt translate MODEL, one line", pytorch, "translate", model, "--quiet")
-    compare("nmt score, BLEU", sacrebleu, "score", ref, hyp, "--metric", "bleu")
-    if find_spec("ctranslate2") is not None:
+    translate = "translate", "--quiet"
+    compare("`nmt --help`", typer, "3", "--help")
+    compare("`nmt models`", typer, "", "models")
+    compare("`nmt translate MODEL`, one line", pytorch, "+ 0.5 s", *translate, model)
+    compare("`nmt score`, BLEU", sacrebleu, "1.4", "score", ref, hyp, "--metric", "bleu")
+    if is_installed("ctranslate2"):
         nmt("export", "ctranslate2", model, export, "--quiet")
-        compare("nmt translate EXPORT, one line", pytorch, "translate", export, "--quiet")
-    runs = in_turn({name: partial(cpu_seconds, of) for name, of in commands.items()}, rounds() + 1)
-    fastest = {name: min(found[1:]) for name, found in runs.items()}  # the first warms the cache
+        compare("`nmt translate EXPORT`, one line", pytorch, "0.3", *translate, export)
+        pieces = export / "sentencepiece.model"
+        peer = translation.ctranslate2(export, pieces, precision="fp32", beam_size=4)
+        systems["CTranslate2, one line"] = partial(peer.time_command, line, out, 512)
+        yardsticks["CTranslate2, one line"] = pytorch, ""
+    if is_installed("pymarian"):
+        nmt("export", "marian", model, marian, "--quiet")
+        peer = translation.marian(marian / "model.npz", marian / "vocab.spm", beam_size=4)
+        systems["Marian, one line"] = partial(peer.time_command, line, out, 16)
+        yardsticks["Marian, one line"] = pytorch, ""
+    runs = in_turn({name: partial(cost, work) for name, work in systems.items()}, rounds(9) + 1)
+    # The first one warms the cache.
+    wall, cpu = (
+        {name: median(each[kind] for each in found[1:]) for name, found in runs.items()}
+        for kind in (0, 1)
+    )
+
+    def beside(seconds: dict[str, float], name: str) -> str:
+        yardstick, goal = yardsticks[name]
+        if goal.startswith("+"):
+            return f"{seconds[name] - seconds[yardstick]:+.2f} s"
+        return f"{seconds[name] / seconds[yardstick]:.2f}"
+
     rows = (
         {
             "command": name,
-            "CPU seconds": f"{fastest[name]:.2f}",
-            "beside": yardstick,
-            "its CPU seconds": f"{fastest[yardstick]:.2f}",
-            "ratio": f"{fastest[name] / fastest[yardstick]:.2f}",
+            "seconds": f"{wall[name]:.2f}",
+            "CPU seconds": f"{cpu[name]:.2f}",
+            "beside": f"`{yardstick}`",
+            "its seconds": f"{wall[yardstick]:.2f}",
+            "its CPU seconds": f"{cpu[yardstick]:.2f}",
+            "ratio": beside(wall, name),
+            "ratio of CPU": beside(cpu, name),
+            "goal": goal,
         }
-        for name, yardstick in yardsticks.items()
+        for name, (yardstick, goal) in yardsticks.items()
     )
     publish(f"{describe()}\n\n{table(rows)}")

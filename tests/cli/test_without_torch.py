@@ -1,4 +1,4 @@
-"""What torch is not needed for is answered before it is loaded, which takes seconds."""
+"""What commands load: torch takes seconds, and others add up. What needs none of them loads none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,37 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
 from command_line import Nmt
+
+NOT_FOR_A_LINE = {
+    "torch": "CTranslate2 translates",
+    "numpy": "only alignments, phrases and loops are computed with it",
+    "sacremoses": "its list of abbreviations is read without its tables",
+    "joblib": "only sacremoses uses it",
+    "filelock": "only files have a journal, which is locked",
+    "matplotlib": "only --attention draws",
+    "sacrebleu": "only --mbr compares translations",
+    "nmt.markup.documents": "lines are no document",
+    "nmt.markup.document_units": "its patterns, which are large, are those of documents",
+    "nmt.training.train": "nothing is learnt",
+}
+"""What an export loads none of to translate a line of two sentences from stdin, and why."""
+
+NOT_FOR_HELP = {
+    "pydantic": "typer checks values with it, and there are none",
+    "nmt.jobs.job": "it is of the body of translate",
+    "nmt.prepare.prepare": "it is of the body of prepare",
+}
+"""What `nmt --help` loads none of, and why."""
+
+# Runs a command as the program does, and tells on stderr what it has loaded.
+LOADED = """
+import atexit, json, sys
+atexit.register(lambda: print(json.dumps(list(sys.modules)), file=sys.stderr))
+from nmt.__main__ import main
+main()
+"""
 
 # Runs commands one after the other in a process that cannot load some modules.
 PROGRAM = """
@@ -96,3 +126,32 @@ def test_bleu_of_two_files_loads_nothing_else(tmp_path: Path) -> None:
     unneeded = ["numpy", "nmt.data.moses", "nmt.search.options"]
     ((status, said),) = answers(unneeded, [("score", text, text, "--metric", "bleu")])
     assert status == 0, said
+
+
+def loaded(*words: str | Path) -> tuple[str, set[str]]:
+    """Return stdout of a command that is given two sentences, and the modules that it loads."""
+    ran = subprocess.run(
+        [sys.executable, "-c", LOADED, *map(str, words)],
+        input="The cat sees it. Mr. Smith sees a dog.\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ran.stdout, set(json.loads(ran.stderr.splitlines()[-1]))
+
+
+def test_an_export_starts_with_little(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="needs ctranslate2")
+    export = tmp_path / "export"
+    assert nmt("export", "ctranslate2", model_file, export).status == 0
+    # More than one segment, so that sentences were looked for.
+    translated, modules = loaded("translate", export, "--split", "--no-guard", "--quiet")
+    assert translated.count("\n") == 1
+    assert "nmt.translate.segmentation" in modules
+    assert {name: why for name, why in NOT_FOR_A_LINE.items() if name in modules} == {}
+
+
+def test_the_list_of_commands_needs_little() -> None:
+    listed, modules = loaded("--help")
+    assert "translate" in listed
+    assert {name: why for name, why in NOT_FOR_HELP.items() if name in modules} == {}
