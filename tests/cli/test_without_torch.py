@@ -1,4 +1,4 @@
-"""What commands load: torch takes seconds, and others add up. What needs none of them loads none."""
+"""What commands load. torch takes seconds, and others add up, so none loads more than it needs."""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import sacremoses
 
@@ -62,6 +65,17 @@ def test_abbreviations_are_those_of_the_language_and_of_english(lang: str) -> No
     assert abbreviations(lang, before_digit=True) == always | numeric
     assert "Mr" in always
     assert "No" in numeric
+
+
+def test_abbreviations_come_from_an_older_sacremoses_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Before 0.2, the package had no module of the lists alone.
+    lists = abbreviations("nl", before_digit=True)
+    package = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr("nmt.data.moses.find_spec", lambda _: package)
+    abbreviations.cache_clear()
+    assert abbreviations("nl", before_digit=True) == lists
 
 
 def test_a_vocabulary_with_rules_takes_and_gives_text_as_people_write_it() -> None:
