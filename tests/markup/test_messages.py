@@ -8,7 +8,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from nmt.markup.markup_tokens import FORMS, tokenize
+from nmt.markup.file_types import FORMS
+from nmt.markup.markup_tokens import tokenize
 from nmt.markup.messages import find_messages
 from nmt.markup.tag_writer import restore
 from nmt.markup.tags import parse

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,19 +65,19 @@ def source(*phrases: Phrase, limit: int = LIMIT, prefix: Ids = ()) -> Source:
     return Source((A,) * limit, prefix, phrases=phrases)
 
 
-@pytest.mark.parametrize("edges", [None, INSIDE_C])
+@pytest.mark.parametrize("find_edges", [None, lambda: INSIDE_C])
 @pytest.mark.parametrize("phrases", PHRASES.values(), ids=PHRASES)
 def test_a_wide_beam_finds_all_translations_with_the_phrases(
-    phrases: tuple[Phrase, ...], edges: WordEdges | None
+    phrases: tuple[Phrase, ...], find_edges: Callable[[], WordEdges] | None
 ) -> None:
-    table = random_table(1)
+    table, edges = random_table(1), find_edges and find_edges()
     expected = sorted(
         (-log_prob / ((5 + len(ids) + 1) / 6) ** 0.6, ids)
         for ids, log_prob in all_translations(table, LIMIT, SPECIAL)
         if all(contains(ids, phrase, edges) for phrase in phrases)
     )
     assert 1 < len(expected) < 121
-    options = replace(EVERYTHING, find_word_edges=lambda: edges)
+    options = replace(EVERYTHING, find_word_edges=find_edges)
     (found,) = decoded([table], [source(*phrases)], options)
     assert ids_of(found) == [ids for _, ids in expected]
     assert [-one.score for one in found] == pytest.approx([cost for cost, _ in expected])
