@@ -16,10 +16,12 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from pretended_gpu import build
 from warm_python import warm_python
 
 ROOT = Path(__file__).parents[1]
@@ -61,10 +63,18 @@ def places_of(fault: Fault) -> list[Path]:
 def run_tests(tests: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run tests of the copy in a folder until one fails."""
     file, *only = shlex.split(tests)
+    python, environment = warm_python(), os.environ | {"PYTHONPATH": str(folder)}
+    if file == "test_gpu.py":  # torch takes the pretended GPU as it is loaded
+        try:
+            environment = build.environment()
+        except build.NotHere as why:
+            pytest.skip(str(why))
+        python = sys.executable
+        environment["PYTHONPATH"] = f"{folder}:{environment['PYTHONPATH']}"
     return subprocess.run(
-        [warm_python(), "-m", "pytest", "-q", "-x", f"tests/{file}", *only, *options],
+        [python, "-m", "pytest", "-q", "-x", f"tests/{file}", *only, *options],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(folder)},
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -1,6 +1,6 @@
 """`make gpu`: tests and measures a GPU in parts, and prints one report with the goals.
 
-    make gpu PYTHON=python3 [PART=smoke|tests|train|profile|resume|translate] [GPU_OUT=FOLDER]
+    make gpu PYTHON=python3 [PART=smoke|tests|train|profile|translate] [GPU_OUT=FOLDER]
 
 It is for a machine that you have for half an hour, and that may be gone any minute. So the parts
 run in the order of their worth. Each is a process of its own, which is killed after 5 minutes, and
@@ -29,10 +29,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-from benchmarks.gpu_parts import ROOT, profile, resume, tests, train, translate
+from benchmarks.gpu_parts import ROOT, profile, smoke, tests, train, translate, versions
 from benchmarks.gpu_report import GOALS, Report
 from benchmarks.gpu_scale import GPU, REHEARSAL, Context
-from benchmarks.gpu_smoke import smoke, versions
 from benchmarks.harness import process_tree, work_folder
 from pretended_gpu.build import NotHere, environment
 
@@ -41,7 +40,7 @@ PART_SECONDS = 300
 SMOKE_SECONDS = 120  # about a minute, if compiling is not slow
 FEWEST_SECONDS = 20  # in which a part finds anything
 
-_FUNCTIONS = (smoke, tests, train, profile, resume, translate)
+_FUNCTIONS = (smoke, tests, train, profile, translate)
 PARTS: dict[str, Callable[[Context], None]] = {one.__name__: one for one in _FUNCTIONS}
 assert list(PARTS) == list(GOALS)
 

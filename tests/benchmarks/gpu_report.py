@@ -35,20 +35,10 @@ GOALS: dict[str, dict[str, str]] = {
         "big, nmt": "",
         "modern, nmt compiled": "",
         "modern, nmt": "",
-        "base, textbook": "",
-        "big, textbook": "",
     },
     "profile": {
         "base, nmt compiled, profile": "",
         "base, nmt, profile": "",
-        "attention, flash": "",
-        "attention, kernel for sentences": "",
-    },
-    "resume": {
-        "training": "",
-        "kill -9 and resume": "ended within 60 s, loss of repeated updates within 1 %",
-        "SIGTERM": "saved within 20 s, exit status 75",
-        "resume to the end": "finished, with a lower loss",
     },
     "translate": {
         "nmt": "",

@@ -42,10 +42,7 @@ class Scale:
     lines: int
     rounds: int  # of each translation that is timed
     max_tokens: int  # of a source that is translated
-    train_seconds: float  # until the kill, and again until SIGTERM
-    log_every: int
-    save_minutes: float
-    last_updates: int  # after SIGTERM
+    learnt: int  # updates of the model that translates
     is_rehearsal: bool = False
     settings: tuple[str, ...] = ()
 
@@ -68,10 +65,7 @@ GPU = Scale(
     lines=3_000,
     rounds=2,
     max_tokens=150,
-    train_seconds=45,
-    log_every=100,
-    save_minutes=0.5,
-    last_updates=300,
+    learnt=1000,
     settings=("warmup_updates=1000",),
 )
 REHEARSAL = Scale(
@@ -89,10 +83,7 @@ REHEARSAL = Scale(
     lines=20,
     rounds=1,
     max_tokens=12,
-    train_seconds=2,
-    log_every=1,
-    save_minutes=0.1,
-    last_updates=3,
+    learnt=3,
     is_rehearsal=True,
     settings=("d_model=32", "d_ff=64"),
 )
@@ -117,7 +108,7 @@ class Context:
     def job(self, size: str) -> Job:
         """Return a training of the base or big model."""
         scale = self.scale
-        return Job(self.data, scale.presets[size], scale.batch_tokens, "cuda", scale.pairs)
+        return Job(self.data, scale.presets[size], scale.batch_tokens, "cuda")
 
     def new_folder(self, name: str) -> Path:
         """Return the path of a folder that is not there."""

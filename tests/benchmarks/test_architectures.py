@@ -218,7 +218,7 @@ def translate(models: Mapping[str, Path], folder: Path) -> dict[str, Translated]
         for number in range(ROUNDS if captions == 1 else 1):
             for name, model in models.items():
                 output = folder / f"{model.parent.name}-{captions}-{number}"
-                seconds = translator(model, "fp32", BEAM_SIZE).time_loop(text, output)
+                seconds = translator(model, "fp32", BEAM_SIZE).seconds(text, output)
                 if captions == 1:
                     found[name].seconds.append(seconds)
                 if number == 0:

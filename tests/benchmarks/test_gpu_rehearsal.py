@@ -31,7 +31,7 @@ def test_a_rehearsal_reports_every_row(tmp_path: Path) -> None:
     for part in GOALS:
         assert "exit status 0" in found[part]["found"]
         for what in GOALS[part]:
-            if what.partition(",")[0] in {"big"} - REHEARSAL.presets.keys():
+            if what.partition(",")[0] in {"big", "modern"} - REHEARSAL.presets.keys():
                 assert what not in found
             else:
                 assert not found[what]["found"].startswith("failed"), found[what]
@@ -92,5 +92,4 @@ def test_what_does_not_fit_into_the_time_is_left_out_and_the_report_says_so(
     assert limits == {"smoke": 120, "tests": 300, "train": 300, "profile": 180}
     text = (tmp_path / "report.md").read_text()
     assert "- profile: killed after 180 s, see profile.log" in text
-    for part in ("resume", "translate"):
-        assert f"- {part}: left out: the 15 minutes are over" in text
+    assert "- translate: left out: the 15 minutes are over" in text

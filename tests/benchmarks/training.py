@@ -1,19 +1,21 @@
-"""Systems whose training is timed, each in its own process, and the work of a token."""
+"""Systems whose training is timed, each in its own process: `nmt train` and Marian."""
 
 from __future__ import annotations
 
-import json
+import re
+import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import mkdtemp
+from typing import NamedTuple
 
 import numpy as np
-from benchmarks.harness import NMT, in_turn, run
+from benchmarks.harness import NMT, run
+from benchmarks.machine import CORES
 from toy_training import metrics
 
 from nmt.config.model_config import TransformerConfig
@@ -23,8 +25,12 @@ from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
 from nmt.models.flops import training_flops
 
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Marian has threads of its own, so BLAS must not start more."""
+
 _NEVER = 1_000_000_000
-_FEWEST_UPDATES = 5  # that are timed
+_WINDOW = re.compile(r"Cost [-\d.naif]+ \* ([\d,]+) .* Time ([\d.]+)s")
+"""Finds the target words, eos included, and the seconds of a line of Marian's log."""
 
 
 @dataclass(frozen=True)
@@ -35,36 +41,24 @@ class Job:
     preset: str
     batch_tokens: int
     device: str = "cpu"
-    textbook_pairs: int = 30_000
-    """The most pairs that the textbook takes. It keeps its text as Python lists."""
+
+    @property
+    def config(self) -> TransformerConfig:
+        values = [(self.preset, preset_values(self.preset))]
+        config = resolve_recipe(self.preset, "transformer", values).model
+        assert isinstance(config, TransformerConfig)
+        return config
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """The speed and memory of a training."""
 
-    tokens_per_second: float
-    """Source and target tokens, eos included, after the warm-up."""
-    peak_bytes: int
-    """Resident memory of the process at its highest."""
+    tokens_per_second: float  # of both sides, eos included, after the warm-up
+    peak_bytes: int  # resident memory of the process at its highest
 
 
 Contender = Callable[[int, int], Measurement]
 """Takes the numbers of updates of warm-up, which are not timed, and of timed updates."""
-
-
-def textbook(job: Job, precision: str) -> Contender:
-    """Return the textbook model of the job's size."""
-    config = config_of(job.preset)
-    sizes = config.d_model, config.d_ff, config.num_heads, config.num_encoder_layers
-    fixed = [job.data, job.device, precision, job.batch_tokens]
-
-    def train(warmup: int, updates: int) -> Measurement:
-        arguments = [*fixed, warmup, updates, job.textbook_pairs, *sizes]
-        done = run([sys.executable, "-m", "benchmarks.textbook", *map(str, arguments)])
-        return Measurement(json.loads(done.stdout)["tokens_per_second"], done.peak_bytes)
-
-    return train
 
 
 def nmt(job: Job, precision: str, folder: Path, *settings: str) -> Contender:
@@ -72,74 +66,96 @@ def nmt(job: Job, precision: str, folder: Path, *settings: str) -> Contender:
 
     def train(warmup: int, updates: int) -> Measurement:
         out = Path(mkdtemp(dir=folder)) / "run"
-        done = run([*NMT, *nmt_command(job, precision, out, warmup, updates, *settings)])
+        values = {"log_every": warmup, "validate_every": _NEVER, "save_every": _NEVER}
+        done = run(
+            [
+                *(*NMT, "train", job.data, "--out", out, "--model", job.preset, "--quiet"),
+                *("--precision", precision, "--device", job.device),
+                *("--batch-tokens", str(job.batch_tokens), "--max-updates", str(warmup + updates)),
+                *(f"--set={key}={value}" for key, value in values.items()),
+                *(f"--set={setting}" for setting in settings),
+            ]
+        )
+        windows = metrics(out, "train")
         if job.device == "cuda":  # where compiling for another length takes seconds, once
-            rate = median(one["tokens_per_second"] for one in metrics(out, "train")[1:])
-        else:
-            rate = rate_after_warmup(out)
-        return Measurement(rate, done.peak_bytes)
+            return Measurement(
+                median(one["tokens_per_second"] for one in windows[1:]), done.peak_bytes
+            )
+        seconds = [now["seconds"] - before["seconds"] for before, now in pairwise(windows)]
+        tokens = sum(w["tokens_per_second"] * s for w, s in zip(windows[1:], seconds, strict=True))
+        return Measurement(tokens / sum(seconds), done.peak_bytes)
 
     return train
 
 
-def nmt_command(
-    job: Job, precision: str, out: Path, warmup: int, updates: int, *settings: str
-) -> list[str]:
-    """Return the arguments of `nmt` for a training without validation and saving."""
-    values = {"log_every": warmup, "validate_every": _NEVER, "save_every": _NEVER}
-    assignments = [*(f"{key}={value}" for key, value in values.items()), *settings]
+def marian(job: Job, folder: Path) -> Contender:
+    """Return Marian's (pymarian's) synchronous training in fp32, one thread a core.
+
+    It reads the text that `nmt prepare` has kept, with the same SentencePiece model.
+    """
+
+    def train(warmup: int, updates: int) -> Measurement:
+        done = run(_marian_command(job, folder, warmup + updates), ONE_THREAD)
+        windows = [match.groups() for match in _WINDOW.finditer(done.stderr)][warmup:]
+        words = sum(int(words.replace(",", "")) for words, _ in windows)
+        # Marian counts only target words, eos included.
+        counts = DataFolder.open(job.data).info.train
+        ratio = (counts.src.tokens + counts.pairs) / (counts.tgt.tokens + counts.pairs)
+        seconds = sum(float(seconds) for _, seconds in windows)
+        return Measurement(words * (1 + ratio) / seconds, done.peak_bytes)
+
+    return train
+
+
+def _marian_command(job: Job, folder: Path, updates: int) -> list[str]:
+    vocabulary = folder / "vocab.spm"  # Marian knows it by its ending
+    if not vocabulary.exists():
+        _write_text(job, folder, vocabulary)
+    config, text = job.config, folder / "train"
     return [
-        *("train", str(job.data), "--out", str(out), "--model", job.preset, "--quiet"),
-        *("--precision", precision, "--device", job.device),
-        *("--batch-tokens", str(job.batch_tokens), "--max-updates", str(warmup + updates)),
-        *(f"--set={assignment}" for assignment in assignments),
+        *(sys.executable, "-m", "pymarian", "train"),
+        *("--type", "transformer", "--model", str(folder / "model.npz")),
+        *("--train-sets", f"{text}.src", f"{text}.tgt"),
+        *("--vocabs", str(vocabulary), str(vocabulary)),
+        *("--tempdir", str(folder)),
+        *("--dim-emb", str(config.d_model), "--transformer-dim-ffn", str(config.d_ff)),
+        *("--transformer-heads", str(config.num_heads)),
+        *("--enc-depth", str(config.num_encoder_layers)),
+        *("--dec-depth", str(config.num_decoder_layers)),
+        *("--tied-embeddings-all", "--output-omit-bias", "--max-length", "1000"),
+        *("--transformer-dropout", str(config.dropout), "--label-smoothing", "0.1"),
+        *("--optimizer-params", "0.9", "0.98", "1e-09"),
+        *("--clip-norm", "0", "--sync-sgd", "--optimizer-delay", "1"),
+        *("--mini-batch-words", str(job.batch_tokens), "--mini-batch-round-up=false"),
+        *("--maxi-batch", "1000", "--cpu-threads", str(CORES), "--seed", "1"),
+        *("--no-reload", "--overwrite", "--learn-rate", "0.0001", "--disp-freq", "1u"),
+        *("--after", f"{updates}u"),
     ]
 
 
-def rate_after_warmup(out: Path) -> float:
-    """Return the mean tokens a second of a run's windows after the first."""
-    windows = metrics(out, "train")
-    seconds = [now["seconds"] - before["seconds"] for before, now in pairwise(windows)]
-    tokens = sum(w["tokens_per_second"] * s for w, s in zip(windows[1:], seconds, strict=True))
-    return float(tokens / sum(seconds))
+def _write_text(job: Job, folder: Path, vocabulary: Path) -> None:
+    """Write the cleaned training pairs, and then the vocabulary."""
+    folder.mkdir(exist_ok=True)
+    data = DataFolder.open(job.data)
+    rows = data.train.rows(np.arange(len(data.train)))
+    sides = zip(("src", "tgt"), rows, (data.src_vocabulary, data.tgt_vocabulary), strict=True)
+    for name, side, pieces in sides:
+        ids = [part.tolist() for part in np.split(side.ids, np.cumsum(side.lengths)[:-1])]
+        text = "".join(f"{line}\n" for line in pieces.decode(ids))
+        (folder / f"train.{name}").write_text(text, encoding="utf-8")
+    shutil.copy(job.data / data.info.vocabulary.files[0].name, vocabulary)
 
 
-def timed(
-    systems: Mapping[str, Contender],
-    tokens: Mapping[str, float],
-    *,
-    warmup: int,
-    seconds: float,
-    rounds: int,
-) -> dict[str, list[Measurement]]:
-    """Time systems in turn, each for as many updates as it needs for some seconds.
-
-    tokens: of an update on both sides, by system.
-    """
-    trials = {name: train(1, 2) for name, train in systems.items()}  # how fast each one is
-    updates = {
-        name: max(_FEWEST_UPDATES, round(seconds * trial.tokens_per_second / tokens[name]))
-        for name, trial in trials.items()
-    }
-    return in_turn({n: partial(train, warmup, updates[n]) for n, train in systems.items()}, rounds)
-
-
-def config_of(preset: str) -> TransformerConfig:
-    """Return the configuration of a Transformer's preset."""
-    config = resolve_recipe(preset, "transformer", [(preset, preset_values(preset))]).model
-    assert isinstance(config, TransformerConfig)
-    return config
-
-
-def flops_per_token(preset: str, data: DataFolder) -> float:
+def flops_per_token(job: Job) -> float:
     """Return the FLOPs of forward and backward pass by source or target token of the data."""
+    data = DataFolder.open(job.data)
     sums = LengthSums.of_pairs(*data.train.lengths(np.arange(len(data.train))))
-    flops = training_flops("transformer", config_of(preset), len(data.tgt_vocabulary), sums)
+    flops = training_flops("transformer", job.config, len(data.tgt_vocabulary), sums)
     return flops / (sums.src + sums.tgt)
 
 
-def update_tokens(data: DataFolder, batch_tokens: int) -> float:
+def update_tokens(job: Job) -> float:
     """Return the tokens of an update on both sides; batch_tokens are those of the longer side."""
-    counts = data.info.train
+    counts = DataFolder.open(job.data).info.train
     sides = [side.tokens + counts.pairs for side in (counts.src, counts.tgt)]
-    return batch_tokens * sum(sides) / max(sides)
+    return job.batch_tokens * sum(sides) / max(sides)

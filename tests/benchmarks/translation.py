@@ -1,21 +1,21 @@
-"""Systems whose translation is timed, as commands and as loops, and the model that they are given.
+"""Systems whose translation is timed, each in its own process, and the model that they are given.
 
-A loop is `translation_process`: a system's translator after loading and warming up.
+The processes run `translation_process.py`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from benchmarks import corpora, harness
-from benchmarks.harness import NMT, run, setting
+from benchmarks.harness import run, setting
 from benchmarks.machine import CORES, has_bf16
-from benchmarks.marian import ONE_THREAD
+from benchmarks.training import ONE_THREAD
 
 from nmt.interchange.ctranslate2_manifest import is_export
 from nmt.models.model_file import ModelCard, find_model, load_model
@@ -25,7 +25,6 @@ ALPHA = 0.6
 """Of the length penalty length^ALPHA, the form that all systems have."""
 
 _WARMUP_LINES = 32 * CORES
-_LINES = (16, 32, 64)  # of a batch
 
 
 @dataclass(frozen=True)
@@ -35,80 +34,51 @@ class Contender:
     system: str
     precision: str
     beam_size: int
-    loop: str
-    """The name of its function in `translation_process`."""
-    settings: Mapping[str, object]
-    """What that function takes besides the size of a batch."""
-    command: Callable[[int], Sequence[str | Path]] | None = None
-    """The command for a size of a batch, without files; None: the loop without warming up."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Of its environment."""
+    settings: dict[str, object]
+    """What its function in `translation_process` takes besides the size of a batch."""
     batches: Sequence[int] = ()
     """Batch sizes to choose the fastest from. Empty: the system has its own."""
-    unit: str = ""
-    """The unit of the sizes."""
-
-    @property
-    def search(self) -> str:
-        """The kind of search."""
-        return f"beam {self.beam_size}" if self.beam_size > 1 else "greedy"
 
     @property
     def name(self) -> str:
         """The name in tables."""
-        return f"{self.system}, {self.precision}, {self.search}"
+        search = f"beam {self.beam_size}" if self.beam_size > 1 else "greedy"
+        return f"{self.system}, {self.precision}, {search}"
 
-    def time_command(self, source: Path, output: Path, batch: int = 0) -> float:
-        """Return the wall time of the command, from the process's start to its end."""
-        if self.command is None:
-            return run(self._process(source, output, batch, warmup=0), self.variables).seconds
-        files = ("--input", source, "--output", output)
-        return run([*self.command(batch), *files], self.variables).seconds
+    def seconds(self, source: Path, output: Path, batch: int = 0) -> float:
+        """Return the time from text to text, after loading and warming up."""
+        settings = self.settings | ({"batch": batch} if self.batches else {})
+        function = self.system.split()[0].lower()
+        module = ["-m", "benchmarks.translation_process", function]
+        command = [sys.executable, *module, source, output, str(_WARMUP_LINES)]
+        variables = ONE_THREAD if function == "marian" else {}
+        return float(run([*command, json.dumps(settings)], variables).stdout)
 
-    def time_loop(self, source: Path, output: Path, batch: int = 0) -> float:
-        """Return the seconds of translating only."""
-        process = self._process(source, output, batch, warmup=_WARMUP_LINES)
-        return float(run(process, self.variables).stdout)
-
-    def _process(self, source: Path, output: Path, batch: int, *, warmup: int) -> list[str | Path]:
-        settings = {**self.settings, **({"batch": batch} if self.batches else {})}
-        module = ["-m", "benchmarks.translation_process", self.loop]
-        return [sys.executable, *module, source, output, str(warmup), json.dumps(settings)]
+    def fastest_batch(self, text: Path, folder: Path) -> int:
+        """Return the batch size with which it is fastest; 0 if it has its own."""
+        times = {size: self.seconds(text, folder / "tried", size) for size in self.batches}
+        return min(times, key=times.__getitem__, default=0)
 
 
 def nmt(model: Path, precision: str, beam_size: int, *, device: str = "cpu") -> Contender:
     """Return `nmt translate` in a precision; an export has its own."""
     exported = is_export(model)
-    search: list[str | Path] = ["--beam-size", str(beam_size), "--length-penalty", str(ALPHA)]
-    search += ["--length-penalty-form", "power"]
-    search += [] if exported else ["--precision", precision]
-    settings = {
+    settings: dict[str, object] = {
         "model": str(model),
         "precision": "auto" if exported else precision,
         "beam_size": beam_size,
         "alpha": ALPHA,
         "device": device,
     }
-    return Contender(
-        "nmt by ctranslate2" if exported else "nmt",
-        precision,
-        beam_size,
-        "nmt",
-        settings,
-        command=lambda _: [*NMT, "translate", model, "--device", device, "--quiet", *search],
-    )
+    name = "nmt by CTranslate2" if exported else "nmt"
+    return Contender(name, precision, beam_size, settings)
 
 
 def ctranslate2(
-    model: Path,
-    vocabulary: Path,
-    *,
-    precision: str,
-    beam_size: int,
-    device: str = "cpu",
+    model: Path, vocabulary: Path, precision: str, beam_size: int, *, device: str = "cpu"
 ) -> Contender:
     """Return CTranslate2: as many translators of one thread as there are cores, or one on a GPU."""
-    settings = {
+    settings: dict[str, object] = {
         "model": str(model),
         "vocabulary": str(vocabulary),
         "beam_size": beam_size,
@@ -116,18 +86,11 @@ def ctranslate2(
         "threads": CORES,
         "device": device,
     }
-    return Contender(
-        "CTranslate2",
-        precision,
-        beam_size,
-        "ctranslate2",
-        settings,
-        batches=(512, 1024, 2048, 4096) if device == "cpu" else (4_096, 16_384),
-        unit="tokens",
-    )
+    batches = (512, 1024, 2048, 4096) if device == "cpu" else (4_096, 16_384)  # tokens
+    return Contender("CTranslate2", precision, beam_size, settings, batches)
 
 
-def marian(model: Path, vocabulary: Path, *, beam_size: int) -> Contender:
+def marian(model: Path, vocabulary: Path, beam_size: int) -> Contender:
     """Return Marian in fp32 with a thread a core, each with its own sentences.
 
     A translation has at most three times as many tokens as its source.
@@ -139,24 +102,7 @@ def marian(model: Path, vocabulary: Path, *, beam_size: int) -> Contender:
         *("--max-length", "1000", "--cpu-threads", str(CORES)),
         *("--quiet", "--quiet-translation"),
     ]
-    decode = [sys.executable, "-m", "pymarian", "decode", *arguments]
-    return Contender(
-        "Marian",
-        "fp32",
-        beam_size,
-        "marian",
-        {"arguments": arguments},
-        command=lambda batch: [*decode, "--mini-batch", str(batch)],
-        variables=ONE_THREAD,
-        batches=_LINES,
-        unit="lines",
-    )
-
-
-def fastest_batch(system: Contender, text: Path, outputs: Iterator[Path]) -> int:
-    """Return the batch size with which a system's loop is fastest; 0 if it has its own."""
-    seconds = {batch: system.time_loop(text, next(outputs), batch) for batch in system.batches}
-    return min(seconds, key=seconds.__getitem__, default=0)
+    return Contender("Marian", "fp32", beam_size, {"arguments": arguments}, (16, 32, 64))  # lines
 
 
 # Updates, target tokens of each, and settings that soon give outputs as long as captions.

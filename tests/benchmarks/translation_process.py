@@ -17,8 +17,6 @@ from pathlib import Path
 
 Translate = Callable[[list[str]], list[str]]
 
-_EXTRA_TOKENS = 50
-
 
 def nmt(*, model: str, precision: str, beam_size: int, alpha: float, device: str) -> Translate:
     """Load `nmt translate` without its command line."""
@@ -58,10 +56,10 @@ def ctranslate2(
     model: str,
     vocabulary: str,
     threads: int,
+    device: str,
+    batch: int,
     beam_size: int,
     alpha: float,
-    batch: int,
-    device: str,
 ) -> Translate:
     """Load CTranslate2, whose threads each translate batches of so many tokens.
 
@@ -72,9 +70,8 @@ def ctranslate2(
     import ctranslate2
     import sentencepiece
 
-    translators = threads if device == "cpu" else 1
     translator = ctranslate2.Translator(
-        model, device=device, inter_threads=translators, intra_threads=1
+        model, device=device, inter_threads=threads if device == "cpu" else 1, intra_threads=1
     )
     processor = sentencepiece.SentencePieceProcessor(model_file=vocabulary)
 
@@ -87,7 +84,7 @@ def ctranslate2(
             max_batch_size=batch,
             batch_type="tokens",
             max_input_length=0,
-            max_decoding_length=max(map(len, tokens)) + _EXTRA_TOKENS,
+            max_decoding_length=max(map(len, tokens)) + 50,
         )
         texts: list[str] = processor.decode([result.hypotheses[0] for result in results])
         return texts
@@ -96,7 +93,9 @@ def ctranslate2(
 
 
 SYSTEMS: dict[str, Callable[..., Translate]] = {
-    system.__name__: system for system in (nmt, marian, ctranslate2)
+    "nmt": nmt,
+    "marian": marian,
+    "ctranslate2": ctranslate2,
 }
 
 
@@ -104,8 +103,7 @@ def main(system: str, source: str, output: str, warmup: str, settings: str) -> N
     """Translate the file, and print the seconds that it took."""
     lines = Path(source).read_text(encoding="utf-8").split("\n")[:-1]
     translate = SYSTEMS[system](**json.loads(settings))
-    if int(warmup):
-        translate(lines[: int(warmup)])
+    translate(lines[: int(warmup)])
     began = time.perf_counter()
     found = translate(lines)
     seconds = time.perf_counter() - began

@@ -4,42 +4,31 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from pretended_gpu.build import NotHere, environment
 
 TESTS = Path(__file__).parents[1]
+OWN = ("on_device.py", "search_on_device.py", "launches.py")
+FILES = ("test_gpu.py", "cli/test_gpu_commands.py", *(f"pretended_gpu/{name}" for name in OWN))
+LONG = "learns or course or resumed or low_rank or fits or c_compiler or rescore or goes_on"
+QUICK = f"not ({LONG}) or course and (rnn or deep)"
 
 
-FILES = {
-    "values": (
-        *("test_gpu.py", "cli/test_gpu_commands.py"),
-        *("pretended_gpu/on_device.py", "pretended_gpu/search_on_device.py"),
-    ),
-    "fake tensors": ("pretended_gpu/on_fake_tensors.py",),
-}
-
-
-@pytest.mark.parametrize("files", FILES.values(), ids=FILES)
-def test_all_tests_of_these_files_pass(files: Sequence[str], tmp_path: Path) -> None:
-    """Torch takes a device only while it is loaded, so they run in processes of their own."""
+@pytest.mark.parametrize(
+    "chosen", [QUICK, pytest.param("", marks=pytest.mark.slow)], ids=["quick", "all"]
+)
+def test_all_tests_of_these_files_pass(chosen: str, tmp_path: Path) -> None:
+    """Torch takes a device only while it is loaded, so they run in a process of their own."""
     try:
         has_device = environment()
     except NotHere as why:
         pytest.skip(str(why))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "--tb=short",
-        "--basetemp",
-        str(tmp_path / "t"),
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
+    command += ["-k", chosen]
     done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", *(str(TESTS / file) for file in files)],
+        [*command, "--basetemp", str(tmp_path / "t"), *(str(TESTS / file) for file in FILES)],
         cwd=TESTS.parent,
         env=has_device,
         capture_output=True,

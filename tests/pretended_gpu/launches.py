@@ -1,0 +1,80 @@
+"""How many operators an update and a step of search begin on the device, whatever their size.
+
+`test_pretended_gpu.py` runs these tests on the pretended GPU. That neither waits is in
+`test_gpu.py` and `search_on_device.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from pretended_gpu.cuda import counts
+from pretended_gpu.search_on_device import BEAM, model_of, search
+from tiny_models import SOURCES, SRC_VOCAB, TARGETS, TGT_VOCAB, TINY, architecture_of
+from toy_training import ALONE, recipe
+
+from nmt.config.model_config import TransformerConfig
+from nmt.data.batches import LengthSums, collate
+from nmt.data.shards import TokenRows
+from nmt.data.updates import Position, Update
+from nmt.models.device import dtype_of
+from nmt.models.registry import build_model
+from nmt.training.flat_weights import FlatWeights
+from nmt.training.optimizer import Optimizer
+from nmt.training.stop import StopRequest
+from nmt.training.update import UpdateRunner
+
+GPU = torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "operators"),
+    [
+        ("transformer", "bf16", 343),  # by flash attention
+        ("transformer", "fp32", 596),  # in padded groups
+        ("transformer_relative", "bf16", 885),
+        ("conv_seq2seq", "bf16", 498),
+        ("rnn_attention", "bf16", 1765),  # every position begins its own
+    ],
+)
+def test_an_update_begins_so_many_operators(kind: str, precision: str, operators: int) -> None:
+    """If it begins fewer, lower the number here. More have to be worth it."""
+    config, training = TINY[kind], recipe(precision=precision, compile="false").training
+    if isinstance(config, TransformerConfig):
+        config = replace(config, num_heads=2)  # 8 wide, as flash attention wants it
+    model = build_model(architecture_of(config), config, SRC_VOCAB, TGT_VOCAB).train()
+    weights = FlatWeights(model, dtype_of(precision), device=GPU)
+    optimizer = Optimizer(weights, training, config.d_model)
+    runner = UpdateRunner(model, optimizer, ALONE, GPU, StopRequest())
+    src, tgt = (TokenRows.from_lists(side, token_bytes=2) for side in (SOURCES, TARGETS))
+    sums, found = LengthSums.of_pairs(src.lengths, tgt.lengths), []
+    for number in (1, 2, 3):  # the first one makes tables
+        batches = [collate(src, tgt, on_gpu=True)]
+        update = Update(np.arange(3), batches, sums, sums.src + sums.tgt, Position(), 0.0)
+        before = counts()
+        runner.run(update, number)
+        found.append({name: count - before[name] for name, count in counts().items()})
+    assert found[1] == found[2]
+    assert found[1]["operators"] == pytest.approx(operators, rel=0.03)
+    # Each tensor of the batch has a copy, and the host gets one of what became of the update.
+    assert (found[1]["copies in"] <= 10, found[1]["copies out"]) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "operators"),
+    [
+        (["transformer"], 103),
+        (["transformer_relative"], 103),
+        (["conv_seq2seq"], 60),
+        (["rnn_attention"], 71),
+        (["transformer", "transformer"], 191),
+    ],
+    ids=str,
+)
+def test_a_step_of_search_begins_at_most_so_many(kinds: list[str], operators: int) -> None:
+    members = [model_of(kind, "cuda", seed) for seed, kind in enumerate(kinds)]
+    _, steps = search(members, replace(BEAM, n_best=1))
+    assert max(step["operators"] for step in steps) == operators
