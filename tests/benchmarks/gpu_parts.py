@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from benchmarks import harness, training, translation
-from benchmarks.gpu_report import CTRANSLATE2, GOALS, LITTLE_WORK
+from benchmarks.gpu_report import CTRANSLATE2, LITTLE_WORK
 from benchmarks.gpu_scale import Context, no_compiler
 from benchmarks.harness import highest, is_installed, setting
 from benchmarks.machine import best_rate, product_rates
