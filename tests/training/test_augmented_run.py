@@ -21,23 +21,14 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_with_augmentation_goes_on_as_if_it_was_never_stopped(toy: Toy, text: Path) -> None:
     values = AUGMENTED | {"subword_dropout": 0.1}
-    whole = train(text, toy.folder / "whole", **values, max_updates=15)
-    train(text, toy.folder / "run", **values, max_updates=8)
-    assert_same_state(train(text, toy.folder / "run", **values, max_updates=15), whole)
-    first, plain = (
-        metrics(run, "train")[0]["nll"]
-        for run in (whole, train(text, toy.folder / "plain", max_updates=5))
-    )
-    assert first != plain
+    whole = train(text, toy.folder / "whole", **values, max_updates=10)
+    train(text, toy.folder / "run", **values, max_updates=5)
+    assert_same_state(train(text, toy.folder / "run", **values, max_updates=10), whole)
+    plain = train(text, toy.folder / "plain", max_updates=5)
+    assert metrics(whole, "train")[0]["nll"] != metrics(plain, "train")[0]["nll"]
 
 
 def test_augmentation_needs_text(toy: Toy) -> None:
     message = rf"{toy.data} .*\[augment\] .*--keep-text"
     with pytest.raises(UsageError, match=message):
         toy.train(**AUGMENTED)
-
-
-def test_augmentation_does_not_change_in_a_run(toy: Toy, text: Path) -> None:
-    run = train(text, toy.folder / "run", max_updates=2)
-    with pytest.raises(UsageError, match=r"typos .*0\.0 .*0\.1; "):
-        train(text, run, max_updates=2, typos=0.1)

@@ -22,6 +22,7 @@ from nmt.system.distributed import Ranks
 from nmt.training import auto_values
 from nmt.training.auto_values import is_clearly_faster
 
+Capture = pytest.CaptureFixture[str]
 NO_COMPILER = "Failed to find C compiler; install gcc"
 
 
@@ -49,19 +50,12 @@ def chosen(run: Path) -> dict[str, Value]:
     [(1.31, 32, "bf16"), (1.29, 32, "fp32"), (1.31, 33, "fp32")],  # of a narrow model it varies
 )
 def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
-    toy: Toy,
-    capsys: pytest.CaptureFixture[str],
-    speed: float,
-    narrowest: int,
-    precision: str,
+    toy: Toy, capsys: Capture, speed: float, narrowest: int, precision: str
 ) -> None:
     let_be(toy, bf16=speed)
     toy.patch.setattr(auto_values, "_NARROWEST", narrowest)
-    run = toy.train(precision="auto", max_updates=1)
-    assert chosen(run)["precision"] == precision
+    assert chosen(toy.train(precision="auto", max_updates=1))["precision"] == precision
     assert f"no --precision given: taking {precision}, because" in capsys.readouterr().err
-    toy.train(precision="auto", max_updates=2)  # goes on
-    assert "no --precision" not in capsys.readouterr().err
 
 
 def test_no_trial_without_the_memory_for_it(toy: Toy) -> None:
@@ -107,47 +101,45 @@ def test_rounds_run_on_one_thread_whose_time_counts(monkeypatch: pytest.MonkeyPa
     assert counts == [1, 7]
 
 
-def test_the_first_line_of_the_log_names_every_choice(toy: Toy) -> None:
-    run = toy.train(max_updates=1, threads=1)
-    first = "".join((run / "train.log").read_text().splitlines()[:3])
-    for choice in ("fp32 on cpu", "1 x 1 threads", "micro-batches of ", "products by torch"):
-        assert choice in first
-
-
-def test_a_resumed_run_keeps_its_precision(toy: Toy) -> None:
-    let_be(toy, bf16=2.0)
-    whole = toy.train("whole", precision="auto", max_updates=4)
-    run = toy.stopped_after(2, precision="auto", max_updates=4)
+@pytest.mark.parametrize(
+    ("key", "library", "value"), [("precision", "bf16", "bf16"), ("matmul", "onednn", "onednn")]
+)
+def test_a_resumed_run_keeps_its_choice(
+    toy: Toy, capsys: Capture, key: str, library: str, value: str
+) -> None:
+    if library == "onednn" and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        pytest.skip("needs a torch with oneDNN")
+    values: dict[str, Value] = {key: "auto", "max_updates": 4}
+    let_be(toy, **{library: 2.0})
+    whole = toy.train("whole", **values)
+    run = toy.stopped_after(2, **values)
+    capsys.readouterr()
     let_be(toy)
-    assert chosen(toy.train(precision="auto", max_updates=4))["precision"] == "bf16"
+    assert chosen(toy.train(**values))[key] == value
+    assert "no --precision" not in capsys.readouterr().err
     assert_same_run(run, whole)
+    use_library("torch")
 
 
-def test_a_trial_changes_nothing_of_the_run(toy: Toy) -> None:
-    plain = toy.train("plain", matmul="torch", precision="fp32", max_updates=2, dropout=0.1)
-    let_be(toy)
-    tried = toy.train("tried", matmul="auto", precision="auto", max_updates=2, dropout=0.1)
-    assert_same_run(tried, plain)
-
-
-def test_the_trial_trains_in_both_precisions_and_with_both_libraries(toy: Toy) -> None:
+def test_a_trial_trains_in_all_ways_and_changes_nothing_of_the_run(toy: Toy) -> None:
     ways = []
 
     def noted(usual: partial[None], other: partial[None], **_: float) -> bool:
         for way in (usual, other):
             way()
             ways.append(way.args[0])
-        return True
+        return len(ways) == 4  # products in bf16 are faster, so that models are tried
 
+    plain = toy.train("plain", max_updates=2, dropout=0.1)
     toy.patch.setattr(auto_values, "is_clearly_faster", noted)
     toy.patch.setattr(auto_values, "has_onednn", lambda: True)
     toy.patch.setattr(auto_values, "_NARROWEST", 32)
-    toy.train(precision="auto", matmul="auto", max_updates=1)
+    tried = toy.train("tried", precision="auto", matmul="auto", max_updates=2, dropout=0.1)
     libraries, products, models = ways[:2], ways[2:4], ways[4:]
     assert libraries == ["torch", "onednn"]
     assert [one.dtype for one in products] == [torch.float32, torch.bfloat16]
     assert [model.output_projection.dtype for model in models] == [torch.float32, torch.bfloat16]
-    use_library("torch")
+    assert_same_run(tried, plain)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +163,7 @@ class TwoRanks(Ranks):
 
 
 def test_without_a_compiler_on_any_rank_none_compiles_and_one_warning_says_why(
-    toy: Toy, capsys: pytest.CaptureFixture[str]
+    toy: Toy, capsys: Capture
 ) -> None:
     pretend_to_compile(toy.patch)
     ranks = TwoRanks(rank=0, local_rank=0, local_world_size=2, world_size=2)
@@ -209,9 +201,7 @@ def test_a_run_that_was_compiled_goes_on_without_a_compiler(toy: Toy) -> None:
 # --- TF32
 
 
-def test_tf32_on_a_cpu_computes_as_fp32_and_says_so(
-    toy: Toy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tf32_on_a_cpu_computes_as_fp32_and_says_so(toy: Toy, capsys: Capture) -> None:
     plain = toy.train("plain", precision="fp32", max_updates=4)
     capsys.readouterr()
     run = toy.stopped_after(2, precision="tf32", max_updates=4)
@@ -238,20 +228,6 @@ def test_a_gpu_multiplies_in_tf32_only_if_that_is_the_precision() -> None:
     finally:
         torch.set_float32_matmul_precision(before[0])
         torch.backends.cudnn.allow_tf32 = before[1]
-
-
-@pytest.mark.skipif(
-    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="needs a torch with oneDNN"
-)
-def test_the_library_of_matrix_products_stays_that_of_the_start(toy: Toy) -> None:
-    let_be(toy, onednn=2.0)
-    whole = toy.train("whole", matmul="auto", max_updates=4)
-    run = toy.stopped_after(2, matmul="auto", max_updates=4)
-    let_be(toy)
-    toy.train(matmul="auto", max_updates=4)
-    assert [record["matmul"] for record in metrics(run, "start")] == ["onednn", "onednn"]
-    assert_same_run(run, whole)
-    use_library("torch")
 
 
 @pytest.mark.parametrize("values", [{"precision": "bf16"}, {"compile": "true"}])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import re
@@ -49,18 +48,6 @@ from nmt.training.update import UpdateRunner
 PLAIN: dict[str, Value] = {"dropout": 0.0}
 
 
-def test_the_loss_is_two_calls_from_the_loop(toy: Toy) -> None:
-    calls: list[str] = []
-
-    def noted(*arguments: Any, **options: Any) -> tuple[Tensor, ...]:
-        calls[:] = [frame.function for frame in inspect.stack()]
-        return losses_of(*arguments, **options)
-
-    toy.patch.setattr(update_module, "losses_of", noted)
-    toy.train(max_updates=1)
-    assert calls[1:3] == ["run", "_loop"]
-
-
 def assert_close(run: Path, expected: Path) -> None:
     ends = (flat(one / "last.safetensors") for one in (run, expected))
     torch.testing.assert_close(*ends, rtol=1e-3, atol=2e-5)
@@ -69,18 +56,8 @@ def assert_close(run: Path, expected: Path) -> None:
 # --- out of memory
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
-        MemoryError(),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_without_memory_the_micro_batch_is_halved_for_the_same_update(
-    toy: Toy, error: BaseException
-) -> None:
+def test_without_memory_the_micro_batch_is_halved_for_the_same_update(toy: Toy) -> None:
+    error = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
     values = PLAIN | {"max_updates": 10}
     expected = toy.undisturbed(**values)
     fail_at(toy.patch, error, tokens=80, times=2)
@@ -226,27 +203,24 @@ def test_without_memory_to_sum_a_gradient_the_rank_ends(
     assert distributed.is_of_the_group(dist.DistBackendError("NCCL timeout"))
 
 
-@pytest.mark.parametrize(("room", "tries"), [(10**12, 1), (10**7, 2)])
-def test_on_a_cpu_the_micro_batch_is_what_memory_allows(toy: Toy, room: int, tries: int) -> None:
+def test_on_a_cpu_the_micro_batch_is_what_memory_allows(toy: Toy) -> None:
+    room, needs = 10**7, list[int]()
     toy.patch.setattr(memory, "available_bytes", lambda: room)
-    needs: list[int] = []
-    computed = memory_needs
 
     def note(*arguments: Any) -> dict[str, int]:
-        found = computed(*arguments)
+        found = memory_needs(*arguments)
         needs.append(found["micro-batch"])
         return found
 
     toy.patch.setattr(memory, "memory_needs", note)
     run = toy.train(micro_batch_tokens=0, max_updates=1)
-    assert needs[-1] < room and all(size >= room for size in needs[:-1])
-    assert len(needs) == tries
-    assert metrics(run, "start")[0]["micro_batch_tokens"] == 2_048 >> (tries - 1)
+    assert [size < room for size in needs] == [False, True]
+    assert metrics(run, "start")[0]["micro_batch_tokens"] == 1_024
 
 
 @pytest.mark.parametrize(("given", "asked", "used"), [("auto", 0, 2_048), ("150", 150, 150)])
 def test_the_command_takes_a_size_or_auto(toy: Toy, given: str, asked: int, used: int) -> None:
-    config, run = toy.train("other", max_updates=1) / "config.toml", toy.folder / "run"
+    config, run = toy.undisturbed(max_updates=1) / "config.toml", toy.folder / "run"
     train_command(toy.data, run, config=config, shorthands=Shorthands(micro_batch_tokens=given))
     assert f"\nmicro_batch_tokens = {asked}\n" in (run / "config.toml").read_text()
     assert metrics(run, "start")[0]["micro_batch_tokens"] == used
@@ -427,7 +401,8 @@ def test_a_divergence_that_is_read_late_goes_back_to_the_same_update(toy: Toy) -
 # --- two processes, in one of which something goes wrong
 
 
-@pytest.mark.parametrize("fault", ["memory", pytest.param("late", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["memory", "late"])
 def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(toy: Toy, fault: str) -> None:
     done = toy.train_with_fault(fault)
     assert done.returncode == 0, done.stderr

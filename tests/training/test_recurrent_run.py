@@ -17,7 +17,7 @@ LINE, TRANSLATION = "one two three four", "vier drei zwei eins"
 def learnt(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     values: dict[str, Value] = {"preset": "rnn_attention_small", "micro_batch_tokens": 400}
     values |= {"d_model": 64, "d_hidden": 64, "learning_rate": 1e-2, "dropout": 0.1}
-    values |= {"max_updates": 250, "save_every": 50, "validate_every": 125, "keep_last": 2}
+    values |= {"max_updates": 160, "save_every": 40, "validate_every": 80, "keep_last": 2}
     return train(data, tmp_path_factory.mktemp("recurrent") / "run", **values)
 
 

@@ -214,23 +214,23 @@ def test_ctrl_c_twice_does_not_wait_and_tells_what_is_saved(
 # --- going on
 
 RECURRENT: dict[str, Value] = {"preset": "rnn_attention_small", "d_hidden": 32}
+GUIDED: dict[str, Value] = {"guided_alignment": 0.5, "subword_dropout": 0.1, "clip_norm": 1.0}
 
 
 @pytest.mark.parametrize(
     "values",
     [
         {},
-        {"precision": "bf16", "clip_norm": 1.0},
-        {"precision": "fp16"},
-        {"freeze": "encoder.*"},
+        GUIDED | {"precision": "bf16"},
+        {"precision": "fp16", "freeze": "encoder.*"},
         {"optimizer": "schedule_free", "schedule": "constant", "ema_decay": 0.0},
         RECURRENT,
         pytest.param(RECURRENT | {"precision": "bf16"}, marks=pytest.mark.slow),
     ],
-    ids=["fp32", "bf16", "fp16", "frozen", "schedule-free", "recurrent", "recurrent bf16"],
+    ids=["fp32", "guided bf16", "frozen fp16", "schedule-free", "recurrent", "recurrent bf16"],
 )
 def test_a_stopped_run_goes_on_bit_for_bit(toy: Toy, values: dict[str, Value]) -> None:
-    values = FP32 | values
+    values = FP32 | {"max_updates": 20} | values
     # With dropout, in mid-epoch (seven updates each), off every cadence; then on each of them.
     for update in (4, 13, 14, 16):
         run = toy.stopped_after(update, **values)
@@ -239,21 +239,20 @@ def test_a_stopped_run_goes_on_bit_for_bit(toy: Toy, values: dict[str, Value]) -
     assert_same_run(run, toy.undisturbed(**values))
 
 
-@pytest.mark.parametrize("reason", ["SIGTERM", "time limit"])
 @pytest.mark.parametrize(
-    ("module", "function", "update"),
+    ("module", "function", "update", "reason"),
     [
-        (update_module, "losses_of", 4),
+        (update_module, "losses_of", 4, "SIGTERM"),
         # Update 8 is saved and validated, so that the checkpoint is there before its metrics are.
-        (validation, "losses_of", 8),
-        (beam_search, "top_tokens", 8),
+        (validation, "losses_of", 8, "time limit"),
+        (beam_search, "top_tokens", 8, "SIGTERM"),
     ],
     ids=["an update", "a batch of validation", "a step of beam search"],
 )
 def test_a_stop_waits_for_no_more_than_one_step_and_loses_nothing(
     toy: Toy, module: object, function: str, update: int, reason: str
 ) -> None:
-    values: dict[str, Value] = {**FP32, "validate_every": 4, "validate_bleu": True}
+    values = FP32 | {"validate_every": 4, "validate_bleu": True, "max_updates": 12}
     run, deadline, calls = toy.folder / "run", time.monotonic() + 1_000_000, 0
     plain = getattr(module, function)
 

@@ -44,8 +44,8 @@ from nmt.translate.translator import Translator
 EPS = 0.1
 TEXT = pairs(20, seed=2)  # as `prepare_toy` has it
 
-PAIRS: dict[str, Value] = {"d_model": 64, "d_ff": 128, "max_updates": 250, "warmup_updates": 50}
-PAIRS |= {"validate_every": 250, "validate_bleu": True}
+PAIRS: dict[str, Value] = {"d_model": 64, "d_ff": 128, "max_updates": 150, "warmup_updates": 50}
+PAIRS |= {"validate_every": 150, "validate_bleu": True}
 
 Measure = Callable[..., ValidationResult]
 
