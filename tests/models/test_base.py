@@ -200,21 +200,14 @@ def test_attention_weights_of_a_token_sum_to_one_and_are_0_at_padding(
     assert len(weights.cross)
 
 
-def test_attention_weights_leave_the_model_unchanged(model: TranslationModel) -> None:
-    batch = batch_of(SOURCES, TARGETS)
-    with torch.no_grad():
-        before = model(batch)
-        model.attention_weights(batch)
-        assert torch.equal(model(batch), before)
-    assert not any(module._forward_pre_hooks for module in model.modules())
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_attention_weights_are_in_fp32_for_half_precision(
+def test_attention_weights_are_in_fp32_for_half_precision_and_change_nothing(
     model: TranslationModel, dtype: torch.dtype
 ) -> None:
     batch = batch_of(SOURCES, TARGETS)
-    expected = model.attention_weights(batch).cross
+    expected, states = model.attention_weights(batch).cross, model(batch)
+    assert torch.equal(model(batch), states)
+    assert not any(module._forward_pre_hooks for module in model.modules())
     found = model.to(dtype).attention_weights(batch).cross
     assert found.dtype == torch.float32
     assert_equal(found.double(), expected, tolerance=0.02)

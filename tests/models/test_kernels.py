@@ -38,11 +38,6 @@ def pretend(monkeypatch: pytest.MonkeyPatch, seconds: Mapping[str, float]) -> No
     monkeypatch.setattr(kernels, "_race", lambda packers, _: {k: seconds[k] for k in packers})
 
 
-def test_a_clock_that_stands_still_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "thread_time", lambda: 1.0)
-    assert choose(TINY_SHAPES, "fp32")[1] == 1.0
-
-
 def wrong(weight: Tensor) -> Product:
     """Sums end at a largest number."""
     return lambda x, bias: torch.nn.functional.linear(x, weight, bias).clamp(-10, 10)
@@ -77,12 +72,7 @@ def test_a_wrong_missing_or_hopelessly_slow_kernel_is_not_used(
     ("precision", "seconds", "choice"),
     [
         # A kernel must be a tenth faster than those before it.
-        ("fp32", {"transposed": 1.0, "onednn": 1.0, "torch": 1.0}, ("transposed", 1.0)),
-        (
-            "fp32",
-            {"transposed": 1.0, "onednn": 0.92, "torch": 0.92},
-            ("transposed", 1.0),
-        ),
+        ("fp32", {"transposed": 1.0, "onednn": 0.92, "torch": 0.92}, ("transposed", 1.0)),
         ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 1.0}, ("onednn", 1.0)),
         ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 0.85}, ("onednn", 1.0)),
         ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 0.8}, ("torch", 1.0)),
@@ -160,7 +150,13 @@ print(json.dumps({"chosen": chosen, "seconds": seconds, "errors": errors}))
 """
 
 
-@pytest.mark.parametrize("level", INSTRUCTION_SETS)
+@pytest.mark.parametrize(
+    "level",
+    [
+        pytest.param(level, marks=() if level in ("AVX2", "DEFAULT") else (pytest.mark.slow,))
+        for level in INSTRUCTION_SETS
+    ],
+)
 def test_no_instruction_set_multiplies_by_reference_code(level: str) -> None:
     environment = limited_to(level)
     if environment is None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.models.attention import attend
 from nmt.models.kv_cache import CacheRows, KeyValueCache, move_, moved
 
 H, K = 4, 3
@@ -14,40 +13,6 @@ H, K = 4, 3
 
 def normal(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64)
-
-
-@pytest.mark.parametrize("window", [0, 1, 5])
-@pytest.mark.parametrize("apart", [False, True])
-def test_the_cache_attends_to_its_window_and_can_be_reordered(apart: bool, window: int) -> None:
-    torch.manual_seed(5)
-    layers, before, after = 2, 40, 3  # beyond its first capacity of 16, and the next
-    width = K - 1 if apart else K  # of values
-    qkv = normal(before, layers, 4, 3, H, K)
-    cache = KeyValueCache(layers, window)
-
-    def check(history: torch.Tensor) -> None:
-        """Step with the last of the history (t, layers, N, 3, H, K)."""
-        for layer in range(layers):
-            new = history[-1, layer]
-            found = cache.attend(layer, [new[:, :2], new[:, 2:, :, :width]] if apart else [new])
-            query = history[-1, layer, :, 0, :, None]  # (N, H, 1, K)
-            seen = history[-window - 1 :] if window else history
-            keys, values = seen[:, layer, :, 1:].permute(2, 1, 3, 0, 4)  # (N, H, S, K)
-            expected = attend(query, keys, values[..., :width], None)[:, :, 0].flatten(1)
-            torch.testing.assert_close(found, expected)
-        cache.advance()
-
-    for t in range(before):
-        check(qkv[: t + 1])
-    assert cache.length == before
-    selections = [[0, 2, 2, 3], [1, 0], [1, 1, 0, 0, 1]]  # one moved; fewer; more than before
-    selections += torch.randint(5, (20, 5), generator=torch.Generator().manual_seed(7)).tolist()
-    for rows in selections:
-        cache.move(torch.from_numpy(cache.select(np.array(rows))))
-        qkv = qkv[:, :, rows]
-        for _ in range(after):
-            qkv = torch.cat((qkv, normal(1, layers, len(rows), 3, H, K)))
-            check(qkv)
 
 
 def test_only_positions_that_differ_and_are_seen_are_copied() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -29,13 +27,6 @@ def test_positions_are_the_formulas_of_the_paper_and_of_marian(length: int, d_mo
         found = table(length, d_model)
         assert found.dtype == torch.float32
         np.testing.assert_allclose(found.numpy(), formula(length, d_model), atol=6e-7)
-
-
-def test_wavelengths_run_from_two_pi_to_ten_thousand_times_that() -> None:
-    # Column 0 is sin(pos); the last pair's angle is pos / 10000^(510 / 512), 10000 and not 1000.
-    found = sinusoidal_positions(2, 512)[1]
-    assert found[0] == pytest.approx(math.sin(1.0))
-    assert found[510] == pytest.approx(math.sin(10000 ** -(510 / 512)), rel=1e-5)
 
 
 def test_a_table_grows_and_takes_positions_in_any_order() -> None:

@@ -6,7 +6,6 @@ Properties that all architectures share are tested in test_base.py.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -16,8 +15,8 @@ import pytest
 import torch
 from pairs import batch_of
 from reference import attention, rotated, sinusoidal_positions, sinusoids_by_halves
-from tiny_models import BOS, EOS, PAD, SOURCES, TARGETS, TINY, assert_equal, forced_logits, tiny
-from torch import Tensor, nn
+from tiny_models import BOS, EOS, SOURCES, TARGETS, TINY, assert_equal, forced_logits, tiny
+from torch import Tensor
 
 from nmt.config.model_config import TransformerConfig
 from nmt.models import transformer
@@ -180,71 +179,6 @@ def test_logits_and_weights_are_those_of_the_formulas(kind: str, tie_embeddings:
 
 
 # ----------------------------------------------------------------------- torch's Transformer
-
-IN_TORCH = {
-    "cross_attention.query": "multihead_attn.in_proj_weight",
-    "cross_attention.output": "multihead_attn.out_proj.weight",
-    "attention.qkv": "self_attn.in_proj_weight",
-    "attention.output": "self_attn.out_proj.weight",
-    "feed_forward.inner": "linear1",
-    "feed_forward.outer": "linear2",
-    "after_attention.norm": "norm1",
-    "after_cross_attention.norm": "norm2",
-    "_norm": ".norm",
-}
-
-
-def torch_s_own(model: Transformer) -> nn.Transformer:
-    """Return torch's layers with the same weights, and no biases of attention."""
-    config = model.config
-    layers = config.num_encoder_layers, config.num_decoder_layers
-    theirs = nn.Transformer(
-        *(config.d_model, config.num_heads, *layers, config.d_ff, 0.0),
-        batch_first=True,
-        norm_first=config.pre_norm,
-    )
-    if not config.pre_norm:
-        theirs.encoder.norm = theirs.decoder.norm = None
-    weights = {name: torch.zeros_like(weight) for name, weight in theirs.state_dict().items()}
-    ours: dict[str, Tensor] = dict(model.named_parameters())
-    for name in [name for name in ours if name.startswith(("encoder", "decoder"))]:
-        weight = ours[name]
-        if name.endswith("cross_attention.query"):
-            weight = torch.cat((weight, ours[name.replace("query", "key_value")]))
-        last = "norm2" if name.startswith("encoder") else "norm3"
-        for own, their in {**IN_TORCH, "after_feed_forward.norm": last}.items():
-            name = name.replace(own, their)
-        weights[re.sub(r"\.(\d+)\.", r".layers.\1.", name)] = weight
-    weights = {name: weight for name, weight in weights.items() if "key_value" not in name}
-    theirs.to(model.output_projection.dtype).load_state_dict(weights)
-    return theirs.train()  # without its fused fast path
-
-
-def padded(rows: list[list[int]]) -> Tensor:
-    longest = max(map(len, rows))
-    return torch.tensor([[*ids, *[PAD] * (longest - len(ids))] for ids in rows])
-
-
-@torch.no_grad()
-@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
-@pytest.mark.parametrize("kind", ["transformer", "transformer_pre_norm"])
-def test_it_is_torch_s_transformer(kind: str, dtype: torch.dtype, tolerance: float) -> None:
-    model = randomised(kind).to(dtype)
-    width = model.config.d_model
-
-    def embed(tokens: Tensor, weight: Tensor) -> Tensor:
-        return weight[tokens] * math.sqrt(width) + sinusoids(tokens.shape[1], width).to(dtype)
-
-    src, tgt = padded([[*ids, EOS] for ids in SOURCES]), padded([[BOS, *ids] for ids in TARGETS])
-    states = torch_s_own(model)(
-        embed(src, model.src_embedding.weight),
-        embed(tgt, model.tgt_embedding.weight),
-        tgt_mask=torch.ones(tgt.shape[1], tgt.shape[1], dtype=torch.bool).triu(1),
-        src_key_padding_mask=src == PAD,
-        memory_key_padding_mask=src == PAD,
-    )
-    assert_equal(model(batch_of(SOURCES, TARGETS)), states[tgt != PAD], tolerance)
 
 
 # ------------------------------------------------------------------------------- fresh weights

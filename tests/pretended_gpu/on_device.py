@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 GPU = torch.device("cuda")
 
@@ -136,57 +136,3 @@ def test_memory_is_counted_and_has_a_limit() -> None:
             torch.empty(1_000_000, device=GPU)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-
-
-@pytest.mark.parametrize("window", [(-1, -1), (-1, 0), (2, 1)])
-@pytest.mark.parametrize("queries", [(4, 1, 6), (2, 3, 1)])
-def test_flash_attention_and_its_gradients_are_those_of_torch(
-    queries: tuple[int, ...], window: tuple[int, int]
-) -> None:
-    torch.manual_seed(1)
-    keys = (4, 1, 6)
-    own, others = (torch.tensor([0, *n]).cumsum(0).int() for n in (queries, keys))
-    query = torch.randn(sum(queries), 2, 8).bfloat16()
-    key, value = (torch.randn(sum(keys), 2, 8).bfloat16() for _ in range(2))
-    leaves = [x.to(GPU).requires_grad_() for x in (query, key, value)]
-    found = torch.ops.aten._flash_attention_forward(
-        *(*leaves, own.to(GPU), others.to(GPU), max(queries), max(keys)),
-        *(0.0, False, False),
-        window_size_left=window[0],
-        window_size_right=window[1],
-    )[0]
-    found.float().square().sum().backward()
-    expected = [x.float().requires_grad_() for x in (query, key, value)]
-    outputs = list[Tensor]()
-    sides = zip(expected, (queries, keys, keys), strict=True)
-    parts = zip(*(torch.split(x, list(lengths)) for x, lengths in sides), strict=True)
-    for of_sentence in parts:
-        q, k, v = (x.transpose(0, 1) for x in of_sentence)
-        seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool)
-        beside = k.shape[1] - q.shape[1]  # the last query is beside the last key
-        if window[1] >= 0:
-            seen = seen.tril(beside + window[1])
-        if window[0] >= 0:
-            seen = seen.triu(beside - window[0])
-        attended = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
-        outputs.append(attended.nan_to_num().transpose(0, 1))
-    torch.cat(outputs).square().sum().backward()  # type: ignore[no-untyped-call]
-    torch.testing.assert_close(found.cpu().float(), torch.cat(outputs), atol=0.02, rtol=0.02)
-    for leaf, wanted in zip(leaves, expected, strict=True):
-        assert leaf.grad is not None and wanted.grad is not None
-        torch.testing.assert_close(leaf.grad.cpu().float(), wanted.grad, atol=0.1, rtol=0.05)
-
-
-def test_lstm_and_its_gradients_are_those_of_the_cpu() -> None:
-    torch.manual_seed(1)
-    lstm, x = nn.LSTM(8, 6), torch.randn(7, 3, 8)
-    states, _ = lstm(x)
-    states.square().sum().backward()
-    expected = [p.grad for p in lstm.parameters()]
-    lstm.zero_grad()
-    found, _ = lstm.to(GPU)(x.to(GPU))
-    found.square().sum().backward()
-    torch.testing.assert_close(found.cpu(), states)
-    for parameter, wanted in zip(lstm.parameters(), expected, strict=True):
-        assert parameter.grad is not None
-        torch.testing.assert_close(parameter.grad.cpu(), wanted)

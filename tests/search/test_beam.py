@@ -77,21 +77,6 @@ def test_a_wide_beam_is_exhaustive_search(
             assert hypothesis.log_prob == pytest.approx(log_prob, rel=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_narrow_beam_finds_nothing_better_and_scores_right(seed: int) -> None:
-    table = random_table(seed)
-    everything = dict(all_translations(table, 4, SPECIAL))
-    best = max(log_prob / wu(len(ids) + 1, 0.6) for ids, log_prob in everything.items())
-    for width in (1, 2, 4):
-        options = SearchOptions(beam_size=width, n_best=width, barred_ids=SPECIAL)
-        (found,) = search([table], [4], options)
-        assert found[0].score <= best + 1e-6
-        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
-        assert len(set(ids_of(found))) == len(found)
-        for hypothesis in found:
-            assert hypothesis.log_prob == pytest.approx(everything[hypothesis.ids], rel=1e-5)
-
-
 # --------------------------------------------------------------------- tables by hand
 
 
@@ -167,17 +152,6 @@ def test_ties_are_ordered_by_hypothesis_token_and_time(alpha: float) -> None:
     assert found[1].log_prob == pytest.approx(2 * math.log(1 / MANY))
     # log(1 / V) / 1 = 2 log(1 / V) / 2: with power and alpha 1 all translations are equal.
     assert (found[0].score == found[1].score) is (alpha == 1.0)
-
-
-@pytest.mark.parametrize("width", [3, 8])
-def test_of_many_equal_extensions_the_lowest_are_taken(width: int) -> None:
-    def ending_at_one(prefix: Ids) -> Sequence[float]:
-        return [0.0] * MANY if not prefix else [-50.0] * 3 + [0.0] + [-50.0] * (MANY - 4)
-
-    options = SearchOptions(beam_size=width, n_best=width, barred_ids=(*SPECIAL, EOS + 1))
-    (found,) = search([ending_at_one], [1], options)
-    # Besides eos alone, which scores worse, the lowest tokens but the barred 4 go on to eos.
-    assert ids_of(found) == [(token,) for token in range(5, 5 + width)]
 
 
 @pytest.mark.parametrize(
@@ -273,17 +247,6 @@ def test_new_sentences_take_the_place_of_finished_ones() -> None:
     # Two groups fill the budget. After two steps one sentence is left of them, so that the third
     # group joins; two steps later its short sentence is done, and the fourth joins.
     assert joined == [0, 0, 2, 4]
-
-
-@pytest.mark.parametrize("width", [1, 3])
-def test_a_sentence_s_result_is_that_of_the_sentence_alone(width: int) -> None:
-    tables, limits = [random_table(seed) for seed in range(12)], [3, 0, 8, 5, 1, 2] * 2
-    options = SearchOptions(beam_size=width, n_best=width, barred_ids=SPECIAL)
-    together = search(tables, limits, options)
-    alone = [search([t], [n], options)[0] for t, n in zip(tables, limits, strict=True)]
-    assert together == alone
-    backwards = search(tables[::-1], limits[::-1], options)
-    assert backwards == together[::-1]
 
 
 # ------------------------------------------------------------------------ a real model

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import FrameType
 
-import numpy as np
 import pytest
 from reference import NextLogits, TableState, all_translations, log_softmax
 from tables import (
@@ -28,7 +24,6 @@ from tables import (
 )
 
 from nmt.search.beam_search import Group, decode
-from nmt.search.constraints import repeating_tokens
 from nmt.search.engine import Ids, Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.phrases import Phrase
@@ -108,44 +103,6 @@ def test_what_follows_no_hypothesis_is_of_no_concern() -> None:
     assert found[0].ids[:2] == (C, B)
 
 
-@pytest.mark.parametrize(
-    ("options", "entered"),
-    [
-        ({}, set()),
-        ({"min_tokens": 9}, {"constraints.py:_bar_end", "top_k.py:_places"}),
-        (
-            {"repetition_penalty": 1.5},
-            {"constraints.py:_penalise_repetition", "top_k.py:_places", "top_k.py:penalise"},
-        ),
-    ],
-)
-def test_a_step_calls_nothing_of_what_is_off(options: dict[str, float], entered: set[str]) -> None:
-    called: set[str] = set()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            called.add(f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_name}")
-
-    state = TableState([random_table(1)])
-    steps = decode(
-        TABLES,
-        iter([Group([0], [Source((A,) * 9)], state, cost_per_sentence=1)]),
-        SearchOptions(barred_ids=SPECIAL, **options),  # type: ignore[arg-type]
-        on_step=lambda: sys.setprofile(note),  # once all is begun
-    )
-    try:
-        list(steps)
-    finally:
-        sys.setprofile(None)
-    assert "beam_search.py:extend" in called
-    optional = {"_places", "penalise"}
-    assert entered == {
-        name
-        for name in called
-        if name.startswith(("constraints", "phrase")) or name.split(":")[1] in optional
-    }
-
-
 # ------------------------------------------------------------------------- repetition
 
 PLAIN = SearchOptions(length_penalty=0.0, barred_ids=SPECIAL)
@@ -154,19 +111,6 @@ PLAIN = SearchOptions(length_penalty=0.0, barred_ids=SPECIAL)
 def has_repeat(ids: Ids, size: int) -> bool:
     ngrams = [ids[start : start + size] for start in range(len(ids) - size + 1)]
     return len(set(ngrams)) < len(ngrams)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_a_token_repeats_an_ngram_exactly_if_it_stands_there_twice_then(size: int) -> None:
-    ids = np.random.default_rng(1).integers(4, 7, (50, 7))
-    found = set(map(tuple, repeating_tokens(ids, size).tolist()))
-    expected = set()
-    for row, own in enumerate(ids.tolist()):
-        ngrams = {tuple(own[start : start + size]) for start in range(7 - size + 1)}
-        last = tuple(own[len(own) - size + 1 :]) if size > 1 else ()
-        expected |= {(row, token) for token in range(9) if (*last, token) in ngrams}
-    assert found == expected
-    assert bool(found) == (size < 8)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from reference import Ids, NextLogits, all_translations
-from tables import EOS, SPECIAL, VOCAB, A, B, C, decoded, ids_of, random_table
+from tables import SPECIAL, VOCAB, A, B, C, decoded, ids_of, random_table
 
 from nmt.data.words import WordEdges
 from nmt.models.model_file import load_model
@@ -154,16 +154,6 @@ def test_not_a_number_is_told_from_no_room() -> None:
     assert decoded([lambda _prefix: nothing[0]], [source(Phrase(((A,),)))], OPTIONS) == [[]]
 
 
-def test_an_unlikely_phrase_is_waited_for() -> None:
-    # C has a probability of 0.001 everywhere, so plain search never takes it.
-    def table(_prefix: Ids) -> list[float]:
-        probs = {A: 0.5, B: 0.299, C: 0.001, EOS: 0.2}
-        return [math.log(probs.get(token, 1e-9)) for token in range(VOCAB)]
-
-    (found,) = decoded([table], [source(Phrase(((C, C, C),)), limit=9)], OPTIONS)
-    assert found[0].ids.count(C) == 3
-
-
 # ------------------------------------------------------------------------------ its parts
 
 
@@ -184,24 +174,6 @@ def test_the_beam_has_a_place_for_each_bank(width: int, tokens: int, expected: i
     size = beam_size(phrases, SearchOptions(beam_size=width))
     assert size == expected
     assert size >= tokens + 1
-
-
-@pytest.mark.parametrize(
-    ("ids", "met"),
-    [
-        ((A,), {0}),  # it may end here
-        ((A, B), {0}),
-        ((A, C), set()),  # C goes on with the word
-        ((A, C, A), {0}),
-        ((B, C), {1}),
-        ((B, C, C), set()),
-        ((C, A), {0, 2}),  # only at the start
-        ((B, C, A), {0, 1}),
-    ],
-)
-def test_a_phrase_is_there_if_its_words_end_there(ids: Ids, met: set[int]) -> None:
-    phrases = [Phrase(((A,),)), Phrase(((B, C),)), Phrase((), ((C,),))]
-    assert SentencePhrases(phrases, INSIDE_C).met(ids) == met
 
 
 def test_tokens_of_a_word_begin_and_end_inside_it() -> None:
@@ -249,13 +221,6 @@ def engine_of(model_file: Path, options: SearchOptions) -> TorchEngine:
 
 
 REAL = SearchOptions(beam_size=3, n_best=2, max_extra_tokens=12, barred_ids=(0, 1, 2))
-SOURCES = [
-    Source((300, 301, 302)),
-    Source((310,), phrases=(Phrase(((77, 78),)),)),
-    Source((300, 301, 302), phrases=(Phrase(((79,), (80, 81))), Phrase(((82,),)))),
-    Source((305, 311, 320, 6, 7)),
-    Source((7, 7), phrases=(Phrase((tuple(range(90, 99)),)),)),
-]
 
 
 def bests(found: list[SearchResult]) -> list[Ids]:
@@ -264,22 +229,6 @@ def bests(found: list[SearchResult]) -> list[Ids]:
     assert len(best) == len(found)
     assert all(one.score > -math.inf for one in best)
     return [one.ids for one in best]
-
-
-def test_constrained_sources_are_batched_with_others(model_file: Path) -> None:
-    engine = engine_of(model_file, REAL)
-    found = search_placed(engine, SOURCES)
-    plain = [replace(one, phrases=()) for one in SOURCES]
-    free = search_placed(engine, plain)
-    for one, with_phrases, without in zip(SOURCES, found, free, strict=True):
-        assert not isinstance(with_phrases, str)
-        if not one.phrases:
-            assert with_phrases == without
-        for hypothesis in with_phrases:
-            assert all(contains(hypothesis.ids, phrase) for phrase in one.phrases)
-            assert hypothesis.score > -math.inf
-    alone = [search_placed(engine, [one])[0] for one in SOURCES]
-    assert bests(alone) == bests(found)
 
 
 def test_what_does_not_fit_is_left_out_and_the_line_translated(model_file: Path) -> None:
