@@ -62,7 +62,3 @@ def test_a_full_disk_does_not_end_the_run(toy: Toy, capsys: pytest.CaptureFixtur
     assert status(run)["status"] == "finished"
     (warning,) = (line for line in capsys.readouterr().err.splitlines() if "tensorboard" in line)
     assert warning.startswith(f"nmt: warning: {run / 'tensorboard'}: No space left on device; ")
-
-
-def test_without_being_asked_nothing_is_written(toy: Toy) -> None:
-    assert not (toy.train(max_updates=2) / "tensorboard").exists()
