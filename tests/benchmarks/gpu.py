@@ -17,15 +17,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -65,13 +62,6 @@ def run_parts(
         else:
             ending = f"{run(part, seconds)} after {time.monotonic() - began:.0f} s, see {part}.log"
         Report(report.folder).add(part, ending)  # to what the part has found
-
-
-def missing_packages() -> list[str]:
-    """Return the packages that nmt and its tests need and this Python lacks."""
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    names = [*(re.split(r"[<>=]", one)[0] for one in needed["dependencies"]), "pytest"]
-    return [name for name in names if find_spec({"pyyaml": "yaml"}.get(name, name)) is None]
 
 
 def run_limited(words: Sequence[str], log: Path, seconds: float) -> str:
@@ -119,8 +109,6 @@ def main() -> None:
     given = parser.parse_args()
     if unknown := [part for part in given.parts if part not in PARTS]:
         parser.error(f"unknown part {unknown[0]!r}; parts are {', '.join(PARTS)}")
-    if missing := missing_packages():
-        parser.error(f"this Python lacks {', '.join(missing)}; install them")
     if not torch.cuda.is_available():
         if not given.rehearse:
             parser.error(

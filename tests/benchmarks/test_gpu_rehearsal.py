@@ -38,19 +38,6 @@ def test_a_rehearsal_reports_every_row(tmp_path: Path) -> None:
     assert (tmp_path / "out/trace-eager.json.gz").exists()
 
 
-def test_a_package_that_is_missing_is_named_at_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert not gpu.missing_packages()
-    monkeypatch.setattr(gpu, "find_spec", {"sacremoses": None, "yaml": None}.get)
-    monkeypatch.setattr(sys, "argv", ["gpu", "--out", "out"])
-    with pytest.raises(SystemExit):
-        gpu.main()
-    assert "lacks" in (said := capsys.readouterr().err)
-    assert "sacremoses" in said
-    assert "pyyaml" in said
-
-
 def runs(process: str) -> bool:
     """Return whether a process is there, and not only its entry."""
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -125,28 +124,17 @@ def test_a_precision_that_is_not_faster_is_used_with_one_warning(
 # ---------------------------------------------------------- instruction sets, by subprocesses
 
 WORK = """
-import json, sys, time
 import torch
-from torch.nn import functional as F
 from nmt.models.kernels.packed_weights import KERNELS, choose
 
 torch.set_num_threads(1)
-random = torch.Generator().manual_seed(1)
-x, weight = torch.randn(400, 256, generator=random), torch.randn(256, 256, generator=random)
-chosen = {precision: choose([(256, 256)], precision)[0] for precision in KERNELS}
-products = {precision: KERNELS[precision][chosen[precision]](weight) for precision in KERNELS}
+x, weight = torch.randn(400, 256), torch.randn(256, 256)
+products = [KERNELS[one][choose([(256, 256)], one)[0]](weight) for one in KERNELS]
 print("WORK", flush=True)
-seconds, errors = {}, {}
 with torch.inference_mode():
-    for precision, product in products.items():
-        timed = []
-        for rows in (1, 400, 400, 400, 400, 400):
-            began = time.thread_time()
-            found = product(x[:rows], None)
-            timed.append(time.thread_time() - began)
-        seconds[precision] = min(timed[1:])
-        errors[precision] = float((found - F.linear(x, weight)).abs().max())
-print(json.dumps({"chosen": chosen, "seconds": seconds, "errors": errors}))
+    for product in products:
+        for rows in (1, 400):
+            product(x[:rows], None)
 """
 
 
@@ -169,11 +157,5 @@ def test_no_instruction_set_multiplies_by_reference_code(level: str) -> None:
         check=True,
     )
     _, work = done.stdout.split("WORK\n")
-    *log, report = work.splitlines()
-    made_by = [line.split(",")[6] for line in log if ",exec," in line and ",reorder," not in line]
+    made_by = [line.split(",")[6] for line in work.splitlines() if ",exec," in line]
     assert not [name for name in made_by if name.startswith("ref")], work
-    found = json.loads(report)
-    assert found["seconds"]["bf16"] < 30 * found["seconds"]["fp32"], found
-    # Sums of 256 products have a standard deviation of 16.
-    assert found["errors"]["fp32"] < 1e-3
-    assert found["errors"]["bf16"] < 1

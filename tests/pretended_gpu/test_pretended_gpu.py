@@ -10,7 +10,7 @@ import pytest
 from pretended_gpu.build import NotHere, environment
 
 TESTS = Path(__file__).parents[1]
-OWN = ("on_device.py", "search_on_device.py", "launches.py")
+OWN = ("on_device.py", "search_on_device.py", "update_on_device.py")
 FILES = ("test_gpu.py", "cli/test_gpu_commands.py", *(f"pretended_gpu/{name}" for name in OWN))
 LONG = "learns or course or resumed or low_rank or fits or c_compiler or rescore or goes_on"
 QUICK = f"not ({LONG}) or course and (rnn or deep)"

@@ -114,15 +114,6 @@ def test_the_disk_that_it_names_is_what_a_start_asks_for(toy: Toy) -> None:
         toy.train()
 
 
-def test_a_lack_of_memory_is_an_answer_too(toy: Toy) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
-
-    toy.patch.setattr(UpdateRunner, "run", fail)
-    with pytest.raises(MemoryError):  # which the command line answers in one line
-        rows(toy.data, toy.folder / "run")
-
-
 def test_it_leaves_a_run_alone_that_is_there(toy: Toy) -> None:
     run = toy.train(max_updates=4)
     before = content(run)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
-from mishaps import pretend_to_compile
 from tiny_models import SOURCES, TARGETS, TINY, assert_equal, tiny
-from torch import Tensor, nn
-from torch._dynamo.utils import counters
+from torch import Tensor
 from toy_training import Toy, flat, metrics
 
 from nmt.config.fields import Value
@@ -158,24 +156,6 @@ def test_micro_batches_and_processes_come_to_the_same_update(toy: Toy) -> None:
     assert 0 < difference(whole, run) < 1e-4
     for record, again in zip(metrics(whole, "train"), metrics(run, "train"), strict=True):
         assert again["alignment_loss"] == pytest.approx(record["alignment_loss"], rel=1e-4)
-
-
-@pytest.mark.slow
-def test_layers_are_compiled_whole_and_come_to_the_same(toy: Toy) -> None:
-    values = GUIDED | {"num_decoder_layers": 2, "max_updates": 3}
-    expected = toy.undisturbed(**values)
-    compile_block = nn.Module.compile
-
-    def by_tracing(block: nn.Module, **options: Any) -> None:
-        compile_block(block, backend="eager", fullgraph=True, **options)
-
-    pretend_to_compile(toy.patch)
-    toy.patch.setattr(nn.Module, "compile", by_tracing)
-    torch.compiler.reset()
-    counters.clear()
-    assert difference(expected, toy.train(**values, compile=True)) < 1e-4
-    assert counters["stats"]["unique_graphs"] > 0
-    assert not counters["graph_break"]
 
 
 def test_other_architectures_are_refused(toy: Toy) -> None:

@@ -94,17 +94,6 @@ def test_what_smaller_batches_do_not_help_fails_the_run(
     assert status(toy.folder / "run")["status"] == "failed"
 
 
-def test_a_lack_of_memory_elsewhere_ends_the_run_in_one_line(toy: Toy) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-    toy.patch.setattr(Optimizer, "step", fail)
-    with pytest.raises(MemoryError):  # which the command line has a line for
-        toy.train()
-    found = status(toy.folder / "run")
-    assert (found["status"], "Tried to allocate" in found["reason"]) == ("failed", True)
-
-
 def test_a_batch_that_is_tried_leaves_nothing_behind(toy: Toy) -> None:
     expected = toy.train("expected", max_updates=3, **PLAIN)
     run, found = UpdateRunner.run, []
@@ -149,34 +138,31 @@ def fitting_tokens(data: Path, runner: Runner, **values: Value) -> int:
     return memory.fitting_tokens(recipe(micro_batch_tokens=0, **values), *arguments)
 
 
-@pytest.mark.parametrize(("room", "tokens"), [(10**6, 200), (150, 100), (40, 50)])
-def test_on_a_gpu_the_micro_batch_is_what_goes_through(data: Path, room: int, tokens: int) -> None:
+@pytest.mark.parametrize(
+    ("compiled", "batch_tokens", "room", "tokens", "eager"),
+    [
+        ("false", 200, 10**6, 200, [False]),
+        ("false", 200, 150, 100, [False, False]),
+        ("false", 200, 40, 50, [False, False, False]),
+        # Compiled, only the first size and the one that fits are.
+        ("true", 400, 10**6, 400, [False]),
+        ("loss", 400, 300, 100, [False, True, True, False]),  # 200 would fit compiled, too
+        ("true", 400, 110, 50, [False, True, True, True, False]),
+    ],
+)
+def test_on_a_gpu_the_micro_batch_is_what_goes_through(
+    data: Path, compiled: str, batch_tokens: int, room: int, tokens: int, eager: list[bool]
+) -> None:
     runner = Runner(room)
-    assert fitting_tokens(data, runner) == tokens
-    assert runner.tried[0] == 186  # of 200 for an update, six of the longest sentences
-    assert not any(runner.eager)
+    assert fitting_tokens(data, runner, batch_tokens=batch_tokens, compile=compiled) == tokens
+    if batch_tokens == 200:
+        assert runner.tried[0] == 186  # six of the longest sentences
+    assert runner.eager == eager
 
 
 def test_a_gpu_too_small_for_one_pair_is_an_error(data: Path) -> None:
     with pytest.raises(NMTError, match=r"memory .* 31 "):
         fitting_tokens(data, Runner(0))
-
-
-@pytest.mark.parametrize(
-    ("room", "tokens", "eager"),
-    [
-        (10**6, 400, [False]),
-        (300, 100, [False, True, True, False]),  # 200 would fit compiled, too
-        (110, 50, [False, True, True, True, False]),
-    ],
-)
-@pytest.mark.parametrize("compiled", ["true", "loss"])
-def test_only_the_first_size_and_the_one_that_fits_are_compiled(
-    data: Path, room: int, tokens: int, eager: list[bool], compiled: str
-) -> None:
-    runner = Runner(room)
-    assert fitting_tokens(data, runner, batch_tokens=400, compile=compiled) == tokens
-    assert runner.eager == eager
 
 
 def test_without_memory_to_sum_a_gradient_the_rank_ends(

@@ -22,6 +22,8 @@ from nmt.runs.report import ValidationResult
 from nmt.system.distributed import Ranks
 from nmt.training import validation
 from nmt.training.validation import Validator, resolve_tokenizers, tokenizers_of
+from nmt.translate.rescoring import Likelihood, score_pairs
+from nmt.translate.translator import Translator
 
 WORDS = {
     "zh": "一个 两只 三条 四张 五位 六本 七件 八辆 九座 十棵",
@@ -149,6 +151,16 @@ def test_each_pair_of_languages_has_its_tokenizer(
     scores = {lang: oracle(lang, some) for lang, some in zip(order, outputs, strict=True)}
     assert {lang: found[f"bleu/en-{lang}"] for lang in order} == pytest.approx(scores)
     assert found["bleu"] == pytest.approx(sum(scores.values()) / 2)
+    nlls = []
+    for lang in order:
+        translator = Translator.load(run / "last.safetensors", src_lang="en", tgt_lang=lang)
+        list(score_pairs(translator, pairs_in(lang, 20, seed=2), likelihood := Likelihood()))
+        nlls.append((likelihood.nll, likelihood.tokens))
+        assert found[f"nll/en-{lang}"] == pytest.approx(likelihood.nll, rel=1e-4)
+        assert f">en-{lang}" in (run / "curves.svg").read_text()
+    assert found["nll"] == pytest.approx(
+        sum(nll * tokens for nll, tokens in nlls) / sum(tokens for _, tokens in nlls), rel=1e-4
+    )
     for lang, tokenizer in (("zh", "zh"), ("de", "13a")):
         assert f"|tok:{tokenizer}|" in found[f"bleu_signature/en-{lang}"]
         assert f"{found[f'bleu_signature/en-{lang}']})" in (run / "train.log").read_text()
@@ -292,13 +304,3 @@ def test_a_model_that_cannot_be_downloaded_is_told_at_the_start(
     config = recipe(validate_bleu=True).training
     with pytest.raises(DataError, match="flores200"):
         resolve_tokenizers(config, "flores200", folder_of("km"), ALONE)
-
-
-def test_mecab_scores_japanese(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("MeCab")
-    pytest.importorskip("ipadic")
-    install(monkeypatch, True)
-    outputs = translate_as(monkeypatch, 0.8)
-    run = train(prepared(tmp_path, "ja"), tmp_path / "run", **BEST, max_updates=2, validate_every=2)
-    (found,) = metrics(run, "valid")
-    assert found["bleu"] == pytest.approx(oracle("ja", outputs[0], "ja-mecab"))

@@ -14,17 +14,13 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
-from prepare_job import Job
 from torch.nn import functional as F
 from toy_training import (
     ALONE,
     Toy,
     assert_same_weights,
-    metrics,
     pairs,
     recipe,
-    train,
-    write_text,
 )
 
 from nmt.config.fields import Value
@@ -43,9 +39,6 @@ from nmt.translate.translator import Translator
 
 EPS = 0.1
 TEXT = pairs(20, seed=2)  # as `prepare_toy` has it
-
-PAIRS: dict[str, Value] = {"d_model": 64, "d_ff": 128, "max_updates": 150, "warmup_updates": 50}
-PAIRS |= {"validate_every": 150, "validate_bleu": True}
 
 Measure = Callable[..., ValidationResult]
 
@@ -194,39 +187,6 @@ def test_the_perplexity_of_the_valid_text_is_the_valid_split_s(
     list(score_pairs(Translator.load(learnt), TEXT, likelihood))
     assert likelihood.nll == pytest.approx(result.nll, rel=1e-5)
     assert likelihood.perplexity == pytest.approx(result.perplexity, rel=1e-5)
-
-
-def test_each_pair_of_languages_has_its_own_scores(tmp_path: Path) -> None:
-    text = write_text(tmp_path, "a", pairs(300, seed=1))
-    held_out = write_text(tmp_path, "b", TEXT[:7]), write_text(tmp_path, "c", TEXT[7:])
-    job = Job.of(
-        tmp_path / "data",
-        src_lang="",
-        tgt_lang="",
-        pair=(f"en-de={text}", f"de-en={text}"),
-        valid=(f"en-de={held_out[0]}", f"de-en={held_out[1]}"),
-        vocab_size=345,
-    )
-    run = train(job.prepare().path, tmp_path / "run", **PAIRS)
-    (found,) = metrics(run, "valid")
-    bleus, nlls, tokens = [], [], []
-    for langs, some in (("en-de", TEXT[:7]), ("de-en", [(tgt, src) for src, tgt in TEXT[7:]])):
-        src, tgt = langs.split("-")
-        translator = Translator.load(run / "best.safetensors", src_lang=src, tgt_lang=tgt)
-        likelihood = Likelihood()
-        list(score_pairs(translator, some, likelihood))
-        texts = [one.text for one in translator.translate([source for source, _ in some])]
-        bleus.append(sacrebleu.corpus_bleu(texts, [[reference for _, reference in some]]).score)
-        nlls.append(likelihood.nll)
-        tokens.append(likelihood.tokens)
-    assert [found["nll/en-de"], found["nll/de-en"]] == pytest.approx(nlls, rel=1e-4)
-    assert [found["bleu/en-de"], found["bleu/de-en"]] == pytest.approx(bleus)
-    assert found["bleu"] == pytest.approx(sum(bleus) / 2)
-    assert found["nll"] == pytest.approx(np.dot(nlls, tokens) / sum(tokens), rel=1e-4)
-    assert min(bleus) > 10
-    assert bleus[0] != bleus[1]
-    for name in ("en-de", "de-en"):
-        assert f">{name}" in (run / "curves.svg").read_text()
 
 
 def test_lines_that_end_a_document_are_not_validated(

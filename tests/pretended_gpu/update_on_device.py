@@ -1,7 +1,6 @@
-"""How many operators an update and a step of search begin on the device, whatever their size.
+"""How many operators an update begins on the pretended GPU, and copies, whatever its size.
 
-`test_pretended_gpu.py` runs these tests on the pretended GPU. That neither waits is in
-`test_gpu.py` and `search_on_device.py`.
+`test_pretended_gpu.py` runs these tests on it. That an update does not wait is in `test_gpu.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from pretended_gpu.cuda import counts
-from pretended_gpu.search_on_device import BEAM, model_of, search
 from tiny_models import SOURCES, SRC_VOCAB, TARGETS, TGT_VOCAB, TINY, architecture_of
 from toy_training import ALONE, recipe
 
@@ -61,20 +59,3 @@ def test_an_update_begins_so_many_operators(kind: str, precision: str, operators
     assert found[1]["operators"] == pytest.approx(operators, rel=0.03)
     # Each tensor of the batch has a copy, and the host gets one of what became of the update.
     assert (found[1]["copies in"] <= 10, found[1]["copies out"]) == (True, 1)
-
-
-@pytest.mark.parametrize(
-    ("kinds", "operators"),
-    [
-        (["transformer"], 103),
-        (["transformer_relative"], 103),
-        (["conv_seq2seq"], 60),
-        (["rnn_attention"], 71),
-        (["transformer", "transformer"], 191),
-    ],
-    ids=str,
-)
-def test_a_step_of_search_begins_at_most_so_many(kinds: list[str], operators: int) -> None:
-    members = [model_of(kind, "cuda", seed) for seed, kind in enumerate(kinds)]
-    _, steps = search(members, replace(BEAM, n_best=1))
-    assert max(step["operators"] for step in steps) == operators
