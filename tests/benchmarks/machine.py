@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -20,24 +19,6 @@ CORES = cores()
 
 _SECONDS = 1.0
 """Each kind of product is repeated for this long, and the fastest counts."""
-
-
-INSTRUCTION_SETS = {
-    "AVX2": ("avx2", "avx2"),
-    "AVX512_CORE": ("avx512bw", "avx512"),
-    "AVX512_CORE_VNNI": ("avx512_vnni", "avx512"),
-    "DEFAULT": ("", ""),
-}
-"""oneDNN's name to those of Linux and torch. The last is everything that the CPU has."""
-
-
-def limited_to(instruction_set: str) -> dict[str, str] | None:
-    """Return the environment that limits a process; None if the CPU has less."""
-    flag, capability = INSTRUCTION_SETS[instruction_set]
-    if not flag:
-        return dict(os.environ)
-    limits = {"ONEDNN_MAX_CPU_ISA": instruction_set, "ATEN_CPU_CAPABILITY": capability}
-    return {**os.environ, **limits} if flag in cpu_flags() else None
 
 
 @functools.cache

@@ -10,10 +10,10 @@ several captions, which are longer than any in training.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -39,14 +39,12 @@ from nmt.scoring.metrics import score
 pytestmark = pytest.mark.benchmark
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(NamedTuple):
     """A preset and its changes."""
 
     preset: str
-    learning_rate: float
-    """At its peak."""
-    changes: Mapping[str, object] = field(default_factory=dict)
+    learning_rate: float  # at its peak
+    changes: Mapping[str, object] = {}
 
 
 # Learning rates: of Transformers the one that served post-norm models of this width in long runs.
@@ -92,32 +90,24 @@ TEST_LINES = 960  # the first of 1,000: full lines of any of these
 TITLE = "Multi30k, English to German"
 
 
-@dataclass(frozen=True)
-class Curve:
-    """BLEU and speed of a system."""
+class Curve(NamedTuple):
+    """BLEU of a run's validations, and its speed."""
 
-    bleu: Mapping[int, float]
-    """By update."""
-    seconds: Sequence[float]
-    """Of an update, for each measurement."""
+    updates: list[int]
+    bleu: list[float]
+    seconds: list[float]  # of an update, between two validations
 
     @property
     def minutes(self) -> list[float]:
         """Return the time until each BLEU, by the median time of an update."""
-        return [update * median(self.seconds) / 60 for update in self.bleu]
-
-    def bleu_at(self, minutes: float) -> float:
-        """Return BLEU after a time, between two validations by interpolation."""
-        return float(np.interp(minutes, self.minutes, list(self.bleu.values())))
+        return [update * median(self.seconds) / 60 for update in self.updates]
 
 
-@dataclass(frozen=True)
-class Translated:
-    """A model's translations of the test text, by the number of captions of a line."""
+class Translated(NamedTuple):
+    """A model's translations of the test text."""
 
-    bleu: list[float]
-    seconds: list[float]
-    """Of lines of one caption, for each round."""
+    bleu: list[float]  # by the number of captions of a line
+    seconds: list[float]  # of lines of one caption, for each round
 
 
 def test_architectures(tmp_path: Path) -> None:
@@ -130,37 +120,34 @@ def test_architectures(tmp_path: Path) -> None:
     translated = translate(models, tmp_path)
     publish(f"{describe()}; {CORES} threads")
     same_time = min(one.minutes[-1] for one in curves.values())
-    publish(
-        table(
+    rows, by_captions = [], []
+    for name, one in curves.items():
+        test, at_same_time = translated[name], np.interp(same_time, one.minutes, one.bleu)
+        parameters = sum(p.numel() for p in load_model(models[name])[0].parameters())
+        speeds = [TEST_LINES / seconds for seconds in test.seconds]
+        rows.append(
             {
                 "": name,
-                "parameters": f"{parameters(models[name]):,}",
+                "parameters": f"{parameters:,}",
                 "ms an update, median (range)": spread([1000 * s for s in one.seconds], ".0f"),
-                f"valid BLEU after {UPDATES:,} updates": f"{one.bleu[UPDATES]:.2f}",
-                f"after {same_time:.1f} minutes": f"{one.bleu_at(same_time):.2f}",
-                "test BLEU": f"{translated[name].bleu[0]:.2f}",
-                f"sentences/s, beam {BEAM_SIZE}, median of {ROUNDS} (range)": spread(
-                    [TEST_LINES / seconds for seconds in translated[name].seconds], ".1f"
-                ),
+                f"valid BLEU after {UPDATES:,} updates": f"{one.bleu[-1]:.2f}",
+                f"after {same_time:.1f} minutes": f"{at_same_time:.2f}",
+                "test BLEU": f"{test.bleu[0]:.2f}",
+                f"sentences/s, beam {BEAM_SIZE}, median (range)": spread(speeds, ".1f"),
             }
-            for name, one in curves.items()
         )
+        cells = {str(n): f"{bleu:.2f}" for n, bleu in zip(CAPTIONS, test.bleu, strict=True)}
+        by_captions.append({"test BLEU, captions of a line": name} | cells)
+    publish(table(rows))
+    publish(table(by_captions))
+    draw(
+        "updates", "valid text", "update", {n: (one.updates, one.bleu) for n, one in curves.items()}
     )
-    publish(
-        table(
-            {"test BLEU, captions of a line": name}
-            | {str(n): f"{bleu:.2f}" for n, bleu in zip(CAPTIONS, one.bleu, strict=True)}
-            for name, one in translated.items()
-        )
-    )
-    bleu = {name: list(one.bleu.values()) for name, one in curves.items()}
-    by_update = {name: (list(one.bleu), bleu[name]) for name, one in curves.items()}
-    by_time = {name: (one.minutes, bleu[name]) for name, one in curves.items()}
-    by_length = {name: (CAPTIONS, one.bleu) for name, one in translated.items()}
-    draw("updates", "valid text", "update", by_update)
+    by_time = {name: (one.minutes, one.bleu) for name, one in curves.items()}
     draw("time", "valid text", "minutes of training", by_time)
+    by_length = {name: (CAPTIONS, one.bleu) for name, one in translated.items()}
     draw("length", "test text", "captions of a line", by_length)
-    assert all(max(one.bleu.values()) > 0 for one in curves.values())
+    assert all(max(one.bleu) > 0 for one in curves.values())
 
 
 def learn(runs: Mapping[str, Path], data: Path) -> dict[str, Curve]:
@@ -168,12 +155,15 @@ def learn(runs: Mapping[str, Path], data: Path) -> dict[str, Curve]:
     if not data.exists():
         corpora.multi30k(data, vocab_size=4_000)
     for updates in range(STRETCH, UPDATES + 1, STRETCH):
-        for name, run in runs.items():
-            model = MODELS[name]
-            values = {**RECIPE, **model.changes, "learning_rate": model.learning_rate}
-            train(data, run, model.preset, updates, values)
+        for name, out in runs.items():
+            if out.exists() and updates in curve_of(out).updates:
+                continue
+            preset, rate, changes = MODELS[name]
+            values = {**RECIPE, **changes, "learning_rate": rate, "max_updates": updates}
+            settings = [f"--set={key}={value}" for key, value in values.items()]
+            nmt("train", data, "--out", out, "--model", preset, "--quiet", *settings)
     curves = {name: curve_of(run) for name, run in runs.items()}
-    further = max(max(one.bleu) for one in curves.values())
+    further = max(one.updates[-1] for one in curves.values())
     if further > UPDATES:
         pytest.fail(
             f"runs of {data.parent} have {further} updates: take as many, or another folder"
@@ -181,21 +171,12 @@ def learn(runs: Mapping[str, Path], data: Path) -> dict[str, Curve]:
     return curves
 
 
-def train(data: Path, out: Path, preset: str, updates: int, values: Mapping[str, object]) -> None:
-    """Train until the run has `updates` updates."""
-    validated = {one["update"] for one in metrics(out, "valid")} if out.exists() else set()
-    if updates not in validated:
-        assignments = {**values, "max_updates": updates}
-        settings = [f"--set={key}={value}" for key, value in assignments.items()]
-        nmt("train", data, "--out", out, "--model", preset, "--quiet", *settings)
-
-
 def curve_of(out: Path) -> Curve:
-    """Return the curve of a run that has validated BLEU, with the time since each validation."""
+    """Return the curve of a run that has validated BLEU."""
     seconds = {0: 0.0} | {one["update"]: one["seconds"] for one in metrics(out, "train")}
     bleu = {one["update"]: one["bleu"] for one in metrics(out, "valid")}
-    stretches = pairwise([0, *bleu])
-    return Curve(bleu, [(seconds[b] - seconds[a]) / (b - a) for a, b in stretches])
+    stretches = [(seconds[b] - seconds[a]) / (b - a) for a, b in pairwise([0, *bleu])]
+    return Curve(list(bleu), list(bleu.values()), stretches)
 
 
 def draw(
@@ -230,7 +211,3 @@ def translate(models: Mapping[str, Path], folder: Path) -> dict[str, Translated]
 def joined(lines: Sequence[str], count: int) -> list[str]:
     """Make one line of each `count` lines."""
     return [" ".join(lines[start : start + count]) for start in range(0, len(lines), count)]
-
-
-def parameters(model: Path) -> int:
-    return sum(parameter.numel() for parameter in load_model(model)[0].parameters())

@@ -50,9 +50,9 @@ class Contender:
         settings = self.settings | ({"batch": batch} if self.batches else {})
         function = self.system.split()[0].lower()
         module = ["-m", "benchmarks.translation_process", function]
-        command = [sys.executable, *module, source, output, str(_WARMUP_LINES)]
+        files = [str(source), str(output), str(_WARMUP_LINES), json.dumps(settings)]
         variables = ONE_THREAD if function == "marian" else {}
-        return float(run([*command, json.dumps(settings)], variables).stdout)
+        return float(run([sys.executable, *module, *files], variables).stdout)
 
     def fastest_batch(self, text: Path, folder: Path) -> int:
         """Return the batch size with which it is fastest; 0 if it has its own."""

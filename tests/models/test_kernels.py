@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.machine import INSTRUCTION_SETS, limited_to
+from benchmarks.machine import cpu_flags
 from torch import Tensor
 
 from nmt.models.kernels import packed_weights as kernels
@@ -139,19 +140,25 @@ with torch.inference_mode():
 
 
 @pytest.mark.parametrize(
-    "level",
+    ("level", "capability", "flag"),  # oneDNN's, torch's and Linux's names
     [
-        pytest.param(level, marks=() if level in ("AVX2", "DEFAULT") else (pytest.mark.slow,))
-        for level in INSTRUCTION_SETS
+        ("DEFAULT", "", ""),  # all that the CPU has
+        ("AVX2", "avx2", "avx2"),
+        pytest.param("AVX512_CORE", "avx512", "avx512bw", marks=pytest.mark.slow),
+        pytest.param("AVX512_CORE_VNNI", "avx512", "avx512_vnni", marks=pytest.mark.slow),
     ],
 )
-def test_no_instruction_set_multiplies_by_reference_code(level: str) -> None:
-    environment = limited_to(level)
-    if environment is None:
-        pytest.skip(f"needs a CPU of {level}")
+def test_no_instruction_set_multiplies_by_reference_code(
+    level: str, capability: str, flag: str
+) -> None:
+    environment = os.environ | {"ONEDNN_VERBOSE": "1"}
+    if flag:
+        environment |= {"ONEDNN_MAX_CPU_ISA": level, "ATEN_CPU_CAPABILITY": capability}
+        if flag not in cpu_flags():
+            pytest.skip(f"needs a CPU of {level}")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", WORK],
-        env={**environment, "ONEDNN_VERBOSE": "1"},
+        env=environment,
         capture_output=True,
         text=True,
         check=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -69,44 +71,31 @@ def test_pinned_memory_must_stay_as_it_is_until_it_was_copied() -> None:
         torch.cuda.synchronize()
 
 
-@pytest.mark.parametrize(
-    "wait",
-    [
-        lambda x: x[0].item(),
-        lambda x: x.cpu(),
-        lambda x: x.nonzero(),
-        lambda x: x[x > 0],
-        lambda _: torch.ones(3).to(GPU),
-        lambda _: torch.ones(3).to(GPU, non_blocking=True),  # not pinned
-        lambda _: torch.ones(3).pin_memory().to(GPU),
-        lambda _: torch.ones(3, dtype=torch.int64).pin_memory().to(GPU, torch.float32, True),
-        lambda x: x.repeat_interleave(x.long()),
-        lambda x: x[torch.tensor([1])],
-        lambda x: x.__setitem__(1, 5.0),
-    ],
-    ids=[
-        "item",
-        "to the host",
-        "nonzero",
-        "mask",
-        "blocking",
-        "not pinned",
-        "pinned but blocking",
-        "another type",
-        "repeat_interleave",
-        "index of the host",
-        "one element set",
-    ],
-)
-def test_waits_can_be_forbidden(wait: object) -> None:
+WAITS: dict[str, Callable[[Tensor], object]] = {
+    "item": lambda x: x[0].item(),
+    "to the host": lambda x: x.cpu(),
+    "nonzero": lambda x: x.nonzero(),
+    "mask": lambda x: x[x > 0],
+    "blocking": lambda _: torch.ones(3).to(GPU),
+    "not pinned": lambda _: torch.ones(3).to(GPU, non_blocking=True),
+    "pinned but blocking": lambda _: torch.ones(3).pin_memory().to(GPU),
+    "another type": lambda _: torch.ones(3).long().pin_memory().to(GPU, torch.float32, True),
+    "repeat_interleave": lambda x: x.repeat_interleave(x.long()),
+    "index of the host": lambda x: x[torch.tensor([1])],
+    "one element set": lambda x: x.__setitem__(1, 5.0),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_waits_can_be_forbidden(wait: Callable[[Tensor], object]) -> None:
     x = torch.ones(3, device=GPU)
     torch.cuda.set_sync_debug_mode("error")
     try:
         with pytest.raises(RuntimeError, match="called a synchronizing CUDA operation"):
-            wait(x)  # type: ignore[operator]
+            wait(x)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    wait(x)  # type: ignore[operator]
+    wait(x)
 
 
 def test_what_does_not_wait_is_allowed() -> None:

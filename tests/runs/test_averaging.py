@@ -212,5 +212,6 @@ def test_an_average_replaces_nothing_but_a_model_of_no_run(
     before = content(run)
     with pytest.raises((UsageError, OSError)) as caught:
         average([run], f"{run}/{out}", last=2)
+    assert isinstance(caught.value, UsageError | OSError)
     assert message in describe(caught.value)
     assert content(run) == before

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmt.data.vocabulary import EOS_ID
-from nmt.search.top_k import FREE, NextTokens, StepQuery, pick_tokens, to_bits, top_k, top_tokens
+from nmt.search.top_k import FREE, NextTokens, StepQuery, pick_tokens, top_k, top_tokens
 
 
 @pytest.mark.parametrize("size", [1, 7, 128, 200, 1_009, 8_000])
@@ -80,13 +80,3 @@ def test_a_row_without_numbers_is_told_by_its_first(bad: float, token: int, coun
     found = best([logits], query(3), count=count, barred_ids=(0,))
     assert np.isnan(found.log_probs).tolist() == [[row == 1] * count for row in range(3)]
     assert ((found.tokens >= 0) & (found.tokens < 1_000)).all()
-
-
-def test_a_gpu_s_answer_survives_its_transfer() -> None:
-    log_probs = torch.tensor([[-0.1, -math.inf], [math.nan, -1e-30]])
-    tokens = torch.tensor([[0, 2**31 - 1], [7, 8]])
-    scored = torch.tensor([[-2.5, -1.5, -math.inf], [math.nan, 0.0, -3.0]])
-    found = NextTokens.from_bits(to_bits(log_probs, tokens, scored).numpy(), 2)
-    np.testing.assert_array_equal(found.log_probs, log_probs.numpy())
-    np.testing.assert_array_equal(found.tokens, tokens.numpy())
-    np.testing.assert_array_equal(found.scored_log_probs, scored.numpy())

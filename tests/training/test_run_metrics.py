@@ -130,16 +130,6 @@ def test_a_fast_device_gets_larger_matrices(monkeypatch: pytest.MonkeyPatch) -> 
     assert matrix_product_rate(CPU, torch.float32) == 2 * 256**3 / 2e-3
 
 
-def test_a_way_of_multiplying_that_the_processor_lacks_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def unsupported(*_: object) -> None:
-        raise RuntimeError("could not create a primitive descriptor")
-
-    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", unsupported)
-    assert matrix_product_rate(CPU, torch.float32) > 0
-
-
 @pytest.mark.parametrize("chunk", [1, 7, 1_000, 1 << 22])
 def test_the_checksum_is_its_formula_whatever_the_chunks(
     monkeypatch: pytest.MonkeyPatch, chunk: int

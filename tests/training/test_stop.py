@@ -20,7 +20,6 @@ from toy_training import (
     Toy,
     assert_same_run,
     assert_same_state,
-    content,
     metrics,
     newest_state,
     recipe,
@@ -51,14 +50,8 @@ from nmt.training.validation import Validator
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("90", 5400),
-        ("0.5", 30),
-        ("1:30", 5400),
-        ("1:30:15", 5415),
-        ("120:00:00", 432_000),
-        ("2h", 7200),
-        ("1h30m15s", 5415),
-        ("45s", 45),
+        *(("90", 5400), ("0.5", 30), ("1:30", 5400), ("1:30:15", 5415), ("120:00:00", 432_000)),
+        *(("2h", 7200), ("1h30m15s", 5415), ("45s", 45)),
     ],
 )
 def test_a_time_limit_is_minutes_or_a_clock(text: str, seconds: int) -> None:
@@ -325,16 +318,6 @@ def test_a_validation_of_the_last_update_that_is_cut_short_is_made_up_for(toy: T
     assert [record["update"] for record in metrics(run, "valid")] == [7]
     toy.train(**values)
     assert_same_run(run, toy.undisturbed(**values))
-
-
-def test_a_finished_run_run_again_changes_nothing(toy: Toy) -> None:
-    run = toy.train(**FP32)
-    before = content(run)
-    toy.train(**FP32)
-    after = content(run)
-    for found in (before, after):
-        del found["train.log"], found["curves.svg"]
-    assert after == before
 
 
 def test_metrics_written_beyond_the_state_are_cut_back(tmp_path: Path) -> None:

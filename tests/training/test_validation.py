@@ -34,7 +34,6 @@ from nmt.training import validation
 from nmt.training.loss import losses_of
 from nmt.training.validation import Validator
 from nmt.translate.output import Translation
-from nmt.translate.rescoring import Likelihood, score_pairs
 from nmt.translate.translator import Translator
 
 EPS = 0.1
@@ -178,15 +177,6 @@ def test_validation_does_not_disturb_training(toy: Toy) -> None:
 
 def test_a_hopeless_model_has_a_finite_perplexity() -> None:
     assert math.isfinite(ValidationResult(1e6, 1e6).perplexity)
-
-
-def test_the_perplexity_of_the_valid_text_is_the_valid_split_s(
-    learnt: Path, result: ValidationResult
-) -> None:
-    likelihood = Likelihood()
-    list(score_pairs(Translator.load(learnt), TEXT, likelihood))
-    assert likelihood.nll == pytest.approx(result.nll, rel=1e-5)
-    assert likelihood.perplexity == pytest.approx(result.perplexity, rel=1e-5)
 
 
 def test_lines_that_end_a_document_are_not_validated(
