@@ -3,8 +3,8 @@
     make gpu PYTHON=python3 [PART=smoke|tests|train|profile|translate] [GPU_OUT=FOLDER]
 
 It is for a machine that you have for half an hour, and that may be gone any minute. So the parts
-run in the order of their worth. Each is a process of its own, which is killed after 5 minutes, and
-after 25 minutes nothing is begun any more. Nothing is installed, and the checkout is run as it is.
+run in the order of their worth. Each is a process of its own, which is killed after 5 minutes.
+Nothing is installed, and the checkout is run as it is.
 In GPU_OUT, report.md is written again after each result, PART.log holds all that a part has
 printed, and the traces of an update are for chrome://tracing. Data and runs are in NMT_BENCH_WORK,
 so that parts which you run one by one share them.
@@ -32,36 +32,13 @@ from benchmarks.gpu_scale import GPU, REHEARSAL, Context
 from benchmarks.harness import process_tree, work_folder
 from pretended_gpu.build import NotHere, environment
 
-TOTAL_SECONDS = 1_500
-PART_SECONDS = 300
-SMOKE_SECONDS = 120  # about a minute, if compiling is not slow
-FEWEST_SECONDS = 20  # in which a part finds anything
+SECONDS = {"smoke": 120}  # about a minute, if compiling is not slow
+USUAL_SECONDS = 300
+"""When a part is killed."""
 
 _FUNCTIONS = (smoke, tests, train, profile, translate)
 PARTS: dict[str, Callable[[Context], None]] = {one.__name__: one for one in _FUNCTIONS}
 assert list(PARTS) == list(GOALS)
-
-
-def run_parts(
-    parts: Sequence[str], report: Report, run: Callable[[str, float], str], total: float
-) -> None:
-    """Run parts until the time is over.
-
-    Args:
-        parts: in order.
-        report: of the folder that they write to.
-        run: runs a part for so many seconds at most, and says how it ended.
-        total: seconds.
-    """
-    stop = time.monotonic() + total
-    for part in parts:
-        began = time.monotonic()
-        seconds = min(SMOKE_SECONDS if part == "smoke" else PART_SECONDS, stop - began)
-        if seconds < FEWEST_SECONDS:
-            ending = f"left out: the {total / 60:.0f} minutes are over"
-        else:
-            ending = f"{run(part, seconds)} after {time.monotonic() - began:.0f} s, see {part}.log"
-        Report(report.folder).add(part, ending)  # to what the part has found
 
 
 def run_limited(words: Sequence[str], log: Path, seconds: float) -> str:
@@ -130,14 +107,15 @@ def main() -> None:
             PARTS[part](Context(scale, report, work))
         return
 
-    def run(part: str, seconds: float) -> str:
-        log = report.folder / f"{part}.log"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the part, too
+    for part in given.parts or PARTS:
+        log, began = report.folder / f"{part}.log", time.monotonic()
         print(f"{part}: see {log}", flush=True)
         words = [sys.executable, "-m", "benchmarks.gpu", part, "--out", str(report.folder)]
-        return run_limited([*words, "--here", *["--rehearse"] * given.rehearse], log, seconds)
-
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the part, too
-    run_parts(given.parts or list(PARTS), report, run, TOTAL_SECONDS)
+        words += ["--here", *["--rehearse"] * given.rehearse]
+        ending = run_limited(words, log, SECONDS.get(part, USUAL_SECONDS))
+        ending += f" after {time.monotonic() - began:.0f} s, see {part}.log"
+        Report(report.folder).add(part, ending)  # to what the part has found
     print((report.folder / "report.md").read_text(encoding="utf-8"))
 
 

@@ -29,6 +29,7 @@ from nmt.data.folder import DataFolder
 from nmt.models.model_file import find_model
 
 ROOT = Path(__file__).parents[2]
+PRECISION = "bf16"
 TRAINING_GOALS: dict[str, Callable[[float, float], bool]] = {
     "base, nmt compiled": lambda ms, share: ms <= 26 or share >= 0.45,
     "big, nmt compiled": lambda _, share: share >= 0.55,
@@ -121,10 +122,10 @@ def train(context: Context) -> None:
                 report.add(what, no_compiler())
                 continue
             with report.attempt(what):
-                contender = training.nmt(job, scale.precision, context.work, how(compiled))
+                contender = training.nmt(job, PRECISION, context.work, how(compiled))
                 speed, peak = timed(contender, scale.warmup, scale.updates)
                 ms = 1000 * update_tokens(job) / speed
-                share = flops_per_token(job) * speed / best_rate(rates, scale.precision)
+                share = flops_per_token(job) * speed / best_rate(rates, PRECISION)
                 goal = TRAINING_GOALS.get(what)
                 report.add(
                     what,
@@ -134,7 +135,7 @@ def train(context: Context) -> None:
                 )
     with report.attempt(LITTLE_WORK):
         job = replace(context.job("base"), batch_tokens=scale.batch_tokens // 10)
-        contender = training.nmt(job, scale.precision, context.work, how(compiled=False))
+        contender = training.nmt(job, PRECISION, context.work, how(compiled=False))
         speed, _ = timed(contender, scale.warmup, scale.updates)
         report.add(LITTLE_WORK, f"{1000 * update_tokens(job) / speed:,.1f} ms, mostly Python's")
 
@@ -163,7 +164,7 @@ def profile(context: Context) -> None:
         if compiled and no_compiler():
             report.add(what, no_compiler())
             continue
-        words = [str(job.data), "--model", job.preset, "--precision", scale.precision]
+        words = [str(job.data), "--model", job.preset, "--precision", PRECISION]
         words += ["--batch-tokens", str(job.batch_tokens), f"--set={how(compiled)}"]
         trace = report.folder / f"trace-{'compiled' if compiled else 'eager'}.json.gz"
         with report.attempt(what):
@@ -214,7 +215,7 @@ def translate(context: Context) -> None:
         )
 
     with report.attempt("nmt"):
-        measure("nmt", translation.nmt(model, scale.precision, BEAM_SIZE, device="cuda"))
+        measure("nmt", translation.nmt(model, PRECISION, BEAM_SIZE, device="cuda"))
     with report.attempt(CTRANSLATE2):
         if not is_installed("ctranslate2") or not (scale.is_rehearsal or gpus_of_ctranslate2()):
             report.add(CTRANSLATE2, "not installed, or without GPUs")
@@ -222,7 +223,7 @@ def translate(context: Context) -> None:
         exported = context.new_folder("export")
         harness.nmt("export", "ctranslate2", model, exported, "--quantization", "bfloat16")
         device = "cpu" if scale.is_rehearsal else "cuda"
-        peer = translation.ctranslate2(exported, pieces, scale.precision, BEAM_SIZE, device=device)
+        peer = translation.ctranslate2(exported, pieces, PRECISION, BEAM_SIZE, device=device)
         measure(CTRANSLATE2, peer)
 
 
@@ -239,7 +240,7 @@ def model_of(context: Context) -> Path:
     scale, job, out = context.scale, context.job("base"), context.new_folder("run")
     harness.nmt(
         *("train", job.data, "--out", out, "--model", job.preset, "--quiet"),
-        *("--precision", scale.precision, "--device", "cuda"),
+        *("--precision", PRECISION, "--device", "cuda"),
         *("--batch-tokens", str(job.batch_tokens), "--max-updates", str(scale.learnt)),
         *(f"--set={setting}" for setting in scale.settings),
     )

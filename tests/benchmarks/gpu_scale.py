@@ -28,7 +28,6 @@ def no_compiler() -> str:
 class Scale:
     """How much is measured."""
 
-    precision: str
     presets: dict[str, str]
     smoke_tests: tuple[str, ...]  # arguments of pytest
     tests: tuple[str, ...]
@@ -48,7 +47,6 @@ class Scale:
 
 
 GPU = Scale(
-    precision="bf16",
     presets={"base": "transformer_base", "big": "transformer_big", "modern": "transformer_wmt"},
     smoke_tests=(
         *("tests/test_gpu.py", "-k"),
@@ -69,7 +67,6 @@ GPU = Scale(
     settings=("warmup_updates=1000",),
 )
 REHEARSAL = Scale(
-    precision="bf16",
     presets={"base": "transformer_tiny"},
     smoke_tests=("tests/test_gpu.py", "-k", "states_are"),
     tests=("tests/test_gpu.py", "-k", "first_weights"),

@@ -1,4 +1,4 @@
-"""`make gpu`: its limits of time, and a rehearsal of all parts on the pretended GPU."""
+"""`make gpu`: its limit of time, and a rehearsal of all parts on the pretended GPU."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import json
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from benchmarks import gpu
-from benchmarks.gpu_report import GOALS, Report
+from benchmarks.gpu_report import GOALS
 from benchmarks.gpu_scale import REHEARSAL
 from benchmarks.harness import run
 from pretended_gpu import build
@@ -61,22 +60,3 @@ def test_a_part_that_runs_over_is_killed_with_all_that_it_has_started(
         time.sleep(0.01)
     assert not any(map(runs, started))
     assert gpu.run_limited(["sh", "-c", "exit 3"], log, 60.0) == "exit status 3"
-
-
-def test_what_does_not_fit_into_the_time_is_left_out_and_the_report_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now, limits = [1_000.0], dict[str, float]()
-
-    def run_part(part: str, seconds: float) -> str:
-        limits[part] = seconds
-        now[0] += seconds
-        return "killed"
-
-    monkeypatch.setattr(gpu, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    report = Report(tmp_path)
-    gpu.run_parts(list(gpu.PARTS), report, run_part, total=60.0 * 15)
-    assert limits == {"smoke": 120, "tests": 300, "train": 300, "profile": 180}
-    text = (tmp_path / "report.md").read_text()
-    assert "- profile: killed after 180 s, see profile.log" in text
-    assert "- translate: left out: the 15 minutes are over" in text

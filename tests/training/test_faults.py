@@ -37,7 +37,7 @@ from nmt.runs.run_folder import RunFolder
 from nmt.training.validation import Validator
 
 KILLED_RUNS = Path(__file__).with_name("killed_runs.py")
-LONG: dict[str, Value] = {**FP32, "max_updates": 26}  # safe again at 24
+LONG: dict[str, Value] = {**FP32, "max_updates": 32}  # safe again at 24 and 32
 Capture = pytest.CaptureFixture[str]
 
 # --- killed
