@@ -7,6 +7,7 @@ formulas.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -117,31 +118,44 @@ def test_select_reorders_hypotheses_and_drops_sentences(model: TranslationModel)
     assert sentences == [1]
 
 
-def in_groups(packed: Packed, *bounds: int) -> Packed:
-    """The same sentences, in groups that end at these sentences."""
-    starts = packed.starts.tolist()
-    lengths = np.diff(starts)
-    return replace(
-        packed,
-        groups=tuple(
+def in_groups(*bounds: int) -> Callable[[Batch], Batch]:
+    """Return what lays out the same sentences in groups that end at these sentences."""
+
+    def grouped(packed: Packed) -> Packed:
+        starts = packed.starts.tolist()
+        lengths = np.diff(starts)
+        groups = (
             PaddedGroup(slice(a, b), slice(starts[a], starts[b]), int(lengths[a:b].max()))
             for a, b in pairwise([0, *bounds])
-        ),
-    )
+        )
+        return replace(packed, groups=tuple(groups))
+
+    return lambda batch: Batch(grouped(batch.src), grouped(batch.tgt_in), batch.targets)
 
 
-@pytest.mark.parametrize("bounds", [(1, 3), (2, 3), (1, 2, 3)])
-def test_groups_change_neither_states_nor_gradients(
-    model: TranslationModel, bounds: tuple[int, ...]
-) -> None:
+def in_shape(src: int, tgt: int, sentences: int) -> Callable[[Batch], Batch]:
+    return lambda _: batch_of(SOURCES, TARGETS, FixedShape(src, tgt, sentences, parts=1))
+
+
+LAYOUTS = {
     # The second target is the longest: the first group must go on as long as the second.
+    **{f"groups to {bounds}": in_groups(*bounds) for bounds in ((1, 3), (2, 3), (1, 2, 3))},
+    "two empty sentences": in_shape(16, 13, 5),
+    "a pair of padding, and two empty ones": in_shape(17, 16, 6),
+    "two pairs of padding": in_shape(100, 80, 5),
+}
+
+
+@pytest.mark.parametrize("lay_out", LAYOUTS.values(), ids=LAYOUTS)
+def test_groups_and_padding_change_neither_states_nor_gradients(
+    model: TranslationModel, lay_out: Callable[[Batch], Batch]
+) -> None:
     batch = batch_of(SOURCES, TARGETS)
-    groups = Batch(in_groups(batch.src, *bounds), in_groups(batch.tgt_in, *bounds), batch.targets)
     weighting = torch.randn(batch.num_tokens, model.output_projection.shape[1]).double()
     found = []
-    for one in (batch, groups):
+    for one in (batch, lay_out(batch)):
         model.zero_grad()
-        states = model(one)
+        states = model(one)[: batch.num_tokens]
         torch.sum(states * weighting).backward()  # type: ignore[no-untyped-call]
         gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
         found.append([states, *gradients])
@@ -162,27 +176,6 @@ def test_attention_weights_are_in_fp32_for_half_precision_and_change_nothing(
     assert_equal(found.double(), expected, tolerance=0.02)
     sums = found[:, 1].sum(dim=-1)  # of the longest target
     assert_equal(sums, torch.ones_like(sums), tolerance=1e-6)
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [
-        FixedShape(16, 13, 5, 1),  # two empty sentences
-        FixedShape(17, 16, 6, 1),  # one pair of padding, and two empty ones
-        FixedShape(100, 80, 5, 1),  # two pairs of padding
-    ],
-)
-def test_a_fixed_shape_changes_no_real_token(model: TranslationModel, shape: FixedShape) -> None:
-    found = []
-    for batch in (batch_of(SOURCES, TARGETS), batch_of(SOURCES, TARGETS, shape)):
-        model.zero_grad()
-        states = model(batch)
-        states[: batch.num_tokens].square().sum().backward()
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        found.append([states.detach()[: batch.num_tokens], *gradients])
-    assert len(states) == shape.tgt
-    for expected, own in zip(*found, strict=True):
-        assert_equal(own, expected, tolerance=1e-10)
 
 
 def test_dropout_acts_only_in_training(model: TranslationModel) -> None:

@@ -19,7 +19,6 @@ from tiny_models import BOS, EOS, SOURCES, TARGETS, TINY, assert_equal, forced_l
 from torch import Tensor
 
 from nmt.config.model_config import TransformerConfig
-from nmt.models import transformer
 from nmt.models.registry import build_model
 from nmt.models.transformer import Transformer
 
@@ -214,14 +213,3 @@ def test_a_fresh_model_has_logits_of_a_variance_near_one(kind: str) -> None:
     model = build_model("transformer", config, 500, 500).eval()
     logits = model.project(model(batch_of(SOURCES, TARGETS)))
     assert 0.5 < float(logits.std()) < 2.0
-
-
-@pytest.mark.parametrize(
-    ("kind", "takes"),
-    [("transformer", True), ("transformer_local", True), ("transformer_relative", False)],
-)
-def test_flash_attention_serves_windows_and_not_relative_positions(
-    kind: str, takes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transformer, "takes_packed", lambda *_: True)
-    assert tiny(kind).is_padding_free is takes

@@ -57,10 +57,11 @@ def steps_of(kinds: str, options: SearchOptions, **others: int) -> list[dict[str
     return steps
 
 
-@pytest.mark.parametrize("kind", TINY)
-def test_a_step_of_each_architecture_waits_once(kind: str) -> None:
-    for step in steps_of(kind, BEAM):
-        assert (step["waits"], step["copies in"], step["copies out"]) == (1, 1, 1)
+@pytest.mark.parametrize("kinds", [*TINY, "transformer+rnn_attention+conv_seq2seq"])
+def test_a_step_waits_once_and_copies_once_to_each_member(kinds: str) -> None:
+    for step in steps_of(kinds, BEAM):
+        members = kinds.count("+") + 1
+        assert (step["waits"], step["copies in"], step["copies out"]) == (1, members, 1)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +100,3 @@ def test_each_search_waits_once(options: SearchOptions, copies: int, waits: int)
     for step in steps_of("transformer", options):
         assert (step["waits"], step["copies out"]) == (waits, 1)
         assert step["copies in"] <= copies
-
-
-def test_ensembles_wait_once() -> None:
-    for step in steps_of("transformer+rnn_attention+conv_seq2seq", BEAM):
-        assert (step["waits"], step["copies in"], step["copies out"]) == (1, 3, 1)

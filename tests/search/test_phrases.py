@@ -17,7 +17,7 @@ from nmt.data.words import WordEdges
 from nmt.models.model_file import load_model
 from nmt.search.engine import SearchResult, Source
 from nmt.search.options import SearchOptions
-from nmt.search.phrase_banks import beam_size, in_turns
+from nmt.search.phrase_banks import in_turns
 from nmt.search.phrases import Phrase, SentencePhrases
 from nmt.search.retry import search_placed
 from nmt.translate.torch_engine import TorchEngine
@@ -163,17 +163,6 @@ def test_banks_take_turns_from_the_last_one_on() -> None:
     # Bank 1: -3 -5; bank 0: -1 -2 -4 -4; bank 2 has nothing.
     assert in_turns(log_probs, banks, banks == 2, 2).tolist() == [[1, 0, 4, 2, 5, 6, 3]]
     assert in_turns(log_probs, banks, banks == 1, 2).tolist() == [[1, 4, 0, 2, 5, 6, 3]]
-
-
-@pytest.mark.parametrize(
-    ("width", "tokens", "expected"),
-    [(4, 0, 4), (4, 1, 6), (4, 4, 6), (4, 5, 8), (4, 8, 12), (1, 1, 2), (1, 3, 4), (5, 1, 8)],
-)
-def test_the_beam_has_a_place_for_each_bank(width: int, tokens: int, expected: int) -> None:
-    phrases = (Phrase(((A,) * tokens,)),) if tokens else ()
-    size = beam_size(phrases, SearchOptions(beam_size=width))
-    assert size == expected
-    assert size >= tokens + 1
 
 
 def test_tokens_of_a_word_begin_and_end_inside_it() -> None:

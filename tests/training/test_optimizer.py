@@ -87,19 +87,6 @@ def test_parameters_become_views_and_tied_ones_stand_once(tie_embeddings: str, f
     assert all(bool((parameter == 0.5).all()) for parameter in model.parameters())
 
 
-def test_low_precision_keeps_an_fp32_master() -> None:
-    model = build()
-    weights = FlatWeights(model, torch.bfloat16)
-    assert weights.master.dtype == weights.gradient.dtype == torch.float32
-    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
-    # A change far below the precision of bf16 (8 bits) is kept in the master, and adds up.
-    weights.master.fill_(1.0)
-    for _ in range(64):
-        weights.master += 2.0**-12
-    weights.refresh()
-    assert all(bool((p == 1.0 + 2.0**-6).all()) for p in model.parameters())
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_replaced_weights_come_back_exactly(dtype: torch.dtype) -> None:
     model = build()

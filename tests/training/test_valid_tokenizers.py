@@ -16,7 +16,7 @@ from toy_training import pairs as german_pairs
 
 from nmt.config.fields import Value
 from nmt.data.folder import DataFolder, HeldOut
-from nmt.errors import DataError, UsageError
+from nmt.errors import UsageError
 from nmt.models.model_file import ModelReader
 from nmt.runs.report import ValidationResult
 from nmt.system.distributed import Ranks
@@ -292,15 +292,3 @@ def test_every_process_must_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for named, resolved in (("auto", "en-ja:char"), ("char", "char")):
         config = recipe(validate_bleu=True).training
         assert resolve_tokenizers(config, named, folder_of("ja"), ALONE) == resolved
-
-
-def test_a_model_that_cannot_be_downloaded_is_told_at_the_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def offline(*_: object, tokenize: str, **__: object) -> None:
-        raise DataError(f"the tokenizer {tokenize} has no model")
-
-    monkeypatch.setattr(validation, "make_metrics", offline)
-    config = recipe(validate_bleu=True).training
-    with pytest.raises(DataError, match="flores200"):
-        resolve_tokenizers(config, "flores200", folder_of("km"), ALONE)
