@@ -21,10 +21,7 @@ CTRANSLATE2 = "CTranslate2"
 LITTLE_WORK = "base, nmt, a tenth of the tokens"
 
 GOALS: dict[str, dict[str, str]] = {
-    "smoke": {
-        "versions": "",
-        "smoke tests": "none fails",
-    },
+    "smoke": {"versions": "", "smoke tests": "none fails"},
     "tests": {"GPU tests": "none fails"},
     "train": {
         "products": "",
@@ -36,14 +33,8 @@ GOALS: dict[str, dict[str, str]] = {
         "modern, nmt compiled": "",
         "modern, nmt": "",
     },
-    "profile": {
-        "base, nmt compiled, profile": "",
-        "base, nmt, profile": "",
-    },
-    "translate": {
-        "nmt": "",
-        CTRANSLATE2: "nmt is faster",
-    },
+    "profile": {"base, nmt compiled, profile": "", "base, nmt, profile": ""},
+    "translate": {"nmt": "", CTRANSLATE2: "nmt is faster"},
 }
 """The rows of the report by part, and their goals. The parts are in the order of their worth."""
 

@@ -122,6 +122,12 @@ def in_turn(
     return found
 
 
+def cpu_time(work: Callable[[], Measured]) -> tuple[Measured, float]:
+    """Return what work returns, and the CPU seconds of this process, whatever else is busy."""
+    began = time.process_time()
+    return work(), time.process_time() - began
+
+
 @contextlib.contextmanager
 def highest(size: Callable[[], int], every: float) -> Iterator[list[int]]:
     """Ask for a size every so many seconds; the list's one number is the highest so far."""
@@ -197,6 +203,14 @@ def table(rows: Iterable[Mapping[str, str]]) -> str:
     cells = [[row.get(column, "") for column in columns] for row in rows]
     ruler = ["---", *["---:"] * (len(columns) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in [columns, ruler, *cells])
+
+
+def by_share(shares: Mapping[str, float], form: str = ".1%") -> list[tuple[str, str]]:
+    """Return the shares, largest first, each with the languages that have it."""
+    codes: dict[str, list[str]] = {}
+    for code in sorted(shares, key=lambda code: -round(shares[code], 3)):
+        codes.setdefault(f"{shares[code]:{form}}", []).append(code)
+    return [(share, ", ".join(of_share)) for share, of_share in codes.items()]
 
 
 def publish(text: str) -> None:

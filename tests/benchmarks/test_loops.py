@@ -6,7 +6,6 @@ little.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from string import ascii_lowercase, printable
 
 import pytest
 from benchmarks.corpora import multi30k_test
-from benchmarks.harness import in_turn, publish, rounds, setting, spread, table
+from benchmarks.harness import cpu_time, in_turn, publish, rounds, setting, spread, table
 from benchmarks.machine import describe
 from benchmarks.translation import model_of
 
@@ -43,7 +42,10 @@ def test_loops(tmp_path: Path) -> None:
     captions, references = multi30k_test(LINES)
     rows = []
     for name, lines in (("captions", captions), ("noise", noisy_lines(captions, LINES))):
-        systems = {key: partial(timed, one, lines) for key, one in translators.items()}
+        systems = {
+            key: partial(cpu_time, partial(one.translate, lines))
+            for key, one in translators.items()
+        }
         for key, found in in_turn(systems, rounds(3)).items():
             translations = found[0][0]
             faults = [
@@ -62,11 +64,6 @@ def test_loops(tmp_path: Path) -> None:
             )
     publish(f"{describe()}. Beam 4, one thread.\n\n{table(rows)}")
     assert len(rows) == 2 * len(translators)
-
-
-def timed(translator: Translator, lines: Sequence[str]) -> tuple[list[Translation], float]:
-    began = time.process_time()
-    return translator.translate(lines), time.process_time() - began
 
 
 def fault(translator: Translator, line: str, found: Translation) -> str:

@@ -7,11 +7,9 @@ part again at their boundary. Some translators left the full stops out.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import pytest
 from benchmarks.corpora import ntrex
-from benchmarks.harness import publish, table
+from benchmarks.harness import by_share, publish, table
 
 from nmt.data.words import INVISIBLE, ends_with_stop
 from nmt.translate.segmentation import split_sentences
@@ -45,16 +43,15 @@ def test_sentence_ends() -> None:
         for at in range(len(english) - 1)
         if all(english[at : at + 2]) and is_found(english[at], english[at + 1], "eng")
     ]
-    codes, low = defaultdict[int, list[str]](list), {}
+    shares, low = dict[str, float](), {}
     for code, lines in texts.items():
         found = {at for at in places if is_found(lines[at], lines[at + 1], code.partition("-")[0])}
-        codes[round(100 * len(found) / len(places))].append(code)
+        shares[code] = len(found) / len(places)
         stops = {at for at in places if ends_with_stop(lines[at].rstrip(CLOSING))}
         if len(stops) > len(places) / 2 and len(found & stops) < FLOOR * len(stops):
             low[code] = len(found & stops) / len(stops)
     rows = [
-        {"boundaries found": f"{percent} %", "languages": ", ".join(codes[percent])}
-        for percent in sorted(codes, reverse=True)
+        {"boundaries found": share, "languages": codes} for share, codes in by_share(shares, ".0%")
     ]
-    publish(f"{len(places):,} boundaries in {sum(map(len, codes.values()))} texts\n\n{table(rows)}")
+    publish(f"{len(places):,} boundaries in {len(shares)} texts\n\n{table(rows)}")
     assert not low

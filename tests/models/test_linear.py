@@ -10,13 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.models.kernels import linear as linear_module
-from nmt.models.kernels.linear import (
-    has_onednn,
-    linear,
-    linear_relu,
-    onednn_product,
-    use_library,
-)
+from nmt.models.kernels.linear import has_onednn, linear, linear_relu, onednn_product, use_library
 
 needs_onednn = pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="needs a torch with oneDNN"

@@ -168,9 +168,7 @@ def test_a_header_that_is_no_object_or_without_a_checksum_is_refused(
     "failure", [OSError(errno.ENOSPC, "no space"), KeyboardInterrupt()], ids=["disk", "stop"]
 )
 def test_a_failed_write_leaves_the_earlier_file_and_nothing_else(
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    failure: BaseException,
+    path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
     before = path.read_bytes()
 

@@ -176,10 +176,7 @@ def test_models_that_do_not_belong_together_are_refused(
     one = write("one")
     refused: list[tuple[dict[str, object], str]] = [
         ({"config": wide}, "d_model 16 and 64; dropout 0.1 and 0.3"),
-        (
-            {"src_vocabulary": other, "tgt_vocabulary": other},
-            "src vocabulary; .*tgt vocabulary",
-        ),
+        ({"src_vocabulary": other, "tgt_vocabulary": other}, "src vocabulary; .*tgt vocabulary"),
         ({"tgt_vocabulary": other}, "[^;]*: another tgt vocabulary"),
         ({"tgt_lang": "fr"}, "tgt_lang de and fr"),
     ]

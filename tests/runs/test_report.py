@@ -231,8 +231,7 @@ def test_the_log_tells_from_the_first_update_how_long_the_rest_takes(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"nll": None}, {"bleu/en-de": {}}, {"samples": 5}, {"samples": [{"source": "a"}]}],
+    "change", [{"nll": None}, {"bleu/en-de": {}}, {"samples": 5}, {"samples": [{"source": "a"}]}]
 )
 def test_a_damaged_validation_does_not_stop_a_run_that_resumes(
     tmp_path: Path, change: dict[str, object]

@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 from tables import A, B, C
 
-from nmt.search.engine import (
-    NOTHING_FOUND,
-    Engine,
-    Hypothesis,
-    Ids,
-    SearchResult,
-    Source,
-)
+from nmt.search.engine import NOTHING_FOUND, Engine, Hypothesis, Ids, SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.retry import count_loops, search_guarded
 
@@ -141,10 +134,7 @@ def test_the_second_search_is_at_least_as_strict(
     options = replace(OPTIONS, no_repeat_ngram=size, repetition_penalty=penalty)
     engine = Written({PLAIN: (LOOP, LOOP)}, options)
     search_guarded(engine, [PLAIN])
-    assert engine.searches == [
-        (size, penalty, {PLAIN}),
-        (careful_size, careful_penalty, {PLAIN}),
-    ]
+    assert engine.searches == [(size, penalty, {PLAIN}), (careful_size, careful_penalty, {PLAIN})]
 
 
 def test_only_what_is_suspicious_is_searched_again_and_progress_counts_once() -> None:

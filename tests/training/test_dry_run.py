@@ -134,11 +134,7 @@ def separate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("run", {"tie_embeddings": "all"}, "tie_embeddings=decoder"),
         ("run", {"batch_tokens": 20}, "batch_tokens .*20, .* 46"),
-        (
-            "run",
-            {"positions": "learned", "max_positions": 256},
-            "257 tokens.*max_positions=257",
-        ),
+        ("run", {"positions": "learned", "max_positions": 256}, "257 tokens.*max_positions=257"),
         ("mine", {}, "has other files"),
         ("mine/thesis.txt", {}, "not a folder"),
     ],

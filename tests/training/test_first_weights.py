@@ -80,8 +80,7 @@ def pieces(card: ModelCard, name: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "precision"),
-    [("", "fp32"), ("checkpoints/update-00000200.safetensors", "bf16")],
+    ("name", "precision"), [("", "fp32"), ("checkpoints/update-00000200.safetensors", "bf16")]
 )
 def test_a_run_starts_with_the_weights_that_it_is_given(
     toy: Toy, learnt: Path, capsys: pytest.CaptureFixture[str], name: str, precision: str
@@ -325,9 +324,7 @@ def test_patterns_that_mean_nothing_are_refused(
 
 
 @pytest.mark.parametrize(
-    "values",
-    [{"precision": "bf16", "clip_norm": 1.0}, {"ema_decay": 0.9}],
-    ids=["bf16", "average"],
+    "values", [{"precision": "bf16", "clip_norm": 1.0}, {"ema_decay": 0.9}], ids=["bf16", "average"]
 )
 def test_frozen_parameters_stay_bit_for_bit_while_others_move(
     toy: Toy, values: dict[str, Value]

@@ -54,13 +54,7 @@ def assert_resumes(toy: Toy, ranks: int, at_once: dict[int, Path]) -> None:
     ],
 )
 def test_a_rank_that_is_lost_ends_all_in_time_with_everything_saved(
-    toy: Toy,
-    at_once: dict[int, Path],
-    ranks: int,
-    fault: str,
-    rank: int,
-    within: float,
-    said: str,
+    toy: Toy, at_once: dict[int, Path], ranks: int, fault: str, rank: int, within: float, said: str
 ) -> None:
     began = time.monotonic()
     done = toy.train_with_fault(fault, rank, ranks=ranks)

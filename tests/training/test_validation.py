@@ -15,13 +15,7 @@ import pytest
 import sacrebleu
 import torch
 from torch.nn import functional as F
-from toy_training import (
-    ALONE,
-    Toy,
-    assert_same_weights,
-    pairs,
-    recipe,
-)
+from toy_training import ALONE, Toy, assert_same_weights, pairs, recipe
 
 from nmt.config.fields import Value
 from nmt.data.batches import Batch, collate, parts_by_length
