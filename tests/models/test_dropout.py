@@ -71,15 +71,6 @@ def test_without_rate_or_training_nothing_changes_and_nothing_is_drawn(
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_dropout_keeps_shape_and_type_of_any_layout(dtype: torch.dtype) -> None:
-    seed_dropout(1)
-    x = torch.ones(6, 4, 5, dtype=dtype).transpose(0, 2)
-    y = dropout(x, 0.5, True)
-    assert (y.shape, y.dtype) == (x.shape, dtype)
-    assert set(y.flatten().tolist()) == {0.0, 2.0}
-
-
 def test_add_dropped_and_its_gradients_are_those_of_the_sum() -> None:
     x, output = (torch.randn(40, 6, requires_grad=True) for _ in range(2))
     weight = torch.randn(40, 6)

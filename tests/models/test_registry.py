@@ -9,7 +9,6 @@ import json
 import pytest
 import torch
 from tiny_models import TGT_VOCAB, TINY, tiny
-from torch import nn
 
 from nmt.config.fields import Value
 from nmt.config.model_config import MODEL_CONFIGS, ConvolutionalConfig
@@ -240,17 +239,6 @@ def test_tied_embeddings_are_one_parameter(
     sides = ["output_projection", "tgt_embedding", "src_embedding"]
     assert [name.partition(".")[0] for name in names] == sides[:shared]
     assert model.output_projection.shape == (TGT_VOCAB, TINY[architecture].d_model)
-
-
-def test_layers_of_a_list_are_summed() -> None:
-    encoder = nn.ModuleDict(
-        {"layers": nn.ModuleList(nn.ModuleDict({"gates": nn.Linear(2, 3)}) for _ in range(4))}
-    )
-    model = nn.ModuleDict({"encoder": encoder, "bridge": nn.Linear(3, 2, bias=False)})
-    assert parameter_parts(model) == {
-        "encoder": {"gates": 4 * (2 * 3 + 3)},
-        "bridge": {"weight": 6},
-    }
 
 
 @pytest.mark.parametrize("kind", TINY)

@@ -30,26 +30,16 @@ ZH, DE = ("en", "zh"), ("en", "de")
 Capture = pytest.CaptureFixture[str]
 
 
-class Clock:
-    """A clock that goes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which goes on when a test says so."""
+    now = [1000.0]
+    monkeypatch.setattr("nmt.runs.report.time.monotonic", lambda: now[0])
+    return now
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("nmt.runs.report.time.monotonic", clock)
-    return clock
-
-
-@pytest.fixture
-def report(tmp_path: Path, clock: Clock) -> Iterator[Report]:
-    assert clock.now  # which stands still
+def report(tmp_path: Path, clock: list[float]) -> Iterator[Report]:  # noqa: ARG001
     with Report(RunFolder(tmp_path), recipe().training, 0) as report:
         report.started(RunState(), "a model")
         yield report
@@ -215,11 +205,11 @@ def test_what_was_before_a_resume_counts(tmp_path: Path) -> None:
 
 
 def test_the_log_tells_from_the_first_update_how_long_the_rest_takes(
-    report: Report, tmp_path: Path, clock: Clock
+    report: Report, tmp_path: Path, clock: list[float]
 ) -> None:
     # The first update waits for its data; the others take 2.5 seconds. 30 is the last.
     for update, taken in ((1, 600.0), (5, 10.0), (30, 62.5)):
-        clock.now += taken
+        clock[0] += taken
         trained(report, update)
     first, fifth, last = (line for line in log_of(tmp_path)[1:] if "nll" in line)
     assert first.endswith(", 4:50:00 left")
@@ -281,13 +271,13 @@ def test_a_metric_has_a_panel_once_it_was_taken(metric: str, name: str, other: s
     ],
 )
 def test_curves_are_drawn_now_and_then_and_at_the_end(
-    report: Report, clock: Clock, toy: Toy, apart: int, takes: int, drawn: list[int]
+    report: Report, clock: list[float], toy: Toy, apart: int, takes: int, drawn: list[int]
 ) -> None:
     draw = RunFolder.draw_curves
 
     def draw_slowly(run: RunFolder, *_: object) -> None:
         draw(run)
-        clock.now += takes
+        clock[0] += takes
 
     def points() -> int:
         """How many points of training loss curves.svg shows; 0 without it."""
@@ -297,7 +287,7 @@ def test_curves_are_drawn_now_and_then_and_at_the_end(
     toy.patch.setattr(RunFolder, "draw_curves", draw_slowly)
     found = []
     for update in range(1, len(drawn) + 1):
-        clock.now += apart
+        clock[0] += apart
         trained(report, update)
         found.append(points())
     assert found == drawn

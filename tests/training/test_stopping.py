@@ -22,12 +22,7 @@ from nmt.training.validation import Validator
     [
         ({}, RunState(29), "", []),
         ({}, RunState(30), "max_updates", ["--max-updates 60"]),
-        (
-            {"patience": 2},
-            RunState(20, bad_validations=3),
-            ".* 2 validations",
-            ["--set patience=5"],
-        ),
+        ({"patience": 2}, RunState(9, bad_validations=3), ".* 2 validations", ["--set patience=5"]),
         (
             {"patience": 2},
             RunState(30, bad_validations=2),

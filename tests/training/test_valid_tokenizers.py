@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 import sacrebleu
 from prepare_job import Job
-from toy_training import ALONE, GERMAN, Toy, config_of, metrics, recipe, train
+from toy_training import ALONE, GERMAN, config_of, metrics, recipe, train
 from toy_training import pairs as german_pairs
 
 from nmt.config.fields import Value
@@ -213,12 +213,6 @@ def test_you_can_name_one_for_all_or_one_for_each() -> None:
 def test_what_does_not_name_them_is_refused(named: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         tokenizers_of(named, folder_of("de", "zh"))
-
-
-def test_a_bad_name_is_refused_before_there_is_a_folder(toy: Toy) -> None:
-    with pytest.raises(UsageError, match="validate_tokenizer"):
-        toy.train(validate_tokenizer="en-fr:13a")
-    assert not (toy.folder / "run").exists()
 
 
 @pytest.mark.parametrize(

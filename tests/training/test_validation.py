@@ -169,10 +169,6 @@ def test_validation_does_not_disturb_training(toy: Toy) -> None:
     assert recipe().model.dropout > 0  # or no random number could have been disturbed
 
 
-def test_a_hopeless_model_has_a_finite_perplexity() -> None:
-    assert math.isfinite(ValidationResult(1e6, 1e6).perplexity)
-
-
 def test_lines_that_end_a_document_are_not_validated(
     changeable: DataFolder, model: TranslationModel
 ) -> None:
