@@ -115,6 +115,7 @@ def train(context: Context) -> None:
         rates = product_rates("cuda", scale.product_size)
         listed = ", ".join(f"{rate / 1e12:,.2f} {name}" for name, rate in rates.items())
         report.add("products", f"{listed} TFLOP/s")
+    tokens = update_tokens(DataFolder.open(context.data), scale.batch_tokens)
     for compiled in (True, False):
         for size in scale.presets:
             what, job = f"{size}, nmt{' compiled' if compiled else ''}", context.job(size)
@@ -124,7 +125,7 @@ def train(context: Context) -> None:
             with report.attempt(what):
                 contender = training.nmt(job, PRECISION, context.work, how(compiled))
                 speed, peak = timed(contender, scale.warmup, scale.updates)
-                ms = 1000 * update_tokens(job) / speed
+                ms = 1000 * tokens / speed
                 share = flops_per_token(job) * speed / best_rate(rates, PRECISION)
                 goal = TRAINING_GOALS.get(what)
                 report.add(
@@ -137,7 +138,7 @@ def train(context: Context) -> None:
         job = replace(context.job("base"), batch_tokens=scale.batch_tokens // 10)
         contender = training.nmt(job, PRECISION, context.work, how(compiled=False))
         speed, _ = timed(contender, scale.warmup, scale.updates)
-        report.add(LITTLE_WORK, f"{1000 * update_tokens(job) / speed:,.1f} ms, mostly Python's")
+        report.add(LITTLE_WORK, f"{1000 * tokens / 10 / speed:,.1f} ms, mostly Python's")
 
 
 def how(compiled: bool) -> str:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from statistics import median
 
 import pytest
 from benchmarks import corpora, training
-from benchmarks.harness import in_turn, is_installed, publish, rounds, setting, spread, table
+from benchmarks.harness import is_installed, publish, rounds, setting, spread, table
 from benchmarks.machine import best_rate, describe, has_bf16, product_rates
 from benchmarks.training import Contender, Job, flops_per_token, update_tokens
+
+from nmt.data.folder import DataFolder
 
 pytestmark = pytest.mark.benchmark
 
 SECONDS = setting("SECONDS", 30.0)  # of one measurement, warm-up not counted
 BATCH_TOKENS = 4096
-WARMUP, FEWEST = 3, 5  # updates
 
 
 @pytest.mark.parametrize("corpus", ["multi30k", "europarl"])
@@ -31,11 +31,8 @@ def test_training_speed(corpus: str, tmp_path: Path) -> None:
             systems[f"nmt, {precision}"] = training.nmt(job, precision, tmp_path)
         if is_installed("pymarian"):
             systems[theirs] = training.marian(job, tmp_path / "marian")
-        measured = {}
-        for name, train in systems.items():  # for as many updates as take that long
-            a_second = train(1, 2).tokens_per_second / update_tokens(job)
-            measured[name] = partial(train, WARMUP, max(FEWEST, round(SECONDS * a_second)))
-        found = in_turn(measured, rounds())
+        tokens = dict.fromkeys(systems, update_tokens(DataFolder.open(data), BATCH_TOKENS))
+        found = training.timed(systems, tokens, warmup=3, seconds=SECONDS, rounds=rounds())
         speeds = {name: [one.tokens_per_second for one in of] for name, of in found.items()}
         rows = []
         for name, of in speeds.items():

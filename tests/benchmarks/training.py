@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -14,7 +15,7 @@ from tempfile import mkdtemp
 from typing import NamedTuple
 
 import numpy as np
-from benchmarks.harness import NMT, run
+from benchmarks.harness import NMT, in_turn, run
 from benchmarks.machine import CORES
 from toy_training import metrics
 
@@ -29,6 +30,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Marian has threads of its own, so BLAS must not start more."""
 
 _NEVER = 1_000_000_000
+_FEWEST_UPDATES = 5  # that are timed
 _WINDOW = re.compile(r"Cost [-\d.naif]+ \* ([\d,]+) .* Time ([\d.]+)s")
 """Finds the target words, eos included, and the seconds of a line of Marian's log."""
 
@@ -154,8 +156,28 @@ def flops_per_token(job: Job) -> float:
     return flops / (sums.src + sums.tgt)
 
 
-def update_tokens(job: Job) -> float:
+def update_tokens(data: DataFolder, batch_tokens: int) -> float:
     """Return the tokens of an update on both sides; batch_tokens are those of the longer side."""
-    counts = DataFolder.open(job.data).info.train
+    counts = data.info.train
     sides = [side.tokens + counts.pairs for side in (counts.src, counts.tgt)]
-    return job.batch_tokens * sum(sides) / max(sides)
+    return batch_tokens * sum(sides) / max(sides)
+
+
+def timed(
+    systems: Mapping[str, Contender],
+    tokens: Mapping[str, float],
+    *,
+    warmup: int,
+    seconds: float,
+    rounds: int,
+) -> dict[str, list[Measurement]]:
+    """Time systems in turn, each for as many updates as it needs for some seconds.
+
+    tokens: of an update on both sides, by system.
+    """
+    measured = {}
+    for name, train in systems.items():
+        a_second = train(1, 2).tokens_per_second / tokens[name]
+        updates = max(_FEWEST_UPDATES, round(seconds * a_second))
+        measured[name] = partial(train, warmup, updates)
+    return in_turn(measured, rounds)
