@@ -28,9 +28,6 @@ Measured = TypeVar("Measured")
 Setting = TypeVar("Setting", int, float, str)
 
 
-# --------------------------------------------------------------------------- settings
-
-
 def setting(name: str, usual: Setting) -> Setting:
     """Return NMT_BENCH_NAME in the type of its usual value."""
     kind = type(usual)
@@ -52,9 +49,6 @@ def rounds(usual: int = 5) -> int:
 def is_installed(*modules: str) -> bool:
     """Tell whether this Python can import all modules."""
     return all(map(importlib.util.find_spec, modules))
-
-
-# -------------------------------------------------------------------------- measuring
 
 
 @dataclass(frozen=True)
@@ -180,9 +174,6 @@ def _kilobytes(path: str, name: str) -> int:
             if line.startswith(name):
                 return 1024 * int(line.split()[1])
     return 0
-
-
-# -------------------------------------------------------------------------- reporting
 
 
 def spread(values: Sequence[float], form: str = ",.0f") -> str:

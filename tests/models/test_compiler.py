@@ -24,10 +24,6 @@ KINDS = {
         RuntimeError("Failed to find C compiler. Please specify via CC environment variable."),
         ("Failed to find C compiler", "install gcc and g++", "CXX"),
     ),
-    "an earlier torch": (
-        RuntimeError("backend='inductor' raised:\nRuntimeError: Failed to find C compiler.\n\nSet"),
-        ("RuntimeError: Failed to find C compiler", "install gcc"),
-    ),
     "no headers, inductor": (
         RuntimeError(
             "CppCompileError: C++ compile error\n\nCommand:\ng++ -O3\n\nOutput:\n"
@@ -48,10 +44,6 @@ KINDS = {
         ("/nonexistent/.triton", CACHE, "write to"),
     ),
     "disk full": (OSError(28, "No space left on device"), ("No space left", CACHE)),
-    "user without a name": (
-        KeyError("getpwuid(): uid not found: 1042"),
-        ("uid not found: 1042", CACHE, "write to"),
-    ),
     "triton too old": (
         RuntimeError("Internal Triton PTX codegen error\nptxas fatal: Value 'sm_120' is not"),
         ("PTX codegen error", "GPU and its driver"),

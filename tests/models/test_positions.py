@@ -38,11 +38,6 @@ def test_a_table_grows_and_takes_positions_in_any_order() -> None:
         np.testing.assert_allclose(found.numpy(), wanted, atol=6e-7)
 
 
-def test_a_table_may_begin_at_a_later_position() -> None:
-    found = PositionTable(sinusoids_by_halves, 8, first=2)(torch.arange(300), 300)
-    np.testing.assert_allclose(found.numpy(), halves_by_formula(302, 8)[2:], atol=6e-7)
-
-
 def test_training_can_use_rotations_made_in_inference_mode() -> None:
     table, places = PositionTable(rotations, 8), torch.arange(3)
     with torch.inference_mode():
