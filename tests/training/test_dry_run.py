@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from toy_training import Toy, content, prepare_toy, recipe, train
+from toy_training import Toy, content, nmt, prepare_toy, recipe, train
 
 from nmt.config.fields import Value
 from nmt.data.folder import DataFolder
@@ -176,3 +176,19 @@ def test_a_process_does_a_share_of_a_large_update(toy: Toy, processes: str) -> N
     update = done[-1]
     whole = update.lengths.src + update.lengths.tgt
     assert 0.3 * whole < update.own_tokens < 0.7 * whole
+
+
+@pytest.mark.slow
+def test_under_torchrun_all_processes_measure_and_one_prints_a_table(toy: Toy) -> None:
+    done = nmt(*toy.words("run", "--dry-run"), ranks=2)
+    assert done.returncode == 0, done.stderr
+    answer, *table = done.stdout.splitlines()
+    assert " in all, " in answer
+    found = dict(line.split("\t") for line in table)
+    assert next(iter(found.items())) == ("what", "value")
+    assert found["preset"] == "transformer_tiny"
+    assert found["processes"] == "2"
+    assert re.fullmatch(r"[\d.e-]+ s", found["time an update"])
+    assert re.fullmatch(r"[\d,.]+ MB", found["memory, measured"])
+    assert re.match("measured .*2 processes", found["how sure"])
+    assert not (toy.folder / "run").exists()

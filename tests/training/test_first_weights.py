@@ -21,6 +21,7 @@ from toy_training import (
     flat,
     metrics,
     newest_state,
+    nmt,
     recipe,
     weights,
     write_text,
@@ -257,9 +258,15 @@ def test_a_run_without_a_state_starts_from_its_model_again(
         toy.train("run", start, **LEARNT, **STILL)
 
 
-def test_two_processes_start_with_the_same_weights(toy: Toy, learnt: Path) -> None:
-    run = toy.folder / "run"
-    toy.train_with(2, run, "--init-from", learnt, **LEARNT, **STILL)
+def test_two_processes_fail_together_and_start_with_the_same_weights(
+    toy: Toy, learnt: Path
+) -> None:
+    run, init_from = toy.folder / "run", ("--init-from", learnt)
+    done = nmt(*toy.words(run, *init_from, max_updates=1), ranks=2)
+    assert done.returncode == 1
+    refused = "rank [01]: error: .*no weight"
+    assert len(re.findall(refused, done.stderr)) == 2
+    toy.train_with(2, run, *init_from, **LEARNT, **STILL)  # which can be put right
     best = ModelReader(learnt / "best.safetensors")
     # Each process measures its share of the valid pairs.
     assert metrics(run, "valid")[0]["loss"] == pytest.approx(best.card.valid["loss"], rel=1e-6)
