@@ -103,7 +103,7 @@ def test_commands_start_fast(
         compare("`nmt translate EXPORT`, one line", pytorch, "0.3", *translate, export)
         pieces = export / "sentencepiece.model"
         peer = translation.ctranslate2(export, pieces, precision="fp32", beam_size=4)
-        systems["CTranslate2, one line"] = partial(peer.time_command, line, out, 512)
+        systems["CTranslate2, one line"] = partial(peer.seconds, line, out, 512, warmup_lines=0)
         yardsticks["CTranslate2, one line"] = pytorch, ""
     if is_installed("pymarian"):
         # Few models can be Marian's. Random weights start as others do.
@@ -118,7 +118,7 @@ def test_commands_start_fast(
         write_model(random, card, dict(card.build().named_parameters()))
         nmt("export", "marian", random, marian, "--quiet")
         peer = translation.marian(marian / "model.npz", marian / "vocab.spm", beam_size=4)
-        systems["Marian, one line"] = partial(peer.time_command, line, out, 16)
+        systems["Marian, one line"] = partial(peer.seconds, line, out, 16, warmup_lines=0)
         yardsticks["Marian, one line"] = pytorch, ""
     runs = in_turn({name: partial(cost, work) for name, work in systems.items()}, rounds(9) + 1)
     # The first one warms the cache.

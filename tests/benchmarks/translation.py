@@ -45,12 +45,14 @@ class Contender:
         search = f"beam {self.beam_size}" if self.beam_size > 1 else "greedy"
         return f"{self.system}, {self.precision}, {search}"
 
-    def seconds(self, source: Path, output: Path, batch: int = 0) -> float:
+    def seconds(
+        self, source: Path, output: Path, batch: int = 0, *, warmup_lines: int = _WARMUP_LINES
+    ) -> float:
         """Return the time from text to text, after loading and warming up."""
         settings = self.settings | ({"batch": batch} if self.batches else {})
         function = self.system.split()[0].lower()
         module = ["-m", "benchmarks.translation_process", function]
-        files = [str(source), str(output), str(_WARMUP_LINES), json.dumps(settings)]
+        files = [str(source), str(output), str(warmup_lines), json.dumps(settings)]
         variables = ONE_THREAD if function == "marian" else {}
         return float(run([sys.executable, *module, *files], variables).stdout)
 
