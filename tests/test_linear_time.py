@@ -19,7 +19,7 @@ from nmt.errors import NMTError
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.markup.breaks import MarkedLines, unwrap
 from nmt.markup.catalogues import fit_directives, protect_directives
-from nmt.markup.directives import LANGUAGES, take_the_same
+from nmt.markup.directives import LANGUAGES
 from nmt.markup.documents import Document
 from nmt.markup.file_types import has_tags, type_of_content
 from nmt.markup.segment_files import read_sgml, read_side
@@ -65,7 +65,6 @@ MENDED = [
     ("markup xml", "A b\nc", "\xa0"),
     *(("directives of C", "%", one) for one in "'0"),
     ("directives of C", "", "%s a "),
-    *(("directives of Lisp", "", one) for one in ("~:*~{~a~^~d~}", "~[~a~;~d~]")),
     *(("po", "", one) for one in ('msgid "a"\nmsgstr ""\n', "#, c-format\n", '"\\x1', "#,,")),
 ]
 """Parsers and shapes that took the square of the time, or would if each looked for its end."""
@@ -144,7 +143,6 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "po message": lambda text: _document("x.po", f'msgid "{text}"\nmsgstr ""\n'),
     "directives": _directives,
     "directives of C": lambda text: fit_directives(protect_directives(text, "c"), text, "c"),
-    "directives of Lisp": lambda text: take_the_same(text, text, "lisp"),
     "file type": lambda text: [type_of_content(text.encode(errors="replace"))],
     "lines with tags": lambda text: [has_tags(text.encode(errors="replace"))],
     "markup html": lambda text: _line_of_markup(text, "html"),

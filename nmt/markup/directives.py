@@ -1,8 +1,8 @@
 """Directives of format strings, by language: where they are, and which values they take.
 
 It is what `msgfmt --check-format` checks: a translation that takes other values than its source
-makes a program crash, or print rubbish. Each language has directives of its own, such as `%d`,
-`{0}` or `~a`, and rules how those with numbers, such as `%2$d`, mix with those that count. A value
+makes a program crash, or print rubbish. Each language has directives of its own, such as `%d`
+or `{0}`, and rules how those with numbers, such as `%2$d`, mix with those that count. A value
 has a number or a name, and a type.
 
 Source: https://www.gnu.org/software/gettext/manual/html_node/Translators-for-other-Languages.html.
@@ -12,21 +12,11 @@ from __future__ import annotations
 
 import operator
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from xml.parsers import expat
-
-from nmt.markup.lisp_directives import (
-    LISP,
-    LISP_DIRECTIVE,
-    SCHEME,
-    SCHEME_DIRECTIVE,
-    is_silent,
-    read_lisp,
-)
 
 _Match = re.Match[str]
 _Values = dict[int | str, str]
@@ -341,15 +331,6 @@ def _java_choices(text: str) -> list[str]:
     return written.split("|")
 
 
-def _lisp(language: str, directive: str, table: Any) -> _Language:
-    return _Language(
-        directive,
-        lambda found: "" if is_silent(found, table) else "value",
-        damage="~",
-        reader=lambda text: read_lisp(LANGUAGES[language].pattern.finditer(text), table),
-    )
-
-
 def _simple_qt(values: _Values, directives: list[str]) -> Any:
     return values, all(len(directive) == 2 for directive in directives)
 
@@ -397,14 +378,6 @@ LANGUAGES = {
         first=0,
         finish=lambda values, _: max(map(int, values), default=-1),
     ),
-    "elisp": _Language(
-        rf"{_COUNTED}(?P<type>[%cdixXoeEfgGsS])",
-        _types(f"c dixXo {_FLOATS} s S"),
-        apart=False,
-        goes_on=True,
-        numbered="%{}$",
-        integer="dixXo",
-    ),
     "gcc-internal": _Language(
         _GCC,
         _of_gcc,
@@ -442,14 +415,6 @@ LANGUAGES = {
     ),
     "kde": _Language(_KDE, damage="(?!)", missing=1),
     "kde-kuit": _Language(_KDE, damage="(?!)", reader=_kuit),
-    "librep": _Language(
-        rf"%{_NUMBER}[-^0+ ]*+\d*+(?:\.\d*+)?(?P<type>[%cdxXosS])",
-        _types("c dxXo s S"),
-        apart=False,
-        goes_on=True,
-        numbered="%{}$",
-    ),
-    "lisp": _lisp("lisp", LISP_DIRECTIVE, LISP),
     "lua": _Language(
         r"%(?:%|\d*+\.?\d*+(?P<type>[cdiouxXaAeEfgGsq]))", _types(f"c diouxX aA{_FLOATS} s q")
     ),
@@ -500,7 +465,6 @@ LANGUAGES = {
         reader=_ruby,
         numbered="%{}$",
     ),
-    "scheme": _lisp("scheme", SCHEME_DIRECTIVE, SCHEME),
     "sh": _Language(r"\$(?P<brace>\{)?(?P<name>[A-Za-z_]\w*+)(?(brace)\})", damage=r"\$"),
     **dict.fromkeys(
         ("smalltalk", "ycp"),
@@ -525,7 +489,9 @@ _OTHERS = {
     **dict.fromkeys(("c++", "rust"), _Language(_BRACES, damage="(?!)")),
     "": _Language(_C, damage="%"),
 }
-"""Languages that came later, of which the directives themselves are compared; "" is any other."""
+"""Languages of which the directives themselves are compared; "" is any other."""
+_UNREAD = ("lisp", "scheme")
+"""Languages with loops and branches: what has a directive, which begins with `~`, never fits."""
 
 
 def find_directives(text: str, language: str) -> Iterator[tuple[re.Match[str], bool]]:
@@ -551,6 +517,8 @@ def take_the_same(source: str, translation: str, language: str) -> bool:
 
     If the source is damaged, or the language unknown, all that looks like directives is compared.
     """
+    if language in _UNREAD:
+        return "~" not in source + translation
     syntax = LANGUAGES.get(language)
     taken = None if syntax is None else syntax.read(source)
     if syntax is None or taken is None:
@@ -559,8 +527,8 @@ def take_the_same(source: str, translation: str, language: str) -> bool:
     return by_translation is not None and syntax.fit(taken, by_translation)
 
 
-def _look(text: str, language: str) -> tuple[list[str], Counter[str]]:
-    """Return what looks like directives: those that are counted in order, and all others."""
+def _look(text: str, language: str) -> list[str]:
+    """Return what looks like directives: in order, unless none is counted."""
     found = [(one[0], counts) for one, counts in find_directives(text, language) if one[0] != "%%"]
-    counted = [directive for directive, is_counted in found if is_counted]
-    return counted, Counter(directive for directive, is_counted in found if not is_counted)
+    directives = [directive for directive, _ in found]
+    return directives if any(is_counted for _, is_counted in found) else sorted(directives)

@@ -188,7 +188,8 @@ def test_each_form_of_a_plural_is_filled(number: int, formula: str, expected: li
         ("python-brace-format", "a {} b {:d}", "{:d} B {}", None),
         ("c-format", "a %*d b %s", "%s B %*d", None),
         ("c-format", "a %s", "A %s %s", None),
-        ("lisp-format", "a ~a", "A ~", None),
+        ("lisp-format", "a ~a", "A ~a", None),
+        ("lisp-format", "a fee", "A", "A"),
         ("c-format, php-format", "a %d", "A %i", None),  # PHP has no %i
         ("c-format, no-php-format", "a %d", "A %i", "A %i"),
     ],
@@ -206,7 +207,6 @@ def test_values_are_filled_in_where_they_belong(
         ("qt", "open %1", "%1"),
         ("c", "at %<PRIu64> of it", "%<PRIu64>"),
         ("c", "at %*d of it", "%*d"),
-        ("lisp", "at ~a of it", "~a"),
         ("java-printf", "at %<td of it", "%<td"),
         ("python-brace", "A {0:{width}} x", "{0:{width}}"),
     ],
