@@ -89,7 +89,7 @@ def _document(path: str, text: str) -> None:
 
 def _directives(text: str) -> None:
     """Read format strings in all languages."""
-    for language in LANGUAGES:
+    for language in (*LANGUAGES, "rust", "any other"):
         fit_directives(protect_directives(text, language), text, language)
 
 

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.markup.directives import find_directives, numbered_starts, take_the_same
+from nmt.markup.directives import find_directives, has_numbers, take_the_same
 from nmt.markup.document_units import Unit, as_html, as_text, without_mnemonic
 from nmt.markup.kept_pieces import piece_pattern
 from nmt.markup.tags import parse
@@ -233,15 +233,14 @@ def fit_directives(translation: str, source: str, language: str) -> str | None:
         for text in (source, translation)
     )
     expected, texts = ([found[0] for found in directives] for directives in (ordered, present))
-    starts = numbered_starts(len(expected), language)
-    if starts and expected != texts and Counter(expected) == Counter(texts):
-        numbers: dict[str, deque[str]] = defaultdict(deque)
-        for text, start in zip(expected, starts, strict=True):
-            numbers[text].append(start)
+    if has_numbers(language) and expected != texts and Counter(expected) == Counter(texts):
+        numbers: dict[str, deque[int]] = defaultdict(deque)
+        for number, text in enumerate(expected, start=1):
+            numbers[text].append(number)
         written, last = "", 0
         for directive in present:
-            start = numbers[directive[0]].popleft()
-            written += f"{translation[last : directive.start()]}{start}{directive[0][1:]}"
+            number = numbers[directive[0]].popleft()
+            written += f"{translation[last : directive.start()]}%{number}${directive[0][1:]}"
             last = directive.end()
         written += translation[last:]
         if take_the_same(source, written, language):
