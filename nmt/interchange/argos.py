@@ -38,15 +38,10 @@ def export_argos(
 ) -> None:
     """Export a model. The package appears when it is complete.
 
-    Args:
-        path: a model file or run folder.
-        out: a file that does not exist, or an earlier package, which is replaced.
-        quantization: the type of the weights.
-        version: of the package, such as 1.0.
-        names: of the languages of source and target; None: the usual English one.
+    out: is new, or an earlier package, which is replaced.
+    names: of the languages of source and target; None: the usual English one.
 
-    Raises:
-        UsageError: if Argos cannot use the model, naming what is in the way.
+    UsageError if Argos cannot use the model, naming what is in the way.
     """
     if out.suffix != ENDING:
         raise UsageError(f"{out}: name a file that ends in {ENDING}")
@@ -97,11 +92,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def _name(code: str, name: str | None, option: str) -> str:
-    """Return a language's name in a package; name: the user's.
-
-    Raises:
-        UsageError: if there is none.
-    """
+    """Return a language's name, that of the user or the usual one; UsageError without any."""
     if name is None:
         if code not in _VARIANTS and not is_code(code):
             raise UsageError(f"{code} is not a registered language; name it by {option}")

@@ -61,15 +61,12 @@ def export_bergamot(
 ) -> None:
     """Export a model. The folder appears when it is complete.
 
-    Args:
-        path: a model file or run folder.
-        out: a folder that does not exist, or an earlier export, which is replaced.
-        data: what the model was trained on, from which the shortlist is learnt; None: there is no
-            shortlist.
-        sample: source lines on which inputs are measured; None: those of valid.
+    out: is new, or an earlier export, which is replaced.
+    data: what the model was trained on, from which the shortlist is learnt; None: there is no
+        shortlist.
+    sample: source lines on which inputs are measured; None: those of valid.
 
-    Raises:
-        UsageError: if Bergamot cannot be this model, naming the option in the way.
+    UsageError if Bergamot cannot be this model, naming the option in the way.
     """
     out = resolved(out)
     check_replaceable(out, is_export=(out / _METADATA).is_file())
@@ -120,10 +117,7 @@ def export_bergamot(
 
 
 def fault_of(card: ModelCard) -> str | None:
-    """Return why Bergamot cannot be a model; None if it can.
-
-    It cannot be all that Marian can.
-    """
+    """Return why Bergamot cannot be a model, all of which Marian must be, too; None if it can."""
     if fault := marian_export.fault_of(card, "Bergamot"):
         return fault
     config = card.config
@@ -172,11 +166,8 @@ def _arrays(
 ) -> Arrays:
     """Return the arrays: matrices in int8, with the factors of their inputs.
 
-    Args:
-        model: the model.
-        card: its card.
-        inputs: (n, i) of each weight that is multiplied, by our names.
-        sizes: of the vocabularies; their last pieces may have no row yet.
+    inputs: (n, i) of each weight that is multiplied, by our names.
+    sizes: of the vocabularies; their last pieces may have no row yet.
     """
     arrays: dict[str, Any] = dict(foreign_arrays(model))
     bias = np.full((1, sizes[1]), BARRED, np.float32)

@@ -62,13 +62,9 @@ def fault_of(card: ModelCard) -> str | None:
 def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
     """Export a model to CTranslate2. The folder appears when it is complete.
 
-    Args:
-        path: a model file or run folder.
-        out: a folder that does not exist, or an earlier export, which is replaced.
-        quantization: the type of the weights.
+    out: is new, or an earlier export, which is replaced.
 
-    Raises:
-        UsageError: if CTranslate2 is not installed, or does not support the architecture or type.
+    UsageError if CTranslate2 is not installed, or does not support the architecture or type.
     """
     out = resolved(out)  # replaces the target of a symbolic link
     if out.exists():
@@ -100,11 +96,7 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
 
 
 def quantized_specification(path: Path, quantization: str) -> tuple[Any, ModelCard, int]:
-    """Return CTranslate2's specification of a model, its card, and how many positions it has.
-
-    Raises:
-        UsageError: see `export_ctranslate2`.
-    """
+    """Return CTranslate2's specification of a model, its card, and how many positions it has."""
     if quantization not in QUANTIZATIONS:
         raise UsageError(
             f"unknown quantization {quantization!r}{did_you_mean(quantization, QUANTIZATIONS)}"

@@ -37,11 +37,7 @@ class Export:
 
     @classmethod
     def open(cls, folder: Path) -> Export:
-        """Read an export's manifest and check all files against it.
-
-        Raises:
-            DataError: if the folder is not an export, or was changed.
-        """
+        """Read an export's manifest; DataError if the folder is none, or a file was changed."""
         path = folder / MANIFEST
         try:
             content = parse_json(read_file(path))
@@ -70,11 +66,7 @@ class Export:
         return export
 
     def src_tokens(self, folder: Path, count: int) -> list[str]:
-        """Read CTranslate2's names for the ids of a source.
-
-        Raises:
-            DataError: if they are not so many.
-        """
+        """Read CTranslate2's names for the ids of a source; DataError if they are not so many."""
         path = folder / (_SRC_TOKENS if _SRC_TOKENS in self.files else _SHARED_TOKENS)
         try:
             tokens: list[str] = parse_json(read_file(path))
@@ -93,8 +85,7 @@ def is_export(path: Path) -> bool:
 def _check_sizes(path: Path) -> None:
     """Check the sizes in a model of CTranslate2, which takes the memory that they ask for.
 
-    Raises:
-        DataError: if an array has other values than its shape says, or the file ends too early.
+    DataError if an array has other values than its shape says, or the file ends too early.
     """
     with path.open("rb") as file:
         try:

@@ -84,14 +84,13 @@ def map_vocabulary(
 ) -> VocabularyMapping:
     """Return our ids for foreign ones.
 
-    Args:
-        models: SentencePiece models that share the foreign ids.
-        texts: the piece of each foreign id that has one.
-        special: the foreign id for each of our special ids.
-        controls: the pieces that are never text, such as tags.
-        added: the pieces that are split off from text before it is segmented.
-        marker: the piece before them.
-        borrowed: special ids of ours that are not pieces of the foreign model.
+    models: SentencePiece models that share the foreign ids.
+    texts: the piece of each foreign id that has one.
+    special: the foreign id for each of our special ids.
+    controls: the pieces that are never text, such as tags.
+    added: the pieces that are split off from text before it is segmented.
+    marker: the piece before them.
+    borrowed: special ids of ours that are not pieces of the foreign model.
     """
     names = {piece.text for piece in SPECIAL.values()}
     own = {row for id_, row in special.items() if id_ not in borrowed}
@@ -141,18 +140,14 @@ def write_imported(
 ) -> ModelCard:
     """Write the model file, and return its card.
 
-    Args:
-        path: of the model file.
-        origin: what is imported, for messages.
-        model: what is imported.
-        read: returns a foreign weight by our name for it, with foreign ids as rows.
-        unread: the names of foreign weights, without those that have been read.
-        langs: source and target, "" if there are several.
-        max_src_tokens: the longest source, without eos.
+    origin: what is imported, for messages.
+    read: returns a foreign weight by our name for it, with foreign ids as rows.
+    unread: the names of foreign weights, without those that have been read.
+    langs: source and target, "" if there are several.
+    max_src_tokens: the longest source, without eos.
 
-    Raises:
-        DataError: if a weight has another shape than the configuration says.
-        UsageError: if there are weights that our model does not have.
+    DataError if a weight has another shape than the configuration says. UsageError if there are
+    weights that our model does not have.
     """
     config, src, tgt = model.config, model.src, model.tgt
     card = ModelCard(

@@ -21,18 +21,12 @@ def import_huggingface(
 ) -> ModelCard:
     """Write a folder's model as a model file, and return its card.
 
-    Args:
-        folder: with the files of a `MarianMTModel`, or of M2M100 or NLLB.
-        out: the model file.
-        src_lang: of the model; None: as the folder says.
-        tgt_lang: likewise.
-        positions: the formula of sinusoids of a `MarianMTModel`, `marian` or `huggingface`; None:
-            Hugging Face's if `nmt export` has written the folder with it. Else Marian's, because
-            Marian has trained the models of OPUS-MT.
+    positions: the formula of sinusoids of a `MarianMTModel`, `marian` or `huggingface`; None:
+        Hugging Face's if `nmt export` has written the folder with it. Else Marian's, because Marian
+        has trained the models of OPUS-MT.
 
-    Raises:
-        DataError: if a file is missing or damaged.
-        UsageError: if our Transformer cannot be this model, or a language is not known.
+    DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
+    or a language is not known.
     """
     (path, values), *_ = settings_of(folder)
     hf_config, model_type = Config(path, values), model_type_of(path, values)

@@ -54,12 +54,9 @@ def model_card(
 ) -> str:
     """Return the text of a model card.
 
-    Args:
-        card: of the model file.
-        kind: the class of transformers that opens the model.
-        name: of the model.
-        data: what it was trained on, if that is known.
-        signatures: those of the scores in the card, by the names of metrics.jsonl.
+    kind: the class of transformers that opens the model.
+    data: what it was trained on, if that is known.
+    signatures: those of the scores in the card, by the names of metrics.jsonl.
     """
     codes = [card.src_lang, card.tgt_lang]
     if card.languages is not None:

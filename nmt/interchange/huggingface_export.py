@@ -73,14 +73,11 @@ def export_huggingface(
 ) -> None:
     """Export a model. The folder appears when it is complete.
 
-    Args:
-        path: a model file or run folder.
-        out: a folder that does not exist, or an earlier export, which is replaced.
-        data: for the model card, what the model was trained on, if that is known.
-        signatures: those of the model's scores, see `model_card`.
+    out: is new, or an earlier export, which is replaced.
+    data: for the model card, what the model was trained on, if that is known.
+    signatures: those of the model's scores, see `model_card`.
 
-    Raises:
-        UsageError: if no model of transformers can be this one, naming the option in the way.
+    UsageError if no model of transformers can be this one, naming the option in the way.
     """
     out = resolved(out)
     check_replaceable(out, is_export=_is_export(out))

@@ -80,11 +80,7 @@ class Config:
     values: Mapping[str, Any]
 
     def number(self, name: str) -> int:
-        """Return a whole number that must be there.
-
-        Raises:
-            DataError: if it is not.
-        """
+        """Return a whole number that must be there; DataError if it is not."""
         value = self.values.get(name)
         if type(value) is not int or value < 0:
             raise DataError(f"{self.path}: {name} is {value!r}, not a whole number")
@@ -101,11 +97,7 @@ class Config:
         return src
 
     def check(self, only: Mapping[str, object]) -> None:
-        """Check that these values, where there are any, are those that we need.
-
-        Raises:
-            UsageError: if one is not.
-        """
+        """Check that values, where there are any, are those that we need (UsageError)."""
         for name, wanted in only.items():
             if self.values.get(name, wanted) != wanted:
                 raise UsageError(
@@ -114,11 +106,7 @@ class Config:
                 )
 
     def transformer(self, weights: Weights, base: TransformerConfig) -> TransformerConfig:
-        """Return the configuration of our Transformer; base: has what is not in config.json.
-
-        Raises:
-            UsageError: if it cannot be this model.
-        """
+        """Return our configuration; base: what is not in config.json (UsageError)."""
         activation = self.values.get("activation_function")
         if not isinstance(activation, str) or activation not in _ACTIVATIONS:
             raise UsageError(
@@ -178,11 +166,7 @@ def sizes_of(config: TransformerConfig) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        DataError: if the file is missing or damaged.
-    """
+    """Read a JSON object; DataError if the file is missing or damaged."""
     try:
         values = parse_json(read_file(path))
     except FileNotFoundError:
@@ -197,11 +181,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def numbered(path: Path, ids: Mapping[str, Any]) -> dict[int, str]:
-    """Return the piece of each id; path: where the ids stand.
-
-    Raises:
-        DataError: if they are not ids.
-    """
+    """Return the piece of each id; DataError, naming the path, if they are not ids."""
     texts = dict[int, str]()
     for text, id_ in ids.items():
         if type(id_) is not int or not 0 <= id_ < _MOST_IDS or id_ in texts:
@@ -234,11 +214,7 @@ class Weights:
         """The names of weights that were not read yet."""
 
     def of(self, ours: str, order: Tensor | None) -> Tensor:
-        """Return a weight, with foreign ids as rows; order: the foreign dimension of each of ours.
-
-        Raises:
-            DataError: if the folder lacks it.
-        """
+        """Return a weight, with foreign ids as rows, and the stream's dimensions in this order."""
         theirs: Sequence[str]
         if ours in _TABLES:
             present = [name for name in _TABLES[ours] if name in self._names]
@@ -264,13 +240,9 @@ class Weights:
     def with_all_rows(self, path: Path, texts: Mapping[int, str], ours: str) -> dict[int, str]:
         """Return the pieces of a table, with one for its last row, which has its share in softmax.
 
-        Args:
-            path: of the pieces, for messages.
-            texts: the pieces by id.
-            ours: our name of the table.
+        path: of the pieces, for messages; texts: the pieces by id; ours: our name of the table.
 
-        Raises:
-            DataError: if there are fewer rows than pieces, or more than padding explains.
+        DataError if there are fewer rows than pieces, or more than padding explains.
         """
         rows, size = len(self.of(ours, None)), max(texts, default=-1) + 1
         if not 0 <= rows - size < _PADDING:
@@ -284,11 +256,7 @@ class Weights:
         return [self._read(name).float() for name in filter(_POSITIONS.fullmatch, self._names)]
 
     def check_tied(self, tables: Collection[str]) -> None:
-        """Check that tables of ours which are one have only copies of one in the folder.
-
-        Raises:
-            DataError: if they do not.
-        """
+        """Check that our tables which are one are copies of one in the folder (DataError)."""
         first, *others = sorted({name for ours in tables for name in _TABLES[ours]} & self._names)
         for name in others:
             if not torch.equal(self._get(name), self._get(first)):
@@ -385,11 +353,7 @@ class _Pickle:
     """A file of torch, which is read into memory as a whole."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file.
-
-        Raises:
-            DataError: if it is missing, damaged, holds more than tensors, or is changed meanwhile.
-        """
+        """Read the file; DataError if it is missing, damaged, or holds more than tensors."""
         unchanged = UnchangedFile(path)
         try:
             weights = torch.load(path, map_location="cpu", weights_only=True)

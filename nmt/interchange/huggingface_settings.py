@@ -109,11 +109,7 @@ NO_TEXT = {*(piece.text for piece in SPECIAL.values()), "<mask>"}
 
 
 def model_type_of(path: Path, values: Mapping[str, Any]) -> str:
-    """Return the type of a model by its config.json; one without a type is of MarianMT.
-
-    Raises:
-        UsageError: if its architecture is another one.
-    """
+    """Return the type of a model by its config.json, MarianMT without one (UsageError)."""
     model_type, architectures = values.get("model_type", MARIAN), values.get("architectures")
     known = model_type if isinstance(model_type, str) else ""
     if known not in ARCHITECTURES or architectures not in (None, [ARCHITECTURES[known]]):
@@ -129,8 +125,7 @@ def check_folder(folder: Path, model_type: str, only: Mapping[str, object]) -> N
 
     only: the keys of config.json that this type of model may only have with one value.
 
-    Raises:
-        UsageError: if one does, naming the file and the key.
+    UsageError if one does, naming the file and the key.
     """
     for path in sorted(path for pattern in _OTHER_MODELS for path in folder.glob(pattern)):
         raise UsageError(f"{path}: changes the model in a way that nmt does not know")
@@ -157,11 +152,7 @@ def check_folder(folder: Path, model_type: str, only: Mapping[str, object]) -> N
 
 
 def settings_of(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the files of a folder that have settings, and what they say.
-
-    Raises:
-        DataError: if it is no folder of a whole model.
-    """
+    """Return the files of a folder that have settings, and what they say; DataError without any."""
     if not (folder / CONFIG).exists() and (folder / _ADAPTER).exists():
         raise DataError(f"{folder / _ADAPTER}: is no model; merge the adapter into its model first")
     paths = [folder / name for name in (CONFIG, GENERATION, TOKENIZER, _SPECIAL_TOKENS)]
@@ -173,8 +164,7 @@ def check_search(folder: Path, produced: Collection[int]) -> None:
 
     produced: the ids that our search may produce.
 
-    Raises:
-        UsageError: if it says more than that.
+    UsageError if it says more than that.
     """
     ids = dict[str, object]()
     for path, values in settings_of(folder):
@@ -196,9 +186,8 @@ def added_tokens(folder: Path, tokenizer: Collection[Mapping[str, Any]] = ()) ->
 
     tokenizer: those that `tokenizer.json` lists.
 
-    Raises:
-        DataError: if its files contradict each other.
-        UsageError: if pieces are words only between spaces, which nmt cannot do.
+    DataError if its files contradict each other. UsageError if pieces are words only between
+    spaces, which nmt cannot do.
     """
     path, ids = folder / _ADDED, dict[str, Any]()
     if path.exists():
@@ -226,13 +215,9 @@ def with_added(
 ) -> tuple[dict[int, str], set[str]]:
     """Return a vocabulary with its added pieces, and those that are split off from text.
 
-    Args:
-        path: of the vocabulary.
-        texts: its pieces by id.
-        added: see `added_tokens`.
+    path: of the vocabulary; texts: its pieces by id; added: see `added_tokens`.
 
-    Raises:
-        DataError: if an id or a piece is there twice.
+    DataError if an id or a piece is there twice.
     """
     ids = {text: id_ for id_, text in texts.items()}
     for id_, text in added.items():

@@ -29,12 +29,7 @@ _READ = (".bin", ".json", ".model", ".py", ".safetensors", ".spm")
 
 
 def model_of(path: Path) -> Path:
-    """Return a model that can be opened: the path itself, or what a folder is imported to.
-
-    Raises:
-        DataError: see `import_huggingface`.
-        UsageError: likewise.
-    """
+    """Return the model of a path: itself, or the file that a folder is imported to (NMTError)."""
     has_config = any((path / name).is_file() for name in ("config.json", "adapter_config.json"))
     if not has_config or is_export(path):
         return path

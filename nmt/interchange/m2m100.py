@@ -64,12 +64,7 @@ LANGUAGES = (
 
 
 def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignModel:
-    """Read all but the weights of M2M100 or NLLB.
-
-    Raises:
-        DataError: if a file is missing or damaged.
-        UsageError: if our Transformer cannot be this model.
-    """
+    """Read all but the weights of M2M100 or NLLB (DataError, UsageError)."""
     check_folder(folder, "m2m_100", _ONLY)
     model = read_pieces(folder / PIECES)
     path, own, tokens = _pieces_by_id(folder, model)
@@ -108,11 +103,7 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
 def choose_languages(
     folder: Path, model: ForeignModel, src_lang: str | None, tgt_lang: str | None
 ) -> tuple[str, str]:
-    """Return the languages that the user chooses, or else the folder; "" for none.
-
-    Raises:
-        UsageError: if the model does not know one.
-    """
+    """Return the languages that the user chooses, or else the folder, or "" (UsageError)."""
     assert model.languages is not None
     named: dict[str, tuple[str, str]] = {}  # by side: the language, and where it is from
     pieces = model.tgt.vocabularies[-1].tokens(range(len(model.tgt.rows)))

@@ -124,17 +124,12 @@ def import_marian(
 ) -> ModelCard:
     """Write a model of Marian as a model file, and return its card.
 
-    Args:
-        path: `model.npz` or `model.bin`, or the `decoder.yml` that names it, or their folder.
-        out: the model file.
-        vocabularies: a SentencePiece model or list of pieces for both sides, or one for each; if
-            there is none, those that `decoder.yml` names.
-        src_lang: of the model, which does not know it.
-        tgt_lang: likewise.
+    path: `model.npz` or `model.bin`, or the `decoder.yml` that names it, or their folder.
+    vocabularies: a SentencePiece model or list of pieces for both sides, or one for each; if there
+        is none, those that `decoder.yml` names.
 
-    Raises:
-        DataError: if a file is missing or damaged.
-        UsageError: if our Transformer cannot be this model, or a language is missing.
+    DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
+    or a language is missing.
     """
     if src_lang is None or tgt_lang is None:
         raise UsageError(f"{path}: Marian does not name its languages; give --src and --tgt")
@@ -237,11 +232,7 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
 
 
 def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
-    """Return the configuration of our Transformer.
-
-    Raises:
-        UsageError: if it cannot be this model.
-    """
+    """Return the configuration of our Transformer; UsageError if it cannot be this model."""
     options = weights.options
     for name, wanted in _ONLY.items():
         if options.get(name, wanted[0]) not in wanted:
@@ -457,11 +448,7 @@ class _Weights:
         return "Wemb" in self._names
 
     def of(self, ours: str, config: TransformerConfig) -> Tensor:
-        """Return a weight, with foreign ids as rows.
-
-        Raises:
-            DataError: if the file lacks it.
-        """
+        """Return a weight, with foreign ids as rows; DataError if the file lacks it."""
         if ours in _TABLES:
             return self._table(ours)
         parts = [self._tensor(name) for name in foreign_names(ours, config)]

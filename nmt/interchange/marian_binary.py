@@ -70,11 +70,7 @@ class BinaryArrays:
     """The arrays of a file, read one by one, as `numpy.load` has them."""
 
     def __init__(self, path: Path) -> None:
-        """Read the table.
-
-        Raises:
-            DataError: if the file is missing or damaged.
-        """
+        """Read the table; DataError if the file is missing or damaged."""
         self._path = path
         self._file = UnchangedFile(path)
         try:
@@ -111,11 +107,7 @@ class BinaryArrays:
         return numbers.reshape(shape) if TABLE in name else numbers.reshape(shape[::-1]).T
 
     def _read_table(self) -> dict[str, tuple[int, tuple[int, ...], int, int]]:
-        """Return of each array its type, its shape, where it stands, and its bytes.
-
-        Raises:
-            ValueError, struct.error: if the table is damaged.
-        """
+        """Return of each array its type, its shape, where it stands, and its bytes."""
         place = 0
 
         def take(size: int) -> bytes:

@@ -57,12 +57,9 @@ _EXPRESSED: dict[str, tuple[object, ...] | None] = {
 def export_marian(path: Path, out: Path) -> None:
     """Export a model. The folder appears when it is complete.
 
-    Args:
-        path: a model file or run folder.
-        out: a folder that does not exist, or an earlier export, which is replaced.
+    out: is new, or an earlier export, which is replaced.
 
-    Raises:
-        UsageError: if Marian cannot be this model, naming the option in the way.
+    UsageError if Marian cannot be this model, naming the option in the way.
     """
     out = resolved(out)
     check_replaceable(out, is_export=(out / f"{_MODEL}{LISTING}").is_file())
@@ -88,13 +85,10 @@ def expressed_model(
 ) -> tuple[Transformer, ModelCard]:
     """Load a model that a program can be.
 
-    Args:
-        path: a model file or run folder.
-        program: Marian, or one that shares its code, for messages.
-        fault_of: returns why it cannot be a model.
+    path: a model file or run folder; program: Marian, or one that shares its code, for messages;
+    fault_of: returns why it cannot be a model.
 
-    Raises:
-        UsageError: if it cannot be this model, naming the option in the way.
+    UsageError if it cannot be this model, naming the option in the way.
     """
     model, card = load_model(path)
     if fault := fault_of(card):

@@ -62,11 +62,7 @@ _ONLY: dict[str, object] = {
 
 
 def languages_of(folder: Path, src: str | None, tgt: str | None) -> tuple[str, str]:
-    """Return the languages that the user or the folder names.
-
-    Raises:
-        UsageError: if neither does.
-    """
+    """Return the languages that the user or the folder names; UsageError if neither does."""
     path = folder / TOKENIZER
     values = read_json(path) if path.exists() else {}
     langs = []
@@ -83,12 +79,7 @@ def languages_of(folder: Path, src: str | None, tgt: str | None) -> tuple[str, s
 def read_marian_mt(
     folder: Path, hf_config: Config, weights: Weights, positions: str | None
 ) -> ForeignModel:
-    """Read all but the weights of a `MarianMTModel`.
-
-    Raises:
-        DataError: if a file is missing or damaged.
-        UsageError: if our Transformer cannot be this model.
-    """
+    """Read all but the weights of a `MarianMTModel` (DataError, UsageError)."""
     check_folder(folder, "marian", _ONLY)
     formulas = _formulas_of_tables(folder, weights, hf_config.number("d_model"))
     if positions is None:
@@ -179,11 +170,7 @@ def _mapping(
 
 
 def _formulas_of_tables(folder: Path, weights: Weights, d_model: int) -> set[str]:
-    """Return the formulas of the folder's tables of positions, marian or huggingface.
-
-    Raises:
-        UsageError: if a table is that of no formula.
-    """
+    """Return the formulas of tables of positions, marian or huggingface (UsageError)."""
     found = set()
     for table in weights.positions():
         theirs = sinusoidal_positions(len(table), d_model)

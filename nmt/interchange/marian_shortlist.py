@@ -35,11 +35,9 @@ def learn_lists(
 ) -> Lists:
     """Learn lists from the training pairs, by IBM Model 1.
 
-    Args:
-        data: has the pairs.
-        frequent: the number of most frequent target tokens.
-        best: the number of most probable translations of each source token.
-        src_size: of the source vocabulary, if it gets unused pieces in the end.
+    frequent: the number of most frequent target tokens.
+    best: the number of most probable translations of each source token.
+    src_size: of the source vocabulary, if it gets unused pieces in the end.
     """
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
     with console.progress("learning the shortlist", total=LEXICON_STEPS, unit="steps") as bar:
@@ -84,16 +82,11 @@ def export_shortlist(
 ) -> tuple[float, float]:
     """Write the shortlist of a data folder, whole or not at all.
 
-    Args:
-        data: what the model was trained on.
-        out: a file that does not exist, or an earlier shortlist, which is replaced.
-        frequent, best: see `learn_lists`.
+    out: a file that does not exist, or an earlier shortlist, which is replaced.
+    frequent, best: see `learn_lists`.
 
-    Returns:
-        The mean length of the valid sources' lists, and the share of targets on them.
-
-    Raises:
-        UsageError: if the file is another one.
+    Returns the mean length of the valid sources' lists, and the share of targets on them.
+    UsageError if the file is another one.
     """
     if out.exists():
         with open_file(out) as file:

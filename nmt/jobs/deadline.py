@@ -32,11 +32,7 @@ def seconds_until(text: str, now: datetime.datetime) -> float:
 
 
 def parse_time_limit(text: str) -> float:
-    """Return the seconds of a time limit: minutes as a number, 1h30m, HH:MM or H:MM:SS.
-
-    Raises:
-        UsageError: if it is none of these, or not above zero.
-    """
+    """Return the seconds of minutes as a number, 1h30m, HH:MM or H:MM:SS (UsageError)."""
     stripped = text.strip()
     if match := stripped and (_CLOCK.fullmatch(stripped) or _UNITS.fullmatch(stripped)):
         hours, minutes, seconds = (int(part or 0) for part in match.groups())

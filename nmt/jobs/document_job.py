@@ -30,8 +30,7 @@ def translate_document(
     encoding: of a document that does not say itself which it has.
     start: returns translators, when the document has been read.
 
-    Returns:
-        The bytes of the translation, and the counts of its units.
+    Returns the bytes of the translation, and the counts of its units.
     """
     document = Document.read(source, content, encoding)
     if document.kept:

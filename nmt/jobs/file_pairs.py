@@ -17,11 +17,9 @@ def find_files(
     """Pair input and output files; return none if a pipe or device is among them.
 
     Inputs are files, folders and globs, and the output a file or folder, all as typed. No output
-    may replace a model or another file or folder that is `also_read`.
-
-    Raises:
-        UsageError: if an input matches no files, or the output cannot be written there.
-        OSError: if the only file to read is out of reach.
+    may replace a model or another file or folder that is `also_read`. UsageError if an input
+    matches no files, or the output cannot be written there. OSError if the only file to read is out
+    of reach.
     """
     if "-" in inputs:
         raise UsageError("--input - : leave it out to read stdin, or name the file ./-")
@@ -88,11 +86,7 @@ def _expanded(typed: str) -> list[Path]:
 def _refuse_replacing(
     sources: Iterable[Path], also_read: Iterable[Path], written: Iterable[Path]
 ) -> None:
-    """Refuse outputs that would replace a file that is read, even through a link.
-
-    Raises:
-        UsageError: if there is one.
-    """
+    """Refuse outputs that would replace a file that is read, even through a link (UsageError)."""
     others = [file for path in also_read for file in (path.iterdir() if path.is_dir() else [path])]
     kept = {_identity(file): f"{file}, which is read" for file in others if file.is_file()}
     kept |= {_identity(file): f"the input {file}" for file in sources if file.is_file()}
@@ -107,11 +101,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Read `I/N`, the I-th of N nearly equal parts of a file's lines.
-
-    Raises:
-        UsageError: if it does not have this form, or I is not from 1 to N.
-    """
+    """Read `I/N`, the I-th of N nearly equal parts of a file's lines (UsageError)."""
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(f"--shard {text}: is not I/N, such as 3/8, with I from 1 to N")

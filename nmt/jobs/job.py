@@ -64,11 +64,7 @@ class Job:
         self.shard = parse_shard(self.options.shard)
 
     def translators(self, kernel: str | None = None) -> Translators:
-        """Return the translators with a kernel, or with any. Start them if needed.
-
-        Raises:
-            MissingKernel: if this machine does not have the kernel.
-        """
+        """Return the translators with a kernel (MissingKernel), or any. Start them if needed."""
         kernel = kernel or next(iter(self._started), None)
         if kernel not in self._started:
             self._is_starting = True  # until one has started
@@ -81,13 +77,7 @@ class Job:
         return self._started[kernel]
 
     def translate_pipe(self, source: Path | None, output: Path | None) -> Counts:
-        """Translate a pipe or device, which cannot be read or written twice.
-
-        Either may also be a file; None is stdin or stdout.
-
-        Raises:
-            UsageError: if an option needs files.
-        """
+        """Translate a pipe, device or file; None is stdin or stdout (UsageError)."""
         if output is not None and is_compressed(output):
             raise UsageError(
                 f"{output}: the translation of a pipe cannot be compressed; use `| gzip > FILE`"
@@ -136,14 +126,10 @@ class Job:
         """Translate pairs of files one after the other. If one of several fails, the others go on.
 
         What other jobs are working on is looked at again after the rest: they may be done with it,
-        or have been killed. So the last of several jobs sees that nothing is left.
-
-        Returns:
-            The counts of the translated files, how many files failed, and how many are left to
-            other jobs, which are working on them.
-
-        Raises:
-            NMTError: if the only file fails, or the error would affect every file.
+        or have been killed. So the last of several jobs sees that nothing is left. Returns the
+        counts of the translated files, how many files failed, and how many are left to other jobs,
+        which are working on them. NMTError if the only file fails, or the error would affect every
+        file.
         """
         done: list[Counts] = []
         failed = 0
@@ -178,10 +164,7 @@ class Job:
 
         Do nothing if the output is already complete, of this input, model and options. It appears
         when it is complete, and is compressed if its name says so. The counts include the work of
-        earlier jobs.
-
-        Raises:
-            HeldOff: if another job is working on the output.
+        earlier jobs. HeldOff if another job is working on the output.
         """
         form = self._document_form(source)
         if form is not None:
@@ -223,12 +206,7 @@ class Job:
         return counts
 
     def _document_form(self, source: Path) -> str | None:
-        """Return the form of markup of a document; None if a file is lines.
-
-        Raises:
-            DataError: if the type of the file is not supported.
-            UsageError: if an option does not go with a document.
-        """
+        """Return the markup of a document (DataError, UsageError); None if a file is lines."""
         form = None if self.config.markup == AS_LINES else document_form(source)
         if form is not None:
             refuse_contradictions({**self.given, DOCUMENT: f"the document {source}"})
@@ -270,11 +248,7 @@ class Job:
         return self.config.identity() | {"version": __version__, "shard": f"{number}/{count}"}
 
     def _lines(self, source: Path) -> tuple[int, int]:
-        """Return the first line of a file to translate, from 0, and the first line after the shard.
-
-        Raises:
-            DataError: if the file cannot be read.
-        """
+        """Return the first line of a file's shard, from 0, and the first after it (DataError)."""
         try:
             chunks = read_chunks(source, self.encoding, any_bytes=True)
             total = count_lines(refuse_binary(source, chunks, self.encoding))

@@ -67,11 +67,7 @@ class Journal:
     """The journal of one output file, which it locks. A context manager."""
 
     def __init__(self, output: Path) -> None:
-        """Open and lock the journal.
-
-        Raises:
-            HeldOff: if another job is working on the output.
-        """
+        """Open and lock the journal; HeldOff if another job is working on the output."""
         self.output = resolved(output)  # replaces the target of a symbolic link
         self.progress = JobProgress()
         self.kernel: str | None = None  # that translates the lines, once known
@@ -117,12 +113,10 @@ class Journal:
     def begin(self, job: dict[str, Any], text: Callable[[], Chunks]) -> Chunks | None:
         """Continue where the job stopped, or at the beginning if the record does not match.
 
-        Args:
-            job: everything that the translation depends on besides its input, as JSON.
-            text: returns the input's bytes from the beginning, in chunks of any size.
+        job: everything that the translation depends on besides its input, as JSON.
+        text: returns the input's bytes from the beginning, in chunks of any size.
 
-        Returns:
-            The rest of the input, or None if the output is complete and of this input.
+        Returns the rest of the input, or None if the output is complete and of this input.
         """
         self._job = job
         self.progress, self._end, self.kernel = self._read(job)
@@ -281,8 +275,7 @@ def open_locked(path: Path, output: Path, *, is_ours: bool = False) -> BinaryIO:
 
     is_ours: whether only nmt writes it, so that it must be neither a link nor another user's.
 
-    Raises:
-        HeldOff: if another process holds the lock. This and system errors name `output`.
+    HeldOff if another process holds the lock. This and system errors name `output`.
     """
     while True:
         with _naming_output(output):

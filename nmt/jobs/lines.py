@@ -53,13 +53,11 @@ class LineReader:
     ) -> None:
         """Set up reading.
 
-        Args:
-            chunks: bytes of the text, cut anywhere, and a pause if the next may take long. They
-                are in UTF-8 if the lines of `encoding` do not end at byte 10.
-            strict: raise DataError at the first invalid line.
-            prefixes: whether a line's text after its first tab is the prefix of its translation.
-            lines_read: lines before the first chunk.
-            before: the last of them, if lines need context.
+        chunks: bytes of the text, cut anywhere, and a pause if the next may take long. They are in
+            UTF-8 if the lines of `encoding` do not end at byte 10.
+        strict: raise DataError at the first invalid line.
+        prefixes: whether a line's text after its first tab is the prefix of its translation.
+        before: the last of them, if lines need context.
         """
         self.encoding = encoding
         self.name = name
@@ -127,11 +125,7 @@ class LineReader:
         return Line(text, prefix, end, content + end, is_valid, self._before.take(text))
 
     def _repaired(self, content: bytes) -> str:
-        """Return the text of an invalid line, with U+FFFD for invalid bytes.
-
-        Raises:
-            DataError: if reading is strict.
-        """
+        """Return an invalid line's text, with U+FFFD for invalid bytes; DataError if strict."""
         if self.strict:
             raise DataError(
                 f"{self.name}: line {self.lines_read} is not valid {self.encoding.name}; give its "

@@ -78,10 +78,8 @@ class Translators:
     ) -> Translators:
         """Load the model and start the processes, with this kernel or the fastest.
 
-        Raises:
-            MissingKernel: if this device does not have the kernel.
-            UsageError: if `workers` is not a number or too large.
-            NMTError: if the Ray cluster cannot be reached.
+        MissingKernel if this device does not have the kernel. UsageError if `workers` is not a
+        number or too large. NMTError if the Ray cluster cannot be reached.
         """
         if job.workers == RAY:
             return cls._on_ray(config, job, kernel)
@@ -359,11 +357,7 @@ def _load_same(
 
 
 def check_unchanged(config: TranslationConfig, identity: Mapping[str, Any]) -> None:
-    """Check that a job's files are still those that its `identity` names.
-
-    Raises:
-        DataError: if one was replaced.
-    """
+    """Check that a job's files are still those that its `identity` names (DataError)."""
     if not config.identity().items() <= identity.items():
         names = ", ".join(map(str, config.models))
         raise DataError(

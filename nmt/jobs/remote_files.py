@@ -31,12 +31,7 @@ from nmt.system.remote import (
 
 @contextlib.contextmanager
 def local_inputs(inputs: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Copy the inputs that are at URLs, and yield the names of all on this machine.
-
-    Raises:
-        UsageError: if a folder or pattern has no files.
-        NMTError: if a URL cannot be read.
-    """
+    """Copy the inputs that are at URLs, and yield the names of all here (UsageError, NMTError)."""
     with contextlib.ExitStack() as leaving:
         names = []
         for typed in inputs:
@@ -63,12 +58,7 @@ class RemoteOutput:
 
     @classmethod
     def made_for(cls, url: str, inputs: Sequence[str]) -> Self:
-        """Make the folder for a URL.
-
-        Raises:
-            UsageError: if the output would replace an input.
-            NMTError: if the URL cannot be reached.
-        """
+        """Make the folder for a URL (NMTError), which must not replace an input (UsageError)."""
         for typed in inputs:
             if url == typed or url.rstrip("/") == typed.rpartition("/")[0]:
                 raise UsageError(f"{url}: the output would replace the input {typed}")
@@ -79,11 +69,7 @@ class RemoteOutput:
 
     @contextlib.contextmanager
     def synced(self, output: Path) -> Iterator[None]:
-        """Get a file that an earlier job finished, if there is one, and upload it after the block.
-
-        Raises:
-            NMTError: if it cannot be copied.
-        """
+        """Get what an earlier job finished, and upload the output after the block (NMTError)."""
         journal, before = journal_of(output), b""
         if not journal.exists() and exists(self._url_of(journal)):
             for path in (output, journal):

@@ -64,19 +64,12 @@ def translate_stream(
 
     A line without a translation is written as an empty line, or as a space if it has no line end.
 
-    Args:
-        translate: translates pools of lines, in order.
-        reader: reads the lines.
-        write: called for each finished pool with the bytes read, the bytes to write, and the
-            counts so far.
-        counts: of the lines before these, updated.
-        render: makes the output of a line.
-        pool_lines: the most lines in a pool. See `Pace`.
-        composes: whether the vocabulary composes letters and marks.
+    write: called for each finished pool with the bytes read, the bytes to write, and the counts so
+        far.
+    counts: of the lines before these, updated.
 
-    Raises:
-        NMTError: if no line of the first pool has a translation, or if lines were lost, which
-            would be a bug.
+    NMTError if no line of the first pool has a translation, or if lines were lost, which would be a
+    bug.
     """
     pace = Pace()
     taken: deque[tuple[list[Line], float]] = deque()  # pools under way, and when they began

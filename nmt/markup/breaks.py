@@ -40,14 +40,11 @@ def cut_at_breaks(
 ) -> tuple[list[Marked], list[str]]:
     """Cut markup at its breaks.
 
-    Args:
-        markup: any.
-        form: of it.
-        at_line_ends: whether these may be breaks.
-        is_part: whether there are breaks before or after it.
+    markup: any; form: of it; at_line_ends: whether these may be breaks; is_part: whether there are
+    breaks before or after it.
 
-    Returns:
-        The lines with words, and what stays: before the first one, between two, and after the last.
+    Returns the lines with words, and what stays: before the first one, between two, and after the
+    last.
     """
     lines, between = list[Marked](), [""]
     breaks = list(_breaks(markup, form, at_line_ends=at_line_ends))
@@ -182,10 +179,7 @@ class MarkedLines:
         ]
 
     def restore(self, translation: str, links: Sequence[Link], weaker: Sequence[Link]) -> str:
-        """Return a translation of the text, of as many lines, with the tags.
-
-        See `nmt.markup.tag_writer.restore`.
-        """
+        """Return a translation of so many lines, with the tags; see `tag_writer.restore`."""
         texts = translation.split(LINE_END)
         starts = self.starts, _starts(texts)
         found, found_weaker = (_by_line(some, *starts) for some in (links, weaker))

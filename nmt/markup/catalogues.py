@@ -64,11 +64,7 @@ _OPEN = re.compile(r"<(?![^<>]*>)")
 
 
 def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str | Unit | None]:
-    """Yield what stays and what is translated, and None for each translation that is there.
-
-    Raises:
-        DataError: if the catalogue is damaged, naming the line.
-    """
+    """Yield what stays and what is translated, and None for each translation there (DataError)."""
     newline = "\r\n" if "\r\n" in catalogue else "\n"
     last, form_for_one, is_only_for_one = 0, 0, True
     singular = plural = comments = ""
@@ -147,10 +143,7 @@ def _unescaped(escape: re.Match[str], encoding: str) -> str:
 
 
 def _form_for_one(path: Path, header: str) -> tuple[int, bool]:
-    """Return the number of the plural form for one thing, and whether it is for no other number.
-
-    The form is -1 if there is one form for all.
-    """
+    """Return the plural form for one thing, or -1, and whether it is for no other number."""
     found = _PLURAL_FORMS.search(header)
     if found is None:  # a template, or a catalogue without plurals
         return 0, True

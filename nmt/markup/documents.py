@@ -81,13 +81,9 @@ class Document:
     def read(cls, path: Path, content: bytes, encoding: Encoding) -> Document:
         """Read a document.
 
-        Args:
-            path: its name.
-            content: its bytes.
-            encoding: if it does not say itself which it has.
+        path: its name; content: its bytes; encoding: if it does not say itself which it has.
 
-        Raises:
-            DataError: if it is not valid in its encoding, or is damaged.
+        DataError if it is not valid in its encoding, or is damaged.
         """
         file = file_type(path, content)
         if file is None:

@@ -228,10 +228,7 @@ and what to do."""
 
 
 def file_type(path: Path, content: bytes | None = None) -> FileType | None:
-    """Return the type of a file; None if it is lines of text, as far as we know.
-
-    content: its bytes; read if None.
-    """
+    """Return the type of a file, by its name and its bytes; None if it is lines of text."""
     plain = path.with_suffix("") if path.suffix in SUFFIXES else path
     suffix = plain.suffix.lower()
     by_name = next((kind for kind in TYPES if suffix in kind.suffixes), None)
@@ -251,11 +248,7 @@ def first_bytes(path: Path) -> bytes:
 
 
 def document_form(path: Path) -> str | None:
-    """Return the form of markup of a document; None if a file is lines.
-
-    Raises:
-        DataError: if the type of the file is not supported, or it is a compressed document.
-    """
+    """Return the markup of a document, None for lines; DataError if its type is not read."""
     kind = file_type(path)
     if kind is None:
         return None

@@ -44,9 +44,8 @@ _GAP = re.compile(
 def line_breaks(shown: str, *, has_layout: bool) -> Iterator[tuple[int, int]]:
     """Yield start and end of each line end that does not only wrap text, and of what parts columns.
 
-    Args:
-        shown: markup, with `NO_TEXT` in place of its tags.
-        has_layout: whether indentation means something.
+    shown: markup, with `NO_TEXT` in place of its tags.
+    has_layout: whether indentation means something.
     """
     ends = list(_LINE_ENDS.finditer(shown))
     starts = [0, *(end.end() for end in ends)]
@@ -130,10 +129,8 @@ def _width(shown: str) -> int:
 def put_line_ends_back(translation: str, shown: str, source_shown: str) -> str:
     """Return a translation with the line ends that wrap its source.
 
-    Args:
-        translation: with its tags.
-        shown: the same, with `NO_TEXT` in place of these.
-        source_shown: the source in this form.
+    translation: with its tags; shown: the same, with `NO_TEXT` in place of these; source_shown: the
+    source in this form.
     """
     wraps = _WRAP.findall(source_shown)
     weights = [len(_plain(line)) for line in _WRAP.split(source_shown)]
@@ -152,10 +149,8 @@ def shares(shown: str, weights: Sequence[int]) -> list[float]:
 def divide(text: str, shown: str, ends: Sequence[float]) -> list[str]:
     """Cut text between the words that are next to these places; less often if it has too few.
 
-    Args:
-        text: with tags.
-        shown: the same, with `NO_TEXT` in place of these.
-        ends: by characters that are shown, in order.
+    text: with tags; shown: the same, with `NO_TEXT` in place of these; ends: by characters that are
+    shown, in order.
     """
     gaps = [gap.span() for gap in _GAP.finditer(shown)]
     hidden = list(accumulate((sign == NO_TEXT for sign in shown), initial=0))

@@ -98,12 +98,9 @@ class SegmentFile(NamedTuple):
     def read(self, encoding: Encoding, use: str) -> Segments:
         """Read one side.
 
-        Args:
-            encoding: of SGML.
-            use: what is taken of several texts: source, reference or hypothesis.
+        encoding: of SGML; use: what is taken of several texts: source, reference or hypothesis.
 
-        Raises:
-            DataError: if it is not a test set, or the choice is not clear.
+        DataError if it is not a test set, or the choice is not clear.
         """
         if self.has_all_sides:
             return read_side(self.path, use, self.whose)
@@ -173,13 +170,10 @@ def _attribute(name: str, attributes: str) -> str | None:
 def read_side(path: Path, use: str, chosen: str | None) -> Segments:
     """Read one side of a file of WMT's XML.
 
-    Args:
-        path: plain or compressed.
-        use: a key of `KINDS`.
-        chosen: a translator or system; None takes the only one.
+    use: a key of `KINDS`.
+    chosen: a translator or system; None takes the only one.
 
-    Raises:
-        DataError: if it is not such a file, or the choice is not clear.
+    DataError if it is not such a file, or the choice is not clear.
     """
     parser = _WmtParser(path)
     version = _choose(list(parser.langs), path, use, chosen)

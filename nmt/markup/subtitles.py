@@ -91,13 +91,9 @@ def subtitle_parts(
 ) -> Iterator[str | Unit]:
     """Yield what stays and what is translated.
 
-    Args:
-        path: their name.
-        subtitles: all of them.
-        notice: takes what to tell the user.
+    path: their name; subtitles: all of them; notice: takes what to tell the user.
 
-    Raises:
-        DataError: if a line looks like times but is not, or there are none.
+    DataError if a line looks like times but is not, or there are none.
     """
     is_vtt = subtitles.startswith("WEBVTT")
     times = list(_TIMES.finditer(subtitles))

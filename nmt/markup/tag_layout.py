@@ -326,12 +326,9 @@ class Layout:
     ) -> Place:
         """Return the place of a child without a run.
 
-        Args:
-            within: the place where it may be.
-            units: of the source, which that is the translation of.
-            child: the node.
-            first: its first unit of the source, or the next one if it has none.
-            end: the unit after it.
+        within: the place where it may be; units: of the source, which that is the translation of;
+        child: the node; first: its first unit of the source, or the next one if it has none; end:
+        the unit after it.
         """
         if within.first == within.end:
             return replace(within)

@@ -24,11 +24,8 @@ def restore(
 
     Without pieces that must stay as they are, the result without tags is the translation.
 
-    Args:
-        marked: the line.
-        translation: of its text.
-        links: the alignment, by characters of both texts.
-        weaker: links of tokens of the source that have none.
+    marked: the line; translation: of its text; links: the alignment, by characters of both texts;
+    weaker: links of tokens of the source that have none.
     """
     if not marked.has_own_words:
         return marked.unchanged

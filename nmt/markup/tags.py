@@ -152,9 +152,7 @@ def parse(markup: str, form: str) -> Marked:
 
     Line ends in its text become spaces.
 
-    Args:
-        markup: the line.
-        form: one of `FORMS`.
+    markup: the line; form: one of `FORMS`.
     """
     return _Parser(markup, form, 0).parse()
 

@@ -72,10 +72,8 @@ def part_words(
 
     A copy is parted as its word is, so `H<sub>2</sub>O` comes back. A tag of the first letter gets
     the first letter of the translation. Any other tag gets the whole word if nothing else comes
-    from its text, and so does the one that most tags are around.
-
-    Returns:
-        The units, and the unit of the source that each comes from; -1: none.
+    from its text, and so does the one that most tags are around. Returns the units, and the unit of
+    the source that each comes from; -1: none.
     """
     parts_of = _parted_words(marked, source)
     if not parts_of:

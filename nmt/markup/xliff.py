@@ -64,11 +64,7 @@ class Xliff:
     """What is translated in a file, and what is written around it."""
 
     def __init__(self, path: Path, text: str) -> None:
-        """Read a file.
-
-        Raises:
-            DataError: naming the line, if it is not XLIFF, or uses entities.
-        """
+        """Read a file; DataError, naming the line, if it is not XLIFF or uses entities."""
         self.kept = 0  # units and segments that have a translation already
         self.sources: list[str] = []
         self.lacks_language = False  # of targets, which XLIFF 2 needs

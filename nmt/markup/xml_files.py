@@ -14,14 +14,10 @@ def read_xml(
 ) -> None:
     """Pass a file through a parser, which has its handlers.
 
-    Args:
-        path: its name.
-        parser: of expat.
-        chunks: the bytes of the file.
-        remedy: what to do if it is damaged.
+    path: its name; parser: of expat; chunks: the bytes of the file; remedy: what to do if it is
+    damaged.
 
-    Raises:
-        DataError: if it is not valid XML, or uses or declares an entity.
+    DataError if it is not valid XML, or uses or declares an entity.
     """
 
     def refuse(entity: str, *_: object) -> None:

@@ -47,17 +47,15 @@ def attend(
     On a GPU it is one kernel, unless positions are relative. On CPUs torch's own takes up to twice
     as long for the few queries of a step, in bf16 or with 30 keys.
 
-    Args:
-        query: (B, H, T, K).
-        key: (B, H, S, K).
-        value: (B, H, S, V).
-        score_bias: of the queries' type, broadcastable to (B, H, T, S), 0 = may attend, -inf = may
-            not; None: everywhere. See `padding_bias`.
-        relative: vectors added to keys and values at each distance, for one query at the last of S
-            positions.
+    query: (B, H, T, K).
+    key: (B, H, S, K).
+    value: (B, H, S, V).
+    score_bias: of the queries' type, broadcastable to (B, H, T, S), 0 = may attend, -inf = may not;
+        None: everywhere. See `padding_bias`.
+    relative: vectors added to keys and values at each distance, for one query at the last of S
+        positions.
 
-    Returns:
-        (B, H, T, V).
+    Returns (B, H, T, V).
     """
     if query.is_cuda and relative is None:
         return F.scaled_dot_product_attention(query, key, value, score_bias)
@@ -131,12 +129,7 @@ class SelfAttention(nn.Module):
         return None if self.relative is None else self.relative.vectors
 
     def project(self, x: Tensor, rotation: Tensor | None) -> Projected:
-        """Return queries, keys and values of x (n, D).
-
-        Args:
-            x: (n, D).
-            rotation: (n, K) that rotates queries and keys (see `rotated`); None: no rotation.
-        """
+        """Return queries, keys and values of x (n, D), rotated by (n, K) if there is a rotation."""
         keys, values = self.widths
         projected = linear(x, self.qkv, self.qkv_bias)  # (n, 2HK + HV)
         if keys == values and rotation is None:
@@ -245,14 +238,10 @@ def recorded_weights(
 def attend_grouped(query: Tensor, key: Tensor, value: Tensor, score_bias: Tensor) -> Tensor:
     """Attend from the N = B * W hypotheses of B sentences to their sentence's memory.
 
-    Args:
-        query: (N, H * K).
-        key: (B, H, S, K).
-        value: (B, H, S, V).
-        score_bias: (B, S), 0 = a real token, -inf = padding.
+    query: (N, H * K); key: (B, H, S, K); value: (B, H, S, V); score_bias: (B, S), 0 = a real token,
+    -inf = padding.
 
-    Returns:
-        (N, H * V).
+    Returns (N, H * V).
     """
     sentences, heads, _, width = key.shape
     # The W hypotheses of a sentence are W queries to its memory.

@@ -38,11 +38,10 @@ class DecoderState(Protocol):
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Go on with a child of each of these hypotheses, in this order.
 
-        Args:
-            rows: (N',) int64 on the CPU, the parents, of the N hypotheses. Those of a sentence
-                are consecutive, and each sentence has the same number.
-            sentences: (B',) int64 on the CPU, indices into the B sentences: those that the rows
-                belong to, in order.
+        rows: (N',) int64 on the CPU, the parents, of the N hypotheses. Those of a sentence are
+            consecutive, and each sentence has the same number.
+        sentences: (B',) int64 on the CPU, indices into the B sentences: those that the rows belong
+            to, in order.
         """
 
 
@@ -58,8 +57,7 @@ class Decoder(Protocol):
 
         `select` may be called before the first step, too.
 
-        Args:
-            src: the sources, each with eos.
+        src: the sources, each with eos.
         """
 
     @property
@@ -72,13 +70,11 @@ class Decoder(Protocol):
         All rows go through the matrix products together, so that batches which began at
         different times are as fast as one.
 
-        Args:
-            states: made by `begin`.
-            tokens: (N,) int64 on the CPU, the last token of each hypothesis of all states; bos at
-                first.
+        states: made by `begin`.
+        tokens: (N,) int64 on the CPU, the last token of each hypothesis of all states; bos at
+            first.
 
-        Returns:
-            (N, F) features for `project`, on the model's device.
+        Returns (N, F) features for `project`, on the model's device.
         """
 
     def project(self, features: Tensor) -> Tensor:
@@ -86,8 +82,7 @@ class Decoder(Protocol):
 
         Search projects a few rows at a time, so that their logits stay in a CPU's cache.
 
-        Args:
-            features: (n, F), rows of the result of `step`.
+        features: (n, F), rows of the result of `step`.
         """
 
 
@@ -146,10 +141,9 @@ class TranslationModel(nn.Module, ABC):
 
         The same as in `attention_weights`, for less work and memory.
 
-        Args:
-            batch: B pairs.
-            from_top: the layer, counted from the last one, which is 0. A model with fewer layers
-                uses its first.
+        batch: B pairs.
+        from_top: the layer, counted from the last one, which is 0. A model with fewer layers uses
+            its first.
         """
 
     @abstractmethod

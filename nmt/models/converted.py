@@ -22,11 +22,7 @@ def is_of_ctranslate2(folder: Path) -> bool:
 
 
 def refuse_converted(path: Path) -> None:
-    """Refuse what was made of a model for CTranslate2 or Argos Translate, packed or not.
-
-    Raises:
-        UsageError: if it is that. Nothing reads the model back from it.
-    """
+    """Refuse what was made for CTranslate2 or Argos Translate, packed or not (UsageError)."""
     folder = path.parent if path.name == _WEIGHTS else path
     if is_of_ctranslate2(folder):
         kind = "a CTranslate2 model"

@@ -57,11 +57,8 @@ class Neighbours:
     def of(cls, packed: Packed, k: int, like: Tensor, *, causal: bool) -> Neighbours:
         """Find the neighbours: the same number on either side, or only those before.
 
-        Args:
-            packed: the sentences.
-            k: neighbours of each token, an odd number unless causal.
-            like: a tensor of the states' type.
-            causal: whether a token sees only itself and those before it.
+        packed: the sentences; k: neighbours of each token, an odd number unless causal; like: a
+        tensor of the states' type; causal: whether a token sees only itself and those before it.
         """
         before = k - 1 if causal else k // 2
         around = F.pad(packed.sentences, (before, k - 1 - before), value=-1)  # (n + k - 1,)
@@ -268,11 +265,7 @@ class ConvolutionalState:
         return len(self.kept.sentences)
 
     def neighbours(self, layer: int, x: Tensor) -> Tensor:
-        """Add a layer's inputs x (N, H) of one position; return them after those before.
-
-        Returns:
-            (N, k * H), from first to last.
-        """
+        """Keep a layer's inputs x (N, H); return them after those before: (N, k * H)."""
         own = self._inputs[layer]  # (N, k - 1, H)
         both = torch.cat((own, x[:, None]), dim=1)  # (N, k, H)
         own.copy_(both[:, 1:])  # the oldest is seen for the last time

@@ -58,11 +58,7 @@ def use_tf32(device: torch.device, precision: str) -> None:
 
 
 def check_device(name: str) -> None:
-    """Refuse an unknown device name.
-
-    Raises:
-        UsageError: if it is unknown; it suggests the nearest name.
-    """
+    """Refuse an unknown device name, and suggest the nearest (UsageError)."""
     if name not in DEVICES:
         raise UsageError(f"unknown device {name!r}{did_you_mean(name, DEVICES)}")
 
@@ -70,12 +66,9 @@ def check_device(name: str) -> None:
 def gpus_of(name: str, count: Callable[[], int]) -> int:
     """Return how many GPUs `auto`, `cpu` or `cuda` means; 0: the CPU.
 
-    Args:
-        name: of the device.
-        count: returns how many GPUs there are.
+    name: of the device; count: returns how many GPUs there are.
 
-    Raises:
-        UsageError: if the name is unknown, or there is no GPU.
+    UsageError if the name is unknown, or there is no GPU.
     """
     check_device(name)
     gpus = 0 if name == "cpu" else count()
@@ -87,8 +80,7 @@ def gpus_of(name: str, count: Callable[[], int]) -> int:
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
     """Return the device that `auto`, `cpu` or `cuda` means for a process of this machine.
 
-    Raises:
-        UsageError: if the name is unknown, or no GPU is there for this process.
+    UsageError if the name is unknown, or no GPU is there for this process.
     """
     check_device(name)  # before torch is loaded, which takes seconds
     import torch

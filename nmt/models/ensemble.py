@@ -69,12 +69,7 @@ class Ensemble:
 
 
 def check_members(paths: Sequence[Path], cards: Sequence[ModelCard]) -> None:
-    """Refuse models that cannot form an ensemble.
-
-    Raises:
-        UsageError: if languages or vocabularies differ from the first one's, or only one was
-            trained to read annotations.
-    """
+    """Refuse models of other languages or vocabularies than the first one's (UsageError)."""
     for path, card in zip(paths[1:], cards[1:], strict=True):
         differences = [
             difference

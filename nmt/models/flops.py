@@ -116,10 +116,9 @@ def decoding_multiply_adds(
 
     They are counted while the model runs, so architectures need no formula.
 
-    Args:
-        model: in evaluation mode; with `shapes_only`, it runs without computing.
-        src_tokens: S, tokens of the source with its eos.
-        position: of the counted step, from 1. Logits are included.
+    model: in evaluation mode; with `shapes_only`, it runs without computing.
+    src_tokens: S, tokens of the source with its eos.
+    position: of the counted step, from 1. Logits are included.
     """
     device = model.output_projection.device
     src = pack_sources([[UNK_ID] * (src_tokens - 1)]).to(device)

@@ -35,13 +35,10 @@ class KeyValueCache:
     def attend(self, layer: int, projected: Projected, relative: Relative | None = None) -> Tensor:
         """Add a layer's keys and values of one position, and attend to all or the window.
 
-        Args:
-            layer: counted from 0.
-            projected: queries (N, H, K), keys and values (N, H, V) of the position.
-            relative: vectors that the layer adds to keys and values at each distance.
+        projected: queries (N, H, K), keys and values (N, H, V) of the position.
+        relative: vectors that the layer adds to keys and values at each distance.
 
-        Returns:
-            (N, H * V).
+        Returns (N, H * V).
         """
         first, *others = projected
         added = [first[:, 1:], *others]  # each (N, parts, H, width)
@@ -69,9 +66,8 @@ class KeyValueCache:
     def select(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Keep these rows (N',), in this order.
 
-        Returns:
-            (2, moves), which `move` takes before the next step: from where to where, among the
-            positions and rows of the store: row r of position t is at t * rows + r.
+        Returns (2, moves), which `move` takes before the next step: from where to where, among the
+        positions and rows of the store: row r of position t is at t * rows + r.
         """
         if not self._stores:  # before the first step
             return np.zeros((2, 0), np.int64)
@@ -90,11 +86,7 @@ class KeyValueCache:
         return moves
 
     def move(self, moves: Tensor) -> None:
-        """Copy vectors between rows; all are read before any is written.
-
-        Args:
-            moves: (2, moves) sources and targets, from `select`.
-        """
+        """Copy vectors by (2, moves) sources and targets; all are read before any is written."""
         count = len(self._writers)
         if self._stores and count > self._stores[0].shape[3]:
             self._stores = [self._widened(store, count) for store in self._stores]

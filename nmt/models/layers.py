@@ -125,13 +125,10 @@ class TokenEmbedding(nn.Module):
     ) -> Tensor:
         """Embed tokens.
 
-        Args:
-            tokens: (..., ) int64.
-            positions: (..., D), added to the embeddings, if any.
-            blank: (..., ) bool, True = the embedding is zeros, if any.
+        tokens: (..., ) int64; positions: (..., D), added to the embeddings, if any; blank: (..., )
+        bool, True = the embedding is zeros, if any.
 
-        Returns:
-            (..., D).
+        Returns (..., D).
         """
         scale = math.sqrt(self.weight.shape[1])
         embedded = F.embedding(tokens, self.weight) * scale  # (..., D)

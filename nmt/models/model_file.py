@@ -58,8 +58,7 @@ class ModelCard:
     def for_pair(self, src_lang: str | None = None, tgt_lang: str | None = None) -> ModelCard:
         """Return the card for a pair of languages, whose tokens begin lines; None: the card's own.
 
-        Raises:
-            UsageError: if the model does not know a language, or needs one that is not given.
+        UsageError if the model does not know a language, or needs one that is not given.
         """
         own, given = (self.src_lang, self.tgt_lang), (src_lang, tgt_lang)
         langs = _choose(self.languages, own, given)
@@ -137,11 +136,7 @@ class ModelReader:
     """An open model file: its card, and weights read one at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Open a model file and check all of it.
-
-        Raises:
-            DataError: if it is missing, damaged, of another version, or has unknown values.
-        """
+        """Open a model file and check all of it (DataError)."""
         self._file = _open(path, verify=True)
         self.path = path
         self.card = _read_card(self._file)
@@ -195,11 +190,7 @@ def _choose(
 
 
 def check_languages(path: Path, src_lang: str | None, tgt_lang: str | None) -> None:
-    """Check --from and --to by the header of a model file, which takes no time.
-
-    Raises:
-        UsageError: see `ModelCard.for_pair`.
-    """
+    """Check --from and --to by the header of a model file (UsageError), which takes no time."""
     header = _read_header(_open(path))
     own = header["src_lang"], header["tgt_lang"]
     _choose(header["languages"], own, (src_lang, tgt_lang))
@@ -211,11 +202,7 @@ def reads_annotations(path: Path) -> bool:
 
 
 def check_context(path: Path, context: int) -> None:
-    """Check that a model was trained to read so many lines before a line, by its file's header.
-
-    Raises:
-        UsageError: if it was not.
-    """
+    """Check that a model was trained to read so many lines before a line (UsageError)."""
     if type(context) is not int or context < 0:
         raise UsageError(f"context {context!r}: must be a whole number, 0 or more")
     window = _read_header(_open(path))["window"]
@@ -254,12 +241,7 @@ def _read_vocabularies(file: TensorFile, header: dict[str, Any]) -> tuple[Vocabu
 
 
 def find_model(path: Path) -> Path:
-    """Return the model file of a path: the file itself, or a run folder's best, else its last.
-
-    Raises:
-        UsageError: if it is a folder of another kind.
-        NMTError: if there is none.
-    """
+    """Return the model file of a path: itself, or a run folder's best, else its last (NMTError)."""
     if not path.is_dir():
         try:
             path.lstat()
@@ -289,32 +271,21 @@ def find_model(path: Path) -> Path:
 
 
 def model_checksum(path: Path) -> str:
-    """Return the recorded checksum of a model file, or of a run folder's.
-
-    Raises:
-        NMTError: if there is no model.
-    """
+    """Return the recorded checksum of a model file, or of a run folder's (NMTError)."""
     return _open(find_model(path)).checksum
 
 
 def read_card(path: Path) -> ModelCard:
-    """Read the card of a model file, without torch.
-
-    Raises:
-        DataError: see `ModelReader`.
-    """
+    """Read the card of a model file (DataError), without torch."""
     return _read_card(_open(path, verify=True))
 
 
 def read_vocabularies(path: Path) -> tuple[tuple[Vocabulary, ...], LanguageTokens | None]:
     """Read the vocabularies of a model file or run folder, or a SentencePiece model.
 
-    Returns:
-        One that both sides share, or the source's and the target's; and the tokens of a model of
-        several languages. A SentencePiece model gets our special ids.
-
-    Raises:
-        DataError: if it is neither, or damaged.
+    Returns one that both sides share, or the source's and the target's; and the tokens of a model
+    of several languages. A SentencePiece model gets our special ids. DataError if it is neither, or
+    damaged.
     """
     if path.is_dir() or path.suffix == ".safetensors":
         card = read_card(find_model(path))
@@ -341,11 +312,7 @@ def _open(path: Path, *, verify: bool = False) -> TensorFile:
 
 
 def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
-    """Load a model file, or a run folder's, in fp32 on the CPU.
-
-    Raises:
-        DataError: if the file is damaged or its weights are not those of its configuration.
-    """
+    """Load a model file, or a run folder's, in fp32 on the CPU; DataError if it is damaged."""
     from nmt.models.registry import shapes_only
 
     reader = ModelReader(find_model(path))

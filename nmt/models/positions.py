@@ -71,12 +71,9 @@ def rotated(x: Tensor, rotation: Tensor) -> Tensor:
 
     Computed in fp32 at least: half precision is too coarse for the angles of far positions.
 
-    Args:
-        x: (n, parts, H, K), K even.
-        rotation: (n, K), rows of `rotations`.
+    x: (n, parts, H, K), K even; rotation: (n, K), rows of `rotations`.
 
-    Returns:
-        The shape and type of x.
+    Returns the shape and type of x.
     """
     cosine, sine = rotation[:, None, None].chunk(2, dim=-1)  # each (n, 1, 1, K / 2)
     precise = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -108,12 +105,10 @@ class PositionTable(nn.Module):
     def forward(self, places: Tensor, end: int) -> Tensor:
         """Return the rows of some positions, all below `end`.
 
-        Args:
-            places: (..., ) int64 positions, counted from 0 in each sentence.
-            end: a bound, so that finding the largest does not wait for the GPU.
+        places: (..., ) int64 positions, counted from 0 in each sentence.
+        end: a bound, so that finding the largest does not wait for the GPU.
 
-        Returns:
-            (..., width) in fp32.
+        Returns (..., width) in fp32.
         """
         table = self._table
         if table is None or len(table) < end or table.device != places.device:
@@ -199,13 +194,10 @@ def from_last(vectors: Tensor, keys: int) -> Tensor:
 def spread_by_distance(by_distance: Tensor, keys: int, first: int = 0) -> Tensor:
     """Give each key the value of its distance from the query.
 
-    Args:
-        by_distance: (..., T, 2k + 1), values of the distances -k to k.
-        keys: S.
-        first: position of the first query among the keys.
+    by_distance: (..., T, 2k + 1), values of the distances -k to k; keys: S; first: position of the
+    first query among the keys.
 
-    Returns:
-        (..., T, S): for query t and key s, the value of distance clip(s - t - first, -k, k).
+    Returns (..., T, S): for query t and key s, the value of distance clip(s - t - first, -k, k).
     """
     *rows, queries, distances = by_distance.shape
     farthest, device = distances // 2, by_distance.device
@@ -220,14 +212,10 @@ def sum_by_distance(x: Tensor, farthest: int, first: int = 0) -> Tensor:
 
     The order of summation is fixed, unlike in `scatter_add` on GPUs.
 
-    Args:
-        x: (..., T, S).
-        farthest: k.
-        first: position of the first query among the keys.
+    x: (..., T, S); farthest: k; first: position of the first query among the keys.
 
-    Returns:
-        (..., T, 2k + 1): the sums over the keys at distances up to -k, at -k + 1 to k - 1 (one key
-        each), and from k.
+    Returns (..., T, 2k + 1): the sums over the keys at distances up to -k, at -k + 1 to k - 1 (one
+    key each), and from k.
     """
     *rows, queries, keys = x.shape
     device = x.device

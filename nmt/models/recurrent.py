@@ -122,9 +122,7 @@ class LSTMCell(nn.Module):
     def forward(self, gates: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return the output and the next cell state, each (N, H).
 
-        Args:
-            gates: (N, 4H), before sigmoid and tanh.
-            memory: (N, H), the cell state.
+        gates: (N, 4H), before sigmoid and tanh; memory: (N, H), the cell state.
         """
         input_gate, forget_gate, output_gate = gates[:, : 3 * self.hidden].sigmoid().chunk(3, dim=1)
         candidate = gates[:, 3 * self.hidden :].tanh()
@@ -169,12 +167,9 @@ class AdditiveAttention(nn.Module):
     def forward(self, queries: Tensor, memory: RecurrentMemory) -> Tensor:
         """Return the weights with which N = B * W hypotheses of B sentences see their sources.
 
-        Args:
-            queries: (N, A), already multiplied by W.
-            memory: made by `keys`.
+        queries: (N, A), already multiplied by W; memory: made by `keys`.
 
-        Returns:
-            (N, S) in fp32 at least.
+        Returns (N, S) in fp32 at least.
         """
         sentences, _, inner = memory.keys.shape
         compared = queries.view(sentences, -1, 1, inner) + memory.keys[:, None]  # (B, W, S, A)
@@ -264,14 +259,12 @@ class InputFeedingDecoder(nn.Module):
     ) -> tuple[Tensor, Passed]:
         """Go through some positions of hypotheses, the last of which may end before the others.
 
-        Args:
-            embedded: (r, D), embeddings of the tokens, position by position.
-            rows: how many hypotheses go on at each position, the first ones; r is their sum.
-            passed: the state before the first of these steps.
-            attend: attends to the hypotheses' sources.
+        embedded: (r, D), embeddings of the tokens, position by position.
+        rows: how many hypotheses go on at each position, the first ones; r is their sum.
+        passed: the state before the first of these steps.
+        attend: attends to the hypotheses' sources.
 
-        Returns:
-            The attentional states (r, D), and the state after the last step.
+        Returns the attentional states (r, D), and the state after the last step.
         """
         cells = cast(Sequence[LSTMCell], self.cells)
         # What the embeddings add to the first layer's gates, for all positions in one product.

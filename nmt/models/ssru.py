@@ -62,11 +62,10 @@ def _scan(forget: Tensor, added: Tensor, positions: Tensor, longest: int) -> Ten
     After the step of distance d, a token has summed up the last 2d tokens of its sentence (Hillis
     and Steele 1986). With values 1 1 1 1 and f = 1: 1 2 2 2, then 1 2 3 4.
 
-    Args:
-        forget: (n, D), f.
-        added: (n, D).
-        positions: (n,) in the sentence, from 0; its tokens are neighbours.
-        longest: a bound on positions + 1.
+    forget: (n, D), f.
+    added: (n, D).
+    positions: (n,) in the sentence, from 0; its tokens are neighbours.
+    longest: a bound on positions + 1.
     """
     distance = 1
     while distance < min(longest, len(added)):
@@ -101,19 +100,11 @@ class CellCache:
         self.length += 1
 
     def select(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Keep these rows (N',), in this order.
-
-        Returns:
-            (2, moves), which `move` takes before the next step.
-        """
+        """Keep these rows (N',), in this order; return (2, moves) for `move`."""
         self.count = len(rows)
         return moved(rows) if self.length else np.zeros((2, 0), np.int64)
 
     def move(self, moves: Tensor) -> None:
-        """Copy cells between rows; all are read before any is written.
-
-        Args:
-            moves: (2, moves) source and target rows, from `select`.
-        """
+        """Copy cells by (2, moves) sources and targets; all are read before any is written."""
         if self._cells is not None:
             self._cells = move_(self._cells, 1, moves, self.count)

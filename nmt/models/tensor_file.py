@@ -97,8 +97,7 @@ class SafetensorsFile:
     def __init__(self, path: Path) -> None:
         """Read where the tensors are.
 
-        Raises:
-            DataError: if the file is missing, cut short, or not one of safetensors.
+        DataError if the file is missing, cut short, or not one of safetensors.
         """
         self.path = path
         self._file = UnchangedFile(path)
@@ -109,11 +108,7 @@ class SafetensorsFile:
         self.names: list[str] = sorted(self._places)
 
     def read(self, name: str) -> Tensor:
-        """Read one tensor.
-
-        Raises:
-            DataError: if the file lacks it, or was changed since it was opened.
-        """
+        """Read one tensor; DataError if the file lacks it, or was changed since it was opened."""
         import torch
 
         from nmt.models.device import memory_errors
@@ -160,8 +155,7 @@ class TensorFile(SafetensorsFile):
     def __init__(self, path: Path, *, kind: str, version: int) -> None:
         """Open and check the header.
 
-        Raises:
-            DataError: if the file is missing, cut short, of another kind or of another version.
+        DataError if the file is missing, cut short, of another kind or of another version.
         """
         super().__init__(path)
         metadata = self.metadata
@@ -185,22 +179,14 @@ class TensorFile(SafetensorsFile):
         self.header: dict[str, Any] = header
 
     def read_bytes(self, name: str) -> bytes:
-        """Read a tensor of bytes.
-
-        Raises:
-            DataError: if it has another type, or see `read`.
-        """
+        """Read a tensor of bytes; DataError if it has another type, or see `read`."""
         type_, _, start, end = self._place(name)
         if type_ != "uint8":
             raise DataError(f"{self.path}: damaged: {name} holds {type_}, not bytes")
         return self._file.read(start, end - start)
 
     def verify(self) -> None:
-        """Compare the checksum.
-
-        Raises:
-            DataError: if any byte of the header or of a tensor has changed.
-        """
+        """Compare the checksum; DataError if any byte of the header or of a tensor has changed."""
         digest = hashlib.sha256(self._header_text.encode())
         block = memoryview(bytearray(_BLOCK_BYTES))
         for name in self.names:

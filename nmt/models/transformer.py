@@ -80,9 +80,8 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, ...]:
         """Decode x (n, D) with the memory (m, D) of its sentences.
 
-        Returns:
-            The output (n, D). If a head of the attention to the memory is given, also its queries
-            (n, K) and keys (m, K).
+        Returns the output (n, D). If a head of the attention to the memory is given, also its
+        queries (n, K) and keys (m, K).
         """
         seen: list[Tensor] = []
 

@@ -31,10 +31,7 @@ class Alignment:
     def from_attention(
         cls, attention: Sequence[Floats], src_tokens: Sequence[str], tgt_tokens: Sequence[str]
     ) -> Alignment:
-        """Read the alignment off the attention (T, S) in each segment of a line; S is never 0.
-
-        src_tokens, tgt_tokens: of all segments.
-        """
+        """Read it off the attention (T, S) in each segment of a line, S > 0, and all its tokens."""
         positions: list[int] = []
         first = 0  # source token of the segment
         for segment in attention:
@@ -81,12 +78,10 @@ def align_words(
 
     U+2581 in tokens separates words. A token that is only this mark belongs to no word.
 
-    Args:
-        alignment: the source position of each target token.
-        src_tokens, tgt_tokens: subwords as SentencePiece writes them, without bos and eos.
+    alignment: the source position of each target token.
+    src_tokens, tgt_tokens: subwords as SentencePiece writes them, without bos and eos.
 
-    Returns:
-        (source word, target word), counted from 0, in ascending order.
+    Returns (source word, target word), counted from 0, in ascending order.
     """
     src_words, tgt_words = _words_of(src_tokens), _words_of(tgt_tokens)
     pairs = {

@@ -72,10 +72,8 @@ def draw_attention(
 ) -> str:
     """Return an SVG document of all layers and heads.
 
-    Args:
-        weights: of one pair: B is 1.
-        src_tokens: subwords of the source, S - 1: without eos.
-        tgt_tokens: subwords of the target, T - 1: without bos or eos.
+    weights: of one pair: B is 1; src_tokens: subwords of the source, S - 1: without eos;
+    tgt_tokens: subwords of the target, T - 1: without bos or eos.
     """
     assert weights.cross.shape[1] == 1
     source, read, predicted = [*src_tokens, _EOS], [_BOS, *tgt_tokens], [*tgt_tokens, _EOS]

@@ -50,11 +50,7 @@ Window = tuple[Segment, int]
 def contexts_of(
     lines: Sequence[str], contexts: Sequence[Sequence[str]] | None, count: int
 ) -> list[list[str]]:
-    """Return at most `count` lines before each line: those that are given, or those of `lines`.
-
-    Raises:
-        UsageError: if what is given is not a list of lines for each line, or `count` is 0.
-    """
+    """Return at most `count` lines before each line, given or those of `lines` (UsageError)."""
     if contexts is None:
         before = Before(count)
         return [list(before.take(line)) for line in lines]
@@ -142,10 +138,7 @@ def _windows(lines: LinesUnderWay, language_pair: LanguagePair) -> dict[int, Win
 def _own_line(
     engine: Engine, window: Source, line: Source, before: int, result: SearchResult, separator: int
 ) -> Hypothesis | None:
-    """Return the translation of a window's own line, after those of the lines `before` it.
-
-    None if it cannot be used.
-    """
+    """Return the translation of a window's own line, after `before` others, if it can be used."""
     if isinstance(result, str):
         return None
     whole, options = result[0], engine.options

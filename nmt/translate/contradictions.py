@@ -141,11 +141,7 @@ def options_given(options: Any) -> dict[str, object]:
 
 
 def refuse_contradictions(given: Given) -> None:
-    """Refuse options that do not go together in some circumstances.
-
-    Raises:
-        UsageError: that tells all of them, in the words of the command line.
-    """
+    """Refuse options that do not go together in some circumstances (UsageError that tells all)."""
     if problems := [problem for row in TABLE if (problem := row.problem(given))]:
         raise UsageError("; ".join(problems))
 

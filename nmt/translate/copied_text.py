@@ -22,10 +22,7 @@ _IN_PIECES = re.compile(r"[{%$@:\\[#_]|www\.")  # one of them is in any piece wi
 
 
 def has_words(text: str, kept: Sequence[tuple[int, int]] = ()) -> bool:
-    """Tell whether a text has letters besides addresses and placeholders.
-
-    kept: where those are, if it is known.
-    """
+    """Tell whether a text has letters besides what is kept: addresses and placeholders."""
     if not has_letters(text):
         return False
     if kept or not _IN_PIECES.search(text):

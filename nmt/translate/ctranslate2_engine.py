@@ -53,8 +53,7 @@ class CTranslate2Engine(Engine):
         src_tokens: its names for the ids of a source.
         with_scores: whether the hypotheses of greedy search need them. Otherwise they are 0.
 
-        Raises:
-            UsageError: if it does not support an option.
+        UsageError if it does not support an option.
         """
         if not set(options.barred_ids) <= set(vocabularies[1].barred_ids):
             raise UsageError("CTranslate2 can bar only the tokens that the export bars")
@@ -265,15 +264,13 @@ def load(
 ) -> tuple[CTranslate2Engine, LanguagePair]:
     """Load an export.
 
-    Args:
-        device: cpu or cuda.
-        workers: translations in parallel; one per GPU.
-        threads, batch_tokens: of each.
-        with_scores: see `CTranslate2Engine`.
+    device: cpu or cuda.
+    workers: translations in parallel; one per GPU.
+    threads, batch_tokens: of each.
+    with_scores: see `CTranslate2Engine`.
 
-    Raises:
-        UsageError: if CTranslate2 is not installed, or does not support an option or the type.
-        DataError: if the export is damaged.
+    UsageError if CTranslate2 is not installed, or does not support an option or the type. DataError
+    if the export is damaged.
     """
     ctranslate2 = _ctranslate2()
     (folder,) = config.models

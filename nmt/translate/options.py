@@ -174,11 +174,8 @@ class TranslationConfig:
         """Return the configuration with files as models, after a check that all files fit it.
 
         A folder of Hugging Face becomes the file that it is imported to, which takes a minute the
-        first time.
-
-        Raises:
-            UsageError: if a model cannot do what is asked for.
-            DataError: if a file is missing or damaged.
+        first time. UsageError if a model cannot do what is asked for. DataError if a file is
+        missing or damaged.
         """
         opened = replace(self, models=tuple(map(model_of, self.models)))
         refuse_contradictions(opened.given)
@@ -189,11 +186,7 @@ class TranslationConfig:
     def from_call(
         cls, path: Any, options: SearchOptions | TranslationConfig | None, **values: Any
     ) -> Self:
-        """Return the configuration that Python's caller means by a path or several, and by options.
-
-        Raises:
-            UsageError: if something is not what it should be.
-        """
+        """Return what Python's caller means by one or more paths and by options (UsageError)."""
         from nmt.models.model_file import find_model
 
         paths = [path] if isinstance(path, Path | str) or not isinstance(path, Sequence) else path
@@ -247,11 +240,7 @@ class TranslationConfig:
         return given
 
     def check_prefixes(self) -> None:
-        """Check that translations may begin with prefixes.
-
-        Raises:
-            UsageError: in Python's words, if they do not go with another option.
-        """
+        """Check that translations may begin with prefixes; UsageError in Python's words."""
         try:
             refuse_contradictions(self.given | {"--prefixes": True})
         except UsageError as error:
@@ -314,11 +303,7 @@ class TranslationConfig:
         return any(map(is_export, self.models))
 
     def _refuse_int8(self) -> None:
-        """Say how to get int8, which only CTranslate2 computes.
-
-        Raises:
-            UsageError: always.
-        """
+        """Raise UsageError that says how to get int8, which only CTranslate2 computes."""
         from nmt.interchange.ctranslate2 import fault_of  # loads torch, which takes seconds
         from nmt.models.model_file import find_model, read_card
 
@@ -360,11 +345,7 @@ class TranslationConfig:
 
 
 def _checksum(model: Path) -> str:
-    """Return a model's recorded checksum.
-
-    Raises:
-        NMTError: if the model is missing.
-    """
+    """Return a model's recorded checksum; NMTError if the model is missing."""
     if not is_export(model):
         from nmt.models.model_file import model_checksum
 

@@ -180,11 +180,7 @@ class Entry:
 
 
 def read_n_best(lines: Iterable[str], name: str) -> Iterator[Entry]:
-    """Yield the entries of a list, given its lines without their ends.
-
-    Raises:
-        DataError: if a line does not have the form, or is out of order.
-    """
+    """Yield the entries of a list of lines; DataError if one is damaged or out of order."""
     last = 0
     for number, content in enumerate(lines, start=1):
         entry = _parse(content)
@@ -222,8 +218,7 @@ def with_sources(
 ) -> Iterator[tuple[Entry, str]]:
     """Yield each entry with the line that it translates, given all lines without their ends.
 
-    Raises:
-        DataError: if an entry has no line, or a line no entry, so that output would be shifted.
+    DataError if an entry has no line, or a line no entry, so that output would be shifted.
     """
     waiting = iter(sources)
     number, source = -1, ""
@@ -257,14 +252,11 @@ def rerank(
 ) -> Iterator[Entry]:
     """Sort each line's translations by their scores combined with those of other models.
 
-    Args:
-        entries: each with its source.
-        score: scores pairs of source and translation by the other models.
-        weight: w of these scores; the list's own have weight 1 - w.
+    score: scores pairs of source and translation by the other models.
+    weight: w of these scores; the list's own have weight 1 - w.
 
-    Yields:
-        The entries with the combined scores, a line's best first. Ties keep their order. Entries
-        without a score come last.
+    Yields the entries with the combined scores, a line's best first. Ties keep their order. Entries
+    without a score come last.
     """
     taken: deque[Entry] = deque()
 

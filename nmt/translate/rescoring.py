@@ -64,16 +64,11 @@ def score_pairs(
 ) -> Iterator[Translation]:
     """Score pairs of source and translation as they come, `pool_pairs` at a time.
 
-    Args:
-        translator: of the torch engine. Of its options, only the length penalty counts.
-        pairs: without line ends.
-        likelihood: updated with each pair.
-        pool_pairs: larger pools give batches of more similar length.
-        on_progress: called with the number of pairs just done.
+    translator: of the torch engine. Of its options, only the length penalty counts.
+    on_progress: called with the number of pairs just done.
 
-    Yields:
-        Each pair's translation with its scores, in order. If a pair cannot be scored, `error` says
-        why, and the score is -inf. If both sides are blank, the score is 0.
+    Yields each pair's translation with its scores, in order. If a pair cannot be scored, `error`
+    says why, and the score is -inf. If both sides are blank, the score is 0.
     """
     engine, language_pair = translator.engine, translator.language_pair
     assert isinstance(engine, TorchEngine)

@@ -96,11 +96,9 @@ class SegmentLines:
         A line of only white space is blank, even if the vocabulary has tabs or U+00A0. The tag that
         a line begins with begins each of its segments.
 
-        Args:
-            lines: text.
-            prefixes: what the first segment's translation begins with, of each line; or none.
-            kept: what stays as it is in each line, so that no word in it is found; or none.
-            are_units: whether they are of a document, and so split into sentences if that may be.
+        prefixes: what the first segment's translation begins with, of each line; or none.
+        kept: what stays as it is in each line, so that no word in it is found; or none.
+        are_units: whether they are of a document, and so split into sentences if that may be.
         """
         most: float = self._whole_tokens if self._may_split else math.inf
         if self._split or (are_units and self._may_split):

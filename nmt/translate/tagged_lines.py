@@ -38,9 +38,8 @@ def take_tags_out(
 ) -> None:
     """Leave the text without tags, cut into segments: the first step with --markup.
 
-    is_known: tells whether the model knows a sign.
-    keeps_alignment: whether anybody else needs that of translations.
-    segments_of: see `SegmentLines.of`.
+    is_known: tells whether the model knows a sign; keeps_alignment: whether anybody else needs that
+    of translations; segments_of: see `SegmentLines.of`.
     """
     marked = [MarkedLines.of(only_text(line), form) for line in lines.texts]
     # A unit is a line without tags, or a branch of one of its ICU messages.

@@ -57,17 +57,13 @@ def load(
 ) -> tuple[TorchEngine, LanguagePair]:
     """Load a model or an ensemble. torch keeps its threads and other settings of the process.
 
-    Args:
-        config: names the model files.
-        device: cpu, cuda, cuda:1 or auto.
-        batch_tokens: see `Engine`; if None, a default for the device.
-        kernel: one of `KERNELS`, for CPUs; the fastest if None.
+    device: cpu, cuda, cuda:1 or auto.
+    batch_tokens: see `Engine`; if None, a default for the device.
+    kernel: one of `KERNELS`, for CPUs; the fastest if None.
 
-    Raises:
-        DataError: if a file is missing, damaged or of another version.
-        MissingKernel: if this machine does not have the kernel.
-        UsageError: if the device is not there, does not support the precision, or the models cannot
-            be joined.
+    DataError if a file is missing, damaged or of another version. MissingKernel if this machine
+    does not have the kernel. UsageError if the device is not there, does not support the precision,
+    or the models cannot be joined.
     """
     device = _device(device)
     precision = default_precision(device) if config.precision == "auto" else config.precision

@@ -128,17 +128,15 @@ class Translator:
     ) -> Translator:
         """Load a model file, the best model of a run folder, or a folder of Hugging Face.
 
-        Args:
-            path: the file or folder, or several with the same vocabularies as an ensemble.
-            options: of the search, or the whole configuration.
-            device: cpu, cuda, cuda:1 or auto.
-            batch_tokens: see `Engine`; if None, a default for the device.
-            values: of fields of `TranslationConfig`, such as `alignment=True`.
+        path: the file or folder, or several with the same vocabularies as an ensemble.
+        options: of the search, or the whole configuration.
+        device: cpu, cuda, cuda:1 or auto.
+        batch_tokens: see `Engine`; if None, a default for the device.
+        values: of fields of `TranslationConfig`, such as `alignment=True`.
 
-        Raises:
-            DataError: if a file is missing, damaged or of another version.
-            UsageError: if the device does not support the precision, models cannot be joined,
-                options conflict, or a language is not known.
+        DataError if a file is missing, damaged or of another version. UsageError if the device does
+        not support the precision, models cannot be joined, options conflict, or a language is not
+        known.
         """
         from nmt.translate.torch_engine import load
 
@@ -154,16 +152,12 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate lines as they come, `pool_lines` at a time.
 
-        Args:
-            lines: any text, with or without line ends, for example an open file. With context, a
-                blank line ends a document.
-            pool_lines: larger pools give batches of more similar length.
+        lines: any text, with or without line ends, for example an open file. With context, a blank
+            line ends a document.
+        pool_lines: larger pools give batches of more similar length.
 
-        Yields:
-            A translation for each line, in order.
-
-        Raises:
-            UsageError: if `lines` is a string, or `pool_lines` less than 1.
+        Yields A translation for each line, in order. UsageError if `lines` is a string, or
+        `pool_lines` less than 1.
         """
         if isinstance(lines, str) or not isinstance(lines, Iterable):
             raise UsageError(f"give a list of lines, not {called(lines)}")
@@ -185,25 +179,20 @@ class Translator:
     ) -> list[Translation]:
         """Translate lines.
 
-        Args:
-            lines: any text. Blank lines stay blank, and those without letters are copied. Line ends
-                are dropped.
-            prefixes: each translation begins with its prefix. Either one for each line, or none.
-                If a line is split into segments, the first one gets the prefix.
-            contexts: the lines before each line in its document, of which the last count. If None,
-                they are taken from `lines`, where a blank line ends a document.
-            on_progress: called with the number of lines or segments just done.
-            on_step: called before each step of the decoder. If it raises, the search ends.
-            unit_form: the form of tags if the lines are units of a document, which are split into
-                sentences if nothing forbids it.
+        lines: any text. Blank lines stay blank, and those without letters are copied. Line ends are
+            dropped.
+        prefixes: each translation begins with its prefix. Either one for each line, or none. If a
+            line is split into segments, the first one gets the prefix.
+        contexts: the lines before each line in its document, of which the last count. If None, they
+            are taken from `lines`, where a blank line ends a document.
+        on_progress: called with the number of lines or segments just done.
+        on_step: called before each step of the decoder. If it raises, the search ends.
+        unit_form: the form of tags if the lines are units of a document, which are split into
+            sentences if nothing forbids it.
 
-        Returns:
-            The translation of each line, in order; with `error` set if there is none.
-
-        Raises:
-            UsageError: if `lines` or `prefixes` is a string, or something in it is none, numbers
-                differ, the form is unknown, there are prefixes with context or markup, or contexts
-                without context.
+        Returns the translation of each line, in order; with `error` set if there is none.
+        UsageError if `lines` or `prefixes` is a string, or something in it is none, numbers differ,
+        the form is unknown, there are prefixes with context or markup, or contexts without context.
         """
         texts = _as_lines(lines)
         under_way = self._take_steps(
@@ -246,8 +235,7 @@ class Translator:
 
         all_heads: draw all weights instead, of all layers and heads.
 
-        Raises:
-            NMTError: if the line has no letters or could not be translated.
+        NMTError if the line has no letters or could not be translated.
         """
         from nmt.translate.attention_picture import draw_attention, draw_matrix
 

@@ -60,9 +60,8 @@ def _is_by_onednn(x: Tensor) -> bool:
 def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x (n, i) weight^T (i, o) + bias on a CPU.
 
-    Raises:
-        AttributeError: if this torch has no such operator.
-        RuntimeError: if this processor has none for the type.
+    AttributeError if this torch has no such operator. RuntimeError if this processor has none for
+    the type.
     """
     product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return product

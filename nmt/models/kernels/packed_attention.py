@@ -59,10 +59,7 @@ class Sentences:
 def takes_packed(like: Tensor, head_width: int, value_width: int) -> bool:
     """Tell whether attention can take packed sentences without padding.
 
-    Args:
-        like: a tensor of the type and on the device of the keys.
-        head_width: K.
-        value_width: V.
+    like: a tensor of the type and on the device of the keys; head_width: K; value_width: V.
     """
     return (
         like.is_cuda
@@ -104,11 +101,7 @@ sentences have 512, and the kernel if all have 256."""
 
 
 def use_sentence_kernel(used: bool) -> None:
-    """Compute attention of large batches by `sentence_attention` on GPUs, or never.
-
-    Raises:
-        ImportError: without the package triton.
-    """
+    """Compute attention of large batches on GPUs by `sentence_attention` (ImportError) or never."""
     _kernels.attend_sentences = None
     if used:
         from nmt.models.kernels.sentence_attention import attend_sentences
@@ -136,17 +129,11 @@ def attend_packed(
 ) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) value (equation 1), sentence by sentence.
 
-    Args:
-        projected: queries, keys and values.
-        own: the sentences of the queries.
-        others: the sentences of the keys and values, the same number.
-        causal: whether a token attends only to itself and earlier ones.
-        window: the largest distance of attention in a sentence; 0: any.
-        relative: vectors added to keys and values at each distance. Not supported for packed
-            sentences.
+    others: the sentences of the keys and values, the same number.
+    window: the largest distance of attention in a sentence; 0: any.
+    relative: vectors added to keys and values at each distance. Not supported for packed sentences.
 
-    Returns:
-        (n, H, V).
+    Returns (n, H, V).
     """
     if own.heads is None or others.heads is None:
         assert relative is None
@@ -201,11 +188,9 @@ def attention_weights(
 ) -> Tensor:
     """Return the attention weights of `attend_packed`, without a gradient.
 
-    Args:
-        projected, own, others, causal, window, relative: those of `attend_packed`.
+    projected, own, others, causal, window, relative: those of `attend_packed`.
 
-    Returns:
-        (B, H, T, S) in fp32 at least, 0 at padding on either side.
+    Returns (B, H, T, S) in fp32 at least, 0 at padding on either side.
     """
     num_heads = projected[0].shape[2]
     sides = [
@@ -241,10 +226,8 @@ class AttentionLayout:
     ) -> AttentionLayout:
         """Lay out row by row.
 
-        Args:
-            own, others: sentences of queries and keys, in the same groups.
-            causal: whether a token attends only to itself and earlier ones.
-            window: the largest distance of attention; 0: any.
+        own, others: sentences of queries and keys, in the same groups.
+        window: the largest distance of attention; 0: any.
         """
         assert own.heads is not None and others.heads is not None
         hidden = [
@@ -298,11 +281,9 @@ class AttentionLayout:
 def _hidden(queries: Tensor, keys: Tensor, *, causal: bool, window: int) -> Tensor:
     """Return which keys are hidden from the queries, broadcastable to (B, H, T, S).
 
-    Args:
-        queries: (B, T) bool, False = padding.
-        keys: (B, S) bool, False = padding.
-        causal: whether a token attends only to itself and earlier ones.
-        window: the largest distance of attention; 0: any.
+    queries: (B, T) bool, False = padding.
+    keys: (B, S) bool, False = padding.
+    window: the largest distance of attention; 0: any.
     """
     padding = ~keys[:, None, None]  # (B, 1, 1, S)
     if not causal and not window:
@@ -318,10 +299,8 @@ def _hidden(queries: Tensor, keys: Tensor, *, causal: bool, window: int) -> Tens
 def saves_work(packed: Packed, distance: int, *, causal: bool) -> bool:
     """Tell whether blocks have fewer pairs of query and key than sentences padded in groups.
 
-    Args:
-        packed: the sentences.
-        distance: r.
-        causal: whether a position sees only itself and earlier ones.
+    packed: the sentences; distance: r; causal: whether a position sees only itself and earlier
+    ones.
     """
     in_padded: int = sum(
         (group.sentences.stop - group.sentences.start) * group.longest**2 for group in packed.groups
@@ -332,10 +311,8 @@ def saves_work(packed: Packed, distance: int, *, causal: bool) -> bool:
 def hidden_in_blocks(packed: Packed, distance: int, *, causal: bool) -> Tensor:
     """Return which of the S keys are hidden from each query of a block: (C, r, S) bool.
 
-    Args:
-        packed: the sentences.
-        distance: r.
-        causal: whether a position sees only itself and earlier ones.
+    packed: the sentences; distance: r; causal: whether a position sees only itself and earlier
+    ones.
     """
     count, device = len(packed.tokens), packed.tokens.device
     places = torch.arange(-(-count // distance) * distance, device=device)  # (C * r,)
@@ -356,12 +333,9 @@ def padded_weights(
 ) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) of a group, (B * H, T, S), and 0 at padding.
 
-    Args:
-        query: (B * H, T, K), overwritten.
-        key: (B * H, S, K), the keys that queries see.
-        layout: of these.
-        group: which of its groups.
-        for_keys: (2k + 1, K), vectors added to keys at each distance.
+    query: (B * H, T, K), overwritten; key: (B * H, S, K), the keys that queries see; layout: of
+    these; group: which of its groups; for_keys: (2k + 1, K), vectors added to keys at each
+    distance.
     """
     # Scaling the queries takes fewer operations than scaling the scores.
     scores = torch.bmm(query.mul_(query.shape[-1] ** -0.5), key.transpose(1, 2))  # (B * H, T, S)

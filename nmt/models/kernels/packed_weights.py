@@ -55,12 +55,9 @@ _TOLERANCES = {"fp32": 1e-5, "bf16": 0.01}
 def choose(shapes: Iterable[tuple[int, int]], precision: str) -> tuple[str, float]:
     """Measure the fastest kernel for a model's weights, once per process, on one thread.
 
-    Args:
-        shapes: (o, i) of each weight.
-        precision: one of a CPU's `device.PRECISIONS`.
+    shapes: (o, i) of each weight; precision: one of a CPU's `device.PRECISIONS`.
 
-    Returns:
-        The kernel, and how many times as fast it is as the fastest in fp32.
+    Returns the kernel, and how many times as fast it is as the fastest in fp32.
     """
     largest = sorted(set(shapes), key=lambda shape: (-math.prod(shape), shape))
     timed = [(max(1, min(o, _TIMED_ELEMENTS // i)), i) for o, i in largest]
@@ -215,10 +212,9 @@ def pack(model: TranslationModel, precision: str, kernel: str | None = None) -> 
     Embeddings keep theirs. torch's recurrent layers do not multiply through `linear` and are left
     unchanged.
 
-    Args:
-        model: in fp32, on the CPU; from now on it can only translate.
-        precision: one of a CPU's `device.PRECISIONS`.
-        kernel: one of that precision; the fastest for this model if None.
+    model: in fp32, on the CPU; from now on it can only translate.
+    precision: one of a CPU's `device.PRECISIONS`.
+    kernel: one of that precision; the fastest for this model if None.
     """
     packer = KERNELS[precision][kernel or choose_kernel([model], precision)[0]]
     embeddings = _weights_of(model, _LOOKED_UP)

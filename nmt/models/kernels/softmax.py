@@ -30,12 +30,9 @@ def softmax(scores: Tensor) -> Tensor:
 def softmax_gradient(gradient: Tensor, weights: Tensor) -> Tensor:
     """Return the gradient of the scores, weights * (gradient - the row's sum of their products).
 
-    Args:
-        gradient: (..., S), of the weights.
-        weights: (..., S), what `softmax` returned.
+    gradient: (..., S), of the weights; weights: (..., S), what `softmax` returned.
 
-    Returns:
-        (..., S), in the type of the weights.
+    Returns (..., S), in the type of the weights.
     """
     dtype = weights.dtype
     if not weights.is_cuda:
