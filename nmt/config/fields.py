@@ -64,21 +64,20 @@ def value(
     A field of type `tuple[...]` is an option that can be repeated. A `bool` is a switch, and one
     that may be None is unset until it is given.
 
-    Args:
-        default: `...` if it must be given.
-        help: a sentence.
-        minimum: the lowest allowed number.
-        above: the number that it must be above.
-        maximum: the highest allowed number.
-        below: the number that it must be below.
-        choices: all allowed strings.
-        resumable: whether it may change when a run is resumed.
-        option: its name on the command line, if not that of the field.
-        short: its short name, such as `-i`.
-        panel: the part of `--help-all` that lists it; without one, `--help` does, too.
-        metavar: what help calls its value.
-        shown: what help says of the default, if not its value.
-        completion: completes what has been typed of a value, if there are no choices.
+    default: `...` if it must be given.
+    help: a sentence.
+    minimum: the lowest allowed number.
+    above: the number that it must be above.
+    maximum: the highest allowed number.
+    below: the number that it must be below.
+    choices: all allowed strings.
+    resumable: whether it may change when a run is resumed.
+    option: its name on the command line, if not that of the field.
+    short: its short name, such as `-i`.
+    panel: the part of `--help-all` that lists it; without one, `--help` does, too.
+    metavar: what help calls its value.
+    shown: what help says of the default, if not its value.
+    completion: completes what has been typed of a value, if there are no choices.
     """
     rules = {name: rule for name, rule in locals().items() if name != "default"}
     if default is ...:
@@ -120,11 +119,7 @@ def option_name(spec: dataclasses.Field[Any]) -> str:
 
 
 def check(options: Any) -> None:
-    """Check an object of options: each value, and with its method `problems` how they combine.
-
-    Raises:
-        UsageError: that tells all problems.
-    """
+    """Check each value of some options, and how they combine; UsageError tells all problems."""
     wrong_types = [
         f"{option_name(spec)} {given!r}: {fault}"
         for spec in declared(options)
@@ -153,11 +148,7 @@ def _type_fault(name: str, value: object) -> str:
 
 
 def checked(spec: dataclasses.Field[Any], raw: object) -> Value:
-    """Return the value of a recipe as the field's type; parse strings, as `--set` gives them.
-
-    Raises:
-        ValueError: if it is of another type, or not allowed.
-    """
+    """Return a recipe's value, or a string's, as the field's type; ValueError if it is none."""
     kind = type(spec.default)
     if isinstance(raw, bool) and "true" in spec.metadata["choices"]:
         raw = str(raw).lower()  # TOML's true, where auto is a choice too

@@ -348,9 +348,8 @@ _MANY_PAIRS = 1_000_000
 def preset_for(pairs: int, *, gpu: bool) -> tuple[str, str]:
     """Return the preset that fits the data and the machine, and the reason.
 
-    Args:
-        pairs: in the training data.
-        gpu: whether a GPU trains; below FEW_PAIRS it makes no difference.
+    pairs: in the training data.
+    gpu: whether a GPU trains; below FEW_PAIRS it makes no difference.
     """
     if pairs < FEW_PAIRS:
         return "transformer_low_resource", f"the data has only {pairs:,} pairs"
@@ -362,11 +361,7 @@ def preset_for(pairs: int, *, gpu: bool) -> tuple[str, str]:
 
 
 def find_preset(name: str) -> Preset:
-    """Return a preset by its name.
-
-    Raises:
-        UsageError: naming the nearest preset.
-    """
+    """Return a preset by its name; UsageError names the nearest one."""
     if name not in PRESETS:
         raise UsageError(
             f"unknown model {name!r}{did_you_mean(name, PRESETS)} (`nmt models --all` shows them)"

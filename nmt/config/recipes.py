@@ -97,11 +97,7 @@ def recipe_fields(*architectures: str) -> dict[str, dataclasses.Field[Any]]:
 
 
 def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> Recipe:
-    """Merge layers of values, later ones winning, and check the result.
-
-    Raises:
-        UsageError: naming every unknown key, wrong type and bad value of all layers at once.
-    """
+    """Merge layers of values, later ones winning; UsageError names all that is wrong in any."""
     fields = recipe_fields(architecture)
     values: dict[str, Value] = {}
     stages: tuple[TrainingStage, ...] = ()
@@ -129,11 +125,7 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
 
 
 def model_config_from(architecture: str, values: Mapping[str, object], origin: str) -> ModelConfig:
-    """Rebuild a model's configuration from a model file.
-
-    Raises:
-        DataError: if this version does not know the architecture or a value.
-    """
+    """Rebuild a model's configuration from a model file (DataError)."""
     if architecture not in MODEL_CONFIGS:
         raise DataError(
             f"{origin}: unknown architecture {architecture!r}"
@@ -171,9 +163,7 @@ def read_toml(path: Path) -> dict[str, object]:
     """Read a recipe: keys under [model], [training] and [augment], flattened, and [[stages]].
 
     The section [run] of a run folder's config.toml does not belong to the recipe and is ignored.
-
-    Raises:
-        UsageError: if the file is missing, not TOML, or has unknown sections or misplaced keys.
+    UsageError if the file is missing, not TOML, or has unknown sections or misplaced keys.
     """
     try:
         document = parse_toml(path.read_bytes())

@@ -165,11 +165,10 @@ class FixedShape:
     ) -> FixedShape:
         """Return the shape for a run.
 
-        Args:
-            updates: source and target lengths (pairs,) of some updates, without eos.
-            world_size: the ranks that share an update.
-            micro_batch_tokens: about the most tokens of a micro-batch on either side.
-            longest: the tokens of the longest sentence of the data, with eos.
+        updates: source and target lengths (pairs,) of some updates, without eos.
+        world_size: the ranks that share an update.
+        micro_batch_tokens: about the most tokens of a micro-batch on either side.
+        longest: the tokens of the longest sentence of the data, with eos.
         """
         largest = max(int(side.sum()) + len(side) for update in updates for side in update)
         parts = -(-largest // (world_size * micro_batch_tokens))
@@ -217,9 +216,7 @@ def padding_to_multiples(lengths: Sequence[Lengths], bounds: Sequence[int]) -> l
 
     They are no longer than the last group if that is possible. Short sides have none.
 
-    Args:
-        lengths: source and target lengths (pairs,), without eos.
-        bounds: where a new group begins.
+    lengths: source and target lengths (pairs,), without eos; bounds: where a new group begins.
     """
     tokens = np.array([side.sum() + len(side) for side in lengths])
     if tokens.min() < 8 * _MULTIPLE:
@@ -250,12 +247,11 @@ def collate(
 ) -> Batch:
     """Make the batch of some pairs, in their order; they must fit the shape, if there is one.
 
-    Args:
-        src, tgt: the tokens of the pairs.
-        shape: of the batch, if it is fixed.
-        links: (target tokens,) from a `Linker`.
-        on_gpu: whether the batch will go to a GPU, where fewer groups are faster.
-        in_multiples: see `padding_to_multiples`.
+    src, tgt: the tokens of the pairs.
+    shape: of the batch, if it is fixed.
+    links: (target tokens,) from a `Linker`.
+    on_gpu: whether the batch will go to a GPU, where fewer groups are faster.
+    in_multiples: see `padding_to_multiples`.
     """
     lengths = src.lengths, tgt.lengths
     # A batch of fixed shape goes to a GPU, whose attention takes packed sentences.
@@ -325,12 +321,11 @@ def _packed(
 ) -> Packed:
     """Pack rows with bos before or eos after each, followed by sentences of padding.
 
-    Args:
-        rows: token ids.
-        end: bos or eos.
-        padding: lengths of the sentences of padding.
-        longest: lower bound for the result's `longest`, and that of its groups.
-        bounds: where a new group begins.
+    rows: token ids.
+    end: bos or eos.
+    padding: lengths of the sentences of padding.
+    longest: lower bound for the result's `longest`, and that of its groups.
+    bounds: where a new group begins.
     """
     lengths = np.concatenate((rows.lengths.astype(np.int64) + 1, padding))
     starts = np.concatenate(([0], np.cumsum(lengths)))
@@ -350,10 +345,8 @@ def _packed(
 def _groups(lengths: Indices, bounds: Sequence[int], longest: int) -> tuple[PaddedGroup, ...]:
     """Return consecutive groups of sentences of these lengths, with eos or bos.
 
-    Args:
-        lengths: (sentences,).
-        bounds: where a new group begins.
-        longest: lower bound for the `longest` of a group.
+    lengths: (sentences,); bounds: where a new group begins; longest: lower bound for the `longest`
+    of a group.
     """
     starts = np.concatenate(([0], np.cumsum(lengths)))
     return tuple(
@@ -380,9 +373,8 @@ def group_bounds(src_lengths: Lengths, tgt_lengths: Lengths, *, on_gpu: bool = F
     Each group is padded to its longest source and target. Few groups pad much, but each one more
     costs something too. The best cuts are found by dynamic programming, from the first pair on.
 
-    Args:
-        src_lengths, tgt_lengths: (pairs,), without eos; best sorted by length.
-        on_gpu: whether attention runs on a GPU.
+    src_lengths, tgt_lengths: (pairs,), without eos; best sorted by length.
+    on_gpu: whether attention runs on a GPU.
     """
     of_position, of_group = _ON_GPU if on_gpu else _ON_CPU
     lengths = np.stack((src_lengths, tgt_lengths)).astype(np.int64) + 1  # (2, pairs)
@@ -415,11 +407,8 @@ def longest_first(src_lengths: Lengths, tgt_lengths: Lengths) -> Indices:
 def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int) -> list[Indices]:
     """Deal an update's pairs out to ranks: the longest first, each to where both sides have room.
 
-    So ranks get about the same lengths, and the same work.
-
-    Returns:
-        The indices into the update for each rank, longest first. If there are fewer pairs than
-        ranks, some ranks get none.
+    So ranks get about the same lengths, and the same work. Returns the indices into the update for
+    each rank, longest first. If there are fewer pairs than ranks, some ranks get none.
     """
     order = longest_first(src_lengths, tgt_lengths)
     if world_size == 1:
@@ -443,12 +432,9 @@ def micro_batches(
     A longer pair is a run by itself. The runs are as few as possible and about equal, because a
     small last one would be slow.
 
-    Args:
-        src_lengths, tgt_lengths: (pairs,), without eos.
-        micro_batch_tokens: the bound.
+    src_lengths, tgt_lengths: (pairs,), without eos; micro_batch_tokens: the bound.
 
-    Returns:
-        The indices of the pairs in each run.
+    Returns the indices of the pairs in each run.
     """
     lengths = src_lengths.astype(np.int64) + 1, tgt_lengths.astype(np.int64) + 1
     bounds = cut_by_tokens(*lengths, micro_batch_tokens)

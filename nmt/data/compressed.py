@@ -153,11 +153,7 @@ def is_compressed(path: Path) -> bool:
 
 
 def compress(source: Path, target: Path, suffix: str) -> None:
-    """Compress a file into a new one, in the format of a suffix, and flush it to disk.
-
-    Raises:
-        UsageError: if a package is missing.
-    """
+    """Compress a file into a new one by a suffix, and flush it to disk (UsageError)."""
     with target.open("xb") as file:  # follows no link
         with source.open("rb") as content, _WRITERS[suffix](file) as writer:
             shutil.copyfileobj(content, writer, 1 << 20)

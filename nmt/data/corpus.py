@@ -98,11 +98,10 @@ def read_chunks(
 ) -> Iterator[bytes]:
     """Yield the text of a file in pieces of any size; in UTF-8 if `encoding` is not by line.
 
-    Args:
-        path: plain or compressed.
-        encoding: of the text.
-        watch: called with the raw bytes of the file, before decompression.
-        any_bytes: also read files that do not look like text in this encoding.
+    path: plain or compressed.
+    encoding: of the text.
+    watch: called with the raw bytes of the file, before decompression.
+    any_bytes: also read files that do not look like text in this encoding.
     """
     chunks = _read(path, encoding, watch, any_bytes)
     return chunks if any_bytes else _check_start(path, chunks, encoding)
@@ -120,11 +119,7 @@ def _read(
 
 
 def read_pairs(prefix: str, src_lang: str, tgt_lang: str) -> tuple[list[str], list[str]]:
-    """Read the sources and targets of a small text in UTF-8, plain or compressed.
-
-    Raises:
-        DataError: if a file is missing or invalid, or the numbers of lines differ.
-    """
+    """Read a small text of two sides in UTF-8; DataError if one is invalid or shorter."""
     paths, encoding = find_sides(prefix, src_lang, tgt_lang), Encoding.find("utf-8")
     src, tgt = (
         list(
@@ -230,11 +225,10 @@ class TextStream:
     ) -> None:
         """Start a stream.
 
-        Args:
-            name: its name in errors.
-            encoding: of the text.
-            suffix: of the file's name, which may show its compression.
-            any_bytes: turn invalid UTF-16 into invalid UTF-8 instead of raising an error.
+        name: its name in errors.
+        encoding: of the text.
+        suffix: of the file's name, which may show its compression.
+        any_bytes: turn invalid UTF-16 into invalid UTF-8 instead of raising an error.
         """
         self._name = name
         self._any_bytes = any_bytes
@@ -249,9 +243,7 @@ class TextStream:
         """Take bytes, the last ones with `final`, and yield the text decoded so far.
 
         The text comes in pieces that are not empty, because a few bytes may become much text.
-
-        Raises:
-            DataError: if the compressed file is damaged, or the text not valid.
+        DataError if the compressed file is damaged, or the text not valid.
         """
         block = self._file.feed(block, final=final)
         kind = self._file.kind
@@ -309,11 +301,7 @@ _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 
 
 def refuse_binary(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> Iterator[bytes]:
-    """Pass on the text of a file, unless its start shows that it is not text.
-
-    Raises:
-        DataError: naming what it seems to be.
-    """
+    """Pass on the text of a file; DataError if its start shows that it is none."""
     first = next(chunks, b"")
     start = first[:_START_BYTES]
     kind = next((what for magic, what in _NOT_TEXT.items() if start.startswith(magic)), None)

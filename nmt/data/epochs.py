@@ -71,9 +71,8 @@ def random_bits(pairs: Indices, *key: int) -> npt.NDArray[np.uint64]:
     It depends on the pair and the key only, so a pair draws the same in any process, and after
     resuming.
 
-    Args:
-        pairs: their numbers.
-        key: the seed; the epoch, or the corpus whose lines the pairs are; what the number is for.
+    pairs: their numbers.
+    key: the seed; the epoch, or the corpus whose lines the pairs are; what the number is for.
     """
     keys = np.random.SeedSequence((*key, 1)).generate_state(2, np.uint64)
     return mix(mix(pairs.astype(np.uint64) ^ keys[0]) ^ keys[1])
@@ -148,10 +147,8 @@ def mixed_shares(
     With a temperature of T, a pair of languages is visited by its size to the power of 1/T
     (Arivazhagan et al. 2019, section 3). The largest one keeps its weights.
 
-    Args:
-        shares: number of sentence pairs, and weight.
-        pairs: the languages of each share.
-        temperature: T, at least 1.
+    shares: number of sentence pairs, and weight; pairs: the languages of each share; temperature:
+    T, at least 1.
     """
     if temperature == 1:
         return list(shares)
@@ -171,10 +168,7 @@ def plan_pool(
     """Cut the shuffled pairs of a pool into updates wherever the budget of either side is full.
 
     So an update has sentences of all lengths. Updates of one length would need less padding, but
-    training would learn more slowly from them.
-
-    Raises:
-        UsageError: if a single pair exceeds the budget.
+    training would learn more slowly from them. UsageError if a single pair exceeds the budget.
     """
     shuffled = epochs.pool(epoch, pool)
     src, tgt = (side.astype(np.int64) + 1 for side in pairs.lengths(shuffled))
@@ -196,12 +190,9 @@ def cut_by_tokens(src_lengths: Indices, tgt_lengths: Indices, budget: int) -> In
 
     As many pairs as fit make a run, and a pair that does not fit is a run by itself.
 
-    Args:
-        src_lengths, tgt_lengths: (pairs,), eos included.
-        budget: of a side.
+    src_lengths, tgt_lengths: (pairs,), eos included; budget: of a side.
 
-    Returns:
-        The start of each run, and the end of the last one: (runs + 1,).
+    Returns the start of each run, and the end of the last one: (runs + 1,).
     """
     sums = [np.concatenate(([0], np.cumsum(side))) for side in (src_lengths, tgt_lengths)]
     bounds = [0]

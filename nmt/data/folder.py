@@ -246,9 +246,7 @@ class DataFolder:
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Return the token ids of raw source and target lines, as `prepare` makes them.
 
-        Args:
-            corpora: of each pair, the corpus of train that it comes from.
-            lines: source and target.
+        corpora: of each pair, the corpus of train that it comes from; lines: source and target.
         """
         records = [self.info.train.corpora[corpus] for corpus in corpora]
         langs = [record.langs for record in records]

@@ -26,11 +26,7 @@ SIDES, OPTIONS = ("src", "tgt"), ("--from", "--to")
 
 
 def check_only(own: str, wanted: str | None, option: str) -> None:
-    """Check that a language which is given is the only one that the model knows.
-
-    Raises:
-        UsageError: if it is not.
-    """
+    """Check that a language which is given is the only one that the model knows (UsageError)."""
     if wanted is not None and primary_language(wanted) != primary_language(own):
         raise UsageError(f"{option} {wanted}: the model knows only {own}")
 
@@ -82,11 +78,7 @@ class LanguageTokens:
         return replace(self, pairs=tuple(dict.fromkeys(more)))
 
     def with_language(self, lang: str) -> LanguageTokens:
-        """Return these tokens with one more, named as the others are.
-
-        Raises:
-            UsageError: if there is one already.
-        """
+        """Return these tokens with one more, named as the others are (UsageError)."""
         if lang in self.pieces:
             raise UsageError(f"--new-language {lang}: the model knows it already; leave it out")
         code, piece = next(iter(self.pieces.items()))
@@ -105,10 +97,8 @@ class LanguageTokens:
         """Check that the model knows the language of a side, which `option` says.
 
         Without a language for the decoder to read, each source may begin with a tag of its own.
-
-        Raises:
-            UsageError: if it does not, or knows several, and the user gave the language or the
-                decoder needs one.
+        UsageError if it does not, or knows several, and the user gave the language or the decoder
+        needs one.
         """
         codes = self.codes(lang)
         if not self.has_choice(side) or len(codes) == 1 or not (is_given or self.tgt):
@@ -126,13 +116,10 @@ class LanguageTokens:
     ) -> tuple[str, str]:
         """Return the languages of a translation.
 
-        Args:
-            own: those of the model, which may be "".
-            wanted: by --from and --to.
+        own: those of the model, which may be ""; wanted: by --from and --to.
 
-        Raises:
-            UsageError: see `check`; if a language that is given has no choice; or if the model was
-                trained for other pairs.
+        UsageError: see `check`; if a language that is given has no choice; or if the model was
+        trained for other pairs.
         """
         if self.pairs:
             return self._choose_pair(own, wanted)
@@ -172,10 +159,8 @@ class LanguageTokens:
     ) -> tuple[Vocabulary, Vocabulary]:
         """Return the vocabularies of source and target with the tokens of a pair of languages.
 
-        A language that fits several tokens, or none, has no token.
-
-        Raises:
-            DataError: if a vocabulary lacks the token.
+        A language that fits several tokens, or none, has no token. DataError if a vocabulary lacks
+        the token.
         """
         codes = {"src": self.codes(langs[0]), "tgt": self.codes(langs[1])}
         begun = list(vocabularies)

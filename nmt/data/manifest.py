@@ -282,11 +282,7 @@ def read_info(folder: Path) -> DatasetInfo:
 
 
 def build_value(kind: Any, value: Any, where: str) -> Any:
-    """Convert a JSON value to a type, such as a dataclass or `tuple[int, ...] | None`.
-
-    Raises:
-        ValueError: that names the field, such as `train.shards[3].pairs`, which does not fit.
-    """
+    """Convert JSON to a type, such as a dataclass; ValueError names the field that does not fit."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)

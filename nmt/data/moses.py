@@ -82,10 +82,7 @@ def _tokenizer(lang: str) -> sacremoses.MosesTokenizer:
 
 
 def tokenized(line: str, lang: str) -> str:
-    """Return the tokens of Moses' `tokenizer.perl -l LANG`, on which many papers score.
-
-    They are not escaped.
-    """
+    """Return the tokens, not escaped, of Moses' `tokenizer.perl -l LANG`, as papers score them."""
     tokens: str = _tokenizer(lang).tokenize(line, return_str=True, escape=False)
     return tokens
 

@@ -70,11 +70,7 @@ class PieceModel:
 
     @classmethod
     def read(cls, model: bytes) -> PieceModel:
-        """Read a serialised model.
-
-        Raises:
-            DataError: if it is none.
-        """
+        """Read a serialised model; DataError if it is none."""
         pieces, trainer, rest = list[Piece](), b"", b""
         try:
             for number, content, raw in read_fields(model):
@@ -173,11 +169,9 @@ class PieceModel:
     ) -> PieceModel:
         """Return a model that segments alike, with our special pieces first and these after them.
 
-        Args:
-            texts: of all other pieces, by id; every own piece is among them.
-            controls: those that become control pieces.
-            symbols: those that become user-defined pieces. Others that are not own ones become
-                UNUSED.
+        texts: of all other pieces, by id; every own piece is among them.
+        controls: those that become control pieces.
+        symbols: those that become user-defined pieces. Others that are not own ones become UNUSED.
         """
         own, prefix = self.own, STRANGE if self.is_bpe else ""
         pieces = [*SPECIAL.values()]

@@ -15,8 +15,7 @@ VARINT, BYTES, FIXED32 = 0, 2, 5
 def read_fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """Yield the number, content and all bytes of each field; a varint's content is empty.
 
-    Raises:
-        ValueError, IndexError: if it is not a message.
+    ValueError, IndexError: if it is not a message.
     """
     place = 0
     while place < len(message):

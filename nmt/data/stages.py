@@ -34,11 +34,7 @@ class Stages:
 
     @classmethod
     def of_recipe(cls, data: DataFolder, stages: Sequence[TrainingStage]) -> Stages:
-        """Return the stages of a recipe on this data.
-
-        Raises:
-            UsageError: if a corpus is unknown, or a stage visits no pair.
-        """
+        """Return the stages of a recipe on this data (UsageError)."""
         if not stages:
             return cls((), (data.train.shares,))
         names = corpus_names(data)

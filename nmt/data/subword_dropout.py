@@ -46,8 +46,8 @@ class SubwordDropout:
     ) -> tuple[Halves, npt.NDArray[np.bool_], Halves]:
         """Split each broken token at its last merge.
 
-        Returns:
-            The new ids, which of them are broken too, and the number of parts of each old token.
+        Returns the new ids, which of them are broken too, and the number of parts of each old
+        token.
         """
         at = np.flatnonzero(broken)
         left, right = self._left[ids[at]], self._right[ids[at]]

@@ -64,8 +64,7 @@ class TokenLinker:
 
         src, tgt: the token ids of pairs, without bos and eos.
 
-        Returns:
-            (target tokens,) of all pairs, one pair after the other.
+        Returns (target tokens,) of all pairs, one pair after the other.
         """
         entries = self._entries(src, tgt)
         known = entries >= 0
@@ -81,8 +80,8 @@ class TokenLinker:
     def _entries(self, src: TokenRows, tgt: TokenRows) -> Integers:
         """Return the lexicon's entry of each source token with each target token, -1 without one.
 
-        Returns:
-            (comparisons,), pair by pair; in each, all of the first target token, then the second.
+        Returns (comparisons,), pair by pair; in each, all of the first target token, then the
+        second.
         """
         counts = np.repeat(src.lengths.astype(np.int64), tgt.lengths)  # of each target token
         begins = np.cumsum(counts) - counts
@@ -107,10 +106,8 @@ def _candidates(
 ) -> Integers:
     """Return the position of the best token of the other side for each own one, or `NO_LINK`.
 
-    Args:
-        own, others: the token ids of both sides.
-        scores: (comparisons,), in the order of `TokenLinker._entries`.
-        own_axis: of each pair's scores (T, S), 0 or 1.
+    own, others: the token ids of both sides; scores: (comparisons,), in the order of
+    `TokenLinker._entries`; own_axis: of each pair's scores (T, S), 0 or 1.
     """
     rows, positions = _places(own)
     counts, sizes = (side.lengths.astype(np.int64)[rows] for side in (others, own))

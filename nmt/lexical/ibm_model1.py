@@ -36,10 +36,7 @@ class Lexicon:
     target_counts: Integers  # (target vocabulary,): occurrences of each token
 
     def best(self, count: int, src_vocab_size: int) -> Integers:
-        """Return the most probable targets (src_vocab_size, count) of each source token, or -1.
-
-        Ties go by id.
-        """
+        """Return the likeliest targets (src_vocab_size, count) of each source token, or -1."""
         order = np.lexsort((self.targets, -self.probs, self.sources))
         sources = self.sources[order]
         first = np.searchsorted(sources, np.arange(src_vocab_size))  # first entry of each
@@ -61,12 +58,11 @@ def learn_lexicon(
 ) -> Lexicon:
     """Learn from all pairs, or from evenly spaced ones if memory is too small for all.
 
-    Args:
-        pairs: token ids of both sides.
-        src_vocab_size, tgt_vocab_size: sizes of the vocabularies.
-        backward: learn t(source | target). In the result, source and target then change places.
-        most_links: bound on the sum over pairs of source tokens times target tokens.
-        on_progress: called with 1 after each of `LEXICON_STEPS` steps.
+    pairs: token ids of both sides.
+    src_vocab_size, tgt_vocab_size: sizes of the vocabularies.
+    backward: learn t(source | target). In the result, source and target then change places.
+    most_links: bound on the sum over pairs of source tokens times target tokens.
+    on_progress: called with 1 after each of `LEXICON_STEPS` steps.
     """
     step = max(1, -(-_links(pairs) // most_links))
     src, tgt = pairs.rows(np.arange(0, len(pairs), step))
@@ -129,9 +125,8 @@ def _facing(
 
     nothing: id of the empty token that is added to every source.
 
-    Yields:
-        The source and target token of each link, grouped by target token, and the first link of
-        each target token.
+    Yields the source and target token of each link, grouped by target token, and the first link of
+    each target token.
     """
     links = np.cumsum((src.lengths.astype(np.int64) + 1) * tgt.lengths)
     bounds = np.searchsorted(links, np.arange(_CHUNK, int(links[-1]) + _CHUNK, _CHUNK), "right")

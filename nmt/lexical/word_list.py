@@ -121,11 +121,7 @@ class WordList:
 
 
 def read_words(path: Path) -> WordList:
-    """Read a file with a word or phrase on each line, in UTF-8, plain or compressed.
-
-    Raises:
-        DataError: if a line is not text, or has a tab.
-    """
+    """Read a file with a word or phrase on each line, plain or compressed (DataError)."""
     words = []
     for number, text in numbered_lines(path):
         if "\t" in text.strip():
@@ -137,11 +133,7 @@ def read_words(path: Path) -> WordList:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the numbers and texts of the lines that are neither blank nor comments.
-
-    Raises:
-        DataError: if a line is not text.
-    """
+    """Yield the numbers and texts of the lines that are neither blank nor comments (DataError)."""
     lines = split_lines(read_chunks(path, _UTF_8, any_bytes=True))
     for number, line in enumerate(lines, start=1):
         text = _UTF_8.decode(line, number=number)

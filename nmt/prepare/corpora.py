@@ -143,9 +143,8 @@ class Sources:
 
         copies: of stdin and of URLs, by name.
 
-        Raises:
-            DataError: a file is missing, damaged or in another encoding, or the two sides of a
-                text differ in their number of lines.
+        DataError: a file is missing, damaged or in another encoding, or the two sides of a text
+        differ in their number of lines.
         """
         names: dict[str, str] = {}
         for text in options.test:  # a/test and b/test become test-test and test-test+2

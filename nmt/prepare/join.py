@@ -61,9 +61,8 @@ def join(out: Path, paths: Sequence[Path], *, memory: float) -> DataFolder:
 
     memory: gigabytes for finding pairs that repeat; the result does not depend on it.
 
-    Raises:
-        UsageError: the folders do not fit together, or `out` is another folder.
-        DataError: a folder is damaged.
+    UsageError: the folders do not fit together, or `out` is another folder. DataError: a folder is
+    damaged.
     """
     target = resolved(out)
     check_target(target)

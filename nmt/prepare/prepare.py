@@ -107,12 +107,11 @@ def prepare(
 ) -> DataFolder:
     """Make the data folder, or open it if it was already made from the same text and options.
 
-    Args:
-        out: the folder.
-        options: of texts and vocabulary.
-        cleaning: of the rules.
-        vocabularies: those of `options.vocab`; None: they are SentencePiece models with our ids.
-        languages: their language tokens, which then begin all lines.
+    out: the folder.
+    options: of texts and vocabulary.
+    cleaning: of the rules.
+    vocabularies: those of `options.vocab`; None: they are SentencePiece models with our ids.
+    languages: their language tokens, which then begin all lines.
     """
     folder = resolved(out)
     check_target(folder)

@@ -120,11 +120,7 @@ def write_reports(folder: Path, corpora: Sequence[CorpusRejects]) -> tuple[FileR
 
 
 def read_report(folder: Path) -> list[CorpusRejects]:
-    """Return the report of a data folder, by corpus.
-
-    Raises:
-        DataError: if it is damaged.
-    """
+    """Return the report of a data folder, by corpus; DataError if it is damaged."""
     path = folder / REJECTS_NAME
     try:
         report = parse_json(read_file(path))["corpora"]

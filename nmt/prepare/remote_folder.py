@@ -27,11 +27,8 @@ def made_for(out: str) -> Iterator[Path]:
     """Yield the path where `out` is made: `out` itself, or for a URL a folder in the cache.
 
     A complete folder is uploaded after the block, `dataset.json` last, and removed here. One that
-    is at the URL already is copied to this machine for the block, which compares it.
-
-    Raises:
-        UsageError: if other files are at the URL.
-        NMTError: if it cannot be read or written.
+    is at the URL already is copied to this machine for the block, which compares it. UsageError if
+    other files are at the URL. NMTError if it cannot be read or written.
     """
     if not is_url(out):
         yield Path(without_scheme(out))

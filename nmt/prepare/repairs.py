@@ -136,9 +136,8 @@ def _one_of(texts: set[str]) -> str:
 def _encoding_test() -> tuple[re.Pattern[str], npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
     """Return what recognises a broken encoding.
 
-    Returns:
-        A pattern, whether each code point begins what is broken (0x110000,), and the first two code
-        points of all that is broken, as one number, sorted.
+    Returns A pattern, whether each code point begins what is broken (0x110000,), and the first two
+    code points of all that is broken, as one number, sorted.
     """
     beside_a_letter = {_misread(letter, codec) for letter in _LATIN for codec in _CODECS}
     in_a_row = {
@@ -288,8 +287,7 @@ def repair(work: Work, *, fix: Sequence[str]) -> None:
 def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, ...]]:
     """Find the flaws of the pairs of a block, and repair those of some kinds.
 
-    Returns:
-        The pairs, and how many lines have a flaw, by side and kind.
+    Returns the pairs, and how many lines have a flaw, by side and kind.
     """
     flaws, sides = [], []
     for name, side, lang in zip(("src", "tgt"), pairs.sides, pairs.block.langs, strict=True):

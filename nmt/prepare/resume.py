@@ -208,11 +208,8 @@ def building_folder(out: Path) -> Iterator[Path]:
 
     It may hold the progress of an earlier run. Errors in text or options remove everything. Any
     other failure, such as a full disk or a worker that died, keeps the progress for the next run.
-
-    Raises:
-        HeldOff: another process is building the same folder.
-        Stopped: this process was interrupted.
-        NMTError: the disk is full.
+    HeldOff: another process is building the same folder. Stopped: this process was interrupted.
+    NMTError: the disk is full.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = _partial(out)

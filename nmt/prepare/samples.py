@@ -112,13 +112,8 @@ def draw_pairs(
     """Draw `size` different pairs that pass the rules, to become valid.
 
     The texts are of one pair of languages. Every line is equally likely, so a pair that occurs
-    twice is likelier.
-
-    Returns:
-        Their text, and the line numbers that were drawn from each training text.
-
-    Raises:
-        DataError: there are fewer such pairs.
+    twice is likelier. Returns their text, and the line numbers that were drawn from each training
+    text. DataError: there are fewer such pairs.
     """
     total = sum(text.lines for text in texts)
     candidates = 2 * size

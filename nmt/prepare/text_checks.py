@@ -63,10 +63,7 @@ _FREQUENT_WORDS = {
 
 
 def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
-    """Return a warning for each fault found in some consecutive pairs of a text.
-
-    names: what to call the source and the target.
-    """
+    """Return a warning for each fault in some pairs of a text, whose sides have these names."""
     langs = pairs.block.langs
     sides = list(zip(names, pairs.sides, langs, strict=True))
     warnings = [
@@ -132,8 +129,7 @@ def check_moses(
 
     composes: whether the vocabulary composes text before.
 
-    Raises:
-        UsageError: if the tokenisation tears letters and marks apart.
+    UsageError if the tokenisation tears letters and marks apart.
     """
     for text in texts:
         for block in islice(text.read(), 1):

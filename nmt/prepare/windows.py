@@ -88,14 +88,11 @@ def choose_windows(
 
     If lines 1, 2 and 4 passed, and two lines before each are wanted, the windows are 1; 1 and 2; 4.
 
-    Args:
-        numbers: of the lines, ascending.
-        wanted: how many lines before it were drawn.
-        longest: the most tokens of a window on each side.
+    numbers: of the lines, ascending; wanted: how many lines before it were drawn; longest: the most
+    tokens of a window on each side.
 
-    Returns:
-        The index of the first line of each window, and how many have fewer lines than drawn, by the
-        reason.
+    Returns the index of the first line of each window, and how many have fewer lines than drawn, by
+    the reason.
     """
     starts, shortened = list[int](), Counter[str]()
     for last, count in enumerate(wanted):
@@ -118,10 +115,7 @@ def choose_windows(
 
 
 def draw_context(hashes: Hashes, *, window: int, seed: int) -> list[int]:
-    """Return how many lines before each pair are wanted: uniformly from 0 to window - 1.
-
-    hashes: of the pairs' text.
-    """
+    """Return how many lines before each pair are wanted, by its hash: 0 to window - 1."""
     key = np.random.SeedSequence((seed, window)).generate_state(1, np.uint64)[0]
     drawn: list[int] = (mix(hashes ^ key) % np.uint64(window)).tolist()
     return drawn

@@ -48,10 +48,7 @@ def write_shard(
 
 
 def shard_record(path: Path, marker: int | None) -> ShardRecord:
-    """Return the record of a shard that is written.
-
-    marker: the id that begins an annotation of a source, if there may be some.
-    """
+    """Return the record of a shard; marker: the id that begins an annotation, if there are some."""
     shard, file = Shard.open(path), record_file(path)
     annotations, annotated = (0, 0) if marker is None else shard.src_occurrences(marker)
     return ShardRecord(

@@ -22,11 +22,7 @@ from nmt.system.files import resolved
 
 
 def average_models(paths: Sequence[Path], out: Path) -> None:
-    """Write the mean of several models' weights as a model file.
-
-    Raises:
-        DataError: if a file is damaged, or differs from the first in model or vocabulary.
-    """
+    """Write the mean of several models' weights as a model file; DataError if they do not fit."""
     readers = [ModelReader(path) for path in paths]
     first = readers[0]
     for reader in readers[1:]:
@@ -51,11 +47,7 @@ def average_models(paths: Sequence[Path], out: Path) -> None:
 
 
 def check_replaceable(out: Path, models: Sequence[Path]) -> None:
-    """Refuse to overwrite one of the models, a file of a run, or anything but a model file.
-
-    Raises:
-        UsageError: naming which of them `out` is.
-    """
+    """Refuse to overwrite one of the models, or what is not a model by itself (UsageError)."""
     if out.exists() and any(path.exists() and out.samefile(path) for path in models):
         raise UsageError(f"{out} is one of the models to average; choose another --out")
     if run_of(resolved(out)) is not None:
@@ -77,11 +69,7 @@ def _mean(name: str, readers: Sequence[ModelReader]) -> Tensor:
 
 
 def select_checkpoints(path: Path, count: int, *, best: bool) -> list[Path]:
-    """Return the newest checkpoints of a run, oldest first, or its best ones, best first.
-
-    Raises:
-        UsageError: if the run has fewer than `count`.
-    """
+    """Return a run's newest checkpoints, oldest first, or its best, best first (UsageError)."""
     run = RunFolder(path)
     name = BEST if best else CHECKPOINT
     checkpoints = [path_of(run, name, update) for update in updates_of(run, name)]

@@ -97,13 +97,12 @@ class RunState:
     ) -> RunState:
         """Return the state after a validation of its update.
 
-        Args:
-            metric: a lower one is better.
-            loss: decides which of two models with the same metric is better, such as of two
-                with BLEU 0. To patience, the same metric is no improvement.
-            keep_best: how many of the best are kept.
-            is_extra: it came only because the run ended. It may be the best, but patience does not
-                count it, because the run may go on.
+        metric: a lower one is better.
+        loss: decides which of two models with the same metric is better, such as of two with BLEU
+            0. To patience, the same metric is no improvement.
+        keep_best: how many of the best are kept.
+        is_extra: it came only because the run ended. It may be the best, but patience does not
+            count it, because the run may go on.
         """
         best = sorted([*self.best, (metric, loss, self.update)])[:keep_best]
         improved = not self.best or metric < self.best[0][0]
@@ -116,20 +115,13 @@ class RunState:
 
 
 def write_state(run: RunFolder, state: RunState, vectors: Mapping[str, Tensor]) -> None:
-    """Write everything that resuming needs.
-
-    vectors: the weights and the optimiser's state, by name.
-    """
+    """Write everything that resuming needs, and the vectors of weights and optimiser by name."""
     path, header = path_of(run, STATE, state.update), {"progress": asdict(state)}
     write_tensors(path, vectors, header, kind=STATE_KIND, version=STATE_VERSION)
 
 
 def open_state(run: RunFolder, update: int) -> TensorFile:
-    """Open an update's training state.
-
-    Raises:
-        DataError: if it is missing or damaged.
-    """
+    """Open an update's training state; DataError if it is missing or damaged."""
     file = TensorFile(path_of(run, STATE, update), kind=STATE_KIND, version=STATE_VERSION)
     file.verify()
     return file
@@ -156,16 +148,14 @@ def restore(
     Rank 0 reads the state and sends it to the others. Files of later updates are removed, because
     training makes them again.
 
-    Args:
-        run: the folder with the states.
-        vectors: those of `write_state`, overwritten.
-        ranks: all of them take part.
-        before: load a state from before this update that does not follow a bad update.
-        decay_begins: the update of wsd after which the learning rate falls. A state in whose
-            history it began to fall after another update is passed over.
+    run: the folder with the states.
+    vectors: those of `write_state`, overwritten.
+    ranks: all of them take part.
+    before: load a state from before this update that does not follow a bad update.
+    decay_begins: the update of wsd after which the learning rate falls. A state in whose history it
+        began to fall after another update is passed over.
 
-    Raises:
-        DataError: if all states are damaged or passed over, or if there are models but no states.
+    DataError if all states are damaged or passed over, or if there are models but no states.
     """
     newest: _Stored | None = None
     with ranks.raise_on_all_ranks():

@@ -92,11 +92,7 @@ def _rare_metrics(record: Record) -> str:
 
 
 def require_tensorboard() -> None:
-    """Check that TensorBoard is installed.
-
-    Raises:
-        UsageError: if the package is missing.
-    """
+    """Check that TensorBoard is installed; UsageError if the package is missing."""
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError:

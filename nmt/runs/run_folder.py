@@ -80,10 +80,7 @@ _CURVES: tuple[tuple[str, str, list[tuple[str, str]]], ...] = (
 def curves_from_metrics(
     records: Iterable[Mapping[str, object]], title: str = "Learning curves", best: int | None = None
 ) -> str:
-    """Draw the records of a run's `metrics.jsonl`; panels of BLEU and chrF if there are scores.
-
-    best: the update of the best model, which is marked.
-    """
+    """Draw the records of `metrics.jsonl`, and mark the update of the best model."""
     kept = list(records)
     marks = [
         (update, str(record["stage"]).partition(",")[0])
@@ -172,11 +169,7 @@ class RunFolder:
         return Path(self._read_config()["run"]["data_path"])
 
     def check(self) -> None:
-        """Refuse a path that is in use.
-
-        Raises:
-            UsageError: if anything other than a run is there.
-        """
+        """Refuse a path that is in use; UsageError if anything other than a run is there."""
         if not self.exists and self.path.exists():
             if not self.path.is_dir():
                 raise UsageError(f"{self.path} exists and is not a folder; choose another --out")
@@ -203,8 +196,7 @@ class RunFolder:
     def lock(self) -> None:
         """Lock the folder until `unlock`, or until this process ends.
 
-        Raises:
-            HeldOff: if another process is training in it.
+        HeldOff if another process is training in it.
         """
         self._lock = open_unlinked(self.path / "lock")
         lock(
@@ -235,11 +227,7 @@ class RunFolder:
         )
 
     def own_values(self) -> tuple[str, str, dict[str, object]]:
-        """Return preset, architecture and values that the run resumes with, without its choices.
-
-        Raises:
-            UsageError: if the file was edited. The old values are then unknown.
-        """
+        """Return the preset, architecture and values of the run, if not edited (UsageError)."""
         run = self._read_config()["run"]
         document = parse_toml(self.config.read_bytes())
         del document["run"]
@@ -271,9 +259,8 @@ class RunFolder:
     ) -> tuple[list[str], dict[str, str]]:
         """Compare a recipe that has all values chosen, and the model that it starts from.
 
-        Returns:
-            Changes that are allowed, and those that are not by what changed: `preset`, a key,
-            `stages` or `init_from`. With another preset, no values are compared.
+        Returns changes that are allowed, and those that are not by what changed: `preset`, a key,
+        `stages` or `init_from`. With another preset, no values are compared.
         """
         before = self._read_config()
         run = before["run"]
@@ -340,13 +327,12 @@ class RunFolder:
     ) -> None:
         """Write all values; log what has changed in a run that goes on.
 
-        Args:
-            recipe: all values of the sections.
-            data: the data folder's fingerprint.
-            initial: the model that the run starts from.
-            ranks: the present number of processes.
-            data_path: where the data folder is now.
-            command: the command line, recorded with date and version if the run starts now.
+        recipe: all values of the sections.
+        data: the data folder's fingerprint.
+        initial: the model that the run starts from.
+        ranks: the present number of processes.
+        data_path: where the data folder is now.
+        command: the command line, recorded with date and version if the run starts now.
         """
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         start = {"command": command, "nmt": __version__, "date": now}

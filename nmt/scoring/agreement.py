@@ -18,10 +18,7 @@ _CHRF_ORDER, _CHRF_BETA, _BLEU_ORDER = 6, 2, 4
 
 
 def agreement(texts: Sequence[str], metric: str) -> Floats:
-    """Return the score (N, N), in percent, of each text against each as its reference.
-
-    metric: chrf or bleu.
-    """
+    """Return the chrF or BLEU (N, N), in percent, of each text against each as its reference."""
     different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     scores = {"chrf": _chrf, "bleu": _bleu}[metric](list(different))
     rows = [different[text] for text in texts]

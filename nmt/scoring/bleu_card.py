@@ -38,8 +38,7 @@ def bleu_card(references: References, lang: str) -> dict[str, Metric]:
 
     lang: of the references. Its rules tokenise them, and German has one more variant.
 
-    Raises:
-        UsageError: for a language that is written without spaces.
+    UsageError: for a language that is written without spaces.
     """
     language = primary_language(lang)
     if is_without_spaces(lang):

@@ -47,8 +47,7 @@ def read_text(path: Path, encoding: Encoding, use: str = "hypothesis") -> Text:
 
     use: what is taken from XML that holds several texts: source, reference or hypothesis.
 
-    Raises:
-        DataError: if it is not of that form.
+    DataError if it is not of that form.
     """
     name = name_of(path)
     if test_set := SegmentFile.named(path):
@@ -66,9 +65,7 @@ def read_text(path: Path, encoding: Encoding, use: str = "hypothesis") -> Text:
 def stream_together(paths: Sequence[Path], encoding: Encoding) -> list[Iterator[str]]:
     """Return the lines of a source and its translation; plain text is not read in advance.
 
-    Raises:
-        UsageError: if both are stdin.
-        DataError: if SGML or XML files differ in their segments.
+    UsageError if both are stdin. DataError if SGML or XML files differ in their segments.
     """
     if paths.count(Path("-")) > 1:
         raise UsageError("stdin can be only one text; name the file of the other")

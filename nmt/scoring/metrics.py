@@ -140,17 +140,14 @@ def make_metrics(
 ) -> dict[str, Metric]:
     """Return name -> metric in the order of `METRICS`.
 
-    Args:
-        names: some of `METRICS`.
-        references: R > 1 if a line has several translations. A blank one is none if another has
-            text.
-        tokenize: BLEU's tokenizer, one of `TOKENIZERS`.
-        lowercase: BLEU and chrF ignore case. TER always does, as Tercom defined it.
-        han_words: TER takes Chinese characters and signs as words, for text without spaces.
+    names: some of `METRICS`.
+    references: R > 1 if a line has several translations. A blank one is none if another has text.
+    tokenize: BLEU's tokenizer, one of `TOKENIZERS`.
+    lowercase: BLEU and chrF ignore case. TER always does, as Tercom defined it.
+    han_words: TER takes Chinese characters and signs as words, for text without spaces.
 
-    Raises:
-        UsageError: for an unknown metric or tokenizer, or one whose packages are missing.
-        DataError: for a tokenizer whose model cannot be downloaded.
+    UsageError: for an unknown metric or tokenizer, or one whose packages are missing. DataError:
+    for a tokenizer whose model cannot be downloaded.
     """
     for name in names:
         if name not in METRICS:
@@ -236,11 +233,8 @@ def score(
 ) -> dict[str, Score]:
     """Score N detokenised lines, and return metric name -> score in the order of `METRICS`.
 
-    The other arguments are those of `make_metrics`.
-
-    Raises:
-        DataError: if there is nothing to score, or the numbers of lines differ.
-        UsageError: for an unknown metric or tokenizer.
+    The other arguments are those of `make_metrics`. DataError if there is nothing to score, or the
+    numbers of lines differ. UsageError: for an unknown metric or tokenizer.
     """
     if not references:
         raise DataError("nothing to score against: expected at least one reference")
@@ -251,10 +245,7 @@ def score(
 
 
 def check_line_counts(counted: Sequence[tuple[str, int]]) -> None:
-    """Raise DataError for texts that cannot be compared line by line.
-
-    counted: name and number of lines of each.
-    """
+    """Refuse texts, by name, that cannot be compared line by line (DataError)."""
     for (name, count), (other, other_count) in pairwise(counted):
         if count != other_count:
             raise DataError(

@@ -46,13 +46,9 @@ def evaluate(
 ) -> Result:
     """Score the lines of an output, and those of each baseline after it in `outputs`.
 
-    Args:
-        name: of the metric, to show progress.
-        metric: with its references.
-        outputs: N lines each.
-        resampling: compare the output with the baselines in this way.
-        with_interval: whether resampling also gives an interval of the score.
-        by_line: whether to score each line, too.
+    name: of the metric, to show progress; metric: with its references; outputs: N lines each;
+    resampling: compare the output with the baselines in this way; with_interval: whether resampling
+    also gives an interval of the score; by_line: whether to score each line, too.
     """
     counts, *baselines = _count(name, metric, outputs)
     line_scores: list[list[float]] = []

@@ -71,15 +71,13 @@ def decode(
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Find translations of sentences.
 
-    Args:
-        model: the one that made the groups' states.
-        groups: the next one is taken when half of the budget is free.
-        budget: the largest sum of the active sentences' costs. A single group may exceed it.
-        on_step: called before each step of the decoder. If it raises, the search ends.
+    model: the one that made the groups' states.
+    groups: the next one is taken when half of the budget is free.
+    budget: the largest sum of the active sentences' costs. A single group may exceed it.
+    on_step: called before each step of the decoder. If it raises, the search ends.
 
-    Yields:
-        A sentence's number and its `n_best` hypotheses, best first, as soon as the sentence is
-        done. Fewer if fewer exist, and none if the model's output is not a number.
+    Yields A sentence's number and its `n_best` hypotheses, best first, as soon as the sentence is
+    done. Fewer if fewer exist, and none if the model's output is not a number.
     """
     if options.sampling is None:
         # All of the 2W best may extend one hypothesis. Greedy search needs only the first.
@@ -359,10 +357,7 @@ def ranked(hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
 
 
 def _extended(history: NDArray[Any], parents: Integers, values: NDArray[Any]) -> NDArray[Any]:
-    """Extend those of the histories (B, W, t) by values (B', W'): (B', W', t + 1).
-
-    parents: (B', W') which of the B * W histories.
-    """
+    """Extend the histories (B, W, t) of these parents (B', W') by values: (B', W', t + 1)."""
     count, width, length = history.shape
     kept = history.reshape(count * width, length)[parents]  # (B', W', t)
     return np.concatenate((kept, values[:, :, None]), axis=2)

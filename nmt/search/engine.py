@@ -73,12 +73,9 @@ class Engine(ABC):
         Memory grows with the number of hypotheses, so with more than 4 per source fewer tokens are
         searched at once: with 64 hypotheses, a sixteenth.
 
-        Args:
-            batch_tokens: source tokens searched at a time, with padding. Halved when memory runs
-                out.
+        batch_tokens: source tokens searched at a time, with padding. Halved when memory runs out.
 
-        Raises:
-            UsageError: if `batch_tokens` is not a whole number from 1.
+        UsageError if `batch_tokens` is not a whole number from 1.
         """
         if type(batch_tokens) is not int or batch_tokens < 1:
             raise UsageError(f"batch tokens are {batch_tokens!r}; they must be 1 or more")
@@ -100,9 +97,8 @@ class Engine(ABC):
     ) -> list[SearchResult]:
         """Return the result of each source. Equal sources are searched once.
 
-        Args:
-            on_progress: called with the number of sources just done.
-            on_step: called now and then. If it raises, the search ends.
+        on_progress: called with the number of sources just done.
+        on_step: called now and then. If it raises, the search ends.
         """
         results: dict[int, SearchResult] = {}
         firsts: dict[Source, int] = {}
@@ -144,17 +140,13 @@ class Engine(ABC):
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search for translations of some sources.
 
-        Args:
-            sources: all of them.
-            order: the numbers of those to translate, longest first.
-            budget: source tokens to search at a time. A single source may exceed it.
-            on_step: called now and then. If it raises, the search ends.
+        sources: all of them.
+        order: the numbers of those to translate, longest first.
+        budget: source tokens to search at a time. A single source may exceed it.
+        on_step: called now and then. If it raises, the search ends.
 
-        Yields:
-            A source's number and its hypotheses, best first. None if the model's output is NaN.
-
-        Raises:
-            MemoryError: if the budget does not fit into memory.
+        Yields A source's number and its hypotheses, best first. None if the model's output is NaN.
+        MemoryError if the budget does not fit into memory.
         """
 
     def attention(self, pairs: Sequence[Pair]) -> list[NDArray[np.float32] | None]:

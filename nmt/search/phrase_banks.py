@@ -95,12 +95,10 @@ class PhraseBanks:
     def rank(self, log_probs: Floats, tokens: Integers) -> Integers:
         """Return the extensions that get a place in the beam, in their order.
 
-        Args:
-            log_probs: (B, W, k) of all extensions. Those that have no place get -inf.
-            tokens: (B, W, k) their last tokens.
+        log_probs: (B, W, k) of all extensions. Those that have no place get -inf.
+        tokens: (B, W, k) their last tokens.
 
-        Returns:
-            (B, 2W) places among the W * k of a sentence.
+        Returns (B, 2W) places among the W * k of a sentence.
         """
         log_probs[(tokens == EOS_ID) & ~self._may_end[:, :, None]] = -math.inf
         flat = log_probs.reshape(len(log_probs), -1)  # (B, W * k), the same memory
@@ -129,10 +127,7 @@ class PhraseBanks:
         return np.where(wanted_banks == NO_TOKEN, banks, wanted_banks)
 
     def follow(self, rows: Integers, parents: Integers, tokens: Integers) -> None:
-        """Go on with these sentences (B',), whose hypotheses have new tokens (B', W').
-
-        parents: (B', W') of each sentence's W.
-        """
+        """Go on with these sentences (B',), and the new tokens and parents (B', W') of each."""
         stages = np.take_along_axis(self._stages[rows], parents, 1)  # (B', W')
         pairs = zip(stages.reshape(-1), tokens.reshape(-1).tolist(), strict=True)
         after: list[PhraseStage] = [stage.after(token) for stage, token in pairs]

@@ -39,11 +39,7 @@ def search_guarded(
     on_progress: Callable[[int], object] | None = None,
     on_step: Callable[[], object] | None = None,
 ) -> tuple[list[SearchResult], set[int]]:
-    """Search, and search again what has faults; see `Engine.search`.
-
-    Returns:
-        The results, and the numbers of the sources that were searched twice.
-    """
+    """Search, and again what has faults; return the results, and the numbers of these sources."""
     results = search_placed(engine, sources, on_progress=on_progress, on_step=on_step)
     return results, search_again(engine, sources, results, on_step=on_step)
 
@@ -55,11 +51,7 @@ def search_again(
     *,
     on_step: Callable[[], object] | None = None,
 ) -> set[int]:
-    """Search again what has faults, and replace results by better ones.
-
-    Returns:
-        The numbers of the sources that were searched again.
-    """
+    """Search again what has faults, and replace results by better ones; return their numbers."""
     options = engine.options
     if options.no_guard or options.sampling is not None:
         return set()

@@ -221,11 +221,10 @@ def pick_tokens(
 ) -> NextTokens:
     """Pick the next tokens of each hypothesis.
 
-    Args:
-        logits: blocks (n, V) of the hypotheses in order, of any floating type. Overwritten.
-        query: of all hypotheses.
-        pick: chooses among the log-probabilities.
-        barred_ids: tokens that are never taken. The others are not renormalised.
+    logits: blocks (n, V) of the hypotheses in order, of any floating type. Overwritten.
+    query: of all hypotheses.
+    pick: chooses among the log-probabilities.
+    barred_ids: tokens that are never taken. The others are not renormalised.
     """
     parts, start = [], 0
     for block in logits:

@@ -59,15 +59,13 @@ def annotate(
     one of its tokens, if the vocabulary does not know a character of its translation, or if the
     ids would become too many.
 
-    Args:
-        vocabulary: with the markers.
-        ids: of a line, or of a segment of it.
-        offsets: where each of them begins and ends, in characters of the line.
-        terms: of the line, in any order.
-        most: how many ids there may be.
+    vocabulary: with the markers.
+    ids: of a line, or of a segment of it.
+    offsets: where each of them begins and ends, in characters of the line.
+    terms: of the line, in any order.
+    most: how many ids there may be.
 
-    Raises:
-        DataError: if the vocabulary has no markers.
+    DataError if the vocabulary has no markers.
     """
     from nmt.data.vocabulary import ANNOTATION, UNK_ID  # which loads SentencePiece
 

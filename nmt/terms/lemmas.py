@@ -34,11 +34,7 @@ def is_installed() -> bool:
 
 @cache
 def has_lemmas(lang: str) -> bool:
-    """Whether there are lemmas for a language.
-
-    Raises:
-        UsageError: if the package is missing.
-    """
+    """Whether there are lemmas for a language; UsageError if the package is missing."""
     if not is_installed():
         raise UsageError("--terms needs simplemma; run `pip install 'nmt-toolkit[terms]'`")
     from simplemma import lemmatize

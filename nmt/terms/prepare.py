@@ -66,12 +66,7 @@ class Annotator:
 
     @classmethod
     def from_options(cls, options: PrepareOptions) -> Annotator | None:
-        """Return the annotator that the options ask for; None without --terms.
-
-        Raises:
-            UsageError: if simplemma is missing.
-            DataError: if the file is missing, or not a file of terms.
-        """
+        """Return the annotator that the options ask for (UsageError, DataError), if any."""
         if options.terms is None:
             return None
         for lang in options.langs:
@@ -155,8 +150,7 @@ def learn_lexicon(
 ) -> tuple[FileRecord, ...]:
     """Write the lexicon of `auto`, learnt from clean pairs that are drawn by their weights.
 
-    Returns:
-        The record of its file; empty if no lexicon is needed.
+    Returns the record of its file; empty if no lexicon is needed.
     """
     if annotator is None or annotator.terms is not None:
         return ()

@@ -15,11 +15,7 @@ from nmt.terms.lemmas import LineForms
 
 
 def read_terms(path: Path) -> WordList:
-    """Read a file of terms in UTF-8, plain or compressed.
-
-    Raises:
-        DataError: if a line is not a term.
-    """
+    """Read a file of terms in UTF-8, plain or compressed; DataError if a line is not a term."""
     terms = []
     for number, text in numbered_lines(path):
         source, *targets = (column.strip() for column in text.split("\t"))
@@ -44,10 +40,7 @@ class TermUse:
 
     @classmethod
     def of(cls, term: ListedWord, text: str, lang: str | None = None) -> TermUse:
-        """Look for a term in the translation of its line.
-
-        lang: of the translation, if any form of a target will do.
-        """
+        """Look for a term in its line's translation, in any form if its language is given."""
         is_placed = any(has_phrase(text, target) for target in term.targets)
         if not is_placed and lang is not None:
             is_placed = any(map(LineForms.of(text, lang).has, term.targets))

@@ -161,9 +161,7 @@ def _words(places: Sequence[FoundWord]) -> tuple[ListedWord, ...]:
 def note_terms(form: str | None, inflected_lang: str | None, lines: LinesUnderWay) -> None:
     """Tell of each line's terms whether its translation has them: the last step.
 
-    Args:
-        form: of the tags in lines.
-        inflected_lang: of translations, if any form of a term will do.
+    form: of the tags in lines; inflected_lang: of translations, if any form of a term will do.
     """
     for number, translation in lines.translations.items():
         listed = (segment.listed for segment in lines.segments[number])

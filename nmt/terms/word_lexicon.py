@@ -60,10 +60,7 @@ class WordLexicon:
         """Return which words of two lines translate each other, in the order of the source.
 
         Each is the other's best translation in the line, and occurs once in it. The source has a
-        letter.
-
-        Returns:
-            The word of the source, that of the target, and the lemma of the latter.
+        letter. Returns the word of the source, that of the target, and the lemma of the latter.
         """
         src_places = _occurrences(src, self.src_keys.get)
         tgt_places = _occurrences(tgt, self._tgt_key)
@@ -105,8 +102,7 @@ def learn_words(
 
     on_progress: called with 1 after each of two times `LEXICON_STEPS` steps.
 
-    Raises:
-        UsageError: if simplemma is missing.
+    UsageError if simplemma is missing.
     """
     (src, src_keys, src_lemmas), (tgt, tgt_keys, tgt_lemmas) = (
         _lemma_rows([pair[side] for pair in pairs], langs[side]) for side in (0, 1)
@@ -128,9 +124,8 @@ def learn_words(
 def _lemma_rows(lines: Sequence[str], lang: str) -> tuple[TokenRows, list[str], dict[str, str]]:
     """Read the words of one side of the pairs.
 
-    Returns:
-        The indices of each line's lemmas, the lemmas in lower case with the most frequent first,
-        and the lemma of each word that is learnt.
+    Returns the indices of each line's lemmas, the lemmas in lower case with the most frequent
+    first, and the lemma of each word that is learnt.
     """
     words = [WORD.findall(line) for line in lines]
     different = sorted({word for line in words for word in line})

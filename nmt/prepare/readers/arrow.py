@@ -132,10 +132,8 @@ def _names(path: Path) -> dict[str, str]:
 def _open(path: Path, columns: Sequence[str] = ()) -> tuple[Any, Iterator[Any]]:
     """Open Parquet, Arrow's file or Arrow's stream; return the schema and the batches of rows.
 
-    Parquet's text is read as references to each different text.
-
-    Raises:
-        DataError: if it is damaged, or would become far too much.
+    Parquet's text is read as references to each different text. DataError if it is damaged, or
+    would become far too much.
     """
     arrow = _pyarrow()
     try:

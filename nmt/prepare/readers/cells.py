@@ -45,8 +45,7 @@ def quoted_rows(
 
     lines: without line feeds; number: of the first one in the file.
 
-    Raises:
-        DataError: if a cell that begins with a quote is not quoted well.
+    DataError if a cell that begins with a quote is not quoted well.
     """
     for line in lines:
         start = number
@@ -187,11 +186,7 @@ def are_quoted(lines: list[bytes]) -> bool:
 
 
 def guess_separator(lines: list[bytes], name: str) -> bytes:
-    """Return what separates the cells of CSV: what gives most rows the cells of the first row.
-
-    Raises:
-        DataError: if nothing does, or more than one.
-    """
+    """Return what gives most rows of CSV the cells of the first row (DataError)."""
     if not lines:
         return b","
     separators = []

@@ -58,8 +58,7 @@ def find_columns(
 
     rows: the first ones, the header among them if there is one; header: the first row, decoded.
 
-    Raises:
-        DataError: if a column is not there, or it is not clear which ones are meant.
+    DataError if a column is not there, or it is not clear which ones are meant.
     """
     text, langs, columns, others = request.file, request.langs, request.columns, request.others
     wanted = (*columns, *others)
@@ -161,11 +160,7 @@ def language_columns(
 
     text: its name, for messages.
 
-    Returns:
-        None if a language has no column.
-
-    Raises:
-        DataError: if one has several.
+    Returns None if a language has no column. DataError if one has several.
     """
     places_of = [_of_language(names, lang) for lang in langs]
     if not any(places_of):
@@ -184,11 +179,7 @@ def language_columns(
 
 
 def nested_columns(text: str, names: Sequence[str], langs: tuple[str, str]) -> tuple[str, str]:
-    """Return the columns named like the languages, first of those inside of `translation`.
-
-    Raises:
-        DataError: if a language has none, or several.
-    """
+    """Return the columns named like the languages, first those of `translation` (DataError)."""
     inside = [name for name in names if name.startswith(_TRANSLATION)]
     for group in (inside, names):
         short = [name.removeprefix(_TRANSLATION) if group is inside else name for name in group]

@@ -28,9 +28,7 @@ def copies_kept(
 
     folder: where to make the temporary one, if it is needed.
 
-    Raises:
-        DataError: if a URL has no such text.
-        NMTError: if a URL cannot be read.
+    DataError if a URL has no such text. NMTError if a URL cannot be read.
     """
     named = [(file_and_columns(prefix)[0], langs) for prefix, langs in texts]
     if not any(name == STDIN or "://" in name for name, _ in named):

@@ -44,17 +44,15 @@ def find_reader(
 ) -> Reader:
     """Return the reader of a text.
 
-    Args:
-        prefix: of two files, their names, or the name of one file, with its columns if it has some.
-        langs: source and target language.
-        encoding: of text files; Parquet, Arrow and TMX have their own.
-        side_columns: columns of a table that are read, too.
-        quoting: whether the cells of a table of text are quoted, csv or none; empty to find out.
-        copies: of stdin and of URLs, by name.
+    prefix: of two files, their names, or the name of one file, with its columns if it has some.
+    langs: source and target language.
+    encoding: of text files; Parquet, Arrow and TMX have their own.
+    side_columns: columns of a table that are read, too.
+    quoting: whether the cells of a table of text are quoted, csv or none; empty to find out.
+    copies: of stdin and of URLs, by name.
 
-    Raises:
-        DataError: if there is no such text, or it lacks a column.
-        UsageError: if columns are named that this kind of text cannot have.
+    DataError if there is no such text, or it lacks a column. UsageError if columns are named that
+    this kind of text cannot have.
     """
     name, columns = file_and_columns(prefix)
     here, suffix = str(copies.get(name, name)), suffix_of(name)
@@ -128,8 +126,7 @@ def _refuse_document(path: Path, *, by_name: bool) -> None:
 
     by_name: whether its suffix counts, too, which is not that of a language.
 
-    Raises:
-        DataError: if it is known to be of another type.
+    DataError if it is known to be of another type.
     """
     kind = file_type(path) if by_name else type_of_content(first_bytes(path))
     # Lines such as `Note: see below` may be text.

@@ -52,8 +52,7 @@ def find_layout(
 
     is_csv: whether to look for the separator, and not to doubt that cells are quoted.
 
-    Raises:
-        DataError: if the file does not show it, or lacks a column.
+    DataError if the file does not show it, or lacks a column.
     """
     text, langs, quoting = request.file, request.langs, request.quoting
     block = lines.take(lines.ready()) if lines.ready() else b""

@@ -64,11 +64,7 @@ class LineFiles(ABC):
         """Read a side once."""
 
     def _survey_text(self, side: int, chunks: Iterator[bytes]) -> tuple[int, int, tuple[str, ...]]:
-        """Return the lines of a side, its size, and what is odd about its encoding.
-
-        Raises:
-            DataError: if too many lines are not valid.
-        """
+        """Return the lines of a side, its size, and what is odd about its encoding (DataError)."""
         lines = text_bytes = 0
         last = b""
         validity = Validity(self.encoding)
@@ -232,8 +228,7 @@ class Validity:
     ) -> tuple[str, ...]:
         """Return what is odd about so many lines; advice: what to do if many are not valid.
 
-        Raises:
-            DataError: if too many are not valid.
+        DataError if too many are not valid.
         """
         warnings = []
         if self._bad:

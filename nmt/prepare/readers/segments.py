@@ -33,9 +33,8 @@ class SegmentFiles(LineFiles):
     def find(cls, name: str, encoding: Encoding, copies: Mapping[str, Path]) -> SegmentFiles | None:
         """Read the files of a name such as src.sgm,ref.sgm or test.xml:A; None if it has others.
 
-        Raises:
-            DataError: if they are damaged, or differ in their segments.
-            UsageError: if a side is missing, or is no test set.
+        DataError if they are damaged, or differ in their segments. UsageError if a side is missing,
+        or is no test set.
         """
         names = two_files(name) or (name, name)
         found = [SegmentFile.named(copies.get(one, Path(one))) for one in names]

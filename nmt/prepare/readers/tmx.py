@@ -107,9 +107,8 @@ class TmxFile(Table):
     ) -> Iterator[str]:
         """Say for each language which variants were rejected, and which are mixed.
 
-        Args:
-            taken: pairs by the codes of their texts.
-            rejected: units that lack a variant that was asked for, by all their codes.
+        taken: pairs by the codes of their texts.
+        rejected: units that lack a variant that was asked for, by all their codes.
         """
         prefix = self.request.prefix
         langs = zip(self.request.langs, ("--src", "--tgt"), strict=True)

@@ -50,8 +50,7 @@ def read_xml(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
 
     watch: called with the raw bytes of the file, before decompression.
 
-    Raises:
-        DataError: if the encoding is unknown.
+    DataError if the encoding is unknown.
     """
     start = incomplete = b""
     for chunk in read_chunks(path, _BYTES, any_bytes=True):
