@@ -183,17 +183,14 @@ def _is_export(folder: Path) -> bool:
 def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
     """Return the weights by Hugging Face's names; tied ones once."""
     config, weights = model.config, dict[str, Tensor]()
-    order = None
-    if config.positions == "sinusoidal":
-        order = torch.argsort(interleaved(config.d_model))
+    is_theirs = config.positions == "sinusoidal"
+    order = torch.argsort(interleaved(config.d_model)) if is_theirs else None
     named: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
     sizes = card.src_vocabulary.known, card.tgt_vocabulary.known
-    tables = {"model.shared.weight": (named["tgt_embedding.weight"], sizes[1])}
+    decoder = "model.shared.weight" if _is_shared(card) else "model.decoder.embed_tokens.weight"
+    tables = {decoder: (named["tgt_embedding.weight"], sizes[1])}
     if not _is_shared(card):
-        tables = {
-            "model.encoder.embed_tokens.weight": (named["src_embedding.weight"], sizes[0]),
-            "model.decoder.embed_tokens.weight": (named["tgt_embedding.weight"], sizes[1]),
-        }
+        tables["model.encoder.embed_tokens.weight"] = named["src_embedding.weight"], sizes[0]
     if config.tie_embeddings == "none":
         tables["lm_head.weight"] = named["output_projection"], sizes[1]
     for name, (table, size) in tables.items():
@@ -203,7 +200,6 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
         bias += model.output_bias.detach()[: sizes[1]]
     weights["final_logits_bias"] = bias[None]
     if config.first_input == "zeros":  # which is bos's vector there, so bos is barred by its bias
-        decoder = "model.shared.weight" if _is_shared(card) else "model.decoder.embed_tokens.weight"
         weights[decoder] = weights[decoder].detach().clone()
         weights[decoder][BOS_ID], bias[BOS_ID] = 0.0, BARRED
     for name, weight in named.items():
@@ -213,7 +209,7 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
         if order is not None and dimension is not None:
             weight = weight.index_select(dimension, order)
         weights.update(zip(names, weight.chunk(len(names)), strict=True))
-    if config.positions == "sinusoidal_halves":  # otherwise transformers takes its own formula
+    if not is_theirs:  # otherwise transformers takes its own formula
         for side in ("encoder", "decoder"):
             positions = sinusoids_by_halves(_positions(card), config.d_model)
             weights[f"model.{side}.embed_positions.weight"] = positions

@@ -24,28 +24,18 @@ TOKENIZER = "tokenizer_config.json"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 
 _LAYER = {
-    "attention.qkv": "self_attn.q_proj.W self_attn.k_proj.W self_attn.v_proj.W",
-    "attention.qkv_bias": "self_attn.q_proj.b self_attn.k_proj.b self_attn.v_proj.b",
-    "attention.output": "self_attn.out_proj.W",
-    "attention.output_bias": "self_attn.out_proj.b",
-    "after_attention.norm.weight": "self_attn_layer_norm.W",
-    "after_attention.norm.bias": "self_attn_layer_norm.b",
-    "cross_attention.query": "encoder_attn.q_proj.W",
-    "cross_attention.query_bias": "encoder_attn.q_proj.b",
-    "cross_attention.key_value": "encoder_attn.k_proj.W encoder_attn.v_proj.W",
-    "cross_attention.key_value_bias": "encoder_attn.k_proj.b encoder_attn.v_proj.b",
-    "cross_attention.output": "encoder_attn.out_proj.W",
-    "cross_attention.output_bias": "encoder_attn.out_proj.b",
-    "after_cross_attention.norm.weight": "encoder_attn_layer_norm.W",
-    "after_cross_attention.norm.bias": "encoder_attn_layer_norm.b",
-    "feed_forward.inner.weight": "fc1.W",
-    "feed_forward.inner.bias": "fc1.b",
-    "feed_forward.outer.weight": "fc2.W",
-    "feed_forward.outer.bias": "fc2.b",
-    "after_feed_forward.norm.weight": "final_layer_norm.W",
-    "after_feed_forward.norm.bias": "final_layer_norm.b",
+    "attention.qkv": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
+    "attention.output": "self_attn.out_proj",
+    "after_attention.norm": "self_attn_layer_norm",
+    "cross_attention.query": "encoder_attn.q_proj",
+    "cross_attention.key_value": "encoder_attn.k_proj encoder_attn.v_proj",
+    "cross_attention.output": "encoder_attn.out_proj",
+    "after_cross_attention.norm": "encoder_attn_layer_norm",
+    "feed_forward.inner": "fc1",
+    "feed_forward.outer": "fc2",
+    "after_feed_forward.norm": "final_layer_norm",
 }
-"""Our parameters of a layer, and theirs, which are stacked; W is for weight, b for bias."""
+"""Our weights of a layer, and theirs, which are stacked. Their biases are likewise."""
 
 _TABLES = {
     "src_embedding.weight": ("model.encoder.embed_tokens.weight", "model.shared.weight"),
@@ -57,13 +47,12 @@ _TABLES = {
 }
 """Names of our other parameters, of which files have one or several."""
 
-# The parameters of a layer whose columns, or whose rows, are dimensions of the residual stream.
+# The weights of a layer whose columns, and the parameters whose rows, are of the residual stream.
 _READS = (
     *("attention.qkv", "cross_attention.query", "cross_attention.key_value"),
     "feed_forward.inner.weight",
 )
-
-_ADDS = tuple(kind for kind in _LAYER if "output" in kind or "norm" in kind or "outer" in kind)
+_ADDS = re.compile(r"output|norm\.|outer")
 
 _POSITIONS = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weights?")
 
@@ -151,10 +140,7 @@ class Config:
 
 def sizes_of(config: TransformerConfig) -> dict[str, Any]:
     """Return the sizes of a model as values of config.json."""
-    sides = {
-        "attention_heads": config.num_heads,
-        "ffn_dim": config.d_ff,
-    }
+    sides = {"attention_heads": config.num_heads, "ffn_dim": config.d_ff}
     return {
         "activation_function": config.feed_forward,
         "d_model": config.d_model,
@@ -285,7 +271,7 @@ def residual_dimension(ours: str) -> int | None:
     kind = ours.split(".", 2)[-1]
     if ours in EMBEDDINGS or kind in _READS:
         return 1
-    return 0 if kind in _ADDS else None
+    return 0 if kind != OUTPUT_BIAS and _ADDS.search(kind) else None
 
 
 def zero_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -305,11 +291,9 @@ def foreign_names(ours: str) -> list[str]:
         side, _, kind = ours.partition("_norm")
         return [f"model.{side}.layer_norm{kind}"]
     side, layer, kind = ours.split(".", 2)
-    suffixes = {"W": "weight", "b": "bias"}
-    return [
-        f"model.{side}.layers.{layer}.{name[:-1]}{suffixes[name[-1]]}"
-        for name in _LAYER[kind].split()
-    ]
+    names = _LAYER[re.sub(r"[._](weight|bias)$", "", kind)].split()
+    suffix = "bias" if kind.endswith("bias") else "weight"
+    return [f"model.{side}.layers.{layer}.{name}.{suffix}" for name in names]
 
 
 def open_weights(folder: Path) -> Weights:
@@ -320,33 +304,23 @@ def open_weights(folder: Path) -> Weights:
             one = open_one(path)
             return Weights(path, one.names, one.read)
         if index.exists():
-            places = _places(index)
-            return Weights(index, places, _read_of_shards(index, places, open_one))
+            return _of_shards(index, open_one)
     raise DataError(f"{folder / WEIGHTS}: no such file")
 
 
-def _read_of_shards(
-    index: Path,
-    places: Mapping[str, str],
-    open_one: Callable[[Path], SafetensorsFile | _Pickle],
-) -> Callable[[str], Tensor]:
-    """Return how weights are read from the files that an index lists."""
-    shards = {file: open_one(index.parent / file) for file in sorted(set(places.values()))}
-    for name, file in places.items():
-        if name not in shards[file].names:
-            raise DataError(f"{index.parent / file}: lacks {name}, which {index.name} names")
-    return lambda name: shards[places[name]].read(name)
-
-
-def _places(index: Path) -> dict[str, str]:
-    """Return the file of each weight, by an index."""
+def _of_shards(index: Path, open_one: Callable[[Path], SafetensorsFile | _Pickle]) -> Weights:
+    """Open the files that an index lists by weight."""
     places = read_json(index).get("weight_map")
     if not isinstance(places, dict) or not all(
         isinstance(file, str) and Path(file).name == file and file.isprintable()
         for file in places.values()
     ):
         raise DataError(f"{index}: damaged: its weight_map names no files of the folder")
-    return places
+    shards = {file: open_one(index.parent / file) for file in sorted(set(places.values()))}
+    for name, file in places.items():
+        if name not in shards[file].names:
+            raise DataError(f"{index.parent / file}: lacks {name}, which {index.name} names")
+    return Weights(index, places, lambda name: shards[places[name]].read(name))
 
 
 class _Pickle:

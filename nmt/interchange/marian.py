@@ -176,7 +176,9 @@ def _files(path: Path, vocabularies: Sequence[Path]) -> tuple[Path, list[Path]]:
     model = folder / models[0] if path == listing else path
     if not pieces:
         names = _listed(listing, values, "vocabs", 2)
-        pieces = [_beside(folder / name, listing) for name in names]
+        for path in (folder / name for name in names):
+            moved = listing.parent / path.name  # beside the list, after both were moved
+            pieces.append(path if path.exists() or not moved.exists() else moved)
     return model, pieces
 
 
@@ -185,12 +187,6 @@ def _listed(listing: Path, values: Mapping[str, Any], name: str, count: int) -> 
     if not isinstance(names, list) or len(names) != count:
         raise DataError(f"{listing}: {name} is {names!r}; nmt imports models with {count} of them")
     return [str(name) for name in names]
-
-
-def _beside(path: Path, listing: Path) -> Path:
-    """Return a listed file, or the one of its name beside the list, after both were moved."""
-    moved = listing.parent / path.name
-    return path if path.exists() or not moved.exists() else moved
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -239,8 +235,7 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
             raise UsageError(
                 f"{path}: {name} is {options[name]!r}; nmt imports only models with {wanted[0]!r}"
             )
-    names = [f"transformer-{name}process" for name in ("pre", "post")]
-    names.append("transformer-postprocess-top")
+    names = [f"transformer-{name}" for name in ("preprocess", "postprocess", "postprocess-top")]
     if weights.is_recurrent and options.get("dec-cell") != "ssru":
         raise UsageError(
             f"{path}: dec-cell is {options.get('dec-cell')!r}; nmt imports only 'ssru'"
@@ -261,6 +256,7 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
         raise UsageError(
             f"{path}: transformer-ffn-activation is {activation!r}; nmt imports relu, swish, gelu"
         )
+    ties = options.get("tied-embeddings-all"), options.get("tied-embeddings")
     config = TransformerConfig(
         num_encoder_layers=_number(path, options, "enc-depth"),
         num_decoder_layers=_number(path, options, "dec-depth"),
@@ -275,7 +271,8 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
         output_bias=True,
         first_input="zeros",
         positions="sinusoidal_halves",
-        tie_embeddings=_tie(options),
+        # With tied-embeddings-src, both embeddings are copies of one.
+        tie_embeddings="all" if ties[0] else "decoder" if ties[1] else "none",
         dropout=0.1,
     )
     model_config_from("transformer", asdict(config), str(path))  # checks all values
@@ -287,14 +284,6 @@ def _number(path: Path, options: Mapping[str, Any], name: str) -> int:
     if type(value) is not int or value < 1:
         raise DataError(f"{path}: {name} is {value!r}, not a whole number")
     return value
-
-
-def _tie(options: Mapping[str, Any]) -> str:
-    if options.get("tied-embeddings-all"):
-        return "all"
-    if options.get("tied-embeddings"):
-        return "decoder"
-    return "none"  # with tied-embeddings-src, both embeddings are copies of one
 
 
 # ------------------------------------------------------------------------------- vocabulary

@@ -52,6 +52,12 @@ _EXPRESSED: dict[str, tuple[object, ...] | None] = {
     "first_input": ("zeros",),
 }
 """See `not_expressed`."""
+_TABLE_NAMES = {
+    "all": ("Wemb", None, None),
+    "decoder": ("encoder_Wemb", "decoder_Wemb", None),
+    "none": ("encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_Wt"),
+}
+"""Of the embeddings of source and target, and of the output projection."""
 
 
 def export_marian(path: Path, out: Path) -> None:
@@ -83,13 +89,7 @@ def export_marian(path: Path, out: Path) -> None:
 def expressed_model(
     path: Path, program: str, fault_of: Callable[[ModelCard], str | None]
 ) -> tuple[Transformer, ModelCard]:
-    """Load a model that a program can be.
-
-    path: a model file or run folder; program: Marian, or one that shares its code, for messages;
-    fault_of: returns why it cannot be a model.
-
-    UsageError if it cannot be this model, naming the option in the way.
-    """
+    """Load a model, unless it is none that a program such as Marian can be (UsageError)."""
     model, card = load_model(path)
     if fault := fault_of(card):
         raise UsageError(f"{path}: {fault}")
@@ -121,7 +121,7 @@ def foreign_arrays(model: Transformer) -> dict[str, NDArray[np.float32]]:
     named = {
         name: weight.detach() for name, weight in model.named_parameters(remove_duplicate=False)
     }
-    for ours, theirs in zip(EMBEDDINGS, _table_names(config), strict=True):
+    for ours, theirs in zip(EMBEDDINGS, _TABLE_NAMES[config.tie_embeddings], strict=True):
         if theirs is not None:
             arrays[theirs] = named[ours].clone()
             arrays[theirs][BOS_ID] = 0.0
@@ -139,16 +139,6 @@ def foreign_arrays(model: Transformer) -> dict[str, NDArray[np.float32]]:
             bias_name = f"{name[:-2]}b{name[-1]}"
             arrays[bias_name] = torch.zeros(1, arrays[name].shape[1])
     return {name: weight.numpy() for name, weight in arrays.items()}
-
-
-def _table_names(config: TransformerConfig) -> tuple[str | None, str | None, str | None]:
-    """Return the names of the embeddings of source and target, and of the output projection."""
-    match config.tie_embeddings:
-        case "all":
-            return "Wemb", None, None
-        case "decoder":
-            return "encoder_Wemb", "decoder_Wemb", None
-    return "encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_Wt"
 
 
 def as_array(options: Mapping[str, object]) -> NDArray[np.int8]:

@@ -92,10 +92,11 @@ def read_marian_mt(
             )
     src, tgt = _mappings(folder, hf_config, weights)
     is_theirs = positions == "huggingface"
+    tie = "all" if _is_joint(hf_config.values) else "decoder"
     base = TransformerConfig(
         output_bias=bool(tgt.barred) or bool(weights.of(OUTPUT_BIAS, None).any()),
         positions="sinusoidal" if is_theirs else "sinusoidal_halves",
-        tie_embeddings=_tie(hf_config.values),
+        tie_embeddings=tie if hf_config.values.get("tie_word_embeddings", True) else "none",
     )
     config = hf_config.transformer(weights, base)
     order = interleaved(config.d_model) if is_theirs else None
@@ -104,12 +105,6 @@ def read_marian_mt(
 
 def _is_joint(values: Mapping[str, Any]) -> bool:
     return bool(values.get("share_encoder_decoder_embeddings", True))
-
-
-def _tie(values: Mapping[str, Any]) -> str:
-    if not values.get("tie_word_embeddings", True):
-        return "none"
-    return "all" if _is_joint(values) else "decoder"
 
 
 # ------------------------------------------------------------------------------- vocabulary
