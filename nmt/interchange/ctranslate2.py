@@ -28,7 +28,6 @@ from nmt.models.base import BARRED, TranslationModel
 from nmt.models.device import QUANTIZATIONS
 from nmt.models.layers import SwiGLU
 from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
-from nmt.models.positions import Positions
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.system.files import atomic_folder, resolved, sha256_file, write_text
 
@@ -226,14 +225,6 @@ def _names_of_sources(pieces: Sequence[str], known: int) -> list[str]:
     return names + [STRANGE + piece for piece in pieces[known:]]
 
 
-def _table(positions: Positions | None, length: int, width: int) -> Tensor:
-    """Return what a side adds at its first positions, (length, D): with rotary ones, zeros."""
-    if positions is None:
-        return torch.zeros(length, width)
-    table: Tensor = positions(torch.arange(length), length)
-    return table
-
-
 def _fill(spec: Any, model: Transformer, positions: int) -> None:
     """Copy a model's weights, and the vectors of this many positions, to a specification."""
     sides = (
@@ -243,7 +234,9 @@ def _fill(spec: Any, model: Transformer, positions: int) -> None:
     for side, added, norm in sides:
         side.scale_embeddings = True
         if hasattr(side, "position_encodings"):  # not in a decoder with rotary positions
-            table = _table(added, positions, model.config.d_model)
+            table = torch.zeros(positions, model.config.d_model)  # with rotary ones
+            if added is not None:
+                table = added(torch.arange(positions), positions)
             side.position_encodings.encodings = _array(table)
         if model.config.pre_norm:
             _fill_norm(side.layer_norm, norm)

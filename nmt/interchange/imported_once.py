@@ -33,6 +33,8 @@ def model_of(path: Path) -> Path:
     has_config = any((path / name).is_file() for name in ("config.json", "adapter_config.json"))
     if not has_config or is_export(path):
         return path
+    from nmt.models.model_file import model_checksum  # loads SentencePiece
+
     name = f"{IMPORTED}{_checksum(path)[:16]}{_SUFFIX}"
     cache = user_cache() / "imported"
     folder = path if os.access(path, os.W_OK) else cache
@@ -43,7 +45,8 @@ def model_of(path: Path) -> Path:
             if not _is_recorded(imported, record):  # another process may have made it
                 _import(path, imported)
                 with suppress(OSError):  # then it is imported again the next time
-                    _record(imported, record)
+                    record.parent.mkdir(parents=True, exist_ok=True)
+                    write_text(record, model_checksum(imported))
                     _forget_unused(cache)
     with suppress(OSError):
         os.utime(record)
@@ -61,13 +64,6 @@ def _is_recorded(imported: Path, record: Path) -> bool:
         return imported.is_file() and model_checksum(imported) == record.read_text()
     except OSError:
         return False
-
-
-def _record(imported: Path, record: Path) -> None:
-    from nmt.models.model_file import model_checksum
-
-    record.parent.mkdir(parents=True, exist_ok=True)
-    write_text(record, model_checksum(imported))
 
 
 def _forget_unused(cache: Path) -> None:

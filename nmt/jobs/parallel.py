@@ -204,7 +204,8 @@ class Translators:
             if isinstance(pool, Pause):
                 yield pool
                 continue
-            order = sorted(range(len(pool)), key=lambda line: (-_length(pool[line]), line))
+            lengths = [len(line.text) + sum(map(len, line.context)) for line in pool]
+            order = sorted(range(len(pool)), key=lambda line: (-lengths[line], line))
             count = max(1, min(self.count, len(pool) // _FEWEST_LINES))
             shares = [order[first::count] for first in range(count)]
             open_pools.append((deque(shares), [BLANK] * len(pool)))
@@ -222,7 +223,7 @@ def _translate_on_cpu(translator: Translator, threads: int, lines: Pool) -> Tran
 
 def _halve_after_death(translator: Translator) -> None:
     """Halve the batch of future forks after one has died."""
-    _halve(translator)
+    _halve(translator, 1)
     _warn_of_death()
 
 
@@ -244,8 +245,7 @@ class _OnGpu:
             device = torch.device("cuda", number)
             torch.cuda.set_device(device)
             self.translator = self.load(device=device)
-            for _ in range(self.deaths):
-                _halve(self.translator)
+            _halve(self.translator, self.deaths)
         return _translate(self.translator, lines)
 
     def halve_batch(self) -> None:
@@ -366,8 +366,8 @@ def check_unchanged(config: TranslationConfig, identity: Mapping[str, Any]) -> N
         )
 
 
-def _halve(translator: Translator) -> None:
-    translator.engine.batch_tokens = max(1, translator.engine.batch_tokens // 2)
+def _halve(translator: Translator, times: int) -> None:
+    translator.engine.batch_tokens = max(1, translator.engine.batch_tokens >> times)
 
 
 def _warn_of_death() -> None:
@@ -388,10 +388,6 @@ def _translate(
         on_progress=on_progress,
         unit_form=next((line.unit_form for line in pool), None),
     )
-
-
-def _length(line: Line) -> int:
-    return len(line.text) + sum(map(len, line.context))
 
 
 def _check_workers(job: JobOptions) -> None:

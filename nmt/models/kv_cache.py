@@ -25,9 +25,8 @@ class KeyValueCache:
         self.num_layers = num_layers
         self.window = window  # positions before its own that a query sees; 0: all
         # Each (layers, parts, capacity, rows, H, width), contiguous. Keys and values have a common
-        # store if they come in one tensor. Positions come before rows, so that
-        # the filled part has no gaps: with rows first, attention took twice the time (Zen 3, 4 to
-        # 30 positions).
+        # store if they come in one tensor. Positions come before rows, so that the filled part has
+        # no gaps: with rows first, attention took twice the time (Zen 3, 4 to 30 positions).
         self._stores: list[Tensor] = []
         # Row that wrote each position. Rows with the same writer hold identical vectors.
         self._writers: NDArray[np.int64] = np.zeros((0, 0), np.int64)  # (N, length)
@@ -89,7 +88,8 @@ class KeyValueCache:
         """Copy vectors by (2, moves) sources and targets; all are read before any is written."""
         count = len(self._writers)
         if self._stores and count > self._stores[0].shape[3]:
-            self._stores = [self._widened(store, count) for store in self._stores]
+            capacity = self._stores[0].shape[2]
+            self._stores = [self._resized(store, capacity, count) for store in self._stores]
         if moves.shape[1]:
             self._copy(moves)
         if self._stores and 2 * count <= self._stores[0].shape[3]:  # frees the others' memory
@@ -112,23 +112,17 @@ class KeyValueCache:
                 self._stores.append(new.new_empty(self.num_layers, parts, 0, count, heads, width))
         if self.length == self._stores[0].shape[2]:
             count = len(added[0])  # maybe fewer than before
-            self._stores = [self._grown(store[:, :, :, :count]) for store in self._stores]
+            positions = self.length + max(16, self.length // 2)
+            narrow = [store[:, :, :, :count] for store in self._stores]
+            self._stores = [self._resized(store, positions, count) for store in narrow]
         return self._stores
 
-    @staticmethod
-    def _grown(store: Tensor) -> Tensor:
-        """Return the store with space for half as many positions more, at least 16."""
-        layers, parts, length, *vectors = store.shape
-        grown = store.new_empty(layers, parts, length + max(16, length // 2), *vectors)
-        grown[:, :, :length] = store
-        return grown
-
-    def _widened(self, store: Tensor, count: int) -> Tensor:
-        """Return the store with space for `count` rows."""
-        layers, parts, capacity, rows, *vector = store.shape
-        widened = store.new_empty(layers, parts, capacity, count, *vector)
-        widened[:, :, : self.length, :rows] = store[:, :, : self.length]
-        return widened
+    def _resized(self, store: Tensor, positions: int, count: int) -> Tensor:
+        """Return the store with space for more positions and rows, of which it has some."""
+        layers, parts, _, rows, *vector = store.shape
+        resized = store.new_empty(layers, parts, positions, count, *vector)
+        resized[:, :, : self.length, :rows] = store[:, :, : self.length]
+        return resized
 
 
 class CacheRows:

@@ -106,14 +106,13 @@ def _words_of(tokens: Sequence[str]) -> list[list[int]]:
     words = []
     number, inside = -1, False
     for token in tokens:
-        of_token: list[int] = []
+        of_token = []
         for character in token:
             if character == WORD_START:
                 inside = False
-                continue
-            if not inside:
-                number, inside = number + 1, True
-            if number not in of_token:
+            else:
+                number += not inside
+                inside = True
                 of_token.append(number)
-        words.append(of_token)
+        words.append(list(dict.fromkeys(of_token)))
     return words

@@ -35,7 +35,7 @@ class Before:
 
     def take(self, line: str) -> tuple[str, ...]:
         """Return the lines before this one, and remember it. A blank line ends the document."""
-        if not line or line.isspace():
+        if not line.strip():
             self._lines.clear()
             return ()
         before = tuple(self._lines)

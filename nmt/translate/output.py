@@ -126,19 +126,18 @@ def _fields(translation: Translation) -> dict[str, object]:
     }
     if translation.utility is not None:
         fields["utility"] = round(translation.utility, 4)
-    if translation.guarded:
-        fields["guarded"] = True
-    if translation.copied:
-        fields["copied"] = True
-    if translation.terms:
-        fields["terms"] = [
-            {"source": term.source, "target": term.target, "placed": term.is_placed}
-            for term in translation.terms
-        ]
-    if translation.context:
-        fields["context"] = translation.context
-    if translation.fell_back:
-        fields["fell_back"] = True
+    terms = [
+        {"source": term.source, "target": term.target, "placed": term.is_placed}
+        for term in translation.terms
+    ]
+    others = {
+        "guarded": translation.guarded,
+        "copied": translation.copied,
+        "terms": terms,
+        "context": translation.context,
+        "fell_back": translation.fell_back,
+    }
+    fields |= {name: value for name, value in others.items() if value}
     alignment = translation.alignment
     if alignment is not None:
         fields["src_tokens"] = alignment.src_tokens

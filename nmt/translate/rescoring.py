@@ -85,7 +85,7 @@ def score_pairs(
         scored = [
             number
             for number, pair in enumerate(pool)
-            if longest[number] <= most_tokens and not all(map(_is_blank, pair))
+            if longest[number] <= most_tokens and any(map(str.strip, pair))
         ]
         of_tokens = engine.log_probs([ids[number] for number in scored], on_progress)
         log_probs = dict(zip(scored, of_tokens, strict=True))
@@ -127,7 +127,3 @@ def _translation(
 
 def _failed(text: str, error: str) -> Translation:
     return Translation(text, -math.inf, -math.inf, (), (), 1, error=error)
-
-
-def _is_blank(line: str) -> bool:
-    return not line or line.isspace()

@@ -169,12 +169,10 @@ class SegmentLines:
         """Return the sentences of a text, or all of it if it has one, or at most so many tokens."""
         if len(text.encode()) >= most:  # a token has a byte or more
             sentences = split_sentences(text, self._languages[0])
-            if len(sentences) > 1 and (not most or self._length(text) > most):
+            vocabulary = self._src_vocabulary
+            if len(sentences) > 1 and (not most or len(vocabulary.encode_text([text])[0]) > most):
                 return sentences
         return [(text, "")]
-
-    def _length(self, text: str) -> int:
-        return len(self._src_vocabulary.encode_text([text])[0])
 
     def _split_symbol(self, text: str) -> tuple[str, str]:
         """Return the symbol that a text begins with as a tag, or nothing, and the rest."""

@@ -83,7 +83,9 @@ def load(
             model.to(device=device, dtype=dtype_of(precision))
     else:
         if kernel is None:
-            kernel = _fastest_kernel(models, precision)
+            kernel, speedup = choose_kernel(models, precision)
+            if precision != "fp32" and speedup <= 1:
+                _warn_of_slowness(precision, 1 / speedup)
         for model in models:
             pack(model, precision, kernel)
     language_pair = LanguagePair.from_card(cards[0], config.src_lang, config.tgt_lang)
@@ -116,13 +118,6 @@ def _device(name: torch.device | str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(f"device {str(name)!r}: this machine has no such GPU; give cpu or auto")
     return device
-
-
-def _fastest_kernel(models: Sequence[TranslationModel], precision: str) -> str:
-    kernel, speedup = choose_kernel(models, precision)
-    if precision != "fp32" and speedup <= 1:
-        _warn_of_slowness(precision, 1 / speedup)
-    return kernel
 
 
 @functools.cache  # once
