@@ -157,12 +157,7 @@ def draw_curves(
             row, column = divmod(index, _COLUMNS)
             left = column * _PANEL_WIDTH + _LEFT
             bottom = height - HEADER - (row + 1) * panel_height + _BOTTOM
-            place = (
-                left / width,
-                bottom / height,
-                _PLOT_WIDTH / width,
-                _PLOT_HEIGHT / height,
-            )
+            place = (left / width, bottom / height, _PLOT_WIDTH / width, _PLOT_HEIGHT / height)
             axes = figure.add_axes(place, xlabel=x_label, xlim=(0, (x_high or 1) * 1.01))
             _draw_panel(axes, panel, drawable[index], legends[index])
             for x, name in marks:

@@ -26,9 +26,7 @@ def import_(
     form: Annotated[
         str,
         typer.Argument(
-            metavar="FORMAT",
-            help="huggingface or marian.",
-            autocompletion=completion(_FORMATS),
+            metavar="FORMAT", help="huggingface or marian.", autocompletion=completion(_FORMATS)
         ),
     ],
     source: Annotated[

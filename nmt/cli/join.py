@@ -12,10 +12,7 @@ from nmt.cli.options import Quiet
 from nmt.config.fields import value
 from nmt.errors import UsageError
 
-EXAMPLES = (
-    "nmt join data part-1 part-2 part-3",
-    "nmt join data part-* --memory 0.5",
-)
+EXAMPLES = ("nmt join data part-1 part-2 part-3", "nmt join data part-* --memory 0.5")
 
 
 def join(

@@ -54,8 +54,7 @@ class RescoreOptions:
     encoding: str = like(ScoringOptions, "encoding", "utf-8")
     ensemble: tuple[Path, ...] = like(TranslationConfig, "ensemble", (), panel=None)
     scores: bool = value(
-        False,
-        "Print `SCORE<TAB>TEXT` for each line instead, as `nmt translate --scores` does.",
+        False, "Print `SCORE<TAB>TEXT` for each line instead, as `nmt translate --scores` does."
     )
     tokens: bool = value(
         False,

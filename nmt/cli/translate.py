@@ -15,13 +15,7 @@ from nmt import console
 from nmt.cli.options import Quiet, check_picture
 from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from nmt.jobs.options import JobOptions
-from nmt.translate.contradictions import (
-    FILE,
-    FILES,
-    TERMINAL,
-    options_given,
-    refuse_contradictions,
-)
+from nmt.translate.contradictions import FILE, FILES, TERMINAL, options_given, refuse_contradictions
 from nmt.translate.options import TranslationConfig
 
 if TYPE_CHECKING:

@@ -100,12 +100,7 @@ TABLE_3: dict[str, Table3Row] = {
 
 FAMILIES: dict[str, dict[str, Preset]] = {
     "Transformer": {
-        "transformer_base": Preset(
-            None,
-            {},
-            "the paper's base model",
-            44_101_632,
-        ),
+        "transformer_base": Preset(None, {}, "the paper's base model", 44_101_632),
         "transformer_big": Preset(
             "transformer_base",
             {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3, "max_updates": 300_000}
@@ -114,9 +109,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             176_283_648,
         ),
         "transformer_big_en_fr": Preset(
-            "transformer_big",
-            {"dropout": 0.1},
-            "the paper's big model for English to French",
+            "transformer_big", {"dropout": 0.1}, "the paper's big model for English to French"
         ),
         # Section 6.3. Dropout and learning rate, which the paper does not state, are those of its
         # authors' Tensor2Tensor (parsing_base and parsing_big): half of the usual peak.
@@ -262,10 +255,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
     },
     "Transformer, variations of the paper's Table 3": {
         name: Preset(
-            "transformer_base",
-            row.changes,
-            f"Table 3, row {row.row}: {row.what}",
-            row.body,
+            "transformer_base", row.changes, f"Table 3, row {row.row}: {row.what}", row.body
         )
         for name, row in TABLE_3.items()
         if row.changes

@@ -162,10 +162,7 @@ class PieceModel:
         return self.reordered([piece.text for piece in kept], controls)
 
     def reordered(
-        self,
-        texts: Sequence[str],
-        controls: Container[str] = (),
-        symbols: Container[str] = (),
+        self, texts: Sequence[str], controls: Container[str] = (), symbols: Container[str] = ()
     ) -> PieceModel:
         """Return a model that segments alike, with our special pieces first and these after them.
 

@@ -31,10 +31,7 @@ _TOKENIZERS = {
     MARIAN: ("MarianTokenizer",),
     M2M100: ("M2M100Tokenizer", "NllbTokenizer", "NllbTokenizerFast"),
 }
-_DEFAULTS: Mapping[str, Mapping[str, object]] = {
-    MARIAN: {"scale_embedding": False},
-    M2M100: {},
-}
+_DEFAULTS: Mapping[str, Mapping[str, object]] = {MARIAN: {"scale_embedding": False}, M2M100: {}}
 """Values of keys that are missing in config.json, if they are not those that we need."""
 
 _READ = (

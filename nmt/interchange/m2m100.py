@@ -19,19 +19,8 @@ from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import ADDED, ADDED_WITH_SPACE, BOS_ID, EOS_ID, PAD_ID
 from nmt.errors import DataError
 from nmt.interchange.foreign import ForeignModel, map_vocabulary, read_pieces
-from nmt.interchange.huggingface_files import (
-    Config,
-    Weights,
-    content_of,
-    numbered,
-    read_json,
-)
-from nmt.interchange.huggingface_settings import (
-    added_tokens,
-    check_folder,
-    settings_of,
-    with_added,
-)
+from nmt.interchange.huggingface_files import Config, Weights, content_of, numbered, read_json
+from nmt.interchange.huggingface_settings import added_tokens, check_folder, settings_of, with_added
 
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"
 ALL_IDS = "tokenizer.json"

@@ -97,12 +97,7 @@ def m2m100_files(model: Transformer, card: ModelCard) -> dict[str, dict[str, Any
     if (lang := pieces["tgt_lang"]) is not None:  # else `generate` needs it
         tokens = card.src_vocabulary.tokens(row_ids(card))
         generation["forced_bos_token_id"] = tokens.index(lang)
-    return {
-        CONFIG: config,
-        TOKENIZER: tokenizer,
-        GENERATION: generation,
-        ALL_IDS: _tokenizer(card),
-    }
+    return {CONFIG: config, TOKENIZER: tokenizer, GENERATION: generation, ALL_IDS: _tokenizer(card)}
 
 
 def row_ids(card: ModelCard) -> list[int]:

@@ -35,12 +35,7 @@ from nmt.interchange.huggingface_files import (
     numbered,
     read_json,
 )
-from nmt.interchange.huggingface_settings import (
-    NO_TEXT,
-    added_tokens,
-    check_folder,
-    with_added,
-)
+from nmt.interchange.huggingface_settings import NO_TEXT, added_tokens, check_folder, with_added
 from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
 
 SRC_PIECES, TGT_PIECES = "source.spm", "target.spm"

@@ -71,10 +71,7 @@ class Translators:
 
     @classmethod
     def start(
-        cls,
-        config: TranslationConfig,
-        job: JobOptions,
-        kernel: str | None = None,
+        cls, config: TranslationConfig, job: JobOptions, kernel: str | None = None
     ) -> Translators:
         """Load the model and start the processes, with this kernel or the fastest.
 

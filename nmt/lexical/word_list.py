@@ -101,11 +101,7 @@ class WordList:
         return words
 
     def _longest(
-        self,
-        units: list[str],
-        folded: list[str],
-        spans: list[tuple[int, int]],
-        at: int,
+        self, units: list[str], folded: list[str], spans: list[tuple[int, int]], at: int
     ) -> tuple[ListedWord | None, int]:
         """Return the longest word that begins with a unit of a line, and how many units it has."""
         exact, any_case = self._sizes.get(units[at], ()), self._sizes.get(folded[at], ())

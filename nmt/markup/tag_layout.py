@@ -398,12 +398,7 @@ class Layout:
 
 
 def _best_run(
-    owners: Sequence[int | None],
-    taken: bytearray,
-    child: int,
-    units: range,
-    *,
-    is_kept: bool,
+    owners: Sequence[int | None], taken: bytearray, child: int, units: range, *, is_kept: bool
 ) -> tuple[int, int] | None:
     """Return the run of free units that has the most units of a child, less those of others.
 

@@ -28,14 +28,7 @@ from itertools import accumulate
 
 from nmt.data.words import has_letters, is_in_word, on_one_line
 from nmt.markup.kept_pieces import SIGN, piece_in_message_pattern, piece_pattern
-from nmt.markup.markup_tokens import (
-    NOT_TEXT,
-    Token,
-    elements,
-    pair_up,
-    partner_keys,
-    tokenize,
-)
+from nmt.markup.markup_tokens import NOT_TEXT, Token, elements, pair_up, partner_keys, tokenize
 from nmt.markup.messages import MOST_NESTED, QUOTED, Message
 
 _ENTITY_PATTERN = r"(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[A-Za-z][A-Za-z0-9]{0,31};?)"

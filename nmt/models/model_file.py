@@ -173,9 +173,7 @@ def _read_card(file: TensorFile) -> ModelCard:
         raise _damaged(file.path, "alignment_head")
     del header["moses"]
     return ModelCard(
-        **header | {"config": config},
-        src_vocabulary=src_vocabulary,
-        tgt_vocabulary=tgt_vocabulary,
+        **header | {"config": config}, src_vocabulary=src_vocabulary, tgt_vocabulary=tgt_vocabulary
     )
 
 

@@ -71,12 +71,7 @@ class DecoderLayer(nn.Module):
         self.after_feed_forward = Residual(config)
 
     def forward(
-        self,
-        x: Tensor,
-        own: Sentences,
-        memory: Tensor,
-        others: Sentences,
-        head: int | None = None,
+        self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences, head: int | None = None
     ) -> tuple[Tensor, ...]:
         """Decode x (n, D) with the memory (m, D) of its sentences.
 

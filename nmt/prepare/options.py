@@ -67,9 +67,7 @@ class PrepareOptions:
         minimum=0,
     )
     test: tuple[str, ...] = value(
-        (),
-        "A test set. Cleaning leaves it as it is. You can repeat it.",
-        metavar="PREFIX|FILE",
+        (), "A test set. Cleaning leaves it as it is. You can repeat it.", metavar="PREFIX|FILE"
     )
     pair: tuple[str, ...] = value(
         (),

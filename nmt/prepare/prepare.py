@@ -38,14 +38,7 @@ from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import Sources
 from nmt.prepare.duplicates import OverlapKeys, hash_block
-from nmt.prepare.encode import (
-    Step,
-    Subwords,
-    encode_lines,
-    judge_block,
-    keep_columns,
-    keep_text,
-)
+from nmt.prepare.encode import Step, Subwords, encode_lines, judge_block, keep_columns, keep_text
 from nmt.prepare.language_id import LanguageIdentifier, measured
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.copies import copies_kept

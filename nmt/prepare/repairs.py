@@ -341,9 +341,7 @@ def joined_flaws(known: Sequence[FlawRecord], new: Sequence[FlawRecord]) -> list
     for flaw in new:
         before = flaws.setdefault((flaw.kind, flaw.side), replace(flaw, lines=0, repaired=0))
         flaws[flaw.kind, flaw.side] = replace(
-            before,
-            lines=before.lines + flaw.lines,
-            repaired=before.repaired + flaw.repaired,
+            before, lines=before.lines + flaw.lines, repaired=before.repaired + flaw.repaired
         )
     return list(flaws.values())
 

@@ -146,10 +146,7 @@ def judge_tokens(work: Work, *, cleaning: Cleaning) -> None:
 
 
 def token_verdicts(
-    src: TokenCounts,
-    tgt: TokenCounts,
-    cleaning: Cleaning,
-    rules: Sequence[str] = tuple(OF_TOKENS),
+    src: TokenCounts, tgt: TokenCounts, cleaning: Cleaning, rules: Sequence[str] = tuple(OF_TOKENS)
 ) -> Verdicts:
     """Judge pairs by some rules, given the tokens of both sides: (pairs,) each."""
     shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)

@@ -38,11 +38,7 @@ Sample = tuple[list[tuple[str, str]], Verdicts]
 
 
 def sample_blocks(
-    texts: Sequence[SourceText],
-    *,
-    size: int,
-    seed: int,
-    weights: Sequence[float] | None = None,
+    texts: Sequence[SourceText], *, size: int, seed: int, weights: Sequence[float] | None = None
 ) -> Iterator[Block]:
     """Yield `size` lines of the texts, or all of them if there are fewer, in their order.
 
@@ -102,12 +98,7 @@ def clean_sample(
 
 
 def draw_pairs(
-    texts: Sequence[SourceText],
-    cleaner: Cleaner,
-    *,
-    size: int,
-    seed: int,
-    workers: int | None,
+    texts: Sequence[SourceText], cleaner: Cleaner, *, size: int, seed: int, workers: int | None
 ) -> tuple[SourceText, tuple[Rows, ...]]:
     """Draw `size` different pairs that pass the rules, to become valid.
 

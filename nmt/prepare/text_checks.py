@@ -236,9 +236,7 @@ def describe_shift(shift: int) -> str:
     return f"judging by line lengths, the targets come {lines} {when} than their sources"
 
 
-def _log_lengths(
-    pairs: Pairs,
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
+def _log_lengths(pairs: Pairs) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
     """Return the logarithms of the sides' lengths; None if they are too few or too alike."""
     x, y = (np.log1p(side.visible) for side in pairs.sides)
     return (x, y) if len(x) >= _FEWEST_PAIRS and min(x.std(), y.std()) > 0.15 else None

@@ -105,11 +105,7 @@ _FORMS = (
         "awk -F ' [|][|][|] ' 'NR == 1 || $1 != line {print $2; line = $1}'",
     ),
     (re.compile(r"(?:-?\d+\.\d{6}|-inf)\t.*"), "SCORE<TAB>TEXT", "cut -f 2-"),
-    (
-        re.compile(r".* \|\|\|(?: \d+-\d+)* ?"),
-        "TEXT ||| ALIGNMENT",
-        "sed 's/ ||| [0-9 -]*$//'",
-    ),
+    (re.compile(r".* \|\|\|(?: \d+-\d+)* ?"), "TEXT ||| ALIGNMENT", "sed 's/ ||| [0-9 -]*$//'"),
     (re.compile(r'\{"line": \d+, "text": .*\}'), "JSON", "jq -r .text"),
 )
 """What `nmt translate` writes besides text: a line, what it is called, what cuts the text out."""

@@ -49,10 +49,7 @@ class ScoringOptions:
     """What to compare, by which metrics, and what to print."""
 
     references: tuple[Path, ...] = value(
-        (),
-        "Another human translation. You can repeat it.",
-        option="--reference",
-        metavar="FILE",
+        (), "Another human translation. You can repeat it.", option="--reference", metavar="FILE"
     )
     baselines: tuple[Path, ...] = value(
         (),
@@ -86,8 +83,7 @@ class ScoringOptions:
         False, "Ignore case in BLEU and chrF. TER always does.", panel="Metrics"
     )
     card: bool = value(
-        False,
-        "Print every variant of BLEU instead, and which published scores each compares with.",
+        False, "Print every variant of BLEU instead, and which published scores each compares with."
     )
     lang: str | None = value(
         None,
@@ -121,12 +117,10 @@ class ScoringOptions:
         None, "Seed of both tests.", minimum=1, shown=str(Resampling.seed), panel="Chance"
     )
     sentences: bool = value(
-        False,
-        "Print the scores of each line instead. With --json, print them as well.",
+        False, "Print the scores of each line instead. With --json, print them as well."
     )
     json: bool = value(
-        False,
-        "Print one JSON object: for each metric its score, signature and details.",
+        False, "Print one JSON object: for each metric its score, signature and details."
     )
 
     def __post_init__(self) -> None:

@@ -88,11 +88,7 @@ class SearchOptions:
         panel="Search",
     )
     min_tokens: int = value(
-        0,
-        "Do not end translations with fewer tokens.",
-        minimum=0,
-        maximum=100_000,
-        panel="Search",
+        0, "Do not end translations with fewer tokens.", minimum=0, maximum=100_000, panel="Search"
     )
     no_repeat_ngram: int = value(
         0,

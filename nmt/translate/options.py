@@ -106,9 +106,7 @@ class TranslationConfig:
     )
     sampling: Sampling = part(Sampling)
     forbid: Path | None = value(
-        None,
-        "Words and phrases that no translation may contain, one on each line.",
-        metavar="FILE",
+        None, "Words and phrases that no translation may contain, one on each line.", metavar="FILE"
     )
     ensemble: tuple[Path, ...] = value(
         (),

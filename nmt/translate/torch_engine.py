@@ -28,13 +28,7 @@ from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import MissingKernel, UsageError, did_you_mean
 from nmt.models.base import AttentionWeights, Decoder, TranslationModel
-from nmt.models.device import (
-    PRECISIONS,
-    choose_device,
-    default_precision,
-    dtype_of,
-    memory_errors,
-)
+from nmt.models.device import PRECISIONS, choose_device, default_precision, dtype_of, memory_errors
 from nmt.models.ensemble import Ensemble, check_members
 from nmt.models.kernels.packed_weights import choose_kernel, is_usable, pack
 from nmt.models.model_file import load_model
