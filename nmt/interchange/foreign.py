@@ -63,7 +63,6 @@ class ForeignModel:
 
 
 def read_pieces(path: Path) -> PieceModel:
-    """Read a SentencePiece model."""
     try:
         return PieceModel.read(read_file(path))
     except FileNotFoundError:

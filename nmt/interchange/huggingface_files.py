@@ -343,5 +343,4 @@ class _Pickle:
         self.names = list(weights)
 
     def read(self, name: str) -> Tensor:
-        """Return one tensor."""
         return self._weights[name]

@@ -80,7 +80,6 @@ class BinaryArrays:
 
     @property
     def files(self) -> list[str]:
-        """The names of the arrays."""
         return list(self._table)
 
     def __getitem__(self, name: str) -> NDArray[Any]:

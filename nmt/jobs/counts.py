@@ -14,8 +14,6 @@ from nmt.translate.output import Tally, Translation
 
 @dataclass
 class Counts:
-    """Counts of lines in and out so far."""
-
     skipped: int = 0  # lines of the input before the first one
     lines: int = 0
     lines_out: int = 0  # more with n-best lists
@@ -35,7 +33,6 @@ class Counts:
     failed: Tally = field(default_factory=Tally)
 
     def add(self, line: Line, best: Translation, *, composes: bool) -> None:
-        """Count a line and its best translation; composes: whether the vocabulary does."""
         self.lines += 1
         number = self.skipped + self.lines
         self.tokens += len(best.tokens)

@@ -48,8 +48,6 @@ _TOO_LONG = "too many tokens"  # when the model's limit is not known
 
 @dataclass
 class Job:
-    """How text is read, translated and written."""
-
     config: TranslationConfig
     options: JobOptions
     given: Given  # the options of both, and circumstances

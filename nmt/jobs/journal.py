@@ -47,8 +47,6 @@ Chunks = Iterator[bytes]
 
 @dataclass(frozen=True)
 class JobProgress:
-    """How far a job has come."""
-
     input_bytes: int = 0  # of text, decompressed
     input_sha256: str = _EMPTY
     output_bytes: int = 0
@@ -59,7 +57,6 @@ class JobProgress:
 
 
 def journal_of(output: Path) -> Path:
-    """Return where the journal of an output is."""
     return output.with_name(f".{output.name}.journal")
 
 

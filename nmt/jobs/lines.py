@@ -26,8 +26,6 @@ _LONGEST_WAIT = 0.5  # seconds that a pool's first line waits while others keep 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of input."""
-
     text: str  # without its end
     prefix: str = ""  # its translation must begin with it
     end: bytes = b"\n"  # or b"\r\n", or b"" for a last line without one

@@ -158,7 +158,6 @@ class Translators:
 
     @property
     def translator(self) -> Translator:
-        """The translator of this process."""
         if not isinstance(self._translator, Translator):
             self._translator = self._translator()
         return self._translator
@@ -219,15 +218,12 @@ def _translate_on_cpu(translator: Translator, threads: int, lines: Pool) -> Tran
 
 
 def _halve_after_death(translator: Translator) -> None:
-    """Halve the batch of future forks after one has died."""
     _halve(translator, 1)
     _warn_of_death()
 
 
 @dataclass
 class _OnGpu:
-    """Translates lines in a process with its own GPU."""
-
     load: Callable[..., Translator]
     taken: Synchronized[int]  # GPUs
     deaths: int = 0  # of processes

@@ -156,12 +156,10 @@ class MarkedLines:
 
     @property
     def messages(self) -> list[Node]:
-        """The ICU messages of the lines."""
         return [message for line in self.lines for message in line.messages]
 
     @property
     def text(self) -> str:
-        """The text without tags."""
         return LINE_END.join(line.text for line in self.lines)
 
     @property

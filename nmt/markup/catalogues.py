@@ -179,7 +179,6 @@ def _message(source: str, languages: Sequence[str], newline: str) -> Unit | None
 
 
 def _spelt(translation: str, *, source: str, languages: Sequence[str], newline: str) -> str | None:
-    """Return a translation as it stands in the catalogue."""
     text = as_text(re.sub(f"<!--({_CONTROL.pattern})-->", r"\1", translation), source)
     fitted = fit_directives(text.strip(), source, languages[-1])
     if fitted is None or not _fit_all(source, fitted, languages[:-1]):

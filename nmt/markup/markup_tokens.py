@@ -79,7 +79,6 @@ class Token:
 
     @property
     def end(self) -> int:
-        """Where the next token begins."""
         return self.start + len(self.raw)
 
     def attributes(self) -> dict[str, str]:

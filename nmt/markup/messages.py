@@ -38,8 +38,6 @@ MOST_NESTED = 20
 
 @dataclass(frozen=True)
 class Message:
-    """A message and its branches, by characters."""
-
     start: int
     end: int
     argument: str

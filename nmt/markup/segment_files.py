@@ -220,8 +220,6 @@ def _choose(versions: Sequence[_Version], path: Path, use: str, chosen: str | No
 
 
 class _WmtParser:
-    """Reads a file, and collects its documents."""
-
     def __init__(self, path: Path) -> None:
         # Name, whether it is of a test suite, and texts by the numbers of their segments.
         self.documents: list[tuple[str, bool, dict[_Version, dict[int, str]]]] = []

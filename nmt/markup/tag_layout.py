@@ -54,8 +54,6 @@ class Place:
 
 
 class Layout:
-    """The places of all nodes of one translation."""
-
     def __init__(
         self, marked: Marked, translation: str, links: Sequence[Link], weaker: Sequence[Link]
     ) -> None:

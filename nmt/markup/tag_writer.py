@@ -35,8 +35,6 @@ def restore(
 
 
 class _Writer:
-    """Writes text and tags from left to right."""
-
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.text = layout.translation

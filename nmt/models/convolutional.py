@@ -272,19 +272,15 @@ class ConvolutionalState:
         return both.flatten(1)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Keep these hypotheses, in this order; `move` does it before the next step."""
         self.kept.select(rows, sentences)
 
     def move(self, of_rows: Tensor, of_sentences: Tensor) -> None:
-        """Do the moves of `kept`, given the same on the device."""
         self._inputs = move_(self._inputs, 1, of_rows, self.num_rows)
         self.source.move(of_sentences, self.num_sentences)
         self.kept.are_moved()
 
 
 class ConvolutionalModel(TranslationModel):
-    """The paper's encoder and decoder."""
-
     def __init__(
         self, config: ConvolutionalConfig, src_vocab_size: int, tgt_vocab_size: int
     ) -> None:
@@ -314,17 +310,14 @@ class ConvolutionalModel(TranslationModel):
 
     @property
     def is_padding_free(self) -> bool:
-        """Whether attention takes packed sentences, without padding."""
         width = self.config.d_model
         return takes_packed(self.output_projection, width, width)
 
     @property
     def blocks(self) -> Sequence[nn.Module]:
-        """The layers."""
         return [*self.encoder, *self.decoder]
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return the last states (n, D) of the batch's target tokens."""
         sources, targets = self._sentences(batch.src), self._sentences(batch.tgt_in)
         keys_values = self._encode(batch.src)  # (m, 2, 1, D)
         g = self.tgt_embedding(batch.tgt_in.tokens, batch.tgt_in.positions)  # (n, D)
@@ -335,14 +328,12 @@ class ConvolutionalModel(TranslationModel):
         return self._last_states(x)
 
     def attention_weights(self, batch: Batch) -> AttentionWeights:
-        """Return the attention weights of a forward pass."""
         attentions = [layer.attention for layer in self._decoder_layers()]
         recorded = recorded_weights(self, attentions, batch)
         cross = torch.stack([recorded[attention] for attention in attentions])
         return AttentionWeights(encoder=cross[:0], decoder=cross[:0], cross=cross)
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
-        """Return the cross-attention weights of one layer: (B, 1, T, S)."""
         layers = self._decoder_layers()
         attention = layers[max(0, len(layers) - 1 - from_top)].attention
         return recorded_weights(self, [attention], batch)[attention]
@@ -371,7 +362,6 @@ class ConvolutionalModel(TranslationModel):
         return Sentences.of(packed, 1, as_packed=self.is_padding_free)
 
     def begin(self, src: Packed) -> ConvolutionalState:
-        """Return the state before the first target token, with a hypothesis for each source."""
         layout = PaddedLayout.of(src)
         keys_values = self._encode(src)[:, :, 0].unbind(1)  # each (m, D)
         source = ConvolutionalMemory(
@@ -380,7 +370,6 @@ class ConvolutionalModel(TranslationModel):
         return ConvolutionalState(self.config, source)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
-        """Extend the hypotheses of some states by `tokens` (N,); return last states (N, D)."""
         own = cast(Sequence[ConvolutionalState], states)
         device = self.output_projection.device
         lengths = np.array([state.length for state in own])  # (states,)

@@ -23,7 +23,6 @@ class EnsembleState:
         self.members = members
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Keep these hypotheses, in this order."""
         for member in self.members:
             member.select(rows, sentences)
 
@@ -39,12 +38,10 @@ class Ensemble:
         return torch.cat([member(batch) for member in self.members], dim=1)
 
     def begin(self, src: Packed) -> EnsembleState:
-        """Return the members' states before the first target token."""
         return EnsembleState([member.begin(src) for member in self.members])
 
     @property
     def vocab_size(self) -> int:
-        """V, the target vocabulary's size."""
         return self.members[0].vocab_size
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:

@@ -176,7 +176,6 @@ class KeptRows:
         self.sentences: NDArray[np.int64] = np.arange(num_sentences)  # (B,) likewise
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Go on with these; see `DecoderState`."""
         self.rows = self.rows[rows.numpy()]
         self.sentences = self.sentences[sentences.numpy()]
 

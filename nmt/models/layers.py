@@ -75,7 +75,6 @@ def add_dropped(x: Tensor, output: Tensor, p: float, training: bool) -> Tensor:
 
 
 def seed_dropout(seed: int) -> None:
-    """Seed all dropout from here on."""
     torch.manual_seed(seed)
     _pools.clear()
 
@@ -209,7 +208,6 @@ class SwiGLU(nn.Module):
 
 
 def feed_forward(config: TransformerConfig) -> FeedForward | SwiGLU:
-    """Return the feed-forward sub-layer of a configuration."""
     if config.feed_forward == "swiglu":
         return SwiGLU(config.d_model, config.d_ff)
     return FeedForward(config.d_model, config.d_ff, config.feed_forward)

@@ -36,8 +36,6 @@ _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
 
 @dataclass(frozen=True)
 class ModelCard:
-    """The metadata of a model file."""
-
     architecture: str
     config: ModelConfig
     src_lang: str
@@ -74,7 +72,6 @@ class ModelCard:
         )
 
     def build(self) -> TranslationModel:
-        """Build the model with fresh weights."""
         from nmt.models.registry import build_model
 
         return build_model(
@@ -145,7 +142,6 @@ class ModelReader:
         ]
 
     def weight(self, name: str) -> Tensor:
-        """Read one weight."""
         return self._file.read(_WEIGHT + name)
 
 

@@ -175,7 +175,6 @@ class RelativePositions(nn.Module):
 
     @property
     def vectors(self) -> Relative:
-        """The vectors of keys, and those of values."""
         return self.keys, self.values
 
 

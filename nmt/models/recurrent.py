@@ -302,11 +302,9 @@ class RecurrentState:
         self.kept = KeptRows(len(passed))
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Keep these hypotheses, in this order; `move` does it before the next step."""
         self.kept.select(rows, sentences)
 
     def move(self, of_rows: Tensor, of_sentences: Tensor) -> None:
-        """Do the moves of `kept`, given the same on the device."""
         self.passed = move_(self.passed, 0, of_rows, self.num_rows)
         self.keys.move(of_sentences, len(self.kept.sentences))
         self.kept.are_moved()
@@ -318,8 +316,6 @@ class RecurrentState:
 
 
 class RecurrentModel(TranslationModel):
-    """The recurrent encoder and decoder."""
-
     def __init__(self, config: RecurrentConfig, src_vocab_size: int, tgt_vocab_size: int) -> None:
         super().__init__()
         self.config = config
@@ -332,16 +328,13 @@ class RecurrentModel(TranslationModel):
 
     @property
     def blocks(self) -> Sequence[nn.Module]:
-        """The cells and the attention of the decoder."""
         return [*self.decoder.cells, self.decoder.attention]
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return the last states (n, D) of the batch's target tokens."""
         return self._decode(batch, [])
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
-        """Return the attention weights of a forward pass."""
         src, tgt_in = batch.src.in_one_group(), batch.tgt_in.in_one_group()
         recorded: list[Tensor] = []
         self._decode(Batch(src, tgt_in, batch.targets), recorded)
@@ -351,7 +344,6 @@ class RecurrentModel(TranslationModel):
         return AttentionWeights(encoder=cross[:0], decoder=cross[:0], cross=cross)
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
-        """Return the cross-attention weights: (B, 1, T, S)."""
         del from_top  # there is one attention
         return self.attention_weights(batch).cross[0]
 
@@ -388,7 +380,6 @@ class RecurrentModel(TranslationModel):
         return x
 
     def begin(self, src: Packed) -> RecurrentState:
-        """Return the state before the first target token, with a hypothesis for each source."""
         layouts = [PaddedLayout.of_group(src, group) for group in src.groups]
         memory = self._encode(src, layouts)  # (m, H)
         (keys,) = self.decoder.attention.keys(memory, [PaddedLayout.of(src)])
@@ -396,7 +387,6 @@ class RecurrentModel(TranslationModel):
         return RecurrentState(passed, keys)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
-        """Extend the hypotheses of some states by `tokens` (N,); return last states (N, D)."""
         own = cast(Sequence[RecurrentState], states)
         rows = [state.num_rows for state in own]
         moves = chain.from_iterable(state.kept.moves() for state in own)

@@ -168,7 +168,6 @@ class TransformerState:
         return key, value
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Keep these hypotheses, in this order; `move` does it before the next step."""
         if self.moves is not _NO_MOVES:
             self.move(*to_device(self.moves, self.score_bias.device))
         by_place = self.places.select(rows.numpy(), len(sentences))
@@ -184,8 +183,6 @@ class TransformerState:
 
 
 class Transformer(TranslationModel):
-    """The paper's encoder and decoder."""
-
     def __init__(self, config: TransformerConfig, src_vocab_size: int, tgt_vocab_size: int) -> None:
         super().__init__()
         self.config = config
@@ -202,19 +199,16 @@ class Transformer(TranslationModel):
 
     @property
     def blocks(self) -> Sequence[nn.Module]:
-        """The layers."""
         return [*self.encoder, *self.decoder]
 
     @property
     def is_padding_free(self) -> bool:
-        """Whether attention takes packed sentences, without padding."""
         has_relative_positions = self.config.positions == "relative"
         return not has_relative_positions and takes_packed(
             self.output_projection, *self.config.head_widths
         )
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return the last states (n, D) of the batch's target tokens."""
         return self._forward(batch, None)[0]
 
     def forward_with_head(self, batch: Batch, head: AttentionHead) -> tuple[Tensor, Tensor, Tensor]:
@@ -236,7 +230,6 @@ class Transformer(TranslationModel):
         return [self.decoder_norm(x), *seen]
 
     def attention_weights(self, batch: Batch) -> AttentionWeights:
-        """Return the attention weights of a forward pass."""
         is_recurrent = self.config.decoder_memory == "ssru"
         attentions: tuple[list[nn.Module], ...] = (
             [layer.attention for layer in cast(Sequence[EncoderLayer], self.encoder)],
@@ -253,7 +246,6 @@ class Transformer(TranslationModel):
         )
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
-        """Return the cross-attention weights of one layer: (B, H, T, S)."""
         attention = self._decoder_layer(from_top).cross_attention
         return recorded_weights(self, [attention], batch)[attention]
 
@@ -283,13 +275,11 @@ class Transformer(TranslationModel):
         )
 
     def begin(self, src: Packed) -> TransformerState:
-        """Return the state before the first target token, with a hypothesis for each source."""
         layout = PaddedLayout.of(src, _GPU_ALIGNMENT if src.tokens.is_cuda else 1)
         memory = layout.rows(self._encode(self._sentences(src)))  # (B, S, D)
         return TransformerState(self._decoder_layers(), memory, layout.mask)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
-        """Extend the hypotheses of some states by `tokens` (N,); return last states (N, D)."""
         own = cast(Sequence[TransformerState], states)
         device = self.output_projection.device
         lengths = np.array([state.cache.length for state in own])  # (states,)

@@ -35,8 +35,6 @@ _Kind = tuple[int, bool]
 
 
 class CTranslate2Engine(Engine):
-    """Searches with a CTranslate2 model."""
-
     def __init__(
         self,
         model: Any,

@@ -25,7 +25,6 @@ class ForbiddenWords:
     """Finds forbidden words in texts and in their tokens."""
 
     def __init__(self, words: WordList, vocabulary: Vocabulary) -> None:
-        """Take the words and the vocabulary of targets."""
         self._words = words
         self._vocabulary = vocabulary
 
@@ -37,7 +36,6 @@ class ForbiddenWords:
         return tuple(dict.fromkeys(form for form in forms if form and UNK_ID not in form))
 
     def are_in(self, text: str) -> bool:
-        """Tell whether a text has a forbidden word."""
         return bool(self._words.find(text))
 
     def written_in(self, hypotheses: SearchResult) -> set[Ids]:

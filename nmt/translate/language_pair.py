@@ -11,8 +11,6 @@ from nmt.models.model_file import ModelCard
 
 @dataclass(frozen=True)
 class LanguagePair:
-    """A pair of languages that a model translates."""
-
     languages: tuple[str, str]  # codes; they decide how sentences are split and joined
     src_vocabulary: Vocabulary
     tgt_vocabulary: Vocabulary

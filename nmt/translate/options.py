@@ -251,7 +251,6 @@ class TranslationConfig:
 
     @property
     def writes_list(self) -> bool:
-        """Whether the output is an n-best list."""
         return self.n_best is not None and not self.mbr
 
     @property
@@ -297,7 +296,6 @@ class TranslationConfig:
 
     @cached_property
     def is_export(self) -> bool:
-        """Whether a model is a CTranslate2 export."""
         return any(map(is_export, self.models))
 
     def _refuse_int8(self) -> None:
@@ -329,7 +327,6 @@ class TranslationConfig:
         return files | {path: [path] for path in self._lists.values()}
 
     def moved(self, copies: Mapping[Path, Path]) -> TranslationConfig:
-        """Return the configuration with copies of its files."""
         lists: dict[str, Any] = {field: copies[path] for field, path in self._lists.items()}
         return replace(self, models=tuple(copies[path] for path in self.models), **lists)
 

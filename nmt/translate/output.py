@@ -84,7 +84,6 @@ Render = Callable[[int, Translation], list[str]]
 
 
 def render_text(_number: int, translation: Translation) -> list[str]:
-    """Return the best translation."""
     return [translation.text]
 
 
@@ -174,7 +173,6 @@ class Entry:
     score: float  # -inf: the line could not be translated
 
     def __str__(self) -> str:
-        """Return the entry's line in the list."""
         return _BETWEEN.join((str(self.line), self.text, f"{self.score:.6f}"))
 
 

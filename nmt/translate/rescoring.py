@@ -41,7 +41,6 @@ class Likelihood:
         return math.exp(min(self.nll, 700.0))
 
     def add(self, translation: Translation, *, is_long: bool, is_decomposed: bool) -> None:
-        """Count the next line's translation."""
         self.lines += 1
         if is_decomposed:
             self.decomposed.add(self.lines)

@@ -129,8 +129,6 @@ _ALIGNING_LAYER = 1  # from the top: the penultimate
 
 
 class TorchEngine(Engine):
-    """Runs a model or an ensemble."""
-
     def __init__(
         self,
         model: Decoder,
@@ -214,7 +212,6 @@ class TorchEngine(Engine):
         return [part.tolist() for part in torch.split(torch.cat(blocks).cpu(), lengths)]
 
     def attention(self, pairs: Sequence[Pair]) -> list[NDArray[np.float32] | None]:
-        """See `Engine`."""
         return self._forced(pairs, self._attention)
 
     def _attention(self, batch: Batch) -> list[NDArray[np.float32]]:
@@ -231,7 +228,6 @@ class TorchEngine(Engine):
 
     @torch.inference_mode()
     def attention_weights(self, source: Ids, target: Ids) -> AttentionWeights:
-        """See `Engine`."""
         src, tgt = (TokenRows.from_lists([ids], token_bytes=4) for ids in (source, target))
         return self._first_model.attention_weights(collate(src, tgt).to(self.device))
 

@@ -209,7 +209,6 @@ class Translator:
         on_step: Callable[[], object] | None = None,
         unit_form: str | None = None,
     ) -> LinesUnderWay:
-        """Bring lines to the end of their way."""
         if unit_form not in (None, *FORMS):
             raise UsageError(f"unit_form is {unit_form!r}; it must be one of {', '.join(FORMS)}")
         if prefixes and len(prefixes) != len(texts):
