@@ -118,7 +118,6 @@ def application(commands: Sequence[str] = COMMANDS, *, only_names: bool = False)
 
 
 def _module(name: str) -> Any:
-    """Return the module of a command."""
     return importlib.import_module(
         f"nmt.cli.{name}_" if keyword.iskeyword(name) else f"nmt.cli.{name}"
     )

@@ -123,8 +123,6 @@ def _shortlist(data: Path, out: Path, *, frequent: int = 100, best: int = 100) -
 
 
 class Exporter(NamedTuple):
-    """A format of exports."""
-
     opened_by: str
     write: Callable[..., str]
     """Exports a model to a path, and returns what to say of it. Its keywords are the options."""
@@ -134,7 +132,6 @@ class Exporter(NamedTuple):
 
     @property
     def options(self) -> list[str]:
-        """The names of the options that the format takes."""
         parameters = inspect.signature(self.write).parameters.values()
         return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
 

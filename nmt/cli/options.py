@@ -95,7 +95,6 @@ def _built(kind: Any, given: Mapping[str, Any], problems: list[str]) -> Any:
 
 
 def _options(kind: Any) -> Iterator[inspect.Parameter]:
-    """Yield the options of a dataclass and its parts."""
     hints = get_type_hints(kind)
     for spec in dataclasses.fields(kind):
         if spec.name in parts(kind):

@@ -37,8 +37,6 @@ EXAMPLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class RescoreOptions:
-    """What to score, by which models, and what to print."""
-
     source: Path = value(
         ...,
         "The source text, one sentence a line. It may be compressed (.gz, .xz, .bz2), WMT's SGML "
@@ -86,7 +84,6 @@ class RescoreOptions:
         check(self)
 
     def problems(self) -> Iterator[str]:
-        """Yield what is wrong with the combination of options."""
         forms = {"n-best": self.n_best, "scores": self.scores}
         forms |= {"tokens": self.tokens, "json": self.json}
         if len(chosen := [name for name, value in forms.items() if value]) > 1:

@@ -114,7 +114,6 @@ def all_declared(kind: Any) -> list[dataclasses.Field[Any]]:
 
 
 def option_name(spec: dataclasses.Field[Any]) -> str:
-    """Return the name of a field on the command line."""
     return str(spec.metadata["option"]) or f"--{spec.name.replace('_', '-')}"
 
 

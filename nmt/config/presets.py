@@ -360,7 +360,6 @@ def find_preset(name: str) -> Preset:
 
 
 def preset_values(name: str) -> dict[str, Value]:
-    """Return the values that a preset and its ancestors set."""
     preset = find_preset(name)
     inherited = preset_values(preset.parent) if preset.parent else {}
     return inherited | dict(preset.changes)

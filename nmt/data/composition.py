@@ -52,7 +52,6 @@ def is_decomposed(text: str) -> bool:
 
 
 def is_composed(text: str) -> bool:
-    """Whether text is in NFC."""
     return text.isascii() or unicodedata.is_normalized("NFC", text)
 
 

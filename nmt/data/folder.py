@@ -181,8 +181,6 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class DataFolder:
-    """An opened data folder."""
-
     path: Path
     info: DatasetInfo
     fingerprint: str

@@ -57,8 +57,6 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """A shard of the folder."""
-
     name: str
     size: int
     sha256: str
@@ -147,7 +145,6 @@ class SplitRecord:
 
     @property
     def annotations(self) -> int:
-        """Annotations of its sources."""
         return sum(shard.annotations for shard in self.shards)
 
     @property
@@ -208,7 +205,6 @@ class DatasetInfo:
 
     @property
     def moses(self) -> tuple[Moses | None, Moses | None]:
-        """The Moses rules of source and target."""
         return moses_rules(
             self.langs,
             normalize=bool(self.settings["moses_normalize"]),
@@ -245,7 +241,6 @@ class DatasetInfo:
 
 
 def to_json(info: DatasetInfo) -> str:
-    """Return the text of `dataset.json`."""
     return json.dumps(dataclasses.asdict(info), indent=2, ensure_ascii=False) + "\n"
 
 

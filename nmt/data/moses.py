@@ -95,7 +95,6 @@ def tokenizer_name(lang: str) -> str:
 
 
 def has_moses_rules(lang: str) -> bool:
-    """Return whether Moses has rules for the language."""
     from sacremoses import NonbreakingPrefixes
 
     return primary_language(lang) in NonbreakingPrefixes().available_langs.values()

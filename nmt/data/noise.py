@@ -21,7 +21,6 @@ _CHARACTERS_A_TYPO = 40
 
 
 def upper_case(pair: Pair, _: random.Random) -> Pair:
-    """Put both sides into upper case."""
     src, tgt = pair
     return src.upper(), tgt.upper()
 

@@ -33,8 +33,6 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Piece:
-    """A subword of a SentencePiece model."""
-
     text: str
     score: float = 0.0
     kind: Kind = Kind.NORMAL
@@ -87,7 +85,6 @@ class PieceModel:
         return cls(tuple(pieces), trainer, rest, model)
 
     def write(self) -> bytes:
-        """Return the serialised model."""
         if self.serialised:
             return self.serialised
         pieces = (

@@ -68,5 +68,4 @@ def write_key(number: int, kind: int) -> bytes:
 
 
 def write_field(number: int, content: bytes) -> bytes:
-    """Return a field of bytes."""
     return write_key(number, BYTES) + write_varint(len(content)) + content

@@ -70,8 +70,6 @@ def token_bytes_for(vocab_size: int) -> int:
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Rows of token ids, one after the other."""
-
     ids: Ids  # (tokens,)
     lengths: Lengths  # (rows,)
 
@@ -109,7 +107,6 @@ class TokenRows:
 
     @classmethod
     def join(cls, parts: Sequence[TokenRows]) -> TokenRows:
-        """Return the rows of all parts, one part after the other."""
         return cls(
             np.concatenate([part.ids for part in parts]),
             np.concatenate([part.lengths for part in parts]),
@@ -123,7 +120,6 @@ class TokenRows:
         return cls(ids.take(places), lengths)
 
     def take(self, rows: npt.NDArray[np.int64]) -> TokenRows:
-        """Return the rows with these indices, in this order."""
         starts = np.cumsum(self.lengths) - self.lengths
         return TokenRows.gather(self.ids, starts[rows], self.lengths[rows])
 
@@ -204,8 +200,6 @@ def _offsets(lengths: Sequence[Lengths]) -> npt.NDArray[Any]:
 
 
 class _Header(NamedTuple):
-    """What `_HEADER` packs."""
-
     magic: bytes
     version: int
     token_bytes: int

@@ -23,8 +23,6 @@ Shares = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True)
 class Stages:
-    """The stages of a run."""
-
     ends: tuple[int, ...]
     """The update after which each stage but the last one ends."""
     shares: tuple[Shares, ...]

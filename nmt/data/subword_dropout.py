@@ -31,7 +31,6 @@ class SubwordDropout:
         self._whole = (1 - p) ** merges  # (V,) probability that no merge of a token is undone
 
     def __call__(self, rows: TokenRows, random: np.random.Generator) -> TokenRows:
-        """Return the rows with some of their tokens split."""
         ids = rows.ids.astype(np.int64)
         owners = np.repeat(np.arange(len(rows)), rows.lengths)
         broken = random.random(len(ids)) >= self._whole[ids]

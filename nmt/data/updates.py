@@ -206,7 +206,6 @@ def _plans_from(
 
 
 def _next_pool(position: Position, epochs: Epochs) -> Position:
-    """Return the start of the pool after this one."""
     if position.pool + 1 < epochs.pools:
         return Position(position.stage, position.epoch, position.pool + 1)
     return Position(position.stage, position.epoch + 1)

@@ -41,8 +41,6 @@ class ListedWord:
 
 @dataclass(frozen=True)
 class FoundWord:
-    """A listed word at a place in a line."""
-
     start: int  # in characters
     end: int
     word: ListedWord
@@ -73,7 +71,6 @@ class WordList:
 
     @property
     def sources(self) -> list[str]:
-        """The words as the list has them."""
         return [word.source for word in self._by_key.values()]
 
     def find(self, line: str, kept: Sequence[tuple[int, int]] = ()) -> list[FoundWord]:

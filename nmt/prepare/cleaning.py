@@ -71,8 +71,6 @@ PANEL = "Cleaning of train"
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
-    """The options of the rules."""
-
     min_length: int = value(1, "Drop pairs if a side has fewer subwords.", minimum=1, panel=PANEL)
     max_length: int = value(256, "Drop pairs if a side has more subwords.", panel=PANEL)
     max_ratio: float = value(

@@ -112,8 +112,6 @@ class SourceText:
 
 @dataclass(frozen=True)
 class Sources:
-    """The texts of every split."""
-
     train: tuple[SourceText, ...]
     valids: tuple[SourceText, ...]
     """One for each pair of languages; empty until they are drawn from train."""

@@ -145,7 +145,6 @@ class OverlapKeys:
         return cls(np.unique(sums), frozenset().union(*(part.keys for part in parts)))
 
     def found_in(self, side: TextSide) -> Mask:
-        """Return which lines match a key: (lines,)."""
         if not len(self.sums):
             return np.zeros(len(side.lines), np.bool_)
         sums = side.sums(_numbers())

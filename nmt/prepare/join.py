@@ -111,7 +111,6 @@ def _check_fit(first: DataFolder, other: DataFolder) -> None:
 
 
 def _check_corpora(folders: Sequence[DataFolder]) -> None:
-    """Check that no text is in two folders."""
     seen: dict[tuple[object, ...], Path] = {}
     for folder in folders:
         for corpus in folder.info.train.corpora:

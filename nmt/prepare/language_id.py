@@ -104,7 +104,6 @@ class LanguageIdentifier:
         return f"{self.path.name} {self.sha256}"
 
     def knows(self, lang: str) -> bool:
-        """Whether the model can recognise a language."""
         return bool(_labels_of(self.path, lang))
 
     def in_other_language(
@@ -214,7 +213,6 @@ def _load(path: Path) -> Any:
 
 @functools.cache
 def _labels(path: Path) -> tuple[str, ...]:
-    """Return all labels of a model."""
     try:
         check_model(path)
         labels, _ = _load(path).predict("a", k=_ALL, threshold=-1.0)
@@ -247,8 +245,6 @@ def check_model(path: Path) -> None:
 
 
 class _Cursor:
-    """A place in a file."""
-
     def __init__(self, data: mmap.mmap) -> None:
         self._data, self._place = data, 0
 
@@ -289,7 +285,6 @@ def _check_model(file: _Cursor) -> None:
 
 
 def _check_matrix(file: _Cursor, dim: int, is_quantised: bool) -> int:
-    """Return the number of rows."""
     if not is_quantised:
         rows, columns = file.read("qq")
         _agree(rows >= 0, columns == dim)
@@ -306,7 +301,6 @@ def _check_matrix(file: _Cursor, dim: int, is_quantised: bool) -> int:
 
 
 def _check_quantiser(file: _Cursor, dim: int) -> int:
-    """Return the number of parts of a vector."""
     own_dim, parts, width, last_width = file.read("4i")
     _agree(own_dim == dim, min(parts, width) > 0, 0 < last_width <= width)
     _agree((parts - 1) * width + last_width == dim)

@@ -43,8 +43,6 @@ AUTO_TERMS = "auto"
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareOptions:
-    """Which text is read, and the vocabulary."""
-
     src_lang: str = value("", "Source language: PREFIX.LANG.", option="--src", metavar="LANG")
     tgt_lang: str = value("", "Target language: PREFIX.LANG.", option="--tgt", metavar="LANG")
     train: tuple[str, ...] = value(
@@ -394,7 +392,6 @@ class PrepareOptions:
 
     @property
     def lines_a_pair(self) -> int:
-        """The most lines of a training pair."""
         return self.window if self.documents else 1
 
     @property
@@ -426,7 +423,6 @@ class PrepareOptions:
 
     @property
     def texts(self) -> list[tuple[str, tuple[str, str]]]:
-        """The prefix or file of each text, and its languages."""
         texts = (*(self.train or self.pair), *self.valid, *self.test)
         return [(self.prefix_of(text), self.langs_of(text)) for text in texts]
 

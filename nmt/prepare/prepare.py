@@ -323,7 +323,6 @@ class _Inputs:
                 )
 
     def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
-        """Return the cleaning rules for the training text."""
         drawn = held_out[: len(self.sources.valids)] if self.drawn else ()
         cleaner = self._plain_cleaner(held_out)
         drawn_pairs = frozenset[frozenset[str]]().union(*(text.pairs for text in drawn))
@@ -425,7 +424,6 @@ def _build(
     progress: Progress,
     held_out: Sequence[HeldOutText],
 ) -> None:
-    """Write everything that is missing."""
     models = [(folder / file.name).read_bytes() for file in progress.vocabulary.files]
     options, sources, subwords = inputs.options, inputs.sources, inputs.subwords(models)
     annotator = inputs.annotator

@@ -29,8 +29,6 @@ _EXAMPLE_CHARACTERS = 300
 
 @dataclass(frozen=True)
 class Example:
-    """A rejected pair."""
-
     line: int
     """Its line number, from 1."""
     src: str
@@ -59,7 +57,6 @@ class CorpusRejects:
 
     @classmethod
     def begin(cls, source: SourceText) -> CorpusRejects:
-        """Return the empty report of a text."""
         src, tgt = (Path(side).name for side in source.reader.sides)
         return cls(source.prefix, src, tgt, source.reader.unit)
 
@@ -102,7 +99,6 @@ class CorpusRejects:
 
 
 def report_json(corpora: Sequence[CorpusRejects]) -> str:
-    """Return the report as JSON."""
     report = {
         "rules": RULES,
         "corpora": [

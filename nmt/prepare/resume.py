@@ -377,12 +377,10 @@ def write_hashes(folder: Path, rule: str, number: int, hashes: Hashes) -> FileRe
 
 
 def hashed_rule(file: FileRecord) -> str:
-    """Return the rule that a file of hashes belongs to."""
     return file.name.rpartition("-")[0]
 
 
 def read_hashes(folder: Path, file: FileRecord) -> Hashes:
-    """Return the hashes that `write_hashes` wrote."""
     return np.fromfile(folder / PROGRESS_FOLDER / file.name, "<u8").astype(np.uint64)
 
 

@@ -230,7 +230,6 @@ def line_shift(pairs: Pairs) -> int:
 
 
 def describe_shift(shift: int) -> str:
-    """Describe a shift."""
     lines = "1 line" if abs(shift) == 1 else f"{abs(shift)} lines"
     when = "later" if shift > 0 else "earlier"
     return f"judging by line lengths, the targets come {lines} {when} than their sources"

@@ -89,7 +89,6 @@ class RunState:
 
     @property
     def best_updates(self) -> list[int]:
-        """The updates of the best models, best first."""
         return [update for *_, update in self.best]
 
     def validated_as(

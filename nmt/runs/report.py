@@ -104,8 +104,6 @@ def require_tensorboard() -> None:
 
 @dataclass(frozen=True)
 class TextResult:
-    """The metrics of the valid text of one pair of languages."""
-
     langs: tuple[str, str]
     nll: float  # nats per token
     tokenizer: str  # BLEU's
@@ -125,7 +123,6 @@ class ValidationResult:
 
     @property
     def perplexity(self) -> float:
-        """exp(nll), per subword."""
         return math.exp(min(self.nll, 700.0))
 
     @property
@@ -212,7 +209,6 @@ class Report:
         self._close_tensorboard()
 
     def advance(self) -> None:
-        """Count one more update."""
         self._bar.update()
 
     def started(self, state: RunState, description: str) -> None:

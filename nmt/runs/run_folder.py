@@ -160,7 +160,6 @@ class RunFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether a run has been started here."""
         return self.config.is_file()
 
     @property
@@ -206,7 +205,6 @@ class RunFolder:
         )
 
     def unlock(self) -> None:
-        """Unlock the folder."""
         if self._lock is not None:
             self._lock.close()
 
@@ -288,7 +286,6 @@ class RunFolder:
         return allowed, refused
 
     def initial_model(self) -> InitialModel:
-        """Return the model that the run started from."""
         run = self._read_config()["run"]
         return run["init_from"], run["init_from_checksum"]
 

@@ -32,8 +32,6 @@ _NO_LANGUAGE = {*_COMPRESSED, "sgm", "sgml", "tsv", "txt"}
 
 @dataclass(frozen=True)
 class Text:
-    """The lines of one file."""
-
     name: str
     lines: list[str]
     segments: tuple[str, ...] = ()

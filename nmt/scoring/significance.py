@@ -48,8 +48,6 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An output compared with a baseline."""
-
     score: float
     """The baseline's, in percent."""
 

@@ -180,11 +180,9 @@ class Beams:
 
     @property
     def cost(self) -> int:
-        """The sum of the active sentences' costs."""
         return self.group.cost_per_sentence * len(self.sentences)
 
     def query(self) -> StepQuery:
-        """Return what the next step is to find out."""
         is_over = self.longest[self.sentences] <= self.ids.shape[2]  # (B,)
         query = StepQuery(np.where(is_over, EOS_ID, FREE).repeat(self.ids.shape[1]))
         for constraint in self.constraints:

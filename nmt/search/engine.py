@@ -42,8 +42,6 @@ class Source:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished translation as token ids."""
-
     ids: Ids  # without eos
     log_prob: float  # natural logarithm, with eos
     score: float  # log_prob divided by the length penalty

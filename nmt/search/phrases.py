@@ -33,17 +33,14 @@ class Phrase:
 
     @property
     def most_tokens(self) -> int:
-        """The length of the longest form."""
         return max(map(len, self._all))
 
     @property
     def fewest_tokens(self) -> int:
-        """The length of the shortest form."""
         return min(map(len, self._all))
 
     @property
     def tokens(self) -> Ids:
-        """The tokens of all forms."""
         return tuple(chain.from_iterable(self._all))
 
     @property
@@ -132,7 +129,6 @@ class PhraseStage:
         return (self._after(-1, False, WordEnd()).bank, self._after(-1, True, WordEnd()).bank)
 
     def after(self, token: int) -> PhraseStage:
-        """Return the stage after a token."""
         edges = self._sentence.edges
         if edges is None:
             return self._after(token, False, WordEnd())

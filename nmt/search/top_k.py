@@ -105,7 +105,6 @@ class StepQuery:
 
     @classmethod
     def joined(cls, queries: Sequence[StepQuery]) -> StepQuery:
-        """Join queries of the same search."""
         if len(queries) == 1:
             return queries[0]
         starts = accumulate((len(query.forced) for query in queries), initial=0)

@@ -28,7 +28,6 @@ _CODES = {"bs": "hbs", "hr": "hbs", "sr": "hbs", "no": "nb"}
 
 
 def is_installed() -> bool:
-    """Whether there is simplemma, which lemmas need."""
     return find_spec("simplemma") is not None
 
 

@@ -126,7 +126,6 @@ class Annotator:
         work.ids = TokenRows.join([rows, annotated]).take(order), work.ids[1]
 
     def _uses(self, src: str, tgt: str) -> list[Annotation]:
-        """Return all terms of a pair of lines."""
         if self.lexicon is not None:
             return [Annotation(*span, lemma) for span, _, lemma in self.lexicon.links(src, tgt)]
         if self.terms is None or not (uses_of_terms := self.terms.find(src)):

@@ -44,11 +44,9 @@ class WordLexicon:
 
     @classmethod
     def read(cls, content: str) -> WordLexicon:
-        """Return the lexicon that `write` has written."""
         return cls(**json.loads(content))
 
     def write(self) -> str:
-        """Return the lexicon as JSON."""
         return json.dumps(asdict(self))
 
     @property

@@ -37,8 +37,6 @@ _SHOWN_CELLS, _SHOWN_LETTERS = 8, 30
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read."""
-
     names: tuple[str, ...]
     """Of source and target, in the header; or their numbers from 1."""
     places: tuple[int, ...]

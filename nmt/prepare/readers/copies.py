@@ -72,7 +72,6 @@ def _copy_stdin(path: Path) -> None:
 
 
 def _files_of(name: str, langs: tuple[str, str]) -> list[str]:
-    """Return the URLs of the files of a text."""
     if name.endswith("/"):
         return [url for url in files_at(name) if url.lower().endswith(TABLE_FOLDERS)]
     if is_one_file(name):

@@ -107,8 +107,6 @@ class LineFiles(ABC):
 
 @dataclass(frozen=True)
 class MosesFiles(LineFiles):
-    """Two files, plain or compressed."""
-
     files: tuple[Path, Path]
     encoding: Encoding
 
@@ -248,8 +246,6 @@ class Validity:
 
 
 class Lines:
-    """The lines of one stream, taken from the front."""
-
     def __init__(self, name: str, chunks: Iterator[bytes]) -> None:
         self._name = name
         self._chunks = chunks
@@ -266,7 +262,6 @@ class Lines:
         return min(len(self._ends), reader.BLOCK_LINES, max(1, within))
 
     def take(self, lines: int) -> bytes:
-        """Return the next lines as bytes."""
         start, self._at = self._at, int(self._ends[lines - 1])
         self._ends = self._ends[lines:]
         return self._buffer[start : self._at]

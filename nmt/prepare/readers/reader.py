@@ -41,7 +41,6 @@ def stamps(files: Sequence[Path]) -> tuple[tuple[int, int], ...]:
 
 
 def record_file(path: Path) -> FileRecord:
-    """Return the name, size and SHA-256 of a file."""
     return FileRecord(path.name, path.stat().st_size, sha256_file(path))
 
 

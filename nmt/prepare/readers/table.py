@@ -48,12 +48,10 @@ class TableRequest:
 
     @property
     def name(self) -> str:
-        """What messages call the file."""
         return "stdin" if self.file == STDIN else self.file
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The names of the side columns."""
         return tuple(column.column for column in self.side_columns)
 
 
@@ -75,8 +73,6 @@ class Row(NamedTuple):
 
 
 class Table(ABC):
-    """Pairs in rows."""
-
     request: TableRequest
     encoding: Encoding
     columns: tuple[str, ...]

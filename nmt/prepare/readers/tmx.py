@@ -186,7 +186,6 @@ class _Units:
     """Takes the bytes of a file, and gives the units that are complete."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
-        """Begin a file; names: of the side columns."""
         self._path, self._names = path, names
         self._found: list[_Unit] = []
         self._unit: _Unit = {}, {}

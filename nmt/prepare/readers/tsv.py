@@ -23,8 +23,6 @@ _NULL = b"\\N"
 
 @dataclass(frozen=True)
 class TsvFile(Table):
-    """A file of rows."""
-
     request: TableRequest
     encoding: Encoding
     columns: tuple[str, ...]
@@ -76,7 +74,6 @@ class TsvFile(Table):
                 yield Row(self.layout.separator.join(cells), b"", True, side_cells)
 
     def _cells(self, advance: Advance) -> Iterator[list[bytes]]:
-        """Yield the cells of each row, without the header."""
         layout = self.layout
         chunks = read_chunks(self.request.path, self.encoding, watch=lambda raw: advance(len(raw)))
         lines = self._lines(chunks)
