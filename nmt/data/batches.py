@@ -433,7 +433,6 @@ def micro_batches(
     small last one would be slow.
 
     src_lengths, tgt_lengths: (pairs,), without eos; micro_batch_tokens: the bound.
-
     Returns the indices of the pairs in each run.
     """
     lengths = src_lengths.astype(np.int64) + 1, tgt_lengths.astype(np.int64) + 1

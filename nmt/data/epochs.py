@@ -191,7 +191,6 @@ def cut_by_tokens(src_lengths: Indices, tgt_lengths: Indices, budget: int) -> In
     As many pairs as fit make a run, and a pair that does not fit is a run by itself.
 
     src_lengths, tgt_lengths: (pairs,), eos included; budget: of a side.
-
     Returns the start of each run, and the end of the last one: (runs + 1,).
     """
     sums = [np.concatenate(([0], np.cumsum(side))) for side in (src_lengths, tgt_lengths)]

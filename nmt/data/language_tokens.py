@@ -117,7 +117,6 @@ class LanguageTokens:
         """Return the languages of a translation.
 
         own: those of the model, which may be ""; wanted: by --from and --to.
-
         UsageError: see `check`; if a language that is given has no choice; or if the model was
         trained for other pairs.
         """

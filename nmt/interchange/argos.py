@@ -40,7 +40,6 @@ def export_argos(
 
     out: is new, or an earlier package, which is replaced.
     names: of the languages of source and target; None: the usual English one.
-
     UsageError if Argos cannot use the model, naming what is in the way.
     """
     if out.suffix != ENDING:

@@ -65,7 +65,6 @@ def export_bergamot(
     data: what the model was trained on, from which the shortlist is learnt; None: there is no
         shortlist.
     sample: source lines on which inputs are measured; None: those of valid.
-
     UsageError if Bergamot cannot be this model, naming the option in the way.
     """
     out = resolved(out)

@@ -62,7 +62,6 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
     """Export a model to CTranslate2. The folder appears when it is complete.
 
     out: is new, or an earlier export, which is replaced.
-
     UsageError if CTranslate2 is not installed, or does not support the architecture or type.
     """
     out = resolved(out)  # replaces the target of a symbolic link

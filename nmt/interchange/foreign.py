@@ -144,7 +144,6 @@ def write_imported(
     unread: the names of foreign weights, without those that have been read.
     langs: source and target, "" if there are several.
     max_src_tokens: the longest source, without eos.
-
     DataError if a weight has another shape than the configuration says. UsageError if there are
     weights that our model does not have.
     """

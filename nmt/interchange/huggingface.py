@@ -24,7 +24,6 @@ def import_huggingface(
     positions: the formula of sinusoids of a `MarianMTModel`, `marian` or `huggingface`; None:
         Hugging Face's if `nmt export` has written the folder with it. Else Marian's, because Marian
         has trained the models of OPUS-MT.
-
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
     or a language is not known.
     """

@@ -76,7 +76,6 @@ def export_huggingface(
     out: is new, or an earlier export, which is replaced.
     data: for the model card, what the model was trained on, if that is known.
     signatures: those of the model's scores, see `model_card`.
-
     UsageError if no model of transformers can be this one, naming the option in the way.
     """
     out = resolved(out)

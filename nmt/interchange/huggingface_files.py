@@ -227,7 +227,6 @@ class Weights:
         """Return the pieces of a table, with one for its last row, which has its share in softmax.
 
         path: of the pieces, for messages; texts: the pieces by id; ours: our name of the table.
-
         DataError if there are fewer rows than pieces, or more than padding explains.
         """
         rows, size = len(self.of(ours, None)), max(texts, default=-1) + 1

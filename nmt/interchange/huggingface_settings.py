@@ -121,7 +121,6 @@ def check_folder(folder: Path, model_type: str, only: Mapping[str, object]) -> N
     """Check that no file of a folder says what would change translations.
 
     only: the keys of config.json that this type of model may only have with one value.
-
     UsageError if one does, naming the file and the key.
     """
     for path in sorted(path for pattern in _OTHER_MODELS for path in folder.glob(pattern)):
@@ -160,7 +159,6 @@ def check_search(folder: Path, produced: Collection[int]) -> None:
     """Check what a folder says of tokens that search must produce, or must not.
 
     produced: the ids that our search may produce.
-
     UsageError if it says more than that.
     """
     ids = dict[str, object]()
@@ -182,7 +180,6 @@ def added_tokens(folder: Path, tokenizer: Collection[Mapping[str, Any]] = ()) ->
     """Return the pieces that a folder's tokenizer adds to its vocabulary, by id.
 
     tokenizer: those that `tokenizer.json` lists.
-
     DataError if its files contradict each other. UsageError if pieces are words only between
     spaces, which nmt cannot do.
     """
@@ -213,7 +210,6 @@ def with_added(
     """Return a vocabulary with its added pieces, and those that are split off from text.
 
     path: of the vocabulary; texts: its pieces by id; added: see `added_tokens`.
-
     DataError if an id or a piece is there twice.
     """
     ids = {text: id_ for id_, text in texts.items()}

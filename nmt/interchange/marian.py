@@ -127,7 +127,6 @@ def import_marian(
     path: `model.npz` or `model.bin`, or the `decoder.yml` that names it, or their folder.
     vocabularies: a SentencePiece model or list of pieces for both sides, or one for each; if there
         is none, those that `decoder.yml` names.
-
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
     or a language is missing.
     """

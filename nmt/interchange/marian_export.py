@@ -64,7 +64,6 @@ def export_marian(path: Path, out: Path) -> None:
     """Export a model. The folder appears when it is complete.
 
     out: is new, or an earlier export, which is replaced.
-
     UsageError if Marian cannot be this model, naming the option in the way.
     """
     out = resolved(out)

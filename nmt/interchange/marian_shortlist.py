@@ -84,7 +84,6 @@ def export_shortlist(
 
     out: a file that does not exist, or an earlier shortlist, which is replaced.
     frequent, best: see `learn_lists`.
-
     Returns the mean length of the valid sources' lists, and the share of targets on them.
     UsageError if the file is another one.
     """

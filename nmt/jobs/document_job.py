@@ -29,7 +29,6 @@ def translate_document(
 
     encoding: of a document that does not say itself which it has.
     start: returns translators, when the document has been read.
-
     Returns the bytes of the translation, and the counts of its units.
     """
     document = Document.read(source, content, encoding)

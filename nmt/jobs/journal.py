@@ -112,7 +112,6 @@ class Journal:
 
         job: everything that the translation depends on besides its input, as JSON.
         text: returns the input's bytes from the beginning, in chunks of any size.
-
         Returns the rest of the input, or None if the output is complete and of this input.
         """
         self._job = job
@@ -271,7 +270,6 @@ def open_locked(path: Path, output: Path, *, is_ours: bool = False) -> BinaryIO:
     """Open a file for appending and reading, create it if needed, and lock it until it is closed.
 
     is_ours: whether only nmt writes it, so that it must be neither a link nor another user's.
-
     HeldOff if another process holds the lock. This and system errors name `output`.
     """
     while True:

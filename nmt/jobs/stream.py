@@ -67,7 +67,6 @@ def translate_stream(
     write: called for each finished pool with the bytes read, the bytes to write, and the counts so
         far.
     counts: of the lines before these, updated.
-
     NMTError if no line of the first pool has a translation, or if lines were lost, which would be a
     bug.
     """

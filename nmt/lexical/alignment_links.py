@@ -63,7 +63,6 @@ class TokenLinker:
         """Return the position of each target token's source token in its sentence, or `NO_LINK`.
 
         src, tgt: the token ids of pairs, without bos and eos.
-
         Returns (target tokens,) of all pairs, one pair after the other.
         """
         entries = self._entries(src, tgt)

@@ -124,7 +124,6 @@ def _facing(
     """Yield the links of some pairs at a time: each target token with each of its source tokens.
 
     nothing: id of the empty token that is added to every source.
-
     Yields the source and target token of each link, grouped by target token, and the first link of
     each target token.
     """

@@ -42,7 +42,6 @@ def cut_at_breaks(
 
     markup: any; form: of it; at_line_ends: whether these may be breaks; is_part: whether there are
     breaks before or after it.
-
     Returns the lines with words, and what stays: before the first one, between two, and after the
     last.
     """

@@ -82,7 +82,6 @@ class Document:
         """Read a document.
 
         path: its name; content: its bytes; encoding: if it does not say itself which it has.
-
         DataError if it is not valid in its encoding, or is damaged.
         """
         file = file_type(path, content)

@@ -99,7 +99,6 @@ class SegmentFile(NamedTuple):
         """Read one side.
 
         encoding: of SGML; use: what is taken of several texts: source, reference or hypothesis.
-
         DataError if it is not a test set, or the choice is not clear.
         """
         if self.has_all_sides:
@@ -172,7 +171,6 @@ def read_side(path: Path, use: str, chosen: str | None) -> Segments:
 
     use: a key of `KINDS`.
     chosen: a translator or system; None takes the only one.
-
     DataError if it is not such a file, or the choice is not clear.
     """
     parser = _WmtParser(path)

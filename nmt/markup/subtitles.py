@@ -92,7 +92,6 @@ def subtitle_parts(
     """Yield what stays and what is translated.
 
     path: their name; subtitles: all of them; notice: takes what to tell the user.
-
     DataError if a line looks like times but is not, or there are none.
     """
     is_vtt = subtitles.startswith("WEBVTT")

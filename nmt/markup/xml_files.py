@@ -16,7 +16,6 @@ def read_xml(
 
     path: its name; parser: of expat; chunks: the bytes of the file; remedy: what to do if it is
     damaged.
-
     DataError if it is not valid XML, or uses or declares an entity.
     """
 

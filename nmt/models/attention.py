@@ -49,7 +49,6 @@ def attend(
         None: everywhere. See `padding_bias`.
     relative: vectors added to keys and values at each distance, for one query at the last of S
         positions.
-
     Returns (B, H, T, V).
     """
     if query.is_cuda and relative is None:
@@ -235,7 +234,6 @@ def attend_grouped(query: Tensor, key: Tensor, value: Tensor, score_bias: Tensor
 
     query: (N, H * K); key: (B, H, S, K); value: (B, H, S, V); score_bias: (B, S), 0 = a real token,
     -inf = padding.
-
     Returns (N, H * V).
     """
     sentences, heads, _, width = key.shape

@@ -73,7 +73,6 @@ class Decoder(Protocol):
         states: made by `begin`.
         tokens: (N,) int64 on the CPU, the last token of each hypothesis of all states; bos at
             first.
-
         Returns (N, F) features for `project`, on the model's device.
         """
 

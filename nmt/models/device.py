@@ -67,7 +67,6 @@ def gpus_of(name: str, count: Callable[[], int]) -> int:
     """Return how many GPUs `auto`, `cpu` or `cuda` means; 0: the CPU.
 
     name: of the device; count: returns how many GPUs there are.
-
     UsageError if the name is unknown, or there is no GPU.
     """
     check_device(name)

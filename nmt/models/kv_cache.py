@@ -36,7 +36,6 @@ class KeyValueCache:
 
         projected: queries (N, H, K), keys and values (N, H, V) of the position.
         relative: vectors that the layer adds to keys and values at each distance.
-
         Returns (N, H * V).
         """
         first, *others = projected

@@ -126,7 +126,6 @@ class TokenEmbedding(nn.Module):
 
         tokens: (..., ) int64; positions: (..., D), added to the embeddings, if any; blank: (..., )
         bool, True = the embedding is zeros, if any.
-
         Returns (..., D).
         """
         scale = math.sqrt(self.weight.shape[1])

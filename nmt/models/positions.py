@@ -72,7 +72,6 @@ def rotated(x: Tensor, rotation: Tensor) -> Tensor:
     Computed in fp32 at least: half precision is too coarse for the angles of far positions.
 
     x: (n, parts, H, K), K even; rotation: (n, K), rows of `rotations`.
-
     Returns the shape and type of x.
     """
     cosine, sine = rotation[:, None, None].chunk(2, dim=-1)  # each (n, 1, 1, K / 2)
@@ -107,7 +106,6 @@ class PositionTable(nn.Module):
 
         places: (..., ) int64 positions, counted from 0 in each sentence.
         end: a bound, so that finding the largest does not wait for the GPU.
-
         Returns (..., width) in fp32.
         """
         table = self._table
@@ -195,7 +193,6 @@ def spread_by_distance(by_distance: Tensor, keys: int, first: int = 0) -> Tensor
 
     by_distance: (..., T, 2k + 1), values of the distances -k to k; keys: S; first: position of the
     first query among the keys.
-
     Returns (..., T, S): for query t and key s, the value of distance clip(s - t - first, -k, k).
     """
     *rows, queries, distances = by_distance.shape
@@ -212,7 +209,6 @@ def sum_by_distance(x: Tensor, farthest: int, first: int = 0) -> Tensor:
     The order of summation is fixed, unlike in `scatter_add` on GPUs.
 
     x: (..., T, S); farthest: k; first: position of the first query among the keys.
-
     Returns (..., T, 2k + 1): the sums over the keys at distances up to -k, at -k + 1 to k - 1 (one
     key each), and from k.
     """

@@ -168,7 +168,6 @@ class AdditiveAttention(nn.Module):
         """Return the weights with which N = B * W hypotheses of B sentences see their sources.
 
         queries: (N, A), already multiplied by W; memory: made by `keys`.
-
         Returns (N, S) in fp32 at least.
         """
         sentences, _, inner = memory.keys.shape
@@ -263,7 +262,6 @@ class InputFeedingDecoder(nn.Module):
         rows: how many hypotheses go on at each position, the first ones; r is their sum.
         passed: the state before the first of these steps.
         attend: attends to the hypotheses' sources.
-
         Returns the attentional states (r, D), and the state after the last step.
         """
         cells = cast(Sequence[LSTMCell], self.cells)

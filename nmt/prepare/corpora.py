@@ -140,7 +140,6 @@ class Sources:
         """Find the files of all texts and read each of them once.
 
         copies: of stdin and of URLs, by name.
-
         DataError: a file is missing, damaged or in another encoding, or the two sides of a text
         differ in their number of lines.
         """

@@ -60,7 +60,6 @@ def join(out: Path, paths: Sequence[Path], *, memory: float) -> DataFolder:
     """Make one data folder of several, or open it if it was made of them already.
 
     memory: gigabytes for finding pairs that repeat; the result does not depend on it.
-
     UsageError: the folders do not fit together, or `out` is another folder. DataError: a folder is
     damaged.
     """

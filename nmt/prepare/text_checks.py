@@ -128,7 +128,6 @@ def check_moses(
     """Send lines of each training text through Moses' tokenisation and back, as translations go.
 
     composes: whether the vocabulary composes text before.
-
     UsageError if the tokenisation tears letters and marks apart.
     """
     for text in texts:

@@ -90,7 +90,6 @@ def choose_windows(
 
     numbers: of the lines, ascending; wanted: how many lines before it were drawn; longest: the most
     tokens of a window on each side.
-
     Returns the index of the first line of each window, and how many have fewer lines than drawn, by
     the reason.
     """

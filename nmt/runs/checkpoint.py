@@ -153,7 +153,6 @@ def restore(
     before: load a state from before this update that does not follow a bad update.
     decay_begins: the update of wsd after which the learning rate falls. A state in whose history it
         began to fall after another update is passed over.
-
     DataError if all states are damaged or passed over, or if there are models but no states.
     """
     newest: _Stored | None = None

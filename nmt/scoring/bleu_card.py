@@ -37,7 +37,6 @@ def bleu_card(references: References, lang: str) -> dict[str, Metric]:
     """Return key -> variant of BLEU, the one to report first.
 
     lang: of the references. Its rules tokenise them, and German has one more variant.
-
     UsageError: for a language that is written without spaces.
     """
     language = primary_language(lang)

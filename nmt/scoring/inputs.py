@@ -44,7 +44,6 @@ def read_text(path: Path, encoding: Encoding, use: str = "hypothesis") -> Text:
     """Read a file in the form that its name says, or UTF-8 lines from stdin for -.
 
     use: what is taken from XML that holds several texts: source, reference or hypothesis.
-
     DataError if it is not of that form.
     """
     name = name_of(path)

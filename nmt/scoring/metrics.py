@@ -145,7 +145,6 @@ def make_metrics(
     tokenize: BLEU's tokenizer, one of `TOKENIZERS`.
     lowercase: BLEU and chrF ignore case. TER always does, as Tercom defined it.
     han_words: TER takes Chinese characters and signs as words, for text without spaces.
-
     UsageError: for an unknown metric or tokenizer, or one whose packages are missing. DataError:
     for a tokenizer whose model cannot be downloaded.
     """

@@ -72,7 +72,6 @@ class Engine(ABC):
         searched at once: with 64 hypotheses, a sixteenth.
 
         batch_tokens: source tokens searched at a time, with padding. Halved when memory runs out.
-
         UsageError if `batch_tokens` is not a whole number from 1.
         """
         if type(batch_tokens) is not int or batch_tokens < 1:
@@ -142,7 +141,6 @@ class Engine(ABC):
         order: the numbers of those to translate, longest first.
         budget: source tokens to search at a time. A single source may exceed it.
         on_step: called now and then. If it raises, the search ends.
-
         Yields A source's number and its hypotheses, best first. None if the model's output is NaN.
         MemoryError if the budget does not fit into memory.
         """

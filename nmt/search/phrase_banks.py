@@ -97,7 +97,6 @@ class PhraseBanks:
 
         log_probs: (B, W, k) of all extensions. Those that have no place get -inf.
         tokens: (B, W, k) their last tokens.
-
         Returns (B, 2W) places among the W * k of a sentence.
         """
         log_probs[(tokens == EOS_ID) & ~self._may_end[:, :, None]] = -math.inf

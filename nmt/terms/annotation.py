@@ -64,7 +64,6 @@ def annotate(
     offsets: where each of them begins and ends, in characters of the line.
     terms: of the line, in any order.
     most: how many ids there may be.
-
     DataError if the vocabulary has no markers.
     """
     from nmt.data.vocabulary import ANNOTATION, UNK_ID  # which loads SentencePiece

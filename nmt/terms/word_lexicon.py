@@ -99,7 +99,6 @@ def learn_words(
     """Learn from pairs of lines.
 
     on_progress: called with 1 after each of two times `LEXICON_STEPS` steps.
-
     UsageError if simplemma is missing.
     """
     (src, src_keys, src_lemmas), (tgt, tgt_keys, tgt_lemmas) = (

@@ -80,7 +80,6 @@ def align_words(
 
     alignment: the source position of each target token.
     src_tokens, tgt_tokens: subwords as SentencePiece writes them, without bos and eos.
-
     Returns (source word, target word), counted from 0, in ascending order.
     """
     src_words, tgt_words = _words_of(src_tokens), _words_of(tgt_tokens)

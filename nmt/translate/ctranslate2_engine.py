@@ -50,7 +50,6 @@ class CTranslate2Engine(Engine):
 
         src_tokens: its names for the ids of a source.
         with_scores: whether the hypotheses of greedy search need them. Otherwise they are 0.
-
         UsageError if it does not support an option.
         """
         if not set(options.barred_ids) <= set(vocabularies[1].barred_ids):
@@ -266,7 +265,6 @@ def load(
     workers: translations in parallel; one per GPU.
     threads, batch_tokens: of each.
     with_scores: see `CTranslate2Engine`.
-
     UsageError if CTranslate2 is not installed, or does not support an option or the type. DataError
     if the export is damaged.
     """

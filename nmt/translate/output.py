@@ -251,7 +251,6 @@ def rerank(
 
     score: scores pairs of source and translation by the other models.
     weight: w of these scores; the list's own have weight 1 - w.
-
     Yields the entries with the combined scores, a line's best first. Ties keep their order. Entries
     without a score come last.
     """

@@ -65,7 +65,6 @@ def score_pairs(
 
     translator: of the torch engine. Of its options, only the length penalty counts.
     on_progress: called with the number of pairs just done.
-
     Yields each pair's translation with its scores, in order. If a pair cannot be scored, `error`
     says why, and the score is -inf. If both sides are blank, the score is 0.
     """

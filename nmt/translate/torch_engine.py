@@ -54,7 +54,6 @@ def load(
     device: cpu, cuda, cuda:1 or auto.
     batch_tokens: see `Engine`; if None, a default for the device.
     kernel: one of `KERNELS`, for CPUs; the fastest if None.
-
     DataError if a file is missing, damaged or of another version. MissingKernel if this machine
     does not have the kernel. UsageError if the device is not there, does not support the precision,
     or the models cannot be joined.

@@ -133,7 +133,6 @@ class Translator:
         device: cpu, cuda, cuda:1 or auto.
         batch_tokens: see `Engine`; if None, a default for the device.
         values: of fields of `TranslationConfig`, such as `alignment=True`.
-
         DataError if a file is missing, damaged or of another version. UsageError if the device does
         not support the precision, models cannot be joined, options conflict, or a language is not
         known.
@@ -155,7 +154,6 @@ class Translator:
         lines: any text, with or without line ends, for example an open file. With context, a blank
             line ends a document.
         pool_lines: larger pools give batches of more similar length.
-
         Yields A translation for each line, in order. UsageError if `lines` is a string, or
         `pool_lines` less than 1.
         """
@@ -189,7 +187,6 @@ class Translator:
         on_step: called before each step of the decoder. If it raises, the search ends.
         unit_form: the form of tags if the lines are units of a document, which are split into
             sentences if nothing forbids it.
-
         Returns the translation of each line, in order; with `error` set if there is none.
         UsageError if `lines` or `prefixes` is a string, or something in it is none, numbers differ,
         the form is unknown, there are prefixes with context or markup, or contexts without context.
@@ -233,7 +230,6 @@ class Translator:
         the first one is drawn.
 
         all_heads: draw all weights instead, of all layers and heads.
-
         NMTError if the line has no letters or could not be translated.
         """
         from nmt.translate.attention_picture import draw_attention, draw_matrix

@@ -132,7 +132,6 @@ def attend_packed(
     others: the sentences of the keys and values, the same number.
     window: the largest distance of attention in a sentence; 0: any.
     relative: vectors added to keys and values at each distance. Not supported for packed sentences.
-
     Returns (n, H, V).
     """
     if own.heads is None or others.heads is None:
@@ -189,7 +188,6 @@ def attention_weights(
     """Return the attention weights of `attend_packed`, without a gradient.
 
     projected, own, others, causal, window, relative: those of `attend_packed`.
-
     Returns (B, H, T, S) in fp32 at least, 0 at padding on either side.
     """
     num_heads = projected[0].shape[2]

@@ -56,7 +56,6 @@ def choose(shapes: Iterable[tuple[int, int]], precision: str) -> tuple[str, floa
     """Measure the fastest kernel for a model's weights, once per process, on one thread.
 
     shapes: (o, i) of each weight; precision: one of a CPU's `device.PRECISIONS`.
-
     Returns the kernel, and how many times as fast it is as the fastest in fp32.
     """
     largest = sorted(set(shapes), key=lambda shape: (-math.prod(shape), shape))

@@ -190,7 +190,6 @@ def attend_sentences(
     projected: queries, keys and values on a GPU, in half precision; K is a power of 2 from 16.
     own: (B + 1,) int32, the start of each sentence of queries, and the end of the last one.
     others: (B + 1,) int32, the same of keys and values.
-
     Returns (n, H, K).
     """
     attended: Tensor = _Attention.apply(own, others, before, after, *projected)

@@ -31,7 +31,6 @@ def softmax_gradient(gradient: Tensor, weights: Tensor) -> Tensor:
     """Return the gradient of the scores, weights * (gradient - the row's sum of their products).
 
     gradient: (..., S), of the weights; weights: (..., S), what `softmax` returned.
-
     Returns (..., S), in the type of the weights.
     """
     dtype = weights.dtype

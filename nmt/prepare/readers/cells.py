@@ -44,7 +44,6 @@ def quoted_rows(
     """Yield the cells of each row, without quotes.
 
     lines: without line feeds; number: of the first one in the file.
-
     DataError if a cell that begins with a quote is not quoted well.
     """
     for line in lines:

@@ -55,7 +55,6 @@ def find_columns(
     """Find the columns of a table.
 
     rows: the first ones, the header among them if there is one; header: the first row, decoded.
-
     DataError if a column is not there, or it is not clear which ones are meant.
     """
     text, langs, columns, others = request.file, request.langs, request.columns, request.others
@@ -157,7 +156,6 @@ def language_columns(
     such columns, those named source and target are taken.
 
     text: its name, for messages.
-
     Returns None if a language has no column. DataError if one has several.
     """
     places_of = [_of_language(names, lang) for lang in langs]

@@ -27,7 +27,6 @@ def copies_kept(
     It is removed at the end.
 
     folder: where to make the temporary one, if it is needed.
-
     DataError if a URL has no such text. NMTError if a URL cannot be read.
     """
     named = [(file_and_columns(prefix)[0], langs) for prefix, langs in texts]

@@ -50,7 +50,6 @@ def find_reader(
     side_columns: columns of a table that are read, too.
     quoting: whether the cells of a table of text are quoted, csv or none; empty to find out.
     copies: of stdin and of URLs, by name.
-
     DataError if there is no such text, or it lacks a column. UsageError if columns are named that
     this kind of text cannot have.
     """
@@ -125,7 +124,6 @@ def _refuse_document(path: Path, *, by_name: bool) -> None:
     """Refuse a file that is no lines of text.
 
     by_name: whether its suffix counts, too, which is not that of a language.
-
     DataError if it is known to be of another type.
     """
     kind = file_type(path) if by_name else type_of_content(first_bytes(path))

@@ -51,7 +51,6 @@ def find_layout(
     """Find out how a file is written.
 
     is_csv: whether to look for the separator, and not to doubt that cells are quoted.
-
     DataError if the file does not show it, or lacks a column.
     """
     text, langs, quoting = request.file, request.langs, request.quoting

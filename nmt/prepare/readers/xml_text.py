@@ -49,7 +49,6 @@ def read_xml(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
     """Yield the text of a file, in UTF-8 whatever encoding it declares.
 
     watch: called with the raw bytes of the file, before decompression.
-
     DataError if the encoding is unknown.
     """
     start = incomplete = b""
