@@ -84,8 +84,7 @@ def fault(error: BaseException) -> None:
 class Bar(Protocol):
     """A progress bar."""
 
-    n: int
-    """How much is done."""
+    n: int  # how much is done
 
     def update(self, n: int = 1) -> object:
         """Count on, or back if `n` is negative."""

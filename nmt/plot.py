@@ -26,8 +26,7 @@ FAINT, GRID = "#59636e", "#e4e7eb"
 # Okabe and Ito's colours without yellow: readers with any colour vision can tell them apart.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARGIN = 24
-HEADER = 48
-"""Points from the top of a picture to what is below its title."""
+HEADER = 48  # points from the top of a picture to what is below its title
 
 _STYLE = {
     "axes.edgecolor": FAINT,
@@ -116,8 +115,7 @@ class Panel:
     unit: str
     log_scale: bool = False
     """Whether the vertical axis is logarithmic; values of 0 or less are then left out."""
-    legend_values: bool = True
-    """Whether the legend gives the last value of each series."""
+    legend_values: bool = True  # whether the legend gives the last value of each series
 
 
 def draw_curves(

@@ -20,8 +20,7 @@ from typing import Any
 
 from nmt.errors import UsageError, did_you_mean
 
-Value = bool | int | float | str
-"""A value of a recipe."""
+Value = bool | int | float | str  # a value of a recipe
 
 _LARGEST = 2**31 - 1  # of a recipe's whole numbers
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")

@@ -11,8 +11,7 @@ from nmt.config.fields import value
 class AttentionHead:
     """A head of the decoder's attention to the source."""
 
-    from_top: int
-    """Its layer, counted from the last one, which is 0."""
+    from_top: int  # its layer, counted from the last one, which is 0
     head: int
 
 

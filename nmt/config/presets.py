@@ -42,8 +42,7 @@ class Table3Row(NamedTuple):
     bleu: float
     parameters: int = 65
     """In millions. Rows without a number in the table have those of the base model."""
-    body: int | None = None
-    """See `Preset`."""
+    body: int | None = None  # see `Preset`
 
 
 def _layers(number: int) -> dict[str, Value]:

@@ -22,8 +22,7 @@ from nmt.system.files import parse_toml
 Layer = tuple[str, Mapping[str, object]]
 """A layer's name, as the user knows it, and its values by key."""
 
-STAGES = "stages"
-"""The key of a layer's stages."""
+STAGES = "stages"  # the key of a layer's stages
 
 _LARGEST_WEIGHT = 1000
 
@@ -32,8 +31,7 @@ _LARGEST_WEIGHT = 1000
 class TrainingStage:
     """A stretch of training with weights of its own."""
 
-    updates: int
-    """How many updates it lasts; 0 for the last stage, which lasts to the end."""
+    updates: int  # how many updates it lasts; 0 for the last stage, which lasts to the end
     weights: Mapping[str, float]
     """How often an epoch visits each pair of a corpus, by name; others keep that of the data."""
 

@@ -22,8 +22,7 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 _NONE: Indices = np.zeros(0, dtype=np.int64)
 
-NO_LINK = -1
-"""In place of the position of a source token."""
+NO_LINK = -1  # in place of the position of a source token
 
 
 class _Work(NamedTuple):
@@ -45,8 +44,7 @@ class PaddedGroup:
 
     sentences: slice
     tokens: slice  # of these sentences
-    longest: int
-    """An upper bound on the tokens of a sentence."""
+    longest: int  # an upper bound on the tokens of a sentence
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,7 @@ class Packed:
     sentences: Tensor  # (n,) int64: each token's sentence
     positions: Tensor  # (n,) int64: each token's position in its sentence
     starts: Tensor  # (B + 1,) int32: the start of each sentence, and the end of the last one
-    longest: int
-    """An upper bound on the tokens of a sentence."""
+    longest: int  # an upper bound on the tokens of a sentence
     groups: tuple[PaddedGroup, ...]
     """All sentences; the two sides of a batch have the same number of groups and of sentences in
     each."""
@@ -151,8 +148,7 @@ class FixedShape:
     src: int  # tokens
     tgt: int
     sentences: int
-    parts: int
-    """The micro-batches of a rank in a usual update."""
+    parts: int  # the micro-batches of a rank in a usual update
 
     @classmethod
     def for_updates(

@@ -18,8 +18,7 @@ import functools
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 
-NFC = "nfc"
-"""The name of these rules; SentencePiece has others."""
+NFC = "nfc"  # the name of these rules; SentencePiece has others
 
 DECOMPOSED_REMEDY = (
     "the model knows only composed letters, unless it was trained on such text; compose them, for "

@@ -24,8 +24,7 @@ try:
 except ImportError:
     zstd = None  # type: ignore[assignment]
 
-UNPACKED_FREELY = 1 << 24
-"""Bytes that a compressed file may become, whatever its size."""
+UNPACKED_FREELY = 1 << 24  # bytes that a compressed file may become, whatever its size
 MOST_TIMES_UNPACKED = 200
 """Beyond that, how many times its size. Text becomes 3 to 30 times its compressed size, and a few
 bytes of a hostile file could take all memory."""
@@ -91,8 +90,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     ".zst": _read_zstd,
 }
 
-SUFFIXES = tuple(_READERS)
-"""File name suffixes of compressed files."""
+SUFFIXES = tuple(_READERS)  # file name suffixes of compressed files
 
 MAGIC = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"} | {
     b"BZh%d1AY&SY" % level: ".bz2" for level in range(1, 10)

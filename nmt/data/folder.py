@@ -23,8 +23,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.system.files import read_file, sha256_file
 
-TEXT = "text"
-"""The side column of the raw lines of source and target."""
+TEXT = "text"  # the side column of the raw lines of source and target
 _AGAIN = "run `nmt prepare` again into a new folder"
 
 
@@ -183,14 +182,12 @@ class HeldOut:
 class DataFolder:
     path: Path
     info: DatasetInfo
-    fingerprint: str
-    """SHA-256 of `dataset.json`, which contains the checksums of all other files."""
+    fingerprint: str  # SHA-256 of `dataset.json`, which contains the checksums of all other files
     src_vocabulary: Vocabulary
     tgt_vocabulary: Vocabulary
     train: PairDataset
     valid: PairDataset
-    test: PairDataset | None
-    """All test sets one after the other, in the order of `info.tests`."""
+    test: PairDataset | None  # all test sets one after the other, in the order of `info.tests`
     train_text: PairDataset | None
     """The raw lines of train as bytes, if `prepare` kept them; before tags and Moses' rules."""
 

@@ -57,12 +57,9 @@ def tagged(line: str, tag: str) -> str:
 class LanguageTokens:
     """The tokens of a model's languages, and where they stand."""
 
-    pieces: Mapping[str, str]
-    """The piece of each language."""
-    src: str
-    """Whose token begins a source: `src`, `tgt` or none."""
-    tgt: str
-    """Whose token the decoder reads before a translation: `tgt` or none."""
+    pieces: Mapping[str, str]  # the piece of each language
+    src: str  # whose token begins a source: `src`, `tgt` or none
+    tgt: str  # whose token the decoder reads before a translation: `tgt` or none
     pairs: tuple[str, ...] = ()
     """The pairs of languages that it was trained for, such as `en-de`; empty if not known."""
 

@@ -18,8 +18,7 @@ _CODE = re.compile(r"[A-Za-z0-9_-]*")
 _WHOLE_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 _NAME = re.compile(r"(?P<name>[^()]+?)(?P<variant>\s*\(.*\))?")
 _LONGEST_NAME = 40
-_CLOSE = 10
-"""CLDR's distance of hr and bs is 8, and that of no and da 12."""
+_CLOSE = 10  # CLDR's distance of hr and bs is 8, and that of no and da 12
 _SEVERAL_SCRIPTS = {
     "Cyrl Latn": "abq bs crh gag kaa lfn rom sr tkr tt udm",
     "Cyrl Latn Arab": "az inh kk ku ky tg tk tly ttt ug uz",
@@ -63,8 +62,7 @@ _SCRIPTS = {
     for scripts, languages in _SEVERAL_SCRIPTS.items()
     for language in languages.split()
 }
-OTHER_VARIANT = 3
-"""The rank of a text in another script or region than was asked for."""
+OTHER_VARIANT = 3  # the rank of a text in another script or region than was asked for
 _MANY = 4096  # codes that are remembered; a damaged file may have more
 _OLD = {"zh-chs": "zh-Hans", "zh-cht": "zh-Hant"}
 """Codes of old Microsoft tools that mean something else today."""

@@ -60,32 +60,24 @@ class ShardRecord:
     name: str
     size: int
     sha256: str
-    corpus: int
-    """Index of the split's corpus that all its pairs come from."""
+    corpus: int  # index of the split's corpus that all its pairs come from
     pairs: int
     src_tokens: int
     tgt_tokens: int
-    annotations: int
-    """How its words are to be translated, in its sources."""
-    annotated: int
-    """Pairs that have some."""
+    annotations: int  # how its words are to be translated, in its sources
+    annotated: int  # pairs that have some
 
 
 @dataclass(frozen=True)
 class FlawRecord:
     """Lines of one side of a text that have HTML entities or a broken encoding."""
 
-    kind: str
-    """As `nmt prepare --fix` calls it."""
-    side: str
-    """src or tgt."""
+    kind: str  # as `nmt prepare --fix` calls it
+    side: str  # src or tgt
     lines: int
-    repaired: int
-    """How many of these lines were repaired, at least in part."""
-    first: int
-    """The number of the first of them, from 1."""
-    example: str
-    """What that line has."""
+    repaired: int  # how many of these lines were repaired, at least in part
+    first: int  # the number of the first of them, from 1
+    example: str  # what that line has
 
 
 @dataclass(frozen=True)
@@ -98,20 +90,14 @@ class CorpusRecord:
     lines: int
     kept: int
     rejected: Mapping[str, int]
-    weight: float
-    """How often an epoch visits each of its pairs."""
-    tag: str
-    """The tag put before each of its source lines."""
-    langs: tuple[str, str]
-    """Source and target."""
-    columns: tuple[str, ...]
-    """Of a table: those of source and target."""
+    weight: float  # how often an epoch visits each of its pairs
+    tag: str  # the tag put before each of its source lines
+    langs: tuple[str, str]  # source and target
+    columns: tuple[str, ...]  # of a table: those of source and target
     min_scores: Mapping[str, float]
     """The least score by column of a table; pairs with a smaller one were dropped."""
-    kept_column: str
-    """The column of a table that was kept beside the pairs, as their provenance."""
-    quoted: bool
-    """Whether the cells of a table of text were read as quoted."""
+    kept_column: str  # the column of a table that was kept beside the pairs, as their provenance
+    quoted: bool  # whether the cells of a table of text were read as quoted
     flaws: tuple[FlawRecord, ...]
     """Of train: lines that have entities or a broken encoding, by side and kind."""
 
@@ -159,8 +145,7 @@ class VocabularyRecord:
 
     files: tuple[FileRecord, ...]
     sizes: tuple[int, ...]
-    given: bool
-    """Whether it was given with --vocab instead of learnt from this text."""
+    given: bool  # whether it was given with --vocab instead of learnt from this text
 
 
 @dataclass(frozen=True)

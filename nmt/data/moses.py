@@ -30,10 +30,8 @@ class Moses:
     """The rules for one language."""
 
     lang: str
-    normalize: bool
-    """Normalise quotes, dashes and spaces; not undone."""
-    tokenize: bool
-    """Separate punctuation from words; undone in translations."""
+    normalize: bool  # normalise quotes, dashes and spaces; not undone
+    tokenize: bool  # separate punctuation from words; undone in translations
 
     def apply(self, line: str) -> str:
         """Return a line as the vocabulary sees it."""

@@ -63,8 +63,7 @@ class PieceModel:
     pieces: tuple[Piece, ...]
     trainer: bytes
     rest: bytes
-    serialised: bytes = b""
-    """As it was read, if nothing has changed."""
+    serialised: bytes = b""  # as it was read, if nothing has changed
 
     @classmethod
     def read(cls, model: bytes) -> PieceModel:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-VARINT, BYTES, FIXED32 = 0, 2, 5
-"""How the content of a field is written."""
+VARINT, BYTES, FIXED32 = 0, 2, 5  # how the content of a field is written
 
 
 def read_fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:

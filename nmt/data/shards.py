@@ -54,8 +54,7 @@ ID_TYPES: dict[int, np.dtype[Any]] = {
     2: np.dtype("<u2"),
     4: np.dtype("<u4"),
 }
-TEXT_BYTES = 1
-"""What takes the place of the bytes of a token id in a shard of a side column."""
+TEXT_BYTES = 1  # what takes the place of the bytes of a token id in a shard of a side column
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
 Lengths = npt.NDArray[np.int32]

@@ -23,12 +23,10 @@ Shares = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True)
 class Stages:
-    ends: tuple[int, ...]
-    """The update after which each stage but the last one ends."""
+    ends: tuple[int, ...]  # the update after which each stage but the last one ends
     shares: tuple[Shares, ...]
     """Of each stage: runs of pairs with the same weight, as (number of pairs, weight)."""
-    recipe: tuple[TrainingStage, ...] = ()
-    """The stages as the recipe has them; (): it has none."""
+    recipe: tuple[TrainingStage, ...] = ()  # the stages as the recipe has them; (): it has none
 
     @classmethod
     def of_recipe(cls, data: DataFolder, stages: Sequence[TrainingStage]) -> Stages:

@@ -32,11 +32,9 @@ class Position:
     """The position of an update in the run."""
 
     stage: int = 0
-    epoch: int = 0
-    """Of the stage."""
+    epoch: int = 0  # of the stage
     pool: int = 0
-    index: int = 0
-    """Index of the update in its pool."""
+    index: int = 0  # index of the update in its pool
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,7 @@ class Update:
     lengths: LengthSums  # over the pairs of all ranks
     own_tokens: int  # tokens of both sides on this rank
     following: Position
-    epoch: float
-    """Epochs of the stage that are complete after this update."""
+    epoch: float  # epochs of the stage that are complete after this update
 
     @property
     def tgt_tokens(self) -> int:

@@ -177,8 +177,7 @@ class WordEdges:
 
 
 _BYTE = re.compile("<0x[89A-F].>")
-_CLOSING = frozenset(".,;:!?)]}»…%")
-"""Signs that have a space behind them."""
+_CLOSING = frozenset(".,;:!?)]}»…%")  # signs that have a space behind them
 
 
 @cache

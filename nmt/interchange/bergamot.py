@@ -43,8 +43,7 @@ from nmt.system.files import atomic_folder, check_room, resolved, write_text
 _METADATA, _REGISTRY = "metadata.json", "registry.json"
 _ARCHITECTURES = {(256, 1536, 2): "tiny", (384, 1536, 4): "base-memory", (512, 2048, 2): "base"}
 """Mozilla's names for students, by d_model, d_ff and layers of the decoder."""
-_WIDTH, _TOKENS = 64, 8
-"""What widths, and the number of target tokens, must be multiples of."""
+_WIDTH, _TOKENS = 64, 8  # what widths, and the number of target tokens, must be multiples of
 
 _BEST, _FREQUENT = 50, 1000  # on shortlists; frequent tokens add nothing to a download
 

@@ -22,8 +22,7 @@ FORMAT_VERSION = 1
 # Of CTranslate2:
 _MODEL = "model.bin"
 _SHARED_TOKENS, _SRC_TOKENS = "shared_vocabulary.json", "source_vocabulary.json"
-_VALUE_BYTES = (4, 1, 2, 4, 2, 2)
-"""Of CTranslate2's types by their numbers."""
+_VALUE_BYTES = (4, 1, 2, 4, 2, 2)  # of CTranslate2's types by their numbers
 
 
 @dataclass(frozen=True)

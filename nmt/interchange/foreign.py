@@ -31,8 +31,7 @@ from nmt.system.files import read_file
 
 EMBEDDINGS = ("src_embedding.weight", "tgt_embedding.weight", "output_projection")
 OUTPUT_BIAS = "output_bias"
-WITHOUT_PIECE = re.compile(r"<row \d+>")
-"""Pieces of ours for foreign ids that have none."""
+WITHOUT_PIECE = re.compile(r"<row \d+>")  # pieces of ours for foreign ids that have none
 
 
 @dataclass(frozen=True)

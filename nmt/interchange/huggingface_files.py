@@ -57,8 +57,7 @@ _ADDS = re.compile(r"output|norm\.|outer")
 _POSITIONS = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weights?")
 
 _MOST_IDS = 1 << 24
-_PADDING = 128
-"""Fewer rows than that may have no piece: the number of rows is often rounded up."""
+_PADDING = 128  # fewer rows than that may have no piece: the number of rows is often rounded up
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ from nmt.interchange.m2m100 import ALL_IDS, FIRST_POSITION
 from nmt.models.model_file import ModelCard
 from nmt.models.transformer import Transformer
 
-_FIRST = (BOS_ID, PAD_ID, EOS_ID, UNK_ID)
-"""Our ids of the first four pieces there."""
+_FIRST = (BOS_ID, PAD_ID, EOS_ID, UNK_ID)  # our ids of the first four pieces there
 
 _EXPRESSED: dict[str, tuple[object, ...] | None] = {
     **ANY_SIZE,

@@ -30,8 +30,7 @@ _TYPES = _PLAIN | _SCALED
 _WRITTEN = {np.dtype(np.int8): 0x101, np.dtype(np.float32): 0x404}
 _ROUNDED = 0x4101
 _ALIGNMENT = 256
-TABLE = "Wemb"
-"""In the names of embeddings."""
+TABLE = "Wemb"  # in the names of embeddings
 
 
 Rounded = tuple[NDArray[np.int8], np.float32]

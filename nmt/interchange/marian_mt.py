@@ -41,8 +41,7 @@ from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
 SRC_PIECES, TGT_PIECES = "source.spm", "target.spm"
 IDS, TGT_IDS = "vocab.json", "target_vocab.json"
 
-EXPORTED = "exported_by_nmt"
-"""In config.json: the name of our position encoding."""
+EXPORTED = "exported_by_nmt"  # in config.json: the name of our position encoding
 
 # What we need to find in config.json. Other values of these are another model.
 _ONLY: dict[str, object] = {

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, groupby
 
-WORD_START = "\u2581"
-"""SentencePiece's mark for a space before a token."""
+WORD_START = "\u2581"  # SentencePiece's mark for a space before a token
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of one byte
 

@@ -21,8 +21,7 @@ from nmt.markup.tag_writer import restore
 from nmt.markup.tags import Marked, Node, parse
 from nmt.markup.text_units import Link
 
-LINE_END = "\n"
-"""What is between the lines of a text without tags."""
+LINE_END = "\n"  # what is between the lines of a text without tags
 
 _CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _NEW_LINE = re.compile(r"(?:\r\n?|\n)[^\S\r\n]*")

@@ -19,10 +19,8 @@ from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError
 
-FORMS = ("html", "xml")
-"""Of markup."""
-AS_LINES = "none"
-"""The form of markup of what is translated as lines, whatever its type."""
+FORMS = ("html", "xml")  # of markup
+AS_LINES = "none"  # the form of markup of what is translated as lines, whatever its type
 UTF16_STARTS = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 """How markup in UTF-16 begins without a byte-order mark."""
 _HEAD_BYTES = 1 << 16

@@ -19,8 +19,7 @@ from itertools import accumulate, pairwise
 
 from nmt.data.words import INVISIBLE, ends_with_stop, is_mark
 
-NO_TEXT = "\0"
-"""Stands for each character of a tag, in the text that markup shows."""
+NO_TEXT = "\0"  # stands for each character of a tag, in the text that markup shows
 
 _SIGN = "[-–—*+•‣◦▪▫●○■□·]"
 _SPACES = r"(?:\s|&nbsp;|&#160;)+"

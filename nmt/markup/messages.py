@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-NO_TEXT = "\0"
-"""What stands for each character of a tag, in which nothing is looked for."""
+NO_TEXT = "\0"  # what stands for each character of a tag, in which nothing is looked for
 
 _HEADER = re.compile(
     r"\{\s*(?P<argument>[^\s{},'\0][^{},'\0]{0,100}?)\s*,\s*"
@@ -28,8 +27,7 @@ _QUOTED_IN_PLURAL = _QUOTED.replace("[{}]", "[{}#]")
 _SYNTAX, _SYNTAX_IN_PLURAL = (
     re.compile(rf"{quoted}|[{{}}]") for quoted in (_QUOTED, _QUOTED_IN_PLURAL)
 )
-QUOTED = re.compile(_QUOTED_IN_PLURAL)
-"""An apostrophe that is text, or a quotation."""
+QUOTED = re.compile(_QUOTED_IN_PLURAL)  # an apostrophe that is text, or a quotation
 _MOST_WORK = 5_000_000  # characters looked at in vain: under a second
 
 MOST_NESTED = 20

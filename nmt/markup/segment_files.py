@@ -59,12 +59,9 @@ class Segments:
     """The lines of a test set, or of one version in it."""
 
     lines: list[str]
-    segments: tuple[str, ...]
-    """The document and number of each line."""
-    lang: str = ""
-    """If the file says it."""
-    left_out: int = 0
-    """Segments of test suites, and those without any reference."""
+    segments: tuple[str, ...]  # the document and number of each line
+    lang: str = ""  # if the file says it
+    left_out: int = 0  # segments of test suites, and those without any reference
 
     @property
     def described_rest(self) -> str:

@@ -48,8 +48,7 @@ from nmt.models.layers import dropout, variance_preserving
 class Neighbours:
     """The neighbours that a convolution sees from each token; made once per forward pass."""
 
-    before: int
-    """How many of the k neighbours, the token included, come before it."""
+    before: int  # how many of the k neighbours, the token included, come before it
     in_sentence: Tensor
     """(k, n, 1) of the states' type: 1 if the neighbour is in the same sentence, else 0."""
 
@@ -152,8 +151,7 @@ class MultiStepAttention(nn.Module):
 
 
 _EMBEDDING_STD = 0.1
-_HALF = 0.5**0.5
-"""Scales the sum of two tensors of equal variance back to that variance."""
+_HALF = 0.5**0.5  # scales the sum of two tensors of equal variance back to that variance
 
 
 class PositionedEmbedding(nn.Module):

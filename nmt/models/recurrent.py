@@ -200,10 +200,8 @@ class StepLayout:
     three groups of one sentence each, 0 1 2, 3 4 and 5, have the steps 0 3 5, 1 4 and 2.
     """
 
-    rows: list[int]
-    """How many sentences go on at each position, the first ones."""
-    groups: dict[int, int]
-    """How many groups these are, by the number of rows."""
+    rows: list[int]  # how many sentences go on at each position, the first ones
+    groups: dict[int, int]  # how many groups these are, by the number of rows
     tokens: Tensor  # (r,) int64: of each row of each step; at padding, the sentence's last
     places: Tensor  # (n,) int64: where each token is
 
@@ -221,8 +219,7 @@ class StepLayout:
         return cls(rows, groups, tokens, starts[packed.positions] + packed.sentences)
 
 
-Attend = Callable[[Tensor], Tensor]
-"""From queries (N, A) to weighted sums of values (N, H)."""
+Attend = Callable[[Tensor], Tensor]  # from queries (N, A) to weighted sums of values (N, H)
 
 
 class InputFeedingDecoder(nn.Module):

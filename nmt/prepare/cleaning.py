@@ -25,8 +25,7 @@ BUNDLED_LANGID = "auto"
 WIDE_LETTER = 3
 """A Chinese, Japanese or Korean letter says about as much as this many letters of an alphabet."""
 
-EXACT, NEAR = "duplicate", "near_duplicate"
-"""The rules of duplicates."""
+EXACT, NEAR = "duplicate", "near_duplicate"  # the rules of duplicates
 ENTITIES, ENCODING = "entities", "encoding"
 FLAWS = {ENTITIES: "HTML entities", ENCODING: "a broken encoding"}
 """What lines may have that --fix repairs."""

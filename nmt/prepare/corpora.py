@@ -36,18 +36,12 @@ class SourceText:
     prefix: str
     """Its name in messages and records: as the user gave it, without what a URL has of secrets."""
     reader: Reader
-    langs: tuple[str, str]
-    """Languages of source and target."""
-    surveys: tuple[Survey, ...]
-    """Of each side, or of both together."""
-    stamps: tuple[tuple[int, int], ...]
-    """Of its files, when it was read."""
-    weight: float = 1.0
-    """How often an epoch visits each of its pairs."""
-    tag: str = ""
-    """The tag put before each of its source lines."""
-    side_columns: tuple[SideColumn, ...] = ()
-    """The columns that are read beside its text."""
+    langs: tuple[str, str]  # languages of source and target
+    surveys: tuple[Survey, ...]  # of each side, or of both together
+    stamps: tuple[tuple[int, int], ...]  # of its files, when it was read
+    weight: float = 1.0  # how often an epoch visits each of its pairs
+    tag: str = ""  # the tag put before each of its source lines
+    side_columns: tuple[SideColumn, ...] = ()  # the columns that are read beside its text
     line_tags: tuple[str, ...] = ()
     """The tag of each source line, if they differ: of lines that were drawn from several texts."""
 

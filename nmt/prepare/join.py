@@ -49,8 +49,7 @@ from nmt.prepare.resume import (
 from nmt.prepare.write_splits import shard_record, split_record
 from nmt.system.files import link_or_copy, resolved, write_text
 
-JOINED = "joined"
-"""The setting that names the folders of a joined one, by their fingerprints."""
+JOINED = "joined"  # the setting that names the folders of a joined one, by their fingerprints
 _RULE = "duplicate"
 _CHUNK_PAIRS = 1 << 14
 _BYTES_A_PAIR = 40  # of a range: hashes, places, and what sorting takes
@@ -128,13 +127,10 @@ class _Place:
 
     folder: DataFolder
     record: ShardRecord
-    side_columns: tuple[FileRecord, ...]
-    """The side columns of its pairs."""
-    corpus: int
-    """Its number in the new folder."""
+    side_columns: tuple[FileRecord, ...]  # the side columns of its pairs
+    corpus: int  # its number in the new folder
     langs: tuple[str, str]
-    first: int
-    """Number of its first pair, over all folders."""
+    first: int  # number of its first pair, over all folders
 
     def open(self) -> Shard:
         return Shard.open(self.folder.path / self.record.name)

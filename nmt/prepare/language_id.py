@@ -42,8 +42,7 @@ _LABEL = "__label__"
 _ALL = 1 << 20
 _MAGIC, _VERSIONS = 793712314, (11, 12)  # with which a model begins
 _CENTROIDS = 256  # of each part of a vector that is quantised
-_CONFUSED = 0.01
-"""The share of valid from which on a language counts as that of valid."""
+_CONFUSED = 0.01  # the share of valid from which on a language counts as that of valid
 _TORN = 1 / 3
 """The share of a language's lines of train from which on another, that the model also gives a
 chance, counts as it. In NTREX, it is 0.5 to 0.8 for Nynorsk and Danish, or Galician and Spanish,

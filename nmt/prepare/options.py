@@ -35,10 +35,8 @@ _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
 
 _LANGS_ARE = "use letters, digits and _ @ . - as in PREFIX.en, but not bin"
 
-KEPT_COLUMN = "provenance"
-"""What a data folder calls the side column of --keep-column."""
-AUTO_TERMS = "auto"
-"""Stands for terms that are found in the text."""
+KEPT_COLUMN = "provenance"  # what a data folder calls the side column of --keep-column
+AUTO_TERMS = "auto"  # stands for terms that are found in the text
 
 
 @dataclass(frozen=True, kw_only=True)

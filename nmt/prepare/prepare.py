@@ -175,12 +175,10 @@ class _Inputs:
     vocabularies: tuple[Vocabulary, ...]  # of --vocab; none if they are learnt
     languages: LanguageTokens | None
     sources: Sources
-    identifier: LanguageIdentifier | None
-    """Of --langid."""
+    identifier: LanguageIdentifier | None  # of --langid
     annotator: Annotator | None  # of --terms
     fixes: list[str]  # of --fix
-    drawn: tuple[Rows, ...] = ()
-    """Line numbers drawn for valid, for each training text."""
+    drawn: tuple[Rows, ...] = ()  # line numbers drawn for valid, for each training text
 
     @classmethod
     def read(

@@ -29,8 +29,7 @@ _EXAMPLE_CHARACTERS = 300
 
 @dataclass(frozen=True)
 class Example:
-    line: int
-    """Its line number, from 1."""
+    line: int  # its line number, from 1
     src: str
     tgt: str
 
@@ -40,14 +39,11 @@ class CorpusRejects:
     """The rejected pairs of one parallel text."""
 
     prefix: str
-    src: str
-    """What messages call the source: the name of its file, without folder."""
+    src: str  # what messages call the source: the name of its file, without folder
     tgt: str
     unit: str = "line"
-    lines: int = 0
-    """Lines that have been judged."""
-    rejected: dict[str, int] = field(default_factory=dict)
-    """Number of pairs by rule."""
+    lines: int = 0  # lines that have been judged
+    rejected: dict[str, int] = field(default_factory=dict)  # number of pairs by rule
     examples: dict[str, list[Example]] = field(default_factory=dict)
     """The first pairs that each rule rejected."""
     shortened: dict[str, int] = field(default_factory=dict)

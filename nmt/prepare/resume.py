@@ -302,23 +302,16 @@ def _nearest_folder(out: Path) -> Path:
 class Progress:
     """The complete part of a data folder."""
 
-    key: str
-    """Hash of the text, the options and the version of the program."""
+    key: str  # hash of the text, the options and the version of the program
     vocabulary: VocabularyRecord
-    shards: tuple[ShardRecord, ...]
-    """Training shards."""
+    shards: tuple[ShardRecord, ...]  # training shards
     hashes: tuple[FileRecord, ...]
     """Hashes of the pairs in each shard, to find duplicates of them after resuming."""
-    rejects: tuple[CorpusRejects, ...]
-    """Rejected pairs of each training text so far."""
-    corpus: int
-    """The training text to read next."""
-    line: int
-    """The next line in it."""
-    side_columns: tuple[FileRecord, ...]
-    """The shards of side columns that are kept."""
-    lexicon: tuple[FileRecord, ...]
-    """The lexicon, if one had to be learnt."""
+    rejects: tuple[CorpusRejects, ...]  # rejected pairs of each training text so far
+    corpus: int  # the training text to read next
+    line: int  # the next line in it
+    side_columns: tuple[FileRecord, ...]  # the shards of side columns that are kept
+    lexicon: tuple[FileRecord, ...]  # the lexicon, if one had to be learnt
 
 
 def progress_key(

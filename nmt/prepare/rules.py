@@ -30,8 +30,7 @@ class Cleaner:
     cleaning: Cleaning
     held_out: tuple[OverlapKeys, OverlapKeys]
     """Source and target lines of valid and test, which train must not repeat."""
-    identifier: LanguageIdentifier | None = None
-    """Of --langid."""
+    identifier: LanguageIdentifier | None = None  # of --langid
     drawn: tuple[Rows, ...] = ()
     """Line numbers drawn for valid, for each training text; empty if nothing was drawn."""
     drawn_pairs: frozenset[frozenset[str]] = frozenset()
@@ -39,8 +38,7 @@ class Cleaner:
     held_out_pairs: frozenset[frozenset[str]] = frozenset()
     """The keys of whole pairs of valid and test that the rule `overlap` drops whatever their
     length."""
-    documents: bool = False
-    """Whether lines that are blank on both sides end documents."""
+    documents: bool = False  # whether lines that are blank on both sides end documents
 
     def __call__(self, work: Work) -> None:
         """Drop pairs by the rules that need no tokens."""

@@ -31,8 +31,7 @@ SHORTENED = {
 }
 """Why a window has fewer lines than were drawn."""
 
-_BETWEEN = "\x1e"
-"""Between the lines of a window in its text, which tells windows apart."""
+_BETWEEN = "\x1e"  # between the lines of a window in its text, which tells windows apart
 
 
 Side = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]

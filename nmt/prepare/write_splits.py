@@ -115,12 +115,9 @@ class HeldOutText:
     """
 
     source: SourceText
-    keys: tuple[OverlapKeys, OverlapKeys]
-    """Source and target lines, which train must not repeat."""
-    pairs: frozenset[frozenset[str]]
-    """The keys of whole pairs, of any length."""
-    breaks: int
-    """Lines that end a document."""
+    keys: tuple[OverlapKeys, OverlapKeys]  # source and target lines, which train must not repeat
+    pairs: frozenset[frozenset[str]]  # the keys of whole pairs, of any length
+    breaks: int  # lines that end a document
 
     @classmethod
     def read(cls, source: SourceText, *, documents: bool, fix: Sequence[str] = ()) -> HeldOutText:

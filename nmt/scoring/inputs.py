@@ -34,10 +34,8 @@ _NO_LANGUAGE = {*_COMPRESSED, "sgm", "sgml", "tsv", "txt"}
 class Text:
     name: str
     lines: list[str]
-    segments: tuple[str, ...] = ()
-    """In SGML and XML, the document and number of each line."""
-    lang: str = ""
-    """The language, if XML says it."""
+    segments: tuple[str, ...] = ()  # in SGML and XML, the document and number of each line
+    lang: str = ""  # the language, if XML says it
 
 
 def read_text(path: Path, encoding: Encoding, use: str = "hypothesis") -> Text:

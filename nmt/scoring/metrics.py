@@ -28,8 +28,7 @@ from nmt.scoring.options import METRICS, TOKENIZERS
 from nmt.scoring.pitfalls import wmt14_hint
 from nmt.scoring.tokenizers import check_tokenizer
 
-References = Sequence[Sequence[str]]
-"""R references of N lines each."""
+References = Sequence[Sequence[str]]  # R references of N lines each
 
 LineCounts = list[list[float]]
 """What a metric counts in each of N lines, such as n-grams and matches. Rows can be added up."""
@@ -39,15 +38,11 @@ LineCounts = list[list[float]]
 class Score:
     """A score, and what you need to compare it with others."""
 
-    name: str
-    """As sacreBLEU prints it: `BLEU`, `chrF2`, `chrF2++`, `TER`; or the variant of BLEU."""
-
+    name: str  # as sacreBLEU prints it: `BLEU`, `chrF2`, `chrF2++`, `TER`; or the variant of BLEU
     score: float
     """In percent, not rounded. Higher is better, except for TER, which can also exceed 100."""
 
-    signature: str
-    """sacreBLEU's: its version, and every choice that changes the score."""
-
+    signature: str  # sacreBLEU's: its version, and every choice that changes the score
     detail: Mapping[str, object] = field(default_factory=dict)
     """The parts of the score. The keys depend on the metric."""
 
@@ -61,10 +56,8 @@ class Variant:
 
     name: str
     comparable_with: str
-    tokenizer: str | None = None
-    """The tokenizer's name in the signature."""
-    prepare: Callable[[str], str] = str
-    """Applied to each line first."""
+    tokenizer: str | None = None  # the tokenizer's name in the signature
+    prepare: Callable[[str], str] = str  # applied to each line first
 
 
 class Metric:

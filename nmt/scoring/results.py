@@ -20,15 +20,9 @@ if TYPE_CHECKING:
 class Result:
     """What a metric says about an output and its baselines."""
 
-    score: Score
-    """Its signature names the resampling."""
-
-    interval: Interval | None = None
-    """Of the score."""
-
-    comparisons: Sequence[Comparison] = ()
-    """With each baseline."""
-
+    score: Score  # its signature names the resampling
+    interval: Interval | None = None  # of the score
+    comparisons: Sequence[Comparison] = ()  # with each baseline
     line_scores: Sequence[Sequence[float]] = ()
     """In percent, of N lines each: the output's, then each baseline's."""
 

@@ -29,8 +29,7 @@ from nmt.scoring.metrics import LineCounts
 from nmt.scoring.options import Resampling
 
 Array = npt.NDArray[np.float64]
-ScoreOf = Callable[[list[float]], float]
-"""Sums of counts -> score in percent: `Metric.value`."""
+ScoreOf = Callable[[list[float]], float]  # sums of counts -> score in percent: `Metric.value`
 
 
 @dataclass(frozen=True)
@@ -48,20 +47,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    score: float
-    """The baseline's, in percent."""
-
-    difference: float
-    """The output's score less the baseline's."""
-
-    confidence: Interval
-    """Of the difference."""
-
+    score: float  # the baseline's, in percent
+    difference: float  # the output's score less the baseline's
+    confidence: Interval  # of the difference
     p_bootstrap: float
     """How often equal systems would differ this much, by paired bootstrap resampling."""
 
-    p_randomisation: float
-    """The same by approximate randomisation, which is the sharper test."""
+    p_randomisation: float  # the same by approximate randomisation, which is the sharper test
 
 
 def confidence(score_of: ScoreOf, counts: LineCounts, resampling: Resampling) -> Interval:

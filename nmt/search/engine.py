@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 Ids = tuple[int, ...]
 
-Pair = tuple[Ids, Ids]
-"""Source and target without eos."""
+Pair = tuple[Ids, Ids]  # source and target without eos
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,7 @@ OUT_OF_MEMORY = "not enough memory for this line by itself"
 class Engine(ABC):
     """Finds translations with fixed search options."""
 
-    kernel: str | None = None
-    """For matrix products on a CPU, if there is a choice."""
+    kernel: str | None = None  # for matrix products on a CPU, if there is a choice
 
     def __init__(self, options: SearchOptions, batch_tokens: int) -> None:
         """Set the options and the batch size.

@@ -30,8 +30,7 @@ Floats = NDArray[np.float64]
 
 NO_TOKEN = -1
 
-Stages = NDArray[Any]
-"""Array of `PhraseStage`s."""
+Stages = NDArray[Any]  # array of `PhraseStage`s
 
 
 class PhraseBanks:

@@ -26,8 +26,7 @@ from nmt.models.device import joined, to_device
 
 Integers = NDArray[np.int64]
 
-Pairs = Integers
-"""(K, 2): the number of a hypothesis, and a token."""
+Pairs = Integers  # (K, 2): the number of a hypothesis, and a token
 
 FREE = -1  # any token may follow
 
@@ -72,8 +71,7 @@ class NextTokens:
         ]
 
 
-Fields = tuple[Tensor, ...]
-"""The fields of `NextTokens` as tensors."""
+Fields = tuple[Tensor, ...]  # the fields of `NextTokens` as tensors
 
 
 def to_bits(log_probs: Tensor, tokens: Tensor, scored_log_probs: Tensor) -> Tensor:

@@ -41,8 +41,7 @@ class AnnotatedIds:
     owners: list[int]
     """For each id, the place among the source's own ids of what it belongs to: of an annotation,
     the term's last token."""
-    used: list[int]
-    """Which of the terms are annotated."""
+    used: list[int]  # which of the terms are annotated
 
 
 def annotate(

@@ -23,8 +23,7 @@ WORD = re.compile(rf"{_RUN}(?>(?:[-'’·]{_RUN})*)")
 """Letters with their marks and digits, with single hyphens and apostrophes inside. In scripts
 without spaces this is a whole clause."""
 
-_CODES = {"bs": "hbs", "hr": "hbs", "sr": "hbs", "no": "nb"}
-"""What simplemma calls some languages."""
+_CODES = {"bs": "hbs", "hr": "hbs", "sr": "hbs", "no": "nb"}  # what simplemma calls some languages
 
 
 def is_installed() -> bool:

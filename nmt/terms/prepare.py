@@ -43,12 +43,10 @@ from nmt.terms.lemmas import LineForms, has_lemmas, lemmas_version
 from nmt.terms.term_list import read_terms
 from nmt.terms.word_lexicon import WordLexicon, learn_words
 
-_LINES_OF_FILE = 0.5
-"""Share of the lines in which the terms of a file are annotated."""
+_LINES_OF_FILE = 0.5  # share of the lines in which the terms of a file are annotated
 _LEARNT_FROM = 50_000
 """Pairs that the lexicon is learnt from: of long sentences, half a minute and 1 GB."""
-_LINE, _SHARE, _WORDS = range(3)
-"""What the random numbers of a line are for."""
+_LINE, _SHARE, _WORDS = range(3)  # what the random numbers of a line are for
 
 
 @dataclass(frozen=True)
@@ -57,12 +55,9 @@ class Annotator:
 
     langs: tuple[str, str]
     seed: int
-    fingerprint: str
-    """What identifies the terms in `dataset.json`."""
-    terms: WordList | None
-    """Of a file; None: `auto`."""
-    lexicon: WordLexicon | None = None
-    """Of `auto`, once it is learnt."""
+    fingerprint: str  # what identifies the terms in `dataset.json`
+    terms: WordList | None  # of a file; None: `auto`
+    lexicon: WordLexicon | None = None  # of `auto`, once it is learnt
 
     @classmethod
     def from_options(cls, options: PrepareOptions) -> Annotator | None:

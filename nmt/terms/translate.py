@@ -39,8 +39,7 @@ class ReadTerms:
     """Cuts sentences into segments in which terms have their preferred translation."""
 
     terms: WordList
-    vocabulary: Vocabulary
-    """Of sources, with the markers of terms."""
+    vocabulary: Vocabulary  # of sources, with the markers of terms
     languages: tuple[str, str]
 
     def __call__(

@@ -27,18 +27,15 @@ _FREQUENT = 100
 makes learning some four times as fast."""
 
 
-Span = tuple[int, int]
-"""Where a word begins and ends in its line."""
+Span = tuple[int, int]  # where a word begins and ends in its line
 
 
 @dataclass(frozen=True)
 class WordLexicon:
     """Words with the translations that are likely in both directions."""
 
-    src_keys: Mapping[str, str]
-    """The lemma, in lower case, of each known word."""
-    tgt_lemmas: Mapping[str, str]
-    """The lemma of each known word."""
+    src_keys: Mapping[str, str]  # the lemma, in lower case, of each known word
+    tgt_lemmas: Mapping[str, str]  # the lemma of each known word
     scores: Mapping[str, Mapping[str, float]]
     """The product of both probabilities, by source and target in lower case."""
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-THRESHOLD = 0.05
-"""Smaller weights are not drawn: most weights are smaller, and hardly visible."""
+THRESHOLD = 0.05  # smaller weights are not drawn: most weights are smaller, and hardly visible
 
 _BOS, _EOS = "<s>", "</s>"
 _NOTES = (

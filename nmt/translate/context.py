@@ -43,8 +43,7 @@ class Before:
         return before
 
 
-Window = tuple[Segment, int]
-"""A line with lines before it, as one source, and how many these are."""
+Window = tuple[Segment, int]  # a line with lines before it, as one source, and how many these are
 
 
 def contexts_of(

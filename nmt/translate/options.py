@@ -31,8 +31,7 @@ from nmt.translate.contradictions import (
     refuse_contradictions,
 )
 
-_LISTS = ("terms", "forbid")
-"""The fields that name files besides the models."""
+_LISTS = ("terms", "forbid")  # the fields that name files besides the models
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,7 @@ from nmt.search.retry import search_again, search_placed
 from nmt.translate.output import Translation
 from nmt.translate.segment import Segment
 
-Spans = Sequence[tuple[int, int]]
-"""Starts and ends in a text, in order."""
+Spans = Sequence[tuple[int, int]]  # starts and ends in a text, in order
 
 
 @dataclass
@@ -40,8 +39,7 @@ class LinesUnderWay:
     restore: Callable[[], None] | None = None  # puts back what was taken out of lines
 
 
-Step = Callable[[LinesUnderWay], None]
-"""A step of a translation: it brings all lines on."""
+Step = Callable[[LinesUnderWay], None]  # a step of a translation: it brings all lines on
 
 
 def put_back(lines: LinesUnderWay) -> None:

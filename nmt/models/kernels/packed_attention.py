@@ -40,8 +40,7 @@ class Sentences:
     packed: Packed
     groups: tuple[PaddedLayout, ...]
     """Groups of sentences; none if attention takes packed sentences."""
-    heads: HeadLayout | None
-    """Of these groups."""
+    heads: HeadLayout | None  # of these groups
     rotation: Tensor | None = None
     """(n, K) rotates the queries and keys of self-attention (see `rotated`); None: no rotation."""
 
@@ -90,8 +89,7 @@ class _Kernels:
 
 
 _kernels = _Kernels()
-ANY_DISTANCE = 1 << 30
-"""For the kernel: more than any sentence has tokens."""
+ANY_DISTANCE = 1 << 30  # for the kernel: more than any sentence has tokens
 _SMALL = 1 << 23
 """Numbers in the queries below which Python's work for the kernel takes longer than the kernel
 saves, by estimate for an H100: 16,000 tokens of the base model."""

@@ -30,8 +30,7 @@ from nmt.models.kernels.linear import Product, onednn_product, use_packed
 from nmt.models.layers import TokenEmbedding
 from nmt.models.positions import LearnedPositions, RelativePositions
 
-Packer = Callable[[Tensor], Product]
-"""Makes the product with a weight (o, i), which is in fp32."""
+Packer = Callable[[Tensor], Product]  # makes the product with a weight (o, i), which is in fp32
 
 _LAYOUT_ROWS = 64  # that oneDNN expects when it packs; works well for any number
 
@@ -42,8 +41,7 @@ _ROUNDS = 3
 _ROUND_SECONDS = 1e-4  # shortest time of a kernel in a round
 _SHORTEST_SECONDS = 1e-6  # if a coarse clock shows 0
 
-_MARGIN = 1.1
-"""A kernel must be 10 % faster than an earlier one, so that the choice is stable."""
+_MARGIN = 1.1  # a kernel must be 10 % faster than an earlier one, so that the choice is stable
 
 _HOPELESS, _HOPELESS_SECONDS = 10, 1e-3
 """A kernel is hopeless if it takes this many times as long as torch, and this many seconds."""

@@ -85,8 +85,7 @@ class HeadLayout:
     tokens: Tensor  # (P,) int64: the token at each place
     heads: Tensor  # (P,) int64: its head
     places: Tensor  # (n, H) int64: where each head of each token is
-    shapes: tuple[tuple[int, int], ...]
-    """(B * H, L) of each group."""
+    shapes: tuple[tuple[int, int], ...]  # (B * H, L) of each group
 
     @classmethod
     def of(cls, groups: Sequence[PaddedLayout], num_heads: int) -> HeadLayout:

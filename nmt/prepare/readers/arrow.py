@@ -36,8 +36,7 @@ class ArrowFiles(Table):
 
     request: TableRequest
     shards: tuple[Path, ...]
-    columns: tuple[str, ...]
-    """Source and target."""
+    columns: tuple[str, ...]  # source and target
     encoding = Encoding.find("utf-8")
 
     @classmethod

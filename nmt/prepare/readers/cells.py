@@ -20,14 +20,12 @@ from nmt.errors import DataError
 TAB = b"\t"
 _QUOTE, _LINE_FEED = ord('"'), ord("\n")
 _QUOTED = re.compile(rb'"[^"]*+(?>(?:""[^"]*+)*)"')
-_CLOSING = re.compile(rb'[^"]*+(?>(?:""[^"]*+)*)"')
-"""How a line begins in which a quoted cell ends."""
+_CLOSING = re.compile(rb'[^"]*+(?>(?:""[^"]*+)*)"')  # how a line begins in which a quoted cell ends
 _SPACED = re.compile(rb' +"[^"]*+(?>(?:""[^"]*+)*)" *')
 """In CSV that people type, a space stands between a comma and a quote."""
 _IN_QUOTES = re.compile(rb'".*"', re.DOTALL)
 _LINE_END = re.compile(rb"[\r\n]+")
-_MOST_LINES = 1000
-"""Of a cell; a stray quote would read a whole file."""
+_MOST_LINES = 1000  # of a cell; a stray quote would read a whole file
 _CELL_ENDS = (b"\t", b"\r", b"\n", b"")
 _OUTNUMBERED = 10
 """A few cells that look quoted, in a text with so many times as many quotes that do not."""
@@ -104,20 +102,16 @@ def _split(line: bytes, separator: bytes) -> tuple[list[bytes], bytes]:
 class Quotes:
     """Counts the cells of TSV that begin with a quote, by what they say of the file."""
 
-    columns: int
-    """Cells of a row."""
+    columns: int  # cells of a row
     quoted: int = 0
     """Would be odd as text: a doubled quote inside, or a line end or tab that breaks the row."""
-    unclear: int = 0
-    """Are in quotes as a whole: quoted, or a sentence that someone says."""
+    unclear: int = 0  # are in quotes as a whole: quoted, or a sentence that someone says
     plain: int = 0
     """Quotes in cells that are not quoted. Who writes quoted cells leaves none."""
-    example: bytes = b""
-    """The first cell that may be quoted."""
+    example: bytes = b""  # the first cell that may be quoted
     _covered: tuple[int, int] = (0, 0)
     """Start and end of the lines that a cell would cover, which were looked at last."""
-    _are_rows: bool = False
-    """Whether these lines are rows."""
+    _are_rows: bool = False  # whether these lines are rows
 
     def look_at(self, text: bytes) -> None:
         """Count the quotes of whole lines."""

@@ -37,15 +37,11 @@ _SHOWN_CELLS, _SHOWN_LETTERS = 8, 30
 
 @dataclass(frozen=True)
 class Columns:
-    names: tuple[str, ...]
-    """Of source and target, in the header; or their numbers from 1."""
-    places: tuple[int, ...]
-    """From 0, of source, target and the others that are read."""
+    names: tuple[str, ...]  # of source and target, in the header; or their numbers from 1
+    places: tuple[int, ...]  # from 0, of source, target and the others that are read
     has_header: bool
-    cells: int
-    """Of the first row."""
-    is_wide: bool
-    """Whether a row may have more cells, because the user gave columns by numbers."""
+    cells: int  # of the first row
+    is_wide: bool  # whether a row may have more cells, because the user gave columns by numbers
     warning: str = ""
 
 

@@ -27,8 +27,7 @@ from nmt.prepare.readers.tmx import TmxFile
 from nmt.prepare.readers.tsv import TsvFile
 from nmt.system.files import is_there
 
-Reader = LineFiles | Table
-"""What reads a parallel text, more than once."""
+Reader = LineFiles | Table  # what reads a parallel text, more than once
 
 _WITH_COLUMNS = "TSV, CSV, JSON Lines, Parquet and Arrow"
 

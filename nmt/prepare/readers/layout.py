@@ -36,10 +36,8 @@ class TableLayout:
     """What is needed to read the rows of a file."""
 
     separator: bytes
-    names_separator: bool
-    """Whether the first line is `sep=;`, for spreadsheets."""
-    quoted: bool
-    """Whether cells are."""
+    names_separator: bool  # whether the first line is `sep=;`, for spreadsheets
+    quoted: bool  # whether cells are
     is_guessed: bool
     """Whether the first rows are not quoted, and the others may show something else."""
     columns: Columns

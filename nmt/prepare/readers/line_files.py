@@ -28,8 +28,7 @@ from nmt.system.lookahead import prefetched
 
 LONGEST_LINE = 1 << 26
 PASS_ENCODING = "pass --encoding, for example --encoding windows-1252"
-CHUNKS_AHEAD = 4
-"""Read and decompressed by a thread, of about a megabyte each."""
+CHUNKS_AHEAD = 4  # read and decompressed by a thread, of about a megabyte each
 _CHUNK_BYTES = 1 << 20
 # RuntimeError: it is encrypted, or of another version or compression.
 _OF_ZIP = (zipfile.BadZipFile, RuntimeError)
@@ -38,11 +37,9 @@ _OF_ZIP = (zipfile.BadZipFile, RuntimeError)
 class LineFiles(ABC):
     """A text whose two sides are read in step."""
 
-    files: tuple[Path, ...]
-    """All that are read."""
+    files: tuple[Path, ...]  # all that are read
     encoding: Encoding
-    unit = "line"
-    """What holds a pair."""
+    unit = "line"  # what holds a pair
     columns = ()
     quoted = False
 

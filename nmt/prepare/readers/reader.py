@@ -17,8 +17,7 @@ BLOCK_BYTES = 1 << 24
 MAX_BAD_SHARE = 0.1
 """A larger share of bad lines means another encoding or other columns, not a few accidents."""
 
-Advance = Callable[[int], object]
-"""Called with the number of bytes of a file that have been read."""
+Advance = Callable[[int], object]  # called with the number of bytes of a file that have been read
 
 
 @dataclass(frozen=True)
@@ -27,12 +26,9 @@ class Survey:
 
     record: FileRecord
     lines: int
-    text_bytes: int
-    """Size of the text, uncompressed."""
-    warnings: tuple[str, ...]
-    """What is odd about it."""
-    side_bytes: tuple[int, ...] = ()
-    """Size of each side column."""
+    text_bytes: int  # size of the text, uncompressed
+    warnings: tuple[str, ...]  # what is odd about it
+    side_bytes: tuple[int, ...] = ()  # size of each side column
 
 
 def stamps(files: Sequence[Path]) -> tuple[tuple[int, int], ...]:

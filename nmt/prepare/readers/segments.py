@@ -24,8 +24,7 @@ class SegmentFiles(LineFiles):
 
     names: tuple[str, str]
     files: tuple[Path, ...]
-    texts: tuple[bytes, bytes]
-    """Segments, one on each line."""
+    texts: tuple[bytes, bytes]  # segments, one on each line
     encoding = _UTF8
     unit = "segment"
 

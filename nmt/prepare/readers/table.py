@@ -27,19 +27,13 @@ from nmt.prepare.readers.text_names import STDIN, SideColumn, file_and_columns
 class TableRequest:
     """What is to be read of a file whose pairs are rows."""
 
-    prefix: str
-    """The text as the user names it."""
-    path: Path
-    """Of the file, which may be a copy of stdin or of a URL; or of a folder of files."""
-    columns: tuple[str, ...]
-    """Source and target, by their names or numbers; empty to find them."""
+    prefix: str  # the text as the user names it
+    path: Path  # of the file, which may be a copy of stdin or of a URL; or of a folder of files
+    columns: tuple[str, ...]  # source and target, by their names or numbers; empty to find them
     side_columns: tuple[SideColumn, ...]
-    langs: tuple[str, str]
-    """Source and target language."""
-    encoding: Encoding
-    """Of text; Parquet, Arrow and TMX have their own."""
-    quoting: str = ""
-    """Whether cells of text are quoted: csv or none; empty to find out."""
+    langs: tuple[str, str]  # source and target language
+    encoding: Encoding  # of text; Parquet, Arrow and TMX have their own
+    quoting: str = ""  # whether cells of text are quoted: csv or none; empty to find out
 
     @property
     def file(self) -> str:
@@ -58,14 +52,11 @@ class TableRequest:
 class Row(NamedTuple):
     """A row, without line feeds in its text."""
 
-    src: bytes
-    """If a side is missing, what the report shows of the row."""
+    src: bytes  # if a side is missing, what the report shows of the row
     tgt: bytes
     is_missing: bool = False
-    side_cells: tuple[bytes, ...] = ()
-    """Of each side column; empty if the row has nothing there."""
-    is_of_others: bool = False
-    """Whether it lacks a side because it is a pair of other languages."""
+    side_cells: tuple[bytes, ...] = ()  # of each side column; empty if the row has nothing there
+    is_of_others: bool = False  # whether it lacks a side because it is a pair of other languages
     variants: tuple[str, ...] = ()
     """The language codes of the two texts, if the file has them; with `is_variant`, all codes."""
     is_variant: bool = False
@@ -75,20 +66,13 @@ class Row(NamedTuple):
 class Table(ABC):
     request: TableRequest
     encoding: Encoding
-    columns: tuple[str, ...]
-    """Source and target, as they were chosen."""
-    unit = "row"
-    """What holds a pair."""
-    named = "columns"
-    """What the user chooses the two sides by."""
-    if_invalid = PASS_ENCODING
-    """What to do if many rows are not valid text."""
-    fault = "lack a side"
-    """Of rows that are missing."""
-    quoted = False
-    """Whether it is text whose cells are quoted."""
-    warnings: tuple[str, ...] = ()
-    """What is odd about the start of the text."""
+    columns: tuple[str, ...]  # source and target, as they were chosen
+    unit = "row"  # what holds a pair
+    named = "columns"  # what the user chooses the two sides by
+    if_invalid = PASS_ENCODING  # what to do if many rows are not valid text
+    fault = "lack a side"  # of rows that are missing
+    quoted = False  # whether it is text whose cells are quoted
+    warnings: tuple[str, ...] = ()  # what is odd about the start of the text
 
     @property
     def sides(self) -> tuple[str, str]:

@@ -11,10 +11,8 @@ from pathlib import Path
 from nmt.data.compressed import SUFFIXES
 from nmt.errors import did_you_mean
 
-STDIN = "-"
-"""Stands for TSV on stdin instead of a file's name."""
-TABLE_FOLDERS = (".parquet", ".arrow")
-"""Suffixes of the files that a folder may be made of."""
+STDIN = "-"  # stands for TSV on stdin instead of a file's name
+TABLE_FOLDERS = (".parquet", ".arrow")  # suffixes of the files that a folder may be made of
 TABLES = (".tsv", ".csv", ".jsonl", *TABLE_FOLDERS)
 """Suffixes of files that have columns, in any case."""
 QUOTINGS = ("csv", "none")
@@ -26,12 +24,10 @@ _TABLE = re.compile(r"-|.*\.((tsv|csv|jsonl)(\.\w+)?|parquet|arrow)", re.IGNOREC
 class SideColumn:
     """A column of a table that is read, and travels beside the text of its pairs."""
 
-    column: str
-    """Its name or number, as the user gave it."""
+    column: str  # its name or number, as the user gave it
     least: float | None = None
     """Of scores: cleaning drops pairs with a smaller number, or with none."""
-    kept_as: str = ""
-    """The name under which the data folder keeps it; empty if it does not."""
+    kept_as: str = ""  # the name under which the data folder keeps it; empty if it does not
 
 
 def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:

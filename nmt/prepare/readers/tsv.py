@@ -17,21 +17,18 @@ from nmt.system.lookahead import prefetched
 
 _WITH_STATES = ("iso2022", "hz", "utf-7")
 """Encodings in which the byte of a quote or a comma may be part of a letter."""
-_NULL = b"\\N"
-"""What databases write for a cell that has no text."""
+_NULL = b"\\N"  # what databases write for a cell that has no text
 
 
 @dataclass(frozen=True)
 class TsvFile(Table):
     request: TableRequest
     encoding: Encoding
-    columns: tuple[str, ...]
-    """Source and target: names of the header, or numbers from 1."""
+    columns: tuple[str, ...]  # source and target: names of the header, or numbers from 1
     layout: TableLayout
     quoted: bool
     warnings: tuple[str, ...]
-    quotes: Quotes | None = None
-    """Counts the cells in quotes while the file is read."""
+    quotes: Quotes | None = None  # counts the cells in quotes while the file is read
     fault = "lack a side or have more cells than the first row"
 
     @classmethod
