@@ -64,7 +64,9 @@ def data(
     if verify:
         console.notice(f"{folder}: all {len(opened.info.files)} files are as they were written")
     if show is not None:
-        _show_pairs(opened, _numbers(show, len(opened.train)))
+        for index in chain.from_iterable(_numbers(show, len(opened.train))):
+            for field, content in _fields(opened, index):
+                console.print_row(str(index), field, content)
     else:
         for title, columns, rows in _tables(opened):
             console.print_table(columns, rows, title=title)
@@ -206,13 +208,6 @@ def _numbers(text: str, pairs: int) -> list[range]:
             )
         ranges.append(range(first, last + 1))
     return ranges
-
-
-def _show_pairs(folder: DataFolder, ranges: list[range]) -> None:
-    """Print a line for each field of each pair: its number, the field, and the value."""
-    for index in chain.from_iterable(ranges):
-        for field, content in _fields(folder, index):
-            console.print_row(str(index), field, content)
 
 
 def _fields(folder: DataFolder, index: int) -> Iterator[tuple[str, str]]:

@@ -141,22 +141,20 @@ def _entry(name: str, content: bytes) -> dict[str, object]:
 
 def _statistics(arrays: Arrays) -> dict[str, int]:
     """Return numbers of parameters and their bytes, as Mozilla's pipeline counts them."""
-    counts = {}
-    for name, array in arrays.items():
-        values = array[0] if isinstance(array, tuple) else array
-        counts[name] = values.size, values.nbytes
+    numbers = {
+        name: array[0] if isinstance(array, tuple) else array for name, array in arrays.items()
+    }
 
-    def total(what: int, start: str) -> int:
-        return sum(count[what] for name, count in counts.items() if name.startswith(start))
+    def total(what: str, start: str) -> int:
+        of_side = (array for name, array in numbers.items() if name.startswith(start))
+        return sum(getattr(array, what) for array in of_side)
 
-    found = {"parameters": total(0, ""), "embeddings_bytes": counts.get("Wemb", (0, 0))[1]}
+    embeddings = numbers["Wemb"].nbytes if "Wemb" in numbers else 0
+    found = {"parameters": total("size", ""), "embeddings_bytes": embeddings}
     for side in ("encoder", "decoder"):
-        found[f"{side}_parameters"] = total(0, f"{side}_")
-        found[f"{side}_bytes"] = total(1, f"{side}_")
+        found[f"{side}_parameters"] = total("size", f"{side}_")
+        found[f"{side}_bytes"] = total("nbytes", f"{side}_")
     return found
-
-
-# ------------------------------------------------------------------------------------- weights
 
 
 def _arrays(

@@ -176,9 +176,6 @@ def _is_export(folder: Path) -> bool:
     return isinstance(values, dict) and EXPORTED in values
 
 
-# ---------------------------------------------------------------------------------- weights
-
-
 def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
     """Return the weights by Hugging Face's names; tied ones once."""
     config, weights = model.config, dict[str, Tensor]()
@@ -213,9 +210,6 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
             positions = sinusoids_by_halves(_positions(card), config.d_model)
             weights[f"model.{side}.embed_positions.weight"] = positions
     return {name: weight.detach().contiguous() for name, weight in zero_biases(weights).items()}
-
-
-# ----------------------------------------------------------------------------------- config
 
 
 def _ids(vocabulary: Vocabulary, languages: LanguageTokens | None = None) -> dict[str, int]:

@@ -180,9 +180,6 @@ def content_of(token: Any) -> Any:
     return token.get("content") if isinstance(token, Mapping) and "content" in token else token
 
 
-# ---------------------------------------------------------------------------------- weights
-
-
 def interleaved(width: int) -> Tensor:
     """Return the foreign dimension of each of ours: sines and cosines take turns in ours."""
     return torch.arange(width).view(2, -1).t().flatten()

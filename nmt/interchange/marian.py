@@ -223,9 +223,6 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
     return values
 
 
-# ----------------------------------------------------------------------------------- options
-
-
 def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
     options = weights.options
@@ -285,9 +282,6 @@ def _number(path: Path, options: Mapping[str, Any], name: str) -> int:
     return value
 
 
-# ------------------------------------------------------------------------------- vocabulary
-
-
 def _mappings(
     paths: Sequence[Path], weights: _Weights, config: TransformerConfig
 ) -> tuple[VocabularyMapping, VocabularyMapping]:
@@ -300,7 +294,7 @@ def _mappings(
                 f"{path}: has {size:,} pieces, but {weights.path} has {rows:,}; name the "
                 "vocabulary that it was trained with"
             )
-    is_joint = weights.has_joint_embeddings
+    is_joint = "Wemb" in weights.names
     if is_joint and read_file(paths[0]) != read_file(paths[1]):
         raise UsageError(f"{paths[0]}: differs from {paths[1]}, but the model has one vocabulary")
     models = [
@@ -378,9 +372,6 @@ def _own_ids(
     return map_vocabulary(models, texts, special, controls=controls, borrowed=(PAD_ID, BOS_ID))
 
 
-# ---------------------------------------------------------------------------------- weights
-
-
 def foreign_names(ours: str, config: TransformerConfig) -> list[str]:
     """Return the names of a layer's weight, or of a last norm, in Marian's file."""
     if ours.startswith(("encoder_norm", "decoder_norm")):
@@ -418,7 +409,7 @@ class _Weights:
             raise DataError(f"{path}: no such file") from None
         except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError):
             raise DataError(f"{path}: damaged, or not a model.npz of Marian") from None
-        self._names = frozenset(names)
+        self.names = frozenset(names)
         self.unread = {name for name in names if not name.endswith(INPUT_FACTOR)}
         """The names of arrays that were not read yet."""
         # Newer files end the options with a NUL, and fill up with more.
@@ -430,11 +421,6 @@ class _Weights:
         """Whether the decoder has a recurrent unit in place of self-attention."""
         return bool(self.options.get("transformer-decoder-autoreg") == "rnn")
 
-    @property
-    def has_joint_embeddings(self) -> bool:
-        """Whether sources and targets have the same embeddings."""
-        return "Wemb" in self._names
-
     def of(self, ours: str, config: TransformerConfig) -> Tensor:
         """Return a weight, with foreign ids as rows; DataError if the file lacks it."""
         if ours in _TABLES:
@@ -445,7 +431,7 @@ class _Weights:
         return torch.cat([part.t() for part in parts])  # from (inputs, outputs)
 
     def _table(self, ours: str) -> Tensor:
-        names = [name for name in _TABLES[ours] if name in self._names]
+        names = [name for name in _TABLES[ours] if name in self.names]
         if ours == OUTPUT_BIAS:
             size = len(self._table("tgt_embedding.weight"))
             return self._tensor(names[0])[0] if names else torch.zeros(size)
@@ -461,7 +447,7 @@ class _Weights:
 
     def _get(self, name: str) -> Any:
         self.unread.discard(name)
-        if name not in self._names:
+        if name not in self.names:
             raise DataError(f"{self.path}: lacks {name}; it is no complete model of Marian")
         try:
             return self._arrays[name]

@@ -101,9 +101,6 @@ def _is_joint(values: Mapping[str, Any]) -> bool:
     return bool(values.get("share_encoder_decoder_embeddings", True))
 
 
-# ------------------------------------------------------------------------------- vocabulary
-
-
 def _mappings(
     folder: Path, hf_config: Config, weights: Weights
 ) -> tuple[VocabularyMapping, VocabularyMapping]:

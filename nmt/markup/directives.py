@@ -226,10 +226,6 @@ def _note_java(values: _Values, element: str) -> bool:
     return _note(values, int(found["number"]), kind)
 
 
-def _simple_qt(values: _Values, directives: list[str]) -> Any:
-    return values, all(len(directive) == 2 for directive in directives)
-
-
 LANGUAGES = {
     "c": _Language(_C, _of_c, missing=0, has_numbers=True, integer="i "),
     "java": _Language(_BRACES, lambda _: "", damage="(?!)", reader=_java),
@@ -260,7 +256,7 @@ LANGUAGES = {
         damage="(?!)",
         apart=False,
         first=0,
-        finish=_simple_qt,
+        finish=lambda values, directives: (values, all(len(one) == 2 for one in directives)),
         fit=lambda source, text: source[0] == text[0] and source[1] <= text[1],
     ),
     "qt-plural": _Language(

@@ -192,12 +192,8 @@ class CTranslate2Engine(Engine):
             ) from None
         if self.options.decode is not None and finished:
             texts = self.options.decode([hypothesis.ids for hypothesis in finished])
-            best = dict(reversed(list(zip(texts, finished, strict=True))))  # the first of each text
-            finished = [
-                hypothesis
-                for text, hypothesis in zip(texts, finished, strict=True)
-                if best[text] is hypothesis
-            ]
+            first = dict(zip(reversed(texts), reversed(finished), strict=True))  # of each text
+            finished = [first[text] for text in dict.fromkeys(texts)]
         return finished[: self.options.n_best]
 
 
