@@ -61,10 +61,7 @@ class Update:
 
 @dataclass(frozen=True)
 class BatchPartition:
-    """How updates are split: over ranks, into micro-batches, and to which fixed shape if any.
-
-    Batches for a GPU have other groups (see `group_bounds`).
-    """
+    """How updates are split over ranks and into micro-batches, perhaps of one fixed shape."""
 
     micro_batch_tokens: int
     rank: int = 0

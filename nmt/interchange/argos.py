@@ -115,10 +115,7 @@ def _check_replaceable(out: Path) -> None:
 
 
 def fault_of(card: ModelCard) -> str | None:
-    """Return why Argos Translate cannot use a model; None if it can.
-
-    It segments sources and joins the pieces of translations by one SentencePiece model.
-    """
+    """Return why Argos, which has one SentencePiece model for both sides, cannot use a model."""
     if fault := ctranslate2.fault_of(card):
         return fault
     if duties := duties_of_others(card):

@@ -54,10 +54,7 @@ def model_of(path: Path) -> Path:
 
 
 def _is_recorded(imported: Path, record: Path) -> bool:
-    """Tell whether a file is what an import has made; DataError if it is damaged.
-
-    When it is opened, its weights are compared with its checksum.
-    """
+    """Tell whether a file is what an import has made; DataError if its header is damaged."""
     from nmt.models.model_file import model_checksum  # loads SentencePiece
 
     try:

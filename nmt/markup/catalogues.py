@@ -162,10 +162,7 @@ def _fit_all(source: str, translation: str, languages: Sequence[str]) -> bool:
 
 
 def _message(source: str, languages: Sequence[str], newline: str) -> Unit | None:
-    """Return a message to translate; None if it has no words.
-
-    People translate many of those otherwise, such as `%m/%d/%Y`, so they are left empty.
-    """
+    """Return a message to translate; None without words, as in `%m/%d/%Y`, which varies."""
     text = protect_directives(source.strip(), languages[-1])
     for brackets_are_text in (False, True):
         line = _INDENTATION_OR_CONTROL.sub(
@@ -213,10 +210,7 @@ def protect_directives(text: str, language: str) -> str:
 
 
 def fit_directives(translation: str, source: str, language: str) -> str | None:
-    """Return a translation with its directives as the language needs them; None: impossible.
-
-    translation: of `protect_directives(source, language)`.
-    """
+    """Return what `protect_directives` was made of, translated, if directives can be right."""
     translation = _KEPT.sub(lambda kept: kept[1].replace("&lt;", "<"), translation)
     if not language:
         return translation

@@ -96,10 +96,7 @@ def _is_small(query: Tensor, other: Tensor) -> bool:
 
 
 class SelfAttention(nn.Module):
-    """Attention of a sequence to itself. The three input projections are one product.
-
-    As in the paper, projections are matrices without bias, unless `attention_bias` is set.
-    """
+    """Attention of a sequence to itself. The three input projections are one product."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()

@@ -140,10 +140,7 @@ class TokenEmbedding(nn.Module):
 def shared_embeddings(
     config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
 ) -> tuple[TokenEmbedding, TokenEmbedding, nn.Parameter]:
-    """Return the target's embedding, the source's, and the output projection (V, D).
-
-    They are one, two or three matrices, as `tie_embeddings` says (section 3.4).
-    """
+    """Return the embeddings of target and source, and the output projection (V, D), perhaps one."""
     width = config.d_model
     target = TokenEmbedding(tgt_vocab_size, width, config.dropout)
     source = (
@@ -187,10 +184,7 @@ class FeedForward(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """(Swish(x W) * x V) W2 (Shazeer 2020, equation 6), W and V in one product.
-
-    Without biases, as its paper defines it and measured it.
-    """
+    """(Swish(x W) * x V) W2 (Shazeer 2020, equation 6) without biases, W and V in one product."""
 
     def __init__(self, d_model: int, d_ff: int) -> None:
         super().__init__()

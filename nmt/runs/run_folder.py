@@ -193,10 +193,7 @@ class RunFolder:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def lock(self) -> None:
-        """Lock the folder until `unlock`, or until this process ends.
-
-        HeldOff if another process is training in it.
-        """
+        """Lock the folder until `unlock` or the end of this process (HeldOff)."""
         self._lock = open_unlinked(self.path / "lock")
         lock(
             self._lock.fileno(),

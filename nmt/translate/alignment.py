@@ -52,10 +52,7 @@ class Alignment:
         return links, [(*src[one], *tgt[other]) for one, other in self.weaker_links()]
 
     def weaker_links(self) -> list[tuple[int, int]]:
-        """Return the target token that attends most to each source token without any link.
-
-        Pairs of source token and target token, counted from 0 over all segments.
-        """
+        """Return each source token without any link, and the target that attends most to it."""
         linked = set(self.positions)
         links = []
         first_src = first_tgt = 0

@@ -48,10 +48,7 @@ class Translator:
     def __init__(
         self, engine: Engine, language_pair: LanguagePair, config: TranslationConfig
     ) -> None:
-        """Set up the steps. From Python, use `load`.
-
-        engine: its options are those of `config.search`, made for the pair.
-        """
+        """Set up the steps for an engine with `config.search`. From Python, use `load`."""
         assert set(language_pair.tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
         forbidden = None
         if config.forbid is not None:
