@@ -1,17 +1,8 @@
 """Test sets in WMT's SGML or XML, also those of IWSLT: their segments are lines of text.
 
 SGML is `<srcset>`, `<refset>` or `<tstset>` with `<seg id="1">` in `<doc docid="a">`. IWSLT wraps
-it in `<mteval>` and names it `.xml`. WMT's XML since 2021 has all sides in one file:
-
-```
-<dataset id="newstest2021">
-  <doc id="bbc.1" origlang="en">
-    <src lang="en"><p><seg id="1">Good morning.</seg></p></src>
-    <ref lang="de" translator="A"><p><seg id="1">Guten Morgen.</seg></p></ref>
-    <hyp lang="de" system="Online-B"><p><seg id="1">Guten Tag.</seg></p></hyp>
-  </doc>
-</dataset>
-```
+it in `<mteval>` and names it `.xml`. WMT's XML since 2021 has all sides in one file, each `<seg>`
+in `<src lang="en">`, `<ref lang="de" translator="A">` or `<hyp lang="de" system="Online-B">`.
 
 Its lines are those of sacreBLEU: in the order of documents and segment numbers, and without test
 suites. If the file has references, segments without any are left out. A segment that only the

@@ -1,20 +1,15 @@
-"""Places of tags in a translation, by the alignment.
+"""Places of tags in a translation, by the alignment of its units (`text_units`).
 
-Each unit of the translation (`text_units`) comes from one unit of the source, or from none.
+The tree of tags stays as it is: what is inside an element in the source, is inside it in the
+translation, and only the order of neighbours may change. An element gets the run of units in which
+most come from its own text. Neighbours never overlap: the one with the fewest units chooses first.
+An element without any takes a unit that is weakly linked to it, or is empty, and goes, like a
+single tag, next to the translation of the unit beside it. What a loose tag opens reaches to the end
+of what it is in, and begins where most units behind it come from its text.
 
-The tree of tags stays as it is: whatever is inside an element in the source, is inside it in the
-translation, and only the order of neighbours may change. So nesting is legal, and each tag appears
-once. An element gets the run of units in which most come from its own text. Neighbours never
-overlap: the one with the fewest units chooses first. An element without any takes a unit that is
-weakly linked to it. If there is none, it is empty, and goes, like a single tag, next to the
-translation of the unit beside it. What a loose tag opens reaches to the end of what it is in, and
-begins where most units behind it come from its text; what one closes, reaches to the start.
-
-A piece that must stay as it is replaces its own run. Exact copies are found first, by alignment and
-then by their places, and after them, for pieces of text such as numbers, others of the same kind in
-order. What else comes from it is replaced, unless a word is weakly linked to nothing else. A number
-is often written as a word, so it replaces that, too. A sign such as an emoji never is, so it
-replaces no word. If nothing in the translation comes from a piece, it is inserted.
+A piece that must stay as it is replaces its own run: exact copies first, then others of its kind
+in order, and what else comes from it. A number is often written as a word, so it replaces that,
+too. A sign such as an emoji replaces no word. A piece from which nothing comes is inserted.
 """
 
 from __future__ import annotations

@@ -2,18 +2,13 @@
 
 `parse` gives the text without tags, which is translated, and a tree of what was taken out.
 `tag_writer.restore` puts it back. No byte is lost: whatever is not a tag, such as the `<` of
-`a < b` or a tag without its `>`, is text, and is escaped in the output.
+`a < b`, is text, and is escaped in the output. A tag without a partner is loose. An element without
+text between two spaces, such as an icon, is one thing with all that is in it.
 
-- Tags and elements that stay whole are the tokens of `markup_tokens`. A tag without a partner is
-  loose: what it opens reaches to the end of what it is in, and what it closes reaches to its start.
-- An element without text between two spaces, such as an icon, is one thing with all that is in it.
-- A piece that must stay as it is stands in the text, and is put back in the place of its
-  translation: `<code>` and elements with `translate="no"`, and those of `kept_pieces`.
-- An ICU message (`messages`) stands in the text as a placeholder. Its branches are lines of their
-  own.
-- XML's CDATA sections are text. Entities are replaced by their characters, and a character that the
-  line writes as an entity is written so in the output. Entities for control characters, and
-  those of XML that HTML does not know, are kept like tags.
+A piece that must stay as it is (`<code>`, `translate="no"`, `kept_pieces`) stands in the text, and
+comes back in the place of its translation. An ICU message (`messages`) is a placeholder, and its
+branches are lines. XML's CDATA sections are text. Entities are replaced by their characters, and
+come back. Those of control characters, and of XML that HTML does not know, are kept like tags.
 """
 
 from __future__ import annotations

@@ -4,13 +4,10 @@ Learned position embeddings, layers of a convolution and a gated linear unit, an
 decoder layer. Initial weights and constant factors keep the variance of activations (sections 3.4
 and 3.5) instead of normalisation layers. In search, each decoder layer keeps its last k - 1 inputs.
 
-Differences from the paper: the projection to logits has no bias, embeddings may be shared, all
-layers have one width, and weights are not normalised (Salimans and Kingma 2016), which would
-prevent averaging checkpoints. As in the authors' code, attention reads the output of the gated
-linear unit, and the residual connection spans both.
-
-A convolution is one product of each token's k neighbours side by side. On a CPU this is faster than
-torch's convolution, which needs padding or gaps between sentences. README.md has measurements.
+Unlike in the paper, the projection to logits has no bias, embeddings may be shared, all layers have
+one width, and weights are not normalised, which would prevent averaging checkpoints. As in the
+authors' code, attention reads the gated output, and the residual connection spans both. A
+convolution is one product of each token's k neighbours side by side, which a CPU does faster.
 
 Legend: as in `models.base`, and H hidden width, k kernel width, m source tokens, n target tokens.
 """

@@ -1,21 +1,14 @@
 """Segmentation: paragraphs into sentences, and over-long sources into segments.
 
 Sentences are split by rules and by the abbreviation lists of Moses. A sentence ends at one of
-. ! ? … or their equivalents in other scripts, with the closing quotes and brackets after it. White
-space must follow, except after 。 and its equivalents. Then comes the start of a sentence: a
-capital, a digit or a letter of a script without case, possibly after opening punctuation. A
-sentence does not end
-
-- at a single dot after an abbreviation, initials (`J. Smith`, `U.S. Army`), a number that begins
-  the sentence (`1. Introduction`) or an ordinal that Moses lists (German `3. Mai`);
-- at a single dot between one letter and a digit (`p. 5`);
-- at an ellipsis before a digit;
-- before its first letter or digit;
-- after 「…。」 before a particle, which continues the sentence around the quotation.
+. ! ? … or their equivalents in other scripts, with closing signs after it, before white space
+(except after 。) and what may begin a sentence. It does not end at a dot after an abbreviation,
+initials (`J. Smith`), a number that begins it (`1. Introduction`) or an ordinal (`3. Mai`), or
+between a letter and a digit (`p. 5`), at an ellipsis before a digit, before its first letter or
+digit, or after 「…。」 before a particle.
 
 If the rules are unsure, they do not split: two sentences in one source do less harm than half a
-sentence. So the shad of Tibetan and Dzongkha ends no sentence: it also ends clauses, and Unicode
-does not count it as a full stop.
+sentence. So the shad of Tibetan and Dzongkha ends no sentence: it also ends clauses.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
 """Attention among packed sentences for training (Vaswani et al. 2017, section 3.2).
 
-On GPUs since Ampere, in half precision, flash attention (Dao 2023) takes packed sentences. Where a
-run may compile, large batches of sentences have a faster kernel (`sentence_attention`). In other
-cases they are padded in groups of similar length. Little of that is padding, and heads have to be
-copied anyway.
+On GPUs since Ampere, in half precision, flash attention (Dao 2023) or `sentence_attention` takes
+packed sentences. In other cases they are padded in groups of similar length.
 
 In local attention (section 4) each position sees those at a distance of at most r. If that is less
-work than padded sentences, the n packed tokens are cut into blocks of r, regardless of sentences. A
-query sees keys in its own block, the one before and, unless causal, the one after. So work and
-memory are n * 3r or n * 2r instead of the sum of squared lengths. A mask hides keys that are
-farther away or in another sentence.
+work, the n packed tokens are cut into blocks of r, regardless of sentences. A query sees keys in
+its own block, the one before and, unless causal, the one after: n * 3r or n * 2r in all. A mask
+hides keys that are farther away or in another sentence.
 
 Legend: B rows (sentences or blocks), L tokens of the longest (T of queries, S of keys), H heads, K
 and V the widths of a head's keys and values, n and m tokens of packed sentences, k the largest
