@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -72,14 +71,6 @@ def prepare(
     _report(folder, out)
 
 
-def describe_windows(counts: Sequence[int]) -> str:
-    """Return how many pairs have 1 line, 2 lines and so on, in words."""
-    return ", ".join(
-        f"{count:,} of {counted(lines, 'line', 'lines')}"
-        for lines, count in enumerate(counts, start=1)
-    )
-
-
 def _report(folder: DataFolder, out: str) -> None:
     info = folder.info
     for corpus in info.train.corpora:
@@ -95,7 +86,9 @@ def _report(folder: DataFolder, out: str) -> None:
                 + (f"{flaw.repaired:,} repaired" if flaw.repaired else "none repaired: see --fix")
             )
     if info.train.windows:
-        console.notice(f"windows of train: {describe_windows(info.train.windows)}")
+        windows = enumerate(info.train.windows, start=1)
+        told = [f"{count:,} of {counted(lines, 'line', 'lines')}" for lines, count in windows]
+        console.notice(f"windows of train: {', '.join(told)}")
     src, tgt = info.sides
     for split in info.splits:
         console.notice(

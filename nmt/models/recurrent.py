@@ -2,10 +2,9 @@
 
 It differs from the paper where later work settled on something else: LSTMs instead of gated units,
 several layers with residual connections from the second on (Wu et al. 2016, section 3.1), and input
-feeding (Luong et al. 2015, section 3.3). The state that has just read a token attends. Its context
-and the state itself give the attentional state (equation 5), which gives the logits and is fed to
-the next step. The decoder's first state is zero. Dropout is between layers, never from step to step
-(Zaremba et al. 2014).
+feeding (Luong et al. 2015, section 3.3). The context and the attending state give the attentional
+state (equation 5), which gives the logits and is fed to the next step. Dropout is between layers,
+never from step to step (Zaremba et al. 2014).
 
 Legend: B sentences, N hypotheses, T (S) positions, D the width of embeddings and attentional
 states, H of layers, A of the attention's hidden layer, I of a layer's inputs. Sentences are padded,

@@ -18,7 +18,7 @@ from nmt.prepare.block import Block
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.find import Reader, find_reader
 from nmt.prepare.readers.reader import Survey, stamps
-from nmt.prepare.readers.text_names import SideColumn, file_and_columns
+from nmt.prepare.readers.text_names import SideColumn, file_and_columns, name_and_value
 
 _BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
@@ -148,15 +148,16 @@ class Sources:
         train = options.train or options.pair
         n, texts = len(train), [*train, *options.valid, *names.values()]
         prefixes = [options.prefix_of(text) for text in texts]
-        files = [file_and_columns(prefix)[0] for prefix in prefixes[:n]]  # of train
-        side_columns = [*map(options.side_columns, files), *([()] * (len(texts) - n))]
+        files = [file_and_columns(prefix)[0] for prefix in prefixes]
+        side_columns = [*map(options.side_columns, files[:n]), *([()] * (len(texts) - n))]
+        quotings = dict(map(name_and_value, options.quoting))
         readers = [
             find_reader(
                 prefix,
                 options.langs_of(texts[at]),
                 encoding,
                 side_columns=side_columns[at],
-                quoting=options.quotings.get(file_and_columns(prefix)[0], ""),
+                quoting=quotings.get(files[at], ""),
                 copies=copies,
             )
             for at, prefix in enumerate(prefixes)

@@ -456,11 +456,6 @@ class PrepareOptions:
         columns = (column for _, name, column in self._side_columns() if name == file)
         return tuple(sorted(columns, key=lambda column: (column.kept_as, column.column)))
 
-    @property
-    def quotings(self) -> dict[str, str]:
-        """Whether cells are quoted, by file, if an option says so."""
-        return dict(map(name_and_value, self.quoting))
-
 
 def _is_lang(lang: str) -> bool:
     return bool(_LANG.fullmatch(lang)) and lang != "bin"  # valid.bin is a shard

@@ -1,11 +1,10 @@
 """Draws the attention of one sentence pair: as a matrix, or all of it.
 
-The matrix is that of Bahdanau et al. (2015), figure 3: target tokens by source tokens, the darker,
-the more attention. All attention is drawn as by Vaswani et al. (2017), figures 3 to 5: there is a
-row of panels for the encoder, the decoder and cross-attention, with a panel for each layer. In a
-panel, tokens on the left attend to tokens on the right. Each head draws a line for each weight, as
-opaque as the weight, in its own colour and at its own height, so that heads do not hide each other.
-The decoder's states are shown at the token that they predict.
+The matrix is that of Bahdanau et al. (2015), figure 3: target tokens by source tokens. All of it is
+drawn as by Vaswani et al. (2017), figures 3 to 5: a row of panels for each kind of attention, with
+a panel for each layer. Tokens on the left attend to those on the right. Each head draws a line for
+each weight, as opaque as that, in its own colour and at its own height. The decoder's states are
+shown at the token that they predict.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """The torch engine: loads model files, and runs models in batches of similar length.
 
 It searches, and it decodes given targets (forced decoding) for their log-probabilities and
-alignments. A model trained with `guided_alignment` has a head for alignments. Others are not
-trained to align, so expect errors. There, averaged over heads, the decoder's penultimate layer
-agrees best with human alignments. A target token's source is read off the state that predicts it
-(Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models", the layer
-average baseline). In a lower layer, the state that reads the token may be better (Chen et al. 2020,
-"Accurate Word Alignment Induction from Neural Machine Translation").
+alignments. A model trained with `guided_alignment` has a head for alignments. For others, averaged
+over heads, the decoder's penultimate layer agrees best with human alignments; expect errors. A
+target token's source is read off the state that predicts it (Garg et al. 2019, "Jointly Learning to
+Align and Translate with Transformer Models", the layer average baseline).
 """
 
 from __future__ import annotations

@@ -173,19 +173,15 @@ class Translator:
     ) -> list[Translation]:
         """Translate lines.
 
-        lines: any text. Blank lines stay blank, and those without letters are copied. Line ends are
-            dropped.
-        prefixes: each translation begins with its prefix. Either one for each line, or none. If a
-            line is split into segments, the first one gets the prefix.
+        lines: any text. Blank lines stay blank, and those without letters are copied.
+        prefixes: what each translation begins with, or at least its first segment; or none.
         contexts: the lines before each line in its document, of which the last count. If None, they
             are taken from `lines`, where a blank line ends a document.
         on_progress: called with the number of lines or segments just done.
         on_step: called before each step of the decoder. If it raises, the search ends.
-        unit_form: the form of tags if the lines are units of a document, which are split into
-            sentences if nothing forbids it.
-        Returns the translation of each line, in order; with `error` set if there is none.
-        UsageError if `lines` or `prefixes` is a string, or something in it is none, numbers differ,
-        the form is unknown, there are prefixes with context or markup, or contexts without context.
+        unit_form: the form of tags if the lines are units of a document, which may be split.
+        Returns the translation of each line, with `error` set if there is none. UsageError if
+        something is not text, numbers differ, or options do not go together.
         """
         texts = _as_lines(lines)
         under_way = self._take_steps(

@@ -179,7 +179,6 @@ def attention_weights(
 ) -> Tensor:
     """Return the attention weights of `attend_packed`, without a gradient.
 
-    projected, own, others, causal, window, relative: those of `attend_packed`.
     Returns (B, H, T, S) in fp32 at least, 0 at padding on either side.
     """
     num_heads = projected[0].shape[2]
@@ -286,11 +285,7 @@ def _hidden(queries: Tensor, keys: Tensor, *, causal: bool, window: int) -> Tens
 
 
 def saves_work(packed: Packed, distance: int, *, causal: bool) -> bool:
-    """Tell whether blocks have fewer pairs of query and key than sentences padded in groups.
-
-    packed: the sentences; distance: r; causal: whether a position sees only itself and earlier
-    ones.
-    """
+    """Tell whether blocks have fewer pairs of query and key than sentences padded in groups."""
     in_padded: int = sum(
         (group.sentences.stop - group.sentences.start) * group.longest**2 for group in packed.groups
     )
@@ -298,11 +293,7 @@ def saves_work(packed: Packed, distance: int, *, causal: bool) -> bool:
 
 
 def hidden_in_blocks(packed: Packed, distance: int, *, causal: bool) -> Tensor:
-    """Return which of the S keys are hidden from each query of a block: (C, r, S) bool.
-
-    packed: the sentences; distance: r; causal: whether a position sees only itself and earlier
-    ones.
-    """
+    """Return which of the S keys are hidden from each query of a block: (C, r, S) bool."""
     count, device = len(packed.tokens), packed.tokens.device
     places = torch.arange(-(-count // distance) * distance, device=device)  # (C * r,)
     sentences = packed.sentences[places.clamp(max=count - 1)]  # (C * r,)

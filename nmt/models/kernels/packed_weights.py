@@ -1,11 +1,9 @@
 """Packed weights: faster matrix products on a CPU for a model that only translates.
 
 A library's products want weights in its own blocks. Otherwise each call rearranges them, which
-costs most with few rows, as in a decoding step. Which kernel is fastest depends on the CPU: if
-oneDNN has no code for a product, its reference implementation takes a thousand times as long. So
-kernels are chosen by measurement, not by the CPU's name. Each first computes a small product. One
-that fails, is wrong or is hopelessly slow is left out. The others are timed on the largest shapes
-of the model's weights.
+costs most with few rows, as in a decoding step. Which kernel is fastest depends on the CPU, so it
+is chosen by measurement. Each first computes a small product. One that fails, is wrong or is
+hopelessly slow is left out. The others are timed on the largest shapes of the model's weights.
 
 - fp32: torch's library, mostly MKL, with the weight as it is or transposed, or oneDNN with the
   weight in blocks. They differ only in rounding.
