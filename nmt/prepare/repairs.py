@@ -136,7 +136,7 @@ def _one_of(texts: set[str]) -> str:
 def _encoding_test() -> tuple[re.Pattern[str], npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
     """Return what recognises a broken encoding.
 
-    Returns A pattern, whether each code point begins what is broken (0x110000,), and the first two
+    Returns a pattern, whether each code point begins what is broken (0x110000,), and the first two
     code points of all that is broken, as one number, sorted.
     """
     beside_a_letter = {_misread(letter, codec) for letter in _LATIN for codec in _CODECS}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nmt.data.composition import compose, is_composed
 from nmt.data.words import MARKS, torn_mark, unit_pattern
@@ -102,8 +102,13 @@ def _marked(text: Text, what: str, pattern: re.Pattern[str], remedy: str) -> Ite
         yield _described(text, f"hold {what} ({example})", list(examples), remedy)
 
 
+def _numbers(are_such: Iterable[object]) -> list[int]:
+    """Return the numbers, from 1, of the lines that are such."""
+    return [number for number, is_such in enumerate(are_such, start=1) if is_such]
+
+
 def _full_stops(text: Text) -> Iterator[str]:
-    numbers = [number for number, line in enumerate(text.lines, start=1) if line.endswith(" .")]
+    numbers = _numbers(line.endswith(" .") for line in text.lines)
     if len(numbers) >= _FULL_STOPS:
         remedy = (
             "BLEU is defined on detokenised text: undo the tokenisation, or pass --tokenize none"
@@ -113,7 +118,7 @@ def _full_stops(text: Text) -> Iterator[str]:
 
 def unspaced_lines(lines: Sequence[str]) -> list[int]:
     """Return the numbers of the lines without spaces between words, if most lines are such."""
-    numbers = [number for number, line in enumerate(lines, start=1) if _is_unspaced(line)]
+    numbers = _numbers(map(_is_unspaced, lines))
     return numbers if len(numbers) >= _MOST * _with_text(lines) else []
 
 
@@ -133,11 +138,10 @@ def _is_unspaced(line: str) -> bool:
 def _blank(
     text: Text, *, beside: Sequence[Text], unless: Sequence[Text] = (), remedy: str
 ) -> Iterator[str]:
-    numbers = [
-        number
+    numbers = _numbers(
+        not line.strip() and _has_text(beside, number) and not _has_text(unless, number)
         for number, line in enumerate(text.lines, start=1)
-        if not line.strip() and _has_text(beside, number) and not _has_text(unless, number)
-    ]
+    )
     if numbers:
         names = " or ".join(other.name for other in beside)
         yield _described(text, f"are blank where {names} has text", numbers, remedy)
@@ -154,11 +158,10 @@ def equal_only_in_nfc(hypothesis: Text, reference: Text) -> Iterator[str]:
     NFC composes most letters and marks, but takes others apart, such as U+0958 of Hindi.
     """
     pairs = list(zip(hypothesis.lines, reference.lines, strict=True))
-    numbers = [
-        number
-        for number, (one, other) in enumerate(pairs, start=1)
-        if not (is_composed(one) and is_composed(other)) and _more_match_in_nfc(one, other)
-    ]
+    numbers = _numbers(
+        not (is_composed(one) and is_composed(other)) and _more_match_in_nfc(one, other)
+        for one, other in pairs
+    )
     if numbers:
         texts = [hypothesis, reference]
         texts.sort(key=lambda text: is_composed(text.lines[numbers[0] - 1]))
@@ -174,22 +177,15 @@ def _more_match_in_nfc(one: str, other: str) -> bool:
 
 def _torn(text: Text, other: Text) -> Iterator[str]:
     pairs = zip(text.lines, other.lines, strict=True)
-    numbers = [
-        number
-        for number, (line, its) in enumerate(pairs, start=1)
-        if torn_mark(line) and not torn_mark(its)
-    ]
+    numbers = _numbers(torn_mark(line) and not torn_mark(its) for line, its in pairs)
     if numbers:
         problem = f"have marks after a space, apart from their letter, but {other.name} does not"
         yield _described(text, problem, numbers, "do not tokenise this language as Moses does")
 
 
 def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str]:
-    numbers = [
-        number
-        for number, (line, its) in enumerate(zip(text.lines, other.lines, strict=True), start=1)
-        if line.strip() == its.strip() != ""
-    ]
+    pairs = zip(text.lines, other.lines, strict=True)
+    numbers = _numbers(line.strip() == its.strip() != "" for line, its in pairs)
     # Blank lines are equal in good translations, too.
     if numbers and len(numbers) >= share * _with_text(text.lines):
         yield _described(text, f"equal those of {other.name}", numbers, question)

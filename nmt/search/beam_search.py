@@ -75,7 +75,7 @@ def decode(
     groups: the next one is taken when half of the budget is free.
     budget: the largest sum of the active sentences' costs. A single group may exceed it.
     on_step: called before each step of the decoder. If it raises, the search ends.
-    Yields A sentence's number and its `n_best` hypotheses, best first, as soon as the sentence is
+    Yields a sentence's number and its `n_best` hypotheses, best first, as soon as the sentence is
     done. Fewer if fewer exist, and none if the model's output is not a number.
     """
     if options.sampling is None:

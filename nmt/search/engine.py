@@ -138,7 +138,7 @@ class Engine(ABC):
         sources: all of them; order: the numbers of those to translate, longest first.
         budget: source tokens to search at a time. A single source may exceed it.
         on_step: called now and then. If it raises, the search ends.
-        Yields A source's number and its hypotheses, best first. None if the model's output is NaN.
+        Yields a source's number and its hypotheses, best first. None if the model's output is NaN.
         MemoryError if the budget does not fit into memory.
         """
 

@@ -145,13 +145,12 @@ class Translator:
     def stream(
         self, lines: Iterable[str], *, pool_lines: int = POOL_LINES
     ) -> Iterator[Translation]:
-        """Translate lines as they come, `pool_lines` at a time.
+        """Yield a translation for each line as it comes, `pool_lines` at a time.
 
         lines: any text, with or without line ends, for example an open file. With context, a blank
             line ends a document.
         pool_lines: larger pools give batches of more similar length.
-        Yields A translation for each line, in order. UsageError if `lines` is a string, or
-        `pool_lines` less than 1.
+        UsageError if `lines` is a string, or `pool_lines` less than 1.
         """
         if isinstance(lines, str) or not isinstance(lines, Iterable):
             raise UsageError(f"give a list of lines, not {called(lines)}")
