@@ -17,6 +17,7 @@ from nmt.data.languages import english_name, is_code, primary_language, scripts_
 from nmt.errors import UsageError
 from nmt.interchange import ctranslate2
 from nmt.interchange.ctranslate2 import duties_of_others, quantized_specification
+from nmt.models.converted import is_of_argos
 from nmt.models.model_file import ModelCard
 from nmt.system.files import atomic_path
 
@@ -46,7 +47,8 @@ def export_argos(
         raise UsageError(f"{out}: name a file that ends in {ENDING}")
     if not _VERSION.fullmatch(version):
         raise UsageError(f"--package-version {version}: must be numbers with dots, such as 1.0")
-    _check_replaceable(out)
+    if out.exists() and not is_of_argos(out):
+        raise UsageError(f"{out}: exists and is not a package; choose another name or remove it")
     specification, card, _ = quantized_specification(path, quantization)
     if fault := fault_of(card):
         raise UsageError(f"{path}: {fault}")
@@ -99,19 +101,6 @@ def _name(code: str, name: str | None, option: str) -> str:
     if not name.strip() or not name.isprintable():
         raise UsageError(f"{option} {name!r}: is not a name")
     return name.strip()
-
-
-def _check_replaceable(out: Path) -> None:
-    """Refuse to replace a file that is not a package (UsageError)."""
-    if not out.exists():
-        return
-    try:
-        with zipfile.ZipFile(out) as package:
-            is_package = any(name.endswith(f"/{_METADATA}") for name in package.namelist())
-    except zipfile.BadZipFile:
-        is_package = False
-    if not is_package:
-        raise UsageError(f"{out}: exists and is not a package; choose another name or remove it")
 
 
 def fault_of(card: ModelCard) -> str | None:

@@ -26,7 +26,7 @@ def refuse_converted(path: Path) -> None:
     folder = path.parent if path.name == _WEIGHTS else path
     if is_of_ctranslate2(folder):
         kind = "a CTranslate2 model"
-    elif _is_of_argos(path):
+    elif is_of_argos(path):
         kind = "a package of Argos Translate"
     else:
         return
@@ -49,7 +49,7 @@ def refuse_archive(path: Path) -> None:
     raise UsageError(f"{path}: {advice}")
 
 
-def _is_of_argos(path: Path) -> bool:
+def is_of_argos(path: Path) -> bool:
     """Tell whether a path is a package of Argos Translate: a zip, its folder, or the one above."""
     if not path.is_dir():
         ends = {"/".join(entry.parts[1:]) for entry in _entries(path)}
