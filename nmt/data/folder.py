@@ -123,7 +123,10 @@ class PairDataset:
         return shard.tgt(within)
 
     def origin(self, index: int) -> tuple[int, int]:
-        """Return a pair's corpus in its split, from 0, and its line number there, from 1."""
+        """Return a pair's corpus (from 0) and its line number there (from 1).
+
+        Corpora are numbered within the split, as in `dataset.json`.
+        """
         shard, within = self._locate(index)
         return shard.corpus, shard.line(within)
 
@@ -236,7 +239,10 @@ class DataFolder:
     def encode(
         self, corpora: Sequence[int], lines: Sequence[tuple[str, str]]
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the token ids of raw lines, of these corpora of train, as `prepare` makes them."""
+        """Return the token ids of raw source and target lines, as `prepare` makes them.
+
+        corpora: of each pair, the corpus of train that it comes from; lines: source and target.
+        """
         records = [self.info.train.corpora[corpus] for corpus in corpora]
         langs = [record.langs for record in records]
         texts = (

@@ -85,7 +85,10 @@ def primary_language(code: str) -> str:
 
 @cache
 def scripts_of(code: str) -> tuple[str, ...]:
-    """Return the ISO 15924 codes of a code's scripts, or CLDR's likely one; empty if unknown."""
+    """Return the ISO 15924 codes of a language's scripts, such as Latn; empty if unknown.
+
+    A script in the code wins; otherwise CLDR gives the likely one.
+    """
     from langcodes import Language
     from langcodes.data_dicts import LIKELY_SUBTAGS
     from langcodes.tag_parser import LanguageTagError

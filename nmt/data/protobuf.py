@@ -12,7 +12,10 @@ VARINT, BYTES, FIXED32 = 0, 2, 5  # how the content of a field is written
 
 
 def read_fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield number, content and bytes of each field, for a varint no content (ValueError)."""
+    """Yield the number, content and all bytes of each field; a varint's content is empty.
+
+    ValueError, IndexError: if it is not a message.
+    """
     place = 0
     while place < len(message):
         start = place

@@ -364,7 +364,10 @@ class Shard:
         return self._lines[indices].astype(np.int64)
 
     def copy(self, path: Path, rows: npt.NDArray[np.int64], *, corpus: int) -> None:
-        """Write the pairs at ascending `rows`, as a shard of `corpus`, a run of rows at a time."""
+        """Write the pairs at `rows`, at least one and ascending, as a shard of `corpus`.
+
+        Ids go from map to file, a run of rows at a time, so they take no memory.
+        """
         starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)  # [3, 4, 7] is runs 3-4 and 7
         runs = np.stack([rows[starts], rows[np.append(starts[1:], len(rows)) - 1] + 1], axis=1)
         sides = (self._src, self._src_offsets), (self._tgt, self._tgt_offsets)

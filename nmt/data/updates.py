@@ -61,7 +61,10 @@ class Update:
 
 @dataclass(frozen=True)
 class BatchPartition:
-    """How updates are split over ranks and into micro-batches, perhaps of one fixed shape."""
+    """How updates are split: over ranks, into micro-batches, and to which fixed shape if any.
+
+    Batches for a GPU have other groups (see `group_bounds`).
+    """
 
     micro_batch_tokens: int
     rank: int = 0

@@ -104,7 +104,10 @@ def _name(code: str, name: str | None, option: str) -> str:
 
 
 def fault_of(card: ModelCard) -> str | None:
-    """Return why Argos, which has one SentencePiece model for both sides, cannot use a model."""
+    """Return why Argos Translate cannot use a model; None if it can.
+
+    It segments sources and joins the pieces of translations by one SentencePiece model.
+    """
     if fault := ctranslate2.fault_of(card):
         return fault
     if duties := duties_of_others(card):

@@ -134,7 +134,10 @@ def _piece_names(card: ModelCard) -> tuple[str, str]:
 
 
 def _readme(card: ModelCard, positions: int, duties: Sequence[str]) -> str:
-    """Return how other programs, which cut sources and translations, use an export."""
+    """Return how other programs use an export.
+
+    By default, CTranslate2 ends translations at 256 tokens, and cuts sources at 1,024.
+    """
     src, tgt = _piece_names(card)
     listed = "".join(f"\n- Before these lines work, a program must {duty}." for duty in duties)
     return f"""# {card.src_lang} to {card.tgt_lang}, for CTranslate2

@@ -82,7 +82,10 @@ def is_export(path: Path) -> bool:
 
 
 def _check_sizes(path: Path) -> None:
-    """Check the sizes in a file, for which CTranslate2 takes memory, against it (DataError)."""
+    """Check the sizes in a model of CTranslate2, which takes the memory that they ask for.
+
+    DataError if an array has other values than its shape says, or the file ends too early.
+    """
     with path.open("rb") as file:
         try:
             _number(file, "I")  # version

@@ -213,7 +213,10 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
 
 
 def _ids(vocabulary: Vocabulary, languages: LanguageTokens | None = None) -> dict[str, int]:
-    """Return the id of each piece, in which `>>fra<<` stands for the tag of a language."""
+    """Return the id of each piece that `encode` can return.
+
+    languages: tokens that begin a source, which the tokenizer only reads as `>>fra<<`.
+    """
     pieces = vocabulary.tokens(range(vocabulary.known))
     if languages is not None:
         tags = {piece: language_tag(code) for code, piece in languages.pieces.items()}

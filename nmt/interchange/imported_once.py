@@ -54,7 +54,10 @@ def model_of(path: Path) -> Path:
 
 
 def _is_recorded(imported: Path, record: Path) -> bool:
-    """Tell whether a file is what an import has made; DataError if its header is damaged."""
+    """Tell whether a file is what an import has made; DataError if it is damaged.
+
+    When it is opened, its weights are compared with its checksum.
+    """
     from nmt.models.model_file import model_checksum  # loads SentencePiece
 
     try:

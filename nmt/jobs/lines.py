@@ -69,7 +69,10 @@ class LineReader:
     def pools(
         self, max_lines: int, max_bytes: Callable[[], float] = lambda: math.inf
     ) -> Iterator[list[Line] | Pause]:
-        """Yield pools of so many lines, or of `max_bytes()` and one more line, and pauses."""
+        """Yield pools of lines, and a pause if the input pauses.
+
+        max_bytes: called for each pool. The line that exceeds it is the pool's last.
+        """
         pool: list[Line] = []
         begun, size, limit = 0.0, 0, 0.0
         for chunk in self._chunks:
@@ -134,7 +137,10 @@ class LineReader:
 
 
 def pipe_chunks(stream: BinaryIO, encoding: Encoding, name: str) -> Iterator[bytes | Pause]:
-    """Yield the text of a pipe, perhaps compressed, as it comes, and a pause if nothing comes."""
+    """Yield the text of a pipe or terminal as it comes, and a pause if nothing comes.
+
+    It may be compressed (see `TextStream`). Errors call it `name`.
+    """
     text = TextStream(name, encoding, any_bytes=True)
     descriptor = stream.fileno()
     while True:

@@ -34,7 +34,10 @@ class Pace:
         self._last_end = -math.inf
 
     def finish(self, size: int, started: float) -> None:
-        """Record that a pool of so many bytes with letters is done; pools may overlap."""
+        """Record that a pool is done, given the bytes of its lines with letters.
+
+        Pools may overlap, so `started` may be before the end of the last one.
+        """
         now = time.monotonic()
         seconds = now - max(started, self._last_end)
         self._last_end = now

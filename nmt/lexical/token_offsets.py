@@ -100,7 +100,10 @@ def _common(one: str, other: str) -> int:
 
 
 def _without_spaces(tokens: Sequence[str]) -> list[tuple[str, int]]:
-    """Return each text without spaces and its tokens: of bytes in a row, their number."""
+    """Return the text of tokens without spaces, each with the number of tokens that it is of.
+
+    Tokens of bytes in a row are one text.
+    """
     texts = []
     for is_bytes, group in groupby(tokens, key=lambda token: bool(_BYTE.fullmatch(token))):
         if is_bytes:

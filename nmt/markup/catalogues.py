@@ -162,7 +162,10 @@ def _fit_all(source: str, translation: str, languages: Sequence[str]) -> bool:
 
 
 def _message(source: str, languages: Sequence[str], newline: str) -> Unit | None:
-    """Return a message to translate; None without words, as in `%m/%d/%Y`, which varies."""
+    """Return a message to translate; None if it has no words.
+
+    People translate many of those otherwise, such as `%m/%d/%Y`, so they are left empty.
+    """
     text = protect_directives(source.strip(), languages[-1])
     for brackets_are_text in (False, True):
         line = _INDENTATION_OR_CONTROL.sub(
@@ -210,7 +213,10 @@ def protect_directives(text: str, language: str) -> str:
 
 
 def fit_directives(translation: str, source: str, language: str) -> str | None:
-    """Return what `protect_directives` was made of, translated, if directives can be right."""
+    """Return a translation with its directives as the language needs them; None: impossible.
+
+    translation: of `protect_directives(source, language)`.
+    """
     translation = _KEPT.sub(lambda kept: kept[1].replace("&lt;", "<"), translation)
     if not language:
         return translation

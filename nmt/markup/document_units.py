@@ -44,7 +44,10 @@ class Unit:
     """Makes what is written of a translation's markup; None if the document does not allow it."""
 
     def write(self, translation: str | None) -> str | None:
-        """Return what stands in the document for a translation; None if it allows none."""
+        """Return what stands in the document, given the translation of the line.
+
+        None: there is none that the document allows, and `otherwise` stands there.
+        """
         spelt = None if translation is None else self.spell(translation)
         return None if spelt is None else self.before + spelt + self.after
 

@@ -201,7 +201,10 @@ def partner_keys(token: Token, form: str) -> tuple[str, str]:
 
 
 def elements(markup: str, form: str) -> list[Token]:
-    """Return the tokens of a line, of which elements that stay and ICU messages are one each."""
+    """Return the tokens of a line or document.
+
+    An element that stays as it is is one token, and so is an ICU message.
+    """
     tokens = list(tokenize(markup, form))
     if TEXT_TAG.search(markup):
         tokens = _with_text_tags(tokens, form)
@@ -277,7 +280,10 @@ def _with_text_tags(tokens: list[Token], form: str) -> list[Token]:
 
 
 def _join_messages(markup: str, tokens: list[Token], form: str) -> list[Token]:
-    """Make one token of each ICU message that has both tags of each pair, or none."""
+    """Make one token of each ICU message.
+
+    If one tag of a pair is in one of its branches, and the other is not, it is damaged.
+    """
     text = "".join(
         _APOSTROPHE.sub(lambda entity: NO_TEXT * (len(entity[0]) - 1) + "'", token.raw)
         if token.kind == "text" and token.name != "cdata"

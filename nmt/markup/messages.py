@@ -44,7 +44,10 @@ class Message:
 
 
 def find_messages(text: str) -> list[Message]:
-    """Return the outermost messages of a text with `NO_TEXT` in place of its tags."""
+    """Return the messages of a text that are in no other one.
+
+    text: with `NO_TEXT` in place of each character of its tags.
+    """
     messages: list[Message] = []
     at = work = 0
     while work < _MOST_WORK and (header := _HEADER.search(text, at)) is not None:

@@ -107,7 +107,10 @@ class Marked:
         return [(node.start, node.end) for node in nodes if node.kept and node.start < node.end]
 
     def take_signs_out(self, is_known: Callable[[str], bool]) -> bool:
-        """Take out the signs that a model does not know, and tell whether there are any."""
+        """Take those signs and symbols out of the text that a model does not know.
+
+        What it does not know misleads it. Returns whether there are any.
+        """
         nodes = list(self.root.walk())
         signs = (node for node in nodes if node.kept in ("sign", "symbol"))
         unknown = [node for node in signs if not is_known(self.text[node.start : node.end])]

@@ -61,7 +61,10 @@ class TextTag(NamedTuple):
 
 
 def text_tags(text: str, form: str, *, is_in_stars: bool) -> Iterator[TextTag]:
-    """Yield what may be tags in a text, perhaps inside `**` and `**`, without other tags."""
+    """Yield what may be tags in a text without other tags.
+
+    is_in_stars: whether it may begin inside `**` and `**`.
+    """
     for tag in TEXT_TAG.finditer(text):
         group, start, end = tag.lastgroup or "", tag.start(), tag.end()
         name = tag[group].lower()

@@ -94,7 +94,10 @@ def _is_small(query: Tensor, other: Tensor) -> bool:
 
 
 class SelfAttention(nn.Module):
-    """Attention of a sequence to itself. The three input projections are one product."""
+    """Attention of a sequence to itself. The three input projections are one product.
+
+    As in the paper, projections are matrices without bias, unless `attention_bias` is set.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()

@@ -152,7 +152,10 @@ _HALF = 0.5**0.5  # scales the sum of two tensors of equal variance back to that
 
 
 class PositionedEmbedding(nn.Module):
-    """Embeddings of tokens and positions, the later ones alike, with dropout (section 3.1)."""
+    """Embeddings of tokens plus those of their positions, with dropout on the sum (section 3.1).
+
+    Later positions share the last vector.
+    """
 
     def __init__(self, vocab_size: int, config: ConvolutionalConfig) -> None:
         super().__init__()
@@ -214,7 +217,10 @@ class ConvolutionalDecoderLayer(nn.Module):
     def step(
         self, x: Tensor, g: Tensor, number: int, states: Sequence[ConvolutionalState]
     ) -> Tensor:
-        """Decode one position x (N, H) of some states in one product, but attend state by state."""
+        """Decode one position x (N, H) of the hypotheses of some states: (N, H).
+
+        Matrix products take all rows together. Only attention goes state by state.
+        """
         rows = [state.num_rows for state in states]
         neighbours = [
             state.neighbours(number, part)

@@ -77,7 +77,10 @@ def gpus_of(name: str, count: Callable[[], int]) -> int:
 
 
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
-    """Return the device that `auto`, `cpu` or `cuda` means for a process here (UsageError)."""
+    """Return the device that `auto`, `cpu` or `cuda` means for a process of this machine.
+
+    UsageError if the name is unknown, or no GPU is there for this process.
+    """
     check_device(name)  # before torch is loaded, which takes seconds
     import torch
 
@@ -93,7 +96,10 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
 def to_device(
     arrays: Sequence[NDArray[np.generic]], device: torch.device
 ) -> tuple[torch.Tensor, ...]:
-    """Return arrays of one type as tensors, which a GPU gets in one transfer without waiting."""
+    """Return arrays of one type as tensors on a device; a CPU shares their memory.
+
+    A GPU gets them in one transfer from pinned memory, for which this process does not wait.
+    """
     import torch
 
     tensors = tuple(map(torch.from_numpy, arrays))

@@ -140,7 +140,10 @@ class TokenEmbedding(nn.Module):
 def shared_embeddings(
     config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
 ) -> tuple[TokenEmbedding, TokenEmbedding, nn.Parameter]:
-    """Return the embeddings of target and source, and the output projection (V, D), perhaps one."""
+    """Return the target's embedding, the source's, and the output projection (V, D).
+
+    They are one, two or three matrices, as `tie_embeddings` says (section 3.4).
+    """
     width = config.d_model
     target = TokenEmbedding(tgt_vocab_size, width, config.dropout)
     source = (
@@ -184,7 +187,10 @@ class FeedForward(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """(Swish(x W) * x V) W2 (Shazeer 2020, equation 6) without biases, W and V in one product."""
+    """(Swish(x W) * x V) W2 (Shazeer 2020, equation 6), W and V in one product.
+
+    Without biases, as its paper defines it and measured it.
+    """
 
     def __init__(self, d_model: int, d_ff: int) -> None:
         super().__init__()

@@ -54,7 +54,10 @@ class ModelCard:
     """Lines of several sentences are split if they have more tokens; 0: not known."""
 
     def for_pair(self, src_lang: str | None = None, tgt_lang: str | None = None) -> ModelCard:
-        """Return the card for languages, whose tokens begin lines; None: its own (UsageError)."""
+        """Return the card for a pair of languages, whose tokens begin lines; None: the card's own.
+
+        UsageError if the model does not know a language, or needs one that is not given.
+        """
         own, given = (self.src_lang, self.tgt_lang), (src_lang, tgt_lang)
         langs = _choose(self.languages, own, given)
         if self.languages is None:

@@ -87,7 +87,10 @@ def rotated(x: Tensor, rotation: Tensor) -> Tensor:
 
 
 class PositionTable(nn.Module):
-    """Rows of a formula from the position `first` on, computed for as many as needed so far."""
+    """Rows of a formula, computed for as many positions as needed so far.
+
+    first: the position of a sentence's first token.
+    """
 
     def __init__(
         self, formula: Callable[[int, int], Tensor], width: int, *, first: int = 0

@@ -102,7 +102,10 @@ def _lstm(width: int, hidden: int) -> nn.LSTM:
 
 
 class LSTMCell(nn.Module):
-    """One step of a layer. Gates are in the order input, forget, output, candidate."""
+    """One step of a layer: its weights, and the next state from the gates.
+
+    Gates are in the order input, forget, output, candidate.
+    """
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -116,7 +119,10 @@ class LSTMCell(nn.Module):
         nn.init.constant_(self.bias[hidden : 2 * hidden], _FORGET_BIAS)
 
     def forward(self, gates: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output and the next cell state (N, H), given gates (N, 4H) before sigmoid."""
+        """Return the output and the next cell state, each (N, H).
+
+        gates: (N, 4H), before sigmoid and tanh; memory: (N, H), the cell state.
+        """
         input_gate, forget_gate, output_gate = gates[:, : 3 * self.hidden].sigmoid().chunk(3, dim=1)
         candidate = gates[:, 3 * self.hidden :].tanh()
         memory = torch.addcmul(forget_gate * memory, input_gate, candidate)  # (N, H)
@@ -138,7 +144,10 @@ class RecurrentMemory:
 
 
 class AdditiveAttention(nn.Module):
-    """softmax(v^T tanh(W query + U value)) (Bahdanau et al. 2015, section 3.1)."""
+    """Weights softmax(v^T tanh(W query + U value)), and the weighted sum of values.
+
+    Bahdanau, Cho and Bengio 2015, section 3.1 and appendix A.1.2.
+    """
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()

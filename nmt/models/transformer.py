@@ -94,7 +94,10 @@ class DecoderLayer(nn.Module):
     def step(
         self, x: Tensor, number: int, states: Sequence[TransformerState], rotation: Tensor | None
     ) -> Tensor:
-        """Decode one position x (N, D) of some states in one product, but attend state by state."""
+        """Decode one position x (N, D) of the hypotheses of some states: (N, D).
+
+        Matrix products take all rows together. Only attention goes state by state.
+        """
         rows = [state.num_rows for state in states]
 
         def attend_to_itself(y: Tensor) -> Tensor:

@@ -190,7 +190,10 @@ def _places(folders: Sequence[DataFolder]) -> Iterator[_Place]:
 
 
 def _repeats(file: Path, places: Sequence[_Place], *, by_source: bool, memory: int) -> Mask:
-    """Return which pairs came earlier (pairs,), by a file of hashes and bytes of memory."""
+    """Return which pairs came earlier, by their token ids: (pairs,).
+
+    file: for the hashes; it is removed. memory: bytes that may be used.
+    """
     pairs = sum(place.record.pairs for place in places)
     hashes = np.memmap(file, np.uint64, "w+", shape=(max(1, pairs),))
     with console.progress("Hashing", total=pairs, unit="pairs") as bar:
@@ -230,7 +233,10 @@ def _write_shards(
     rejects: Sequence[CorpusRejects],
     marker: int | None,
 ) -> tuple[list[ShardRecord], list[FileRecord]]:
-    """Write what is left of each shard, and count the rest in `rejects`."""
+    """Write what is left of each shard, and count the rest in `rejects`.
+
+    marker: the id that begins an annotation of a source, if there are some.
+    """
     shards, side_columns = list[ShardRecord](), list[FileRecord]()
     with console.progress("Writing", total=len(repeats), unit="pairs") as bar:
         for place in places:

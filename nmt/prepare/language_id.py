@@ -191,7 +191,10 @@ def measured(
 
 
 def _is_written_in(letters: Counter[str], lang: str) -> bool:
-    """Return whether a language may have text with so many letters of each script."""
+    """Return whether text with so many letters of each script may be in a language.
+
+    Japanese and Korean have Chinese letters, but hardly a line of only those.
+    """
     scripts = set(known_scripts(lang))
     typical = scripts - {"Hani"} or scripts
     main = max(letters, key=lambda script: letters[script], default="")

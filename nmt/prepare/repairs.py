@@ -285,7 +285,10 @@ def repair(work: Work, *, fix: Sequence[str]) -> None:
 
 
 def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, ...]]:
-    """Repair flaws of some kinds; return the pairs, and lines with flaws by side and kind."""
+    """Find the flaws of the pairs of a block, and repair those of some kinds.
+
+    Returns the pairs, and how many lines have a flaw, by side and kind.
+    """
     flaws, sides = [], []
     for name, side, lang in zip(("src", "tgt"), pairs.sides, pairs.block.langs, strict=True):
         for kind, (find, first_flaw) in _KINDS.items():

@@ -95,7 +95,10 @@ def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
 
 
 def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) -> None:
-    """Warn of faults in the first pairs of each text, by its vocabularies, and of equal files."""
+    """Warn of faults in the first pairs of each text, and of equal files.
+
+    vocabularies: those that are not learnt, one for both sides or two.
+    """
     composes = [vocabulary.composes for vocabulary in vocabularies] or [True]
     for at, text in enumerate((*sources.train, *sources.held_out)):
         for block in map(_whole_pairs, islice(text.read(), 1)):
@@ -172,7 +175,10 @@ def _warn_of_marks(name: str, side: TextSide, unit: str) -> None:
 
 
 def _warn_of_markup(name: str, side: TextSide, unit: str, *, is_cleaned: bool) -> None:
-    """Warn of lines that are one element, such as <url>...</url>, unless a rule drops them."""
+    """Warn of lines that are one element, such as <url>...</url> or <seg id="1">...</seg>.
+
+    is_cleaned: whether the rule `markup` drops those that are only tags.
+    """
     elements = (_ELEMENT.fullmatch(line) for line in side.lines)
     lines = [found[0].strip() for found in elements if found and (found["text"] or not is_cleaned)]
     if len(lines) > _WORTH_A_WARNING * len(side.lines):

@@ -40,7 +40,10 @@ others."""
 
 
 def join_windows(work: Work, *, subwords: Subwords, window: int, seed: int, longest: int) -> None:
-    """Make windows of at most so many lines, and `longest` tokens of a side: a step."""
+    """Make a window of each pair and some that come before it: a step.
+
+    window: the most lines of a pair; longest: the most tokens of a side.
+    """
     assert work.ids is not None
     vocabularies = subwords.vocabularies(work.block.langs)
     sides = list(map(_split_tags, vocabularies, (work.tagged, work.lines[1]), work.ids))

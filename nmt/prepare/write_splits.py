@@ -74,7 +74,10 @@ def split_record(
     side_columns: Sequence[FileRecord] = (),
     separator: int | None = None,
 ) -> SplitRecord:
-    """Return the record of a split whose files are all written, and of its separator."""
+    """Return the record of a split whose files are all written.
+
+    separator: the token between the lines of a window, if pairs are windows.
+    """
     pairs = PairDataset([Shard.open(folder / shard.name) for shard in shards])
     src_counts, tgt_counts = pairs.length_counts()
     return SplitRecord(

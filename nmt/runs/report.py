@@ -175,7 +175,10 @@ class ValidationResult:
 
 
 class Report:
-    """The report of a run. Only the first rank reports; every rank calls `advance`."""
+    """The report of one run, used in a `with` statement.
+
+    Only the first rank reports events; every rank calls `advance`.
+    """
 
     def __init__(self, run: RunFolder, config: TrainingConfig, update: int) -> None:
         """Write to a run folder; `update`: the updates done before."""
@@ -304,7 +307,10 @@ class Report:
         self._best = next(iter(state.best_updates), None)
 
     def finished(self, state: RunState, reason: str, *, longer: str = "") -> None:
-        """Report the end of training, and the options that train for longer if it was before."""
+        """Report the end of training.
+
+        longer: the options that train the run for longer, if it was finished before.
+        """
         self._draw_curves()
         said = f"finished at update {state.update:,} ({reason})"
         if longer:

@@ -193,7 +193,10 @@ class RunFolder:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def lock(self) -> None:
-        """Lock the folder until `unlock` or the end of this process (HeldOff)."""
+        """Lock the folder until `unlock`, or until this process ends.
+
+        HeldOff if another process is training in it.
+        """
         self._lock = open_unlinked(self.path / "lock")
         lock(
             self._lock.fileno(),

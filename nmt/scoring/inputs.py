@@ -58,7 +58,10 @@ def read_text(path: Path, encoding: Encoding, use: str = "hypothesis") -> Text:
 
 
 def stream_together(paths: Sequence[Path], encoding: Encoding) -> list[Iterator[str]]:
-    """Return the lines of a source and its translation, not in advance (UsageError, DataError)."""
+    """Return the lines of a source and its translation; plain text is not read in advance.
+
+    UsageError if both are stdin. DataError if SGML or XML files differ in their segments.
+    """
     if paths.count(Path("-")) > 1:
         raise UsageError("stdin can be only one text; name the file of the other")
     whole = {

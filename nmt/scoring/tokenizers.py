@@ -27,7 +27,10 @@ _WITHOUT_SPACES = _HAN | {
 
 
 def tokenizer_for(lang: str, *, is_installed: Callable[[str], bool] | None = None) -> str:
-    """Return sacreBLEU's tokenizer for a language: 13a, zh, ja-mecab, ko-mecab or char."""
+    """Return the name of sacreBLEU's tokenizer for a language: 13a, zh, ja-mecab, ko-mecab or char.
+
+    lang: a code as of `nmt.data.languages`. An unknown one gets 13a.
+    """
     is_installed = is_installed or has_packages
     language, scripts = primary_language(lang), set(scripts_of(lang))
     if language == "ja" and "Jpan" in scripts:

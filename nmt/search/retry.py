@@ -117,7 +117,10 @@ class Faults:
 
 
 def count_loops(ids: Sequence[int]) -> int:
-    """Count where four tokens or more stand three times in a row, in a run once."""
+    """Count the places where four tokens or more stand three times in a row.
+
+    Twelve equal tokens are one such place, and so are three equal sentences.
+    """
     often = sum(count for count in Counter(ids).values() if count >= _LOOP_TIMES)
     if often < _LOOP_TIMES * _LOOP_TOKENS:  # nearly always: too few tokens for a loop
         return 0

@@ -50,7 +50,10 @@ def draw_tokens(
 
 
 def _candidates(weights: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities (n, k) and ids to draw from, given them of all, not normalised."""
+    """Return the log-probabilities (n, k) and ids of tokens that may be drawn; see `_draw`.
+
+    weights: (n, V) log-probabilities, not normalised.
+    """
     size = weights.shape[1]
     if 0 < sampling.top_k < size:
         weights, tokens = top_k(weights, sampling.top_k)  # (n, k)

@@ -35,7 +35,10 @@ _NO_PLACES: Integers = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class NextTokens:
-    """The k best next tokens of N hypotheses, best first, ties by id; NaN if the logits are."""
+    """The k best next tokens of N hypotheses, best first. Ties: the lowest id first.
+
+    Log-probabilities are NaN if the logits are.
+    """
 
     log_probs: NDArray[np.float32]  # (N, k)
     tokens: Integers  # (N, k)

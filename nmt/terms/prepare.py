@@ -86,7 +86,10 @@ class Annotator:
         return replace(self, lexicon=WordLexicon.read(path.read_text("utf-8")))
 
     def annotate(self, work: Work, *, subwords: Subwords, longest: int) -> None:
-        """Write into sources of at most `longest` ids how their words are translated: a step."""
+        """Write into sources how some of their words are translated: a step.
+
+        longest: the most ids of a source. An annotation that does not fit is left out.
+        """
         assert work.ids is not None
         vocabulary, _ = subwords.vocabularies(work.block.langs)
         rows, lines = work.ids[0], list(zip(work.tagged, work.lines[1], strict=True))
@@ -139,7 +142,10 @@ def learn_lexicon(
     cleaner: Cleaner,
     options: PrepareOptions,
 ) -> tuple[FileRecord, ...]:
-    """Write the lexicon of `auto`, learnt from clean pairs, and return its file, if needed."""
+    """Write the lexicon of `auto`, learnt from clean pairs that are drawn by their weights.
+
+    Returns the record of its file; empty if no lexicon is needed.
+    """
     if annotator is None or annotator.terms is not None:
         return ()
     blocks = sample_blocks(

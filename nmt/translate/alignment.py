@@ -52,7 +52,10 @@ class Alignment:
         return links, [(*src[one], *tgt[other]) for one, other in self.weaker_links()]
 
     def weaker_links(self) -> list[tuple[int, int]]:
-        """Return each source token without any link, and the target that attends most to it."""
+        """Return the target token that attends most to each source token without any link.
+
+        Pairs of source token and target token, counted from 0 over all segments.
+        """
         linked = set(self.positions)
         links = []
         first_src = first_tgt = 0

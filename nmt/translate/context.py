@@ -71,7 +71,10 @@ def translate_in_context(
     alone: Sequence[Step],
     lines: LinesUnderWay,
 ) -> None:
-    """Translate lines with lines before them; `alone` are the steps for those that cannot be."""
+    """Translate lines together with lines before them, as far as the model can.
+
+    alone: the steps that translate the other lines, each by itself.
+    """
     separator = language_pair.tgt_vocabulary.separator
     assert separator is not None  # `check_context` has seen to it
     windows = _windows(lines, language_pair)

@@ -72,7 +72,10 @@ class CTranslate2Engine(Engine):
         budget: int,
         on_step: Callable[[], object] | None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """See `Engine`. Few batches are submitted at a time, because they cannot be cancelled."""
+        """See `Engine`. `on_step` is called before waiting for each batch.
+
+        Few batches are submitted at a time, because they cannot be cancelled.
+        """
         retried: list[int] = []
         for number, hypotheses in self._pass(sources, order, budget, on_step, alike=False):
             if hypotheses is None:
@@ -160,7 +163,10 @@ class CTranslate2Engine(Engine):
     def _hypotheses(
         self, hypotheses: Sequence[Sequence[str]], scores: Sequence[float], limit: int
     ) -> list[Hypothesis]:
-        """Return the best hypotheses as CTranslate2 has them; one of `limit` tokens was cut off."""
+        """Return the best hypotheses, with tokens and scores as CTranslate2 has them.
+
+        limit: with so many tokens, a hypothesis was cut off.
+        """
         options, prefix = self.options, len(self._first)
         ranked = []
         for tokens, score in zip(hypotheses, scores, strict=True):
@@ -194,7 +200,10 @@ class CTranslate2Engine(Engine):
 def _batches(
     sources: Sequence[Source], order: Sequence[int], budget: int, *, alike: bool
 ) -> Iterator[list[int]]:
-    """Yield batches of sources in this order within the budget, `alike` in their length limit."""
+    """Yield batches of sources, longest first, within the budget or of a single source.
+
+    If `alike`, all sources of a batch have the same length limit.
+    """
     batch: list[int] = []
     for number in order:
         if batch:

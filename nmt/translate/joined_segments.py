@@ -36,7 +36,10 @@ class JoinSegments:
         is_aligned: bool = False,
         forbidden: ForbiddenWords | None = None,
     ) -> None:
-        """Set up the step; is_aligned: whether each translation gets its alignment."""
+        """Set up the step. The engine has the attention for alignments.
+
+        is_aligned: whether each translation gets its alignment.
+        """
         self._engine = engine
         self._src_vocabulary = language_pair.src_vocabulary
         self._tgt_vocabulary = language_pair.tgt_vocabulary
@@ -63,7 +66,10 @@ class JoinSegments:
     def translations(
         self, segments: Sequence[Segment], results: Sequence[SearchResult], guarded: Container[int]
     ) -> list[list[Translation] | str]:
-        """Return each segment's translations, best first, or why there are none."""
+        """Return each segment's translations, best first, or the reason why there are none.
+
+        guarded: the numbers of those that were searched twice.
+        """
         pairs = [
             (segment, hypothesis)
             for segment, hypotheses in zip(segments, results, strict=True)

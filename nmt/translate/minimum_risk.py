@@ -21,7 +21,10 @@ def order_by_utility(metric: str, lines: LinesUnderWay) -> None:
 
 
 def by_utility(translation: Translation, metric: str) -> Translation:
-    """Order a line's translations by their utility in chrf or bleu; ties keep their order."""
+    """Order a line's translations by their utility, best first. Ties keep their order.
+
+    metric: chrf or bleu.
+    """
     if translation.error or not translation.segments:  # blank
         return translation
     candidates = translation.n_best

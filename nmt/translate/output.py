@@ -213,7 +213,10 @@ def _parse(content: str) -> Entry | None:
 def with_sources(
     entries: Iterable[Entry], sources: Iterable[str], name: str
 ) -> Iterator[tuple[Entry, str]]:
-    """Yield each entry with its line; DataError if an entry has none, or a line has no entry."""
+    """Yield each entry with the line that it translates, given all lines without their ends.
+
+    DataError if an entry has no line, or a line no entry, so that output would be shifted.
+    """
     waiting = iter(sources)
     number, source = -1, ""
     for entry in entries:

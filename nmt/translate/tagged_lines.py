@@ -99,7 +99,10 @@ def _whole(
 def _restored(
     translation: Translation, src: str, restored: Callable[..., str], keeps_alignment: bool
 ) -> Translation:
-    """Return a translation, and others, into which `restored` puts what was taken out."""
+    """Return a translation, and the others of its line, with what was taken out of the source.
+
+    restored: puts it into a text, given the links of characters.
+    """
     alignment = translation.alignment
     links: tuple[list[Link], list[Link]] = [], []
     if alignment is not None:

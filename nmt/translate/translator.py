@@ -48,7 +48,10 @@ class Translator:
     def __init__(
         self, engine: Engine, language_pair: LanguagePair, config: TranslationConfig
     ) -> None:
-        """Set up the steps for an engine with `config.search`. From Python, use `load`."""
+        """Set up the steps. From Python, use `load`.
+
+        engine: its options are those of `config.search`, made for the pair.
+        """
         assert set(language_pair.tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
         forbidden = None
         if config.forbid is not None:

@@ -42,7 +42,10 @@ class CompilerError(NMTError):
 
 
 def problem_of_compiling(device: torch.device) -> str:
-    """Return why torch.compile does not work on a device; empty if it does, after some seconds."""
+    """Return why torch.compile does not work on a device, and what to do; empty if it works.
+
+    It compiles the forward and backward pass of a small function, which takes some seconds.
+    """
     try:
         if device.type == "cuda" and not has_triton():
             return "the package triton is missing, or too old or too new for this GPU; install it"

@@ -53,7 +53,10 @@ class Sentences:
 
 
 def takes_packed(like: Tensor, head_width: int, value_width: int) -> bool:
-    """Tell whether attention can take packed sentences of the type and on the device of `like`."""
+    """Tell whether attention can take packed sentences without padding.
+
+    like: a tensor of the type and on the device of the keys; head_width: K; value_width: V.
+    """
     return (
         like.is_cuda
         and like.dtype in (torch.bfloat16, torch.float16)

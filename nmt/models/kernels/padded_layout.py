@@ -77,7 +77,10 @@ class PaddedLayout:
 
 @dataclass(frozen=True)
 class HeadLayout:
-    """The P places of all heads of packed tokens in padded tensors, group by group."""
+    """The places of all heads of packed tokens in padded tensors, one (B * H, L) for each group.
+
+    The P places of all groups lie one after the other in one tensor.
+    """
 
     tokens: Tensor  # (P,) int64: the token at each place
     heads: Tensor  # (P,) int64: its head

@@ -42,7 +42,10 @@ def _store(start, rows, end, stride, width, x):
 
 @triton.jit
 def _scores(q, k, rows, columns, end_key, ahead, scale, before, after):
-    """Return a tile's scores by base 2; ahead: of its first key to its first query in memory."""
+    """Return the scores of a tile by base 2, very low where a query does not see a key.
+
+    ahead: how far the first key of a sentence is behind its first query in memory.
+    """
     scores = tl.dot(q, tl.trans(k)) * scale
     distance = columns[None] - rows[:, None] - ahead
     seen = (columns[None] < end_key) & (distance >= -before) & (distance <= after)

@@ -79,7 +79,10 @@ class JsonLines(Table):
         return DataError(f"{where}: {column} is not a string; choose another")
 
     def _objects(self, advance: Advance) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the objects and their line numbers. Bytes that are not valid stay so."""
+        """Yield the objects with their line numbers. Bytes that are not valid stay so.
+
+        Only blank lines may follow the last one.
+        """
         name, encoding = self.request.name, self.request.encoding
         chunks = read_chunks(self.request.path, encoding, watch=lambda raw: advance(len(raw)))
         codec, blank = encoding.line_codec, 0

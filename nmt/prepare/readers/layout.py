@@ -96,7 +96,10 @@ def _unquoted(cells: list[bytes]) -> list[bytes]:
 def _is_quoted(
     text: str, block: bytes, lines: Lines, start: list[bytes], *, is_named: bool
 ) -> bool:
-    """Tell whether cells of TSV, perhaps with a header, are quoted (DataError)."""
+    """Tell whether cells of TSV are quoted; DataError if that is unclear.
+
+    is_named: whether the first row names the languages.
+    """
     quotes = Quotes(usual_cells(start[:_SAMPLED]))
     quotes.look_at(block)
     in_quotes = are_quoted(start[:_SAMPLED])
