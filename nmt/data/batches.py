@@ -243,7 +243,8 @@ def collate(
 ) -> Batch:
     """Make the batch of some pairs, in their order; they must fit the shape, if there is one.
 
-    src, tgt: the tokens of the pairs; shape: of the batch, if it is fixed.
+    src, tgt: the tokens of the pairs.
+    shape: of the batch, if it is fixed.
     links: (target tokens,) from a `Linker`.
     on_gpu: whether the batch will go to a GPU, where fewer groups are faster.
     in_multiples: see `padding_to_multiples`.
@@ -316,7 +317,9 @@ def _packed(
 ) -> Packed:
     """Pack rows with bos before or eos after each, followed by sentences of padding.
 
-    rows: token ids; end: bos or eos; padding: lengths of the sentences of padding.
+    rows: token ids.
+    end: bos or eos.
+    padding: lengths of the sentences of padding.
     longest: lower bound for the result's `longest`, and that of its groups.
     bounds: where a new group begins.
     """

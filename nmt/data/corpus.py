@@ -98,7 +98,8 @@ def read_chunks(
 ) -> Iterator[bytes]:
     """Yield the text of a file in pieces of any size; in UTF-8 if `encoding` is not by line.
 
-    path: plain or compressed; encoding: of the text.
+    path: plain or compressed.
+    encoding: of the text.
     watch: called with the raw bytes of the file, before decompression.
     any_bytes: also read files that do not look like text in this encoding.
     """
@@ -224,7 +225,8 @@ class TextStream:
     ) -> None:
         """Start a stream.
 
-        name: its name in errors; encoding: of the text.
+        name: its name in errors.
+        encoding: of the text.
         suffix: of the file's name, which may show its compression.
         any_bytes: turn invalid UTF-16 into invalid UTF-8 instead of raising an error.
         """

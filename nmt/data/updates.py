@@ -122,8 +122,11 @@ def updates_from(
     Updates are planned by the stored tokens, and split by those after augmentation and dropout,
     which are drawn anew in each epoch.
 
-    position: of the first update; pairs: the training pairs; partition: how updates are split.
-    batch_tokens: the budget of an update; seed: of the order and of all changes.
+    position: of the first update.
+    pairs: the training pairs.
+    partition: how updates are split.
+    batch_tokens: the budget of an update.
+    seed: of the order and of all changes.
     augment: changes the text of the pairs.
     dropouts: subword dropout for source and target, on token ids.
     find_links: links the tokens of the pairs as they are then.

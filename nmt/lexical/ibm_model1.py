@@ -58,7 +58,8 @@ def learn_lexicon(
 ) -> Lexicon:
     """Learn from all pairs, or from evenly spaced ones if memory is too small for all.
 
-    pairs: token ids of both sides; src_vocab_size, tgt_vocab_size: sizes of the vocabularies.
+    pairs: token ids of both sides.
+    src_vocab_size, tgt_vocab_size: sizes of the vocabularies.
     backward: learn t(source | target). In the result, source and target then change places.
     most_links: bound on the sum over pairs of source tokens times target tokens.
     on_progress: called with 1 after each of `LEXICON_STEPS` steps.

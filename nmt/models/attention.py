@@ -42,7 +42,9 @@ def attend(
     On a GPU it is one kernel, unless positions are relative. On CPUs torch's own takes up to twice
     as long for the few queries of a step, in bf16 or with 30 keys.
 
-    query: (B, H, T, K); key: (B, H, S, K); value: (B, H, S, V).
+    query: (B, H, T, K).
+    key: (B, H, S, K).
+    value: (B, H, S, V).
     score_bias: of the queries' type, broadcastable to (B, H, T, S), 0 = may attend, -inf = may not;
         None: everywhere. See `padding_bias`.
     relative: vectors added to keys and values at each distance, for one query at the last of S

@@ -62,7 +62,8 @@ def _scan(forget: Tensor, added: Tensor, positions: Tensor, longest: int) -> Ten
     After the step of distance d, a token has summed up the last 2d tokens of its sentence (Hillis
     and Steele 1986). With values 1 1 1 1 and f = 1: 1 2 2 2, then 1 2 3 4.
 
-    forget: (n, D), f; added: (n, D).
+    forget: (n, D), f.
+    added: (n, D).
     positions: (n,) in the sentence, from 0; its tokens are neighbours.
     longest: a bound on positions + 1.
     """

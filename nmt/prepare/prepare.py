@@ -100,7 +100,9 @@ def prepare(
 ) -> DataFolder:
     """Make the data folder, or open it if it was already made from the same text and options.
 
-    out: the folder; options: of texts and vocabulary; cleaning: of the rules.
+    out: the folder.
+    options: of texts and vocabulary.
+    cleaning: of the rules.
     vocabularies: those of `options.vocab`; None: they are SentencePiece models with our ids.
     languages: their language tokens, which then begin all lines.
     """

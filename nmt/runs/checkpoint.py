@@ -147,7 +147,8 @@ def restore(
     Rank 0 reads the state and sends it to the others. Files of later updates are removed, because
     training makes them again.
 
-    run: the folder with the states; vectors: those of `write_state`, overwritten.
+    run: the folder with the states.
+    vectors: those of `write_state`, overwritten.
     ranks: all of them take part.
     before: load a state from before this update that does not follow a bad update.
     decay_begins: the update of wsd after which the learning rate falls. A state in whose history it

@@ -324,8 +324,10 @@ class RunFolder:
     ) -> None:
         """Write all values; log what has changed in a run that goes on.
 
-        recipe: all values of the sections; data: the data folder's fingerprint.
-        initial: the model that the run starts from; ranks: the present number of processes.
+        recipe: all values of the sections.
+        data: the data folder's fingerprint.
+        initial: the model that the run starts from.
+        ranks: the present number of processes.
         data_path: where the data folder is now.
         command: the command line, recorded with date and version if the run starts now.
         """

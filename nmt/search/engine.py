@@ -135,7 +135,8 @@ class Engine(ABC):
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search for translations of some sources.
 
-        sources: all of them; order: the numbers of those to translate, longest first.
+        sources: all of them.
+        order: the numbers of those to translate, longest first.
         budget: source tokens to search at a time. A single source may exceed it.
         on_step: called now and then. If it raises, the search ends.
         Yields a source's number and its hypotheses, best first. None if the model's output is NaN.

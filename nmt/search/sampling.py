@@ -71,7 +71,8 @@ def _candidates(weights: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
 def _draw(weights: Tensor, tokens: Tensor, uniforms: Tensor, top_p: float) -> Tensor:
     """Draw a token (n, 1) of each row.
 
-    weights: (n, k) log-probabilities, in descending order if top_p is below 1; tokens: (n, k) ids.
+    weights: (n, k) log-probabilities, in descending order if top_p is below 1.
+    tokens: (n, k) ids.
     uniforms: (n,) random numbers from [0, 1).
     top_p: tokens after the first ones that reach it together are not drawn.
     """

@@ -219,7 +219,8 @@ def pick_tokens(
     """Pick the next tokens of each hypothesis.
 
     logits: blocks (n, V) of the hypotheses in order, of any floating type. Overwritten.
-    query: of all hypotheses; pick: chooses among the log-probabilities.
+    query: of all hypotheses.
+    pick: chooses among the log-probabilities.
     barred_ids: tokens that are never taken. The others are not renormalised.
     """
     parts, start = [], 0

@@ -58,9 +58,11 @@ def annotate(
     one of its tokens, if the vocabulary does not know a character of its translation, or if the
     ids would become too many.
 
-    vocabulary: with the markers; ids: of a line, or of a segment of it.
+    vocabulary: with the markers.
+    ids: of a line, or of a segment of it.
     offsets: where each of them begins and ends, in characters of the line.
-    terms: of the line, in any order; most: how many ids there may be.
+    terms: of the line, in any order.
+    most: how many ids there may be.
     DataError if the vocabulary has no markers.
     """
     from nmt.data.vocabulary import ANNOTATION, UNK_ID  # which loads SentencePiece

@@ -259,7 +259,8 @@ def load(
 
     device: cpu or cuda.
     workers: translations in parallel; one per GPU.
-    threads, batch_tokens: of each; with_scores: see `CTranslate2Engine`.
+    threads, batch_tokens: of each.
+    with_scores: see `CTranslate2Engine`.
     UsageError if CTranslate2 is not installed, or does not support an option or the type. DataError
     if the export is damaged.
     """

@@ -129,7 +129,8 @@ class Translator:
         """Load a model file, the best model of a run folder, or a folder of Hugging Face.
 
         path: the file or folder, or several with the same vocabularies as an ensemble.
-        options: of the search, or the whole configuration; device: cpu, cuda, cuda:1 or auto.
+        options: of the search, or the whole configuration.
+        device: cpu, cuda, cuda:1 or auto.
         batch_tokens: see `Engine`; if None, a default for the device.
         values: of fields of `TranslationConfig`, such as `alignment=True`.
         DataError if a file is missing, damaged or of another version. UsageError if the device does

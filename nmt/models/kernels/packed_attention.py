@@ -273,7 +273,8 @@ class AttentionLayout:
 def _hidden(queries: Tensor, keys: Tensor, *, causal: bool, window: int) -> Tensor:
     """Return which keys are hidden from the queries, broadcastable to (B, H, T, S).
 
-    queries: (B, T) bool, False = padding; keys: (B, S) bool, False = padding.
+    queries: (B, T) bool, False = padding.
+    keys: (B, S) bool, False = padding.
     window: the largest distance of attention; 0: any.
     """
     padding = ~keys[:, None, None]  # (B, 1, 1, S)
