@@ -24,6 +24,8 @@ class NMTError(Exception):
     """The work failed for a reason that the user can act on."""
 
     exit_status = EXIT_FAILED
+    is_said = False
+    """Whether other processes of the same work tell the user."""
 
 
 class UsageError(NMTError):

@@ -69,7 +69,7 @@ DOORS: dict[str, str | tuple[str, ...]] = {
     "ctranslate2.Translator": "nmt/translate/ctranslate2_engine.py",
     "ctranslate2.specs": "nmt/interchange/ctranslate2.py",
     "tensorboard": "",
-    "torch.distributed": "nmt/system/distributed.py",
+    "torch.distributed": ("nmt/system/distributed.py", "nmt/system/launch.py"),
     "torch.utils.tensorboard": "nmt/runs/report.py",
     # A model file from a stranger must not run code: weights and state are safetensors.
     **dict.fromkeys(("pickle", "cloudpickle", "dill", "marshal", "shelve"), ""),

@@ -74,7 +74,8 @@ def _report(command: Callable[[], None]) -> int:
         program.interruptible(run)
     except NMTError as error:
         say = console.warning if isinstance(error, Stopped) else console.error
-        say(str(error))
+        if not error.is_said:
+            say(str(error))
         return error.exit_status
     except KeyboardInterrupt:
         console.warning("stopped; run the same command again")

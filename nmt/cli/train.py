@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nmt train data --out run --model transformer_small --set dropout=0.3",
     "nmt train news --out tuned --init-from en-de.safetensors",
-    "torchrun --nproc-per-node 8 -m nmt train data --out run",
+    "nmt train data --out run --processes 8",
 )
+
+
+_AUTO = "auto"
 
 
 def _shorthand(
@@ -121,9 +124,18 @@ def train(
             "--dry-run",
             help="Write nothing. Train for some seconds in memory, and show how many updates, how "
             "much memory and disk, and how long the run would take. To estimate eight processes "
-            "without torchrun, set WORLD_SIZE=8 in the environment.",
+            "that you cannot start here, set WORLD_SIZE=8 in the environment.",
         ),
     ] = False,
+    processes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|N",
+            help="Processes that share each update, on this machine. auto: one a GPU, or on CPUs "
+            "one a core where that is faster.",
+            show_default="the run's, or auto",
+        ),
+    ] = None,
     time_limit: Annotated[
         str | None,
         typer.Option(
@@ -150,14 +162,16 @@ def train(
     To fine-tune a model, prepare the data with its vocabulary and name it with --init-from. If you
     want to keep the encoder's weights as they are, add --set 'freeze=encoder.*'.
 
-    Under torchrun the same command uses many GPUs or machines. An update holds the same pairs on
-    any number of them. torchrun turns exit status 75 into 1, so read RUN/status.json instead.
+    All GPUs of the machine are used, or all its cores. An update holds the same pairs on any number
+    of processes. To use several machines, start the same command by torchrun on each.
     """
     started = time.monotonic()
+    from nmt.config.presets import FINE_TUNING
     from nmt.data.manifest import read_info
     from nmt.jobs.deadline import first_limit
     from nmt.runs.run_folder import RunFolder
 
+    asked = _number_of(processes)
     stops_at = started + first_limit(time_limit, deadline)[0]
     values_of_file = read_toml(config) if config else {}
     overrides = parse_overrides(assignments or [])
@@ -170,20 +184,22 @@ def train(
         preset, architecture, values = own
         layers = [(str(run.config), values)]
     else:
-        asked = (values_of_file | overrides | given).get("device", "auto")
-        preset = model or _choose_preset(data, config, init_from, device=str(asked))
+        device = (values_of_file | overrides | given).get("device", "auto")
+        preset = model or _choose_preset(data, config, init_from, device=str(device))
+        model = None if preset == FINE_TUNING else preset  # so that it is chosen once
         architecture, layers = _preset_layers(preset, data, init_from)
     layers += [(str(config), values_of_file)] if config else []
     layers += [("--set", overrides), ("command line", given)]
     recipe = resolve_recipe(preset, architecture, layers)
-    if "WORLD_SIZE" not in os.environ:  # under torchrun, all processes must fail together
+    is_first = "WORLD_SIZE" not in os.environ
+    if is_first:  # under torchrun, all processes must fail together
         read_info(data)  # fails before torch is loaded
     from nmt.training.train_command import TrainCommand
 
     options = [
         *((f"--{key.replace('_', '-')}", value) for key, value in given.items()),
         *(("--set", assignment) for assignment in assignments or []),
-        *(("--time-limit", time_limit), ("--deadline", deadline)),
+        *(("--time-limit", time_limit), ("--deadline", deadline), ("--processes", asked)),
         *(("--dry-run", dry_run), ("--quiet", quiet)),
     ]
     kept = values_of_file.keys() - overrides.keys() - given.keys()
@@ -196,6 +212,16 @@ def train(
         settings=_words(options),
         of_config={key: values_of_file[key] for key in values_of_file if key in kept},
     )
+    if is_first:
+        from nmt.training.processes import choose_processes
+
+        kept_by = None if processes == _AUTO else run
+        count, reason = choose_processes(asked, recipe, data, kept_by)
+        if count > 1:
+            from nmt.system.launch import launch
+
+            raise typer.Exit(launch(("-m", "nmt", *command.words), count, reason))
+        command = dataclasses.replace(command, reason=reason)
     if dry_run:
         from nmt.training.dry_run import dry_run as try_training
 
@@ -207,6 +233,25 @@ def train(
     from nmt.training.train import train as run_training
 
     run_training(recipe, command, deadline=stops_at)
+
+
+def _number_of(processes: str | None) -> int | None:
+    """Return the number of processes on this machine that is given, or started; None: it is open.
+
+    Raises:
+        UsageError: if it is no number above 0, or not the one that torchrun has started.
+    """
+    local, world = (os.environ.get(name) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+    if processes in (None, _AUTO):
+        return int(local) if local is not None and local == world else None
+    if not (processes.isascii() and processes.isdecimal() and int(processes)):
+        raise UsageError(f"--processes {processes}: must be auto, or a number from 1")
+    if local not in (None, processes):
+        raise UsageError(
+            f"--processes {processes}, but torchrun has started {local} on this machine; leave "
+            "--processes out"
+        )
+    return int(processes)
 
 
 def _words(options: Sequence[tuple[str, object]]) -> tuple[str, ...]:

@@ -224,6 +224,10 @@ class RunFolder:
             **{key: before[key] for key in _CHOSEN if getattr(training, key) == "auto"},
         )
 
+    def ranks(self) -> int:
+        """Return the number of processes that the run had last."""
+        return int(self._read_config()["run"]["ranks"])
+
     def own_values(self) -> tuple[str, str, dict[str, object]]:
         """Return the preset, architecture and values of the run, if not edited (UsageError)."""
         run = self._read_config()["run"]
@@ -334,9 +338,11 @@ class RunFolder:
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         start = {"command": command, "nmt": __version__, "date": now}
         if self.exists:
-            if changes := self.changes(recipe, initial)[0]:
+            before, changes = self._read_config()["run"], self.changes(recipe, initial)[0]
+            if before["ranks"] != ranks:
+                changes.append(f"processes were {before['ranks']} and are now {ranks}")
+            if changes:
                 self.log(f"{self.path}: {'; '.join(changes)}")
-            before = self._read_config()["run"]
             start = {key: before[key] for key in start}
         path, checksum = initial
         run = {

@@ -10,11 +10,13 @@ torchrun then ends the processes that are left.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import itertools
 import json
 import math
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,10 +32,15 @@ from nmt.errors import NMTError, Stopped
 
 WAIT = timedelta(minutes=20)
 """How long a rank waits for another in one operation. The first rank may check or save a lot."""
+REASON = "NMT_PROCESSES_REASON"
+"""The variable of the environment that tells processes why there are so many of them."""
 AGAIN = "run the same command again to go on from the last save"
 # Keys of torchrun's store, which outlives the processes if torchrun starts them again.
 _LAST_WORD = "last word"  # of the first rank that ends without the others
 _ASKED = "nmt was asked to stop"
+
+_PR_SET_PDEATHSIG = 1
+"""Of `prctl`: the signal that a process gets when the one that has started it is gone."""
 
 _SENT_AT_ONCE = 1 << 24  # values of a vector: 64 MB in fp32
 
@@ -61,18 +68,24 @@ class Ranks:
     local_world_size: int
     world_size: int
     under_torchrun: bool = False
+    reason: str = field(default="", compare=False)
+    """Why there are so many processes, for people."""
     _store: Any = field(default=None, repr=False, compare=False)
     """The part of torchrun's store that is of this start, once the ranks have met."""
 
     @classmethod
-    def from_environment(cls) -> Ranks:
-        """Read torchrun's variables; without them there is one process."""
+    def from_environment(cls, reason: str = "") -> Ranks:
+        """Read torchrun's variables; without them there is one process, for this reason."""
+        under_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+        if under_torchrun:
+            reason = os.environ.get(REASON, "by torchrun")
         return cls(
             rank=int(os.environ.get("RANK", "0")),
             local_rank=int(os.environ.get("LOCAL_RANK", "0")),
             local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
             world_size=int(os.environ.get("WORLD_SIZE", "1")),
-            under_torchrun="TORCHELASTIC_RUN_ID" in os.environ,
+            under_torchrun=under_torchrun,
+            reason=reason,
         )
 
     @property
@@ -106,6 +119,8 @@ class Ranks:
             # Or what was written before a restart (--max-restarts) would be read again.
             start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} with {size}"
             self._store = PrefixStore(start, lasting)
+            with contextlib.suppress(AttributeError):  # Linux has it
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
             dist.init_process_group(
                 f"cpu:gloo{gpu}", timeout=WAIT, store=self._store, rank=rank, world_size=size
             )
@@ -156,7 +171,9 @@ class Ranks:
         if problem is not None:
             raise problem
         for rank, (kind, text) in ((n, report) for n, report in enumerate(reports) if report):
-            raise kind(f"rank {rank}: {text}")
+            error: NMTError = kind(f"rank {rank}: {text}")
+            error.is_said = not self.is_first
+            raise error
 
     def gather(self, value: Any) -> list[Any]:
         """Return every rank's value, in order of rank, on every rank."""
@@ -195,7 +212,7 @@ class Ranks:
     def cause_elsewhere(self, error: BaseException) -> NMTError | None:
         """Return what another rank has said at its end, if that is why this one cannot go on.
 
-        torchrun itself names a rank that was killed, which says nothing.
+        A rank that was killed says nothing. Who has started it names it.
         """
         is_lost = is_of_the_group(error)
         if self._store is None or not (is_lost or isinstance(error, KeyboardInterrupt)):
@@ -206,7 +223,7 @@ class Ranks:
             kind = Stopped if status == "stopped" else NMTError
             was = "was stopped" if status == "stopped" else "failed"
             return kind(f"rank {rank} {was}: {reason}; {AGAIN}")
-        what = f"another process is gone or hangs, and torchrun says which: {error}"
+        what = f"another process is gone or hangs: {error}"
         return NMTError(f"{what}; {AGAIN}") if is_lost else None
 
 

@@ -64,7 +64,7 @@ def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
     Raises:
         UsageError: in the same cases as `train`.
     """
-    ranks = Ranks.from_environment()
+    ranks = Ranks.from_environment(command.reason)
     processes = ranks.world_size
     if "RANK" not in os.environ:  # WORLD_SIZE is not torchrun's, but the user's
         ranks = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=1)
@@ -148,7 +148,7 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
         ("preset", recipe.preset),
         ("parameters", f"{trainer.optimizer.weights.count:,}"),
         ("device", f"{device_name(device)}, {config.threads} threads"),
-        ("processes", f"{processes:,}"),
+        ("processes", ", ".join(filter(None, (f"{processes:,}", ranks.reason)))),
         ("precision", config.precision),
         ("training pairs", f"{train.pairs:,}"),
         (f"{data.info.sides[0]} tokens", f"{train.src.tokens:,}"),

@@ -44,7 +44,8 @@ def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) 
         NMTError: if training diverges for good, memory is too small for a single pair, or another
             process of the run has failed.
     """
-    ranks, run, stop = Ranks.from_environment(), RunFolder(command.out), StopRequest(deadline)
+    ranks, run = Ranks.from_environment(command.reason), RunFolder(command.out)
+    stop = StopRequest(deadline)
     trainer: Trainer | None = None
     ranks.join()
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import shlex
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
@@ -29,16 +28,23 @@ class TrainCommand:
     config: Path | None = None
     settings: tuple[str, ...] = ()
     """The words of all other options."""
+    reason: str = ""
+    """Why it trains in one process, if it does."""
     of_config: Mapping[str, object] = dataclasses.field(default_factory=dict)
     """The values of `config`, without those that `settings` override."""
 
     def __str__(self) -> str:
         """Return the command for a shell."""
-        words = [*_program(), "train", str(self.data), "--out", str(self.out)]
+        return shlex.join(("nmt", *self.words))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments of `nmt`."""
+        words = ["train", str(self.data), "--out", str(self.out)]
         named = {"--init-from": self.init_from, "--model": self.model, "--config": self.config}
         for option, given in named.items():
             words += [] if given is None else [option, str(given)]
-        return shlex.join((*words, *self.settings))
+        return (*words, *self.settings)
 
     def check(
         self, refused: Mapping[str, str], run: RunFolder, recipe: Recipe, data: DataFolder
@@ -78,14 +84,6 @@ class TrainCommand:
                 command, config=run.config, settings=(*of_config, *self.settings)
             )
         return f"start a new run{' from its weights' * fits}: {command}"
-
-
-def _program() -> list[str]:
-    """Return the words that start `nmt`, also on several processes of this machine."""
-    processes = os.environ.get("LOCAL_WORLD_SIZE")
-    if "TORCHELASTIC_RUN_ID" in os.environ and processes == os.environ.get("WORLD_SIZE"):
-        return ["torchrun", "--nproc-per-node", str(processes), "-m", "nmt"]
-    return ["nmt"]
 
 
 def _free(out: Path) -> Path:

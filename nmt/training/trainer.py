@@ -196,7 +196,8 @@ class Trainer:
             self.recipe.preset,
             f"{self.optimizer.weights.count:,} parameters",
             f"{config.precision} on {device}",
-            f"{self.ranks.world_size} x {config.threads} threads",
+            f"{self.ranks.world_size} x {config.threads} threads"
+            + f" ({self.ranks.reason})" * bool(self.ranks.reason),
             f"micro-batches of {self.state.micro_batch_tokens:,} tokens",
         ]
         if device == "cpu" and config.precision == "fp32":

@@ -1,0 +1,100 @@
+"""Start the processes of a training run on this machine, by the agent of torchrun.
+
+This process then only waits. The agent passes signals on, and if a process fails, it ends the
+others: with SIGTERM, and after 30 seconds with SIGKILL. torchrun itself says little of their exit
+statuses. Here they become one, as of a run in one process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+import uuid
+from collections.abc import Sequence
+
+from torch.distributed.elastic.agent.server.api import WorkerSpec
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+
+from nmt import console
+from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+from nmt.system import program
+from nmt.system.distributed import AGAIN, REASON
+from nmt.system.machine import default_threads
+
+_PATIENCE = "120"
+"""Seconds that processes have to save after a signal, unless the user says otherwise."""
+
+
+class _Agent(LocalElasticAgent):
+    """An agent that passes every signal on, and knows how its processes have ended."""
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+        try:
+            super()._shutdown(death_sig, timeout)
+        except SignalException as another:  # such as a second Ctrl-C, while they save
+            self._shutdown(another.sigval, timeout)
+
+    def statuses(self) -> list[int]:
+        """Return the exit status of each process; it is negative if a signal ended it."""
+        started = {} if self._pcontext is None else self._pcontext.subprocess_handlers
+        return [handler.proc.returncode for _, handler in sorted(started.items())]
+
+
+def launch(words: Sequence[str], processes: int, reason: str) -> int:
+    """Run Python in some processes that are ranks of one run, and return an exit status.
+
+    Args:
+        words: what follows `python` on its command line.
+        processes: their number.
+        reason: why so many, for the log.
+    """
+    heard = [one.name for one in program.SIGNALS if signal.getsignal(one) != signal.SIG_IGN]
+    os.environ |= {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(heard), REASON: reason}
+    # Or the libraries of each would start threads for all cores.
+    os.environ.setdefault("OMP_NUM_THREADS", str(default_threads(processes)))
+    patience = int(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", _PATIENCE))
+    logging.disable()  # the processes say what happens
+    meeting = get_rendezvous_handler(
+        RendezvousParameters("c10d", "localhost:0", str(uuid.uuid4()), 1, 1, "localhost")
+    )
+    spec = WorkerSpec(
+        role="rank",
+        local_world_size=processes,
+        entrypoint=os.environ.get("PYTHON_EXEC", sys.executable),
+        args=("-u", *words),
+        rdzv_handler=meeting,
+        max_restarts=0,
+        monitor_interval=0.1,
+        local_addr="localhost",
+    )
+    with tempfile.TemporaryDirectory() as logs:  # in which torchrun leaves an empty folder
+        agent = _Agent(spec, DefaultLogsSpecs(logs), shutdown_timeout=patience)
+        try:
+            agent.run()
+            meeting.shutdown()
+        except SignalException:
+            pass
+        finally:
+            program.end()
+    return _status_of(agent.statuses())
+
+
+def _status_of(statuses: Sequence[int]) -> int:
+    """Return the exit status of a run, from those of its processes, and say which were killed."""
+    found = set[int]()
+    for rank, status in enumerate(statuses):
+        if -status in program.SIGNALS:  # at the start of Python, when nothing had been done
+            status = EXIT_STOPPED
+        if status < 0:
+            name = signal.Signals(-status).name
+            console.error(f"process {rank} was ended by {name}; {AGAIN}")
+            status = EXIT_FAILED
+        found.add(status)
+    failed = found - {EXIT_DONE, EXIT_STOPPED}
+    return min(failed) if failed else max(found, default=EXIT_STOPPED)
