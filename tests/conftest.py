@@ -33,6 +33,9 @@ from nmt.models.model_file import ModelCard, write_model
 from nmt.prepare.readers import reader
 from nmt.system.program import SIGNALS
 
+# Training in a test is one process of one thread, unless the test wants more.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 # Programs that tests start are to buffer and to be compiled once as they are for most people.
 for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
     os.environ.pop(variable, None)

@@ -167,18 +167,24 @@ class Toy:
         return done.stderr
 
     def train_with_fault(
-        self, fault: str, rank: int = 1, *, ranks: int = 2, torchrun: Sequence[str] = ()
+        self, fault: str, rank: int = 1, *, ranks: int = 2, torchrun: Sequence[str] | None = ()
     ) -> subprocess.CompletedProcess[str]:
         """Train the run `run` in so many processes, with a fault of one (see `faulty_rank.py`)."""
         command = self.fault_command(fault, rank, ranks=ranks, torchrun=torchrun)
         return run_command(command, timeout=300)
 
     def fault_command(
-        self, fault: str, rank: int, *more: str, ranks: int, torchrun: Sequence[str] = ()
+        self, fault: str, rank: int, *more: str, ranks: int, torchrun: Sequence[str] | None = ()
     ) -> list[str]:
-        """Return the command line of a training with a fault; `more` arguments of `nmt train`."""
-        program = Path(__file__).parent / "training" / "faulty_rank.py"
+        """Return the command line of a training with a fault; `more` arguments of `nmt train`.
+
+        torchrun: its options; None: `nmt` itself starts the processes.
+        """
+        folder = Path(__file__).parent / "training"
+        program = folder / "faulty_rank.py"
         words = [str(word) for word in (self.data, self.folder / "run", fault, rank, *more)]
+        if torchrun is None:
+            return python_command(folder / "launched.py", str(ranks), program, *words)
         return python_command(*torchrun, program, *words, ranks=ranks)
 
 

@@ -164,6 +164,13 @@ CASES = [
     (f"{TRAIN} --set wandb=true", 2, "unknown key 'wandb'; write tensorboard"),
     (f"{TRAIN} --device cuda:1", 2, "unknown; write cuda, and choose the GPU by CUDA_VISIBLE"),
     ("train data --out run --model transformer", 2, "'transformer'; write transformer_base"),
+    (f"{TRAIN} --processes 0", 2, "--processes 0: must be auto, or a number from 1"),
+    (f"{TRAIN} --processes two", 2, "--processes two: must be auto, or a number from 1"),
+    (
+        f"{TRAIN} --processes 999999",
+        2,
+        f"--processes 999999: this machine takes at most {most_workers()}; give fewer, or auto",
+    ),
     ("train nowhere --out run", 1, "nowhere is not a data folder: there is no such folder"),
     ("train data --out run --init-from model", 2, "prepare it with --vocab model, or give"),
     (f"{TRAIN} --set lora_rank=2", 2, "lora_rank is for a model that is tuned; give --init-from"),

@@ -187,7 +187,7 @@ def test_under_torchrun_all_processes_measure_and_one_prints_a_table(toy: Toy) -
     found = dict(line.split("\t") for line in table)
     assert next(iter(found.items())) == ("what", "value")
     assert found["preset"] == "transformer_tiny"
-    assert found["processes"] == "2"
+    assert found["processes"] == "2, by torchrun"
     assert re.fullmatch(r"[\d.e-]+ s", found["time an update"])
     assert re.fullmatch(r"[\d,.]+ MB", found["memory, measured"])
     assert re.match("measured .*2 processes", found["how sure"])

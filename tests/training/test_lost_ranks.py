@@ -17,6 +17,7 @@ from nmt.runs.run_folder import RunFolder
 
 SLOW = pytest.mark.slow
 AT_ONCE, AFTER_TORCHRUN_KILLS = 30.0, WAIT + 60.0  # seconds, with those of a start
+BY_NMT: dict[str, None] = {"torchrun": None}
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +70,44 @@ def test_a_rank_that_is_lost_ends_all_in_time_with_everything_saved(
     assert_resumes(toy, ranks, at_once)
 
 
+@pytest.mark.parametrize(
+    ("fault", "rank", "within", "status_of_all", "said"),
+    [
+        ("kill", 1, AT_ONCE, 1, ["another process is gone", "process 1 was ended by SIGKILL"]),
+        pytest.param("error", 1, AT_ONCE, 1, ["rank 1 failed: ValueError"], marks=SLOW),
+        pytest.param("kill", 0, AT_ONCE, 1, ["process 0 was ended by SIGKILL"], marks=SLOW),
+        pytest.param("signal", 1, AT_ONCE, 75, ["stopped at update 1[01] .SIGTERM"], marks=SLOW),
+        pytest.param(
+            *("suspend", 1, AFTER_TORCHRUN_KILLS, 1),
+            ["another process is gone or hangs", "process 1 was ended by SIGKILL"],
+            marks=SLOW,
+        ),
+    ],
+)
+def test_processes_of_ours_end_as_those_of_torchrun(
+    toy: Toy,
+    at_once: dict[int, Path],
+    fault: str,
+    rank: int,
+    within: float,
+    status_of_all: int,
+    said: list[str],
+) -> None:
+    began = time.monotonic()
+    done = toy.train_with_fault(fault, rank, **BY_NMT)
+    assert time.monotonic() - began < within
+    assert done.returncode == status_of_all, done.stderr
+    for words in said:
+        assert re.search(words, done.stderr)
+    assert_resumes(toy, 2, at_once)
+
+
 @SLOW
-def test_a_stop_ends_all_in_time_though_a_rank_hangs(toy: Toy, at_once: dict[int, Path]) -> None:
-    command = toy.fault_command("suspend", 1, ranks=2)
+@pytest.mark.parametrize("starter", [{}, BY_NMT], ids=["torchrun", "nmt"])
+def test_a_stop_ends_all_in_time_though_a_rank_hangs(
+    toy: Toy, at_once: dict[int, Path], starter: dict[str, None]
+) -> None:
+    command = toy.fault_command("suspend", 1, ranks=2, **starter)
     patience = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "3"}
     with subprocess.Popen(
         command, stderr=subprocess.DEVNULL, env=environment() | patience
