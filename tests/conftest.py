@@ -32,9 +32,7 @@ from nmt.data.vocabulary import ANNOTATION, EOS_ID, Vocabulary, learn_vocabulary
 from nmt.models.model_file import ModelCard, write_model
 from nmt.prepare.readers import reader
 from nmt.system.program import SIGNALS
-
-# Training in a test is one process of one thread, unless the test wants more.
-os.environ["OMP_NUM_THREADS"] = "1"
+from nmt.training import processes
 
 # Programs that tests start are to buffer and to be compiled once as they are for most people.
 for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
@@ -88,6 +86,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_is_quiet() -> None:
     console.set_quiet(False)  # which a command of another test may have been
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_process_trains() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:  # in the process of the tests; see `environment`
+        patch.setattr(processes, "default_threads", lambda: 1)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures that train

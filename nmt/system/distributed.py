@@ -171,9 +171,9 @@ class Ranks:
         if problem is not None:
             raise problem
         for rank, (kind, text) in ((n, report) for n, report in enumerate(reports) if report):
-            error: NMTError = kind(f"rank {rank}: {text}")
-            error.is_said = not self.is_first
-            raise error
+            of_another: NMTError = kind(f"rank {rank}: {text}")
+            of_another.is_said = not self.is_first
+            raise of_another
 
     def gather(self, value: Any) -> list[Any]:
         """Return every rank's value, in order of rank, on every rank."""

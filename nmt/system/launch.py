@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing.api import SubprocessContext
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
@@ -42,8 +43,10 @@ class _Agent(LocalElasticAgent):
 
     def statuses(self) -> list[int]:
         """Return the exit status of each process; it is negative if a signal ended it."""
-        started = {} if self._pcontext is None else self._pcontext.subprocess_handlers
-        return [handler.proc.returncode for _, handler in sorted(started.items())]
+        if not isinstance(self._pcontext, SubprocessContext):  # nothing was started
+            return []
+        started = self._pcontext.subprocess_handlers
+        return [started[rank].proc.returncode for rank in sorted(started)]
 
 
 def launch(words: Sequence[str], processes: int, reason: str) -> int:

@@ -56,14 +56,16 @@ class Measurement(NamedTuple):
     """The speed and memory of a training."""
 
     tokens_per_second: float  # of both sides, eos included, after the warm-up
-    peak_bytes: int  # resident memory of the process at its highest
+    peak_bytes: int  # resident memory of the process, and of those that it starts, at its highest
 
 
 Contender = Callable[[int, int], Measurement]
 """Takes the numbers of updates of warm-up, which are not timed, and of timed updates."""
 
 
-def nmt(job: Job, precision: str, folder: Path, *settings: str) -> Contender:
+def nmt(
+    job: Job, precision: str, folder: Path, *settings: str, processes: str = "auto"
+) -> Contender:
     """Return `nmt train`, with its run folders in `folder`."""
 
     def train(warmup: int, updates: int) -> Measurement:
@@ -76,7 +78,9 @@ def nmt(job: Job, precision: str, folder: Path, *settings: str) -> Contender:
                 *("--batch-tokens", str(job.batch_tokens), "--max-updates", str(warmup + updates)),
                 *(f"--set={key}={value}" for key, value in values.items()),
                 *(f"--set={setting}" for setting in settings),
-            ]
+                *("--processes", processes),
+            ],
+            with_children=True,
         )
         windows = metrics(out, "train")
         if job.device == "cuda":  # where compiling for another length takes seconds, once

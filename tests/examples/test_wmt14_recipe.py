@@ -63,7 +63,7 @@ def would_run(*arguments: str) -> str:
 
 def command(commands: str, name: str) -> str:
     """Return the command of `nmt` that has a name, with a space at its end."""
-    found = re.search(rf"(?:-m nmt|\$start) {name} [^\n]*", commands)
+    found = re.search(rf"-m nmt {name} [^\n]*", commands)
     assert found, commands
     return f"{found[0]} "
 
@@ -213,7 +213,7 @@ def test_a_recipe_goes_from_archives_to_a_score_and_can_be_stopped(
     run(*arguments)
     assert times(work) == before
     further = run("-n", "score", *rehearsal(mirror, work), "UPDATES=8")
-    assert "$start train " in further
+    assert " -m nmt train " in further
     assert "nmt prepare " not in further
     shutil.rmtree(work / "downloads")
     shutil.rmtree(work / "text-en-de")

@@ -17,7 +17,7 @@ from nmt.runs.run_folder import RunFolder
 
 SLOW = pytest.mark.slow
 AT_ONCE, AFTER_TORCHRUN_KILLS = 30.0, WAIT + 60.0  # seconds, with those of a start
-BY_NMT: dict[str, None] = {"torchrun": None}
+BY_NMT = None  # in place of options of torchrun
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_processes_of_ours_end_as_those_of_torchrun(
     said: list[str],
 ) -> None:
     began = time.monotonic()
-    done = toy.train_with_fault(fault, rank, **BY_NMT)
+    done = toy.train_with_fault(fault, rank, torchrun=BY_NMT)
     assert time.monotonic() - began < within
     assert done.returncode == status_of_all, done.stderr
     for words in said:
@@ -103,11 +103,11 @@ def test_processes_of_ours_end_as_those_of_torchrun(
 
 
 @SLOW
-@pytest.mark.parametrize("starter", [{}, BY_NMT], ids=["torchrun", "nmt"])
+@pytest.mark.parametrize("torchrun", [(), BY_NMT], ids=["torchrun", "nmt"])
 def test_a_stop_ends_all_in_time_though_a_rank_hangs(
-    toy: Toy, at_once: dict[int, Path], starter: dict[str, None]
+    toy: Toy, at_once: dict[int, Path], torchrun: tuple[str, ...] | None
 ) -> None:
-    command = toy.fault_command("suspend", 1, ranks=2, **starter)
+    command = toy.fault_command("suspend", 1, ranks=2, torchrun=torchrun)
     patience = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "3"}
     with subprocess.Popen(
         command, stderr=subprocess.DEVNULL, env=environment() | patience
