@@ -32,7 +32,7 @@ from nmt.data.vocabulary import ANNOTATION, EOS_ID, Vocabulary, learn_vocabulary
 from nmt.models.model_file import ModelCard, write_model
 from nmt.prepare.readers import reader
 from nmt.system.program import SIGNALS
-from nmt.training import processes
+from nmt.training import setup
 
 # Programs that tests start are to buffer and to be compiled once as they are for most people.
 for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
@@ -91,7 +91,7 @@ def _nothing_is_quiet() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _one_process_trains() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:  # in the process of the tests; see `environment`
-        patch.setattr(processes, "default_threads", lambda: 1)
+        patch.setattr(setup, "default_threads", lambda: 1)
         yield
 
 

@@ -195,7 +195,7 @@ _INSTEAD = {
     "train --restore-file": "a run goes on by itself if you name its --out again",
     "train --fp16": "write --precision fp16",
     "train --bf16": "write --precision bf16",
-    "train --gpus": "use torchrun --nproc-per-node N -m nmt train",
+    "train --gpus": "all are used; write --processes N for fewer",
     "translate --diverse-beam-groups": _DIFFERENT_TEXTS,
     "translate --diversity-rate": _DIFFERENT_TEXTS,
     "translate --beam": "write --beam-size",

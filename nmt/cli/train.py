@@ -213,7 +213,7 @@ def train(
         of_config={key: values_of_file[key] for key in values_of_file if key in kept},
     )
     if is_first:
-        from nmt.training.processes import choose_processes
+        from nmt.training.setup import choose_processes
 
         kept_by = None if processes == _AUTO else run
         count, reason = choose_processes(asked, recipe, data, kept_by)

@@ -30,8 +30,8 @@ from toy_training import (
 
 from nmt.errors import UsageError
 from nmt.runs.run_folder import RunFolder
-from nmt.training import processes
-from nmt.training.processes import choose_processes
+from nmt.training import setup
+from nmt.training.setup import choose_processes
 
 TWO = ("--processes", "2")
 SLOW = pytest.mark.slow
@@ -42,8 +42,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Pretend to be another machine."""
 
     def pretend(*, cores: int = 1, gpus: int = 0, gigabytes: float = 1_000.0) -> None:
-        monkeypatch.setattr(processes, "default_threads", lambda: cores)
-        monkeypatch.setattr(processes, "available_bytes", lambda: int(gigabytes * 1e9))
+        monkeypatch.setattr(setup, "default_threads", lambda: cores)
+        monkeypatch.setattr(setup, "available_bytes", lambda: int(gigabytes * 1e9))
         monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
 

@@ -1,0 +1,62 @@
+"""Processes that are started together: one exit status, and every signal."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from toy_training import environment, python_command
+
+LAUNCHED = Path(__file__).parents[1] / "training" / "launched.py"
+
+
+def start(code: str, *words: str) -> subprocess.Popen[str]:
+    """Start two processes with this code, which knows os and its `rank`."""
+    code = f"import os, sys; rank = int(os.environ['RANK']); {code}"
+    return subprocess.Popen(
+        python_command(LAUNCHED, "2", "-c", code, *words),
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment() | {"PYTHON_EXEC": sys.executable},  # they need no torch
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("sys.exit(0)", 0),
+        ("sys.exit(75)", 75),
+        ("sys.exit(2 if rank else 0)", 2),
+        ("import time; rank or time.sleep(30); sys.exit(2)", 2),
+        ("os.kill(os.getpid(), 9 if rank else 15)", 1),
+        ("os.kill(os.getpid(), 15)", 75),  # before Python hears signals
+    ],
+)
+def test_many_statuses_become_one(code: str, status: int) -> None:
+    with start(code) as started:
+        said = started.communicate(timeout=60)[1]
+    assert started.returncode == status, said
+    killed = "nmt: error: process 1 was ended by SIGKILL; run the same command again"
+    assert [killed in line for line in said.splitlines()] == ([True] if status == 1 else [])
+
+
+def test_every_signal_is_passed_on(tmp_path: Path) -> None:
+    hear = (
+        "import signal, time; heard = []; "
+        "hear = lambda *_: heard.append(0) or open(f'{sys.argv[1]}/{rank}.{len(heard)}', 'w'); "
+        "signal.signal(signal.SIGINT, hear); hear(); "
+        "[time.sleep(0.01) for _ in iter(lambda: len(heard) < 3, False)]; sys.exit(75)"
+    )
+    with start(hear, str(tmp_path)) as started:
+        for times in (1, 2):
+            while not all((tmp_path / f"{rank}.{times}").exists() for rank in (0, 1)):
+                time.sleep(0.02)
+                assert started.poll() is None
+            started.send_signal(signal.SIGINT)
+        said = started.communicate(timeout=30)[1]
+    assert started.returncode == 75
+    assert not said
