@@ -92,9 +92,11 @@ def _status_of(statuses: Sequence[int]) -> int:
     """Return the exit status of a run, from those of its processes, and say which were killed."""
     found = set[int]()
     for rank, status in enumerate(statuses):
-        if -status in program.SIGNALS:  # at the start of Python, when nothing had been done
+        if -status in program.SIGNALS:  # before it hears them, when nothing has been done
             status = EXIT_STOPPED
-        if status < 0:
+            if rank == 0:  # which would say so
+                console.warning("stopped; run the same command again")
+        elif status < 0:
             name = signal.Signals(-status).name
             console.error(f"process {rank} was ended by {name}; {AGAIN}")
             status = EXIT_FAILED

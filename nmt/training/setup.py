@@ -5,7 +5,6 @@ Data, machine and run folder are checked against the recipe, and what is `auto` 
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import torch
@@ -17,13 +16,14 @@ from nmt.data.stages import Stages
 from nmt.errors import UsageError
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory
 from nmt.models.model_file import model_checksum
+from nmt.models.registry import count_parameters
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.system.distributed import Ranks
 from nmt.system.machine import default_threads, most_workers
 from nmt.training.auto_values import choose_auto_values
-from nmt.training.memory import CPU_TOKENS, available_bytes, even_batch, memory_needs
+from nmt.training.memory import available_bytes
 from nmt.training.train_command import TrainCommand
 from nmt.training.validation import tokenizers_of
 
@@ -34,8 +34,9 @@ With fewer, its products are so small that calls take longer than they do.
 """
 _MOST_ON_CPUS = 8
 """The most processes on CPUs that are chosen: each sends its gradient to all others."""
-_TORCH_BYTES = 400 << 20
-"""Of a process besides its model: torch itself, and memory that is kept for the next batch."""
+_BYTES_OF_A_PARAMETER, _BYTES_OF_A_PROCESS = 20, 1 << 30
+"""Memory that a process on a CPU should have: for fp32 weights, gradient, Adam's vectors and an
+average, and besides for torch itself and a micro-batch, which is smaller if need be."""
 
 
 def choose_processes(
@@ -93,16 +94,12 @@ def _choose_on_cpu(recipe: Recipe, data: Path) -> tuple[int, str]:
 
 
 def _bytes_of_one(recipe: Recipe, data: Path) -> int:
-    """Return the memory that one process needs, in fp32 and for a usual micro-batch."""
-    folder, training = DataFolder.open(data), recipe.training
+    """Return the memory that one of several processes should have."""
+    folder = DataFolder.open(data)
     _check_fit(recipe, folder)  # else no model can be built
     sizes = len(folder.src_vocabulary), len(folder.tgt_vocabulary)
-    longest = folder.info.max_length + 1
-    tokens = training.micro_batch_tokens or CPU_TOKENS["fp32"]
-    batch = even_batch(max(longest, min(tokens, training.batch_tokens)), longest, min(sizes))
-    in_fp32 = dataclasses.replace(training, precision="fp32")
-    needs = memory_needs(dataclasses.replace(recipe, training=in_fp32), sizes, batch)
-    return _TORCH_BYTES + sum(needs.values())
+    parameters = count_parameters(recipe.architecture, recipe.model, *sizes)
+    return _BYTES_OF_A_PROCESS + _BYTES_OF_A_PARAMETER * parameters
 
 
 def open_run(
