@@ -94,12 +94,13 @@ def _status_of(statuses: Sequence[int]) -> int:
     for rank, status in enumerate(statuses):
         if -status in program.SIGNALS:  # before it hears them, when nothing has been done
             status = EXIT_STOPPED
-            if rank == 0:  # which would say so
-                console.warning("stopped; run the same command again")
         elif status < 0:
             name = signal.Signals(-status).name
             console.error(f"process {rank} was ended by {name}; {AGAIN}")
             status = EXIT_FAILED
         found.add(status)
-    failed = found - {EXIT_DONE, EXIT_STOPPED}
-    return min(failed) if failed else max(found, default=EXIT_STOPPED)
+    if failed := found - {EXIT_DONE, EXIT_STOPPED}:
+        return min(failed)
+    if statuses and statuses[0] < 0:  # the one that says so
+        console.warning("stopped; run the same command again")
+    return max(found, default=EXIT_STOPPED)
