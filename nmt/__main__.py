@@ -1,4 +1,4 @@
-"""The program: `nmt`, `python -m nmt`, and the form that torchrun starts: torchrun -m nmt train."""
+"""The program: `nmt`, `python -m nmt`, and what starts each process of a training."""
 
 from __future__ import annotations
 

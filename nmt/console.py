@@ -1,7 +1,7 @@
 """Progress, tables and notices: the only module that prints, and that uses rich and tqdm.
 
 stdout is for data; everything else goes to stderr. Progress appears only if stderr is a terminal.
-Under torchrun only rank 0 prints notices. Errors and warnings always appear.
+Of several processes of a training only rank 0 prints notices. Errors always appear.
 
 File names, metadata of models and messages of other programs may hold escape sequences, and line
 breaks that fake a message of ours. So all that is printed passes `printable` here. Logs are kept
@@ -46,7 +46,7 @@ def _say(message: str) -> None:
 def _write(line: str) -> None:
     with contextlib.suppress(OSError):  # a closed terminal is not a reason to fail
         if sys.stderr is not None:  # it may be closed
-            # In one piece: under torchrun several processes write to one stderr, unbuffered.
+            # In one piece: several processes of a training write to one stderr, unbuffered.
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()
 

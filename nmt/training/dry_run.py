@@ -2,11 +2,11 @@
 
 A few seconds of training on the data measure the time of an update and the memory; everything else
 is computed. The time is that of the median round of updates, which leaves out what comes once, such
-as compiling for another length. Under torchrun all processes measure together. Without torchrun you
-may set WORLD_SIZE to the planned number of processes: one process then does its share of each
-update, and the time to sum gradients is estimated. On a CPU, where an update of many micro-batches
-takes minutes, each process does one micro-batch of it. The optimiser's step then counts as often,
-so the time is a little too long.
+as compiling for another length. All processes of the run measure together. For more than you can
+start, set WORLD_SIZE to the planned number: one process then does its share of each update, and the
+time to sum gradients is estimated. On a CPU, where an update of many micro-batches takes minutes,
+each process does one micro-batch of it. The optimiser's step then counts as often, so the time is a
+little too long.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How a run ends that cannot end in an orderly way: what the other processes and the user hear.
 
-torchrun ends the processes that are left when one has failed: it sends SIGTERM, and SIGKILL after
-30 seconds. An operation that waits for a rank in vain raises after
-`nmt.system.distributed.WAIT`. Here is only what they do not do: a rank that fails tells the others
-why, what was given to be saved is written, and status.json says what has happened.
+torchrun's agent, which `nmt train` uses too, ends the processes that are left when one has failed:
+it sends SIGTERM, and SIGKILL after 30 seconds. An operation that waits for a rank in vain raises
+after `nmt.system.distributed.WAIT`. Here is only what they do not do: a rank that fails tells the
+others why, what was given to be saved is written, and status.json says what has happened.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nmt.training.trainer import Trainer
 
 @contextlib.contextmanager
 def ignoring_signals_after_failure(ranks: Ranks) -> Iterator[None]:
-    """Let a failing rank find out what to say, and save, before torchrun's SIGTERM ends it."""
+    """Let a failing rank find out what to say, and save, before the agent's SIGTERM ends it."""
     try:
         yield
     except Exception as error:

@@ -15,7 +15,7 @@ from types import FrameType
 
 from nmt.system.program import SIGNALS, interrupt
 
-# Under torchrun one Ctrl-C comes twice: from the terminal, and passed on.
+# One Ctrl-C may come twice: from the terminal, and passed on by torchrun.
 _SAME_CTRL_C = 1.0  # seconds
 
 
