@@ -259,6 +259,11 @@ def status(run: Path) -> dict[str, Any]:
     return found
 
 
+def log_of(run: Path) -> str:
+    """Read train.log without its times and line breaks, which depend on the length of paths."""
+    return " ".join(line[15:].strip() for line in (run / "train.log").read_text().splitlines())
+
+
 def content(folder: Path) -> dict[str, bytes]:
     """Return all files below a folder but the lock."""
     return {

@@ -21,6 +21,7 @@ from toy_training import (
     assert_same_weights,
     config_of,
     environment,
+    log_of,
     newest_state,
     nmt,
     nmt_command,
@@ -117,15 +118,10 @@ def test_one_process_is_this_one_and_another_number_than_torchrun_s_is_refused(t
     run = toy.folder / "run"
     assert_same_weights(run, toy.undisturbed())
     assert_same_state(run, toy.undisturbed())
-    assert "x 1 threads (as asked)" in unwrapped(run)
+    assert "x 1 threads (as asked)" in log_of(run)
     refused = nmt(*toy.words("other", "--processes", "3"), ranks=2)
     assert refused.returncode == 1
     assert len(re.findall("error: --processes 3, but torchrun", refused.stderr)) == 2
-
-
-def unwrapped(run: Path) -> str:
-    """The log of a run, without the times and line breaks."""
-    return " ".join(line[15:].strip() for line in (run / "train.log").read_text().splitlines())
 
 
 def test_it_starts_what_torchrun_would_and_names_another_number(toy: Toy) -> None:
@@ -140,14 +136,14 @@ def test_it_starts_what_torchrun_would_and_names_another_number(toy: Toy) -> Non
     assert found["command"].startswith("nmt train ")
     assert found["command"].endswith(" --processes 2")
     assert config_of(toy.folder / "by torchrun")["run"]["command"].endswith(" --processes 2")
-    assert " 2 x 1 threads (as asked), " in unwrapped(run)
+    assert " 2 x 1 threads (as asked), " in log_of(run)
     assert all(line.startswith("nmt: ") for line in done.stderr.splitlines())
     again = nmt("train", str(toy.data), "--out", str(run))
     assert again.returncode == 0, again.stderr
     assert "is finished" in again.stderr
     longer = nmt(*toy.words("run", max_updates=31), "--processes", "1")
     assert longer.returncode == 0, longer.stderr
-    assert "processes were 2 and are now 1" in unwrapped(run)
+    assert "processes were 2 and are now 1" in log_of(run)
 
 
 def test_what_all_refuse_is_said_once(toy: Toy) -> None:
