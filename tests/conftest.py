@@ -90,8 +90,13 @@ def _nothing_is_quiet() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_process_trains() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:  # in the process of the tests; see `environment`
-        patch.setattr(setup, "default_threads", lambda: 1)
+    choose = setup.choose_processes
+
+    def choose_one(asked: int | None, *more: Any) -> tuple[int, str]:
+        return choose(asked or 1, *more)
+
+    with pytest.MonkeyPatch.context() as patch:  # in this process; others have one thread
+        patch.setattr(setup, "choose_processes", choose_one)
         yield
 
 
