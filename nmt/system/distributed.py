@@ -326,5 +326,5 @@ def is_of_the_group(error: BaseException) -> bool:
     if any(words in str(error) for words in ("out of memory", "CUDA calloc")):
         return False
     return isinstance(error, dist.DistError) or any(
-        name in str(error) for name in ("gloo", "Connection", "NCCL")
+        words in str(error) for words in ("gloo", "Connection", "pair closure", "NCCL")
     )

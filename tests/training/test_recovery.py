@@ -187,6 +187,8 @@ def test_without_memory_to_sum_a_gradient_the_rank_ends(
         total.finish(torch.zeros(4))
     assert not distributed.is_of_the_group(error)  # but this rank's own, for the others to hear
     assert distributed.is_of_the_group(dist.DistBackendError("NCCL timeout"))
+    # Gloo's words, when another operation of this rank has waited in vain before.
+    assert distributed.is_of_the_group(RuntimeError("Application timeout caused pair closure"))
 
 
 def test_on_a_cpu_the_micro_batch_is_what_memory_allows(toy: Toy) -> None:
