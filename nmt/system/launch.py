@@ -1,7 +1,7 @@
 """Start the processes of a training run on this machine, by the agent of torchrun.
 
 This process then only waits. The agent passes signals on, and if a process fails, it ends the
-others: with SIGTERM, and after 30 seconds with SIGKILL. torchrun itself says little of their exit
+others: with SIGTERM, and in the end with SIGKILL. torchrun itself says little of their exit
 statuses. Here they become one, as of a run in one process.
 """
 
