@@ -134,6 +134,16 @@ def test_the_readme_stays_short() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 250
 
 
+def test_every_number_of_the_results_stands_in_the_page_that_measured_it() -> None:
+    results = README.read_text(encoding="utf-8").split("\n## Results\n")[1]
+    rows = re.findall(r"^\| \[[^\]]*\]\(([^)#]*)#?[^)]*\)(.*)$", results, flags=re.MULTILINE)
+    assert rows
+    for page, row in rows:
+        numbers = re.findall(r"\d[\d,]*(?:\.\d+)?", " ".join(row.split("|")[1:4]))
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert not [one for one in numbers if not re.search(rf"(?<![\d.,]){one}(?!\d)", text)], page
+
+
 def test_the_manual_names_what_may_change_on_resuming() -> None:
     page = (ROOT / "nmt/training/README.md").read_text(encoding="utf-8")
     assert ", ".join(f"`{key}`" for key in sorted(resumable_keys())) in " ".join(page.split())
