@@ -23,7 +23,8 @@ class LocalModel extends TranslatorBacking {
   async loadModelRegistery() {
     const [metadata, registry] = await Promise.all(["metadata.json", "registry.json"].map(readJson));
     const [from, to] = [metadata.sourceLanguage, metadata.targetLanguage];
-    return [{from, to, files: registry[from + to]}];
+    const names = [metadata.sourceName ?? nameOf(from), metadata.targetName ?? nameOf(to)];
+    return [{from, to, names, files: registry[from + to]}];
   }
 
   fetch(name, checksum, options) {
@@ -41,7 +42,7 @@ function report(error) {
 }
 
 function nameOf(language) {
-  return new Intl.DisplayNames("en", {type: "language"}).of(language);
+  return new Intl.DisplayNames("en", {type: "language"}).of(language.replaceAll("_", "-"));
 }
 
 async function translate() {
@@ -66,9 +67,10 @@ source.addEventListener("paste", (event) => {
 });
 
 try {
-  const {from, to} = (await backing.registry)[0];
-  document.getElementById("from").textContent = nameOf(from);
-  document.getElementById("to").textContent = nameOf(to);
+  const {from, to, names} = (await backing.registry)[0];
+  for (const [index, id] of ["from", "to"].entries()) {
+    document.getElementById(id).textContent = names[index];
+  }
   source.lang = from;
   target.lang = to;
   await translator.translate({from, to, text: "", html: true}); // loads the model

@@ -26,14 +26,28 @@ EXAMPLES = (
 )
 
 
-def _ctranslate2(source: Path, out: Path, *, quantization: str = "float32") -> str:
+def _ctranslate2(
+    source: Path,
+    out: Path,
+    *,
+    quantization: str = "float32",
+    src_name: str | None = None,
+    tgt_name: str | None = None,
+) -> str:
     from nmt.interchange.ctranslate2 import export_ctranslate2
 
-    export_ctranslate2(source, out, quantization)
+    export_ctranslate2(source, out, quantization, (src_name, tgt_name))
     return f"{source} for CTranslate2, in {quantization}"
 
 
-def _huggingface(source: Path, out: Path, *, data: Path | None = None) -> str:
+def _huggingface(
+    source: Path,
+    out: Path,
+    *,
+    data: Path | None = None,
+    src_name: str | None = None,
+    tgt_name: str | None = None,
+) -> str:
     from nmt.data import manifest
     from nmt.interchange.huggingface_export import export_huggingface
     from nmt.models.model_file import find_model, read_card
@@ -51,6 +65,7 @@ def _huggingface(source: Path, out: Path, *, data: Path | None = None) -> str:
         out,
         data=manifest.read_info(folder) if folder is not None and is_known else None,
         signatures={} if run is None else run.signatures(card.update),
+        languages=(src_name, tgt_name),
     )
     return f"{source} for transformers"
 
@@ -63,7 +78,13 @@ def _marian(source: Path, out: Path) -> str:
 
 
 def _bergamot(
-    source: Path, out: Path, *, data: Path | None = None, sample: Path | None = None
+    source: Path,
+    out: Path,
+    *,
+    data: Path | None = None,
+    sample: Path | None = None,
+    src_name: str | None = None,
+    tgt_name: str | None = None,
 ) -> str:
     from nmt.data.folder import DataFolder
     from nmt.interchange.bergamot import export_bergamot
@@ -79,7 +100,7 @@ def _bergamot(
         )
     lines = None if sample is None else list(_text_of(sample))
     folder = None if data is None else DataFolder.open(data)
-    export_bergamot(source, out, data=folder, sample=lines)
+    export_bergamot(source, out, data=folder, sample=lines, names=(src_name, tgt_name))
     shortlist = "no shortlist, which makes it slower" if folder is None else "a shortlist"
     return f"{source} for Bergamot, with {shortlist}"
 
@@ -205,7 +226,8 @@ def export(
     src_name: Annotated[
         str | None,
         typer.Option(
-            help="Name of the source language in the package. Codes that no registry has need one.",
+            help="Name of the source language, for people. For argos, codes that no registry has "
+            "need one.",
             show_default="the usual English one",
             rich_help_panel=_takers("src_name"),
         ),
@@ -213,7 +235,7 @@ def export(
     tgt_name: Annotated[
         str | None,
         typer.Option(
-            help="Name of the target language in the package.",
+            help="Name of the target language.",
             show_default="the usual English one",
             rich_help_panel=_takers("tgt_name"),
         ),
@@ -293,7 +315,23 @@ def export(
     for name, flag in flags.items():
         if name not in exporter.options:
             raise UsageError(f"{flag} has no meaning for {form}; leave it out")
+    for name in ("src_name", "tgt_name"):
+        if name in given:
+            if not (given[name].strip() and given[name].isprintable()):
+                raise UsageError(f"{flags[name]} {given[name]!r}: is not a name")
+            given[name] = given[name].strip()
+    if exporter.module and (fault := _fault_of(exporter, source)):
+        raise UsageError(f"{source}: {fault}")
     console.notice(f"{out}: {exporter.write(source, target, **given)}")
+
+
+def _fault_of(exporter: Exporter, model: Path) -> str | None:
+    """Return why a model does not fit a format, by its card; None if it does."""
+    from nmt.models.model_file import find_model, read_card
+
+    module = importlib.import_module(f"nmt.interchange.{exporter.module}")
+    fault: str | None = module.fault_of(read_card(find_model(model)))
+    return fault
 
 
 def _list_formats(model: str | None) -> None:
@@ -306,14 +344,11 @@ def _list_formats(model: str | None) -> None:
         return
     if model in EXPORTERS:
         raise UsageError(f"name what to export, and what to write: nmt export {model} MODEL OUT")
-    from nmt.models.model_file import find_model, read_card
-
     if not is_there(Path(model)):
         raise UsageError(f"{model}: no such model or format{did_you_mean(model, EXPORTERS)}")
-    card = read_card(find_model(Path(model)))
     fitting = []
     for name, each in EXPORTERS.items():
         if each.module:
-            module = importlib.import_module(f"nmt.interchange.{each.module}")
-            fitting.append((name, "no" if (fault := module.fault_of(card)) else "yes", fault or ""))
+            fault = _fault_of(each, Path(model))
+            fitting.append((name, "no" if fault else "yes", fault or ""))
     console.print_table(("format", "fits", "why not"), fitting)

@@ -21,6 +21,7 @@ from nmt.config.presets import (
     preset_values,
 )
 from nmt.errors import UsageError
+from nmt.interchange.programs import needs, opens_in
 
 if TYPE_CHECKING:
     from nmt.config.recipes import Recipe
@@ -58,8 +59,8 @@ def models(
 ) -> None:
     """Show which preset to choose, and how large its model is.
 
-    With NAME you get a recipe that holds every value of the preset. Comments above it show the
-    parameters of each part, the multiply-adds for a target token in training and in greedy search,
+    With NAME you get a recipe that holds every value of the preset. Comments above it show which
+    programs open its exports and what the others need, the parameters of each part, the multiply-adds for a target token in training and in greedy search,
     the memory that training takes, and the paper's results if the preset is a row of its Table 3.
     With --compare you see the values that differ, and both models' costs side by side.
     """
@@ -101,6 +102,10 @@ def _show(name: str, *sizes: int) -> None:
     costs = _costs(recipe, *sizes)
     labels, values = (max(map(len, column)) for column in (costs, costs.values()))
     console.print_row(f"# {name}: {find_preset(name).summary}")
+    console.print_row(f"# opens in  {opens_in(recipe.model)}")
+    for program, advice in needs(recipe.model).items():
+        if advice is not None:
+            console.print_row(f"# for {program}  {advice}")
     for label, cost in costs.items():
         console.print_row(f"# {label:<{labels}}  {cost:>{values}}")
     console.print_row()
@@ -134,9 +139,9 @@ def _list(vocab_size: int) -> None:
     for name, when in CHOICES.items():
         model: Any = _resolve(name).model
         layers = f"{model.num_encoder_layers}+{model.num_decoder_layers}"
-        sizes = layers, f"{model.d_model:,}", f"{model.num_heads}"
-        rows.append((name, *sizes, _parameters(name, vocab_size), when))
-    columns = ("preset", "layers", "width", "heads", "parameters", "take it when")
+        sizes = layers, f"{model.d_model:,}"
+        rows.append((name, *sizes, _parameters(name, vocab_size), when, opens_in(model)))
+    columns = ("preset", "layers", "width", "parameters", "take it when", "opens in")
     console.print_table(columns, rows, frame=False)
 
 
@@ -147,17 +152,20 @@ def _parameters(name: str, vocab_size: int) -> str:
 
 
 def _list_all(vocab_size: int) -> None:
-    rows: list[tuple[str, str, str, str]] = []
+    rows: list[tuple[str, ...]] = []
     ends = []
     for family in FAMILIES.values():
         for name, preset in family.items():
             changes = ", ".join(f"{key}={value}" for key, value in preset.changes.items())
             parent = preset.parent or "class defaults"
             differs = f"{parent}: {changes}" if changes else parent
-            rows.append((name, preset.summary, differs, _parameters(name, vocab_size)))
+            opened = opens_in(_resolve(name).model)
+            rows.append((name, preset.summary, differs, _parameters(name, vocab_size), opened))
         ends.append(len(rows) - 1)
     console.print_table(
-        ("preset", "what it is", "parent and what differs", "parameters"), rows, line_after=ends
+        ("preset", "what it is", "parent and what differs", "parameters", "opens in"),
+        rows,
+        line_after=ends,
     )
 
 

@@ -18,6 +18,7 @@ from nmt.config.fields import checked, like
 from nmt.config.recipes import Layer, parse_overrides, read_toml, recipe_fields, resolve_recipe
 from nmt.config.training_config import TrainingConfig
 from nmt.errors import UsageError
+from nmt.interchange.programs import opening
 
 if TYPE_CHECKING:
     from nmt.models.model_file import ModelCard
@@ -222,6 +223,7 @@ def train(
 
             raise typer.Exit(launch(("-m", "nmt", *command.words), count, reason))
         command = dataclasses.replace(command, reason=reason)
+    console.notice(opening(recipe.model))
     if dry_run:
         from nmt.training.dry_run import dry_run as try_training
 

@@ -145,6 +145,11 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             "for tests and toy languages",
             922_624,
         ),
+        "transformer_portable": Preset(
+            "transformer_small",
+            {"positions": "sinusoidal_halves", "first_input": "zeros", "guided_alignment": 0.05},
+            "transformer_small by Marian's formulas, which all programs of `nmt export` open",
+        ),
     },
     "Transformer, later variants": {
         "transformer_modern": Preset(
@@ -309,6 +314,7 @@ CHOICES = {
     "transformer_tiny": "you try things out",
     "transformer_low_resource": "you have fewer than 100,000 pairs",
     "transformer_small": "you have up to a million pairs, or no GPU",
+    "transformer_portable": "as small, and all programs must open it",
     "transformer_base": "you have millions of pairs and a GPU",
     "transformer_wmt": "as base, with time for half of its updates",
     "transformer_big": "you have tens of millions of pairs and several GPUs",

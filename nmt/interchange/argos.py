@@ -17,8 +17,9 @@ from nmt.data.languages import english_name, is_code, primary_language, scripts_
 from nmt.errors import UsageError
 from nmt.interchange import ctranslate2
 from nmt.interchange.ctranslate2 import duties_of_others, quantized_specification
+from nmt.interchange.foreign import TAKE_CTRANSLATE2
 from nmt.models.converted import is_of_argos
-from nmt.models.model_file import ModelCard
+from nmt.models.model_file import ModelCard, find_model, read_card
 from nmt.system.files import atomic_path
 
 ENDING = ".argosmodel"
@@ -35,7 +36,7 @@ def export_argos(
     out: Path,
     quantization: str,
     version: str,
-    names: Sequence[str | None] = (None, None),
+    names: Sequence[str | None],
 ) -> None:
     """Export a model. The package appears when it is complete.
 
@@ -49,7 +50,7 @@ def export_argos(
         raise UsageError(f"--package-version {version}: must be numbers with dots, such as 1.0")
     if out.exists() and not is_of_argos(out):
         raise UsageError(f"{out}: exists and is not a package; choose another name or remove it")
-    specification, card, _ = quantized_specification(path, quantization)
+    card = read_card(find_model(path))
     if fault := fault_of(card):
         raise UsageError(f"{path}: {fault}")
     codes = [_code(lang) for lang in (card.src_lang, card.tgt_lang)]
@@ -57,6 +58,7 @@ def export_argos(
         _name(code, name, option)
         for code, name, option in zip(codes, names, ("--src-name", "--tgt-name"), strict=True)
     )
+    specification, _, _ = quantized_specification(path, quantization)
     metadata = {
         "package_version": version,
         "argos_version": _ARGOS_VERSION,
@@ -94,13 +96,9 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 def _name(code: str, name: str | None, option: str) -> str:
     """Return a language's name, that of the user or the usual one; UsageError without any."""
-    if name is None:
-        if code not in _VARIANTS and not is_code(code):
-            raise UsageError(f"{code} is not a registered language; name it by {option}")
-        return _VARIANTS.get(code) or english_name(code)
-    if not name.strip() or not name.isprintable():
-        raise UsageError(f"{option} {name!r}: is not a name")
-    return name.strip()
+    if name is None and code not in _VARIANTS and not is_code(code):
+        raise UsageError(f"{code} is not a registered language; name it by {option}")
+    return name or _VARIANTS.get(code) or english_name(code)
 
 
 def fault_of(card: ModelCard) -> str | None:
@@ -111,11 +109,11 @@ def fault_of(card: ModelCard) -> str | None:
     if fault := ctranslate2.fault_of(card):
         return fault
     if duties := duties_of_others(card):
-        return f"Argos Translate cannot {duties[0]}"
+        return f"Argos Translate cannot {duties[0]}; {TAKE_CTRANSLATE2}"
     if not card.src_vocabulary.joins_pieces_of(card.tgt_vocabulary):
         return (
             "Argos Translate cannot join the pieces of its translations by the SentencePiece "
-            "model of its sources"
+            "model of its sources; prepare the data with one vocabulary for both"
         )
     for lang in (card.src_lang, card.tgt_lang):
         if not _CODE.fullmatch(_code(lang)):

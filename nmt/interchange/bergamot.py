@@ -22,7 +22,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt import console
-from nmt.config.model_config import TransformerConfig
 from nmt.data.batches import pack_sources
 from nmt.data.folder import DataFolder
 from nmt.data.pieces import PieceModel
@@ -34,6 +33,7 @@ from nmt.interchange.marian import INPUT_FACTOR, OPTIONS, OUTPUT_BIAS_NAME, fore
 from nmt.interchange.marian_binary import TABLE, Arrays, rounded, write_arrays
 from nmt.interchange.marian_export import as_array, expressed_model, foreign_arrays, options_of
 from nmt.interchange.marian_shortlist import FIRST, content_of, learn_lists
+from nmt.interchange.programs import BERGAMOT
 from nmt.models.base import BARRED
 from nmt.models.kernels.linear import Product, use_packed
 from nmt.models.model_file import ModelCard
@@ -43,7 +43,7 @@ from nmt.system.files import atomic_folder, check_room, resolved, write_text
 _METADATA, _REGISTRY = "metadata.json", "registry.json"
 _ARCHITECTURES = {(256, 1536, 2): "tiny", (384, 1536, 4): "base-memory", (512, 2048, 2): "base"}
 """Mozilla's names for students, by d_model, d_ff and layers of the decoder."""
-_WIDTH, _TOKENS = 64, 8  # what widths, and the number of target tokens, must be multiples of
+_TOKENS = 8  # what the number of target tokens must be a multiple of
 
 _BEST, _FREQUENT = 50, 1000  # on shortlists; frequent tokens add nothing to a download
 
@@ -56,7 +56,12 @@ _SHARES = np.geomspace(1, 0.2, 33)
 
 
 def export_bergamot(
-    path: Path, out: Path, *, data: DataFolder | None, sample: Sequence[str] | None
+    path: Path,
+    out: Path,
+    *,
+    data: DataFolder | None,
+    sample: Sequence[str] | None,
+    names: Sequence[str | None],
 ) -> None:
     """Export a model. The folder appears when it is complete.
 
@@ -64,6 +69,7 @@ def export_bergamot(
     data: what the model was trained on, from which the shortlist is learnt; None: there is no
         shortlist.
     sample: source lines on which inputs are measured; None: those of valid.
+    names: of the languages of source and target, which pages show; None: they know them.
     UsageError if Bergamot cannot be this model, naming the option in the way.
     """
     out = resolved(out)
@@ -105,6 +111,8 @@ def export_bergamot(
         "sourceLanguage": card.src_lang,
         "targetLanguage": card.tgt_lang,
     }
+    sides = zip(("sourceName", "targetName"), names, strict=True)
+    metadata |= {key: name for key, name in sides if name is not None}
     registry = {pair: {kind: _entry(*file) for kind, file in contents.items()}}
     with atomic_folder(out) as folder:
         check_room(folder, sum(len(content) for _, content in contents.values()))
@@ -115,17 +123,8 @@ def export_bergamot(
 
 
 def fault_of(card: ModelCard) -> str | None:
-    """Return why Bergamot cannot be a model, all of which Marian must be, too; None if it can."""
-    if fault := marian_export.fault_of(card, "Bergamot"):
-        return fault
-    config = card.config
-    assert isinstance(config, TransformerConfig)
-    for name in ("d_model", "d_ff"):
-        if (width := getattr(config, name)) % _WIDTH:
-            return f"Bergamot cannot have {name}={width}, which is not a multiple of {_WIDTH}"
-    if config.pre_norm:  # its decoder computes something else than Marian trains and scores
-        return "Bergamot cannot have pre_norm=True"
-    return "Bergamot cannot have tie_embeddings=none" if config.tie_embeddings == "none" else None
+    """Return why Bergamot cannot be a model; None if it can."""
+    return marian_export.fault_of(card, BERGAMOT)
 
 
 def _entry(name: str, content: bytes) -> dict[str, object]:

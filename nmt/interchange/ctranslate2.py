@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmt import console
-from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
-from nmt.interchange.foreign import ANY_SIZE, check_replaceable, not_expressed
+from nmt.interchange.foreign import check_replaceable
+from nmt.interchange.programs import CTRANSLATE2
 from nmt.models.attention import SelfAttention
 from nmt.models.base import BARRED, TranslationModel
 from nmt.models.device import QUANTIZATIONS
@@ -37,31 +37,20 @@ _README = "README.md"
 _MORE_POSITIONS = 512
 _LEAST_POSITIONS = 1024  # by default, CTranslate2's other users cut longer sources off here
 _ACTIVATIONS = {"relu": "RELU", "swish": "SWISH", "gelu": "GELU", "swiglu": "SWISH"}
-_EXPRESSED: dict[str, tuple[object, ...] | None] = {
-    **ANY_SIZE,
-    "pre_norm": None,
-    "norm_epsilon": None,
-    "first_input": None,
-    "first_position": None,
-    "norm": ("layer", "rms"),
-    "feed_forward": tuple(_ACTIVATIONS),
-    "positions": ("sinusoidal", "sinusoidal_halves", "learned", "rotary"),
-}
-"""See `not_expressed`."""
 
 
 def fault_of(card: ModelCard) -> str | None:
     """Return why CTranslate2 cannot hold a model; None if it can."""
-    if not isinstance(card.config, TransformerConfig):
-        return f"CTranslate2 does not support the architecture {card.architecture}"
-    problem = not_expressed(card.config, _EXPRESSED)
-    return problem and f"CTranslate2 does not support {problem}"
+    return CTRANSLATE2.fault(card.config)
 
 
-def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
+def export_ctranslate2(
+    path: Path, out: Path, quantization: str, names: Sequence[str | None]
+) -> Export:
     """Export a model to CTranslate2. The folder appears when it is complete.
 
     out: is new, or an earlier export, which is replaced.
+    names: of the languages of source and target, for people; None: their codes.
     UsageError if CTranslate2 is not installed, or does not support the architecture or type.
     """
     out = resolved(out)  # replaces the target of a symbolic link
@@ -78,7 +67,7 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
         sides = (card.src_vocabulary, card.tgt_vocabulary)
         for name, vocabulary in zip(_piece_names(card), sides, strict=True):
             (folder / name).write_bytes(vocabulary.model)
-        write_text(folder / _README, _readme(card, positions, duties))
+        write_text(folder / _README, _readme(card, names, positions, duties))
         names = sorted(entry.name for entry in folder.iterdir())
         export = Export(
             model=model_checksum(path),
@@ -133,14 +122,16 @@ def _piece_names(card: ModelCard) -> tuple[str, str]:
     return ("sentencepiece.model",) * 2 if is_joint else ("source.spm", "target.spm")
 
 
-def _readme(card: ModelCard, positions: int, duties: Sequence[str]) -> str:
+def _readme(
+    card: ModelCard, names: Sequence[str | None], positions: int, duties: Sequence[str]
+) -> str:
     """Return how other programs use an export.
 
     By default, CTranslate2 ends translations at 256 tokens, and cuts sources at 1,024.
     """
     src, tgt = _piece_names(card)
     listed = "".join(f"\n- Before these lines work, a program must {duty}." for duty in duties)
-    return f"""# {card.src_lang} to {card.tgt_lang}, for CTranslate2
+    return f"""# {names[0] or card.src_lang} to {names[1] or card.tgt_lang}, for CTranslate2
 
 `nmt translate` reads this folder. In other programs, start from here:
 

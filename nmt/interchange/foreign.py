@@ -7,7 +7,6 @@ model file keeps its form.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from nmt.system.files import read_file
 
 EMBEDDINGS = ("src_embedding.weight", "tgt_embedding.weight", "output_projection")
 OUTPUT_BIAS = "output_bias"
+TAKE_CTRANSLATE2 = "take nmt export ctranslate2"
 WITHOUT_PIECE = re.compile(r"<row \d+>")  # pieces of ours for foreign ids that have none
 
 
@@ -200,27 +200,12 @@ def write_imported(
     return card
 
 
-def not_expressed(
-    config: TransformerConfig, known: Mapping[str, tuple[object, ...] | None]
-) -> str | None:
-    """Return the first value of a configuration that a format cannot express, if there is one.
-
-    known: by key the values that it can express, or None for any value. It can express all other
-    keys only with their defaults.
-    """
-    for spec in dataclasses.fields(config):
-        value, values = getattr(config, spec.name), known.get(spec.name, (spec.default,))
-        if values is not None and value not in values:
-            return f"{spec.name}={value}"
-    return None
-
-
 def not_segmented(vocabulary: Vocabulary) -> str | None:
-    """Return what a vocabulary does to text besides SentencePiece's segmentation, if anything."""
+    """Return what a vocabulary does to text besides SentencePiece's segmentation, and advice."""
     if vocabulary.moses is not None:
-        return "the Moses preprocessing of its vocabulary"
+        return "the Moses preprocessing of its vocabulary; prepare data without --moses options"
     if vocabulary.has_added_tokens:
-        return "the tokens that were added to its vocabulary"
+        return f"the tokens that were added to its vocabulary; {TAKE_CTRANSLATE2}"
     return None
 
 
@@ -228,13 +213,3 @@ def check_replaceable(out: Path, *, is_export: bool) -> None:
     """Refuse to replace what is no export (UsageError)."""
     if out.exists() and not is_export:
         raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
-
-
-ANY_SIZE: dict[str, None] = dict.fromkeys(
-    (
-        *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
-        *("tie_embeddings", "attention_bias", "output_bias"),
-        *("max_positions", "max_relative_distance"),  # for kinds of positions that name them
-    )
-)
-"""Keys that every format can express with any value."""

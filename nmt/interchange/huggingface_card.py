@@ -51,12 +51,14 @@ def model_card(
     name: str,
     data: DatasetInfo | None,
     signatures: Mapping[str, str],
+    languages: Sequence[str | None],
 ) -> str:
     """Return the text of a model card.
 
     kind: the class of transformers that opens the model.
     data: what it was trained on, if that is known.
     signatures: those of the scores in the card, by the names of metrics.jsonl.
+    languages: names of source and target; None: the usual English one.
     """
     codes = [card.src_lang, card.tgt_lang]
     if card.languages is not None:
@@ -84,7 +86,7 @@ def model_card(
     return f"""---
 {lines}---
 
-# {_title(card)}
+# {_title(card, languages)}
 
 A Transformer, {made}. transformers opens it as a `{kind}`.
 
@@ -117,9 +119,12 @@ def language_tag(code: str) -> str:
     return f">>{code}<<"
 
 
-def _title(card: ModelCard) -> str:
-    langs = [english_name(lang) for lang in (card.src_lang, card.tgt_lang) if is_code(lang)]
-    return f"Translation from {langs[0]} to {langs[1]}" if len(langs) == 2 else "Translation"
+def _title(card: ModelCard, names: Sequence[str | None]) -> str:
+    src, tgt = (
+        name or (english_name(code) if is_code(code) else "")
+        for code, name in zip((card.src_lang, card.tgt_lang), names, strict=True)
+    )
+    return f"Translation from {src} to {tgt}" if src and tgt else "Translation"
 
 
 def _data(data: DatasetInfo | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,8 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import DatasetInfo
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.interchange.foreign import (
-    ANY_SIZE,
-    EMBEDDINGS,
-    check_replaceable,
-    not_expressed,
-    not_segmented,
-)
+from nmt.interchange import programs
+from nmt.interchange.foreign import EMBEDDINGS, check_replaceable, not_segmented
 from nmt.interchange.huggingface_card import language_tag, model_card
 from nmt.interchange.huggingface_files import (
     CONFIG,
@@ -51,31 +46,27 @@ from nmt.models.positions import sinusoids_by_halves
 from nmt.models.transformer import Transformer
 from nmt.system.files import atomic_folder, check_room, parse_json, resolved, write_text
 
-_MARIAN_S_EPSILON = 1e-6
 _MORE_POSITIONS = 512
 _README = "README.md"
 
 _SEARCH = {"num_beams": 4, "length_penalty": 0.5, "early_stopping": True}
 """The defaults of `nmt translate`. length^0.5 is about as steep as its ((5 + length) / 6)^0.6."""
 
-_EXPRESSED: dict[str, tuple[object, ...] | None] = {
-    **ANY_SIZE,
-    "feed_forward": ("relu", "swish", "gelu"),
-    "positions": ("sinusoidal", "sinusoidal_halves"),
-    "norm_epsilon": (0.0, 1e-5, _MARIAN_S_EPSILON),
-    "first_input": None,
-}
-"""See `not_expressed`."""
-
 
 def export_huggingface(
-    path: Path, out: Path, *, data: DatasetInfo | None, signatures: Mapping[str, str]
+    path: Path,
+    out: Path,
+    *,
+    data: DatasetInfo | None,
+    signatures: Mapping[str, str],
+    languages: Sequence[str | None],
 ) -> None:
     """Export a model. The folder appears when it is complete.
 
     out: is new, or an earlier export, which is replaced.
     data: for the model card, what the model was trained on, if that is known.
     signatures: those of the model's scores, see `model_card`.
+    languages: names of source and target; None: the usual English one.
     UsageError if no model of transformers can be this one, naming the option in the way.
     """
     out = resolved(out)
@@ -89,7 +80,7 @@ def export_huggingface(
     bias = None if model.output_bias is None else model.output_bias[: card.src_vocabulary.known]
     if is_m2m100 and bias is not None and bias.any():
         raise UsageError(f"{path}: {kind} cannot have an output_bias that is not zero")
-    if model.config.norm_epsilon == _MARIAN_S_EPSILON:
+    if model.config.norm_epsilon == programs.MARIAN_EPSILON:
         console.warning(
             f"{out}: transformers computes norms with 1e-5 instead of Marian's 1e-6; expect "
             "log-probabilities to differ in the third decimal"
@@ -117,7 +108,9 @@ def export_huggingface(
         for name, values in files.items():
             content = json.dumps(values, indent=2, ensure_ascii=False)
             write_text(folder / name, f"{content}\n")
-        text = model_card(card, kind, name=out.name, data=data, signatures=signatures)
+        text = model_card(
+            card, kind, name=out.name, data=data, signatures=signatures, languages=languages
+        )
         write_text(folder / _README, text)
 
 
@@ -133,14 +126,12 @@ def _save(weights: Mapping[str, Tensor], path: Path) -> None:
 
 def fault_of(card: ModelCard) -> str | None:
     """Return why no class of transformers can be a model; None if one can."""
-    kind, config = _type_of(card), card.config
-    if not isinstance(config, TransformerConfig):
-        return f"{ARCHITECTURES[kind]} cannot be of architecture {card.architecture}"
-    if kind == M2M100:
-        fault = not_m2m100(config, card)
-    else:
-        fault = not_expressed(config, _EXPRESSED) or not_segmented(card.src_vocabulary)
-    return fault and f"{ARCHITECTURES[kind]} cannot have {fault}"
+    is_m2m100 = _type_of(card) == M2M100
+    form = programs.M2M100 if is_m2m100 else programs.MARIAN_MT
+    if fault := form.fault(card.config):
+        return fault
+    fault = not_m2m100(card) if is_m2m100 else not_segmented(card.src_vocabulary)
+    return fault and f"{form.name} cannot have {fault}"
 
 
 def _type_of(card: ModelCard) -> str:

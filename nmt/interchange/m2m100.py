@@ -21,6 +21,7 @@ from nmt.errors import DataError
 from nmt.interchange.foreign import ForeignModel, map_vocabulary, read_pieces
 from nmt.interchange.huggingface_files import Config, Weights, content_of, numbered, read_json
 from nmt.interchange.huggingface_settings import added_tokens, check_folder, settings_of, with_added
+from nmt.interchange.programs import FIRST_POSITION
 
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"
 ALL_IDS = "tokenizer.json"
@@ -35,7 +36,6 @@ _ONLY: dict[str, object] = {
     "static_position_embeddings": True,
     "language_codes": "m2m100",
 }
-FIRST_POSITION = 2  # after those that fairseq keeps for padding
 _LANGUAGE = re.compile(r"__(?!madeupword)(?P<m2m100>\w+)__|(?P<nllb>[a-z]{3}_[A-Z][a-z]{3})")
 
 # fmt: off

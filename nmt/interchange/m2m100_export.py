@@ -12,11 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.config.model_config import TransformerConfig
 from nmt.data.composition import NFC
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, OUTPUT_BIAS, not_expressed, not_segmented
+from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, TAKE_CTRANSLATE2, not_segmented
 from nmt.interchange.huggingface_files import (
     CONFIG,
     TOKENIZER,
@@ -25,32 +24,19 @@ from nmt.interchange.huggingface_files import (
     zero_biases,
 )
 from nmt.interchange.huggingface_settings import GENERATION
-from nmt.interchange.m2m100 import ALL_IDS, FIRST_POSITION
+from nmt.interchange.m2m100 import ALL_IDS
 from nmt.models.model_file import ModelCard
 from nmt.models.transformer import Transformer
 
 _FIRST = (BOS_ID, PAD_ID, EOS_ID, UNK_ID)  # our ids of the first four pieces there
 
-_EXPRESSED: dict[str, tuple[object, ...] | None] = {
-    **ANY_SIZE,
-    "pre_norm": (True,),
-    "feed_forward": ("relu", "swish", "gelu"),
-    "positions": ("sinusoidal_halves",),
-    "first_position": (FIRST_POSITION,),
-    "first_input": ("eos",),
-    "norm_epsilon": (0.0, 1e-5),
-    "tie_embeddings": ("all",),
-}
-"""See `not_expressed`."""
 
-
-def not_m2m100(config: TransformerConfig, card: ModelCard) -> str | None:
-    """Return what an `M2M100ForConditionalGeneration` cannot express, if anything."""
-    if fault := not_expressed(config, _EXPRESSED):
-        return fault
+def not_m2m100(card: ModelCard) -> str | None:
+    """Return what of a vocabulary an `M2M100ForConditionalGeneration` cannot have, if anything."""
     pieces = PieceModel.read(card.src_vocabulary.model)
     if not pieces.is_bpe or card.src_vocabulary.model != card.tgt_vocabulary.model:
-        return "a vocabulary other than one of byte-pair encoding for both sides"
+        other = "a vocabulary other than one of byte-pair encoding for both sides"
+        return f"{other}; {TAKE_CTRANSLATE2}"
     return not_segmented(card.src_vocabulary)
 
 

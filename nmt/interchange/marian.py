@@ -39,6 +39,7 @@ from nmt.interchange.foreign import (
     write_imported,
 )
 from nmt.interchange.marian_binary import SUFFIX, BinaryArrays
+from nmt.interchange.programs import MARIAN_EPSILON
 from nmt.models.model_file import ModelCard
 from nmt.system.files import check_settings, open_file, read_file
 
@@ -51,7 +52,6 @@ _PIECES = ".spm"
 _ENTRY = re.compile(r"(?:\? )?(?P<piece>.{0,1000}): (?P<id>\d{1,9})")
 _NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # as surrogateescape has it
 
-NORM_EPSILON = 1e-6
 _MAX_SRC_TOKENS = 1_000
 """Marian keeps no record of the longest source. Its own programs cut there by default."""
 
@@ -260,7 +260,7 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
         d_ff=max(widths),
         num_heads=_number(path, options, "transformer-heads"),
         pre_norm=PRE_NORM[norms],
-        norm_epsilon=NORM_EPSILON,
+        norm_epsilon=MARIAN_EPSILON,
         feed_forward=activation,
         decoder_memory="ssru" if weights.is_recurrent else "attention",
         attention_bias=True,

@@ -20,38 +20,27 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import UsageError
 from nmt.interchange.foreign import (
-    ANY_SIZE,
     EMBEDDINGS,
     OUTPUT_BIAS,
+    TAKE_CTRANSLATE2,
     check_replaceable,
-    not_expressed,
     not_segmented,
 )
 from nmt.interchange.marian import (
     LISTING,
-    NORM_EPSILON,
     OPTIONS,
     OUTPUT_BIAS_NAME,
     PRE_NORM,
     foreign_names,
     is_vector,
 )
+from nmt.interchange.programs import MARIAN, MARIAN_EPSILON, Form
 from nmt.models.model_file import ModelCard, load_model
 from nmt.models.transformer import Transformer
 from nmt.system.files import atomic_folder, check_room, resolved, write_text
 
 _MODEL = "model.npz"
 
-_EXPRESSED: dict[str, tuple[object, ...] | None] = {
-    **ANY_SIZE,
-    "pre_norm": None,
-    "decoder_memory": None,
-    "feed_forward": ("relu", "swish", "gelu"),
-    "positions": ("sinusoidal_halves",),
-    "norm_epsilon": (NORM_EPSILON, 0.0, 1e-5),
-    "first_input": ("zeros",),
-}
-"""See `not_expressed`."""
 _TABLE_NAMES = {
     "all": ("Wemb", None, None),
     "decoder": ("encoder_Wemb", "decoder_Wemb", None),
@@ -93,25 +82,25 @@ def expressed_model(
     if fault := fault_of(card):
         raise UsageError(f"{path}: {fault}")
     assert isinstance(model, Transformer)
-    if model.config.norm_epsilon != NORM_EPSILON:
+    if model.config.norm_epsilon != MARIAN_EPSILON:
         console.warning(
-            f"{path}: {program} computes norms with {NORM_EPSILON}; set norm_epsilon in training "
+            f"{path}: {program} computes norms with {MARIAN_EPSILON}; set norm_epsilon in training "
             "if you need the same log-probabilities to more than three decimals"
         )
     return model, card
 
 
-def fault_of(card: ModelCard, program: str = "Marian") -> str | None:
+def fault_of(card: ModelCard, form: Form = MARIAN) -> str | None:
     """Return why Marian, or a program that shares its code, cannot be a model; None if it can."""
-    config, sides = card.config, (card.src_vocabulary, card.tgt_vocabulary)
-    if not isinstance(config, TransformerConfig):
-        return f"{program} cannot be of architecture {card.architecture}"
-    fault = not_expressed(config, _EXPRESSED) or not_segmented(sides[0])
-    if not fault and config.tie_embeddings == "all" and sides[0].model != sides[1].model:
-        fault = "two vocabularies with one embedding"
+    if fault := form.fault(card.config):
+        return fault
+    sides = (card.src_vocabulary, card.tgt_vocabulary)
+    fault = not_segmented(sides[0])
+    if not fault and card.config.tie_embeddings == "all" and sides[0].model != sides[1].model:
+        fault = "two vocabularies with one embedding; train with --set tie_embeddings=decoder"
     if not fault and card.languages is not None:  # it does not read their tokens in text
-        fault = "several languages"
-    return fault and f"{program} cannot have {fault}"
+        fault = f"several languages; {TAKE_CTRANSLATE2}"
+    return fault and f"{form.name} cannot have {fault}"
 
 
 def foreign_arrays(model: Transformer) -> dict[str, NDArray[np.float32]]:

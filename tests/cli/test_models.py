@@ -53,7 +53,8 @@ def test_the_table_lists_every_preset_with_its_parameters(nmt: Nmt, vocab_size: 
     answer = nmt("models", "--all", "--vocab-size", str(vocab_size))
     assert (answer.status, answer.stderr) == (0, "")
     header, *rows = rows_in(answer.stdout)
-    assert header == ["preset", "what it is", "parent and what differs", "parameters"]
+    named = ["preset", "what it is", "parent and what differs", "parameters", "opens in"]
+    assert header == named
     assert [row[0] for row in rows] == list(PRESETS)
     by_name = {row[0]: row[1:] for row in rows}
     assert by_name["transformer_base"][1] == "class defaults"
@@ -74,9 +75,9 @@ def test_a_narrow_terminal_shows_the_presets_that_people_choose_with_their_names
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     lines = re.sub(r"\x1b\[\d*m", "", nmt("models").stdout).splitlines()
     assert max(map(len, lines)) <= 80
-    shown = [line.split()[:5] for line in lines if line[0] != " "]
+    shown = [line.split()[:4] for line in lines if line[0] != " "]
     assert [row[0] for row in shown] == ["preset", *CHOICES]
-    assert shown[4] == ["transformer_base", "6+6", "512", "8", "63.0M"]
+    assert shown[5] == ["transformer_base", "6+6", "512", "63.0M"]
 
 
 @pytest.mark.parametrize("preset", SMALLEST)

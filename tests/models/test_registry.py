@@ -36,6 +36,7 @@ FROZEN = {
     "transformer_iwslt": "dc9e359f6885",
     "transformer_small": "5201af490619",
     "transformer_tiny": "02f6b5358e4a",
+    "transformer_portable": "00132698deaf",
     "transformer_modern": "aca87facef87",
     "transformer_wmt": "b86ba0b2f883",
     "transformer_modern_small": "67899737f431",
