@@ -223,7 +223,8 @@ def train(
 
             raise typer.Exit(launch(("-m", "nmt", *command.words), count, reason))
         command = dataclasses.replace(command, reason=reason)
-    console.notice(opening(recipe.model))
+    if own is None:
+        console.notice(opening(recipe.model))
     if dry_run:
         from nmt.training.dry_run import dry_run as try_training
 

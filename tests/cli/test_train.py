@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from command_line import Nmt
 from toy_training import TINY, metrics, recipe
 
 from nmt.config.recipes import Recipe
+from nmt.interchange.programs import PROGRAMS, opening
 from nmt.runs.run_folder import RunFolder
+from nmt.training import dry_run as dry_run_module
 from nmt.training import train as train_module
 
 
@@ -28,10 +31,31 @@ def test_without_a_preset_one_that_fits_is_taken_and_named(
     answer = nmt("train", data, "--out", tmp_path / "run", "--set", "dropout=0.2")
     assert [one.preset for one in trained] == ["transformer_low_resource"]
     assert answer.status == 0
-    assert answer.stderr == (
+    chosen, opened = answer.stderr.splitlines()
+    assert chosen == (
         "nmt: no --model given: taking transformer_low_resource, because the data has only 300 "
-        "pairs\n"
+        "pairs"
     )
+    assert opened == f"nmt: {opening(trained[0].model)}"
+
+
+@pytest.mark.usefixtures("trained")
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_the_first_lines_say_what_opens_the_model(
+    nmt: Nmt,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    more: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(dry_run_module, "dry_run", lambda *_: [])
+    words = ("train", data, "--out", tmp_path / "run", "--model", "transformer_student_tiny")
+    (line,) = nmt(*words, "--set", "decoder_memory=attention", *more).stderr.splitlines()
+    assert all(program.name in line for program in PROGRAMS.values())
+    (line,) = nmt(*words, *more).stderr.splitlines()
+    named, remedy = line.split(";")
+    assert re.search("Marian, Bergamot$", named)
+    assert "transformer_portable" in remedy
 
 
 def test_a_run_and_its_configuration_bring_their_preset(

@@ -9,16 +9,34 @@ from __future__ import annotations
 import shlex
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import Nmt
 
+from nmt.config.model_config import (
+    MODEL_CONFIGS,
+    ModelConfig,
+    RecurrentConfig,
+    TransformerConfig,
+)
+from nmt.models.model_file import ModelCard, write_model
 from nmt.system.machine import most_workers
+
+UNFIT: dict[str, ModelConfig] = {
+    "student": TransformerConfig(decoder_memory="ssru"),
+    "modern": TransformerConfig(pre_norm=True, norm="rms", positions="rotary"),
+    "odd": TransformerConfig(d_model=96, num_heads=4, d_ff=100),
+    "recurrent": RecurrentConfig(),
+}
+"""Models that some programs cannot be."""
 
 
 @pytest.fixture(scope="module")
-def shared(data: Path, model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(
+    data: Path, model_file: Path, card: ModelCard, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A folder to work in: text, a data folder, a model, a link that leads to itself."""
     tmp_path = tmp_path_factory.mktemp("wrong")
     for path in data.parent.iterdir():
@@ -26,6 +44,9 @@ def shared(data: Path, model_file: Path, tmp_path_factory: pytest.TempPathFactor
     for lang, path in (("en", data.with_name("train.en")), ("de", data.with_name("valid.de"))):
         (tmp_path / f"unequal.{lang}").symlink_to(path)
     shutil.copy(model_file, tmp_path / "model")
+    for name, config in UNFIT.items():  # without weights, so that none can be read
+        (kind,) = (kind for kind, known in MODEL_CONFIGS.items() if known is type(config))
+        write_model(tmp_path / name, replace(card, architecture=kind, config=config), {})
     (tmp_path / "round").symlink_to("round")
     (tmp_path / "blank").write_text("\n \n\n")
     (tmp_path / "latin").write_bytes(b"eins\nzwei\ngr\xfc\xdfe\n")
@@ -81,6 +102,8 @@ TRAIN = "train data --out run --model transformer_tiny"
 TRANSLATE = "translate model --input valid.en"
 SCORE = "score valid.de valid.en"
 RESCORE = "rescore model valid.de --source valid.en"
+HALVES = "--set first_input=zeros --set positions=sinusoidal_halves"
+MEMORY, PORTABLE = "--set decoder_memory=attention", "--model transformer_portable"
 BACK = "from which nmt cannot read the model back; give what it was made of"
 
 CASES = [
@@ -196,6 +219,16 @@ CASES = [
     ("export ctranslate2 model out --best 9", 2, "--best has no meaning for ctranslate2"),
     ("export shortlist model out --quantization int8", 2, "has no meaning for shortlist"),
     ("export shortlist data blank", 2, "blank: exists and is not a shortlist"),
+    ("export marian odd out", 2, f"positions=sinusoidal; train with {HALVES}, or with {PORTABLE}"),
+    ("export bergamot odd out", 2, f"--set d_model=128 --set d_ff=128 {HALVES}, or with"),
+    ("export bergamot modern out", 2, f"positions=rotary; train with {PORTABLE}"),
+    ("export huggingface modern out", 2, "MarianMTModel cannot have pre_norm=True, norm=rms, "),
+    ("export huggingface modern out", 2, f"positions=rotary; train with {PORTABLE}"),
+    ("export ctranslate2 student out", 2, f"cannot have decoder_memory=ssru; train with {MEMORY}"),
+    ("export argos student a.argosmodel", 2, f"train with {MEMORY}, or with {PORTABLE}"),
+    ("export marian recurrent out", 2, f"architecture rnn_attention; train with {PORTABLE}"),
+    ("export ctranslate2 model out --src-name ' '", 2, "--src-name ' ': is not a name"),
+    ("export marian model out --tgt-name A", 2, "--tgt-name has no meaning for marian"),
     # Translating.
     ("translate data", 2, "data: is a data folder; give the run folder"),
     ("translate nowhere", 1, "nowhere: no such file or folder"),

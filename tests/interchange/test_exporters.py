@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -125,6 +127,30 @@ def test_an_earlier_export_is_replaced_by_the_same_bytes_and_nothing_else_is(
     note.write_text("mine")
     assert "mine.argosmodel: " in nmt(*export(mine)).refusal(2)
     assert files_of(mine) == {str(note.relative_to(tmp_path)): b"mine"}
+
+
+@pytest.mark.parametrize("form", ["ctranslate2", "huggingface", "bergamot", "argos"])
+def test_people_see_the_names_of_languages_that_no_table_knows(
+    nmt: Nmt, card: ModelCard, words: Export, tmp_path: Path, form: str
+) -> None:
+    if form in ("ctranslate2", "argos"):
+        pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    private = replace(card, src_lang="qnh", tgt_lang="qsv")
+    model = write(tmp_path / "model", private, d_model=64, d_ff=64, **FITTING[form])
+    out = tmp_path / "out.argosmodel"
+    names = ("--src-name", "Northern Hills ", "--tgt-name", "Südtal")
+    done = nmt(*words(form, model, out), *names)
+    assert done.status == 0, done.stderr
+    if form == "argos":
+        with zipfile.ZipFile(out) as package:
+            package.extractall(tmp_path / "unpacked")
+        (out,) = (tmp_path / "unpacked").iterdir()
+    if form == "bergamot":  # examples/browser reads it
+        metadata = json.loads((out / "metadata.json").read_text())
+        assert (metadata["sourceName"], metadata["targetName"]) == ("Northern Hills", "Südtal")
+    else:
+        page = (out / "README.md").read_text(encoding="utf-8")
+        assert re.search("^# .*Northern Hills to Südtal", page, re.MULTILINE)
 
 
 @pytest.mark.parametrize("positions", ["marian", "huggingface"])
