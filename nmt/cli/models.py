@@ -60,8 +60,9 @@ def models(
     """Show which preset to choose, and how large its model is.
 
     With NAME you get a recipe that holds every value of the preset. Comments above it show which
-    programs open its exports and what the others need, the parameters of each part, the multiply-adds for a target token in training and in greedy search,
-    the memory that training takes, and the paper's results if the preset is a row of its Table 3.
+    programs open its exports and what the others need, the parameters of each part, the
+    multiply-adds for a target token in training and in greedy search, the memory that training
+    takes, and the paper's results if the preset is a row of its Table 3.
     With --compare you see the values that differ, and both models' costs side by side.
     """
     if name is not None and compare is not None:

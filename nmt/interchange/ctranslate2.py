@@ -45,7 +45,7 @@ def fault_of(card: ModelCard) -> str | None:
 
 
 def export_ctranslate2(
-    path: Path, out: Path, quantization: str, names: Sequence[str | None]
+    path: Path, out: Path, quantization: str, names: Sequence[str | None] = (None, None)
 ) -> Export:
     """Export a model to CTranslate2. The folder appears when it is complete.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -9,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+PACKAGE = "@browsermt/bergamot-translator"
 
 
 @pytest.fixture
@@ -38,3 +41,19 @@ def python_with(tmp_path: Path) -> Callable[[str], Path]:
         return python
 
     return make
+
+
+@pytest.fixture(scope="session")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the npm packages."""
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}")
+    folder = tmp_path_factory.mktemp("npm")
+    packages = (f"{PACKAGE}@0.4.9", "playwright-core@1")
+    command = ["npm", "install", "--no-save", "--no-audit", "--prefix", str(folder), *packages]
+    if (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"needs npm's registry: {done.stderr.strip()[-200:]}")
+    # In Node its worker is read as a module, because the package says so, and is none.
+    (folder / "node_modules" / PACKAGE / "worker" / "package.json").write_text("{}")
+    return folder

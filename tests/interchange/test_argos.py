@@ -18,17 +18,7 @@ from nmt.models.model_file import ModelCard, write_model
 
 WRITTEN = Path(__file__).parents[1] / "written_before" / "model.safetensors"
 AS_ARGOS = ("--length-penalty", "0.2", "--no-guard", "--max-tokens", "256", "--workers", "1")
-CLIENT = """
-import sys
-from argostranslate import package, sbd, translate
-
-# The splitter would download a model; each line here is a sentence.
-sbd.MiniSBDSentencizer.split_sentences = lambda self, text: [text]
-package.install_from_path(sys.argv[1])
-translation = translate.get_translation_from_codes("en", "de")
-for line in sys.stdin:
-    print(translation.translate(line.rstrip("\\n")))
-"""
+CLIENT = Path(__file__).with_name("argos_client.py")
 
 pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
 
@@ -106,7 +96,7 @@ def test_argostranslate_gives_our_translations(
     lines = "".join(f"{source} .\n" for source, _ in pairs(200, seed=1))
     (tmp_path / "in").write_text(lines)
     client = subprocess.run(
-        [python, "-c", CLIENT, package],
+        [python, CLIENT, package],
         input=lines,
         capture_output=True,
         check=True,

@@ -39,22 +39,6 @@ def nmt(*words: str | Path) -> str:
     return run(sys.executable, "-m", "nmt", *words)
 
 
-@pytest.fixture(scope="module")
-def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the npm packages."""
-    for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}")
-    folder = tmp_path_factory.mktemp("npm")
-    packages = (f"{PACKAGE}@0.4.9", "playwright-core@1")
-    command = ["npm", "install", "--no-save", "--no-audit", "--prefix", str(folder), *packages]
-    if (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"needs npm's registry: {done.stderr.strip()[-200:]}")
-    # In Node its worker is read as a module, because the package says so, and is none.
-    (folder / "node_modules" / PACKAGE / "worker" / "package.json").write_text("{}")
-    return folder
-
-
 def learn(folder: Path, *, separate_vocab: bool = False, **values: Value) -> Path:
     """Train and export a student of number words; return the folder of the run and the model."""
     train(
