@@ -286,8 +286,9 @@ def export(
     A folder of huggingface opens in transformers as a `MarianMTModel`, which can be any post-norm
     Transformer with sinusoidal positions. Models that came from M2M100 or NLLB open as such. The
     model card, README.md, has what the run knows: languages, data and scores. Marian
-    takes models with its formulas, such as `transformer_student_tiny` and those that `nmt import
+    takes models with its formulas, such as `transformer_portable` and those that `nmt import
     marian` has made. Bergamot, which translates in Firefox and on web pages, takes them in int8.
+    If a model does not fit, you are told which preset or which values would.
 
     A package for argos is what LibreTranslate and Argos Translate install.
 

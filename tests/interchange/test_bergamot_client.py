@@ -56,7 +56,7 @@ def learn(folder: Path, *, separate_vocab: bool = False, **values: Value) -> Pat
             **values,
         },
     )
-    nmt("export", "bergamot", folder / "run", folder / "model")
+    nmt("export", "bergamot", folder / "run", folder / "model", "--src-name", "Plain English")
     return folder
 
 
@@ -165,5 +165,5 @@ def test_a_browser_translates_what_is_typed(modules: Path, page: str, tmp_path: 
     typed = run("node", HERE / "type_text.mjs", modules, chromium, tmp_path, page, *words)
     shown = json.loads(typed)
     assert shown["errors"] == []
-    assert (shown["from"], shown["to"]) == ("English", "German")
+    assert (shown["from"], shown["to"]) == ("Plain English", "German")
     assert shown["target"] == "drei <b>zwei</b> eins"
