@@ -203,7 +203,10 @@ def write_imported(
 def not_segmented(vocabulary: Vocabulary) -> str | None:
     """Return what a vocabulary does to text besides SentencePiece's segmentation, and advice."""
     if vocabulary.moses is not None:
-        return "the Moses preprocessing of its vocabulary; prepare data without --moses options"
+        return (
+            "the Moses preprocessing of its vocabulary; prepare the data without "
+            f"--moses-normalize and --moses-tokenize, or {TAKE_CTRANSLATE2}"
+        )
     if vocabulary.has_added_tokens:
         return f"the tokens that were added to its vocabulary; {TAKE_CTRANSLATE2}"
     return None

@@ -42,6 +42,8 @@ class Form:
     """By key those that it can be, the usual one first; None: any. Others must be the default."""
     width: int = 1
     """What widths must be multiples of."""
+    only_holds_pre_norm: bool = False
+    """Whether it can be a pre-norm model, but does not translate with it as the model scores."""
 
     def changes(self, config: TransformerConfig) -> dict[str, Value]:
         """Return the values that a model needs instead of its own to be one of these."""
@@ -60,14 +62,14 @@ class Form:
     def advice(self, config: ModelConfig) -> str | None:
         """Return the options with which `nmt train` makes one of these; None if a model is one.
 
-        A pre-norm model that becomes a post-norm one needs another learning rate, and so a preset.
+        A pre-norm model that is to be a post-norm one needs another learning rate, and so a preset.
         """
         if not isinstance(config, TransformerConfig):
             return f"--model {PORTABLE}"
         changes = self.changes(config)
         if not changes:
             return None
-        if changes.get("pre_norm") is False:
+        if changes.get("pre_norm") is False or (self.only_holds_pre_norm and config.pre_norm):
             return f"--model {PORTABLE}"
         values = {key: str(value).lower() for key, value in changes.items()}
         return " ".join(f"--set {key}={value}" for key, value in values.items())
@@ -133,6 +135,7 @@ MARIAN = Form(
         "norm_epsilon": (MARIAN_EPSILON, 0.0, 1e-5),
         "first_input": ("zeros",),
     },
+    only_holds_pre_norm=True,  # see nmt/interchange/README.md
 )
 BERGAMOT = Form(
     "Bergamot",

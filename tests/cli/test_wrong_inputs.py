@@ -21,6 +21,9 @@ from nmt.config.model_config import (
     RecurrentConfig,
     TransformerConfig,
 )
+from nmt.data.language_tokens import LanguageTokens
+from nmt.data.moses import Moses
+from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.models.model_file import ModelCard, write_model
 from nmt.system.machine import most_workers
 
@@ -47,6 +50,19 @@ def shared(
     for name, config in UNFIT.items():  # without weights, so that none can be read
         (kind,) = (kind for kind, known in MODEL_CONFIGS.items() if known is type(config))
         write_model(tmp_path / name, replace(card, architecture=kind, config=config), {})
+    languages = LanguageTokens.of_targets([("en", "de"), ("en", "fr")])
+    tags = list(languages.pieces.values())
+    for name, one, vocabulary in (
+        (
+            "many",
+            replace(card, languages=languages),
+            learn_vocabulary(["a"], vocab_size=265, controls=tags),
+        ),
+        ("split", card, Vocabulary(card.src_vocabulary.model, Moses("en", True, True))),
+    ):
+        fitting = TransformerConfig(positions="sinusoidal_halves", first_input="zeros")
+        one = replace(one, config=fitting, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary)
+        write_model(tmp_path / name, one, {})
     (tmp_path / "round").symlink_to("round")
     (tmp_path / "blank").write_text("\n \n\n")
     (tmp_path / "latin").write_bytes(b"eins\nzwei\ngr\xfc\xdfe\n")
@@ -227,6 +243,10 @@ CASES = [
     ("export ctranslate2 student out", 2, f"cannot have decoder_memory=ssru; train with {MEMORY}"),
     ("export argos student a.argosmodel", 2, f"train with {MEMORY}, or with {PORTABLE}"),
     ("export marian recurrent out", 2, f"architecture rnn_attention; train with {PORTABLE}"),
+    ("export marian many out", 2, "cannot have several languages; take nmt export ctranslate2"),
+    ("export argos many a.argosmodel", 2, "begin the pieces of each source with its target"),
+    ("export argos many a.argosmodel", 2, "; take nmt export ctranslate2"),
+    ("export huggingface split out", 2, "without --moses-normalize and --moses-tokenize, or take"),
     ("export ctranslate2 model out --src-name ' '", 2, "--src-name ' ': is not a name"),
     ("export marian model out --tgt-name A", 2, "--tgt-name has no meaning for marian"),
     # Translating.

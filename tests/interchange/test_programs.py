@@ -91,3 +91,10 @@ def test_every_value_of_a_form_is_one_of_a_model() -> None:
         for form in program.forms:
             for key, values in form.values.items():
                 assert not known[key] or not values or set(values) <= set(known[key])
+
+
+@pytest.mark.parametrize("program", ["transformers", "Marian", "Bergamot"])
+def test_no_one_is_told_to_train_pre_norm_for_a_program_that_translates_otherwise(
+    program: str,
+) -> None:
+    assert needs(model_of("transformer_low_resource"))[program] == f"--model {PORTABLE}"
