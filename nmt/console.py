@@ -15,13 +15,15 @@ import json
 import os
 import re
 import sys
+import textwrap
 import traceback
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 _FRAME_SECONDS = 0.5  # between drawings, each of which takes some milliseconds
 _LONGEST_MESSAGE = 4_000  # characters; a file may have a name or a value of any length
-
+_NARROWEST = 20  # columns of a terminal that are worth breaks between words
+_RED, _YELLOW = 31, 33  # of ECMA-48
 
 _RANK = int(os.environ.get("RANK", "0"))
 
@@ -30,6 +32,7 @@ class _Voice:
     """What this process says besides errors and warnings."""
 
     speaks = _RANK == 0
+    tells_all = False
 
 
 def set_quiet(quiet: bool) -> None:
@@ -37,10 +40,15 @@ def set_quiet(quiet: bool) -> None:
     _Voice.speaks = not quiet and _RANK == 0
 
 
-def _say(message: str) -> None:
+def set_verbose(verbose: bool) -> None:
+    """Show details, too, for the rest of this process."""
+    _Voice.tells_all = verbose
+
+
+def _shown(message: str) -> str:
     message = without_secrets(message)
     shown = printable(message[:_LONGEST_MESSAGE])
-    _write(shown if len(message) <= _LONGEST_MESSAGE else f"{shown}...")
+    return shown if len(message) <= _LONGEST_MESSAGE else f"{shown}..."
 
 
 def _write(line: str) -> None:
@@ -52,9 +60,18 @@ def _write(line: str) -> None:
 
 
 def notice(message: str) -> None:
-    """Tell what happened; silent with --quiet and on ranks other than 0."""
+    """Tell what happened; silent with --quiet and on ranks other than 0.
+
+    A terminal shows it with breaks between words, and everything else in one line.
+    """
     if _Voice.speaks:
-        _say(f"nmt: {message}")
+        _write(_wrapped(_shown(f"nmt: {message}")))
+
+
+def detail(message: str) -> None:
+    """Tell what only few want to know; silent without --verbose."""
+    if _Voice.tells_all:
+        notice(message)
 
 
 def summary(values: Mapping[str, object], *, with_quiet: bool) -> None:
@@ -66,19 +83,43 @@ def summary(values: Mapping[str, object], *, with_quiet: bool) -> None:
 def warning(message: str) -> None:
     """Tell what the user should look at; shown with --quiet too."""
     if _RANK == 0:
-        _say(f"nmt: warning: {message}")
+        # Whole, so that you can copy the commands in it.
+        _write(f"nmt: {_coloured('warning', _YELLOW)}: {_shown(message)}")
 
 
 def error(message: str) -> None:
     """Tell why the command ends; every rank may have a reason of its own."""
     rank = f"rank {_RANK}: " if "WORLD_SIZE" in os.environ else ""
-    _say(f"nmt: {rank}error: {message}")
+    _write(f"nmt: {rank}{_coloured('error', _RED)}: {_shown(message)}")
 
 
 def fault(error: BaseException) -> None:
     """Print the traceback of a fault of ours, which somebody is to report."""
     for line in "".join(traceback.format_exception(error)).splitlines():
         _write(printable(without_secrets(line)[:_LONGEST_MESSAGE]))
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _wrapped(line: str) -> str:
+    """Break a line between words where the terminal ends; elsewhere it stays whole."""
+    width = 0
+    with contextlib.suppress(OSError, ValueError):
+        if _is_terminal():
+            width = os.get_terminal_size(sys.stderr.fileno()).columns
+    if len(line) <= width or width < _NARROWEST:
+        return line
+    return textwrap.fill(
+        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _coloured(word: str, colour: int) -> str:
+    """Write a word in bold and in colour, if a terminal shows it; see https://no-color.org."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not _is_terminal()
+    return word if plain else f"\x1b[1;{colour}m{word}\x1b[0m"
 
 
 class Bar(Protocol):
@@ -115,7 +156,7 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
         unit: what is counted; B for bytes.
         initial: what was done before.
     """
-    if not (_Voice.speaks and sys.stderr.isatty()):
+    if not (_Voice.speaks and _is_terminal()):
         yield _NoBar()
         return
     terminal = sys.__stderr__  # which a bar around this one has replaced in sys.stderr

@@ -26,11 +26,6 @@ class Answer(NamedTuple):
         return line
 
     @property
-    def unwrapped(self) -> str:
-        """What was said on stderr, as one line."""
-        return " ".join(line.removeprefix("nmt: ").strip() for line in self.stderr.splitlines())
-
-    @property
     def summary(self) -> dict[str, Any]:
         """The last line of `nmt translate` on stderr."""
         found: dict[str, Any] = json.loads(self.stderr.splitlines()[-1])

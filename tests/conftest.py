@@ -86,6 +86,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_is_quiet() -> None:
     console.set_quiet(False)  # which a command of another test may have been
+    console.set_verbose(False)
 
 
 @pytest.fixture(scope="session", autouse=True)

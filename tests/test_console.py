@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from textwrap import wrap
 
 import pytest
 from terminal import OnTerminal
@@ -55,7 +56,7 @@ def on_terminal(*arguments: str, lines: int = 100) -> OnTerminal:
 
 
 def test_notices_stand_above_the_bars_and_nothing_else_remains() -> None:
-    parts = [part for line in SAID for part in (line[:100].rstrip(), line[100:]) if part]
+    parts = [part for line in SAID for part in wrap(line, 100, subsequent_indent="  ")]
     for terminal in (on_terminal("short", lines=3), on_terminal("back", lines=12)):
         assert terminal.finish() == 0
         assert terminal.screen == parts
@@ -78,6 +79,34 @@ def test_a_terminal_that_is_closed_is_not_a_failure() -> None:
     terminal = on_terminal("short")
     terminal.read_until("notice 1")
     assert terminal.hang_up() == 0
+
+
+COLOURED = "\x1b[1;33mwarning\x1b[0m", "\x1b[1;31merror\x1b[0m"
+SHOUT = """
+import os, sys
+from nmt import console
+os.environ |= dict(word.split("=") for word in sys.argv[1:])
+console.warning("w " * 100)
+console.error("e " * 100)
+"""
+
+
+@pytest.mark.parametrize("variable", ["", "NO_COLOR=1", "TERM=dumb"])
+def test_warnings_and_errors_have_colour_on_a_terminal_and_stay_whole(variable: str) -> None:
+    terminal = OnTerminal([sys.executable, "-c", SHOUT, *variable.split()])
+    assert terminal.finish() == 0
+    words = ("warning", "error") if variable else COLOURED
+    said = [
+        f"nmt: {word}: {letter * 100}" for word, letter in zip(words, ("w ", "e "), strict=True)
+    ]
+    assert terminal.written.splitlines() == said
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_details_are_for_those_who_ask(capsys: pytest.CaptureFixture[str], verbose: bool) -> None:
+    console.set_verbose(verbose)
+    console.detail("4 seconds")
+    assert capsys.readouterr().err == "nmt: 4 seconds\n" * verbose
 
 
 def test_quiet_shows_nothing() -> None:

@@ -173,6 +173,21 @@ Quiet = Annotated[
 ]
 
 
+def _set_verbose(verbose: bool) -> bool:
+    console.set_verbose(verbose)
+    return verbose
+
+
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        callback=_set_verbose,
+        help="Show details, too, such as what takes the time.",
+    ),
+]
+
+
 def completion(choices: Collection[str]) -> Callable[[str], list[str]]:
     """Return what completes a choice for the shell, given what has been typed of it."""
     return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]

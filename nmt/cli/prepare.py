@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, Verbose
 from nmt.config.fields import value
 from nmt.console import counted
 from nmt.errors import UsageError
@@ -40,6 +40,7 @@ def prepare(
         minimum=1,
     ),
     quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Clean parallel text, learn a vocabulary, and write shards that training reads.
 

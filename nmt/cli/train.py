@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet, completion, preset_names
+from nmt.cli.options import Quiet, Verbose, completion, preset_names
 from nmt.config.fields import checked, like
 from nmt.config.recipes import Layer, parse_overrides, read_toml, recipe_fields, resolve_recipe
 from nmt.config.training_config import TrainingConfig
@@ -150,6 +150,7 @@ def train(
         typer.Option(metavar="HH:MM", help="Save and stop at this time of day."),
     ] = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Train a model on a data folder.
 
@@ -201,7 +202,7 @@ def train(
         *((f"--{key.replace('_', '-')}", value) for key, value in given.items()),
         *(("--set", assignment) for assignment in assignments or []),
         *(("--time-limit", time_limit), ("--deadline", deadline), ("--processes", asked)),
-        *(("--dry-run", dry_run), ("--quiet", quiet)),
+        *(("--dry-run", dry_run), ("--quiet", quiet), ("--verbose", verbose)),
     ]
     kept = values_of_file.keys() - overrides.keys() - given.keys()
     command = TrainCommand(

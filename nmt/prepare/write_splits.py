@@ -274,7 +274,7 @@ class TrainSplit:
                 self._flush(corpus, next_corpus=corpus + 1, next_line=1)
         encoding, judging = self._seconds
         reading = time.process_time() - began - (judging + encoding if workers == 1 else 0)
-        console.notice(
+        console.detail(
             f"CPU seconds: {judging:.1f} cleaning, {encoding:.1f} SentencePiece, {reading:.1f} "
             "reading, comparing and writing"
         )

@@ -35,10 +35,11 @@ Record = Mapping[str, Any]
 _LOSS = {"nll": "nll {:.3f}", "perplexity": "perplexity {}"}
 _RARE = {
     "padding": (0.2, "padding {:.0%}"),
-    "data_wait": (0.05, "data wait {:.0%}"),
     "skipped_updates": (1, "skipped updates {:,}"),
 }
 """Metrics that are worth a word only from this value on."""
+_WAIT = {"data_wait": (0.05, "data wait {:.0%}")}
+"""The same for those who look for speed."""
 _VALID = {
     "nll": "nll {:.4f}",
     "perplexity": "perplexity {:.3f}",
@@ -85,9 +86,9 @@ def _metrics(record: Record, formats: Mapping[str, str]) -> str:
     )
 
 
-def _rare_metrics(record: Record) -> str:
+def _rare_metrics(record: Record, limits: Mapping[str, tuple[float, str]]) -> str:
     """Format the metrics that should be low, if they are not."""
-    rare = {key: form for key, (least, form) in _RARE.items() if record.get(key, 0) >= least}
+    rare = {key: form for key, (least, form) in limits.items() if record.get(key, 0) >= least}
     return _metrics(record, rare)
 
 
@@ -229,8 +230,9 @@ class Report:
         metrics = _metrics(record, {**_LOSS, "tokens_per_second": "{} tokens/s"})
         left = self._time_left(update)
         self.run.log(f"{head} epoch {record['epoch']:.2f}: {metrics}{left}")
-        if rare := _rare_metrics(record):
-            self.run.log(f"{head}: {rare}")
+        for limits in (_RARE, _WAIT):
+            if rare := _rare_metrics(record, limits):
+                self.run.log(f"{head}: {rare}", aloud=limits is _RARE)
         self._best = next(iter(state.best_updates), None)
         status = f"epoch {record['epoch']:.2f}, nll {record['nll']:.3f}"
         self._bar.set_postfix_str(status, refresh=False)
@@ -250,7 +252,9 @@ class Report:
         if result.samples:
             record["samples"] = result.samples
         self._record(record)
-        signatures = result.signatures
+        said = {key: before[key] for before in self._valid for key in before if "_sign" in key}
+        # Each stands in the log once, and in metrics.jsonl beside each score.
+        signatures = {key: sign for key, sign in result.signatures.items() if said.get(key) != sign}
         shared = dict.fromkeys(sign for key, sign in signatures.items() if "/" not in key)
         head = f"update {update:,} valid"
         best = ", best so far" if state.best_updates[:1] == [update] else ""

@@ -19,7 +19,6 @@ import errno
 import hashlib
 import json
 import os
-import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -45,7 +44,6 @@ from nmt.system.files import (
 )
 
 FORMAT_VERSION = 2
-_LOG_WIDTH = 85  # of a line of train.log, after 15 characters for the time
 _CHOSEN = "matmul", "precision", "compile", "validate_tokenizer"  # where they were auto
 _RUN = {"ranks": int} | dict.fromkeys(
     (
@@ -365,19 +363,19 @@ class RunFolder:
         write_text(self.path / "status.json", json.dumps(record) + "\n")
 
     def log(self, line: str, *, aloud: bool = True) -> None:
-        """Add a line to the log, and print it if `aloud`."""
-        for part in _wrapped(line):
-            if aloud:
-                console.notice(part)
-            self._append_to_log(part)
+        """Add a line to the log, and print it; if it is not `aloud`, only with --verbose."""
+        say = console.notice if aloud else console.detail
+        say(line)
+        self._append_to_log(line)
 
     def warn(self, line: str) -> None:
         """Print a warning, also with --quiet, and add it to the log."""
         console.warning(line)
-        self._append_to_log(f"warning: {console.printable(line)}")  # whole, with its commands
+        self._append_to_log(f"warning: {line}")
 
     def _append_to_log(self, line: str) -> None:
-        self._append(self.path / "train.log", f"{time.strftime('%m-%d %H:%M:%S')} {line}\n")
+        line = f"{time.strftime('%m-%d %H:%M:%S')} {console.printable(line)}\n"
+        self._append(self.path / "train.log", line)
 
     def record(self, record: Mapping[str, object]) -> None:
         """Add one object to metrics.jsonl."""
@@ -439,18 +437,6 @@ class RunFolder:
         with self.best_effort(path):
             title = f"{run} on {data}" if data else run
             write_text(path, curves_from_metrics(self.metrics(), title, best))
-
-
-def _wrapped(line: str) -> list[str]:
-    """Cut a line of the log between words, so that it fits a terminal with the time before it."""
-    return textwrap.wrap(
-        console.printable(line),
-        _LOG_WIDTH,
-        subsequent_indent="  ",
-        replace_whitespace=False,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _is_metric(record: object) -> bool:

@@ -128,6 +128,7 @@ def _begin(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
         report.started(state, "" if was_finished else trainer.describe())
         if not trainer.is_finished:  # a finished run leaves its metrics as they are
             run.record(trainer.start_record())
+            run.log(f"matrix products at {trainer.machine_rate / 1e9:,.0f} GFLOP/s", aloud=False)
             for warning in trainer.warnings():
                 run.warn(warning)
             for remark in trainer.remarks:

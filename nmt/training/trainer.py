@@ -204,8 +204,7 @@ class Trainer:
             choices.append(f"products by {config.matmul}")
         return (
             f"{', '.join(choices + ['compiled'] * config.compiles)}; "
-            f"{len(self.stream.data.train):,} pairs, about {an_epoch:,} updates an epoch; "
-            f"matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s"
+            f"{len(self.stream.data.train):,} pairs, about {an_epoch:,} updates an epoch"
         )
 
     def warnings(self) -> list[str]:

@@ -72,9 +72,8 @@ def test_what_is_not_given_stays_and_what_is_given_is_named(
     before = config_of(run)
     done = nmt("train", data, "--out", run, "--max-updates", "9")
     assert done.status == 0, done.stderr
-    assert re.match(f"{run}: max_updates was 6 and is now 9 ", done.unwrapped)
-    log = re.sub(r"\n\S+ \S+   ", " ", (run / "train.log").read_text())  # its lines are wrapped
-    assert re.search("max_updates .*6 .*9", log)
+    assert re.match(f"nmt: {run}: max_updates was 6 and is now 9 ", done.stderr)
+    assert re.search("max_updates .*6 .*9", (run / "train.log").read_text())
     after = config_of(run)
     assert after["training"] == before["training"] | {"max_updates": 9}
     assert (after["model"], after["augment"]) == (before["model"], before["augment"])
@@ -110,8 +109,8 @@ def test_a_finished_run_says_so_and_how_to_train_it_for_longer(
     nmt: Nmt, data: Path, run: Path
 ) -> None:
     before = metrics(run)
-    said = nmt("train", data, "--out", run).unwrapped
-    assert re.match(rf"{run} .* 6 \(max_updates\); .*--max-updates 12 .* 6", said)
+    said = " ".join(nmt("train", data, "--out", run).stderr.splitlines())
+    assert re.match(rf"nmt: {run} .* 6 \(max_updates\); .*--max-updates 12 .* 6", said)
     assert metrics(run) == before
 
 
@@ -187,7 +186,7 @@ def test_the_configuration_records_data_command_version_and_date(
     words = ["train", "data \U0001f600", "--out", "run", "--max-updates", "2"]
     words += settings_of(**SHORT)
     words.remove("--set=max_updates=6")
-    said = nmt(*words).unwrapped
+    said = nmt(*words).stderr
     # The last line names the model, its update and its metrics.
     card = ModelReader(tmp_path / "run" / "best.safetensors").card
     assert re.search(r" 2 \(max_updates\) .*0\.0 minutes", said)

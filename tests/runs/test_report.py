@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -114,7 +115,7 @@ def test_a_validation_is_on_record_with_its_samples(
         r"valid line 4 translation: x\u2028y",
         r"valid line 9 source: a\x1b[2Jb",
         "valid line 9 reference: b",
-        "valid line 9 translation:",
+        "valid line 9 translation: ",
         "update 2,001 valid: nll 0.0000, perplexity 1.000; 0.1 s",
     ]
     assert len(capsys.readouterr().err.splitlines()) == 3  # a pipe only gets the metrics
@@ -136,9 +137,23 @@ def test_pairs_have_their_own_signatures_where_they_differ(report: Report, tmp_p
     assert signatures == {"bleu_signature/en-zh": "tok:zh", "bleu_signature/en-de": "tok:de"}
     assert log_of(tmp_path)[1:] == [
         "update 5 valid: nll 2.0000, perplexity 7.389, BLEU 15.00; 0.1 s",
-        "update 5 valid: nll/en-zh 2, nll/en-de 2, bleu/en-zh 10 (tok:zh), bleu/en-de 20",
-        "  (tok:de)",
+        "update 5 valid: nll/en-zh 2, nll/en-de 2, bleu/en-zh 10 (tok:zh), bleu/en-de 20 (tok:de)",
     ]
+
+
+def test_a_signature_stands_in_the_log_once(report: Report, tmp_path: Path) -> None:
+    for number in (1, 2):
+        report.validated(RunState(number), scored(2.0, 10.0), seconds=0.1)
+        report.validated(RunState(number), scored(2.0, 10.0, 20.0, langs=(ZH, DE)), seconds=0.1)
+    log = "\n".join(log_of(tmp_path))
+    assert [log.count(f"tok:{lang}") for lang in ("zh", "de")] == [2, 1]
+    assert all("tok:zh" in str(record) for record in metrics(tmp_path))
+
+
+def test_the_share_of_waiting_is_a_detail(report: Report, tmp_path: Path, capsys: Capture) -> None:
+    report.trained(RunState(9), window_metrics(9) | {"data_wait": 0.5})
+    assert "update 9: data wait 50%" in log_of(tmp_path)
+    assert "wait" not in capsys.readouterr().err
 
 
 # --- where BLEU says nothing
@@ -318,7 +333,8 @@ def shown_at_once(toy: Toy, **values: Value) -> OnTerminal:
 
 
 def lines_for_people(run: Path) -> list[str]:
-    return [f"nmt: {line}" for line in log_of(run) if not line.startswith("valid line")]
+    details = re.compile("valid line|matrix products|.* data wait")
+    return [f"nmt: {line}" for line in log_of(run) if not details.match(line)]
 
 
 def test_a_terminal_shows_a_run_and_is_left_clean(toy: Toy) -> None:
