@@ -57,11 +57,19 @@ def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _fold_help() -> None:
-    """Let narrow terminals fold long words, which typer's tables would cut."""
-    from typer import rich_utils
+def _plain_help() -> None:
+    """Let help fold long words, which typer's tables would cut, and leave out types of Python."""
+    from typer import core, rich_utils
 
     module: Any = rich_utils
+    argument, option = vars(core)["TyperArgument"], vars(core)["TyperOption"]
+
+    def usage_of_argument(self: Any, _: object) -> list[str]:
+        return [self.metavar if self.required else f"[{self.metavar}]"]
+
+    argument.get_usage_pieces = usage_of_argument
+    argument.display_type_rich = lambda *_, **__: None
+    option.display_type_rich = lambda self, **_: self.metavar
 
     class Folding(module.Table):  # type: ignore[misc]
         def add_row(self, *cells: Any, **settings: Any) -> None:
@@ -154,7 +162,7 @@ def _run() -> int:
             console.error(f"{given} is empty; give a value (has a variable of the shell none?)")
             return EXIT_USAGE
     if not words or not {"-h", "--help", "--help-all"}.isdisjoint(words):
-        _fold_help()
+        _plain_help()
     named = [word for word in words[:1] if word in COMMANDS]
     try:
         with naming("stdout"):

@@ -187,7 +187,7 @@ def export(
     form: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FORMAT]",
+            metavar="FORMAT",
             autocompletion=completion(tuple(EXPORTERS)),
             help=f"{', '.join(EXPORTERS)}. Without one, you see what they are.",
         ),
@@ -195,7 +195,7 @@ def export(
     source: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[MODEL_OR_DATA]",
+            metavar="MODEL_OR_DATA",
             help="A model file or a run folder, whose best model is used. For shortlist, the data "
             "folder that the model was trained on. Without FORMAT and OUT, you see which formats "
             "fit the model.",
@@ -203,7 +203,7 @@ def export(
     ] = None,
     out: Annotated[
         str | None,
-        typer.Argument(metavar="[OUT]", help="The folder or (argos, shortlist) file to write."),
+        typer.Argument(metavar="OUT", help="The folder or (argos, shortlist) file to write."),
     ] = None,
     quantization: Annotated[
         str | None,

@@ -38,7 +38,7 @@ def models(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]",
+            metavar="NAME",
             help="A preset, to see all of its values and what it costs.",
             autocompletion=preset_names,
         ),

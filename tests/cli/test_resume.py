@@ -72,7 +72,7 @@ def test_what_is_not_given_stays_and_what_is_given_is_named(
     before = config_of(run)
     done = nmt("train", data, "--out", run, "--max-updates", "9")
     assert done.status == 0, done.stderr
-    assert re.match(f"nmt: {run}: max_updates was 6 and is now 9 ", done.stderr)
+    assert re.match(f"nmt: {run}: max_updates was 6 and is now 9\n", done.stderr)
     assert re.search("max_updates .*6 .*9", (run / "train.log").read_text())
     after = config_of(run)
     assert after["training"] == before["training"] | {"max_updates": 9}
