@@ -181,7 +181,7 @@ def _run() -> int:
             said = _NO_NUMBER.sub(_plainly, " ".join(message.split()))
             if hint := _hint(said):
                 # Which are like it only in letters.
-                said = said.partition(" (Possible options:")[0].rstrip(".")
+                said = re.split(r" \(Possible options:|\. Did you mean", said)[0].rstrip(".")
             console.error(f"{said}{hint} (see `{command} --help`)")
         return EXIT_USAGE
     if status == _INTERRUPTED:
@@ -216,6 +216,30 @@ _INSTEAD = {
 """What to use instead of options that other toolkits have."""
 
 
+_TO_TRANSLATE = "write `nmt translate`"
+_TO_EXPORT = "write `nmt export`, or `nmt import` for the way back"
+_COMMANDS_OF_OTHERS = {
+    "generate": f"{_TO_TRANSLATE}, or `nmt evaluate` for the test sets",  # fairseq
+    "interactive": f"{_TO_TRANSLATE} without --input",
+    "preprocess": "write `nmt prepare`",
+    "predict": _TO_TRANSLATE,  # Eole
+    "infer": _TO_TRANSLATE,  # OpenNMT-tf
+    "decode": _TO_TRANSLATE,  # Tensor2Tensor
+    "decoder": _TO_TRANSLATE,  # Marian
+    "scorer": "write `nmt rescore`",
+    "vocab": "`nmt prepare` learns it",
+    "build-vocab": "`nmt prepare` learns it",
+    "test": "write `nmt evaluate`",  # JoeyNMT
+    "eval": "write `nmt evaluate`",
+    "validate": "write `nmt evaluate`; `nmt train` validates by itself",
+    "info": "`nmt data DATA` describes a data folder, and `nmt models NAME` a preset",
+    "finetune": "write `nmt train --init-from MODEL`",
+    "convert": _TO_EXPORT,
+    "quantize": _TO_EXPORT,
+}
+"""What to use instead of commands that other toolkits have."""
+
+
 _NO_NUMBER = re.compile(r"Input should be a valid (\w+), unable to parse string as an? \w+")
 
 
@@ -224,8 +248,11 @@ def _plainly(no_number: re.Match[str]) -> str:
 
 
 def _hint(message: str) -> str:
-    """Return what to write instead of an option of other toolkits, or of a value."""
+    """Return what to write instead of a command or option of other toolkits, or of a value."""
     words = " ".join(sys.argv)
+    if command := re.match(r"No such command '([^']+)'", message):
+        instead = _COMMANDS_OF_OTHERS.get(command[1].lower().replace("_", "-"))
+        return f"; {instead}" if instead else ""
     if unknown := re.match(r"No such option: (--?([\w-]+))", message):
         instead = _INSTEAD.get(f"{sys.argv[1]} {unknown[1]}")
         if sys.argv[1] == "train" and instead is None:

@@ -122,7 +122,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         "transformer_parsing_semi": Preset(
             "transformer_parsing",
             {"dropout": 0.1, "warmup_updates": 4_000, "learning_rate": 2.47e-4},
-            "the same for the treebank and millions of parsed sentences",
+            "the paper's model for parsing, trained on the treebank and millions of parsed sentences",
         ),
         # The values of fairseq's example for IWSLT14, see examples/iwslt14.
         "transformer_iwslt": Preset(
@@ -176,12 +176,12 @@ FAMILIES: dict[str, dict[str, Preset]] = {
                 "max_updates": 50_000,
                 "save_every": 1_000,
             },
-            "the same, planned for half of base's updates: see examples/wmt14",
+            "transformer_modern, planned for half of base's updates: see examples/wmt14",
         ),
         "transformer_modern_small": Preset(
             "transformer_modern",
             {**_layers(3), "d_model": 256, "d_ff": 688} | {"num_heads": 4, "batch_tokens": 4_096},
-            "the same at the size of transformer_small",
+            "transformer_modern at the size of transformer_small",
             5_533_952,
         ),
         # Its values were found on the 29,000 pairs of Multi30k: see examples/multi30k.
@@ -253,7 +253,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         "transformer_student_tiny": Preset(
             "transformer_student_base",
             {"d_model": 256, "d_ff": 1536},
-            "the same, half as wide",
+            "transformer_student_base, half as wide",
             8_683_008,
         ),
     },
@@ -278,7 +278,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             "conv_seq2seq",
             {**_layers(5), "d_model": 256, "d_hidden": 256}
             | {"batch_tokens": 4_096, "learning_rate": 3e-3},
-            "the same, as large as transformer_small",
+            "convolutions, as large as transformer_small",
             5_382_656,
             "conv_seq2seq",
         ),
@@ -297,7 +297,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             "rnn_attention",
             {"num_encoder_layers": 2, "num_decoder_layers": 1, "d_model": 256, "d_hidden": 512}
             | {"batch_tokens": 4_096},
-            "the same, as large as transformer_small",
+            "LSTMs with attention, as large as transformer_small",
             5_253_376,
             "rnn_attention",
         ),

@@ -218,6 +218,8 @@ CASES = [
     (f"{TRAIN} --init-from model --valid-old nowhere", 1, "nowhere.en: no such file"),
     (f"{TRAIN} --init-from model --valid-old empty", 1, "0 lines"),
     (f"{TRAIN} --init-from model --valid-old latin", 1, "latin.en: line 3"),
+    ("generate", 2, "No such command 'generate'; write `nmt translate`"),
+    ("build_vocab", 2, "No such command 'build_vocab'; `nmt prepare` learns it"),
     ("models qqq", 2, "'qqq' (`nmt models --all`"),
     ("models transformer_tiny --compare a b", 2, "--compare takes both presets"),
     ("models transformer_tiny --length 0", 2, "--length"),

@@ -87,3 +87,8 @@ def test_a_model_file_gives_the_same_logits(card: ModelCard, tmp_path: Path) -> 
         logits, expected = (m.project(m(BATCH)) for m in (loaded.eval(), model))
     # To rounding, since torch's recurrent layers sum otherwise where weights lie otherwise.
     torch.testing.assert_close(logits, expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_summary_stands_by_itself(name: str) -> None:
+    assert not PRESETS[name].summary.startswith(("the same", "as "))
