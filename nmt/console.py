@@ -18,10 +18,15 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _FRAME_SECONDS = 0.5  # between drawings, each of which takes some milliseconds
 _LONGEST_MESSAGE = 4_000  # characters; a file may have a name or a value of any length
+_GAP = 2  # columns of a terminal between those of a table
+_FOLDED = 12  # characters of a word that a table does not break
 _NARROWEST = 20  # columns of a terminal that are worth breaks between words
 _RED, _YELLOW = 31, 33  # of ECMA-48
 
@@ -241,18 +246,17 @@ def print_table(
     *,
     title: str = "",
     line_after: Container[int] = (),
-    frame: bool = True,
 ) -> None:
     """Print a table on stdout: drawn on a terminal, tab-separated in a pipe.
 
-    Cells that look like numbers are aligned to the right.
+    Cells that look like numbers are aligned to the right. If a terminal is too narrow for the words
+    of the heads, each row becomes a list of names and values.
 
     Args:
         columns: their names.
         rows: as many cells each.
         title: stands above the table on a terminal.
-        line_after: rows after which a terminal draws a line.
-        frame: whether a terminal draws lines between cells, which take room.
+        line_after: rows after which a terminal has an empty line.
     """
     if not sys.stdout.isatty():
         for row in (columns, *rows):
@@ -262,20 +266,57 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", header_style="bold")
-    if not frame:
-        table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)
-    for index, column in enumerate(columns):
-        numeric = all(_looks_numeric(row[index]) for row in rows)
-        header = Text(printable(column))
-        justify: Literal["left", "right"] = "right" if numeric else "left"
-        # The first column holds names, which are copied.
-        table.add_column(header, justify=justify, overflow="fold", no_wrap=index == 0)
-    for number, row in enumerate(rows):
-        cells = (Text(printable(cell)) for cell in row)
-        table.add_row(*cells, end_section=number in line_after)
-    Console().print(table)
+    terminal = Console()
+    heads = [Text(printable(column), style="bold") for column in columns]
+    cells = [[Text(printable(cell)) for cell in row] for row in rows]
+    numeric = [all(_looks_numeric(row[n]) for row in rows) for n in range(len(columns))]
+    widths = _widths([heads, *cells], numeric, terminal.width)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=bool(widths))
+    for head, is_numeric, width in zip(heads, numeric, widths, strict=False):
+        justify: Literal["left", "right"] = "right" if is_numeric else "left"
+        table.add_column(head, justify=justify, overflow="fold", width=width)
+    for number, row_cells in enumerate(cells):
+        if widths:
+            table.add_row(*row_cells)
+        else:
+            for pair in zip(heads, row_cells, strict=True):
+                table.add_row(*pair)
+        if number in line_after or (not widths and number + 1 < len(cells)):
+            table.add_row()
+    if title:
+        terminal.print(Text(title, style="italic"))
+    terminal.print(table)
+
+
+def _widths(rows: Sequence[Sequence[Text]], numeric: Sequence[bool], room: int) -> list[int]:
+    """Return the widths of a table's columns; none if whole words do not fit on the terminal.
+
+    The first column holds names, which are copied. It stays whole, and so do numbers and heads.
+    Long words of other text may be folded.
+
+    Args:
+        rows: the heads, and all others.
+        numeric: whether a column holds numbers.
+        room: columns of the terminal.
+    """
+    widths, wanted = [], []
+    for index, is_numeric in enumerate(numeric):
+        head, *column = (row[index] for row in rows)
+        words = [word.cell_len for word in head.split(" ")]
+        if index == 0 or is_numeric:
+            words += [cell.cell_len for cell in column]
+        else:
+            words += [min(len(word), _FOLDED) for cell in column for word in cell.split(" ")]
+        widths.append(max(words, default=0))
+        wanted.append(max(cell.cell_len for cell in (head, *column)))
+    spare = room - _GAP * (len(widths) - 1) - sum(widths)
+    for _ in range(spare):
+        neediest = max(range(len(widths)), key=lambda index: wanted[index] - widths[index])
+        widths[neediest] += wanted[neediest] > widths[neediest]
+    return widths if spare >= 0 else []
 
 
 def _looks_numeric(cell: str) -> bool:
-    return cell.strip(" -+%").replace(",", "").replace(".", "", 1).isdigit() or cell in ("", "-")
+    """Tell whether a cell holds a number, or a range of numbers."""
+    ends = [end.strip(" -+%").replace(",", "").replace(".", "", 1) for end in cell.split(" to ")]
+    return all(end.isdigit() for end in ends) or cell in ("", "-")

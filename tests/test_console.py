@@ -131,6 +131,22 @@ def test_a_table_on_a_terminal_shows_neither_markup_nor_escape_codes(
         assert cell in shown
 
 
+@pytest.mark.parametrize(("width", "is_list"), [(80, False), (60, False), (30, True)])
+def test_no_head_of_a_table_is_broken_inside_a_word(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    width: int,
+    is_list: bool,
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    columns = ["metric", "difference", "p, approximate randomisation", "notes"]
+    console.print_table(columns, [["BLEU", "+0.25", "0.0100", "long words " * 20]] * 2)
+    shown = re.sub(r"\x1b\[\d*m", " ", capsys.readouterr().out)
+    assert all(word in shown.split() for column in columns for word in column.split())
+    assert shown.count("difference") == 1 + is_list
+
+
 def test_a_message_has_one_line_of_bounded_length(capsys: pytest.CaptureFixture[str]) -> None:
     console.warning("a\nnmt: error: b")
     console.error("x" * 1_000_000)

@@ -143,7 +143,7 @@ def _list(vocab_size: int) -> None:
         sizes = layers, f"{model.d_model:,}"
         rows.append((name, *sizes, _parameters(name, vocab_size), when, opens_in(model)))
     columns = ("preset", "layers", "width", "parameters", "take it when", "opens in")
-    console.print_table(columns, rows, frame=False)
+    console.print_table(columns, rows)
 
 
 def _parameters(name: str, vocab_size: int) -> str:

@@ -122,7 +122,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         "transformer_parsing_semi": Preset(
             "transformer_parsing",
             {"dropout": 0.1, "warmup_updates": 4_000, "learning_rate": 2.47e-4},
-            "the paper's model for parsing, trained on the treebank and millions of parsed sentences",
+            "the paper's model for parsing, trained on millions of parsed sentences, too",
         ),
         # The values of fairseq's example for IWSLT14, see examples/iwslt14.
         "transformer_iwslt": Preset(

@@ -113,7 +113,7 @@ def as_object(result: Result, baselines: Sequence[str]) -> dict[str, object]:
 
 
 def print_tables(results: Mapping[str, Result], baselines: Sequence[str]) -> None:
-    """Print a row for each metric, then a row for each metric and baseline."""
+    """Print a row for each metric, then a row for each metric and baseline, and say who wins."""
     rows = [
         {
             "metric": result.score.name,
@@ -148,6 +148,27 @@ def print_tables(results: Mapping[str, Result], baselines: Sequence[str]) -> Non
                 for name, comparison in zip(baselines, result.comparisons, strict=True)
             ]
         )
+        for key, result in results.items():
+            for name, comparison in zip(baselines, result.comparisons, strict=True):
+                console.notice(_verdict(key, result.score.name, name, comparison))
+
+
+_SIGNIFICANT = 0.05  # p-values below it are small enough for most papers
+
+
+def _verdict(key: str, metric: str, baseline: str, comparison: Comparison) -> str:
+    """Say in words who is better, by approximate randomisation, which is the sharper test."""
+    p, difference = comparison.p_randomisation, comparison.difference
+    if p >= _SIGNIFICANT:
+        return (
+            f"{metric}: the difference of {difference:+.2f} from {baseline} may be chance "
+            f"(p = {p:.4f})"
+        )
+    better = "better" if (difference > 0) != (key == "ter") else "worse"
+    return (
+        f"{metric}: {better} than {baseline} by {abs(difference):.2f}, which is unlikely to be "
+        f"chance (p = {p:.4f})"
+    )
 
 
 def print_signed(

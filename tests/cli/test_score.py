@@ -181,6 +181,23 @@ def test_baselines_have_a_table_of_their_own(nmt: Nmt, files: Files) -> None:
     assert "bs:100|ar:100|seed:12345" in found["signature"]
 
 
+def test_the_verdict_on_a_baseline_is_in_words(nmt: Nmt, files: Files) -> None:
+    def verdicts(output: Path, baseline: Path, *words: str) -> list[str]:
+        metrics = ("--metric", "bleu", "--metric", "ter", *FEW, *words)
+        said = nmt("score", files.reference, output, "--baseline", baseline, *metrics).stderr
+        return [line for line in said.splitlines() if "warning" not in line]
+
+    for output, baseline, words in (
+        (files.reference, files.new, "better than"),
+        (files.new, files.reference, "worse than"),
+        (files.new, files.new, "may be chance"),
+    ):
+        bleu, ter = verdicts(output, baseline)
+        assert bleu.startswith("nmt: BLEU: ") and ter.startswith("nmt: TER: ")
+        assert words in bleu and words in ter
+    assert not verdicts(files.new, files.old, "--json")
+
+
 def test_single_lines_have_a_row_each(nmt: Nmt, files: Files) -> None:
     words = (files.reference, files.new, "--baseline", files.old, *BLEU, "--metric", "ter")
     answer = nmt("score", *words, "--sentences")
@@ -281,4 +298,4 @@ def test_warnings_name_each_file(nmt: Nmt, files: Files, tmp_path: Path) -> None
     bad = write(tmp_path / "bad.de", [line.replace(".", " &quot; .") for line in NEW])
     words = ("score", files.reference, files.new, "--baseline", bad, *BLEU, *FEW)
     assert re.search(f"nmt: warning: {bad}: 40 of 40 .*entities", nmt(*words).stderr)
-    assert nmt(*words, "--tokenize", "none").stderr == ""  # tokens are intended
+    assert nmt(*words, "--tokenize", "none", "--quiet").stderr == ""  # tokens are intended
