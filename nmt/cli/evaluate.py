@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +15,9 @@ from nmt import console
 from nmt.cli.options import Quiet, check_picture
 from nmt.cli.score import choose_tokenizer
 from nmt.config.fields import like, value
-from nmt.errors import DataError
+from nmt.errors import DataError, UsageError
 from nmt.jobs.options import JobOptions
+from nmt.scoring.options import DEFAULT_METRICS, Resampling, ScoringOptions
 from nmt.search.options import SearchOptions
 from nmt.system.files import write_text
 from nmt.translate.options import TranslationConfig
@@ -29,8 +31,24 @@ EXAMPLES = (
     "nmt evaluate run",
     "nmt evaluate small big --svg curves.svg",
     "nmt evaluate run --json > scores.json",
-    "nmt evaluate tuned tuned-int8 --data data",
+    "nmt evaluate tuned --data data --baseline run --out translations",
 )
+
+
+@dataclass(frozen=True)
+class _TestSet:
+    """A test set as a run translates it."""
+
+    run: str
+    name: str
+    text: HeldOut
+    translations: list[str]
+    composes: bool
+    """Whether the model composes letters and marks."""
+
+    @property
+    def what(self) -> str:
+        return f"{self.run}: {self.name}"
 
 
 def evaluate(
@@ -44,6 +62,17 @@ def evaluate(
         metavar="DATA",
         shown="each run's own",
     ),
+    out: Path | None = value(
+        None,
+        "Keep the translations in this folder: in a folder for each run, a file for each test set.",
+        metavar="FOLDER",
+    ),
+    baseline: Path | None = value(
+        None,
+        "Another run. Tests tell you whether a run differs from it by more than chance.",
+        metavar="RUN",
+    ),
+    metrics: tuple[str, ...] = like(ScoringOptions, "metrics", ()),
     svg: str | None = value(
         None, "Draw the learning curves of all runs in one picture.", metavar="FILE.svg"
     ),
@@ -64,39 +93,70 @@ def evaluate(
     signatures with the scores.
     """
     from nmt.runs.run_folder import RunFolder, curves_of_runs
-    from nmt.scoring.results import as_object, print_signed
+    from nmt.scoring.results import as_object, print_comparisons, print_signed
 
     if data is None or svg is not None:
         for run in runs:
             RunFolder(run).check_run()
     picture = None if svg is None else check_picture(svg)
+    if out is not None:
+        _check_folder(out, [*runs, *([baseline] if baseline else [])])
     search = SearchOptions(beam_size=beam_size, length_penalty=length_penalty)
     job = JobOptions(device=device, threads=threads, workers="1")
-    results = [
-        (str(run), name, text, scores)
-        for run in runs
-        for name, text, scores in _results(run, data or RunFolder(run).data_path, search, job)
-    ]
+    of_baseline: dict[Path, list[_TestSet]] = {}
+    results: list[tuple[_TestSet, dict[str, Result]]] = []
+    for run in runs:
+        folder = data or RunFolder(run).data_path
+        if baseline is not None and folder not in of_baseline:
+            of_baseline[folder] = list(_translated(baseline, folder, search, job, out))
+        for number, test in enumerate(_translated(run, folder, search, job, out)):
+            others = [of_baseline[folder][number]] if baseline is not None else []
+            results.append((test, _scores([test, *others], metrics or DEFAULT_METRICS)))
     if picture is not None:
         write_text(picture, curves_of_runs({str(run): RunFolder(run).metrics() for run in runs}))
+    baselines = [str(baseline)] if baseline is not None else []
     if as_json:
         objects: list[dict[str, Any]] = [
-            {"run": run, "test": name, "src": text.langs[0], "tgt": text.langs[1]}
-            | {metric: as_object(result, ()) for metric, result in scores.items()}
-            for run, name, text, scores in results
+            {"run": test.run, "test": test.name}
+            | dict(zip(("src", "tgt"), test.text.langs, strict=True))
+            | {metric: as_object(result, baselines) for metric, result in scores.items()}
+            for test, scores in results
         ]
         console.print_text(json.dumps(objects, indent=2))
         return
-    print_signed(
-        ("run", "test set", "languages"),
-        [((run, name, "-".join(text.langs)), scores) for run, name, text, scores in results],
-    )
+    columns = ("run", "test set", "languages")
+    rows = [((test.run, test.name, "-".join(test.text.langs)), scores) for test, scores in results]
+    print_signed(columns, rows)
+    if baselines:
+        console.print_row()
+        print_comparisons(columns, rows, baselines)
 
 
-def _results(
-    run: Path, folder: Path, search: SearchOptions, job: JobOptions
-) -> Iterator[tuple[str, HeldOut, dict[str, Result]]]:
-    """Yield the name, text and scores of each test set, translated by a run's best model."""
+def _check_folder(out: Path, runs: Sequence[Path]) -> None:
+    """Make the folder of the translations, with one for each run.
+
+    Raises:
+        UsageError: if two runs have one name, or the folder cannot be made.
+    """
+    names = [_folder_name(run) for run in runs]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--out {out}: two runs are called {name}; evaluate them apart")
+    try:
+        for name in names:
+            (out / name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror}; name a folder") from error
+
+
+def _folder_name(run: Path) -> str:
+    return run.resolve().name.removesuffix(".safetensors")
+
+
+def _translated(
+    run: Path, folder: Path, search: SearchOptions, job: JobOptions, out: Path | None
+) -> Iterator[_TestSet]:
+    """Yield each test set, translated by a run's best model, after writing it to `out`."""
     from nmt.data.folder import DataFolder
     from nmt.jobs.parallel import Translators
 
@@ -119,39 +179,54 @@ def _results(
         config = config.opened()
         with Translators.start(config, job) as translators:
             for name, text in of_pair:
-                yield name, text, _scores(translators, f"{run}: {name}", text)
+                lines = _translations(translators, f"{run}: {name}", text)
+                if out is not None:
+                    path = out / _folder_name(run) / text.tgt.name.removeprefix("test-")
+                    write_text(path, "".join(f"{line}\n" for line in lines))
+                composes = translators.translator.language_pair.tgt_vocabulary.composes
+                yield _TestSet(str(run), name, text, lines, composes)
 
 
-def _scores(translators: Translators, what: str, text: HeldOut) -> dict[str, Result]:
-    from nmt.data.composition import compose_lines, is_composed
-    from nmt.scoring.inputs import Text
-    from nmt.scoring.metrics import make_metrics
-    from nmt.scoring.options import DEFAULT_METRICS
-    from nmt.scoring.pitfalls import equal_only_in_nfc
-    from nmt.scoring.results import evaluate as score
-    from nmt.scoring.tokenizers import has_han
-
-    sources, references = text.lines()
+def _translations(translators: Translators, what: str, text: HeldOut) -> list[str]:
+    sources, _ = text.lines()
     with console.progress(f"translating {what}", total=len(sources), unit="lines") as bar:
         translations = translators.translator.translate(sources, on_progress=bar.update)
     for number, translation in enumerate(translations, start=1):
         if translation.error:
             console.warning(f"{what}: line {number:,} is left empty: {translation.error}")
-    outputs = [translation.text for translation in translations]
-    if translators.translator.language_pair.tgt_vocabulary.composes:
-        if others := sum(not is_composed(reference) for reference in references):
+    return [translation.text for translation in translations]
+
+
+def _scores(tests: Sequence[_TestSet], metrics: Sequence[str]) -> dict[str, Result]:
+    """Return the scores of a test set, compared with other translations of it if there are any."""
+    from nmt.data.composition import compose_lines, is_composed
+    from nmt.scoring.inputs import Text
+    from nmt.scoring.metrics import make_metrics
+    from nmt.scoring.pitfalls import equal_only_in_nfc
+    from nmt.scoring.results import evaluate as score
+    from nmt.scoring.tokenizers import has_han
+
+    test, *others = tests
+    _, references = test.text.lines()
+    outputs = [one.translations for one in tests]
+    if any(one.composes for one in tests):
+        if apart := sum(not is_composed(reference) for reference in references):
             console.notice(
-                f"{what}: {others:,} of {len(references):,} references are not in Unicode's form "
-                "NFC, which the model writes; scoring NFC on both sides, as validation does"
+                f"{test.what}: {apart:,} of {len(references):,} references are not in Unicode's "
+                "form NFC, which the model writes; scoring NFC on both sides, as validation does"
             )
-        outputs, references = list(compose_lines(outputs)), list(compose_lines(references))
-    for warning in equal_only_in_nfc(Text(what, outputs), Text("its reference", references)):
+        outputs = [list(compose_lines(lines)) for lines in outputs]
+        references = list(compose_lines(references))
+    for warning in equal_only_in_nfc(
+        Text(test.what, outputs[0]), Text("its reference", references)
+    ):
         console.warning(warning)
-    tgt = text.langs[1]
-    metrics = make_metrics(
-        DEFAULT_METRICS,
+    tgt = test.text.langs[1]
+    made = make_metrics(
+        metrics,
         [references],
-        tokenize=choose_tokenizer(tgt, says=True),
+        tokenize=choose_tokenizer(tgt, says="bleu" in metrics),
         han_words=has_han(tgt),
     )
-    return {name: score(name, metric, [outputs]) for name, metric in metrics.items()}
+    resampling = Resampling() if others else None
+    return {name: score(name, metric, outputs, resampling) for name, metric in made.items()}

@@ -133,40 +133,58 @@ def print_tables(results: Mapping[str, Result], baselines: Sequence[str]) -> Non
         _print_signatures(results.values())
     if baselines:
         console.print_row()
-        _print_rows(
-            [
-                {
-                    "metric": result.score.name,
-                    "baseline": name,
-                    "its score": f"{comparison.score:.2f}",
-                    "difference": f"{comparison.difference:+.2f}",
-                    _heading(comparison.confidence): _range(comparison.confidence, sign="+"),
-                    "p, paired bootstrap": f"{comparison.p_bootstrap:.4f}",
-                    "p, approximate randomisation": f"{comparison.p_randomisation:.4f}",
-                }
-                for result in results.values()
-                for name, comparison in zip(baselines, result.comparisons, strict=True)
-            ]
-        )
-        for key, result in results.items():
-            for name, comparison in zip(baselines, result.comparisons, strict=True):
-                console.notice(_verdict(key, result.score.name, name, comparison))
+        print_comparisons((), [((), results)], baselines)
+
+
+def print_comparisons(
+    columns: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], Mapping[str, Result]]],
+    baselines: Sequence[str],
+) -> None:
+    """Print a row for each text, metric and baseline, and say in words who is better.
+
+    columns: what names a text, if there are several.
+    """
+    compared = [
+        (names, key, result, baseline, comparison)
+        for names, results in rows
+        for key, result in results.items()
+        for baseline, comparison in zip(baselines, result.comparisons, strict=True)
+    ]
+    _print_rows(
+        [
+            {
+                **dict(zip(columns, names, strict=True)),
+                "metric": result.score.name,
+                "baseline": baseline,
+                "its score": f"{comparison.score:.2f}",
+                "difference": f"{comparison.difference:+.2f}",
+                _heading(comparison.confidence): _range(comparison.confidence, sign="+"),
+                "p, paired bootstrap": f"{comparison.p_bootstrap:.4f}",
+                "p, approximate randomisation": f"{comparison.p_randomisation:.4f}",
+            }
+            for names, _, result, baseline, comparison in compared
+        ]
+    )
+    for names, key, result, baseline, comparison in compared:
+        what = ", ".join((*names, result.score.name))
+        console.notice(_verdict(what, baseline, comparison, lower_is_better=key == "ter"))
 
 
 _SIGNIFICANT = 0.05  # p-values below it are small enough for most papers
 
 
-def _verdict(key: str, metric: str, baseline: str, comparison: Comparison) -> str:
+def _verdict(what: str, baseline: str, comparison: Comparison, *, lower_is_better: bool) -> str:
     """Say in words who is better, by approximate randomisation, which is the sharper test."""
     p, difference = comparison.p_randomisation, comparison.difference
     if p >= _SIGNIFICANT:
         return (
-            f"{metric}: the difference of {difference:+.2f} from {baseline} may be chance "
+            f"{what}: the difference of {difference:+.2f} from {baseline} may be chance "
             f"(p = {p:.4f})"
         )
-    better = "better" if (difference > 0) != (key == "ter") else "worse"
+    better = "better" if (difference > 0) != lower_is_better else "worse"
     return (
-        f"{metric}: {better} than {baseline} by {abs(difference):.2f}, which is unlikely to be "
+        f"{what}: {better} than {baseline} by {abs(difference):.2f}, which is unlikely to be "
         f"chance (p = {p:.4f})"
     )
 

@@ -16,9 +16,8 @@ from prepare_job import Job
 from svg_picture import texts
 from toy_training import pairs, prepare_toy, train, write_text
 
-from nmt.cli.evaluate import _scores
+from nmt.cli.evaluate import _scores, _TestSet
 from nmt.data.folder import HeldOut
-from nmt.jobs.parallel import Translators
 
 
 def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path) -> None:
@@ -62,20 +61,40 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
     assert "no such run folder" in nmt("evaluate", tmp_path / "nowhere").refusal(2)
 
 
+def test_translations_are_kept_and_compared_with_those_of_a_baseline(
+    nmt: Nmt, tmp_path: Path
+) -> None:
+    prepare_toy(tmp_path)
+    near = write_text(tmp_path, "near", pairs(12, seed=3))
+    text = {"train": (str(tmp_path / "train"),), "valid": str(tmp_path / "valid")}
+    data = Job.of(tmp_path / "tested", test=(near,), vocab_size=345, **text).prepare()
+    run = train(data.path, tmp_path / "run", max_updates=10)
+    old = shutil.copytree(run, tmp_path / "old")
+    out, quick = tmp_path / "out", ("--beam-size", "1", "--threads", "1", "--metric", "ter")
+
+    done = nmt("evaluate", run, "--baseline", old, "--out", out, *quick)
+    assert done.status == 0, done.stderr
+    first, second = done.stdout.split("\n\n")
+    assert first.splitlines()[0] == "run\ttest set\tlanguages\tTER"
+    assert second.splitlines()[1].split("\t")[:5] == [str(run), "near", "en-de", "TER", str(old)]
+    assert "may be chance" in done.stderr
+    kept = [out / name / "near.de" for name in ("run", "old")]
+    scored = json.loads(nmt("score", f"{near}.de", kept[0], "--metric", "ter", "--json").stdout)
+    assert first.splitlines()[1].split("\t")[3] == f"{scored['ter']['score']:.2f}"
+    assert kept[0].read_bytes() == kept[1].read_bytes()
+    assert "--out" in nmt("evaluate", run, run, "--out", out).refusal(2)
+    assert "--out" in nmt("evaluate", run, "--out", f"{near}.de").refusal(2)
+
+
 @pytest.mark.parametrize("composes", [True, False])
 def test_letters_and_marks_are_compared_as_in_validation(
     composes: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reference = "\u0958\u0932\u092e \u092f\u0939\u093e\u0901 \u0939\u0948"  # which NFC takes apart
-    output = SimpleNamespace(text=normalize("NFC", reference) + " .", error=None)
-    translators = SimpleNamespace(
-        translator=SimpleNamespace(
-            language_pair=SimpleNamespace(tgt_vocabulary=SimpleNamespace(composes=composes)),
-            translate=lambda lines, **_: [output for _ in lines],
-        )
-    )
+    output = normalize("NFC", reference) + " ."
     text = SimpleNamespace(langs=("en", "de"), lines=lambda: (["a"] * 2, [f"{reference} ."] * 2))
-    scores = _scores(cast(Translators, translators), "run", cast(HeldOut, text))
+    test = _TestSet("run", "test", cast(HeldOut, text), [output] * 2, composes)
+    scores = _scores([test], ["bleu"])
     assert (scores["bleu"].score.score == pytest.approx(100)) == composes
     told = capsys.readouterr().err
     assert told.count("NFC") == (2 if composes else 1)
