@@ -104,7 +104,8 @@ def fault(error: BaseException) -> None:
         _write(printable(without_secrets(line)[:_LONGEST_MESSAGE]))
 
 
-def _is_terminal() -> bool:
+def is_terminal() -> bool:
+    """Tell whether people read stderr."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
@@ -112,7 +113,7 @@ def _wrapped(line: str) -> str:
     """Break a line between words where the terminal ends; elsewhere it stays whole."""
     width = 0
     with contextlib.suppress(OSError, ValueError):
-        if _is_terminal():
+        if is_terminal():
             width = os.get_terminal_size(sys.stderr.fileno()).columns
     if len(line) <= width or width < _NARROWEST:
         return line
@@ -123,7 +124,7 @@ def _wrapped(line: str) -> str:
 
 def _coloured(word: str, colour: int) -> str:
     """Write a word in bold and in colour, if a terminal shows it; see https://no-color.org."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not _is_terminal()
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not is_terminal()
     return word if plain else f"\x1b[1;{colour}m{word}\x1b[0m"
 
 
@@ -161,7 +162,7 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
         unit: what is counted; B for bytes.
         initial: what was done before.
     """
-    if not (_Voice.speaks and _is_terminal()):
+    if not (_Voice.speaks and is_terminal()):
         yield _NoBar()
         return
     terminal = sys.__stderr__  # which a bar around this one has replaced in sys.stderr
@@ -196,7 +197,7 @@ def duration(seconds: float) -> str:
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:,.1f} {unit}"
-    return f"{seconds:,.0f} seconds"
+    return counted(round(seconds), "second", "seconds")
 
 
 def clock(seconds: float) -> str:

@@ -113,7 +113,10 @@ def translate(
             done = [work.translate_pipe(source, target)]
             if remote is not None:
                 remote.move(remote.path)
-    if job.summary or output is not None:
+    if output is not None and not job.summary and console.is_terminal():
+        lines = console.counted(sum(counts.lines for counts in done), "line", "lines")
+        console.notice(f"{lines} in {console.duration(sum(counts.seconds for counts in done))}")
+    elif job.summary or output is not None:
         _summarize(done, failed, with_quiet=job.summary)
     if failed or any(counts.failed.lines for counts in done):
         raise typer.Exit(EXIT_FAILED)

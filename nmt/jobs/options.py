@@ -34,7 +34,7 @@ class JobOptions:
     summary: bool = value(
         False,
         "Write a summary in JSON as the last line on stderr. Jobs with --output do so unless you "
-        "use --quiet.",
+        "use --quiet or a terminal.",
         panel="Unattended",
     )
     device: str = value("auto", "Where to compute.", choices=DEVICES)

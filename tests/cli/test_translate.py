@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -20,6 +21,7 @@ from mishaps import short_of_memory, stop_after_pools
 from warm_python import warm_python
 
 import nmt as package
+from nmt import console
 from nmt.jobs.journal import Journal
 from nmt.models.model_file import ModelCard, load_model
 
@@ -51,6 +53,19 @@ def text_of(lines: int) -> bytes:
 
 
 # ------------------------------------------------------------------------- lines in, lines out
+
+
+def test_a_terminal_gets_the_summary_in_words(
+    nmt: Nmt, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "is_terminal", lambda: True)
+    (tmp_path / "in").write_text("the cat\n\na dog\n")
+    files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+    monkeypatch.setattr(console, "progress", lambda *_, **__: nullcontext(console._NoBar()))
+    last = nmt("translate", model_file, *QUICK, *files).stderr.splitlines()[-1]
+    assert re.fullmatch(r"nmt: 3 lines in \d+ seconds?", last)
+    (tmp_path / "out").unlink()
+    assert nmt("translate", model_file, *QUICK, *files, "--summary").summary["lines_in"] == 3
 
 
 def test_stdout_holds_data_alone_and_files_hold_the_same(
