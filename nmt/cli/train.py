@@ -123,8 +123,8 @@ def train(
         bool,
         typer.Option(
             "--dry-run",
-            help="Write nothing. Train for some seconds in memory, and show how many updates, how "
-            "much memory and disk, and how long the run would take. To estimate eight processes "
+            help="Write nothing. Train for some seconds in memory, and show how long the run would "
+            "take, and how much memory and disk; --verbose shows more. To estimate eight processes "
             "that you cannot start here, set WORLD_SIZE=8 in the environment.",
         ),
     ] = False,
@@ -227,12 +227,14 @@ def train(
     if own is None:
         console.notice(opening(recipe.model))
     if dry_run:
+        from nmt.training.dry_run import MAIN_ROWS
         from nmt.training.dry_run import dry_run as try_training
 
         if rows := try_training(recipe, command):
             (_, answer), *details = rows
             console.print_row(answer)
-            console.print_table(("what", "value"), details)
+            shown = [row for row in details if verbose or row[0] in MAIN_ROWS]
+            console.print_table(("what", "value"), shown)
         return
     from nmt.training.train import train as run_training
 

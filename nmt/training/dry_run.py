@@ -52,6 +52,11 @@ _DISK_RATE = 200e6
 _A100_SHARE, _A100_RATE = 0.3, 312e12
 
 Row = tuple[str, str]
+MAIN_ROWS = (
+    *("preset", "parameters", "device", "processes", "precision", "epochs, about"),
+    *("tokens a second", "time an update", "time of validating", "how sure"),
+)
+"""What most people want to know besides the answer in short."""
 Round = tuple[MetricsWindow, dict[str, float]]
 
 
@@ -147,7 +152,10 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
         ("in short", answer),
         ("preset", recipe.preset),
         ("parameters", f"{trainer.optimizer.weights.count:,}"),
-        ("device", f"{device_name(device)}, {config.threads} threads"),
+        (
+            "device",
+            f"{device_name(device)}, {console.counted(config.threads, 'thread', 'threads')}",
+        ),
         ("processes", ", ".join(filter(None, (f"{processes:,}", ranks.reason)))),
         ("precision", config.precision),
         ("training pairs", f"{train.pairs:,}"),
@@ -185,7 +193,7 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
 
 def _how_sure(measured: int, processes: int, parts: int, updates: int, device: str) -> str:
     """Describe how the times were found."""
-    done = f"{updates:,} update{'s' * (updates > 1)}"
+    done = console.counted(updates, "update", "updates")
     if processes == measured:
         who = "one process" if measured == 1 else f"all {measured:,} processes together"
         share = f"1/{parts} of " if parts > 1 else ""
@@ -224,11 +232,11 @@ def _time_rows(
         for seconds in training
     ]
     in_all = [max(times) for times in zip(training, saving, strict=True)]
-    times = f"{console.duration(validating)}: {validations:,} times {validation:,.3g} s"
+    each = f"{console.counted(validations, 'time', 'times')} {validation:,.3g} s"
     return [
         ("time an update", _range(f"{seconds:,.3g} s" for seconds in an_update)),
         ("time of all updates", _range(map(console.duration, updates))),
-        ("time of validating", times),
+        ("time of validating", f"{console.duration(validating)}: {each}"),
         ("time of saving, meanwhile", _range(map(console.duration, saving))),
         ("time in all", _range(map(console.duration, in_all))),
     ]

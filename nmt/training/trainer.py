@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from nmt import console
 from nmt.config.recipes import Recipe
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
@@ -196,7 +197,7 @@ class Trainer:
             self.recipe.preset,
             f"{self.optimizer.weights.count:,} parameters",
             f"{config.precision} on {device}",
-            f"{self.ranks.world_size} x {config.threads} threads"
+            f"{self.ranks.world_size} x {console.counted(config.threads, 'thread', 'threads')}"
             + f" ({self.ranks.reason})" * bool(self.ranks.reason),
             f"micro-batches of {self.state.micro_batch_tokens:,} tokens",
         ]
@@ -204,7 +205,8 @@ class Trainer:
             choices.append(f"products by {config.matmul}")
         return (
             f"{', '.join(choices + ['compiled'] * config.compiles)}; "
-            f"{len(self.stream.data.train):,} pairs, about {an_epoch:,} updates an epoch"
+            f"{len(self.stream.data.train):,} pairs, about "
+            f"{console.counted(an_epoch, 'update', 'updates')} an epoch"
         )
 
     def warnings(self) -> list[str]:

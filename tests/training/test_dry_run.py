@@ -17,7 +17,7 @@ from nmt.data.updates import Update
 from nmt.errors import NMTError, UsageError
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
-from nmt.training.dry_run import dry_run
+from nmt.training.dry_run import MAIN_ROWS, dry_run
 from nmt.training.run_metrics import MetricsWindow
 from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateResult, UpdateRunner
@@ -34,7 +34,7 @@ def _one_update(monkeypatch: pytest.MonkeyPatch) -> None:
 def seconds_of(text: str) -> float:
     """Read a duration."""
     number, unit = text.split()
-    return float(number) * {"seconds": 1, "minutes": 60, "hours": 3600}[unit]
+    return float(number) * {"second": 1, "minute": 60, "hour": 3600}[unit.removesuffix("s")]
 
 
 def rows(data: Path, out: Path, **values: Value) -> dict[str, str]:
@@ -59,6 +59,8 @@ def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     found = rows(toy.data, toy.folder / "run", max_updates=3_000, learning_rate=3e-3, **values)
     assert found["in short"].startswith(f"{found['time in all']} in all, ")
     assert "MB free, which fits; " in found["in short"]
+    assert found.keys() >= {*MAIN_ROWS} and len(MAIN_ROWS) == 10
+    assert re.search(r", (1 thread|[2-9]\d* threads)$", found["device"])
     assert found["parameters"] == f"{GRADIENT_BYTES // 4:,}"
     assert found["training pairs"] == "300"
     assert found["de tokens"] == f"{DataFolder.open(toy.data).info.train.tgt.tokens:,}"
@@ -180,7 +182,7 @@ def test_a_process_does_a_share_of_a_large_update(toy: Toy, processes: str) -> N
 
 @pytest.mark.slow
 def test_under_torchrun_all_processes_measure_and_one_prints_a_table(toy: Toy) -> None:
-    done = nmt(*toy.words("run", "--dry-run"), ranks=2)
+    done = nmt(*toy.words("run", "--dry-run", "--verbose"), ranks=2)
     assert done.returncode == 0, done.stderr
     answer, *table = done.stdout.splitlines()
     assert " in all, " in answer
