@@ -190,6 +190,10 @@ def train(
         preset = model or _choose_preset(data, config, init_from, device=str(device))
         model = None if preset == FINE_TUNING else preset  # so that it is chosen once
         architecture, layers = _preset_layers(preset, data, init_from)
+        asked_for = (values_of_file | overrides | given).keys()
+        is_chosen = model is None and init_from is None
+        if is_chosen and asked_for.isdisjoint(("max_updates", "batch_tokens")):
+            layers.append(("size of the data", _values_for_size(preset, data)))
     layers += [(str(config), values_of_file)] if config else []
     layers += [("--set", overrides), ("command line", given)]
     recipe = resolve_recipe(preset, architecture, layers)
@@ -292,6 +296,24 @@ def _choose_preset(data: Path, config: Path | None, init_from: Path | None, *, d
     name, reason = preset_for(pairs, gpu=gpu)
     console.notice(f"no --model given: taking {name}, because {reason}")
     return name
+
+
+def _values_for_size(preset: str, data: Path) -> Mapping[str, object]:
+    """Return what the preset that we chose changes for small data, and say so."""
+    from nmt.config.presets import MOST_EPOCHS, preset_values, values_for_size
+    from nmt.data.manifest import read_info
+
+    train = read_info(data).train
+    defaults = dataclasses.asdict(TrainingConfig()) | preset_values(preset)
+    keys = ("batch_tokens", "max_updates", "warmup_updates")
+    tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
+    values = values_for_size(tokens, *(defaults[key] for key in keys))
+    if values:
+        console.notice(
+            f"no --max-updates given: taking {values['max_updates']:,}, which see the "
+            f"{console.counted(train.pairs, 'pair', 'pairs')} {MOST_EPOCHS} times at most"
+        )
+    return values
 
 
 def _preset_layers(

@@ -336,6 +336,11 @@ FINE_TUNING_VALUES: dict[str, Value] = {
     "save_every": 200,
 }
 
+MOST_EPOCHS = 200
+"""More is hardly ever of use: twice as many as JoeyNMT's configuration for IWSLT14 has."""
+_VALIDATIONS = 12
+"""Of a run whose length follows its data; as many as `transformer_low_resource` has."""
+
 FEW_PAIRS = 100_000
 _MANY_PAIRS = 1_000_000
 
@@ -353,6 +358,23 @@ def preset_for(pairs: int, *, gpu: bool) -> tuple[str, str]:
     if pairs < _MANY_PAIRS:
         return "transformer_small", f"the data has only {pairs:,} pairs"
     return "transformer_base", f"the data has {pairs:,} pairs, and there is a GPU"
+
+
+def values_for_size(tokens: int, batch_tokens: int, updates: int, warmup: int) -> dict[str, Value]:
+    """Return the values by which a preset does not see small data more than MOST_EPOCHS times.
+
+    Args:
+        tokens: of the longer side of the training data, with eos.
+        batch_tokens: of the preset, and so on.
+        updates: after which training ends.
+        warmup: updates in which the learning rate rises.
+    """
+    enough = MOST_EPOCHS * max(1, tokens // batch_tokens)
+    if enough >= updates:
+        return {}
+    every = -(-enough // _VALIDATIONS)
+    lengths: dict[str, Value] = {"max_updates": enough, "warmup_updates": min(warmup, enough // 3)}
+    return lengths | {"validate_every": every, "save_every": every}
 
 
 def find_preset(name: str) -> Preset:

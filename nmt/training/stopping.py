@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
+from nmt.config.presets import MOST_EPOCHS
 from nmt.config.training_config import TrainingConfig
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import METRIC_NAMES
 from nmt.training.validation import old_metric
-
-MOST_EPOCHS = 200
-"""A run that sees its data more often is warned of, unless it has patience."""
 
 
 def ends(config: TrainingConfig, state: RunState) -> dict[str, str]:

@@ -10,7 +10,9 @@ import pytest
 from command_line import Nmt
 from toy_training import TINY, metrics, recipe
 
+from nmt.config.presets import MOST_EPOCHS
 from nmt.config.recipes import Recipe
+from nmt.data.folder import DataFolder
 from nmt.interchange.programs import PROGRAMS, opening
 from nmt.runs.run_folder import RunFolder
 from nmt.training import dry_run as dry_run_module
@@ -31,11 +33,16 @@ def test_without_a_preset_one_that_fits_is_taken_and_named(
     answer = nmt("train", data, "--out", tmp_path / "run", "--set", "dropout=0.2")
     assert [one.preset for one in trained] == ["transformer_low_resource"]
     assert answer.status == 0
-    chosen, opened = answer.stderr.splitlines()
-    assert chosen == (
+    first, second, opened = answer.stderr.splitlines()
+    assert first == (
         "nmt: no --model given: taking transformer_low_resource, because the data has only 300 "
         "pairs"
     )
+    train, values = DataFolder.open(data).info.train, trained[0].training
+    tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs
+    assert values.max_updates == MOST_EPOCHS * max(1, tokens // values.batch_tokens)
+    assert values.warmup_updates < values.max_updates / 2
+    assert f" {values.max_updates:,}, " in second
     assert opened == f"nmt: {opening(trained[0].model)}"
 
 
@@ -56,6 +63,18 @@ def test_the_first_lines_say_what_opens_the_model(
     named, remedy = line.split(";")
     assert re.search("Marian, Bergamot$", named)
     assert "transformer_portable" in remedy
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--max-updates 5000", "--set batch_tokens=500", "--model transformer_low_resource"],
+)
+def test_who_names_a_preset_or_a_length_gets_it(
+    nmt: Nmt, data: Path, tmp_path: Path, trained: list[Recipe], words: str
+) -> None:
+    nmt("train", data, "--out", tmp_path / "run", *words.split())
+    assert trained[0].training.max_updates in (5_000, 6_000)
+    assert trained[0].training.warmup_updates == 300
 
 
 def test_a_run_and_its_configuration_bring_their_preset(
