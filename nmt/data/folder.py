@@ -197,7 +197,7 @@ class DataFolder:
         info = manifest.read_info(path)
         _check_shape(path, info)
         check_files(path, info, verify=verify)
-        vocabularies = _load_vocabularies(path, info)
+        vocabularies = load_vocabularies(path, info)
         sizes = info.vocabulary.sizes
         if [len(vocabulary) for vocabulary in vocabularies] != [sizes[0], sizes[-1]]:
             raise DataError(
@@ -298,7 +298,7 @@ def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
             )
 
 
-def _load_vocabularies(path: Path, info: DatasetInfo) -> tuple[Vocabulary, Vocabulary]:
+def load_vocabularies(path: Path, info: DatasetInfo) -> tuple[Vocabulary, Vocabulary]:
     """Return the source and target vocabularies; one object if they are the same."""
     files, moses, languages = info.vocabulary.files, info.moses, info.languages
     src = tgt = Vocabulary.load(path / files[0].name, moses[0])

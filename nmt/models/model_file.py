@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from nmt.config.model_config import AttentionHead, ModelConfig, TransformerConfig
 from nmt.config.recipes import model_config_from
 from nmt.data.language_tokens import OPTIONS, LanguageTokens, check_only
-from nmt.data.manifest import build_value
+from nmt.data.manifest import FILE_NAME, build_value, read_info
 from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary
@@ -275,16 +275,22 @@ def read_card(path: Path) -> ModelCard:
 
 
 def read_vocabularies(path: Path) -> tuple[tuple[Vocabulary, ...], LanguageTokens | None]:
-    """Read the vocabularies of a model file or run folder, or a SentencePiece model.
+    """Read the vocabularies of a model file, a run or data folder, or a SentencePiece model.
 
     Returns one that both sides share, or the source's and the target's; and the tokens of a model
-    of several languages. A SentencePiece model gets our special ids. DataError if it is neither, or
-    damaged.
+    of several languages. A SentencePiece model gets our special ids. DataError if it is none of
+    them, or damaged.
     """
     if path.is_dir() or path.suffix == ".safetensors":
-        card = read_card(find_model(path))
-        src, tgt = card.src_vocabulary, card.tgt_vocabulary
-        return ((src,) if src.model == tgt.model else (src, tgt)), card.languages
+        if (path / FILE_NAME).is_file():
+            from nmt.data.folder import load_vocabularies  # loads NumPy
+
+            info = read_info(path)
+            (src, tgt), languages = load_vocabularies(path, info), info.languages
+        else:
+            card = read_card(find_model(path))
+            src, tgt, languages = card.src_vocabulary, card.tgt_vocabulary, card.languages
+        return ((src,) if src.model == tgt.model else (src, tgt)), languages
     try:
         return (Vocabulary(PieceModel.read(path.read_bytes()).renumbered().write()),), None
     except FileNotFoundError:

@@ -13,6 +13,7 @@ from storage import Storage
 from toy_training import pairs, write_text
 
 from nmt.errors import NMTError
+from nmt.models.model_file import read_vocabularies
 
 Prepare = Callable[..., Answer]
 PAIR = ("--src", "en", "--tgt", "de")
@@ -59,6 +60,15 @@ def test_prepare_tells_what_it_did_and_then_that_it_is_done(prepare: Prepare, co
     assert (again.status, again.stdout) == (0, "")
     assert "already prepared" in again.stderr
     assert "vocab_size" in prepare("--vocab-size", "301").refusal(2)
+
+
+def test_a_data_folder_gives_its_vocabulary(nmt: Nmt, prepare: Prepare, corpus: Path) -> None:
+    assert prepare().status == 0
+    texts = ("--train", f"{corpus}/valid", "--valid", f"{corpus}/valid", "--workers", "1")
+    done = nmt("prepare", corpus / "more", *PAIR, *texts, "--vocab", corpus / "data")
+    assert done.status == 0, done.stderr
+    given, taken = (read_vocabularies(corpus / name) for name in ("data", "more"))
+    assert [one.model for one in taken[0]] == [one.model for one in given[0]]
 
 
 def test_quiet_says_nothing(prepare: Prepare) -> None:
