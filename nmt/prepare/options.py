@@ -82,8 +82,8 @@ class PrepareOptions:
     vocab: tuple[Path, ...] = value(
         (),
         "Use the vocabulary of this model file, run folder, data folder or SentencePiece model "
-        "instead of learning one. Give two SentencePiece models for separate vocabularies: source, then "
-        "target.",
+        "instead of learning one. Give two SentencePiece models for separate vocabularies: source, "
+        "then target.",
         metavar="MODEL",
     )
     workers: str | None = value(

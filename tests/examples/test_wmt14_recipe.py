@@ -89,6 +89,20 @@ def test_a_recipe_uses_its_values(model: str) -> None:
     assert recipe.model.dropout == dropout
 
 
+@pytest.mark.parametrize("example", ["wmt14", "iwslt14", "parsing"])
+def test_a_dry_run_needs_prepared_text_and_makes_nothing(example: str, tmp_path: Path) -> None:
+    done = make(example, "dry-run", f"WORK={tmp_path}", "PROCESSES=1", f"TREEBANK={tmp_path}")
+    assert done.returncode and "run `make prepare` first" in done.stderr
+    assert not [*tmp_path.iterdir()]
+
+
+def test_what_a_recipe_needs_is_one_table(tmp_path: Path) -> None:
+    table = run("needs", f"WORK={tmp_path}", "PROCESSES=1", "FORCE=1").splitlines()
+    names = [line[:25].strip() for line in table if not line.startswith("make")]
+    memory = [f"memory in {kind}, at least" for kind in ("bf16", "fp32")]
+    assert names == ["en-de-base", *memory, "GPUs", "disk, written and free"]
+
+
 @pytest.mark.parametrize("pair", ["en-de", "en-fr"])
 def test_a_recipe_takes_every_text_of_the_catalogue(pair: str) -> None:
     commands = would_run("prepare", f"MODEL={pair}-base")
