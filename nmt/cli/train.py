@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -188,12 +188,14 @@ def train(
     else:
         device = (values_of_file | overrides | given).get("device", "auto")
         preset = model or _choose_preset(data, config, init_from, device=str(device))
-        model = None if preset == FINE_TUNING else preset  # so that it is chosen once
+        if model is None and preset != FINE_TUNING:
+            asked_for = (values_of_file | overrides | given).keys()
+            sized = _values_for_size(preset, data, asked_for)
+            overrides |= sized
+            assignments = [*(assignments or []), *(f"{key}={sized[key]}" for key in sized)]
+        # So that both are chosen once.
+        model = None if preset == FINE_TUNING else preset
         architecture, layers = _preset_layers(preset, data, init_from)
-        asked_for = (values_of_file | overrides | given).keys()
-        is_chosen = model is None and init_from is None
-        if is_chosen and asked_for.isdisjoint(("max_updates", "batch_tokens")):
-            layers.append(("size of the data", _values_for_size(preset, data)))
     layers += [(str(config), values_of_file)] if config else []
     layers += [("--set", overrides), ("command line", given)]
     recipe = resolve_recipe(preset, architecture, layers)
@@ -298,22 +300,27 @@ def _choose_preset(data: Path, config: Path | None, init_from: Path | None, *, d
     return name
 
 
-def _values_for_size(preset: str, data: Path) -> Mapping[str, object]:
-    """Return what the preset that we chose changes for small data, and say so."""
+def _values_for_size(preset: str, data: Path, asked_for: Collection[str]) -> dict[str, object]:
+    """Return what a preset that we chose changes for small data, and say so.
+
+    asked_for: keys whose values the user gave; nothing changes if they decide on the length.
+    """
     from nmt.config.presets import MOST_EPOCHS, preset_values, values_for_size
     from nmt.data.manifest import read_info
 
+    if not {"max_updates", "batch_tokens"}.isdisjoint(asked_for):
+        return {}
     train = read_info(data).train
     defaults = dataclasses.asdict(TrainingConfig()) | preset_values(preset)
-    keys = ("batch_tokens", "max_updates", "warmup_updates")
+    lengths = (defaults[key] for key in ("batch_tokens", "max_updates", "warmup_updates"))
     tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
-    values = values_for_size(tokens, *(defaults[key] for key in keys))
+    values = values_for_size(tokens, *lengths)
     if values:
         console.notice(
             f"no --max-updates given: taking {values['max_updates']:,}, which see the "
             f"{console.counted(train.pairs, 'pair', 'pairs')} {MOST_EPOCHS} times at most"
         )
-    return values
+    return {key: value for key, value in values.items() if key not in asked_for}
 
 
 def _preset_layers(
