@@ -65,7 +65,8 @@ def _plain_help() -> None:
     argument, option = vars(core)["TyperArgument"], vars(core)["TyperOption"]
 
     def usage_of_argument(self: Any, _: object) -> list[str]:
-        return [self.metavar if self.required else f"[{self.metavar}]"]
+        name = self.metavar or self.name.upper()
+        return [name if self.required else f"[{name}]"]
 
     argument.get_usage_pieces = usage_of_argument
     argument.display_type_rich = lambda *_, **__: None
