@@ -19,7 +19,7 @@ from nmt.errors import UsageError
 from nmt.system.files import resolved
 
 # What help calls the values of options that have no name of their own.
-_METAVARS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
+_METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
