@@ -321,7 +321,6 @@ def test_a_run_leaves_curves_a_log_and_nothing_half_written(run: Path) -> None:
     assert "starting: transformer_tiny" in log[0]
     for choice in ("fp32 on cpu", "1 x 1 thread,", "micro-batches of ", "products by torch"):
         assert choice in "".join(line[15:] for line in log[:3])
-    assert all(len(line) <= 100 for line in log if "warning:" not in line and "/" not in line)
     assert any("update 30 (max_updates)" in line for line in log[-3:])
     assert status(run) == {"status": "finished", "update": 30, "reason": "max_updates"}
     names_of_files = "config.toml curves.svg last.safetensors lock metrics.jsonl status.json"

@@ -118,7 +118,7 @@ def test_one_process_is_this_one_and_another_number_than_torchrun_s_is_refused(t
     run = toy.folder / "run"
     assert_same_weights(run, toy.undisturbed())
     assert_same_state(run, toy.undisturbed())
-    assert "x 1 threads (as asked)" in log_of(run)
+    assert "x 1 thread (as asked)" in log_of(run)
     refused = nmt(*toy.words("other", "--processes", "3"), ranks=2)
     assert refused.returncode == 1
     assert len(re.findall("error: --processes 3, but torchrun", refused.stderr)) == 2
@@ -136,7 +136,7 @@ def test_it_starts_what_torchrun_would_and_names_another_number(toy: Toy) -> Non
     assert found["command"].startswith("nmt train ")
     assert found["command"].endswith(" --processes 2")
     assert config_of(toy.folder / "by torchrun")["run"]["command"].endswith(" --processes 2")
-    assert " 2 x 1 threads (as asked), " in log_of(run)
+    assert " 2 x 1 thread (as asked), " in log_of(run)
     assert all(line.startswith("nmt: ") for line in done.stderr.splitlines())
     again = nmt("train", str(toy.data), "--out", str(run))
     assert again.returncode == 0, again.stderr
