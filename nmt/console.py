@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _FRAME_SECONDS = 0.5  # between drawings, each of which takes some milliseconds
 _LONGEST_MESSAGE = 4_000  # characters; a file may have a name or a value of any length
 _GAP = 2  # columns of a terminal between those of a table
-_FOLDED = 12  # characters of a word that a table does not break
+_FOLDED = 16  # characters of a word that a table does not break
 _NARROWEST = 20  # columns of a terminal that are worth breaks between words
 _RED, _YELLOW = 31, 33  # of ECMA-48
 
