@@ -151,6 +151,13 @@ class TextSide:
         return self.lengths - self._count(SPACE)
 
     @property
+    def beyond_ascii(self) -> Mask:
+        """Which lines have characters beyond ASCII: (lines,)."""
+        found = np.zeros(len(self.lines), np.bool_)
+        found[self.rows_of(np.flatnonzero(self.codes > 127))] = True
+        return found
+
+    @property
     def controls(self) -> Counts:
         """Control characters of each line: (lines,)."""
         return self._count(CONTROL)

@@ -78,8 +78,12 @@ def _markup(pairs: Pairs, _: Cleaner) -> Mask:
 
 def _identical(pairs: Pairs, _: Cleaner) -> Mask:
     """Return which pairs have sides of the same NFC, without white space at the edges."""
-    lines = zip(pairs.src.lines, pairs.tgt.lines, strict=True)
-    return np.fromiter((s == t or _are_equal(s.strip(), t.strip()) for s, t in lines), np.bool_)
+    src, tgt = pairs.sides
+    may_be: Mask = src.visible == tgt.visible
+    may_be |= src.beyond_ascii & tgt.beyond_ascii  # what NFC composes may be shorter
+    for row in np.flatnonzero(may_be).tolist():
+        may_be[row] = _are_equal(src.lines[row].strip(), tgt.lines[row].strip())
+    return may_be
 
 
 def _are_equal(one: str, other: str) -> bool:

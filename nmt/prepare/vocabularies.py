@@ -18,6 +18,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,9 +47,11 @@ from nmt.system.workers import map_in_order
 
 _SIZES = {10_000: 2_000, 50_000: 4_000, 250_000: 8_000, 1_000_000: 16_000}
 """The size of the vocabulary for less than so many pairs."""
+Blocks = TypeVar("Blocks")
 Clean = TypeVar("Clean")
 _LARGEST = 32_000
 _SAMPLE = 1_000_000  # pairs
+_BLOCKS_TOGETHER = 12
 
 
 def check_languages(languages: LanguageTokens, options: PrepareOptions) -> None:
@@ -239,10 +242,17 @@ def _word_counts(
         times = whole_weights([weight for _, weight in shares])
         blocks = (block for at, text in enumerate(train) for block in text.read(corpus=at))
     count = partial(count_words, sides=tables, **clean)
-    for block, words in _kept(blocks, count, workers=options.processes):
+    for together, words in _kept(_grouped(blocks), count, workers=options.processes):
         for table, found in zip(counts, words, strict=True):
-            table.add(found, times[block.corpus])
+            table.add(found, times[together[0].corpus])
     return [table.counts for table in counts]
+
+
+def _grouped(blocks: Iterator[Block]) -> Iterator[tuple[Block, ...]]:
+    """Yield a few blocks of one corpus together: the more, the fewer words are sent back."""
+    for _, of_corpus in groupby(blocks, key=lambda block: block.corpus):
+        while together := tuple(islice(of_corpus, _BLOCKS_TOGETHER)):
+            yield together
 
 
 def whole_weights(weights: Sequence[float]) -> list[int]:
@@ -290,12 +300,12 @@ def _drawn(
 
 
 def _kept(
-    blocks: Iterator[Block],
-    clean: Callable[[Block], tuple[Clean, Verdicts]],
+    blocks: Iterator[Blocks],
+    clean: Callable[[Blocks], tuple[Clean, Verdicts]],
     *,
     workers: int | None,
-) -> Iterator[tuple[Block, Clean]]:
-    """Yield blocks and what is left of them; DataError if nothing is left of any."""
+) -> Iterator[tuple[Blocks, Clean]]:
+    """Yield blocks, or groups of them, and what is left; DataError if nothing is left of any."""
     counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
     for block, (left, verdicts) in map_in_order(clean, blocks, workers=workers):
         counts += np.bincount(verdicts, minlength=len(counts))

@@ -62,23 +62,26 @@ class WordCounts:
 
 
 def count_words(
-    block: Block,
+    blocks: Sequence[Block],
     *,
     cleaner: Cleaner,
     moses: tuple[Moses | None, Moses | None],
     composes: bool,
     sides: Sequence[Sequence[int]],
 ) -> tuple[list[dict[str, int]], Verdicts]:
-    """Return the words of the pairs of a block that pass the rules, and the verdicts on all pairs.
+    """Return the words of the pairs of blocks that pass the rules, and the verdicts on all pairs.
 
     sides: of each table of words that is wanted; 0 is the source. See also `clean_sample`.
     """
-    pairs, verdicts = clean_sample(block, cleaner=cleaner, moses=moses, composes=composes)
-    tables = []
-    for chosen in sides:
-        text = " ".join([pair[side] for pair in pairs for side in chosen])
-        # Other kinds of spaces are parts of words; rules of normalisation may split there.
-        words = Counter(text.replace("\t", " ").split(" "))
-        words.pop("", None)
-        tables.append(dict(words))
-    return tables, verdicts
+    tables = [Counter[str]() for _ in sides]
+    verdicts = []
+    for block in blocks:
+        pairs, found = clean_sample(block, cleaner=cleaner, moses=moses, composes=composes)
+        verdicts.append(found)
+        for table, chosen in zip(tables, sides, strict=True):
+            text = " ".join([pair[side] for pair in pairs for side in chosen])
+            # Other kinds of spaces are parts of words; rules of normalisation may split there.
+            table.update(text.replace("\t", " ").split(" "))
+    for table in tables:
+        del table[""]
+    return list(map(dict, tables)), np.concatenate(verdicts)
