@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -48,6 +49,27 @@ KEPT = 0
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """What the rules that need no tokens have found in a block, for the pass that encodes it."""
+
+    packed: bytes
+    flaws: tuple[FlawRecord, ...]
+    shift: int
+
+    @classmethod
+    def of(cls, work: Work) -> Judgement:
+        return cls(zlib.compress(work.verdicts.tobytes(), level=1), work.flaws, work.shift)
+
+    @property
+    def verdicts(self) -> Verdicts:
+        return np.frombuffer(zlib.decompress(self.packed), np.uint8)
+
+
+Judgements = dict[tuple[int, int], Judgement]
+"""By the index of the text and the number of the block's first line."""
+
+
+@dataclass(frozen=True)
 class Block:
     """Consecutive lines of a parallel text, or some of them."""
 
@@ -72,6 +94,8 @@ class Block:
     """The tag put before each source line; may be empty."""
     langs: tuple[str, str] = ("", "")
     """Languages of source and target, by which characters are judged."""
+    judgement: Judgement | None = None
+    """Of an earlier pass, if it has judged exactly these lines."""
 
     def line_number(self, row: int) -> int:
         """Return the line number in the text (from 1) of a row of the block (from 0)."""

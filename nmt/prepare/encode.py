@@ -121,7 +121,7 @@ class EncodedBlock:
 def encode_block(block: Block, *, steps: Sequence[Step]) -> EncodedBlock:
     """Do all the work on a block. Workers call this; the steps are sent to each of them once."""
     start = time.process_time()
-    work = run_steps(block, steps)
+    work = run_steps(Work.decode(block), steps)
     assert work.ids is not None
     encoding = work.encoding_seconds
     return EncodedBlock(
@@ -138,13 +138,12 @@ def encode_block(block: Block, *, steps: Sequence[Step]) -> EncodedBlock:
 
 def judge_block(block: Block, *, steps: Sequence[Step]) -> tuple[Verdicts, tuple[FlawRecord, ...]]:
     """Return only the verdicts on the pairs of a block, and the flaws of its lines."""
-    work = run_steps(block, steps)
+    work = run_steps(Work.decode(block), steps)
     return work.verdicts, work.flaws
 
 
-def run_steps(block: Block, steps: Sequence[Step]) -> Work:
-    """Return what the steps make of a block, one after the other."""
-    work = Work.decode(block)
+def run_steps(work: Work, steps: Sequence[Step]) -> Work:
+    """Do the steps, one after the other, and return the work."""
     for step in steps:
         step(work)
     return work

@@ -33,7 +33,7 @@ from nmt.data.manifest import DatasetInfo
 from nmt.data.moses import Moses, moses_rules
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.prepare.block import Rows
+from nmt.prepare.block import Judgements, Rows
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import Sources
@@ -49,7 +49,7 @@ from nmt.prepare.reject_report import (
     warn_of_flaws,
     write_reports,
 )
-from nmt.prepare.repairs import recorded_fixes, repair
+from nmt.prepare.repairs import recorded_fixes
 from nmt.prepare.resume import (
     LEXICON_NAME,
     PROGRESS_FOLDER,
@@ -65,8 +65,8 @@ from nmt.prepare.resume import (
     write_progress,
 )
 from nmt.prepare.rules import Cleaner, judge_tokens
-from nmt.prepare.samples import draw_pairs, sample_blocks, sample_steps
-from nmt.prepare.text_checks import check_moses, measure_shift, warn_of_faults
+from nmt.prepare.samples import draw_pairs, judge_text, sample_blocks, sample_steps, text_steps
+from nmt.prepare.text_checks import check_moses, warn_of_faults
 from nmt.prepare.vocabularies import (
     check_languages,
     check_tests,
@@ -124,8 +124,8 @@ def prepare(
         inputs.report_skipped_rules()
         with building_folder(folder) as unfinished:
             cleaner = inputs.cleaner(held_out)
-            progress = _resume_or_begin(unfinished, inputs, cleaner)
-            _build(unfinished, inputs, cleaner, progress, held_out)
+            progress, judgements = _resume_or_begin(unfinished, inputs, cleaner)
+            _build(unfinished, inputs, cleaner, progress, judgements, held_out)
             DataFolder.open(unfinished)
     return DataFolder.open(folder)
 
@@ -355,7 +355,7 @@ class _Inputs:
         # Rules judge repaired text, and only what they keep is encoded. They count subwords without
         # annotations, so terms come after them. Duplicates come last: with --documents, of windows.
         longest = cleaning.max_length
-        steps: list[Step] = [partial(repair, fix=cleaning.fix), measure_shift, cleaner]
+        steps: list[Step] = [partial(judge_text, steps=text_steps(cleaner))]
         steps += [
             partial(encode_lines, subwords=subwords),
             partial(judge_tokens, cleaning=cleaning),
@@ -379,8 +379,13 @@ class _Inputs:
         return tuple(steps)
 
 
-def _resume_or_begin(folder: Path, inputs: _Inputs, cleaner: Cleaner) -> Progress:
-    """Return the progress of an earlier run, or start afresh with the vocabulary."""
+def _resume_or_begin(
+    folder: Path, inputs: _Inputs, cleaner: Cleaner
+) -> tuple[Progress, Judgements]:
+    """Return the progress of an earlier run, or start afresh with the vocabulary.
+
+    Returns also what cleaning has found in the text that a vocabulary was learnt from.
+    """
     key = progress_key(inputs.settings, inputs.sources, inputs.vocabularies)
     progress = read_progress(folder)
     if progress is not None and progress.key == key:
@@ -388,16 +393,19 @@ def _resume_or_begin(folder: Path, inputs: _Inputs, cleaner: Cleaner) -> Progres
         console.notice(
             f"resuming {folder}: {len(progress.shards):,} shards with {pairs:,} pairs are complete"
         )
-        return progress
+        return progress, {}
     if progress is not None:
         console.notice(f"{folder} was made from other text, options or version; starting afresh")
     elif any(path.is_file() for path in folder.iterdir()):
         console.notice(f"{folder} is damaged or almost empty; starting afresh")
     empty_folder(folder)
     train, options = inputs.sources.train, inputs.options
-    vocabularies = inputs.vocabularies or learn_vocabularies(
-        options, inputs.languages, train, cleaner=cleaner, moses=inputs.moses
-    )
+    vocabularies: Sequence[Vocabulary] = inputs.vocabularies
+    judgements: Judgements = {}
+    if not vocabularies:
+        vocabularies, judgements = learn_vocabularies(
+            options, inputs.languages, train, cleaner=cleaner, moses=inputs.moses
+        )
     given = bool(inputs.vocabularies)
     lexicon = folder / PROGRESS_FOLDER / LEXICON_NAME
     progress = Progress(
@@ -412,7 +420,7 @@ def _resume_or_begin(folder: Path, inputs: _Inputs, cleaner: Cleaner) -> Progres
         lexicon=learn_lexicon(lexicon, inputs.annotator, train, cleaner, options),
     )
     write_progress(folder, progress)
-    return progress
+    return progress, {} if inputs.cleaning.fix else judgements  # not the repaired text
 
 
 def _build(
@@ -420,6 +428,7 @@ def _build(
     inputs: _Inputs,
     cleaner: Cleaner,
     progress: Progress,
+    judgements: Judgements,
     held_out: Sequence[HeldOutText],
 ) -> None:
     models = [(folder / file.name).read_bytes() for file in progress.vocabulary.files]
@@ -432,6 +441,7 @@ def _build(
         sources.train,
         inputs.steps(subwords, cleaner, annotator),
         progress,
+        judgements=judgements,
         token_bytes=subwords.token_bytes,
         separator=subwords.separator if options.documents else None,
         marker=None if annotator is None else subwords.marker,

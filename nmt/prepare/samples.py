@@ -27,6 +27,7 @@ from nmt.prepare.readers.line_files import LineFiles
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.repairs import repair
 from nmt.prepare.rules import Cleaner, token_verdicts
+from nmt.prepare.text_checks import measure_shift
 from nmt.system.workers import map_in_order
 
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
@@ -66,13 +67,28 @@ def sample_blocks(
             first += block.lines
 
 
+def text_steps(cleaner: Cleaner) -> tuple[Step, ...]:
+    """Return the steps that need no tokens."""
+    return partial(repair, fix=cleaner.cleaning.fix), measure_shift, cleaner
+
+
+def judge_text(work: Work, *, steps: Sequence[Step]) -> None:
+    """Do these steps that need no tokens, or take over what they found in an earlier pass."""
+    known = work.block.judgement
+    if known is None:
+        run_steps(work, steps)
+    else:
+        work.flaws, work.shift = known.flaws, known.shift
+        work.lines = work.pairs.src.lines, work.pairs.tgt.lines
+        work.judge(known.verdicts)
+
+
 def sample_steps(cleaner: Cleaner) -> tuple[Step, ...]:
     """Return the steps that judge pairs by their text, and by the fewest tokens they can have."""
-    cleaning = cleaner.cleaning
-    return partial(repair, fix=cleaning.fix), cleaner, partial(_judge_fewest, cleaning=cleaning)
+    return *text_steps(cleaner), partial(judge_fewest, cleaning=cleaner.cleaning)
 
 
-def _judge_fewest(work: Work, *, cleaning: Cleaning) -> None:
+def judge_fewest(work: Work, *, cleaning: Cleaning) -> None:
     src, tgt = (-(-side.lengths[work.rows] // _PIECE_CHARACTERS) for side in work.pairs.sides)
     work.judge(token_verdicts(src, tgt, cleaning, ["too_long"]))
 
@@ -89,12 +105,19 @@ def clean_sample(
     moses: the rules that are applied then.
     composes: whether the vocabulary composes text, before Moses' rules split letters and marks.
     """
-    work = run_steps(block, sample_steps(cleaner))
+    work = run_steps(Work.decode(block), sample_steps(cleaner))
+    return list(zip(*seen_lines(work, moses, composes=composes), strict=True)), work.verdicts
+
+
+def seen_lines(
+    work: Work, moses: tuple[Moses | None, Moses | None], *, composes: bool
+) -> list[Sequence[str]]:
+    """Return the lines that are left as the vocabulary sees them, of source and target: (left,)."""
     sides = []
     for lines, rules in zip(work.lines, moses, strict=True):
         composed = compose_lines(lines) if composes and rules is not None else lines
         sides.append(composed if rules is None else list(map(rules.apply, composed)))
-    return list(zip(*sides, strict=True)), work.verdicts
+    return sides
 
 
 def draw_pairs(

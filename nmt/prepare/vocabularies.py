@@ -33,7 +33,7 @@ from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
-from nmt.prepare.block import KEPT, Block, Verdicts
+from nmt.prepare.block import KEPT, Block, Judgements, Verdicts
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.options import PrepareOptions
@@ -150,11 +150,13 @@ def learn_vocabularies(
     *,
     cleaner: Cleaner,
     moses: tuple[Moses | None, Moses | None],
-) -> list[Vocabulary]:
+) -> tuple[list[Vocabulary], Judgements]:
     """Learn one vocabulary for both languages, or one for each, from clean pairs.
 
     If their size is not given and does not suit the text, they get one that does: the largest
     possible one, or one with room for twice as many subwords as the text has characters.
+
+    Returns the vocabularies, and what cleaning has found in blocks that were read whole.
 
     Raises:
         DataError: no pair passes the rules.
@@ -190,7 +192,7 @@ def learn_vocabularies(
         character_coverage=options.character_coverage,
     )
     is_bpe = options.subwords == "bpe"
-    counts = _word_counts(options, train, shares, tables, clean) if is_bpe else []
+    counts, judgements = _word_counts(options, train, shares, tables, clean) if is_bpe else ([], {})
     vocabularies = []
     for number, of_langs in enumerate(names):
         size, vocabulary = vocabulary_size(options, train), None
@@ -210,7 +212,7 @@ def learn_vocabularies(
                     + ("the most for so little text" if is_small else "for so many characters")
                 )
         vocabularies.append(vocabulary)
-    return vocabularies
+    return vocabularies, judgements
 
 
 def _suited(size: int, bound: int) -> int:
@@ -231,21 +233,26 @@ def _word_counts(
     shares: Sequence[tuple[int, float]],
     tables: Sequence[Sequence[int]],
     clean: Mapping[str, Any],
-) -> list[Mapping[str, int]]:
+) -> tuple[list[Mapping[str, int]], Judgements]:
     """Return how often each word occurs in the clean text, by the weights: for each table of sides.
 
-    Without `--sample-size`, all pairs are read once, and count as often as their weight says.
+    Without `--sample-size`, all pairs are read once, and count as often as their weight says. Then
+    the judgements on all blocks are returned, too.
     """
+    judgements: Judgements = {}
     counts = [WordCounts() for _ in tables]
     times, blocks = [1] * len(train), _drawn(options, train, shares)
     if options.sample_size is None:
         times = whole_weights([weight for _, weight in shares])
         blocks = (block for at, text in enumerate(train) for block in text.read(corpus=at))
     count = partial(count_words, sides=tables, **clean)
-    for together, words in _kept(_grouped(blocks), count, workers=options.processes):
+    for together, (words, judged) in _kept(_grouped(blocks), count, workers=options.processes):
+        if options.sample_size is None:
+            places = ((block.corpus, block.number) for block in together)
+            judgements.update(zip(places, judged, strict=True))
         for table, found in zip(counts, words, strict=True):
             table.add(found, times[together[0].corpus])
-    return [table.counts for table in counts]
+    return [table.counts for table in counts], judgements
 
 
 def _grouped(blocks: Iterator[Block]) -> Iterator[tuple[Block, ...]]:

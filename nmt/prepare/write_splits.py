@@ -25,7 +25,7 @@ from nmt.data.language_tokens import tagged
 from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecord, SplitRecord
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.errors import DataError
-from nmt.prepare.block import KEPT, Block, Hashes, Mask, Pairs
+from nmt.prepare.block import KEPT, Block, Hashes, Judgements, Mask, Pairs
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.duplicates import OverlapKeys, SeenHashes, pair_keys
 from nmt.prepare.encode import EncodedBlock, Step, Subwords, encode_block
@@ -223,6 +223,7 @@ class TrainSplit:
         steps: Sequence[Step],
         progress: Progress,
         *,
+        judgements: Judgements,
         token_bytes: int,
         separator: int | None,
         marker: int | None,
@@ -231,6 +232,7 @@ class TrainSplit:
     ) -> None:
         """Continue the split from `progress`.
 
+        judgements: on blocks that an earlier pass of this run has cleaned.
         separator: the token between the lines of a window, if pairs are windows.
         marker: the id that begins an annotation of a source, if there may be some.
         """
@@ -239,6 +241,7 @@ class TrainSplit:
         self._texts = texts
         self._steps = steps
         self._progress = progress
+        self._judgements = judgements
         self._token_bytes, self._separator, self._marker = token_bytes, separator, marker
         self._shard_pairs = shard_pairs
         self._builder, self._side_builders = self._new_builders()
@@ -303,7 +306,8 @@ class TrainSplit:
         for corpus, text in enumerate(self._texts):
             if corpus >= self._progress.corpus:
                 start = self._progress.line if corpus == self._progress.corpus else 1
-                yield from text.read(corpus=corpus, start=start)
+                for block in text.read(corpus=corpus, start=start):
+                    yield replace(block, judgement=self._judgements.get((corpus, block.number)))
 
     def _add(self, block: Block, result: EncodedBlock) -> None:
         side_rows = result.side_columns
