@@ -9,7 +9,8 @@ whether this is certain, and every line of which it is not is left to SentencePi
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -35,9 +36,13 @@ class WordIds(dict[str, bytes]):
         self._vocabulary = vocabulary
         self._type = ID_TYPES[token_bytes].char
 
+    def add(self, words: Iterable[str]) -> None:
+        """Look up words of which many lines have some: together, they take half of the time."""
+        fit = [word for word in islice(words, _MOST_WORDS - len(self)) if self._is_fit(word)]
+        self.update(zip(fit, map(self._bytes, self._vocabulary.segmented(fit)), strict=True))
+
     def __missing__(self, word: str) -> bytes:
-        normal = self._vocabulary.normalized(word)
-        if normal.rfind(_SPACE) != 0 or _SPACE in word:
+        if not self._is_fit(word):
             raise _UnfitWordError
         ids = self._bytes(self._vocabulary.segmented([word])[0])
         if len(self) < _MOST_WORDS and len(word) <= _LONGEST_WORD:
@@ -61,6 +66,9 @@ class WordIds(dict[str, bytes]):
         for number, ids in zip(unfit, whole, strict=True):
             rows[number] = self._bytes(ids)
         return rows
+
+    def _is_fit(self, word: str) -> bool:
+        return self._vocabulary.normalized(word).rfind(_SPACE) == 0 and _SPACE not in word
 
     def _bytes(self, ids: Sequence[int]) -> bytes:
         return array(self._type, ids).tobytes()

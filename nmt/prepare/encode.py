@@ -42,6 +42,15 @@ class Subwords:
         src_words, tgt_words = self._words
         return encode(src_vocabulary, src, src_words), encode(tgt_vocabulary, tgt, tgt_words)
 
+    def add_words(self, counts: Sequence[Mapping[str, int]]) -> None:
+        """Encode the words that are known to occur again, before workers do it one by one.
+
+        counts: of both languages, or of the source and of the target; may be empty.
+        """
+        for words, of_side in zip(self._words, counts, strict=False):
+            if words is not None:
+                words.add(word for word, count in of_side.items() if count > 1)
+
     def rows(self, ids: Sequence[Sequence[int]]) -> TokenRows:
         """Return lists of ids as shards have them."""
         return TokenRows.from_lists(ids, token_bytes=self.token_bytes)

@@ -33,7 +33,7 @@ from nmt.data.manifest import DatasetInfo
 from nmt.data.moses import Moses, moses_rules
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.prepare.block import Judgements, Rows
+from nmt.prepare.block import Rows
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import Sources
@@ -68,6 +68,8 @@ from nmt.prepare.rules import Cleaner, judge_tokens
 from nmt.prepare.samples import draw_pairs, judge_text, sample_blocks, sample_steps, text_steps
 from nmt.prepare.text_checks import check_moses, warn_of_faults
 from nmt.prepare.vocabularies import (
+    NOTHING_LEARNT,
+    Learnt,
     check_languages,
     check_tests,
     learn_vocabularies,
@@ -124,8 +126,8 @@ def prepare(
         inputs.report_skipped_rules()
         with building_folder(folder) as unfinished:
             cleaner = inputs.cleaner(held_out)
-            progress, judgements = _resume_or_begin(unfinished, inputs, cleaner)
-            _build(unfinished, inputs, cleaner, progress, judgements, held_out)
+            progress, learnt = _resume_or_begin(unfinished, inputs, cleaner)
+            _build(unfinished, inputs, cleaner, progress, learnt, held_out)
             DataFolder.open(unfinished)
     return DataFolder.open(folder)
 
@@ -379,12 +381,10 @@ class _Inputs:
         return tuple(steps)
 
 
-def _resume_or_begin(
-    folder: Path, inputs: _Inputs, cleaner: Cleaner
-) -> tuple[Progress, Judgements]:
+def _resume_or_begin(folder: Path, inputs: _Inputs, cleaner: Cleaner) -> tuple[Progress, Learnt]:
     """Return the progress of an earlier run, or start afresh with the vocabulary.
 
-    Returns also what cleaning has found in the text that a vocabulary was learnt from.
+    Returns also what was learnt, which is nothing in the first case.
     """
     key = progress_key(inputs.settings, inputs.sources, inputs.vocabularies)
     progress = read_progress(folder)
@@ -393,19 +393,19 @@ def _resume_or_begin(
         console.notice(
             f"resuming {folder}: {len(progress.shards):,} shards with {pairs:,} pairs are complete"
         )
-        return progress, {}
+        return progress, NOTHING_LEARNT
     if progress is not None:
         console.notice(f"{folder} was made from other text, options or version; starting afresh")
     elif any(path.is_file() for path in folder.iterdir()):
         console.notice(f"{folder} is damaged or almost empty; starting afresh")
     empty_folder(folder)
     train, options = inputs.sources.train, inputs.options
-    vocabularies: Sequence[Vocabulary] = inputs.vocabularies
-    judgements: Judgements = {}
-    if not vocabularies:
-        vocabularies, judgements = learn_vocabularies(
+    learnt = NOTHING_LEARNT
+    if not inputs.vocabularies:
+        learnt = learn_vocabularies(
             options, inputs.languages, train, cleaner=cleaner, moses=inputs.moses
         )
+    vocabularies = inputs.vocabularies or learnt.vocabularies
     given = bool(inputs.vocabularies)
     lexicon = folder / PROGRESS_FOLDER / LEXICON_NAME
     progress = Progress(
@@ -420,7 +420,7 @@ def _resume_or_begin(
         lexicon=learn_lexicon(lexicon, inputs.annotator, train, cleaner, options),
     )
     write_progress(folder, progress)
-    return progress, {} if inputs.cleaning.fix else judgements  # not the repaired text
+    return progress, learnt
 
 
 def _build(
@@ -428,11 +428,12 @@ def _build(
     inputs: _Inputs,
     cleaner: Cleaner,
     progress: Progress,
-    judgements: Judgements,
+    learnt: Learnt,
     held_out: Sequence[HeldOutText],
 ) -> None:
     models = [(folder / file.name).read_bytes() for file in progress.vocabulary.files]
     options, sources, subwords = inputs.options, inputs.sources, inputs.subwords(models)
+    subwords.add_words(learnt.counts)
     annotator = inputs.annotator
     if annotator is not None and progress.lexicon:
         annotator = annotator.with_lexicon(folder / PROGRESS_FOLDER / LEXICON_NAME)
@@ -441,7 +442,8 @@ def _build(
         sources.train,
         inputs.steps(subwords, cleaner, annotator),
         progress,
-        judgements=judgements,
+        # They judge repaired text, which is not there any more.
+        judgements={} if inputs.cleaning.fix else learnt.judgements,
         token_bytes=subwords.token_bytes,
         separator=subwords.separator if options.documents else None,
         marker=None if annotator is None else subwords.marker,

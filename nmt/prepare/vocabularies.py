@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -143,6 +143,19 @@ def report_what_is_not_learnt(options: PrepareOptions, train: Sequence[SourceTex
     console.notice("without --vocab, too_short is not counted, and too_long only if it is certain")
 
 
+class Learnt(NamedTuple):
+    """Vocabularies that were learnt, and what the pass over the text has found beside them."""
+
+    vocabularies: Sequence[Vocabulary]
+    judgements: Judgements
+    """On blocks that were read whole."""
+    counts: Sequence[Mapping[str, int]]
+    """How often each word occurs, for each vocabulary; empty if it is not known."""
+
+
+NOTHING_LEARNT = Learnt((), {}, ())
+
+
 def learn_vocabularies(
     options: PrepareOptions,
     languages: LanguageTokens | None,
@@ -150,13 +163,11 @@ def learn_vocabularies(
     *,
     cleaner: Cleaner,
     moses: tuple[Moses | None, Moses | None],
-) -> tuple[list[Vocabulary], Judgements]:
+) -> Learnt:
     """Learn one vocabulary for both languages, or one for each, from clean pairs.
 
     If their size is not given and does not suit the text, they get one that does: the largest
     possible one, or one with room for twice as many subwords as the text has characters.
-
-    Returns the vocabularies, and what cleaning has found in blocks that were read whole.
 
     Raises:
         DataError: no pair passes the rules.
@@ -192,7 +203,7 @@ def learn_vocabularies(
         character_coverage=options.character_coverage,
     )
     is_bpe = options.subwords == "bpe"
-    counts, judgements = _word_counts(options, train, shares, tables, clean) if is_bpe else ([], {})
+    counts, judgements = _word_counts(options, train, shares, tables, clean) if is_bpe else ((), {})
     vocabularies = []
     for number, of_langs in enumerate(names):
         size, vocabulary = vocabulary_size(options, train), None
@@ -212,7 +223,7 @@ def learn_vocabularies(
                     + ("the most for so little text" if is_small else "for so many characters")
                 )
         vocabularies.append(vocabulary)
-    return vocabularies, judgements
+    return Learnt(vocabularies, judgements, counts)
 
 
 def _suited(size: int, bound: int) -> int:

@@ -10,6 +10,7 @@ import pytest
 from prepare_job import Job, content, job_of, pairs, write
 
 from nmt.data.vocabulary import learn_vocabulary
+from nmt.prepare.readers import reader
 from nmt.prepare.vocabularies import whole_weights
 from nmt.prepare.word_counts import WordCounts
 
@@ -52,6 +53,25 @@ def test_the_vocabulary_is_learnt_from_all_text_by_default(tmp_path: Path) -> No
     ids = range(330)
     assert folder.src_vocabulary.tokens(ids) == every.src_vocabulary.tokens(ids)
     assert folder.src_vocabulary.tokens(ids) != some.src_vocabulary.tokens(ids)
+
+
+@pytest.mark.parametrize("fix", [(), ("entities",)])
+def test_what_counting_has_judged_is_what_encoding_would_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fix: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(reader, "BLOCK_LINES", 8)
+    dropped = [("same", "same"), ("a\x07b", "ab"), ("red &amp; blue", "rot &amp; blau")]
+    texts = [*pairs(30), *dropped], [*reversed(dropped[:2]), *pairs(60)[30:]]
+    train = [write(tmp_path, name, text) for name, text in zip("ab", texts, strict=True)]
+    job = job_of(tmp_path, *train, fix=fix)
+    learnt = job.prepare()
+    vocab = (learnt.path / "vocab.model",)
+    given = job.but(out=tmp_path / "given", vocab=vocab, vocab_size=None).prepare()
+    rejected = [corpus.rejected for corpus in learnt.info.train.corpora]
+    assert rejected == [{"control": 1, "identical": 1}] * 2
+    assert [corpus.rejected for corpus in given.info.train.corpora] == rejected
+    for name in ("train-00000.bin", "train-00001.bin", "rejects.txt"):
+        assert (given.path / name).read_bytes() == (learnt.path / name).read_bytes()
 
 
 @pytest.mark.parametrize("separate", [False, True])
