@@ -1,9 +1,10 @@
 """The CTranslate2 engine, for models exported by `nmt export ctranslate2`.
 
-It differs from the torch engine in three ways. CTranslate2 renormalises over the tokens that are
+It differs from the torch engine in four ways. CTranslate2 renormalises over the tokens that are
 not barred. A hypothesis that reaches its length limit is cut off without eos, and its score is that
-of its tokens. Search goes on until a beam's width of hypotheses are finished. Options that it does
-not support are refused. It gives no log-probabilities of tokens.
+of its tokens. Search goes on until a beam's width of hypotheses are finished. A batch has one
+length limit for all of its sources, so wide limits are rounded up. Options that it does not support
+are refused. It gives no log-probabilities of tokens.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from nmt.translate.options import TranslationConfig
 _BATCH_TOKENS, _GREEDY_BATCH_TOKENS = 512, 1_024
 _SMALLEST_BATCH = 256
 
-_Kind = tuple[int, bool]
-"""What a source's length limit depends on: its tokens, and whether it is cut out of a word."""
+_LIMIT_STEP = 16
+"""If translations may have so many tokens more than their source, limits are those of sources that
+have a multiple of it. With limits of their own, most batches would be of few sources."""
 
 
 class CTranslate2Engine(Engine):
@@ -42,6 +44,7 @@ class CTranslate2Engine(Engine):
         vocabularies: tuple[Vocabulary, Vocabulary],
         *,
         src_tokens: Sequence[str],
+        most_tokens: int,
         workers: int,
         batch_tokens: int | None = None,
         with_scores: bool = True,
@@ -49,6 +52,7 @@ class CTranslate2Engine(Engine):
         """Take a ctranslate2.Translator that translates `workers` batches in parallel.
 
         src_tokens: its names for the ids of a source.
+        most_tokens: of a translation, for which it has positions.
         with_scores: whether the hypotheses of greedy search need them. Otherwise they are 0.
         UsageError if it does not support an option.
         """
@@ -61,7 +65,7 @@ class CTranslate2Engine(Engine):
         self._pad = tgt[PAD_ID]
         self._first = [tgt[i] for i in options.first_ids]
         self._model = model
-        self._workers = workers
+        self._most_tokens, self._workers = most_tokens, workers
         # To score the only hypothesis, each step would need the softmax.
         self._has_scores = with_scores or options.beam_size > 1
 
@@ -76,30 +80,6 @@ class CTranslate2Engine(Engine):
 
         Few batches are submitted at a time, because they cannot be cancelled.
         """
-        retried: list[int] = []
-        for number, hypotheses in self._pass(sources, order, budget, on_step, alike=False):
-            if hypotheses is None:
-                retried.append(number)
-            else:
-                yield number, hypotheses
-        for number, hypotheses in self._pass(sources, retried, budget, on_step, alike=True):
-            yield number, hypotheses or []
-
-    def _pass(
-        self,
-        sources: Sequence[Source],
-        order: Sequence[int],
-        budget: int,
-        on_step: Callable[[], object] | None,
-        *,
-        alike: bool,
-    ) -> Iterator[tuple[int, list[Hypothesis] | None]]:
-        """Translate some sources; yield None for those that need a second pass.
-
-        A batch has one length limit, the lowest of its sources'. If all hypotheses of a source
-        finish before it, a higher limit would not change them. Otherwise the source is translated
-        again in a batch of sources with the same limit: `alike`.
-        """
         # A source that fills the budget gets all memory.
         is_tight = bool(order) and 2 * source_cost(sources[order[0]]) > budget
         most = 1 if is_tight else 2 * self._workers
@@ -107,12 +87,12 @@ class CTranslate2Engine(Engine):
             # If there is little work, use smaller batches, so that all workers end together.
             work = sum(source_cost(sources[number]) for number in order)
             budget = min(budget, max(_SMALLEST_BATCH, work // (4 * self._workers)))
-        batches = _batches(sources, order, budget, alike=alike)
+        batches = self._batches(sources, order, budget)
         under_way: deque[tuple[list[int], int, list[Any]]] = deque()
         try:
             while True:
                 for numbers in islice(batches, most - len(under_way)):
-                    limit = min(map(self._longest, {_kind(sources[number]) for number in numbers}))
+                    limit = self._longest(sources[numbers[0]])
                     results = self._submit([sources[number] for number in numbers], limit)
                     under_way.append((numbers, limit, results))
                 if not under_way:
@@ -125,20 +105,36 @@ class CTranslate2Engine(Engine):
                     # Each access makes a copy.
                     hypotheses = translated.hypotheses
                     scores = translated.scores if self._has_scores else [0.0] * len(hypotheses)
-                    is_cut = max(map(len, hypotheses), default=0) - len(self._first) >= limit
-                    if is_cut and limit < self._longest(_kind(sources[number])):
-                        yield number, None
-                    else:
-                        yield number, self._hypotheses(hypotheses, scores, limit)
+                    yield number, self._hypotheses(hypotheses, scores, limit)
         finally:
             for _, _, results in under_way:
                 for result in results:
                     with contextlib.suppress(RuntimeError):  # the first one was raised
                         result.result()
 
-    def _longest(self, kind: _Kind) -> int:
-        tokens, is_in_word = kind
-        return self.options.longest(tokens, is_in_word=is_in_word)
+    def _longest(self, source: Source) -> int:
+        """Return the length limit of a source's translation."""
+        tokens = len(source.ids)
+        if self.options.max_extra_tokens >= _LIMIT_STEP:
+            tokens = -(-tokens // _LIMIT_STEP) * _LIMIT_STEP
+        longest = self.options.longest(tokens, is_in_word=source.is_in_word)
+        return min(longest, self._most_tokens)
+
+    def _batches(
+        self, sources: Sequence[Source], order: Sequence[int], budget: int
+    ) -> Iterator[list[int]]:
+        """Yield batches of one limit, longest first, within the budget or of a single source."""
+        batch: list[int] = []
+        for number in order:
+            if batch:
+                first = sources[batch[0]]
+                is_full = (len(batch) + 1) * source_cost(first) > budget
+                if is_full or self._longest(sources[number]) != self._longest(first):
+                    yield batch
+                    batch = []
+            batch.append(number)
+        if batch:
+            yield batch
 
     def _submit(self, sources: Sequence[Source], limit: int) -> list[Any]:
         """Start to translate sources, each to at most `limit` tokens."""
@@ -197,26 +193,6 @@ class CTranslate2Engine(Engine):
         return finished[: self.options.n_best]
 
 
-def _batches(
-    sources: Sequence[Source], order: Sequence[int], budget: int, *, alike: bool
-) -> Iterator[list[int]]:
-    """Yield batches of sources, longest first, within the budget or of a single source.
-
-    If `alike`, all sources of a batch have the same length limit.
-    """
-    batch: list[int] = []
-    for number in order:
-        if batch:
-            first = sources[batch[0]]
-            is_full = (len(batch) + 1) * source_cost(first) > budget
-            if is_full or (alike and _kind(sources[number]) != _kind(first)):
-                yield batch
-                batch = []
-        batch.append(number)
-    if batch:
-        yield batch
-
-
 def _finished(result: Any) -> Any:
     try:
         return result.result()
@@ -224,10 +200,6 @@ def _finished(result: Any) -> Any:
         if is_of_memory(error):
             raise
         raise DataError(f"CTranslate2 cannot use the export: {error}; export it again") from None
-
-
-def _kind(source: Source) -> _Kind:
-    return len(source.ids), source.is_in_word
 
 
 def count_gpus() -> int:
@@ -299,6 +271,7 @@ def load(
         options,
         vocabularies,
         src_tokens=export.src_tokens(folder, len(vocabularies[0])),
+        most_tokens=export.positions - len(vocabularies[1].first) - 1,
         workers=workers,
         batch_tokens=batch_tokens,
         with_scores=with_scores,

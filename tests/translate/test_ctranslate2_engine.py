@@ -206,20 +206,31 @@ def test_a_variant_s_scores_are_the_model_s_own(
     assert_own_scores(start(tmp_path / "export", replace(POWER, beam_size=1)), path, sources)
 
 
-@pytest.mark.parametrize("options", [POWER, replace(POWER, max_extra_tokens=0, n_best=2)], ids=repr)
+@pytest.mark.parametrize(
+    ("options", "beyond"),
+    [
+        (POWER, 0),
+        (replace(POWER, max_extra_tokens=0, n_best=2), 0),
+        # A wide limit is rounded up.
+        (replace(POWER, beam_size=1, max_extra_tokens=16), 15),
+        (replace(POWER, beam_size=1, max_extra_tokens=16, max_tokens=16), 0),
+    ],
+    ids=repr,
+)
 def test_what_stands_beside_a_sentence_changes_nothing(
-    exported: Path, sources: list[Source], options: SearchOptions
+    exported: Path, sources: list[Source], options: SearchOptions, beyond: int
 ) -> None:
     translator = start(exported, options)
     together = found(translator, sources)
     alone = [found(translator, [source])[0] for source in sources]
     assert [[h.ids for h in best] for best in together] == [[h.ids for h in best] for best in alone]
-    # The limit is each source's own: without extra tokens, many translations are cut there.
+    # The limit is each source's own: many translations are cut there.
     rooms = [
         options.longest(len(source.ids)) - len(best.ids)
         for source, (best, *_) in zip(sources, together, strict=True)
     ]
-    assert min(rooms) == 0
+    assert -beyond <= min(rooms) <= 0
+    assert (min(rooms) < 0) == (beyond > 0)
 
 
 # What the command line refuses is in `tests/interchange`.
@@ -263,7 +274,13 @@ def counted(folder: Path, *, workers: int, most: int = 1_000) -> tuple[CTranslat
     vocabularies = translator.language_pair.src_vocabulary, translator.language_pair.tgt_vocabulary
     src_tokens = Export.open(folder).src_tokens(folder, len(vocabularies[0]))
     engine = CTranslate2Engine(
-        counting, POWER, vocabularies, src_tokens=src_tokens, workers=workers, batch_tokens=40
+        counting,
+        POWER,
+        vocabularies,
+        src_tokens=src_tokens,
+        most_tokens=1_000,
+        workers=workers,
+        batch_tokens=40,
     )
     return engine, counting
 
