@@ -115,7 +115,6 @@ KINDS = {
     "ctranslate2 config": ("export/config.json", f"{EXPORTED} --input text.en"),
     "dataset.json": ("data/dataset.json", "data data"),
     "shard": ("data/train-00000.bin", "data data"),
-    "rejects.json": ("data/rejects.json", "join made data other_data"),
     "config.toml": ("run/config.toml", f"{TRAIN} run"),
     "metrics.jsonl": ("run/metrics.jsonl", f"{TRAIN} run --max-updates 3"),
 }

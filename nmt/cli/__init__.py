@@ -100,7 +100,7 @@ def _help(docstring: str | None, examples: Sequence[str]) -> str:
 
 COMMANDS = (
     *("prepare", "train", "average", "translate", "score", "rescore", "evaluate"),
-    *("join", "import", "export", "models", "data"),
+    *("import", "export", "models", "data"),
 )
 
 

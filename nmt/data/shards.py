@@ -26,7 +26,7 @@ import os
 import struct
 import weakref
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
@@ -154,42 +154,19 @@ class ShardBuilder:
 
     def write(self, path: Path, *, corpus: int = 0) -> None:
         """Write the shard, whole or not at all; all pairs come from corpus `corpus`."""
+        src, tgt, lines = zip(*self._parts, strict=True) if self._parts else ((), (), ())
+        offsets = [_offsets([rows.lengths for rows in side]) for side in (src, tgt)]
+        all_lines = np.concatenate([np.zeros(0, _LINE), *lines]).astype(_LINE)
+        sizes = len(all_lines), self._src_tokens, self._tgt_tokens
+        header = _HEADER.pack(*_Header(_MAGIC, FORMAT_VERSION, self._token_bytes, *sizes, corpus))
         ids = ID_TYPES[self._token_bytes]
-        _write(
-            path,
-            corpus=corpus,
-            token_bytes=self._token_bytes,
-            src_offsets=_offsets([src.lengths for src, _, _ in self._parts]),
-            tgt_offsets=_offsets([tgt.lengths for _, tgt, _ in self._parts]),
-            lines=np.concatenate([np.zeros(0, _LINE), *(lines for _, _, lines in self._parts)]),
-            ids=chain(
-                (src.ids.astype(ids, copy=False) for src, _, _ in self._parts),
-                (tgt.ids.astype(ids, copy=False) for _, tgt, _ in self._parts),
-            ),
-        )
-
-
-def _write(
-    path: Path,
-    *,
-    corpus: int,
-    token_bytes: int,
-    src_offsets: npt.NDArray[Any],
-    tgt_offsets: npt.NDArray[Any],
-    lines: npt.NDArray[Any],
-    ids: Iterable[Ids],
-) -> None:
-    """Write a shard, whole or not at all; ids: all sources, then all targets, in pieces."""
-    lines = lines.astype(_LINE)
-    tokens = int(src_offsets[-1]), int(tgt_offsets[-1])
-    header = _HEADER.pack(
-        *_Header(_MAGIC, FORMAT_VERSION, token_bytes, len(lines), *tokens, corpus)
-    )
-    with atomic_writer(path) as file:
-        file.write(header)
-        file.write(_CRC.pack(_checksum(header, src_offsets, tgt_offsets, lines)))
-        for part in chain((src_offsets, tgt_offsets, lines), ids):
-            file.write(part.data)
+        with atomic_writer(path) as file:
+            file.write(header)
+            file.write(_CRC.pack(_checksum(header, *offsets, all_lines)))
+            for part in (*offsets, all_lines):
+                file.write(part.data)
+            for rows in (*src, *tgt):
+                file.write(rows.ids.astype(ids, copy=False).data)
 
 
 def _offsets(lengths: Sequence[Lengths]) -> npt.NDArray[Any]:
@@ -358,29 +335,6 @@ class Shard:
         """Return the line number of a pair in its corpus, from 1."""
         self._check(index)
         return int(self._lines[index])
-
-    def lines(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the line numbers of some pairs: (len(indices),)."""
-        return self._lines[indices].astype(np.int64)
-
-    def copy(self, path: Path, rows: npt.NDArray[np.int64], *, corpus: int) -> None:
-        """Write the pairs at `rows`, at least one and ascending, as a shard of `corpus`.
-
-        Ids go from map to file, a run of rows at a time, so they take no memory.
-        """
-        starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)  # [3, 4, 7] is runs 3-4 and 7
-        runs = np.stack([rows[starts], rows[np.append(starts[1:], len(rows)) - 1] + 1], axis=1)
-        sides = (self._src, self._src_offsets), (self._tgt, self._tgt_offsets)
-        src_lengths, tgt_lengths = self.lengths(rows)
-        _write(
-            path,
-            corpus=corpus,
-            token_bytes=self.token_bytes,
-            src_offsets=_offsets([src_lengths]),
-            tgt_offsets=_offsets([tgt_lengths]),
-            lines=self._lines[rows],
-            ids=(ids[a:b] for ids, offsets in sides for a, b in offsets[runs].tolist()),
-        )
 
     def check_content(self, src_vocab_size: int, tgt_vocab_size: int) -> None:
         """Raise DataError if an offset or a token id is impossible."""

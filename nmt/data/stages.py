@@ -82,7 +82,8 @@ def corpus_names(data: DataFolder) -> list[str]:
     """Return what a recipe calls each corpus of train.
 
     This is the end of its prefix, such as `clean` for `text/clean`, or all of the prefix if others
-    have the same end. Corpora of a joined folder may have the same prefix, and then share a name.
+    have the same end. A text that was given twice has the same prefix
+    twice, and so one name.
     """
     prefixes = [corpus.prefix for corpus in data.info.train.corpora]
     ends = [prefix.rpartition("/")[2] for prefix in prefixes]

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from nmt.console import printable, warning
-from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord, build_value
+from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord
 from nmt.errors import DataError
 from nmt.prepare.block import KEPT, Block, Verdicts, show_line
 from nmt.prepare.cleaning import RULES
@@ -21,7 +21,7 @@ from nmt.prepare.readers.reader import record_file
 from nmt.prepare.repairs import describe_flaw, is_frequent, joined_flaws
 from nmt.prepare.rules import RULE_OF
 from nmt.prepare.windows import SHORTENED
-from nmt.system.files import parse_json, read_file, write_text
+from nmt.system.files import write_text
 
 EXAMPLES_PER_RULE = 20
 _EXAMPLE_CHARACTERS = 300
@@ -109,19 +109,6 @@ def write_reports(folder: Path, corpora: Sequence[CorpusRejects]) -> tuple[FileR
     write_text(folder / REJECTS_NAME, report_json(corpora))
     write_text(folder / REJECTS_TEXT_NAME, report_text(corpora))
     return record_file(folder / REJECTS_NAME), record_file(folder / REJECTS_TEXT_NAME)
-
-
-def read_report(folder: Path) -> list[CorpusRejects]:
-    """Return the report of a data folder, by corpus; DataError if it is damaged."""
-    path = folder / REJECTS_NAME
-    try:
-        report = parse_json(read_file(path))["corpora"]
-        for corpus in report:
-            del corpus["kept"]  # which follows from the others
-        corpora: list[CorpusRejects] = build_value(list[CorpusRejects], report, "corpora")
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
-    return corpora
 
 
 def report_text(corpora: Sequence[CorpusRejects]) -> str:

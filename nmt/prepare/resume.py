@@ -69,16 +69,6 @@ def check_target(out: Path) -> None:
         raise UsageError(f"{out}: {nearest} is not a folder that you may write to")
 
 
-def check_unstarted(out: Path) -> None:
-    """Refuse to build over what an interrupted `prepare` has left to go on with."""
-    partial = _partial(out)
-    if (partial / PROGRESS_FOLDER / _PROGRESS_NAME).exists():
-        raise UsageError(
-            f"{partial} is an unfinished `nmt prepare`: finish it with its own command, remove it, "
-            "or choose another name"
-        )
-
-
 def check_space(out: Path, needed: int) -> None:
     """Refuse a disk without room for about `needed` bytes, before any work is done."""
     partial = _partial(out)

@@ -63,22 +63,6 @@ def test_the_bytes_are_as_documented(path: Path) -> None:
     assert path.read_bytes() == header + crc + body + tokens
 
 
-@pytest.mark.parametrize(
-    "rows", [[0], [3], [0, 1, 2, 3], [1, 2], [0, 2], [0, 1, 3], [2, 3]], ids=str
-)
-@pytest.mark.parametrize("token_bytes", [2, 4])
-def test_a_copy_of_some_pairs_is_as_if_they_were_built(
-    tmp_path: Path, rows: list[int], token_bytes: int
-) -> None:
-    shard = Shard.open(build(tmp_path / "s.bin", token_bytes=token_bytes))
-    at = np.array(rows, np.int64)
-    builder = ShardBuilder(token_bytes=token_bytes)
-    builder.extend(*shard.rows(at), shard.lines(at))
-    builder.write(tmp_path / "built.bin", corpus=9)
-    shard.copy(tmp_path / "copy.bin", at, corpus=9)
-    assert (tmp_path / "copy.bin").read_bytes() == (tmp_path / "built.bin").read_bytes()
-
-
 def test_ids_take_two_bytes_while_the_vocabulary_fits() -> None:
     assert [token_bytes_for(size) for size in (65_536, 65_537)] == [2, 4]
     with pytest.raises(OverflowError):

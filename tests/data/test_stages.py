@@ -106,7 +106,7 @@ def test_a_corpus_is_named_by_the_end_of_its_prefix(data: DataFolder) -> None:
 
 
 def test_a_weight_is_for_every_corpus_of_its_name(data: DataFolder) -> None:
-    corpora = [replace(one, prefix="news") for one in data.info.train.corpora]  # as after a join
+    corpora = [replace(one, prefix="news") for one in data.info.train.corpora]  # as if given twice
     train = replace(data.info.train, corpora=tuple(corpora))
     joined = replace(data, info=replace(data.info, train=train))
     assert corpus_names(joined) == ["news"] * 3

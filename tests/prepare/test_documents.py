@@ -14,7 +14,6 @@ from prepare_job import Job, pairs, prepare_in_all_ways, write
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import split_lines
 from nmt.errors import DataError, UsageError
-from nmt.prepare.join import join
 from nmt.prepare.windows import AT_BREAK, Side, choose_windows, draw_context, join_side
 
 Line = tuple[str, str]
@@ -140,21 +139,6 @@ def test_a_document_that_comes_twice_is_a_duplicate_and_a_line_is_not(prepare: P
     # What is dropped as a duplicate is still the line before the next one.
     before = {src[-2] for src, _ in found if len(src) > 1} & {reply for reply, _ in replies}
     assert before == {reply for reply, _ in replies}
-
-
-def test_parts_that_are_joined_keep_their_windows(prepare: Prepare, tmp_path: Path) -> None:
-    whole = prepare(pairs(40), out="whole")
-    vocab = (whole.path / "vocab.model",)
-    values: dict[str, Any] = {"vocab": vocab, "vocab_size": None}
-    one = prepare(pairs(20), out="one", **values)
-    other = prepare(pairs(20)[10:] + pairs(40)[20:], out="other", **values)
-    joined = join(tmp_path / "joined", [one.path, other.path], memory=0.1)
-    assert joined.info.window == 3
-    assert sum(joined.info.train.windows) == len(joined.train) < 50
-    assert joined.info.train.windows[2] > 0
-    alone = prepare(pairs(20), out="lines", documents=False, window=4, **values)
-    with pytest.raises(UsageError, match="window"):
-        join(tmp_path / "odd", [one.path, alone.path], memory=0.1)
 
 
 @pytest.mark.usefixtures("small_blocks")
