@@ -20,7 +20,6 @@ from random import Random
 from typing import NoReturn
 
 import pyarrow
-import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 from command_line import QUICK
@@ -110,7 +109,6 @@ KINDS = {
     "vocab.json": ("opus/vocab.json", "import huggingface opus made"),
     "weights": ("opus/model.safetensors", "import huggingface opus made"),
     "parquet": ("hub.parquet", f"{PREPARE} hub.parquet"),
-    "arrow": ("hub.arrow", f"{PREPARE} hub.arrow"),
     "ctranslate2": ("export/model.bin", f"{EXPORTED} --input text.en"),
     "ctranslate2 config": ("export/config.json", f"{EXPORTED} --input text.en"),
     "dataset.json": ("data/dataset.json", "data data"),
@@ -143,8 +141,6 @@ def originals(model_file: Path, data: Path, tmp_path_factory: pytest.TempPathFac
         (folder / name).write_text(content)
     table = pyarrow.table({"en": [src for src, _ in text], "de": [tgt for _, tgt in text]})
     pyarrow.parquet.write_table(table, folder / "hub.parquet")
-    with pyarrow.ipc.new_file(str(folder / "hub.arrow"), table.schema) as file:
-        file.write_table(table)
     export_ctranslate2(folder / "model", folder / "export", "float32")
     (folder / "text.gz").write_bytes(gzip.compress((folder / "text.en").read_bytes()))
     assert run_apart(KINDS["journal"][1], folder) == (0, "")

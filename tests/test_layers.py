@@ -60,7 +60,7 @@ DOORS: dict[str, str | tuple[str, ...]] = {
     "sacrebleu": "nmt/scoring/",
     "sacremoses": "nmt/data/moses.py",
     "langcodes": "nmt/data/languages.py",
-    "pyarrow": "nmt/prepare/readers/arrow.py",
+    "pyarrow": "nmt/prepare/readers/parquet.py",
     "fasttext": "nmt/prepare/language_id.py",
     "simplemma": "nmt/terms/lemmas.py",
     "backports.zstd": "nmt/data/compressed.py",

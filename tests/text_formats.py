@@ -108,15 +108,6 @@ def write_parquet(folder: Path, pairs: Pairs) -> str:
     return f"{folder}/hub"
 
 
-def write_arrow(folder: Path, pairs: Pairs) -> str:
-    """Write Arrow's stream, as the library `datasets` does."""
-    arrow = pytest.importorskip("pyarrow")
-    table = arrow.table(_columns(pairs))
-    with arrow.ipc.new_stream(str(folder / "data.arrow"), table.schema) as file:
-        file.write_table(table, max_chunksize=7)
-    return f"{folder}/data.arrow:translation.en,translation.de"
-
-
 FORMATS: dict[str, Callable[[Path, Pairs], str]] = {
     "tsv": write_tsv,
     "csv": write_csv,
@@ -125,6 +116,5 @@ FORMATS: dict[str, Callable[[Path, Pairs], str]] = {
     "zip": write_zip,
     "tmx": write_tmx,
     "parquet": write_parquet,
-    "arrow": write_arrow,
 }
 """Each writes a file in a folder, and returns its name for `--train`."""

@@ -38,8 +38,8 @@ def data(
     examples: int = value(3, "Show this many training pairs, with their subwords.", minimum=0),
     show: str | None = value(
         None,
-        "Show only these training pairs, counted from 0: text, tokens, token ids, corpus, row, and "
-        "side columns, such as that of `prepare --keep-column`. 7-9 means 7, 8 and 9.",
+        "Show only these training pairs, counted from 0: text, tokens, token ids, corpus "
+        "and row. 7-9 means 7, 8 and 9.",
         metavar="N[,M]",
     ),
     rejects: bool = value(False, "Show which pairs cleaning dropped, with examples."),
@@ -216,7 +216,6 @@ def _fields(folder: DataFolder, index: int) -> Iterator[tuple[str, str]]:
     corpus = folder.info.train.corpora[number]
     yield "corpus", corpus.prefix
     yield "row", str(row)
-    yield from train.side_values(index).items()
     src, tgt = corpus.langs
     for lang, ids, vocabulary, raw in (
         (src, train.src(index), folder.src_vocabulary, text.src(index) if text else None),

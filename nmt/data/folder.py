@@ -6,7 +6,7 @@ agree with `dataset.json`. With `verify` it also checks every checksum, offset a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -32,17 +32,14 @@ class PairDataset:
 
     shares: runs of pairs with the same weight, as (number of pairs, weight); by default all pairs
     have weight 1.
-    side_columns: by name; for each shard, the shard of its values, if it has some.
     """
 
     def __init__(
         self,
         shards: Sequence[Shard],
         shares: Sequence[tuple[int, float]] | None = None,
-        side_columns: Mapping[str, Sequence[Shard | None]] = {},
     ) -> None:
         self._shards = tuple(shards)
-        self._side_columns = side_columns
         # Pairs [3, 2, 4] start at [0, 3, 5]: pair 4 is pair 4 - 3 of shard 1.
         ends = list(accumulate(len(shard) for shard in shards))
         self._starts = np.array([0, *ends[:-1]])
@@ -130,16 +127,6 @@ class PairDataset:
         shard, within = self._locate(index)
         return shard.corpus, shard.line(within)
 
-    def side_values(self, index: int) -> dict[str, str]:
-        """Return the values beside the text of a pair, by the names of their side columns."""
-        number, within = self._place(index)
-        shards = ((name, shards[number]) for name, shards in self._side_columns.items())
-        return {
-            name: shard.src(within).tobytes().decode()
-            for name, shard in shards
-            if shard is not None
-        }
-
     def corpora(self, indices: Indices) -> list[int]:
         """Return the corpus of each of some pairs, numbered as in `origin`."""
         corpora = np.empty(len(indices), np.int64)
@@ -206,10 +193,7 @@ class DataFolder:
         shares = weighted_shares(info, [corpus.weight for corpus in info.train.corpora])
         are_weighted = any(weight != 1 for _, weight in shares)
         train = _open_shards(path, info.train, info, verify)
-        side_columns = _open_side_columns(path, info.train)
-        text = side_columns.pop(TEXT, ())
-        if None in text:
-            raise DataError(f"{path}: dataset.json is damaged: each shard of train needs its text")
+        text = _open_text(path, info.train)
         tests = [shard for split in info.tests for shard in _open_shards(path, split, info, verify)]
         return cls(
             path=path,
@@ -217,10 +201,10 @@ class DataFolder:
             fingerprint=sha256_file(path / manifest.FILE_NAME),
             src_vocabulary=vocabularies[0],
             tgt_vocabulary=vocabularies[-1],
-            train=PairDataset(train, shares if are_weighted else None, side_columns),
+            train=PairDataset(train, shares if are_weighted else None),
             valid=PairDataset(_open_shards(path, info.valid, info, verify)),
             test=PairDataset(tests) if tests else None,
-            train_text=PairDataset([shard for shard in text if shard]) if text else None,
+            train_text=PairDataset(text) if text else None,
         )
 
     @property
@@ -351,17 +335,16 @@ def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo, verify: bool
     return shards
 
 
-def _open_side_columns(path: Path, train: SplitRecord) -> dict[str, list[Shard | None]]:
-    """Return the side columns of train by name: a shard for each shard of train that has it."""
-    places = {Path(record.name).stem: number for number, record in enumerate(train.shards)}
-    columns: dict[str, list[Shard | None]] = {}
-    for file in train.side_columns:
-        stem, _, name = file.name.partition(".")
-        if stem not in places:
-            raise DataError(f"{path}: dataset.json is damaged: {name} of no shard of train")
-        record, shard = train.shards[places[stem]], Shard.open(path / file.name)
-        actual = (shard.corpus, len(shard), shard.token_bytes)
-        if actual != (record.corpus, record.pairs, TEXT_BYTES):
-            raise DataError(f"{shard.path} is not the {name} of {record.name}; {_AGAIN}")
-        columns.setdefault(name, [None] * len(train.shards))[places[stem]] = shard
-    return columns
+def _open_text(path: Path, train: SplitRecord) -> list[Shard]:
+    """Return the raw lines of each shard of train; none if they were not kept."""
+    if len(train.side_columns) not in (0, len(train.shards)):
+        raise DataError(f"{path}: dataset.json is damaged: each shard of train needs its text")
+    shards = []
+    for record, file in zip(train.shards, train.side_columns, strict=False):
+        shard = Shard.open(path / file.name)
+        actual = (file.name, shard.corpus, len(shard), shard.token_bytes)
+        name = f"{Path(record.name).stem}.{TEXT}"
+        if actual != (name, record.corpus, record.pairs, TEXT_BYTES):
+            raise DataError(f"{shard.path} is not the text of {record.name}; {_AGAIN}")
+        shards.append(shard)
+    return shards

@@ -94,9 +94,6 @@ class CorpusRecord:
     tag: str  # the tag put before each of its source lines
     langs: tuple[str, str]  # source and target
     columns: tuple[str, ...]  # of a table: those of source and target
-    min_scores: Mapping[str, float]
-    """The least score by column of a table; pairs with a smaller one were dropped."""
-    kept_column: str  # the column of a table that was kept beside the pairs, as their provenance
     quoted: bool  # whether the cells of a table of text were read as quoted
     flaws: tuple[FlawRecord, ...]
     """Of train: lines that have entities or a broken encoding, by side and kind."""
@@ -125,7 +122,7 @@ class SplitRecord:
     text: tuple[FileRecord, ...] = ()
     """Of valid and test: the raw text, source and target of each corpus."""
     side_columns: tuple[FileRecord, ...] = ()
-    """Of train: shards of bytes. `train-00003.url` is the column `url` of `train-00003.bin`."""
+    """Of train: shards of bytes. `train-00003.text` has the raw lines of `train-00003.bin`."""
     windows: tuple[int, ...] = ()
     """Of train, if it is documents: how many pairs are windows of 1 line, of 2 and so on."""
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
@@ -34,7 +34,6 @@ from nmt.prepare.characters import (
     letters_by_script,
 )
 from nmt.prepare.cleaning import WIDE_LETTER
-from nmt.prepare.readers.text_names import SideColumn
 
 LINE_FEED = ord("\n")
 
@@ -88,8 +87,6 @@ class Block:
     """Line numbers of pairs that lack a side. Their source says what is there instead."""
     variants: frozenset[int] = frozenset()
     """Those of `missing` that have the side in another script or region than was asked for."""
-    side_columns: Mapping[SideColumn, bytes] = field(default_factory=dict)
-    """The values of each column beside the text, a line for each pair."""
     tag: str = ""
     """The tag put before each source line; may be empty."""
     langs: tuple[str, str] = ("", "")
@@ -108,7 +105,6 @@ class Block:
         """
         src, tgt = (_select(raw, rows) for raw in (self.src, self.tgt))
         numbers = tuple(self.line_number(row) for row in rows.tolist())
-        columns = {column: _select(raw, rows) for column, raw in self.side_columns.items()}
         return replace(
             self,
             number=numbers[0],
@@ -116,15 +112,7 @@ class Block:
             src=src,
             tgt=tgt,
             numbers=numbers,
-            side_columns=columns,
         )
-
-    def side_values(self, column: SideColumn) -> list[str]:
-        """Return the values of a side column; what is not valid in them becomes U+FFFD."""
-        codec = self.encoding.line_codec
-        lines = (line.decode(codec, "replace") for line in self.side_columns[column].split(b"\n"))
-        # A few codecs decode to lone surrogates, which are not text.
-        return [line.encode(errors="replace").decode() for line in lines][: self.lines]
 
 
 def _select(raw: bytes, rows: Rows) -> bytes:
@@ -297,7 +285,7 @@ class Work:
     lines: tuple[list[str], list[str]] = ([], [])  # (left,) source and target
     ids: tuple[TokenRows, TokenRows] | None = None  # (left,) source and target, once encoded
     side_columns: dict[str, tuple[TokenRows, TokenRows]] = field(default_factory=dict)  # (left,)
-    """The values that are kept, by the name of their column; targets may be empty."""
+    """What is kept beside the ids, by its name."""
     hashes: dict[str, Hashes] = field(default_factory=dict)  # (left,) for each rule of duplicates
     flaws: tuple[FlawRecord, ...] = ()
     """Lines that have entities or a broken encoding."""
@@ -327,11 +315,6 @@ class Work:
             name: (src_values.select(are_left), tgt_values.select(are_left))
             for name, (src_values, tgt_values) in self.side_columns.items()
         }
-
-    def keep(self, name: str, values: Sequence[str]) -> None:
-        """Keep a value of each pair that is left, as the side column of this name."""
-        column = TokenRows.from_text(values)
-        self.side_columns[name] = column, TokenRows.from_text([""] * len(column))
 
     @property
     def tagged(self) -> list[str]:

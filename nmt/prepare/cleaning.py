@@ -40,7 +40,6 @@ RULES = {
     "encoding": "a side is not valid text in its encoding",
     "break": "with --documents: both sides are blank, which ends a document",
     "empty": "a side is blank, or has no tokens",
-    "score": "a score is below --min-score, or is not a number",
     "control": "a side contains control characters (other than tab) or U+FFFD",
     "markup": "a side is nothing but tags, such as <range>",
     "identical": "both sides are equal",
@@ -62,7 +61,7 @@ RULES = {
     NEAR: "with --duplicates near: it came earlier but for case, digits, punctuation and spaces",
 }
 """Why each rule drops a pair, in the order in which they are applied: the first one counts."""
-ALWAYS = ("valid", "variant", "missing", "encoding", "break", "empty", "score")
+ALWAYS = ("valid", "variant", "missing", "encoding", "break", "empty")
 """Rules that cannot be switched off: train would include valid, or pairs without a token."""
 
 PANEL = "Cleaning of train"

@@ -18,13 +18,13 @@ from nmt.prepare.block import Block
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.find import Reader, find_reader
 from nmt.prepare.readers.reader import Survey, stamps
-from nmt.prepare.readers.text_names import SideColumn, file_and_columns, name_and_value
+from nmt.prepare.readers.text_names import file_and_columns, name_and_value
 
 _BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
 covers about four), and for each pair (two offsets, a line number and two hashes)."""
 _TEXT_BYTES_A_PAIR = 12
-"""Likewise of text or a column that is kept, beside that itself: two offsets, a line number."""
+"""Likewise of text that is kept, beside that itself: two offsets, a line number."""
 
 _MOST_LINES = 2**32 - 1  # shards keep line numbers in 32 bits
 
@@ -41,7 +41,6 @@ class SourceText:
     stamps: tuple[tuple[int, int], ...]  # of its files, when it was read
     weight: float = 1.0  # how often an epoch visits each of its pairs
     tag: str = ""  # the tag put before each of its source lines
-    side_columns: tuple[SideColumn, ...] = ()  # the columns that are read beside its text
     line_tags: tuple[str, ...] = ()
     """The tag of each source line, if they differ: of lines that were drawn from several texts."""
 
@@ -54,13 +53,6 @@ class SourceText:
         return sum(survey.text_bytes for survey in self.surveys)
 
     @property
-    def kept_bytes(self) -> int:
-        """Size of the side columns that are kept, and of what finds their values in a shard."""
-        sizes = zip(self.side_columns, self.surveys[0].side_bytes, strict=True)
-        kept = [size for column, size in sizes if column.kept_as]
-        return sum(kept) + _TEXT_BYTES_A_PAIR * self.lines * len(kept)
-
-    @property
     def records(self) -> tuple[FileRecord, FileRecord]:
         """The files of the source and of the target, which may be the same."""
         return self.surveys[0].record, self.surveys[-1].record
@@ -70,7 +62,6 @@ class SourceText:
     ) -> CorpusRecord:
         """Return the record of the text, of which so many lines were read."""
         src, tgt = self.records
-        columns = self.side_columns
         return CorpusRecord(
             prefix=self.prefix,
             src=src,
@@ -82,8 +73,6 @@ class SourceText:
             tag=self.tag,
             langs=self.langs,
             columns=self.reader.columns,
-            min_scores={side.column: side.least for side in columns if side.least is not None},
-            kept_column="".join(side.column for side in columns if side.kept_as),
             quoted=self.reader.quoted,
             flaws=tuple(flaws),
         )
@@ -122,7 +111,6 @@ class Sources:
         pairs = sum(text.lines for text in self.train)
         held_out_bytes = sum(text.text_bytes for text in self.held_out)
         kept = train_bytes + _TEXT_BYTES_A_PAIR * pairs if options.keep_text else 0
-        kept += sum(text.kept_bytes for text in self.train)
         visits = (1 + options.lines_a_pair) / 2  # of each line, on average
         ids = int(_BYTES_A_BYTE * visits * train_bytes + _BYTES_A_PAIR * pairs)
         return ids + kept + 2 * held_out_bytes + (1 << 22)
@@ -149,14 +137,12 @@ class Sources:
         n, texts = len(train), [*train, *options.valid, *names.values()]
         prefixes = [options.prefix_of(text) for text in texts]
         files = [file_and_columns(prefix)[0] for prefix in prefixes]
-        side_columns = [*map(options.side_columns, files[:n]), *([()] * (len(texts) - n))]
         quotings = dict(map(name_and_value, options.quoting))
         readers = [
             find_reader(
                 prefix,
                 options.langs_of(texts[at]),
                 encoding,
-                side_columns=side_columns[at],
                 quoting=quotings.get(files[at], ""),
                 copies=copies,
             )
@@ -175,7 +161,6 @@ class Sources:
                 stamps(reader.files),
                 weight=weights.get(name, 1.0) if at < n else 1.0,
                 tag=tags.get(name, ""),
-                side_columns=side_columns[at],
             )
             _check(source)
             sources.append(source)

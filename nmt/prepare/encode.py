@@ -103,14 +103,6 @@ def keep_text(work: Work) -> None:
     work.side_columns[TEXT] = src, tgt
 
 
-def keep_columns(work: Work) -> None:
-    """Keep the columns of the table that are asked for: the step of --keep-column."""
-    for column in work.block.side_columns:
-        if column.kept_as:
-            values = work.block.side_values(column)
-            work.keep(column.kept_as, [values[row] for row in work.rows])
-
-
 @dataclass(frozen=True)
 class EncodedBlock:
     """The result for one block, without the text that is not kept; see `Work`."""

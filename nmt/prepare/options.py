@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from nmt.errors import UsageError, did_you_mean
 from nmt.prepare.readers.text_names import (
     QUOTINGS,
     STDIN,
-    SideColumn,
-    file_and_column,
     file_and_columns,
     name_and_value,
     number_of,
@@ -35,7 +32,6 @@ _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
 
 _LANGS_ARE = "use letters, digits and _ @ . - as in PREFIX.en, but not bin"
 
-KEPT_COLUMN = "provenance"  # what a data folder calls the side column of --keep-column
 AUTO_TERMS = "auto"  # stands for terms that are found in the text
 
 
@@ -46,10 +42,10 @@ class PrepareOptions:
     train: tuple[str, ...] = value(
         (),
         "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst), "
-        "or in two files SOURCE,TARGET. Or a file: .tsv, .csv, .jsonl, .parquet or .arrow with "
-        "columns, such as crawl.tsv:en,de, a folder of the last two, .tmx, a .zip of OPUS, a test "
-        "set of WMT or IWSLT (.sgm, .xml), or - for TSV on stdin. All except - can be at a URL "
-        "such as s3://bucket/train. You can repeat it.",
+        "or in two files SOURCE,TARGET. Or a file: .tsv, .csv, .jsonl or .parquet with "
+        "columns, such as crawl.tsv:en,de, a folder of the last, .tmx, a .zip of OPUS, a test set "
+        "of WMT or IWSLT (.sgm, .xml), or - for TSV on stdin. All except - can be at a URL such "
+        "as s3://bucket/train. You can repeat it.",
         metavar="PREFIX|FILE",
     )
     valid: tuple[str, ...] = value(
@@ -130,21 +126,6 @@ class PrepareOptions:
         "How evenly the pairs of languages are mixed: they are visited by their size to the power "
         "of 1/X. 1 leaves them as they are; 5 visits small ones more often.",
         minimum=1,
-        panel=_TEXT,
-    )
-    min_score: tuple[str, ...] = value(
-        (),
-        "Drop pairs whose number in this column of a table is smaller. Scores of bicleaner, LASER "
-        "or COMET are read this way, as in crawl.tsv:score:0.5. You can repeat it.",
-        metavar="FILE:COLUMN:NUMBER",
-        panel=_TEXT,
-    )
-    keep_column: tuple[str, ...] = value(
-        (),
-        "Keep this column of a table beside its pairs, such as a URL or the number of a document: "
-        "crawl.tsv:url, or memory.tmx:tuid. `nmt data OUT --show N` prints it. You can repeat it "
-        "for other files.",
-        metavar="FILE:COLUMN",
         panel=_TEXT,
     )
     quoting: tuple[str, ...] = value(
@@ -270,7 +251,6 @@ class PrepareOptions:
             for text in self.quoting
             if name_and_value(text)[1] not in QUOTINGS
         ]
-        problems += self._problems_of_side_columns(files)
         problems += [
             f"--weight {text}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
             for text in self.weight
@@ -294,32 +274,6 @@ class PrepareOptions:
                 if spec.name in LEARNING and getattr(self, spec.name) != spec.default
             ]
         return problems
-
-    def _problems_of_side_columns(self, files: Sequence[str]) -> Iterator[str]:
-        """Yield which side columns are not named well, or are of none of the training files."""
-        columns = list(self._side_columns())
-        # A file has one column that is kept, and any number of scores.
-        uses = [(file, "" if side.kept_as else side.column) for _, file, side in columns]
-        for use, (text, file, column) in zip(uses, columns, strict=True):
-            option = "--keep-column" if column.kept_as else "--min-score"
-            if not (file and column.column) or not math.isfinite(column.least or 0):
-                form = "FILE:COLUMN" if column.kept_as else "FILE:COLUMN:NUMBER"
-                yield f"{option} {text}: must be {form}"
-            elif file not in files:
-                yield f"{option} {text}: {file} is no training text{did_you_mean(file, files)}"
-            elif uses.count(use) > 1:
-                name = file if column.kept_as else f"{file}:{column.column}"
-                yield f"{option} {text}: {name} has more than one; give only one"
-
-    def _side_columns(self) -> Iterator[tuple[str, str, SideColumn]]:
-        """Yield each side column, with the option's text and the file."""
-        for text in self.min_score:
-            rest, _, least = text.rpartition(":")
-            file, column = file_and_column(rest)
-            yield text, file, SideColumn(column, least=number_of(least))
-        for text in self.keep_column:
-            file, column = file_and_column(text)
-            yield text, file, SideColumn(column, kept_as=KEPT_COLUMN)
 
     def _problems_of_one_pair(self) -> Iterator[str]:
         needed = {"--src": self.src_lang, "--tgt": self.tgt_lang, "--train": self.train}
@@ -450,11 +404,6 @@ class PrepareOptions:
     def tags(self) -> dict[str, str]:
         """The tag put before each source line, by prefix or file."""
         return dict(map(name_and_value, self.tag))
-
-    def side_columns(self, file: str) -> tuple[SideColumn, ...]:
-        """Return the side columns of a file, whatever the order they were given in."""
-        columns = (column for _, name, column in self._side_columns() if name == file)
-        return tuple(sorted(columns, key=lambda column: (column.kept_as, column.column)))
 
 
 def _is_lang(lang: str) -> bool:

@@ -38,7 +38,7 @@ from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import Sources
 from nmt.prepare.duplicates import OverlapKeys, hash_block
-from nmt.prepare.encode import Step, Subwords, encode_lines, judge_block, keep_columns, keep_text
+from nmt.prepare.encode import Step, Subwords, encode_lines, judge_block, keep_text
 from nmt.prepare.language_id import LanguageIdentifier, measured
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.copies import copies_kept
@@ -87,8 +87,8 @@ from nmt.terms.prepare import Annotator, learn_lexicon
 
 _LANGID_SAMPLE = 5_000  # lines of train that --langid is tried on without other text
 _NOT_RECORDED = {
-    *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
-    *("quoting", "vocab", "new_language", "workers", "documents", "terms"),
+    *("pair", "train", "valid", "test", "weight", "tag", "quoting"),
+    *("vocab", "new_language", "workers", "documents", "terms"),
 }
 """The options that other parts of `dataset.json` record, or that do not change the folder."""
 
@@ -366,8 +366,6 @@ class _Inputs:
             steps.append(partial(annotator.annotate, subwords=subwords, longest=longest))
         if options.keep_text:
             steps.append(keep_text)
-        if options.keep_column:
-            steps.append(keep_columns)
         if options.documents:
             window, seed = options.window, options.seed
             steps.append(

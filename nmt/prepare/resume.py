@@ -158,8 +158,6 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
                 ("weight", corpus.weight, record.weight),
                 ("tag", corpus.tag, record.tag),
                 ("columns", list(corpus.columns), list(record.columns)),
-                ("--min-score", _listed(corpus.min_scores), _listed(record.min_scores)),
-                ("--keep-column", corpus.kept_column, record.kept_column),
                 ("--quoting", _QUOTING[corpus.quoted], _QUOTING[record.quoted]),
             )
             if was != now
@@ -178,10 +176,6 @@ def _changed_vocabulary(info: DatasetInfo, vocabularies: Sequence[Vocabulary]) -
 
 
 _QUOTING = {True: "csv", False: "none"}
-
-
-def _listed(scores: Mapping[str, float]) -> list[str]:
-    return [f"{column}:{least:g}" for column, least in sorted(scores.items())]
 
 
 def _spell(value: object) -> str:

@@ -14,7 +14,6 @@ from nmt.prepare.block import KEPT, Counts, Mask, Pairs, Rows, Verdicts, Work
 from nmt.prepare.cleaning import RATIO_FREE_CHARACTERS, RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
-from nmt.prepare.readers.text_names import number_of
 
 CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
 _ONLY_TAGS = re.compile(r"\s*+(?>(?:</?[A-Za-z][^<>]*+>\s*+)+)")
@@ -57,15 +56,6 @@ def _valid(pairs: Pairs, by: Cleaner) -> Mask:
         return pairs.none
     is_drawn = np.isin(pairs.numbers, by.drawn[pairs.block.corpus])
     return is_drawn | _are_among(by.drawn_pairs, pairs)
-
-
-def _score(pairs: Pairs, _: Cleaner) -> Mask:
-    is_low = pairs.none
-    for column in pairs.block.side_columns:
-        if column.least is not None:
-            scores = np.array(list(map(number_of, pairs.block.side_values(column))))
-            is_low |= ~(scores >= column.least)  # NaN is dropped, too
-    return is_low
 
 
 def _markup(pairs: Pairs, _: Cleaner) -> Mask:
@@ -118,7 +108,6 @@ OF_TEXT: Mapping[str, Callable[[Pairs, Cleaner], Mask]] = {
     "encoding": lambda pairs, _: pairs.src.is_bad | pairs.tgt.is_bad,
     "break": lambda pairs, by: blank_pairs(pairs) if by.documents else pairs.none,
     "empty": lambda pairs, _: np.equal(pairs.shorter, 0),
-    "score": _score,
     "control": lambda pairs, _: np.greater(pairs.src.controls + pairs.tgt.controls, 0),
     "markup": _markup,
     "identical": _identical,

@@ -52,23 +52,21 @@ def test_data_shows_splits_rejects_vocabulary_and_lengths(nmt: Nmt, folder: Path
 
 
 def test_pairs_are_shown_with_everything_that_is_known_of_them(nmt: Nmt, tmp_path: Path) -> None:
-    lines = [f"en {n}\tde {n}\tdoc-{n}\n" for n in range(30)]
+    lines = [f"en {n}\tde {n}\n" for n in range(30)]
     (tmp_path / "x.tsv").write_text("".join([*lines[:5], lines[0], *lines[5:]]))
     valid = write_text(tmp_path, "valid", [("one", "eins")])
     train = f"{tmp_path}/x.tsv:1,2"
     job = Job.of(tmp_path / "data", train=(train,), valid=valid, vocab_size=300)
-    job = job.but(keep_column=(f"{tmp_path}/x.tsv:3",))
     folder = job.prepare()
     done = nmt("data", folder.path, "--show", "5,0-1")
     assert done.status == 0
     fields = [line.split("\t") for line in done.stdout.splitlines()]
-    assert [row[0] for row in fields] == [*"5" * 9, *"0" * 9, *"1" * 9]
-    shown = {name: value for _, name, value in fields[:9]}
+    assert [row[0] for row in fields] == [*"5" * 8, *"0" * 8, *"1" * 8]
+    shown = {name: value for _, name, value in fields[:8]}
     pieces = folder.src_vocabulary.tokens(folder.train.src(5).tolist())
     assert shown == {
         "corpus": train,
         "row": "7",  # the sixth was a duplicate
-        "provenance": "doc-5",
         "en text": "en 5",
         "en tokens": " ".join(pieces),
         "en ids": " ".join(map(str, folder.train.src(5).tolist())),

@@ -176,7 +176,7 @@ CASES = [
     (f"prepare out {TEXTS} --keep ratoi --seed -1", 2, "--seed -1: must be 0 or more"),
     (f"prepare out {TEXTS} --vocab /nowhere/spm.model", 1, "/nowhere/spm.model"),
     (f"prepare out {TEXTS} --test /nowhere/test", 1, "/nowhere/test.en: no such file"),
-    (f"prepare out {TEXTS} --keep score", 2, "--keep score: this rule cannot be switched off"),
+    (f"prepare out {TEXTS} --keep empty", 2, "--keep empty: this rule cannot be switched off"),
     (f"prepare out {TEXTS} --quoting valid=csv", 2, "only TSV and CSV have quoted cells"),
     (f"prepare out {TEXTS} --symbol '<s>'", 2, "--symbol <s>: every vocabulary has <s>"),
     (f"data data --batch-tokens {'9' * 20}", 2, f"--batch-tokens {'9' * 20}: must be from 1 to"),

@@ -52,7 +52,6 @@ class Corpus(NamedTuple):
     """What the files of a training text hold, and the options that name them."""
 
     pairs: Pairs
-    column: list[str]  # that is kept; empty if none is
     options: dict[str, str]
 
 
@@ -109,25 +108,23 @@ def write_pairs(draw: Random, prefix: str, pairs: Pairs) -> Pairs:
 
 
 def random_corpus(draw: Random, prefix: str, held_out: Pairs) -> Corpus:
-    """Write a training text as two files, or as a table with a column that is kept."""
+    """Write a training text as two files, or as a table."""
     pairs = random_pairs(draw, held_out)
-    options, column, name = {"train": prefix}, [], prefix
+    options, name = {"train": prefix}, prefix
     if draw.random() < 0.3:
         pairs = [pair for pair in pairs if not set(b"".join(pair)) & set(b"\t\r")]
-        column = [f"url {draw.randrange(9)}" for _ in pairs]
         name = f"{prefix}.tsv"
-        rows = [b"\t".join([*pair, url.encode()]) for pair, url in zip(pairs, column, strict=True)]
+        rows = [b"\t".join([*pair, b"url"]) for pair in pairs]
         Path(name).write_bytes(b"".join(row + b"\n" for row in [b"en\tde\turl", *rows]))
         options = {
             "train": f"{name}:en,de",
-            "keep_column": f"{name}:url",
             "quoting": f"{name}=none",
         }
     else:
         pairs = write_pairs(draw, prefix, pairs)
     if draw.random() < 0.4:
         options["weight"] = f"{name}={draw.choice(['0.5', '3'])}"
-    return Corpus(pairs, column, options)
+    return Corpus(pairs, options)
 
 
 def random_job(
@@ -143,10 +140,10 @@ def random_job(
         random_corpus(draw, f"{folder}/c{number}", words) for number in range(draw.randint(1, 3))
     ]
     good = write_pairs(draw, f"{folder}/good", [(b"a good old bird", b"ein alter lieber Vogel")])
-    corpora.append(Corpus(good, [], {"train": f"{folder}/good"}))  # there is something to train on
+    corpora.append(Corpus(good, {"train": f"{folder}/good"}))  # there is something to train on
     options: dict[str, Any] = {
         key: tuple(corpus.options[key] for corpus in corpora if key in corpus.options)
-        for key in ("train", "weight", "keep_column", "quoting")
+        for key in ("train", "weight", "quoting")
     }
     options |= {
         "keep": tuple(draw.sample(OPTIONAL_RULES, draw.choice([0, 0, 2, 6]))),
@@ -189,9 +186,6 @@ def check_kept(folder: DataFolder, job: Job, corpora: list[Corpus]) -> None:
     if job.cleaning.fix:
         raw = [(src.replace(b"&amp;", b"&"), tgt.replace(b"&amp;", b"&")) for src, tgt in raw]
     assert pairs_in(folder) == [(as_decoded(src), as_decoded(tgt)) for src, tgt in raw]
-    for number, (corpus, line) in zip(numbers, origins, strict=True):
-        if column := corpora[corpus].column:
-            assert folder.train.side_values(number)["provenance"] == column[line - 1]
     if folder.train_text is not None:
         sides = [side.text() for side in folder.train_text.rows(np.arange(len(folder.train)))]
         assert list(zip(*sides, strict=True)) == [(src.decode(), tgt.decode()) for src, tgt in raw]

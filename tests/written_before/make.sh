@@ -54,7 +54,7 @@ PYTHON
 plain=(--normalization identity --workers 1) pair=(--src en --tgt de)
 nmt prepare data "${pair[@]}" --train few --valid valid --vocab-size 300 "${plain[@]}"
 nmt prepare table "${pair[@]}" --train table.tsv:en,de --train extra --train dup --weight extra=2 \
-  --tag 'extra=<BT>' --keep-column table.tsv:url --fix entities --keep-text --valid held --test held \
+  --tag 'extra=<BT>' --fix entities --keep-text --valid held --test held \
   --vocab-size 300 "${plain[@]}"
 nmt prepare all "${pair[@]}" --train many --valid valid --vocab table/vocab.model --workers 1
 nmt prepare languages --pair en-de=extra --pair de-en=extra --temperature 2 --valid en-de=held \

@@ -38,7 +38,7 @@ _SHOWN_CELLS, _SHOWN_LETTERS = 8, 30
 @dataclass(frozen=True)
 class Columns:
     names: tuple[str, ...]  # of source and target, in the header; or their numbers from 1
-    places: tuple[int, ...]  # from 0, of source, target and the others that are read
+    places: tuple[int, int]  # of source and target, from 0
     has_header: bool
     cells: int  # of the first row
     is_wide: bool  # whether a row may have more cells, because the user gave columns by numbers
@@ -53,13 +53,11 @@ def find_columns(
     rows: the first ones, the header among them if there is one; header: the first row, decoded.
     DataError if a column is not there, or it is not clear which ones are meant.
     """
-    text, langs, columns, others = request.file, request.langs, request.columns, request.others
-    wanted = (*columns, *others)
-    if any(_NUMBER.fullmatch(column) and int(column) == 0 for column in wanted):
+    text, langs, columns = request.file, request.langs, request.columns
+    if any(_NUMBER.fullmatch(column) and int(column) == 0 for column in columns):
         raise UsageError(f"{text}: columns are counted from 1, not from 0")
-    more = tuple(_place(text, column, header) for column in others)
-    has_header = not all(map(_NUMBER.fullmatch, wanted))
     if columns:
+        has_header = not all(map(_NUMBER.fullmatch, columns))
         src, tgt = (_place(text, column, header) for column in columns)
         is_wide = all(map(_NUMBER.fullmatch, columns))
         as_text = not has_header and names_languages(header, langs)
@@ -67,10 +65,8 @@ def find_columns(
             f"{text}: its first row names the languages, but is read as text, because all columns "
             "are given by numbers; give them by names"
         )
-        places = (src, tgt, *more)
-        return Columns(
-            columns, places, has_header, len(header), is_wide, warning if as_text else ""
-        )
+        told = warning if as_text else ""
+        return Columns(columns, (src, tgt), has_header, len(header), is_wide, told)
     if named := language_columns(text, header, langs):
         if rows[1:] and all(len(row) > len(header) for row in rows[1:]):
             problem = f"its header has {len(header)} columns and its rows have {len(rows[1])}"
@@ -84,18 +80,17 @@ def find_columns(
             problem = "it has the languages in each row, not in a header"
             raise _unclear(text, problem, rows)
         names = tuple(header[at] for at in named)
-        return Columns(names, (*named, *more), True, len(header), False)
-    if has_header or looks_like_header(header, langs):
+        return Columns(names, named, True, len(header), False)
+    if looks_like_header(header, langs):
         problem = f"its first row looks like a header but names no {langs[0]} and {langs[1]}"
         raise _unclear(text, problem, rows, header)
-    taken = {int(column) - 1 for column in others}
-    free = [at for at in range(len(header)) if at not in taken and not _is_empty(rows, at)]
+    free = [at for at in range(len(header)) if not _is_empty(rows, at)]
     if len(free) > 2:
         raise _unclear(text, f"it has {len(free)} columns and no header that names two", rows)
     src, tgt = free if len(free) == 2 else (0, 1)
     if _holds_no_text(rows, src) or _holds_no_text(rows, tgt):
         raise _unclear(text, "a column holds numbers or URLs, not text", rows)
-    return Columns((str(src + 1), str(tgt + 1)), (src, tgt, *more), False, len(header), False)
+    return Columns((str(src + 1), str(tgt + 1)), (src, tgt), False, len(header), False)
 
 
 def _place(text: str, column: str, header: Sequence[str]) -> int:

@@ -9,16 +9,15 @@ from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, find_sides
 from nmt.errors import DataError, UsageError
 from nmt.markup.file_types import file_type, first_bytes, type_of_content
-from nmt.prepare.readers.arrow import ArrowFiles
 from nmt.prepare.readers.jsonl import JsonLines
 from nmt.prepare.readers.line_files import LineFiles, MosesFiles, ZipFiles
+from nmt.prepare.readers.parquet import ParquetFiles
 from nmt.prepare.readers.segments import SegmentFiles
 from nmt.prepare.readers.table import Table, TableRequest
 from nmt.prepare.readers.text_names import (
+    PARQUET,
     STDIN,
-    TABLE_FOLDERS,
     TABLES,
-    SideColumn,
     file_and_columns,
     suffix_of,
     two_files,
@@ -29,7 +28,7 @@ from nmt.system.files import is_there
 
 Reader = LineFiles | Table  # what reads a parallel text, more than once
 
-_WITH_COLUMNS = "TSV, CSV, JSON Lines, Parquet and Arrow"
+_WITH_COLUMNS = "TSV, CSV, JSON Lines and Parquet"
 
 
 def find_reader(
@@ -37,7 +36,6 @@ def find_reader(
     langs: tuple[str, str],
     encoding: Encoding,
     *,
-    side_columns: tuple[SideColumn, ...] = (),
     quoting: str = "",
     copies: Mapping[str, Path] = {},
 ) -> Reader:
@@ -45,8 +43,7 @@ def find_reader(
 
     prefix: of two files, their names, or the name of one file, with its columns if it has some.
     langs: source and target language.
-    encoding: of text files; Parquet, Arrow and TMX have their own.
-    side_columns: columns of a table that are read, too.
+    encoding: of text files; Parquet and TMX have their own.
     quoting: whether the cells of a table of text are quoted, csv or none; empty to find out.
     copies: of stdin and of URLs, by name.
     DataError if there is no such text, or it lacks a column. UsageError if columns are named that
@@ -56,29 +53,22 @@ def find_reader(
     here, suffix = str(copies.get(name, name)), suffix_of(name)
     path = Path(here)
     if len(columns) not in (0, 2):
-        raise UsageError(
-            f"{prefix}: name two columns, for the source and the target; --min-score reads another "
-            "one, and --keep-column keeps it"
-        )
+        raise UsageError(f"{prefix}: name two columns, for the source and the target")
     if quoting and suffix not in (".tsv", ".csv") and name != STDIN:
         raise UsageError(f"--quoting {name}: only TSV and CSV have quoted cells; leave it out")
     if is_one_file(name) and not is_there(path):
         raise DataError(f"{name}: no such file")
-    request = TableRequest(prefix, path, columns, side_columns, langs, encoding, quoting)
+    request = TableRequest(prefix, path, columns, langs, encoding, quoting)
     if name == STDIN or suffix in (".tsv", ".csv"):
         return TsvFile.find(request, is_csv=suffix == ".csv")
     if suffix == ".jsonl":
         return JsonLines.find(request)
-    if suffix in TABLE_FOLDERS or (path.is_dir() and not _is_prefix(here, langs)):
-        return ArrowFiles.find(request)
-    if not all(column.kept_as for column in side_columns):
-        raise UsageError(f"--min-score {name}: only {_WITH_COLUMNS} have columns of scores")
+    if suffix == PARQUET or (path.is_dir() and not _is_prefix(here, langs)):
+        return ParquetFiles.find(request)
     if columns:
         raise UsageError(f"{prefix}: only {_WITH_COLUMNS} have columns; name no others")
     if suffix == ".tmx":
         return TmxFile(request)
-    if side_columns:
-        raise UsageError(f"--keep-column {name}: only {_WITH_COLUMNS} and TMX have columns to keep")
     if suffix == ".zip":
         return ZipFiles.find(path, langs, encoding)
     if not _is_prefix(here, langs):

@@ -15,8 +15,7 @@ from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.columns import lacks_column, nested_columns
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD
 from nmt.prepare.readers.reader import Advance
-from nmt.prepare.readers.table import Row, Table, TableRequest, side_cell
-from nmt.prepare.readers.text_names import SideColumn
+from nmt.prepare.readers.table import Row, Table, TableRequest
 from nmt.system.files import parse_json
 from nmt.system.lookahead import prefetched
 
@@ -46,7 +45,7 @@ class JsonLines(Table):
                     names |= dict.fromkeys(f"{key}.{field}" for field in inner)
         if not request.columns and names:
             table = replace(table, columns=nested_columns(request.name, list(names), request.langs))
-        for column in (*table.columns, *request.others):
+        for column in table.columns:
             if names and column not in names:
                 raise lacks_column(request.name, column, list(names))
         return table
@@ -54,29 +53,18 @@ class JsonLines(Table):
     def rows(self, advance: Advance) -> Iterator[Row]:
         for number, entry in self._objects(advance):
             src, tgt = (self._text(number, entry, column) for column in self.columns)
-            side_columns = self.request.side_columns
-            cells = tuple(self._side_cell(number, entry, column) for column in side_columns)
             if src is None or tgt is None:
                 shown = json.dumps(entry, ensure_ascii=False).encode(errors="replace")
-                yield Row(shown, b"", True, cells)
+                yield Row(shown, b"", True)
             else:
-                yield Row(src, tgt, False, cells)
+                yield Row(src, tgt)
 
     def _text(self, number: int, entry: dict[str, Any], column: str) -> bytes | None:
         cell = _cell(entry, column)
         if not isinstance(cell, str | None):
-            raise self._is_no_string(number, column)
+            where = f"{self.request.name} line {number:,}"
+            raise DataError(f"{where}: {column} is not a string; choose another")
         return None if cell is None else one_line(cell.encode(errors="surrogatepass"))
-
-    def _side_cell(self, number: int, entry: dict[str, Any], column: SideColumn) -> bytes:
-        cell = _cell(entry, column.column)
-        if column.kept_as and not isinstance(cell, str | int | None):
-            raise self._is_no_string(number, column.column)
-        return side_cell(cell, column)
-
-    def _is_no_string(self, number: int, column: str) -> DataError:
-        where = f"{self.request.name} line {number:,}"
-        return DataError(f"{where}: {column} is not a string; choose another")
 
     def _objects(self, advance: Advance) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the objects with their line numbers. Bytes that are not valid stay so.

@@ -28,7 +28,6 @@ class Survey:
     lines: int
     text_bytes: int  # size of the text, uncompressed
     warnings: tuple[str, ...]  # what is odd about it
-    side_bytes: tuple[int, ...] = ()  # size of each side column
 
 
 def stamps(files: Sequence[Path]) -> tuple[tuple[int, int], ...]:

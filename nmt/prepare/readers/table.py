@@ -17,10 +17,9 @@ from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.block import Block
 from nmt.prepare.readers import reader
-from nmt.prepare.readers.cells import one_line
 from nmt.prepare.readers.line_files import PASS_ENCODING, Validity
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
-from nmt.prepare.readers.text_names import STDIN, SideColumn, file_and_columns
+from nmt.prepare.readers.text_names import STDIN, file_and_columns
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,8 @@ class TableRequest:
     prefix: str  # the text as the user names it
     path: Path  # of the file, which may be a copy of stdin or of a URL; or of a folder of files
     columns: tuple[str, ...]  # source and target, by their names or numbers; empty to find them
-    side_columns: tuple[SideColumn, ...]
     langs: tuple[str, str]  # source and target language
-    encoding: Encoding  # of text; Parquet, Arrow and TMX have their own
+    encoding: Encoding  # of text; Parquet and TMX have their own
     quoting: str = ""  # whether cells of text are quoted: csv or none; empty to find out
 
     @property
@@ -44,10 +42,6 @@ class TableRequest:
     def name(self) -> str:
         return "stdin" if self.file == STDIN else self.file
 
-    @property
-    def others(self) -> tuple[str, ...]:
-        return tuple(column.column for column in self.side_columns)
-
 
 class Row(NamedTuple):
     """A row, without line feeds in its text."""
@@ -55,7 +49,6 @@ class Row(NamedTuple):
     src: bytes  # if a side is missing, what the report shows of the row
     tgt: bytes
     is_missing: bool = False
-    side_cells: tuple[bytes, ...] = ()  # of each side column; empty if the row has nothing there
     is_of_others: bool = False  # whether it lacks a side because it is a pair of other languages
     variants: tuple[str, ...] = ()
     """The language codes of the two texts, if the file has them; with `is_variant`, all codes."""
@@ -103,13 +96,10 @@ class Table(ABC):
         validity = Validity(self.encoding)
         prefix, rows = self.request.prefix, 0
         text_bytes = missing = of_others = 0
-        side_bytes = [0] * len(self.request.side_columns)
         first: Row | None = None
         first_row = 0
         for row in all_rows:
             rows += 1
-            for at, cell in enumerate(row.side_cells):
-                side_bytes[at] += len(cell)
             if row.is_variant:
                 continue
             if row.is_missing:
@@ -136,13 +126,7 @@ class Table(ABC):
             if missing == rows or missing - of_others > MAX_BAD_SHARE * rows:
                 raise DataError(f"{told}; check the file and its {self.named}")
             warnings = (*warnings, told)
-        for column, size in zip(self.request.side_columns, side_bytes, strict=True):
-            if column.kept_as and rows and not size:
-                raise DataError(
-                    f"--keep-column {prefix}: no {self.unit} has anything in "
-                    f"{column.column!r}; check the name"
-                )
-        return Survey(self.record(), rows, text_bytes, warnings, tuple(side_bytes))
+        return Survey(self.record(), rows, text_bytes, warnings)
 
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the rows from `start` on; DataError if a file is damaged.
@@ -154,7 +138,7 @@ class Table(ABC):
         for row_number, row in enumerate(self.rows(_ignore), start=1):
             if row_number < start:
                 continue
-            size = len(row.src) + len(row.tgt) + sum(map(len, row.side_cells))
+            size = len(row.src) + len(row.tgt)
             if waiting and (
                 len(waiting) == reader.BLOCK_LINES or waiting_bytes + size > reader.BLOCK_BYTES
             ):
@@ -176,23 +160,8 @@ class Table(ABC):
             self.encoding,
             missing=frozenset(at for at, row in enumerate(rows, start=number) if row.is_missing),
             variants=frozenset(at for at, row in enumerate(rows, start=number) if row.is_variant),
-            side_columns={
-                column: b"".join([row.side_cells[at] + b"\n" for row in rows])
-                for at, column in enumerate(self.request.side_columns)
-            },
         )
 
 
 def _ignore(_: int) -> None:
     pass
-
-
-def side_cell(value: object, column: SideColumn) -> bytes:
-    """Return a cell of a side column as a line of text; empty if it holds nothing."""
-    if value is None:
-        return b""
-    if isinstance(value, bool) and column.least is not None:
-        value = int(value)
-    if not isinstance(value, bytes):
-        value = str(value).encode(errors="surrogatepass")
-    return one_line(value)

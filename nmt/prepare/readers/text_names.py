@@ -5,29 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.compressed import SUFFIXES
 from nmt.errors import did_you_mean
 
 STDIN = "-"  # stands for TSV on stdin instead of a file's name
-TABLE_FOLDERS = (".parquet", ".arrow")  # suffixes of the files that a folder may be made of
-TABLES = (".tsv", ".csv", ".jsonl", *TABLE_FOLDERS)
+PARQUET = ".parquet"  # the suffix of the files that a folder may be made of
+TABLES = (".tsv", ".csv", ".jsonl", PARQUET)
 """Suffixes of files that have columns, in any case."""
 QUOTINGS = ("csv", "none")
 
-_TABLE = re.compile(r"-|.*\.((tsv|csv|jsonl)(\.\w+)?|parquet|arrow)", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class SideColumn:
-    """A column of a table that is read, and travels beside the text of its pairs."""
-
-    column: str  # its name or number, as the user gave it
-    least: float | None = None
-    """Of scores: cleaning drops pairs with a smaller number, or with none."""
-    kept_as: str = ""  # the name under which the data folder keeps it; empty if it does not
+_TABLE = re.compile(r"-|.*\.((tsv|csv|jsonl)(\.\w+)?|parquet)", re.IGNORECASE)
 
 
 def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
@@ -57,12 +46,6 @@ def name_and_value(text: str) -> tuple[str, str]:
     """
     prefix, _, value = text.rpartition("=")
     return file_and_columns(prefix)[0], value
-
-
-def file_and_column(text: str) -> tuple[str, str]:
-    """Split FILE:COLUMN; a file is named without the columns of its text."""
-    file, _, column = text.rpartition(":")
-    return file_and_columns(file)[0], column
 
 
 def number_of(text: str) -> float:

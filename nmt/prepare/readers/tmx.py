@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -47,8 +47,7 @@ _CODE_CHARACTERS = 1000  # of a code that are looked at
 _LISTED = 20  # characters of each text of a unit that lacks a side
 _TUV_BYTES = 100  # that a text of a unit takes, however short
 
-_Unit = tuple[dict[str, str], dict[str, str]]
-"""A translation unit: the values of its side columns by name, and its texts by language."""
+_Unit = dict[str, str]  # the texts of a translation unit, by language
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ class TmxFile(Table):
     """A translation memory. A row is a translation unit, and is missing if it lacks a language."""
 
     request: TableRequest
-    """A side column is an attribute of `<tu>`, such as tuid, or the type of a `<prop>` in it."""
     encoding = Encoding.find("utf-8")
     columns = ()
     named = "languages"
@@ -68,23 +66,21 @@ class TmxFile(Table):
         return src, tgt
 
     def rows(self, advance: Advance) -> Iterator[Row]:
-        units = _Units(self.request.path, self.request.others)
+        units = _Units(self.request.path)
         for chunk in read_xml(self.request.path, watch=lambda content: advance(len(content))):
             for unit in units.feed(chunk):
                 yield self._row(unit)
         units.finish()
 
-    def _row(self, unit: _Unit) -> Row:
-        values, texts = unit
-        cells = tuple(restore(values.get(name, "")) for name in self.request.others)
+    def _row(self, texts: _Unit) -> Row:
         codes, is_other = _choose(tuple(texts), self.request.langs)
         if codes is None:
             # A memory may have many languages, and not all of them in each unit.
-            return Row(_listed(texts), b"", True, cells, is_of_others=len(texts) > 1)
+            return Row(_listed(texts), b"", True, is_of_others=len(texts) > 1)
         if is_other:
-            return Row(_listed(texts), b"", True, cells, variants=tuple(texts), is_variant=True)
+            return Row(_listed(texts), b"", True, variants=tuple(texts), is_variant=True)
         src, tgt = codes
-        return Row(restore(texts[src]), restore(texts[tgt]), False, cells, variants=codes)
+        return Row(restore(texts[src]), restore(texts[tgt]), variants=codes)
 
     def _survey(self, advance: Advance) -> Survey:
         """Count rows; DataError if texts are in other scripts or regions than was asked for."""
@@ -185,13 +181,12 @@ def _one_line(text: str) -> str:
 class _Units:
     """Takes the bytes of a file, and gives the units that are complete."""
 
-    def __init__(self, path: Path, names: Sequence[str]) -> None:
-        self._path, self._names = path, names
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._found: list[_Unit] = []
-        self._unit: _Unit = {}, {}
+        self._unit: _Unit = {}
         self._lang = ""
-        self._text: list[str] | None = None  # inside of a segment, or of a prop of a side column
-        self._prop = ""  # the type of the last such prop
+        self._text: list[str] | None = None  # inside of a segment
         self._codes = 0  # elements of formatting that are open
         self._code: list[str] = []  # the content of the outermost one
         self._size = 0  # characters of the unit
@@ -229,14 +224,13 @@ class _Units:
                 raise DataError(f"{self._path}: not TMX: its first element is <{name}>")
             self._is_tmx = True
         if name == "tu":
-            values = {name: _one_line(attributes.get(name, "")) for name in self._names}
-            self._unit, self._size = (values, {}), 0
+            self._unit, self._size = {}, 0
         elif name == "tuv":
             lang = attributes.get("xml:lang") or attributes.get("lang") or ""
             self._lang = lang.replace("_", "-")
             self._count(len(lang) + _TUV_BYTES)
-        elif name == "seg" or (name == "prop" and attributes.get("type") in self._names):
-            self._text, self._codes, self._prop = [], 0, attributes.get("type", "")
+        elif name == "seg":
+            self._text, self._codes = [], 0
         elif self._text is not None and self._codes:
             self._codes += 1
         elif self._text is not None:
@@ -261,13 +255,8 @@ class _Units:
     def _end(self, name: str) -> None:
         if name == "tu":
             self._found.append(self._unit)
-        elif name in ("seg", "prop") and self._text is not None:
-            text = _one_line("".join(self._text))
-            values, texts = self._unit
-            if name == "seg":
-                texts.setdefault(self._lang, text)
-            else:
-                values[self._prop] = values[self._prop] or text
+        elif name == "seg" and self._text is not None:
+            self._unit.setdefault(self._lang, _one_line("".join(self._text)))
             self._text = None
         elif self._text is not None and self._codes:
             self._codes -= 1

@@ -59,16 +59,15 @@ class TsvFile(Table):
         return survey
 
     def rows(self, advance: Advance) -> Iterator[Row]:
-        src, tgt, *others = self.layout.columns.places
+        src, tgt = self.layout.columns.places
         most = sys.maxsize if self.layout.columns.is_wide else self.layout.columns.cells
         for cells in self._cells(advance):
             size = len(cells)
-            side_cells = tuple([cells[at] if at < size else b"" for at in others])
             is_whole = src < size > tgt and (size <= most or not any(cells[most:]))
             if is_whole and _NULL not in (cells[src], cells[tgt]):
-                yield Row(cells[src], cells[tgt], False, side_cells)
+                yield Row(cells[src], cells[tgt])
             else:
-                yield Row(self.layout.separator.join(cells), b"", True, side_cells)
+                yield Row(self.layout.separator.join(cells), b"", True)
 
     def _cells(self, advance: Advance) -> Iterator[list[bytes]]:
         layout = self.layout

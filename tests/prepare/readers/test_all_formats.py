@@ -99,7 +99,7 @@ def test_a_prefix_may_have_a_comma_and_the_name_of_a_folder(tmp_path: Path) -> N
     assert found(prefix).files == (tmp_path / "news,2013.en", tmp_path / "news,2013.de")
 
 
-@pytest.mark.parametrize("name", ["tsv", "csv", "jsonl", "zip", "tmx", "parquet", "arrow"])
+@pytest.mark.parametrize("name", ["tsv", "csv", "jsonl", "zip", "tmx", "parquet"])
 def test_suffixes_count_in_any_case(tmp_path: Path, name: str) -> None:
     given = FORMATS[name](tmp_path, TEXT)
     file, colon, columns = given.removeprefix(f"{tmp_path}/").partition(":")

@@ -64,15 +64,13 @@ def test_what_the_first_rows_do_not_show_is_refused(
 
 
 def test_a_row_with_an_unquoted_comma_is_rejected_and_counted(tmp_path: Path) -> None:
-    lines = [f"{n / 100},{src},{tgt},link {n}\n" for n, (src, tgt) in enumerate(pairs(40))]
-    lines[7] = "0.9,so, it is,ti si os,link\n"
+    lines = [f"{src},{tgt}\n" for src, tgt in pairs(40)]
+    lines[7] = "so, it is,ti si os\n"
     path = tmp_path / "Sheet.CSV"
-    path.write_text("score,EN,DE,url\n" + "".join(lines))
-    options = {"min_score": (f"{path}:score:0.05",), "keep_column": (f"{path}:url",)}
-    job = job_of(tmp_path, str(path), **options)
-    folder = job.prepare()
-    assert pairs_in(folder) == pairs(40)[5:7] + pairs(40)[8:]
-    assert folder.info.train.corpora[0].rejected == {"missing": 1, "score": 5}
+    path.write_text("EN,DE\n" + "".join(lines))
+    folder = job_of(tmp_path, str(path)).prepare()
+    assert pairs_in(folder) == pairs(40)[:7] + pairs(40)[8:]
+    assert folder.info.train.corpora[0].rejected == {"missing": 1}
 
 
 def test_a_cell_of_many_long_lines_takes_time_in_proportion_to_it() -> None:

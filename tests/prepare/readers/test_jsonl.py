@@ -76,19 +76,12 @@ def test_lines_that_cannot_be_read_are_named(
         rows(tmp_path, entries, columns)
 
 
-def test_scores_kept_columns_and_bytes_that_are_no_text(tmp_path: Path) -> None:
-    entries = [
-        {"en": src, "de": tgt, "laser": n / 100, "id": n} for n, (src, tgt) in enumerate(pairs(40))
-    ]
-    lines = [json.dumps(one).encode() for one in entries]
+def test_bytes_that_are_no_text_cost_their_pairs(tmp_path: Path) -> None:
+    lines = [json.dumps({"en": src, "de": tgt}).encode() for src, tgt in pairs(40)]
     lines[9] = lines[9].replace(b"das", b"d\xff")
     lines[11] = lines[11].replace(b"das", b"d\\ud800")
-    del entries[8]["laser"]
-    lines[8] = json.dumps(entries[8]).encode()
     path = tmp_path / "hub.jsonl"
     path.write_bytes(b"\n".join(lines))
-    options = {"min_score": (f"{path}:laser:0.05",), "keep_column": (f"{path}:id",)}
-    folder = job_of(tmp_path, str(path), **options).prepare()
-    assert pairs_in(folder) == [pairs(40)[n] for n in range(5, 40) if n not in (8, 9, 11)]
-    assert folder.info.train.corpora[0].rejected == {"score": 6, "encoding": 2}
-    assert folder.train.side_values(0) == {"provenance": "5"}
+    folder = job_of(tmp_path, str(path)).prepare()
+    assert pairs_in(folder) == [pairs(40)[n] for n in range(40) if n not in (9, 11)]
+    assert folder.info.train.corpora[0].rejected == {"encoding": 2}

@@ -24,7 +24,7 @@ HEAD = '<?xml version="1.0"?><tmx version="1.4"><header/><body>'
 
 
 def reader(path: Path, langs: tuple[str, str]) -> TmxFile:
-    return TmxFile(TableRequest("m", path, (), (), langs, Encoding.find("utf-8")))
+    return TmxFile(TableRequest("m", path, (), langs, Encoding.find("utf-8")))
 
 
 def rows(folder: Path, content: bytes, langs: tuple[str, str] = ("en", "de")) -> list[list[str]]:

@@ -13,10 +13,9 @@ from prepare_job import Job, job_of, pairs, pairs_in
 from text_formats import UTF8, rows_of
 
 from nmt.data.corpus import Encoding
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError
 from nmt.prepare.prepare import dry_run
 from nmt.prepare.readers.find import find_reader
-from nmt.prepare.readers.text_names import SideColumn
 
 
 def rows(
@@ -154,14 +153,6 @@ def test_a_first_row_of_text_is_no_header(tmp_path: Path, first: str) -> None:
     assert found == [tuple(first.split("\t")), ("b b", "y y")]
 
 
-def test_the_only_two_columns_are_those_that_no_option_reads(tmp_path: Path) -> None:
-    path = tmp_path / "x.tsv"
-    path.write_text("0.5\ta b\tx y\tlink\n")
-    side_columns = SideColumn("1", least=0.5), SideColumn("4", kept_as="provenance")
-    found = find_reader(str(path), ("en", "de"), UTF8, side_columns=side_columns)
-    assert found.columns == ("2", "3")
-
-
 def test_a_header_that_is_read_as_text_is_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("en\tde\na\tx\n")
@@ -185,10 +176,9 @@ def test_the_null_of_a_database_is_a_missing_side(tmp_path: Path) -> None:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    """40 rows with scores 0.00, 0.01 ...; the fifth is short, and the sixth's is no number."""
+    """40 rows with scores 0.00, 0.01 ...; the fifth is short."""
     lines = [f"{src}\t{tgt}\t{at / 100:.2f}\n" for at, (src, tgt) in enumerate(pairs(40))]
     lines[4] = "only this\n"
-    lines[5] = lines[5].replace("0.05", "high")
     (tmp_path / "crawl.tsv").write_text("en\tde\tscore\n" + "".join(lines))
     return job_of(tmp_path, f"{tmp_path}/crawl.tsv")
 
@@ -210,33 +200,6 @@ def test_rows_that_lack_a_side_are_rejected_by_their_numbers(
     assert sampled.counts == {"missing": 1}
 
 
-def test_a_mark_of_byte_order_is_no_part_of_the_first_score(job: Job, tmp_path: Path) -> None:
-    lines = "".join(f"0.5\t{src}\t{tgt}\n" for src, tgt in pairs(40))
-    (tmp_path / "numbered.tsv").write_text("\ufeff" + lines)
-    train, least = f"{tmp_path}/numbered.tsv:2,3", f"{tmp_path}/numbered.tsv:1:0.3"
-    folder = job.but(train=(train,), min_score=(least,)).prepare()
-    assert pairs_in(folder) == pairs(40)
-
-
-def test_pairs_below_the_least_score_are_dropped(job: Job, tmp_path: Path) -> None:
-    scored = job.but(min_score=(f"{tmp_path}/crawl.tsv:score:0.3",))
-    folder = scored.prepare()
-    assert pairs_in(folder) == pairs(40)[30:]
-    (corpus,) = folder.info.train.corpora
-    assert corpus.rejected == {"missing": 1, "score": 29}
-    assert corpus.min_scores == {"score": 0.3}
-    assert scored.prepare().path == folder.path
-    (sampled,) = dry_run(scored.options, scored.cleaning, pairs=20)
-    assert sum(sampled.counts.values()) + sampled.kept == 20
-    numbered = scored.but(
-        out=tmp_path / "numbered",
-        min_score=(f"{tmp_path}/crawl.tsv:3:0.3", f"{tmp_path}/crawl.tsv:score:0.35"),
-    )
-    assert pairs_in(numbered.prepare()) == pairs(40)[35:]
-    with pytest.raises(UsageError, match=r"--min-score .* score:0\.3 .*none"):
-        scored.but(min_score=()).prepare()
-
-
 def test_stdin_is_read_as_a_table(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -244,11 +207,12 @@ def test_stdin_is_read_as_a_table(
     for train, out in (("-", "a"), ("-:en,de", "b")):
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
         piped = job.but(
-            out=tmp_path / "new" / out, train=(train,), min_score=("-:score:0.3",),
-            weight=("-=2",), tag=("-=<web>",),
-        )  # fmt: skip
+            out=tmp_path / "new" / out, train=(train,), weight=("-=2",), tag=("-=<web>",)
+        )
         folder = piped.prepare()
-        assert [tgt for _, tgt in pairs_in(folder)] == [tgt for _, tgt in pairs(40)[30:]]
+        assert [tgt for _, tgt in pairs_in(folder)] == [
+            tgt for n, (_, tgt) in enumerate(pairs(40)) if n != 4
+        ]
         (corpus,) = folder.info.train.corpora
         assert (corpus.prefix, corpus.weight, corpus.tag) == (train, 2.0, "<web>")
     assert "from stdin to" in capsys.readouterr().err
