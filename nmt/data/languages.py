@@ -226,16 +226,6 @@ def is_code(name: str) -> bool:
     return bool(_WHOLE_CODE.fullmatch(name)) and primary_language(name) in _english_names()
 
 
-def is_language(name: str) -> bool:
-    """Return whether a name is a code of a language that has two letters, or its English name."""
-    if is_code(name) and len(primary_language(name)) == 2:
-        return True
-    match = _NAME.fullmatch(name.strip()) if len(name) <= _LONGEST_NAME else None
-    if not match:
-        return False
-    return _folded(match["name"]) in _common_names()
-
-
 def english_name(code: str) -> str:
     """Return the usual English name of a language, such as German of de; its code if unknown."""
     language = primary_language(code)
@@ -263,11 +253,6 @@ def _registered_names() -> Mapping[str, list[str]]:
         for entry in parse_registry()  # type: ignore[no-untyped-call]
         if entry["Type"] == "language"
     }
-
-
-@cache
-def _common_names() -> frozenset[str]:
-    return frozenset().union(*(names for code, names in _english_names().items() if len(code) == 2))
 
 
 def _folded(name: str) -> str:

@@ -70,7 +70,6 @@ def shared(
     (tmp_path / "page.html").write_text("<p>a")
     (tmp_path / "a.json").write_text("{}")
     (tmp_path / "hub.json").write_text('{"en": "a", "de": "b"}\n')
-    (tmp_path / "list.json").write_text('[{"en": "a", "de": "b"}]')
     (tmp_path / "pairs.txt").write_text("a\tb\n")
     (tmp_path / "a.sgm").write_text("<refset><doc docid='a'><seg id='1'>a</seg></doc></refset>")
     for folder in ("converted", "argos/model"):  # as other converters of CTranslate2 leave it
@@ -157,13 +156,8 @@ CASES = [
         1,
         "cannot read HTML as parallel text",
     ),
-    (f"prepare out {TEXTS} --test hub.json", 1, "hub.json: is JSON Lines; rename it to .jsonl"),
-    (
-        f"prepare out {TEXTS} --test list.json",
-        1,
-        "list.json: is a JSON array; write each",
-    ),
-    (f"prepare out {TEXTS} --test pairs.txt", 1, "has columns parted by tabs; rename it to .tsv"),
+    (f"prepare out {TEXTS} --test hub.json", 1, "hub.json: cannot read JSON as parallel text"),
+    (f"prepare out {TEXTS} --test pairs.txt", 1, "SOURCE,TARGET, or one file whose name ends in"),
     (f"prepare out {TEXTS} --test a.sgm", 2, "a.sgm: has one side only; give two files as SOURCE,"),
     (f"prepare out {TEXTS} --test a.sgm,valid.de", 2, "valid.de is lines of text; give it as SGML"),
     (f"prepare out {TEXTS} --train unequal", 1, "unequal.en has 300 lines and"),

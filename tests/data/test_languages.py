@@ -6,7 +6,6 @@ import pytest
 
 from nmt.data.languages import (
     OTHER_VARIANT,
-    is_language,
     names_language,
     primary_language,
     scripts_of,
@@ -114,12 +113,6 @@ def test_codes_of_one_variant_have_one_name(name: str, codes: tuple[str, ...]) -
 )
 def test_a_column_is_named_by_code_or_english_name(name: str, code: str, names_it: bool) -> None:
     assert names_language(name, code) is names_it
-
-
-def test_other_languages_are_known_too() -> None:
-    assert all(map(is_language, ("fr", "FR-ca", "fra", "French", "Norwegian Bokmål", "Hi")))
-    # Even is a language with three letters, Are and hut are ones in the registry.
-    assert not any(map(is_language, ("Hallo", "Even", "hut", "xx", "", "French text")))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,10 +22,10 @@ _QUOTED = re.compile(rb'"[^"]*+(?>(?:""[^"]*+)*)"')
 _CLOSING = re.compile(rb'[^"]*+(?>(?:""[^"]*+)*)"')  # how a line begins in which a quoted cell ends
 _SPACED = re.compile(rb' +"[^"]*+(?>(?:""[^"]*+)*)" *')
 """In CSV that people type, a space stands between a comma and a quote."""
-_IN_QUOTES = re.compile(rb'".*"', re.DOTALL)
 _LINE_END = re.compile(rb"[\r\n]+")
 _MOST_LINES = 1000  # of a cell; a stray quote would read a whole file
 _CELL_ENDS = (b"\t", b"\r", b"\n", b"")
+_ODD_IN_TEXT = (TAB, b"\n", b'""')
 _OUTNUMBERED = 10
 """A few cells that look quoted, in a text with so many times as many quotes that do not."""
 
@@ -102,20 +101,15 @@ def _split(line: bytes, separator: bytes) -> tuple[list[bytes], bytes]:
 class Quotes:
     """Counts the cells of TSV that begin with a quote, by what they say of the file."""
 
-    columns: int  # cells of a row
     quoted: int = 0
-    """Would be odd as text: a doubled quote inside, or a line end or tab that breaks the row."""
+    """Would be odd as text: they have a doubled quote inside, or a line end or tab."""
     unclear: int = 0  # are in quotes as a whole: quoted, or a sentence that someone says
     plain: int = 0
     """Quotes in cells that are not quoted. Who writes quoted cells leaves none."""
     example: bytes = b""  # the first cell that may be quoted
-    _covered: tuple[int, int] = (0, 0)
-    """Start and end of the lines that a cell would cover, which were looked at last."""
-    _are_rows: bool = False  # whether these lines are rows
 
     def look_at(self, text: bytes) -> None:
         """Count the quotes of whole lines."""
-        self._covered = 0, 0
         codes = np.frombuffer(text, np.uint8)
         places = np.flatnonzero(codes == _QUOTE)
         before = codes[places - 1]
@@ -128,54 +122,22 @@ class Quotes:
             if cell is None:  # it may go on in the lines that follow these
                 inside += text.count(b'"', start)
                 break
-            follows = text[cell.end() : cell.end() + 1]
-            covers = TAB in cell[0] or b"\n" in cell[0]
-            if follows not in _CELL_ENDS or (covers and self._fits(text, start, cell.end())):
+            if text[cell.end() : cell.end() + 1] not in _CELL_ENDS:
                 continue
             end = cell.end()
             inside += cell[0].count(b'"')
             self.example = self.example or cell[0]
-            if covers or b'""' in cell[0][1:-1]:
+            if any(sign in cell[0][1:-1] for sign in _ODD_IN_TEXT):
                 self.quoted += 1
             else:
                 self.unclear += 1
         self.plain += len(places) - inside
-
-    def _fits(self, text: bytes, start: int, end: int) -> bool:
-        """Tell whether the lines that a cell would cover are rows without it."""
-        first, last = text.rfind(b"\n", 0, start) + 1, text.find(b"\n", end)
-        last = len(text) if last < 0 else last
-        if (first, last) != self._covered:  # a line may have many such cells
-            lines = text[first:last].split(b"\n")
-            self._are_rows = all(line.count(TAB) + 1 == self.columns for line in lines)
-            self._covered = first, last
-        return self._are_rows
 
     def is_quoted(self) -> bool | None:
         """Return whether the file is quoted; None if that is unclear."""
         if self.quoted * _OUTNUMBERED <= self.plain:
             return None if self.unclear and not self.plain else False
         return None if self.plain else True
-
-
-def usual_cells(lines: list[bytes]) -> int:
-    """Return how many cells most lines of TSV have, if quotes are text."""
-    return statistics.mode([line.count(TAB) + 1 for line in lines] or [1])
-
-
-def are_quoted(lines: list[bytes]) -> bool:
-    """Tell whether lines of TSV have a column that is in quotes in each row, or all commas in them.
-
-    Spreadsheets also quote cells that have a comma. Below ten rows, or cells, this may be chance.
-    """
-    rows = [line.split(TAB) for line in lines]
-    in_quotes = [{at for at, cell in enumerate(row) if _IN_QUOTES.fullmatch(cell)} for row in rows]
-    if len(rows) >= _OUTNUMBERED and set.intersection(*in_quotes):
-        return True
-    cells = [cell for row in rows for cell in row if b"," in cell or _IN_QUOTES.fullmatch(cell)]
-    return len(cells) >= _OUTNUMBERED and all(
-        b"," in cell and _IN_QUOTES.fullmatch(cell) for cell in cells
-    )
 
 
 def guess_separator(lines: list[bytes], name: str) -> bytes:

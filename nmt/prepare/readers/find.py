@@ -126,14 +126,6 @@ def _refuse_document(path: Path, *, by_name: bool) -> None:
 
 def _not_a_prefix(name: str, path: Path, langs: tuple[str, str]) -> str:
     """Say what to give instead of a file."""
-    head = first_bytes(path).decode(errors="replace")
-    first, *others = [line for line in head.split("\n") if line.strip()] or [""]
-    if first.lstrip().startswith("{") and first.rstrip().endswith("}"):
-        return f"{name}: is JSON Lines; rename it to .jsonl"
-    if first.lstrip().startswith(("[{", "[ {")) or first.strip() == "[":
-        return f"{name}: is a JSON array; write each object on a line (jq -c '.[]'), named .jsonl"
-    if all("\t" in line for line in (first, *others[:-1])):
-        return f"{name}: has columns parted by tabs; rename it to .tsv"
     _refuse_document(path, by_name=True)
     for lang in langs:
         if name.endswith(f".{lang}"):
@@ -141,7 +133,7 @@ def _not_a_prefix(name: str, path: Path, langs: tuple[str, str]) -> str:
     src, tgt = langs
     return (
         f"{name}: not a prefix; give PREFIX of PREFIX.{src} and PREFIX.{tgt}, two files as "
-        f"SOURCE,TARGET, or one file that ends in {', '.join(TABLES)}, .tmx or .zip"
+        f"SOURCE,TARGET, or one file whose name ends in {', '.join(TABLES)}, .tmx or .zip"
     )
 
 

@@ -65,7 +65,6 @@ class Table(ABC):
     if_invalid = PASS_ENCODING  # what to do if many rows are not valid text
     fault = "lack a side"  # of rows that are missing
     quoted = False  # whether it is text whose cells are quoted
-    warnings: tuple[str, ...] = ()  # what is odd about the start of the text
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -115,8 +114,7 @@ class Table(ABC):
                     is_bad = is_bad or self.encoding.decode(side, number=rows) is None
             if is_bad:
                 validity.count_bad(rows)
-        odd = validity.warnings(str(self.request.path), rows, "row", self.if_invalid)
-        warnings = (*self.warnings, *odd)
+        warnings = validity.warnings(str(self.request.path), rows, "row", self.if_invalid)
         if first is not None:
             shown = first.src.decode(errors="replace")[:60]
             told = (

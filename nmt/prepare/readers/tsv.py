@@ -1,15 +1,22 @@
-"""Rows of TSV and CSV, as crawls and spreadsheets write them: `crawl.tsv:en,de`, `-` for stdin."""
+"""Rows of TSV and CSV, as crawls and spreadsheets write them: `crawl.tsv:en,de`, `-` for stdin.
+
+The first rows show what separates their cells, and which are quoted. What they do not show is
+refused with what to type.
+"""
 
 from __future__ import annotations
 
 import codecs
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from nmt.console import printable
 from nmt.data.corpus import Encoding, read_chunks
-from nmt.prepare.readers.cells import Quotes, quoted_rows
-from nmt.prepare.readers.layout import TableLayout, find_layout, unclear_quotes
+from nmt.errors import DataError
+from nmt.prepare.readers.cells import TAB, Quotes, first_rows, guess_separator, quoted_rows
+from nmt.prepare.readers.columns import Columns, find_columns
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.readers.table import Row, Table, TableRequest
@@ -18,6 +25,8 @@ from nmt.system.lookahead import prefetched
 _WITH_STATES = ("iso2022", "hz", "utf-7")
 """Encodings in which the byte of a quote or a comma may be part of a letter."""
 _NULL = b"\\N"  # what databases write for a cell that has no text
+_SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?')
+_SAMPLED = 100  # lines that show how the rows are written
 
 
 @dataclass(frozen=True)
@@ -25,9 +34,12 @@ class TsvFile(Table):
     request: TableRequest
     encoding: Encoding
     columns: tuple[str, ...]  # source and target: names of the header, or numbers from 1
-    layout: TableLayout
-    quoted: bool
-    warnings: tuple[str, ...]
+    places: Columns
+    separator: bytes
+    names_separator: bool  # whether the first line is `sep=;`, for spreadsheets
+    is_guessed: bool
+    """Whether the first rows are not quoted, and the others may show something else."""
+    quoted: bool = False  # whether cells are
     quotes: Quotes | None = None  # counts the cells in quotes while the file is read
     fault = "lack a side or have more cells than the first row"
 
@@ -35,52 +47,84 @@ class TsvFile(Table):
     def find(cls, request: TableRequest, *, is_csv: bool = False) -> TsvFile:
         """Find the columns; DataError if the file does not show how to read it.
 
-        Without columns, those that the header names like the languages are taken, or else the only
-        two.
+        Without columns, those that the header names like the languages are taken.
 
-        is_csv: whether it is CSV, and its separator is to be found.
+        is_csv: whether to look for the separator, and not to doubt that cells are quoted.
         """
-        encoding = request.encoding
+        text, encoding = request.file, request.encoding
         if encoding.name.startswith(_WITH_STATES):
             encoding = replace(encoding, by_line=False)
-        lines = Lines(request.file, read_chunks(request.path, encoding))
-        layout = find_layout(request, lines, encoding, is_csv=is_csv)
-        columns = layout.columns
-        warnings = (columns.warning,) if columns.warning else ()
-        return cls(request, encoding, columns.names, layout, layout.quoted, warnings)
+        lines = Lines(text, read_chunks(request.path, encoding))
+        block = lines.take(lines.ready()) if lines.ready() else b""
+        start = block.removeprefix(codecs.BOM_UTF8).removesuffix(b"\n").split(b"\n")[:_SAMPLED]
+        start = [line.removesuffix(b"\r") for line in start] if block else []
+        if len(start) == 1 and start[0].count(b"\r") > 1:
+            raise DataError(f"{text}: its lines end in \\r only; convert it: tr '\\r' '\\n'")
+        separator, named, quoting = TAB, None, request.quoting
+        if is_csv:
+            quoting = quoting or "csv"
+            named = _SEPARATOR_LINE.fullmatch(start[0]) if start else None
+            start = start[named is not None :]
+            separator = named[1] if named else guess_separator(start, text)
+        quoted = quoting == "csv"
+        if not quoting:
+            quotes = Quotes()
+            quotes.look_at(block)
+            found = quotes.is_quoted()
+            # R writes \" for a quote inside.
+            in_quotes = len(start) > 1 and all(line[:1] == line[-1:] == b'"' for line in start)
+            if found is None or (in_quotes and not found):
+                raise _unclear_quotes(text, quotes.example or start[0])
+            quoted = found
+        if quoted and start:
+            rows = first_rows(start, separator, text)
+            rows = rows or [next(quoted_rows(iter(start), separator, text))]  # raises what is wrong
+        else:
+            rows = [line.split(separator) for line in start]
+        header = [encoding.decode(cell, number=0) or "" for cell in rows[0]] if rows else []
+        places = find_columns(request, rows, header)
+        return cls(
+            request,
+            encoding,
+            columns=places.names,
+            places=places,
+            separator=separator,
+            names_separator=named is not None,
+            is_guessed=not (quoted or quoting),
+            quoted=quoted,
+        )
 
     def _survey(self, advance: Advance) -> Survey:
-        if not self.layout.is_guessed:
+        if not self.is_guessed:
             return super()._survey(advance)
-        quotes = Quotes(self.layout.columns.cells)
+        quotes = Quotes()
         survey = Table._survey(replace(self, quotes=quotes), advance)
         if quotes.is_quoted() is not False:
-            raise unclear_quotes(self.request.file, quotes)
+            raise _unclear_quotes(self.request.file, quotes.example)
         return survey
 
     def rows(self, advance: Advance) -> Iterator[Row]:
-        src, tgt = self.layout.columns.places
-        most = sys.maxsize if self.layout.columns.is_wide else self.layout.columns.cells
+        src, tgt = self.places.places
+        most = sys.maxsize if self.places.is_wide else self.places.cells
         for cells in self._cells(advance):
             size = len(cells)
             is_whole = src < size > tgt and (size <= most or not any(cells[most:]))
             if is_whole and _NULL not in (cells[src], cells[tgt]):
                 yield Row(cells[src], cells[tgt])
             else:
-                yield Row(self.layout.separator.join(cells), b"", True)
+                yield Row(self.separator.join(cells), b"", True)
 
     def _cells(self, advance: Advance) -> Iterator[list[bytes]]:
-        layout = self.layout
         chunks = read_chunks(self.request.path, self.encoding, watch=lambda raw: advance(len(raw)))
         lines = self._lines(chunks)
-        if layout.names_separator:
+        if self.names_separator:
             next(lines)
         if self.quoted:
-            name, number = self.request.file, 1 + layout.names_separator
-            rows = quoted_rows(lines, layout.separator, name, number=number)
+            name, number = self.request.file, 1 + self.names_separator
+            rows = quoted_rows(lines, self.separator, name, number=number)
         else:
-            rows = (line.split(layout.separator) for line in lines)
-        if layout.columns.has_header:
+            rows = (line.split(self.separator) for line in lines)
+        if self.places.has_header:
             next(rows, None)
         return rows
 
@@ -94,3 +138,12 @@ class TsvFile(Table):
             for line in block.removesuffix(b"\n").split(b"\n"):
                 yield line.removesuffix(b"\r").removeprefix(mark)
                 mark = b""
+
+
+def _unclear_quotes(text: str, example: bytes) -> DataError:
+    """Return the error for TSV whose cells may be quoted or not."""
+    shown = printable(example.decode(errors="replace")[:60])
+    return DataError(
+        f"{text}: cells such as {shown} may be quoted, as spreadsheets do, or be text with quotes; "
+        f"pass --quoting {text}=csv or --quoting {text}=none"
+    )

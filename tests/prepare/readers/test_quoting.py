@@ -22,9 +22,11 @@ SAID = [
 ONE_LINE = [("First line second line", "Erste Zeile zweite Zeile")]
 
 
-def read(path: Path, text: str, *, quoting: str = "") -> list[tuple[str, str]]:
+def read(
+    path: Path, text: str, *, quoting: str = "", columns: str = ":1,2"
+) -> list[tuple[str, str]]:
     path.write_text(text, encoding="utf-8", newline="")
-    return rows_of(str(path), quoting=quoting)
+    return rows_of(f"{path}{columns}", quoting=quoting)
 
 
 def pandas(rows: list[tuple[str, str]]) -> str:
@@ -57,11 +59,11 @@ def test_what_quotes_cells_is_read_as_it_was_written(
     write_rows: Callable[[list[tuple[str, str]]], str],
     header: list[tuple[str, str]],
 ) -> None:
-    assert read(tmp_path / "x.tsv", write_rows([*header, *SAID])) == SAID
+    columns = "" if header else ":1,2"
+    assert read(tmp_path / "x.tsv", write_rows([*header, *SAID]), columns=columns) == SAID
 
 
 TAB = [*pairs(5), ("one\ttab", "ein Tab")]
-COMMAS = [*pairs(5), *((f"{src}, or so", f"{tgt}, oder so") for src, tgt in pairs(5))]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +72,6 @@ COMMAS = [*pairs(5), *((f"{src}, or so", f"{tgt}, oder so") for src, tgt in pair
         # A line end in a cell becomes a space.
         (pandas([("First line\nsecond line", "Erste Zeile\r\nzweite Zeile")]), ONE_LINE),
         (pandas(TAB), TAB),
-        ('"en"\t"de"\n' + pandas(pairs(3)), pairs(3)),  # a quoted header
-        (excel(COMMAS), COMMAS),  # all commas in quotes
     ],
 )
 def test_what_stands_in_quotes_is_one_cell(
@@ -91,7 +91,6 @@ def test_utf_16_of_a_spreadsheet_is_recognised(tmp_path: Path) -> None:
     [
         ('"Hello," he said.', '"Hallo", sagte er.'),
         ('"Stop', "Halt"),
-        ('"Stop', 'Halt"'),
         ('He said "go"', 'Er sagte "geh"'),
         ('"x" and "y"', '"x" und "y"'),
         ('""Pulp Fiction""', '""Pulp Fiction""'),
@@ -114,6 +113,7 @@ def test_one_doubled_quote_among_much_text_is_text(tmp_path: Path) -> None:
     "text",
     [
         'a b\tx y\n"Hello."\t"Hallo."\n',  # a sentence, or a cell
+        '"a, b"\tx y\n' * 12,  # what spreadsheets write, or text
         '"He said ""go"""\tx y\n"Hello," he said.\tx y\n',  # both
         "".join(f'"the \\"{n}\\""\t"das \\"{n}\\""\n' for n in range(12)),  # R's write.table
     ],
@@ -148,19 +148,19 @@ def test_bytes_of_quotes_and_commas_inside_of_letters_are_none(tmp_path: Path, n
     csv.writer(file).writerows(rows)
     (tmp_path / "x.csv").write_bytes(file.getvalue().encode(name))
     encoding = Encoding.find(name)
-    assert rows_of(f"{tmp_path}/x.csv", ("ja", "en"), encoding=encoding) == rows
+    assert rows_of(f"{tmp_path}/x.csv:1,2", ("ja", "en"), encoding=encoding) == rows
 
 
 def test_the_option_names_a_text_and_is_part_of_the_folder(tmp_path: Path) -> None:
     text = "".join(f"{src}\t{tgt}\n" for src, tgt in pairs(40)) + '"so is it"\t"ti si os"\n'
     (tmp_path / "x.tsv").write_text(text)
-    job = job_of(tmp_path, f"{tmp_path}/x.tsv")
+    job = job_of(tmp_path, f"{tmp_path}/x.tsv:1,2")
     with pytest.raises(DataError, match="may be quoted"):
         job.prepare()
     quoted = job.but(quoting=(f"{tmp_path}/x.tsv=csv",))
     assert pairs_in(quoted.prepare())[40:] == [("so is it", "ti si os")]
     plain = job.but(quoting=(f"{tmp_path}/x.tsv=none",))
-    with pytest.raises(UsageError, match=r"--quoting .*x\.tsv .*csv .*none"):
+    with pytest.raises(UsageError, match=r"--quoting .*x\.tsv.* csv .*none"):
         plain.prepare()
     assert pairs_in(plain.but(out=tmp_path / "b").prepare())[40:] == [('"so is it"', '"ti si os"')]
     (valid,) = job.options.valid
