@@ -165,7 +165,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "scoring": _scoring,
     "sentences": lambda text: [split_sentences(text, lang) for lang in ("en", "ja")],
     "entities": lambda text: [first_entity(text), without_entities(text)],
-    "encoding": lambda text: [broken_word(text), fixed_encoding(text, "en")],
+    "encoding": lambda text: [broken_word(text), fixed_encoding(text)],
     "language": lambda text: [
         *(variant_rank(text, "en"), names_language(text, "en")),
         has_letters(text),
