@@ -8,16 +8,16 @@ A wrong label loses a good line, so it counts only if
 - the model gives the line's own language hardly any chance. Many right lines in languages that
   resemble others have a wrong label, but few of them have less than `LANGID_DOUBT` of their own;
 - the line is in a script of the label's language;
-- `measured` did not find that the model takes valid, or train, for that language, too.
+- `measured` did not find that the model takes valid or a test set for that language, too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import mmap
 import os
-import struct
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,13 +40,15 @@ from nmt.system.files import is_there, sha256_file
 
 _LABEL = "__label__"
 _ALL = 1 << 20
-_MAGIC, _VERSIONS = 793712314, (11, 12)  # with which a model begins
-_CENTROIDS = 256  # of each part of a vector that is quantised
+_LOAD = """
+import resource, sys
+import fasttext
+limit = int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+fasttext.load_model(sys.argv[1]).predict("a")
+"""
+_MEMORY_BESIDE = 1 << 30  # bytes, for Python and what a model needs beside its file
 _CONFUSED = 0.01  # the share of valid from which on a language counts as that of valid
-_TORN = 1 / 3
-"""The share of a language's lines of train from which on another, that the model also gives a
-chance, counts as it. In NTREX, it is 0.5 to 0.8 for Nynorsk and Danish, or Galician and Spanish,
-and below 0.3 for languages that the model tells apart, such as Portuguese and Spanish."""
 _WIKIPEDIAS = {
     "als": ("gsw",),
     "azb": ("azb", "az-Arab"),
@@ -85,17 +87,8 @@ class LanguageIdentifier:
         if not is_there(path):
             raise DataError(f"--langid {path}: no such file")
         identifier = cls(path, sha256_file(path))
-        _labels(path)
+        _check(path)
         return identifier
-
-    def doubts(self, lines: Sequence[str], lang: str) -> Iterator[str]:
-        """Yield, for each line that may be in a language, "" and the others that it may be in."""
-        own, predict = _labels_of(self.path, lang), _load(self.path).predict
-        for line in map(compose, lines):
-            labels, _ = predict(line, k=_ALL, threshold=LANGID_DOUBT)
-            if not own.isdisjoint(labels):
-                yield ""
-                yield from (label.removeprefix(_LABEL) for label in {*labels} - own)
 
     @property
     def fingerprint(self) -> str:
@@ -136,24 +129,15 @@ class LanguageIdentifier:
 
 
 def measured(
-    identifier: LanguageIdentifier,
-    texts: Sequence[SourceText],
-    blocks: Iterable[Block],
-    *,
-    are_right: bool,
+    identifier: LanguageIdentifier, texts: Sequence[SourceText], blocks: Iterable[Block]
 ) -> LanguageIdentifier:
-    """Return the identifier with what it confuses in texts; warn if it does.
+    """Return the identifier with what it confuses in texts that are right; warn if it does.
 
-    A training text may hold lines in other languages. There, a label counts as the language only
-    if the model often hesitates between the two, and never if it is that of the other side.
-
-    blocks: of the texts, which are for valid and test (`are_right`), or a sample of train.
+    blocks: of the texts, which are for valid and test.
     """
     names = defaultdict[str, set[str]](set)
     totals = Counter[str]()
     found = defaultdict[str, Counter[str]](Counter)
-    torn = defaultdict[str, Counter[str]](Counter)
-    beside_of = defaultdict[str, set[str]](set)
     for block in blocks:
         text, pairs = texts[block.corpus], Pairs.decode(block)
         for at, (name, lang) in enumerate(zip(text.reader.sides, text.langs, strict=True)):
@@ -162,26 +146,13 @@ def measured(
             found[lang].update(filter(None, labels))
             totals[lang] += len(side.lines)
             names[lang].add(name)
-            beside_of[lang].add(text.langs[1 - at])
-            if not are_right:
-                torn[lang].update(identifier.doubts(side.lines, lang))
     confused = set[tuple[str, str]]()
     for lang, counts in found.items():
         if not counts or counts.total() < _CONFUSED * totals[lang]:
             continue
         often = [label for label, count in counts.items() if count >= _CONFUSED * totals[lang]]
-        if not are_right:
-            others = frozenset[str]().union(
-                *(_labels_of(identifier.path, other) for other in beside_of[lang])
-            )
-            often = [
-                label
-                for label in counts
-                if torn[lang][label] >= _TORN * torn[lang][""] and _LABEL + label not in others
-            ]
         main = ", ".join(label for label, _ in counts.most_common(3))
-        then = "and as much of train" if are_right else "which stays if valid text has such lines"
-        then = f"so {', '.join(often)} will count as {lang}" if often else then
+        then = f"so {', '.join(often)} will count as {lang}" if often else "and as much of train"
         console.warning(
             f"--langid would drop {counts.total() / totals[lang]:.1%} of "
             f"{', '.join(sorted(names[lang]))}, as {main}, {then}"
@@ -210,16 +181,23 @@ def _load(path: Path) -> Any:
         return fasttext.load_model(str(path))
 
 
+def _check(path: Path) -> None:
+    """Raise DataError if a file is no model of languages.
+
+    At a file that is cut short, the library may end the process or take all memory. So another
+    process is the first to read it.
+    """
+    limit = 2 * path.stat().st_size + _MEMORY_BESIDE
+    command = [sys.executable, "-P", "-c", _LOAD, str(path), str(limit)]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        raise DataError(f"--langid {path}: not a fastText model, or cut short")
+    if not any(label.startswith(_LABEL) for label in _labels(path)):
+        raise DataError(f"--langid {path}: this fastText model has no labels such as {_LABEL}de")
+
+
 @functools.cache
 def _labels(path: Path) -> tuple[str, ...]:
-    try:
-        check_model(path)
-        labels, _ = _load(path).predict("a", k=_ALL, threshold=-1.0)
-    except (ValueError, RuntimeError, MemoryError) as error:
-        raise DataError(f"--langid {path}: not a fastText model, or cut short: {error}") from None
-    if not any(label.startswith(_LABEL) for label in labels):
-        raise DataError(f"--langid {path}: this fastText model has no labels such as {_LABEL}de")
-    return tuple(labels)
+    return tuple(_load(path).predict("a", k=_ALL, threshold=-1.0)[0])
 
 
 @functools.cache
@@ -231,82 +209,3 @@ def _labels_of(path: Path, lang: str) -> frozenset[str]:
         for label, code in labels
         if any(are_close(one, lang) for one in _WIKIPEDIAS.get(code, (code,)))
     )
-
-
-def check_model(path: Path) -> None:
-    """Raise ValueError if a file is not a whole model of fastText whose sizes agree.
-
-    Some releases of the library end the process then. The format is that of fastText's
-    `FastText::saveModel`: arguments, dictionary, and two matrices.
-    """
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        _check_model(_Cursor(data))  # mmap raises ValueError if the file is empty
-
-
-class _Cursor:
-    def __init__(self, data: mmap.mmap) -> None:
-        self._data, self._place = data, 0
-
-    def skip(self, size: int) -> None:
-        if not 0 <= size <= len(self._data) - self._place:
-            raise ValueError(f"it ends after {len(self._data):,} bytes, which is too soon")
-        self._place += size
-
-    def read(self, form: str) -> tuple[Any, ...]:
-        """Read numbers in the notation of `struct`."""
-        packed = struct.Struct(f"<{form}")
-        self.skip(packed.size)
-        return packed.unpack_from(self._data, self._place - packed.size)
-
-    def skip_string(self) -> None:
-        end = self._data.find(b"\0", self._place)
-        self.skip(end + 1 - self._place)
-
-
-def _check_model(file: _Cursor) -> None:
-    magic, version = file.read("ii")
-    if magic != _MAGIC or version not in _VERSIONS:
-        raise ValueError("it does not begin like one")
-    dim, *_, buckets, _, _, _, _ = file.read("12id")
-    size, num_words, num_labels, _, kept_ngrams = file.read("iiiqq")
-    _agree(size == num_words + num_labels, min(num_words, num_labels) >= 0)
-    for _ in range(size):
-        file.skip_string()
-        file.skip(9)  # its count and type
-    is_pruned = kept_ngrams >= 0
-    file.skip(8 * kept_ngrams if is_pruned else 0)
-    (is_quantised,) = file.read("?")
-    rows = _check_matrix(file, dim, is_quantised)
-    _agree(rows >= num_words + (kept_ngrams if is_pruned else buckets))
-    (is_output_quantised,) = file.read("?")
-    rows = _check_matrix(file, dim, is_quantised and is_output_quantised)
-    _agree(rows >= num_labels)
-
-
-def _check_matrix(file: _Cursor, dim: int, is_quantised: bool) -> int:
-    if not is_quantised:
-        rows, columns = file.read("qq")
-        _agree(rows >= 0, columns == dim)
-        file.skip(4 * rows * columns)
-        return int(rows)
-    has_norms, rows, columns, codes = file.read("?qqi")
-    file.skip(codes)
-    parts = _check_quantiser(file, dim)
-    _agree(columns == dim, rows >= 0, codes == rows * parts)
-    if has_norms:
-        file.skip(rows)
-        _check_quantiser(file, 1)
-    return int(rows)
-
-
-def _check_quantiser(file: _Cursor, dim: int) -> int:
-    own_dim, parts, width, last_width = file.read("4i")
-    _agree(own_dim == dim, min(parts, width) > 0, 0 < last_width <= width)
-    _agree((parts - 1) * width + last_width == dim)
-    file.skip(4 * dim * _CENTROIDS)
-    return int(parts)
-
-
-def _agree(*conditions: bool) -> None:
-    if not all(conditions):
-        raise ValueError("its sizes contradict each other")

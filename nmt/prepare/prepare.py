@@ -85,7 +85,6 @@ from nmt.system.ray_workers import connect
 from nmt.system.workers import map_in_order
 from nmt.terms.prepare import Annotator, learn_lexicon
 
-_LANGID_SAMPLE = 5_000  # lines of train that --langid is tried on without other text
 _NOT_RECORDED = {
     *("pair", "train", "valid", "test", "weight", "tag", "quoting"),
     *("vocab", "new_language", "workers", "documents", "terms"),
@@ -267,18 +266,12 @@ class _Inputs:
             check_moses(self.sources.train, self.moses, composes=composes)
 
     def with_langid_measured(self) -> _Inputs:
-        """Return the inputs with a --langid that knows what it confuses in valid, test or train."""
+        """Return the inputs with a --langid that knows what it confuses in valid and test."""
         if self.identifier is None:
             return self
-        right, train = self.sources.held_out, self.sources.train
-        known = chain.from_iterable(text.read(corpus=at) for at, text in enumerate(right))
-        identifier = measured(self.identifier, right, known, are_right=True)
-        covered = {lang for text in right for lang in text.langs}
-        rest = [text for text in train if not covered.issuperset(text.langs)]
-        if not rest:
-            return replace(self, identifier=identifier)
-        sample = sample_blocks(rest, size=_LANGID_SAMPLE, seed=self.options.seed)
-        return replace(self, identifier=measured(identifier, rest, sample, are_right=False))
+        right = self.sources.held_out
+        blocks = chain.from_iterable(text.read(corpus=at) for at, text in enumerate(right))
+        return replace(self, identifier=measured(self.identifier, right, blocks))
 
     def with_valid(self) -> _Inputs:
         """Return the inputs with texts for valid, drawn from train if none were given."""

@@ -140,33 +140,6 @@ def test_what_the_model_confuses_in_valid_counts_as_one(
     assert str(tmp_path / "other.de") in warning
 
 
-def test_without_valid_text_train_tells_what_the_model_confuses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    nynorsk = [
-        "Det er kaldt ute i kveld.",  # surely Danish, says the model
-        "Eg veit ikkje kvifor butikken er stengd.",
-        "Dei har kjøpt eit gammalt hus ved elva.",
-        "Me skal reise til byen i morgon tidleg.",
-        "Ho sit i hagen og les ei bok om sommaren.",
-    ]
-    right = [(f"{ENGLISH[at % 3]} {at}", line) for at, line in enumerate(nynorsk)]
-    wrong = [(GERMAN[0], FRENCH), ("A man walks.", ENGLISH[1])]
-    text = write(tmp_path, "mixed", [*right, *wrong])
-    job = job_of(
-        tmp_path,
-        f"{text}.en,{text}.de",
-        valid=(),
-        valid_lines=1,
-        langid="auto",
-        tgt_lang="nn",
-        vocab_size=None,
-    )
-    folder = job.prepare()
-    assert folder.info.train.corpora[0].rejected == {"language": 2, "valid": 1}
-    assert "will count as nn" in capsys.readouterr().err
-
-
 def test_the_model_belongs_to_the_options(job: Job, tmp_path: Path) -> None:
     job.prepare()
     copy = tmp_path / "lid.176.ftz"
@@ -178,11 +151,14 @@ def test_the_model_belongs_to_the_options(job: Job, tmp_path: Path) -> None:
 
 def test_what_is_no_model_is_refused_by_its_name(tmp_path: Path) -> None:
     whole = LanguageIdentifier.find("auto").path.read_bytes()
-    (tmp_path / "cut.ftz").write_bytes(whole[: len(whole) // 2])
+    for part in range(1, 4):
+        (tmp_path / f"cut{part}.ftz").write_bytes(whole[: part * len(whole) // 4])
+    (tmp_path / "empty.ftz").touch()
     (tmp_path / "odd.ftz").write_bytes(b"nonsense" * 99)
     for name, message in (
         ("none.ftz", "no such file"),
-        ("cut.ftz", ".*fastText"),
+        *((f"cut{part}.ftz", ".*fastText") for part in range(1, 4)),
+        ("empty.ftz", ".*fastText"),
         ("odd.ftz", ".*fastText"),
     ):
         with pytest.raises(DataError, match=f"--langid .*{name}: {message}"):
