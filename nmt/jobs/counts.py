@@ -9,6 +9,7 @@ from textwrap import shorten
 from nmt import console
 from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
 from nmt.jobs.lines import Line
+from nmt.markup.kept_pieces import find_message
 from nmt.translate.output import Tally, Translation
 
 
@@ -29,6 +30,8 @@ class Counts:
     """Translated by themselves, since it failed in context."""
     decomposed: Tally = field(default_factory=Tally)
     """With letters and marks that the model's vocabulary does not compose."""
+    messages: Tally = field(default_factory=Tally)
+    """ICU messages with branches, which markup keeps as they are."""
     without_term: Tally = field(default_factory=Tally)  # that should have put something there
     failed: Tally = field(default_factory=Tally)
 
@@ -43,6 +46,8 @@ class Counts:
         if best.error:
             self.failed.add(number, best.error)
             return
+        if not best.segments and find_message(line.text):
+            self.messages.add(number)
         self.split += best.segments > 1
         self.guarded += best.guarded
         self.copied += best.copied
@@ -82,6 +87,8 @@ class Counts:
             reason = "the model gave another number of lines or a loop"
             yield self.fell_back, ("was", "were"), fault, reason
         yield self.decomposed, has, "letters apart from their marks (NFD)", DECOMPOSED_REMEDY
+        reason = "it stays as it is; translate its branches one by one"
+        yield self.messages, has, "an ICU message with plural, select or choice", reason
         hint = "--format jsonl shows all" if is_line else ""
         yield self.without_term, ("lacks", "lack"), "a term", hint
         fault = f"not be translated{' and left empty' if is_line else ''}"

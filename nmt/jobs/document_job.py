@@ -25,7 +25,9 @@ def translate_document(
     pool_units: int,
     start: Callable[[], Translators],
 ) -> tuple[bytes, Counts]:
-    """Translate a document, `pool_units` at a time. A unit without a translation stays.
+    """Translate a document, `pool_units` at a time.
+
+    A unit without a translation stays, and so does an ICU message, which has no segments.
 
     encoding: of a document that does not say itself which it has.
     start: returns translators, when the document has been read.
@@ -60,7 +62,10 @@ def translate_document(
         counts.add(line, translation, composes=composes)
     counts.lines_out = counts.lines
     counts.seconds = time.monotonic() - started
-    texts = (None if translation.error else translation.text for translation in translations)
+    texts = (
+        None if translation.error or not translation.segments else translation.text
+        for translation in translations
+    )
     written = document.write(texts)
     if document.refused:
         console.warning(

@@ -30,7 +30,8 @@ def converse(translator: Translator) -> Counts:
             typed = input("> ")
         except (EOFError, KeyboardInterrupt):
             console.print_row()
-            Counts(decomposed=counts.decomposed).warn("the input")  # the rest was told at once
+            untold = Counts(decomposed=counts.decomposed, messages=counts.messages)
+            untold.warn("the input")
             return counts
         source, _, prefix = typed.partition("\t") if config.prefixes else (typed, "", "")
         started = time.monotonic()

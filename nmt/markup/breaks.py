@@ -13,12 +13,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate
 
+from nmt.markup.kept_pieces import find_message
 from nmt.markup.line_ends import BULLET, LIST_MARK, NO_TEXT, line_breaks, put_line_ends_back
 from nmt.markup.markup_tokens import BLOCKS, Token, elements
 from nmt.markup.tag_writer import restore
-from nmt.markup.tags import Marked, Node, parse
+from nmt.markup.tags import Marked, parse
 from nmt.markup.text_units import Link
 
 LINE_END = "\n"  # what is between the lines of a text without tags
@@ -65,10 +66,10 @@ def cut_at_breaks(
 
 
 def _breaks(markup: str, form: str, *, at_line_ends: bool) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each break; none beside a damaged ICU message, which may go on."""
-    tokens = elements(markup, form)
-    if any(token.message and not token.message.branches for token in tokens):
+    """Yield start and end of each break; none beside an ICU message, which may go on."""
+    if find_message(markup):
         return
+    tokens = elements(markup, form)
     shown = _shown(tokens)
     breaks = [(token.start, token.end) for token in tokens if _is_break(token, form)]
     breaks += (bar.span() for bar in _BAR.finditer(shown))
@@ -117,7 +118,12 @@ class MarkedLines:
 
     @classmethod
     def of(cls, markup: str, form: str) -> MarkedLines:
-        """Take the tags out of a line of a text, or of a unit of a document."""
+        """Take the tags out of a line of a text, or of a unit of a document.
+
+        With an ICU message, all of it stays.
+        """
+        if find_message(markup):
+            return cls([parse("", form)], [markup, ""], form)
         lines, between = list[Marked](), [""]
         sections = list(_sections(markup, form))
         for before, section, is_cdata in sections:
@@ -138,23 +144,7 @@ class MarkedLines:
             lines += own
         if lines or len(sections) > 1:
             return cls(lines or [parse("", form)], between if lines else [*between, ""], form)
-        return cls.whole(parse(markup, form), form)
-
-    @classmethod
-    def whole(cls, line: Marked, form: str) -> MarkedLines:
-        """Return a single line."""
-        return cls([line], ["", ""], form)
-
-    def units(self) -> Iterator[MarkedLines]:
-        """Yield the lines, and then all branches of their ICU messages."""
-        yield self
-        for line in self.lines:
-            for branch in islice(line.units(), 1, None):
-                yield MarkedLines.whole(branch, self.form)
-
-    @property
-    def messages(self) -> list[Node]:
-        return [message for line in self.lines for message in line.messages]
+        return cls([parse(markup, form)], ["", ""], form)
 
     @property
     def text(self) -> str:
@@ -182,7 +172,7 @@ class MarkedLines:
         restored = [self.between[0]]
         for number, (line, text) in enumerate(zip(self.lines, texts, strict=True)):
             markup = restore(line, text, found[number], found_weaker[number])
-            if line.has_own_words and ("\n" in line.raw or "\r" in line.raw):
+            if line.has_words and ("\n" in line.raw or "\r" in line.raw):
                 shown = [_shown(elements(each, self.form)) for each in (markup, line.raw)]
                 markup = put_line_ends_back(markup, *shown)
             restored.append(markup)

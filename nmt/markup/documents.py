@@ -26,7 +26,7 @@ from nmt.markup.breaks import cut_at_breaks, unwrap
 from nmt.markup.catalogues import catalogue_parts
 from nmt.markup.document_units import Unit
 from nmt.markup.file_types import UTF16_STARTS, FileType, file_type
-from nmt.markup.kept_pieces import may_be_placeholders
+from nmt.markup.kept_pieces import find_message, may_be_placeholders
 from nmt.markup.markup_tokens import Token, elements
 from nmt.markup.subtitles import subtitle_parts
 from nmt.markup.tags import parse
@@ -184,8 +184,11 @@ def _as_browsers_do(name: str) -> str:
 def _html_parts(text: str) -> Iterator[str | Unit]:
     run: list[str] = []  # of running text
     in_pre = 0
+    braces = 0  # open ones of an ICU message, which stays with all tags that are in it
     for token in elements(text, "html"):
-        if _is_running(token):
+        if token.kind == "text":
+            braces = _open_braces(token.raw, braces)
+        if braces or _is_running(token):
             run.append(token.raw)
             continue
         yield from _running("".join(run), in_pre=in_pre > 0)
@@ -196,10 +199,20 @@ def _html_parts(text: str) -> Iterator[str | Unit]:
     yield from _running("".join(run), in_pre=in_pre > 0)
 
 
+def _open_braces(text: str, before: int) -> int:
+    """Return how many braces of an ICU message are open after a text, given those before it."""
+    message = None if before else find_message(text)
+    if not before and message is None:
+        return 0
+    for brace in re.findall("[{}]", text[message.start() :] if message else text):
+        before = max(0, before + (1 if brace == "{" else -1))
+    return before
+
+
 def _is_running(token: Token) -> bool:
     if token.kind == "other":
         return token.raw.startswith("<!--")
-    is_in_text = not token.name[:1].isalpha()  # a text, a message, or a tag written in text
+    is_in_text = not token.name[:1].isalpha()  # a text, or a tag written in text
     return is_in_text or token.name in _INLINE
 
 

@@ -34,6 +34,8 @@ _NAMED = (
     r"|\[/[a-z][\w-]{0,50}\]"
 )
 """Placeholders with signs on both sides, and the short codes of WordPress."""
+_MESSAGE = r"\{\s{0,9}[^\s{},'][^{},']{0,100},\s{0,9}(?:plural|select|selectordinal|choice)\s{0,9},"
+"""How an ICU message with branches begins."""
 _NO_PERCENTAGE = r"(?<![\w%])(?<!\d[- \xa0\u202f])"  # 100 % and 100-%ig
 _NAME = r"[A-Za-z_]\w{1,99}(?:-[a-z]\w{0,99}){0,5}"
 _LOOSE = (
@@ -49,8 +51,7 @@ PIECE = (
     r"|\{%.{0,200}?%\}|\[%.{0,200}?%\]|\*\|[^|*]{1,200}\|\*"
     r"|\{\s{0,9}/?[\w.:!,$\[\]<>=^+#%*-]{0,200}\s{0,9}/?\}"
     r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:number|date|time|spellout|ordinal|duration)\b[^{}]{0,200}\}"
-    r"|\{\s{0,9}[^\s{},'][^{},']{0,100},\s{0,9}(?:plural|select|selectordinal|choice)\s{0,9},"
-    r"(?s:[^{}]+[{}].*)"  # a damaged message, up to the next tag
+    rf"|{_MESSAGE}(?s:[^{{}}]+[{{}}].*)"  # a message, up to the next tag
     r"|[{}]|(?<![\w$])\$[A-Za-z_]\w{0,99}|(?<![\w%])%%[A-Za-z_]\w{1,99}%%(?!\w)"
     r"|(?<![\w%])%(?!l{0,2}[a-zX]%%)[A-Za-z_]\w{0,99}(?:\.\w{1,99}){0,5}%(?![\w>])|%%"
     r"|%(?:\(\w{1,100}\)|\d{1,3}\$|<\w{1,100}>|\[\d{1,3}\])?[-+#0,]*\d{0,4}(?:\.\d{1,4})?(?:hh?|ll?|[Lqjzt])?"
@@ -77,10 +78,12 @@ def piece_pattern() -> re.Pattern[str]:
     return re.compile(PIECE)
 
 
-@cache
-def piece_in_message_pattern() -> re.Pattern[str]:
-    """Return what stays as it is in a branch of an ICU message."""
-    return re.compile(PIECE.replace("|[{}]|", "|[{}#]|"))
+def find_message(text: str) -> re.Match[str] | None:
+    """Return the beginning of the first ICU message with branches, such as `{n, plural, ...}`.
+
+    What has one is not translated: its branches would have to be those of the other language.
+    """
+    return re.search(_MESSAGE, text) if "{" in text else None
 
 
 def may_be_placeholders(text: str) -> Counter[str]:

@@ -6,21 +6,19 @@
   the like with all that they contain, and the native codes of XLIFF and TMX (`<ph>`, `<bpt>` and so
   on).
 - Other tags that are written in text (`text_tags`), such as escaped ones, are tags.
-- An element that stays as it is is one token, and so is an ICU message (`messages`).
+- An element that stays as it is is one token.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from bisect import bisect_right
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 from nmt.data.words import MARKS
 from nmt.markup.kept_pieces import piece_pattern
-from nmt.markup.messages import NO_TEXT, Message, find_messages
 from nmt.markup.text_tags import HTML, TEXT_TAG, VOID, text_tags
 
 _RAW_TEXT = frozenset(("script", "style", "textarea"))
@@ -62,7 +60,6 @@ _TAG = re.compile(
     r"""|</?(?P<odd>[^\W\d][^\s<>/}]*+)(?!\})[^<>]*>"""  # with an open quote, for example
 )
 _DECLARATION = re.compile(r"<![A-Za-z][^<>\[]*(?:\[[^\]]{0,10000}\]\s*)?>|<!\[[^<>]*>")
-_APOSTROPHE = re.compile("&apos;|&#0{0,9}39;|&#[xX]0{0,9}27;")
 
 
 @dataclass(frozen=True)
@@ -71,11 +68,10 @@ class Token:
 
     kind: str
     """text, open, close, empty (a tag without content), other (a comment, ...), or a whole element:
-    kept (its text stays as it is), code (it has no text) or message (of ICU, with its tags)."""
+    kept (its text stays as it is) or code (it has no text)."""
     raw: str
     start: int  # in the markup
     name: str = ""  # of an element: small letters in HTML, without a namespace's prefix in XML
-    message: Message | None = None
 
     @property
     def end(self) -> int:
@@ -201,10 +197,7 @@ def partner_keys(token: Token, form: str) -> tuple[str, str]:
 
 
 def elements(markup: str, form: str) -> list[Token]:
-    """Return the tokens of a line or document.
-
-    An element that stays as it is is one token, and so is an ICU message.
-    """
+    """Return the tokens of a line or document. An element that stays as it is is one token."""
     tokens = list(tokenize(markup, form))
     if TEXT_TAG.search(markup):
         tokens = _with_text_tags(tokens, form)
@@ -222,7 +215,7 @@ def elements(markup: str, form: str) -> list[Token]:
             token, index = Token(kind, raw, token.start, token.name), last
         joined.append(token)
         index += 1
-    return _join_messages(markup, joined, form) if "{" in markup else joined
+    return joined
 
 
 def _with_text_tags(tokens: list[Token], form: str) -> list[Token]:
@@ -276,50 +269,6 @@ def _with_text_tags(tokens: list[Token], form: str) -> list[Token]:
             before = joined.pop()
             token = replace(before, raw=before.raw + token.raw)
         joined.append(token)
-    return joined
-
-
-def _join_messages(markup: str, tokens: list[Token], form: str) -> list[Token]:
-    """Make one token of each ICU message.
-
-    If one tag of a pair is in one of its branches, and the other is not, it is damaged.
-    """
-    text = "".join(
-        _APOSTROPHE.sub(lambda entity: NO_TEXT * (len(entity[0]) - 1) + "'", token.raw)
-        if token.kind == "text" and token.name != "cdata"
-        else NO_TEXT * len(token.raw)
-        for token in tokens
-    )
-    messages = deque(find_messages(text))
-    if not messages:
-        return tokens
-    branches = [branch for message in messages for branch in message.branches]
-    starts = [start for start, _ in branches]
-    divided = set()
-    for pair in pair_up(tokens, form).items():
-        ends = [tokens[index].start for index in pair]
-        numbers = [bisect_right(starts, end) - 1 for end in ends]
-        within = [
-            branches[number] if number >= 0 and end < branches[number][1] else None
-            for number, end in zip(numbers, ends, strict=True)
-        ]
-        if within[0] != within[1]:
-            divided.update(within)
-    joined = []
-    at = 0  # the end of the last message
-    for token in tokens:
-        at = max(at, token.start)
-        while messages and messages[0].start < token.end:
-            message = messages.popleft()
-            if not divided.isdisjoint(message.branches):
-                message = replace(message, end=token.end, branches=())
-            if at < message.start:
-                joined.append(replace(token, raw=markup[at : message.start], start=at))
-            raw = markup[message.start : message.end]
-            joined.append(Token("message", raw, message.start, message=message))
-            at = message.end
-        if at < token.end:
-            joined.append(replace(token, raw=markup[at : token.end], start=at))
     return joined
 
 

@@ -7,7 +7,6 @@ word that it does not touch in the source.
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Sequence
 
 from nmt.data.words import is_letter
@@ -27,9 +26,9 @@ def restore(
     marked: the line; translation: of its text; links: the alignment, by characters of both texts;
     weaker: links of tokens of the source that have none.
     """
-    if not marked.has_own_words:
-        return marked.unchanged
-    if not (marked.root.children or marked.is_of_message):
+    if not marked.has_words:
+        return marked.raw
+    if not marked.root.children:
         return marked.escape(translation)
     return _Writer(Layout(marked, translation, links, weaker)).write()
 
@@ -51,8 +50,6 @@ class _Writer:
             node, is_end, limit = waiting.pop()
             if is_end:
                 self._text_to(limit)
-                if node is root:
-                    self._end_apostrophe()
                 self.out.append(node.closing)
                 self.gap = len(self.out)
                 continue
@@ -64,17 +61,6 @@ class _Writer:
             order = sorted(enumerate(node.children), key=lambda numbered: self._position(*numbered))
             waiting += [(child, False, end) for _, child in reversed(order)]
         return "".join(self.out)
-
-    def _end_apostrophe(self) -> None:
-        """Double an apostrophe that would begin a quotation in an ICU message."""
-        marked = self.layout.marked
-        if not marked.is_of_message or self.last != "'":
-            return
-        written = marked.escape("'")
-        last = re.search(f"(?:{re.escape(written)})*$", self.out[self.gap - 1])
-        if last and html.unescape(last[0]).count("'") % 2:
-            self.out.insert(self.gap, written)
-            self.gap += 1
 
     def _position(self, number: int, child: Node) -> tuple[int, int, int]:
         place = self.layout.places[child]
@@ -147,8 +133,6 @@ class _Writer:
         )
 
     def _add_piece(self, raw: str, end: int) -> None:
-        if raw[:1] in ("{", "#"):
-            self._end_apostrophe()
         self.out.append(raw)
         self.gap = len(self.out)
         self.cursor = max(self.cursor, end)

@@ -23,7 +23,7 @@ from nmt.lexical.word_list import (
     capitalised,
     token_forms,
 )
-from nmt.markup.breaks import LINE_END, MarkedLines
+from nmt.markup.breaks import MarkedLines
 from nmt.search.phrases import Ids, Phrase
 from nmt.terms.annotation import Annotation, annotate
 from nmt.terms.term_list import TermUse
@@ -174,7 +174,7 @@ def _noted(
 ) -> Translation:
     text = translation.text
     if form is not None:
-        text = LINE_END.join(unit.text for unit in MarkedLines.of(text, form).units())
+        text = MarkedLines.of(text, form).text
     return replace(
         translation,
         terms=tuple(TermUse.of(word, text, lang) for word in words),

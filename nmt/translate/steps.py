@@ -23,7 +23,7 @@ Spans = Sequence[tuple[int, int]]  # starts and ends in a text, in order
 class LinesUnderWay:
     """Lines on their way to their translations. Each step reads what it needs, and adds to it."""
 
-    texts: Sequence[str]  # without tags, of each line and of each branch of its ICU messages
+    texts: Sequence[str]  # of each line, without tags
     prefixes: Sequence[str] = ()  # what the translation of each begins with; or none
     contexts: Sequence[Sequence[str]] = ()  # the lines before each; or none
     on_progress: Callable[[int], object] | None = None  # called with lines or segments just done

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -19,8 +19,7 @@ from nmt.markup.kept_pieces import SIGN
 from nmt.markup.tag_writer import restore
 from nmt.markup.tags import Marked, mark_signs
 from nmt.markup.text_units import Link
-from nmt.search.engine import Source
-from nmt.translate.joined_segments import JoinSegments, join_parts
+from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.output import Translation
 from nmt.translate.segment import Segment
 from nmt.translate.segment_lines import only_text
@@ -42,58 +41,28 @@ def take_tags_out(
     of translations; segments_of: see `SegmentLines.of`.
     """
     marked = [MarkedLines.of(only_text(line), form) for line in lines.texts]
-    # A unit is a line without tags, or a branch of one of its ICU messages.
-    units = [list(line.units()) for line in marked]
-    for line in units:
-        for unit in line:
-            for part in unit.lines:
-                part.take_signs_out(is_known)
-    lines.texts = [unit.text for line in units for unit in line]
+    for line in marked:
+        for part in line.lines:
+            part.take_signs_out(is_known)
+    lines.texts = [line.text for line in marked]
     lines.contexts = [
         [MarkedLines.of(line, form).text.replace(LINE_END, " ") for line in context]
-        for context, line in zip(lines.contexts, units, strict=False)
-        for _ in line
+        for context in lines.contexts
     ]
-    kept = [unit.kept for line in units for unit in line]
+    kept = [line.kept for line in marked]
     lines.segments = segments_of(lines.texts, (), kept, are_units=lines.are_units)
-    lines.restore = partial(_put_tags_back, marked, form, keeps_alignment, lines)
+    lines.restore = partial(_put_tags_back, marked, keeps_alignment, lines)
 
 
 def _put_tags_back(
-    marked: Sequence[MarkedLines], form: str, keeps_alignment: bool, lines: LinesUnderWay
+    marked: Sequence[MarkedLines], keeps_alignment: bool, lines: LinesUnderWay
 ) -> None:
-    translations = (lines.translations[number] for number in range(len(lines.texts)))
-    lines.translations = {
-        number: _whole(line, form, translations, keeps_alignment)
-        for number, line in enumerate(marked)
-    }
-    of_units = iter(lines.segments)
-    lines.segments = [
-        [segment for _ in line.units() for segment in next(of_units)] for line in marked
-    ]
-
-
-def _whole(
-    line: MarkedLines, form: str, translations: Iterator[Translation], keeps_alignment: bool
-) -> Translation:
-    """Return the translation of a line, given those of its units in order."""
-    parts = [next(translations)]
-    for message in line.messages:
-        branches = [
-            part
-            if isinstance(part, str)
-            else _whole(MarkedLines.whole(part, form), form, translations, keeps_alignment)
-            for part in message.parts
-        ]
-        parts += [part for part in branches if isinstance(part, Translation)]
-        message.opening = "".join(part if isinstance(part, str) else part.text for part in branches)
-    if failed := next((part for part in parts if part.error), None):
-        return failed
-    own = _restored(parts[0], line.text, line.restore, keeps_alignment)
-    if len(parts) == 1:
-        return own
-    joined = join_parts([Segment(Source(()), " ")] * len(parts), [own, *parts[1:]])
-    return replace(joined, text=own.text, others=own.others)
+    for number, line in enumerate(marked):
+        translation = lines.translations[number]
+        if not translation.error:
+            lines.translations[number] = _restored(
+                translation, line.text, line.restore, keeps_alignment
+            )
 
 
 def _restored(
@@ -203,7 +172,7 @@ def _aligned(
 def has_lost_signs(text: str, translation: Translation) -> bool:
     """Tell whether one of a line's translations has fewer of a sign than the line."""
     signs = _signs_of(text)
-    if not signs or translation.error or not mark_signs(text).has_own_words:
+    if not signs or translation.error or not mark_signs(text).has_words:
         return False
     return any(signs - _signs_of(one.text) for one in translation.n_best)
 

@@ -243,6 +243,26 @@ def test_what_is_odd_about_a_document_is_told(translate: Nmt, tmp_path: Path) ->
         assert re.search(rf"warning: \S+page\.xlf: {message}", told)
 
 
+MESSAGE = "the cat {n, plural, one {a dog} other {# dogs}}"
+
+
+def test_icu_messages_stay_and_are_counted(
+    translate: Nmt, translate_text: TranslateText, tmp_path: Path
+) -> None:
+    told = translate_text(f"the <b>cat</b>\n<i>{MESSAGE}</i>\n", "--markup", "html")
+    assert told.status == 0
+    assert told.stdout.splitlines()[1] == f"<i>{MESSAGE}</i>"
+    assert re.search(r"warning: \S+: 1 line has .*, .* line 2; ", told.stderr)
+    for name, content in (
+        ("a.xlf", f"<xliff><trans-unit><source>{MESSAGE}</source></trans-unit></xliff>\n"),
+        ("a.po", f'msgid "{MESSAGE}"\nmsgstr ""\n'),
+    ):
+        (tmp_path / name).write_text(content)
+        told = translate("--input", tmp_path / name)
+        assert (told.status, told.stdout) == (0, content)
+        assert re.search(rf"warning: \S+{name}: 1 unit has .* unit 1; ", told.stderr)
+
+
 UNSUPPORTED = {
     "a.json": '{"greeting": "the cat"}\n',
     "b.md": "# the cat\n",

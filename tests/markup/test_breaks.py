@@ -80,12 +80,27 @@ def test_what_only_looks_like_a_list_mark_is_translated(line: str) -> None:
 
 
 def test_nothing_is_cut_inside_what_stays() -> None:
-    message = "{n, plural,\n  one {a<br>dog}\n  other {# dogs}}"
-    assert cut(f"{message}\nand", "html")[1::2] == [message, "and"]
-    assert unwrap(f"{message}\nand") == f"{message} and"
     for whole in ("<code>a\nb<br>c</code>", '<i translate="no">a<br>b</i>', "<svg>\na</svg>"):
         assert cut(f"see {whole} now", "html")[1::2] == [f"see {whole} now"]
     assert len(cut("<![CDATA[a\nb]]>", "xml")) == 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "message",
+    [
+        "{n, plural, one {a <b>dog</b>} other {# dogs}}",
+        "{n, select, a {\n\nx<br/>y} other {{m,plural, other {z}}}}",
+        "{0,choice,0#no dogs|1#{a} dog}",
+        "{n, selectordinal, one {damaged",
+    ],
+)
+def test_what_has_an_icu_message_stays_whole(message: str, form: str) -> None:
+    line = f"- See <i>{message}</i> <br/> now"
+    lines = MarkedLines.of(line, form)
+    assert lines.text == ""
+    assert lines.restore("", [], []) == line
+    assert cut(line, form)[1::2] == [line.removeprefix("- ")]
 
 
 def test_each_line_has_its_own_links() -> None:

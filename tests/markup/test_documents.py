@@ -86,6 +86,15 @@ def test_the_running_text_of_html_is_translated() -> None:
     assert document.write(f"[{number}]" for number in range(len(lines))).decode() == expected
 
 
+def test_an_icu_message_in_html_is_one_unit_with_all_its_tags() -> None:
+    message = "{n, select, a {<p>one</p>} other {<hr><i>{b}</i> two}} {m, plural, other {<p>3</p>}}"
+    page = f"<p>zero</p><div>See {message} now</div><p>three {{x}}</p>"
+    document = read("a.html", page)
+    lines = [unit.line for unit in document.units]
+    assert lines == ["zero", f"See {message} now", "three {x}"]
+    assert document.write(lines).decode() == page
+
+
 def test_lines_of_pre_and_between_br_are_units_without_their_list_marks() -> None:
     page = (
         "<pre>\nOne\n\n  - two\n\t1. <b>three\n12\nfour</b></pre><p>five<br>\n* six\nseven<br></p>"
