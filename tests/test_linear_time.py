@@ -18,8 +18,7 @@ from nmt.data.words import has_letters
 from nmt.errors import NMTError
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.markup.breaks import MarkedLines, unwrap
-from nmt.markup.catalogues import fit_directives, protect_directives
-from nmt.markup.directives import LANGUAGES
+from nmt.markup.directives import fit_directives, protect_directives
 from nmt.markup.documents import Document
 from nmt.markup.file_types import has_tags, type_of_content
 from nmt.markup.segment_files import read_sgml, read_side
@@ -89,8 +88,8 @@ def _document(path: str, text: str) -> None:
 
 def _directives(text: str) -> None:
     """Read format strings in all languages."""
-    for language in (*LANGUAGES, "rust", "any other"):
-        fit_directives(protect_directives(text, language), text, language)
+    for language in ("c", "java", "kde-kuit", "python", "qt", "rust", "sh", "any other"):
+        fit_directives(protect_directives(text, language), text, [language])
 
 
 def _line_of_markup(text: str, form: str) -> None:
@@ -143,7 +142,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "po": lambda text: _document("x.po", text),
     "po message": lambda text: _document("x.po", f'msgid "{text}"\nmsgstr ""\n'),
     "directives": _directives,
-    "directives of C": lambda text: fit_directives(protect_directives(text, "c"), text, "c"),
+    "directives of C": lambda text: fit_directives(protect_directives(text, "c"), text, ["c"]),
     "file type": lambda text: [type_of_content(text.encode(errors="replace"))],
     "lines with tags": lambda text: [has_tags(text.encode(errors="replace"))],
     "markup html": lambda text: _line_of_markup(text, "html"),

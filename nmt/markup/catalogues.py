@@ -5,9 +5,8 @@ that of `msgid_plural`. The header says which form that is. If it is for other n
 `msgid` does not say the number, it gets that of `msgid_plural`, as all others do.
 
 A program fills its values into a format string in the order of the original text. A translation
-takes the values that its source takes, as `msgfmt --check-format` has it, or is refused. If it has
-the directives of its source, such as `%s`, in another order, they are numbered (`%2$d`) if the
-program's language has numbers.
+has the directives of its source, such as `%s`, or is refused. In another order, they are numbered
+(`%2$d`) if the program's language has numbers.
 
 Source: https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html.
 """
@@ -16,16 +15,14 @@ from __future__ import annotations
 
 import gettext
 import re
-from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.markup.directives import find_directives, has_numbers, take_the_same
+from nmt.markup.directives import fit_directives, protect_directives, take_the_same
 from nmt.markup.document_units import Unit, as_html, as_text, without_mnemonic
-from nmt.markup.kept_pieces import piece_pattern
 from nmt.markup.tags import parse
 
 _CHECK = "see what msgfmt --check says"
@@ -59,8 +56,6 @@ _OF_A_DATE = re.compile(r"%[-_0^#EO]?[A-Za-z](?![a-z])")
 """As in `%b %d, %Y`."""
 _FLAGS = re.compile("^#[,=](.*)", re.MULTILINE)
 _FORMAT = re.compile(r"(?<![\w-])(?:possible-)?(?!no-)([a-z][a-z+-]*)-format\b")
-_KEPT = re.compile(r"<var nmt-kept>(.*?)</var>", re.DOTALL)
-_OPEN = re.compile(r"<(?![^<>]*>)")
 
 
 def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str | Unit | None]:
@@ -79,7 +74,9 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
         elif keyword.startswith("msgstr") and singular and text:
             yield None
         elif keyword.startswith("msgstr") and singular:
-            says_number = is_only_for_one or _fit_all(singular, plural, languages)
+            says_number = is_only_for_one or all(
+                take_the_same(singular, plural, language) for language in languages
+            )
             is_for_one = form is None or (form == form_for_one and says_number)
             unit = _message(singular if is_for_one else plural, languages, newline)
             if unit is not None:
@@ -157,10 +154,6 @@ def _form_for_one(path: Path, header: str) -> tuple[int, bool]:
         raise DataError(f"{path}: its Plural-Forms are damaged; {_CHECK}") from None
 
 
-def _fit_all(source: str, translation: str, languages: Sequence[str]) -> bool:
-    return all(take_the_same(source, translation, language) for language in languages)
-
-
 def _message(source: str, languages: Sequence[str], newline: str) -> Unit | None:
     """Return a message to translate; None if it has no words.
 
@@ -180,8 +173,8 @@ def _message(source: str, languages: Sequence[str], newline: str) -> Unit | None
 
 def _spelt(translation: str, *, source: str, languages: Sequence[str], newline: str) -> str | None:
     text = as_text(re.sub(f"<!--({_CONTROL.pattern})-->", r"\1", translation), source)
-    fitted = fit_directives(text.strip(), source, languages[-1])
-    if fitted is None or not _fit_all(source, fitted, languages[:-1]):
+    fitted = fit_directives(text.strip(), source, languages)
+    if fitted is None:
         return None
     start, end = source[: -len(source.lstrip())], source[len(source.rstrip()) :]
     return _quoted(start + fitted + end, newline)
@@ -192,49 +185,3 @@ def _quoted(text: str, newline: str) -> str:
     lines = re.findall(r"[^\n]*\n|[^\n]+", text) or [""]
     quoted = [f'"{line.translate(_ESCAPED)}"' for line in lines]
     return newline.join(quoted if len(lines) == 1 else ['""', *quoted])
-
-
-def protect_directives(text: str, language: str) -> str:
-    """Make elements of directives that are no pieces (`kept_pieces`) otherwise."""
-    if not language:
-        return text
-    pieces = deque(piece.span() for piece in piece_pattern().finditer(text))
-    written, last = "", 0
-    for directive, _ in find_directives(text, language):
-        start, end = directive.span()
-        while pieces and pieces[0][1] < end:
-            pieces.popleft()
-        is_piece = bool(pieces) and pieces[0][0] <= start
-        if not is_piece and " " not in directive[0] and directive[0] not in ("%", "%%"):
-            escaped = _OPEN.sub("&lt;", directive[0])
-            written += f"{text[last:start]}<var nmt-kept>{escaped}</var>"
-            last = end
-    return written + text[last:]
-
-
-def fit_directives(translation: str, source: str, language: str) -> str | None:
-    """Return a translation with its directives as the language needs them; None: impossible.
-
-    translation: of `protect_directives(source, language)`.
-    """
-    translation = _KEPT.sub(lambda kept: kept[1].replace("&lt;", "<"), translation)
-    if not language:
-        return translation
-    ordered, present = (
-        [found for found, is_counted in find_directives(text, language) if is_counted]
-        for text in (source, translation)
-    )
-    expected, texts = ([found[0] for found in directives] for directives in (ordered, present))
-    if has_numbers(language) and expected != texts and Counter(expected) == Counter(texts):
-        numbers: dict[str, deque[int]] = defaultdict(deque)
-        for number, text in enumerate(expected, start=1):
-            numbers[text].append(number)
-        written, last = "", 0
-        for directive in present:
-            number = numbers[directive[0]].popleft()
-            written += f"{translation[last : directive.start()]}%{number}${directive[0][1:]}"
-            last = directive.end()
-        written += translation[last:]
-        if take_the_same(source, written, language):
-            return written
-    return translation if take_the_same(source, translation, language) else None

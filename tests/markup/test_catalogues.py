@@ -190,8 +190,8 @@ def test_each_form_of_a_plural_is_filled(number: int, formula: str, expected: li
         ("c-format", "a %s", "A %s %s", None),
         ("lisp-format", "a ~a", "A ~a", None),
         ("lisp-format", "a fee", "A", "A"),
-        ("c-format, php-format", "a %d", "A %i", None),  # PHP has no %i
-        ("c-format, no-php-format", "a %d", "A %i", "A %i"),
+        ("python-format, c-format", "a %s %d", "A %d %s", None),
+        ("no-python-format, c-format", "a %s %d", "A %d %s", "A %2$d %1$s"),
     ],
 )
 def test_values_are_filled_in_where_they_belong(
