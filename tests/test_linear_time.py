@@ -20,7 +20,7 @@ from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.markup.breaks import MarkedLines, unwrap
 from nmt.markup.directives import fit_directives, protect_directives
 from nmt.markup.documents import Document
-from nmt.markup.file_types import has_tags, type_of_content
+from nmt.markup.file_types import odd_lines, type_of_content
 from nmt.markup.segment_files import read_sgml, read_side
 from nmt.prepare.characters import plain_classes
 from nmt.prepare.readers.find import find_reader
@@ -144,7 +144,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "directives": _directives,
     "directives of C": lambda text: fit_directives(protect_directives(text, "c"), text, ["c"]),
     "file type": lambda text: [type_of_content(text.encode(errors="replace"))],
-    "lines with tags": lambda text: [has_tags(text.encode(errors="replace"))],
+    "odd lines": lambda text: odd_lines(text.encode(errors="replace")),
     "markup html": lambda text: _line_of_markup(text, "html"),
     "markup xml": lambda text: _line_of_markup(text, "xml"),
     "tmx": lambda text: _reading("x.tmx", TMX.format(html.escape(text))),

@@ -15,7 +15,7 @@ from nmt.jobs.deadline import seconds_until
 
 FOLDERS = ("incoming", "working", "outgoing", "done", "failed", "log")
 OUR_OPTIONS = (
-    *("--input", "--output", "--lock", "--deadline", "--shard"),
+    *("--input", "--output", "--lock", "--deadline"),
     *("--quiet", "--help", "--help-all", "-h"),
 )
 

@@ -15,7 +15,7 @@ from nmt import console
 from nmt.cli.options import Quiet, check_picture
 from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from nmt.jobs.options import JobOptions
-from nmt.translate.contradictions import FILE, FILES, TERMINAL, options_given, refuse_contradictions
+from nmt.translate.contradictions import FILES, TERMINAL, options_given, refuse_contradictions
 from nmt.translate.options import TranslationConfig
 
 if TYPE_CHECKING:
@@ -77,16 +77,11 @@ def translate(
         inputs = leaving.enter_context(local_inputs(job.inputs))
         job = replace(job, inputs=inputs, output=output)
         files = find_files(job.inputs, job.output, also_read)
-        sources = [source for source, _ in files] or [Path(name) for name in job.inputs]
         is_terminal = all(
             stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)
         )
         talks = is_terminal and not job.inputs and job.output is None
-        circumstances = {
-            FILE: bool(sources) and all(source.is_file() for source in sources),
-            FILES: bool(files),
-            TERMINAL: talks,
-        }
+        circumstances = {FILES: bool(files), TERMINAL: talks}
         holding = {name: name for name, holds in circumstances.items() if holds}
         given = config.given | options_given(job) | holding
         refuse_contradictions(given)

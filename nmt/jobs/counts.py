@@ -15,7 +15,6 @@ from nmt.translate.output import Tally, Translation
 
 @dataclass
 class Counts:
-    skipped: int = 0  # lines of the input before the first one
     lines: int = 0
     lines_out: int = 0  # more with n-best lists
     tokens: int = 0  # of the best translations
@@ -37,7 +36,7 @@ class Counts:
 
     def add(self, line: Line, best: Translation, *, composes: bool) -> None:
         self.lines += 1
-        number = self.skipped + self.lines
+        number = self.lines
         self.tokens += len(best.tokens)
         if not line.is_valid:
             self.invalid.add(number)

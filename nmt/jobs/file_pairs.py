@@ -1,9 +1,8 @@
-"""The input and output files of a translation job, and shards of a file's lines."""
+"""The input and output files of a translation job."""
 
 from __future__ import annotations
 
 import glob
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -100,14 +99,6 @@ def _identity(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def parse_shard(text: str) -> tuple[int, int]:
-    """Read `I/N`, the I-th of N nearly equal parts of a file's lines (UsageError)."""
-    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
-    if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"--shard {text}: is not I/N, such as 3/8, with I from 1 to N")
-    return int(match[1]), int(match[2])
-
-
 def count_lines(chunks: Iterator[bytes]) -> int:
     """Count lines, including a last one without a newline."""
     newlines, end = 0, b"\n"
@@ -115,27 +106,3 @@ def count_lines(chunks: Iterator[bytes]) -> int:
         newlines += chunk.count(b"\n")
         end = chunk[-1:] or end
     return newlines + (end != b"\n")
-
-
-def cut_lines(chunks: Iterator[bytes], first: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes of lines `first` to `end` - 1, counted from 0."""
-    line = 0  # that the chunk begins with or continues
-    for chunk in chunks:
-        if line >= end:
-            return
-        newlines = chunk.count(b"\n")
-        start = _position_after(chunk, first - line)
-        stop = _position_after(chunk, end - line)
-        if start < stop:
-            yield chunk[start:stop]
-        line += newlines
-
-
-def _position_after(chunk: bytes, newlines: int) -> int:
-    """Return the position after so many newlines, or the chunk's end if it has fewer."""
-    if newlines > chunk.count(b"\n"):
-        return len(chunk)
-    position = 0
-    for _ in range(newlines):
-        position = chunk.index(b"\n", position) + 1
-    return position

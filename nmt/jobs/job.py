@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,7 +31,7 @@ from nmt.errors import (
     is_of_memory,
 )
 from nmt.jobs.counts import Counts
-from nmt.jobs.file_pairs import count_lines, cut_lines, parse_shard
+from nmt.jobs.file_pairs import count_lines
 from nmt.jobs.journal import Journal
 from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
@@ -59,7 +61,6 @@ class Job:
 
     def __post_init__(self) -> None:
         self.encoding = Encoding.find(self.config.encoding)
-        self.shard = parse_shard(self.options.shard)
 
     def translators(self, kernel: str | None = None) -> Translators:
         """Return the translators with a kernel (MissingKernel), or any. Start them if needed."""
@@ -105,12 +106,8 @@ class Job:
                 _warn_of_units(source, counts)
                 return counts
             if source is not None and source.is_file():
-                first, end = self._lines(source)
-                chunks, counts = self._chunks(source, first, end), Counts(skipped=first)
-                before = self._before(source, first)
-                self._translate(
-                    chunks, str(source), counts, write, total=end - first, before=before
-                )
+                total, counts = self._count_lines(source), Counts()
+                self._translate(self._chunks(source), str(source), counts, write, total=total)
                 return counts
             if source is None and sys.stdin is None:
                 raise UsageError("stdin is closed; name an --input")
@@ -168,16 +165,15 @@ class Job:
         if form is not None:
             return self._translate_document_file(source, output, form)
         with Journal(output) as journal:
-            first, end = self._lines(source)
+            total = self._count_lines(source)
             recorded = journal.job()
-            _check_shard(output, recorded, self._identity)
             if recorded and recorded != self._identity:
                 console.notice(
                     f"{output}: was translated by another model or version, or with other "
                     "options; starting afresh"
                 )
-            rest = journal.begin(self._identity, lambda: self._chunks(source, first, end))
-            counts = replace(journal.progress.counts, skipped=first)
+            rest = journal.begin(self._identity, lambda: self._chunks(source))
+            counts = replace(journal.progress.counts)
             if rest is None:
                 console.notice(f"{output}: already translated")
                 counts.warn(str(source), encoding=self.encoding.name, too_long=_TOO_LONG)
@@ -185,20 +181,20 @@ class Job:
             if counts.lines:
                 try:
                     self.translators(journal.kernel)
-                    console.notice(f"{output}: continuing after line {first + counts.lines:,}")
+                    console.notice(f"{output}: continuing after line {counts.lines:,}")
                 except MissingKernel as error:
                     console.notice(f"{output}: started elsewhere: {error}; starting again")
-                    rest = journal.begin_again(lambda: self._chunks(source, first, end))
-                    counts = Counts(skipped=first)
+                    rest = journal.begin_again(lambda: self._chunks(source))
+                    counts = Counts()
             journal.kernel = self.translators(journal.kernel).kernel
             self._translate(
                 rest,
                 str(source),
                 counts,
                 journal.add,
-                total=end - first,
+                total=total,
                 kernel=journal.kernel,
-                before=self._before(source, first + counts.lines),
+                before=self._before(source, counts.lines),
             )
             journal.finish()
         return counts
@@ -242,29 +238,27 @@ class Job:
     @cached_property
     def _identity(self) -> dict[str, Any]:
         """Return everything that the output depends on besides the source, as JSON."""
-        number, count = self.shard
-        return self.config.identity() | {"version": __version__, "shard": f"{number}/{count}"}
+        return self.config.identity() | {"version": __version__}
 
-    def _lines(self, source: Path) -> tuple[int, int]:
-        """Return the first line of a file's shard, from 0, and the first after it (DataError)."""
+    def _count_lines(self, source: Path) -> int:
+        """Return the number of a file's lines (DataError)."""
         try:
-            chunks = read_chunks(source, self.encoding, any_bytes=True)
-            total = count_lines(refuse_binary(source, chunks, self.encoding))
+            return count_lines(refuse_binary(source, self._chunks(source), self.encoding))
         except OSError as error:
             raise DataError(f"{source}: {error.strerror or error}") from None
-        number, count = self.shard
-        return (number - 1) * total // count, number * total // count
 
-    def _chunks(self, source: Path, first: int, end: int) -> Iterator[bytes]:
-        return cut_lines(read_chunks(source, self.encoding, any_bytes=True), first, end)
+    def _chunks(self, source: Path) -> Iterator[bytes]:
+        return read_chunks(source, self.encoding, any_bytes=True)
 
-    def _before(self, source: Path, line: int) -> list[str]:
+    def _before(self, source: Path, line: int) -> Sequence[str]:
         """Return the lines of a file before this one, from 0, as far as they may be context."""
-        first = max(0, line - self.config.context)
-        chunks = iter(()) if first == line else self._chunks(source, first, line)
-        reader = LineReader(chunks, name=str(source), encoding=self.encoding, lines_read=first)
-        pools = reader.pools(max(1, line - first))
-        return [line.text for pool in pools if not isinstance(pool, Pause) for line in pool]
+        if not self.config.context:
+            return ()
+        reader = LineReader(self._chunks(source), name=str(source), encoding=self.encoding)
+        lines = (
+            one.text for pool in reader.pools(1) if not isinstance(pool, Pause) for one in pool
+        )
+        return deque(islice(lines, line), maxlen=self.config.context)
 
     def _translate(
         self,
@@ -286,7 +280,7 @@ class Job:
             encoding=self.encoding,
             strict=self.config.strict,
             prefixes=self.config.prefixes,
-            lines_read=counts.skipped + counts.lines,
+            lines_read=counts.lines,
             before=Before(self.config.context, before),
         )
         first: list[Line] = []
@@ -349,17 +343,10 @@ def _warning_of_tags(chunks: Iterator[bytes | Pause], name: str) -> Iterator[byt
                 )
             elif odd := odd_lines(chunk):
                 what, way = odd
-                console.warning(f"{name}: {what}, which are translated like words; {way}")
+                console.warning(
+                    f"{name}: most lines have {what}, which are translated like words; {way}"
+                )
         yield chunk
-
-
-def _check_shard(output: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to replace one shard by another: a journal that differs only in its shard."""
-    if before and before != now and before | {"shard": None} == now | {"shard": None}:
-        raise UsageError(
-            f"{output}: holds shard {before['shard']} of this job; give shard {now['shard']} an "
-            "output of its own, or remove this one"
-        )
 
 
 def _warn_of_units(source: Path, counts: Counts) -> None:

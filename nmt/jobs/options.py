@@ -65,13 +65,6 @@ class JobOptions:
         metavar="TIME",
         panel="Unattended",
     )
-    shard: str = value(
-        "1/1",
-        "Translate part I of N of a file's lines, for job arrays. Concatenate the outputs in "
-        "order. Needs --input FILE, because the lines of a pipe cannot be counted first.",
-        metavar="I/N",
-        panel="Unattended",
-    )
     workers: str = value(
         "auto",
         "Number of processes. auto is one for each available core, or for each GPU. ray takes the "

@@ -85,8 +85,7 @@ def translate_stream(
         pace.finish(sum(len(line.raw) for line in pool if has_letters(line.text)), started_at)
         output = bytearray()
         for line, translation in zip(pool, translations, strict=True):
-            number = counts.skipped + counts.lines
-            rendered = [text.encode() for text in render(number, translation)]
+            rendered = [text.encode() for text in render(counts.lines, translation)]
             # An empty last line without a line end would disappear.
             output += (line.end or b"\n").join(rendered) + line.end or b" "
             counts.lines_out += len(rendered)
@@ -98,8 +97,8 @@ def translate_stream(
             )
         counts.seconds = time.monotonic() - started
         write(b"".join(line.raw for line in pool), bytes(output), counts)
-    if counts.skipped + counts.lines != reader.lines_read:
+    if counts.lines != reader.lines_read:
         raise NMTError(
-            f"{reader.name}: {reader.lines_read - counts.skipped} lines came in, {counts.lines} "
-            "went out; please report this"
+            f"{reader.name}: {reader.lines_read} lines came in, {counts.lines} went out; please "
+            "report this"
         )

@@ -1,8 +1,8 @@
 """Types of files: which are translated as documents, as lines, or refused, by name and content.
 
 A name decides if the type is supported. Otherwise the content does, if it is unmistakable: a plain
-text may begin with a brace, a hash or a dash, and have lines such as `Note: see below`. A type that
-is not supported and has no such sign is known by its name only.
+text may begin with a brace, a hash or a dash. A type that is not supported and has no such sign is
+known by its name only.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,14 +23,11 @@ AS_LINES = "none"  # the form of markup of what is translated as lines, whatever
 UTF16_STARTS = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 """How markup in UTF-16 begins without a byte-order mark."""
 _HEAD_BYTES = 1 << 16
-_FEWEST_KEYS = 3  # of what is known by its lines
 _FIRST_LINES = 100  # that are looked at for tags and the like
 _LONGEST_LINE = 1_000  # characters of one that are looked at
 
 _TIKAL = "convert it to XLIFF with Okapi Tikal"
 _TAKE_OUT = "take its texts out into a .po or .xlf file"
-_CUT = "translate only the text, such as `cut -f 3 FILE`, and paste it back"
-_PANDOC = "convert it to .html with pandoc"
 
 _STRING = r'"(?>(?:[^"\\\n]|\\.)*)"'
 _PROLOG = (
@@ -49,7 +45,6 @@ class FileType:
     markup: str = ""  # the form of tags in its text; empty if it is not supported
     way: str = _TIKAL  # to translate one that is not supported
     is_text: bool = True
-    line: str = ""  # a pattern that fits each of its lines, most of which have a key
 
     def refusal(self, path: Path) -> str:
         """Return what to tell of a file of this type that is not translated."""
@@ -96,17 +91,8 @@ TYPES = (
         (".json", ".jsonl", ".arb", ".ipynb"),
         rf"\s*+[\[{{]\s*+(?:\{{\s*+)?{_STRING}\s*+:|\s*+\[[ \r]*+\n\s*+{_STRING}\s*+(?:,|\])",
     ),
-    FileType(
-        "YAML",
-        (".yaml", ".yml"),
-        line=r"""(?P<key> *+(?:- +)?(?:[a-z_][\w.-]*+|"[^"]+"|'[^']+'))\s*+:(?:\s.*)?|\s+\S.*"""
-        r"|-(?:--)?(?: .*)?",
-    ),
-    FileType(
-        "a .properties file",
-        (".properties",),
-        line=r"(?P<key>[\w.-]++)=.*|(?P<path>\w[\w-]*+[._][\w.-]++)\s*+[=:].*|\s+\S.*",
-    ),
+    FileType("YAML", (".yaml", ".yml")),
+    FileType("a .properties file", (".properties",)),
     FileType(
         "a .strings file",
         (".strings",),
@@ -119,7 +105,9 @@ TYPES = (
     ),
     FileType("Fluent", (".ftl",), way=_TAKE_OUT),
     FileType("Markdown", (".md", ".markdown", ".mdx")),
-    FileType("wiki text", (".wiki", ".mediawiki", ".wikitext"), way=_PANDOC),
+    FileType(
+        "wiki text", (".wiki", ".mediawiki", ".wikitext"), way="convert it to .html with pandoc"
+    ),
     FileType(
         "a template",
         (
@@ -138,12 +126,6 @@ TYPES = (
         way="make a .po file with po4a",
     ),
     FileType("CSV", (".csv",)),
-    FileType(
-        "a table with columns of numbers",
-        (),
-        way=_CUT,
-        line=r"(?P<key>[-+]?\d[\d.,:]*+)\t.*|[^\t]++\t.*",
-    ),
     FileType(
         "this type of subtitles",
         (".ass", ".ssa", ".sub", ".sbv", ".smi", ".lrc"),
@@ -179,50 +161,31 @@ TYPES = (
     ),
 )
 
-_TAGGED = re.compile(
-    r"<([A-Za-z][\w:.-]{0,30})(?:\s[^<>]{0,300})?>.*?</\1\s*>"
-    r'|<[A-Za-z][\w:.-]{0,30}(?:\s+[\w:.-]+="[^"<>]{0,300}")+\s*/?>'
-    r"|\s*</?[A-Za-z][\w:.-]{0,30}/?>\s*\Z"
-)
-
-
 _LINE_KINDS = (
     (
-        "most lines have tags",
-        2,
-        _TAGGED,
+        "tags",
+        re.compile(
+            r"<([A-Za-z][\w:.-]{0,30})(?:\s[^<>]{0,300})?>.*?</\1\s*>"
+            r'|<[A-Za-z][\w:.-]{0,30}(?:\s+[\w:.-]+="[^"<>]{0,300}")+\s*/?>'
+            r"|\A\s*</?[A-Za-z][\w:.-]{0,30}/?>\s*\Z"
+        ),
         "pass --markup html or xml to keep them, or --markup none if they are text",
     ),
-    ("most lines have columns of numbers", 2, re.compile(r"(?:[-+]?\d[\d.,:]{0,30}\t)+\S"), _CUT),
     (
-        "many lines have headings, links or templates of a wiki",
-        20,
-        re.compile(
-            r"(={2,6})[^=].*\1\s*\Z|.*\[\[[^][]{1,200}\]\]|.*\{\{[^{}|]{1,100}\||\{\||.*'{3}[^']"
-        ),
-        _PANDOC,
+        "columns of numbers",
+        re.compile(r"\A(?:[-+]?\d[\d.,:]{0,30}\t)+\S"),
+        "translate only the text, such as `cut -f 3 FILE`, and paste it back",
     ),
     (
-        "most lines have keys, as in KEY = TEXT",
-        2,
+        "keys, as in KEY = TEXT",
         re.compile(
-            r"-?[A-Za-z][\w.-]{0,100} ?= ?(?:\S|\Z)"
-            r"|\s+(?:\.[\w-]{1,50} =|\*?\[[\w-]{1,50}\] |[{}])"
-        ),
-        _TAKE_OUT,
-    ),
-    (
-        "most lines are program code",
-        2,
-        re.compile(
-            r".*(?:[{};]|=>|/>|\*/)\s*\Z|\s*</?[A-Za-z]|\s+[\w.]{1,50}\(.*\)\s*\Z"
-            r"|\s*(?:import|from|export|const|let|def|return|if)\b.*['\"(=]"
+            r"\A(?:-?[A-Za-z][\w.-]{0,100} ?= ?(?:\S|\Z)|[a-z_][\w.-]{0,100}:(?: +\S|\Z)"
+            r"|\s+(?:\.[\w-]{1,50} =|\*?\[[\w-]{1,50}\] |[{}]))"
         ),
         _TAKE_OUT,
     ),
 )
-"""What lines of a file may be like, the least part of them (a half, a twentieth), by which sign,
-and what to do."""
+"""What most lines of a file may have, by which sign, and what to do."""
 
 
 def file_type(path: Path, content: bytes | None = None) -> FileType | None:
@@ -251,13 +214,6 @@ def document_form(path: Path) -> str | None:
     if kind is None:
         return None
     if not kind.markup or path.suffix in SUFFIXES:
-        beginning = first_bytes(path)
-        is_lines = type_of_content(beginning) is None and has_tags(beginning)
-        if kind.name in ("XML", "TMX", "SGML") and is_lines:
-            raise DataError(
-                f"{path}: its name is that of {kind.name}, which is not supported; if it is lines "
-                "with tags, rename it to .txt, or pass it on stdin, with --markup xml"
-            )
         raise DataError(kind.refusal(path))
     return kind.markup
 
@@ -265,15 +221,11 @@ def document_form(path: Path) -> str | None:
 def type_of_content(content: bytes) -> FileType | None:
     """Return the type of what begins like this, if that is unmistakable."""
     head = _decoded(content)
-    lines = [line.rstrip() for line in head.split("\n") if line.strip()]
-    if not head.endswith("\n"):  # the last one may be cut
-        lines = lines[: max(_FEWEST_KEYS, len(lines) - 1)]
     fitting = (
         kind
         for kind in TYPES
         if (kind.sign and re.match(kind.sign, head, re.DOTALL))
         or (kind.name == "JSON" and _is_json(head))
-        or (kind.line and _have_keys(lines, kind.line))
     )
     return next(fitting, None)
 
@@ -288,40 +240,14 @@ def _is_json(text: str) -> bool:
         return False
 
 
-def _have_keys(lines: Sequence[str], pattern: str) -> bool:
-    """Tell whether a pattern fits all lines but comments, and most have a key of their own."""
-    lines = [line for line in lines if not line.lstrip().startswith(("#", "!"))]
-    found = [re.fullmatch(pattern, line) for line in lines]
-    keys = [line[line.lastgroup] for line in found if line and line.lastgroup]
-    outer = [key for key in keys if not key.startswith((" ", "-"))]
-    is_most = len(keys) >= max(_FEWEST_KEYS, len(lines) / 2)
-    return is_most and all(found) and len(set(outer)) == len(outer)
-
-
-def has_tags(content: bytes) -> bool:
-    """Tell whether at least half of the first lines have tags."""
-    return _are_part(2, _first_lines(content), _TAGGED.search)
-
-
 def odd_lines(content: bytes) -> tuple[str, str] | None:
-    """Tell what many of the first lines have that is no text, and what to do; None: nothing."""
-    lines = _first_lines(content)
-    found = (
-        (what, way)
-        for what, part, sign, way in _LINE_KINDS
-        if _are_part(part, lines, sign.search if sign is _TAGGED else sign.match)
-    )
-    return next(found, None)
-
-
-def _first_lines(content: bytes) -> list[str]:
-    """Return the first lines that are neither empty nor comments."""
-    lines = (line[:_LONGEST_LINE].rstrip() for line in _decoded(content).split("\n"))
-    return list(islice((line for line in lines if line and line[0] != "#"), _FIRST_LINES))
-
-
-def _are_part(part: int, lines: Sequence[str], has_sign: Callable[[str], object]) -> bool:
-    return part * sum(bool(has_sign(line)) for line in lines) >= max(1, len(lines))
+    """Tell what most of the first lines have that is no text, and what to do; None: nothing."""
+    stripped = (line[:_LONGEST_LINE].rstrip() for line in _decoded(content).split("\n"))
+    lines = list(islice((line for line in stripped if line and line[0] != "#"), _FIRST_LINES))
+    for what, sign, way in _LINE_KINDS:
+        if 2 * sum(bool(sign.search(line)) for line in lines) >= max(1, len(lines)):
+            return what, way
+    return None
 
 
 def _decoded(content: bytes) -> str:

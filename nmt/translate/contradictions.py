@@ -19,7 +19,6 @@ DOCUMENT = "a document"
 READER = "a model that reads terms"
 N_BEST_LIST = "an n-best list"
 TERMINAL = "lines that are typed"
-FILE = "--input FILE"
 FILES = "--input and --output with files"
 
 Given = Mapping[str, object]
@@ -114,13 +113,12 @@ TABLE = (
         Contradiction(option, DOCUMENT, _FOR_LINES)
         for option in (
             *("--format jsonl", N_BEST_LIST, "--scores", "--alignment", "--attention"),
-            *("--prefixes", "--context", "--shard"),
+            *("--prefixes", "--context"),
         )
     ),
     Contradiction("--all-heads", "--attention", "it says what is drawn", is_needed=True),
     Contradiction("--attention", "--output", "it is drawn beside output to stdout"),
     Contradiction("--attention", TERMINAL, "it is for text that is piped, or in a file"),
-    Contradiction("--shard", FILE, "the lines of a pipe cannot be counted", is_needed=True),
     *(
         Contradiction(option, FILES, "what comes through a pipe cannot go on later", is_needed=True)
         for option in ("--deadline", "--time-limit")

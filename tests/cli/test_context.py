@@ -79,19 +79,12 @@ def test_each_line_has_one_and_what_fell_back_is_told(translate: Nmt, source: Pa
     assert re.search(said, done.stderr)
 
 
-def test_pools_workers_and_pipes_are_no_part_of_the_result(
-    translate: Nmt, source: Path, tmp_path: Path
-) -> None:
+def test_pools_workers_and_pipes_are_no_part_of_the_result(translate: Nmt, source: Path) -> None:
     whole = translate("--input", source).stdout
     for size in ("1", "3", "60"):
         assert translate("--input", source, "--pool-lines", size).stdout == whole
     assert translate(stdin=source.read_bytes()).stdout == whole
     assert translate("--input", source, "--workers", "2", "--pool-lines", "40").stdout == whole
-    for part in (1, 2, 3, 4):
-        out = tmp_path / f"part{part}"
-        assert translate("--input", source, "--output", out, "--shard", f"{part}/4").status == 0
-    assert "".join((tmp_path / f"part{part}").read_text() for part in (1, 2, 3, 4)) == whole
-    assert translate("--input", source, "--shard", "2/4").stdout == (tmp_path / "part2").read_text()
 
 
 @pytest.mark.parametrize("pools", [1, 3])
@@ -103,7 +96,7 @@ def test_a_killed_job_goes_on_with_the_lines_before(
     with monkeypatch.context() as patch:
         stop_after_pools(patch, pools)
         assert translate(*words).status == 75
-    resumed = translate(*words, "--shard", "1/1")
+    resumed = translate(*words)
     assert f"after line {9 * pools}" in resumed.stderr
     assert (tmp_path / "out").read_text() == whole
     # Without context it is another job.

@@ -300,7 +300,7 @@ def test_at_its_deadline_a_job_stops_and_goes_on_the_next_time(
 
 
 SAME = """--precision auto, --batch-tokens 9, --pool-lines 1, --workers 2, --encoding UTF8,
---length-penalty 0.60, --shard 1/1"""
+--length-penalty 0.60"""
 OTHER = """--beam-size 3, --length-penalty 0.7, --length-penalty-form power, --max-tokens 9,
 --sample, --n-best 2, --scores, --alignment, --format jsonl, --split, --no-split, --prefixes,
 --precision fp32, --precision bf16, --encoding latin-1, --strict, --markup xml"""

@@ -105,41 +105,6 @@ def test_attention_is_drawn_of_the_first_line_with_letters(
     assert "none.svg: not drawn" in answer.stderr
 
 
-@pytest.mark.parametrize("count", [2, 7])
-def test_the_outputs_of_all_shards_are_that_of_the_whole(
-    translate_text: TranslateText, tmp_path: Path, count: int
-) -> None:
-    text, parts = "the cat\n\na \ufffd dog\r\nthe old house\nthe river", b""
-    for i in range(1, count + 1):
-        out = tmp_path / f"out.{i}"
-        assert translate_text(text, "--shard", f"{i}/{count}", "--output", out).status == 0
-        parts += out.read_bytes()
-    whole = translate_text(text).stdout
-    assert parts.decode() == whole
-    assert [bool(line.strip()) for line in whole.split("\n")] == [True, False, True, True, True]
-
-
-def test_a_shard_counts_lines_as_the_file_does(translate_text: TranslateText) -> None:
-    text = b"a\nb\nc\n\xff\nd\ne\n"
-    answer = translate_text(text, "--shard", "2/2", "--format", "jsonl")
-    assert [one["line"] for one in objects(answer.stdout)] == [3, 4, 5]
-    assert re.search("1 line .*utf-8.* line 4", answer.stderr)
-    answer = translate_text(text, "--shard", "2/2", "--strict")
-    assert "line 4 " in answer.stderr
-
-
-def test_one_shard_does_not_replace_another(translate_text: TranslateText, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert translate_text(TEXT, "--output", out, "--shard", "1/2").status == 0
-    first = out.read_bytes()
-    line = translate_text(TEXT, "--output", out, "--shard", "2/2").refusal(2)
-    assert re.search("out: .*shard 1/2 .*2/2", line)
-    assert out.read_bytes() == first
-    # Another job may take its place.
-    other = ("--shard", "2/2", "--beam-size", "1")
-    assert translate_text(TEXT, "--output", out, *other).status == 0
-
-
 def test_models_of_other_vocabularies_are_not_an_ensemble(
     translate_text: TranslateText, card: ModelCard, tmp_path: Path
 ) -> None:

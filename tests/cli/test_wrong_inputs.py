@@ -274,8 +274,6 @@ CASES = [
     (f"{TRANSLATE} --threads {'9' * 20}", 2, f"--threads {'9' * 20}: must be from 1 to 1024"),
     (f"{TRANSLATE} --top-k 5", 2, "--top-k needs --sample"),
     (f"{TRANSLATE} --sample --top-p 1.5", 2, "--top-p 1.5: must be above 0 and at most 1"),
-    (f"{TRANSLATE} --shard 9/8", 2, "--shard 9/8: is not I/N, such as 3/8"),
-    ("translate model --shard 1/2", 2, "--shard needs --input FILE"),
     (f"{TRANSLATE} --precision fp23", 2, "--precision fp23: unknown; did you mean 'fp32'?"),
     (f"{TRANSLATE} --length-penalty inf", 2, "--length-penalty inf: must be a finite number"),
     (f"{TRANSLATE} --workers two", 2, f"--workers 'two' {AUTO}"),

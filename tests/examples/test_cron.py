@@ -319,7 +319,7 @@ def test_a_run_that_is_held_off_for_long_is_told_once(place: Place, run: Run) ->
         ({"max_attempts": 0}, "max_attempts"),
         ({"max_attempts": True}, "max_attempts = True "),
         ({"options": "--beam-size 4"}, "options = '--beam-size 4' "),
-        ({"options": ["--shard=1/2"]}, "options: --shard "),
+        ({"options": ["--lock=x"]}, "options: --lock "),
         ({"deadline": "25:00"}, "--deadline '25:00' "),
     ],
 )

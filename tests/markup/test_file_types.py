@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.errors import DataError
 from nmt.markup import file_types
-from nmt.markup.file_types import TYPES, document_form, file_type, has_tags, odd_lines
+from nmt.markup.file_types import TYPES, file_type, odd_lines
 
 XLIFF = '<?xml version="1.0"?>\n<!-- a note -->\n<x:xliff version="1.2" xmlns:x="urn:x"/>'
 PLAIN = (
@@ -67,8 +66,6 @@ def test_plain_text_is_plain(tmp_path: Path, name: str) -> None:
         ("%PDF-1.7\n", "PDF, RTF or old Word"),
         ("PAR1\x15\x04", "a table of Parquet or Arrow"),
         ('[\n  "A \\"man\\" sleeps.",\n' + 9_000 * '  "A dog",\n' + '  "Yes."\n]\n', "JSON"),
-        ("# A note\n\nen:\n  one: A man\n  'two': |\n    A dog\n\n    sings\n", "YAML"),
-        ("# A note\n\na=A man\r\nb.c = A dog \\\n  sleeps\nb.d: Yes\n", "a .properties file"),
         ('/* A\n * note */\n// Yes\n"a \\"b\\"" = "A man";\n', "a .strings file"),
         ("; A note\n\n[a.b]\n\nkey = A man\n", "a file of settings"),
         ("\n1\n00:00:01,000 --> 00:00:02,000\nA man", "subtitles"),
@@ -78,10 +75,6 @@ def test_plain_text_is_plain(tmp_path: Path, name: str) -> None:
         ('<tt xml:lang="en" xmlns="a">\n<body>', "XML"),
         ('<srcset setid="a" srclang="any">\n<doc>', "SGML"),
         ("<script>\n\tlet name = '';\n</script>\n\n<p>A man</p>\n", "a template"),
-        (
-            "start\tend\ttext\n0\t2000\tA man.\n2000\t4500\t\n4500\t9000\tYes.\n",
-            "a table with columns of numbers",
-        ),
     ],
 )
 @pytest.mark.parametrize("name", ["a.txt", "a.en", "a.xml"])
@@ -130,27 +123,16 @@ def test_the_manual_names_them_all() -> None:
     ],
 )
 def test_tags_are_found_in_lines(text: str, expected: bool) -> None:
-    assert has_tags(text.encode()) == expected
-
-
-def test_lines_with_tags_under_a_name_of_xml_are_told_how_to_go_on(tmp_path: Path) -> None:
-    path = tmp_path / "a.xml"
-    path.write_text("Click <b>here</b>.\n")
-    with pytest.raises(DataError, match=r"a\.xml: .*stdin.* --markup xml"):
-        document_form(path)
-    path = tmp_path / "a.yaml"
-    path.write_text("a: <b>here</b>\n")
-    with pytest.raises(DataError, match=r"a\.yaml: .* --markup none"):
-        document_form(path)
+    assert (odd_lines(text.encode()) is not None) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
         ("<b>A man</b> sleeps.\n", "tags"),
-        ("{{Infobox|a\nA {{cite|b}} man.\n", "wiki"),
+        ("start\tend\ttext\n0\t2000\tA man.\n2000\t4500\t\n4500\t9000\tYes.\n", "numbers"),
+        ("# A note\n\nen:\n  one: A man\ntwo: A dog\nsix: Yes\n", "KEY"),
         ("# Note\nhello = A man\nbye =\n    { $n ->\n        [one] A dog\n    }\n", "KEY"),
-        ("import a from 'b';\nconst c = 1;\nfunction d() {\n}\n", "code"),
         ("# A note.\n" * 9 + "hello =\n    .title = A man\n    .label = A dog\nbye = Yes\n", "KEY"),
         ("A man = b == c.\n" + "A man sleeps.\n" * 15, ""),
         ("A man = a dog.\nA woman sings.\nYes; no.\n", ""),

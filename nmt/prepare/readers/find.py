@@ -116,8 +116,7 @@ def _refuse_document(path: Path, *, by_name: bool) -> None:
     DataError if it is known to be of another type.
     """
     kind = file_type(path) if by_name else type_of_content(first_bytes(path))
-    # Lines such as `Note: see below` may be text.
-    if kind is not None and not (kind.line and suffix_of(path.name) not in kind.suffixes):
+    if kind is not None:
         raise DataError(
             f"{path}: cannot read {kind.name} as parallel text; write its text to two files, one "
             "segment on each line, or to .tsv or .tmx"
