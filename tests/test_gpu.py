@@ -156,17 +156,16 @@ def _packed_kernel(
 @needs_bf16
 @pytest.mark.usefixtures("_packed_kernel")
 @pytest.mark.parametrize("shape", [None, WITH_EMPTY_SENTENCES])
-@pytest.mark.parametrize("window", [0, 2])
 @pytest.mark.parametrize("causal", [True, False])
 def test_packed_attention_equals_padded_attention(
-    data: Path, causal: bool, window: int, shape: FixedShape | None
+    data: Path, causal: bool, shape: FixedShape | None
 ) -> None:
     packed = collate(*DataFolder.open(data).train.rows(np.arange(40)), shape).tgt_in.to(GPU)
     torch.manual_seed(1)
     qkv = torch.randn(len(packed.tokens), 3, 4, 16, device=GPU)
     assert takes_packed(qkv.bfloat16(), 16, 16)
     assert not takes_packed(qkv.bfloat16(), 16, 32)  # values of another width than keys
-    assert_packed_is_padded([qkv], packed, packed, causal=causal, window=window)
+    assert_packed_is_padded([qkv], packed, packed, causal=causal)
 
 
 @needs_bf16
@@ -227,7 +226,6 @@ MODELS: list[dict[str, Value]] = [
     {"ema_decay": 0.5, "clip_norm": 0.1},
     {"preset": "transformer_modern"},
     {"preset": "transformer_relative"},
-    {"preset": "transformer_local", "attention_window": 2},
     {"preset": "transformer_deep_shallow"},
     {"preset": "conv_seq2seq", "d_hidden": 32},
     {"preset": "rnn_attention", "d_hidden": 32},

@@ -42,10 +42,6 @@ TINY: dict[str, ModelConfig] = {
     "transformer_relative": replace(
         TRANSFORMER, positions="relative", max_relative_distance=3, d_k=3, d_v=5
     ),
-    "transformer_local": replace(TRANSFORMER, attention_window=1),
-    "transformer_local_relative": replace(
-        TRANSFORMER, positions="relative", max_relative_distance=2, attention_window=5
-    ),
     "transformer_modern": replace(
         TRANSFORMER, pre_norm=True, norm="rms", feed_forward="swiglu", positions="rotary"
     ),

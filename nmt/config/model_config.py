@@ -134,14 +134,6 @@ class TransformerConfig(ModelConfig):
         minimum=1,
         below=1e4,
     )
-    attention_window: int = value(
-        0,
-        "Distance in tokens that self-attention reaches (the paper's restricted self-attention, "
-        "section 4): to both sides in the encoder, back in the decoder. Attention to the source is "
-        "not restricted. The cost then grows with length times window. 0: any distance.",
-        minimum=0,
-        below=1e6,
-    )
     dropout: float = value(
         0.1,
         "P_drop: on each sub-layer's output and on the sum of embeddings and positions.",

@@ -218,11 +218,6 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             "base with relative positions, k = 16 (Shaw et al. 2018)",
             44_152_320,
         ),
-        "transformer_local": Preset(
-            "transformer_base",
-            {"attention_window": 128},
-            "base whose self-attention sees 128 tokens to each side: for documents of thousands",
-        ),
     },
     "Transformer, students for Firefox and Bergamot": {
         # The values of Mozilla's pipeline for Firefox Translations. A student learns a teacher's

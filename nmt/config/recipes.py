@@ -94,6 +94,10 @@ def recipe_fields(*architectures: str) -> dict[str, dataclasses.Field[Any]]:
     return {spec.name: spec for cls in classes for spec in dataclasses.fields(cls)}
 
 
+_GONE = ("attention_window", 0)
+"""A key of version 0.1.0 with the value that most of its files have: what there is without it."""
+
+
 def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> Recipe:
     """Merge layers of values, later ones winning; UsageError names all that is wrong in any."""
     fields = recipe_fields(architecture)
@@ -107,7 +111,7 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
                     stages = _stages(raw)
                 elif key in fields:
                     values[key] = checked(fields[key], raw)
-                else:
+                elif (key, raw) != _GONE:
                     hint = did_you_mean(key, fields) or "; `nmt models PRESET` lists all keys"
                     raise ValueError(f"unknown key {key!r}{hint}")
             except ValueError as error:

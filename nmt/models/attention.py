@@ -110,7 +110,6 @@ class SelfAttention(nn.Module):
         self.output = nn.Parameter(output_projection(width, values))  # (D, HV)
         self.qkv_bias = bias(config.attention_bias, 2 * keys + values)
         self.output_bias = bias(config.attention_bias, width)
-        self.window = config.attention_window
         self.relative = (
             RelativePositions(config.max_relative_distance, config.head_widths)
             if config.positions == "relative"
@@ -151,7 +150,6 @@ class SelfAttention(nn.Module):
             sentences,
             sentences,
             causal=causal,
-            window=self.window,
             relative=self.relative_vectors,
         )
 

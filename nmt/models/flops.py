@@ -32,10 +32,8 @@ def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: Length
     if config.positions == "relative":  # each query with all relative vectors
         attention += (2 * config.max_relative_distance + 1) * (keys + values)
     feed_forward = (3 if config.feed_forward == "swiglu" else 2) * width * config.d_ff
-    src_pairs = _pairs(config, lengths.src, lengths.src_src, seen=3)
-    tgt_pairs = _pairs(config, lengths.tgt, lengths.tgt_tgt, seen=2)
-    encoder = lengths.src * (attention + feed_forward) + src_pairs * (keys + values)
-    memory = lengths.tgt * attention + tgt_pairs * (keys + values)
+    encoder = lengths.src * (attention + feed_forward) + lengths.src_src * (keys + values)
+    memory = lengths.tgt * attention + lengths.tgt_tgt * (keys + values)
     if config.decoder_memory == "ssru":
         memory = lengths.tgt * 2 * width * width
     decoder = (
@@ -46,16 +44,6 @@ def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: Length
     )
     logits = lengths.tgt * width * tgt_vocab_size
     return config.num_encoder_layers * encoder + config.num_decoder_layers * decoder + logits
-
-
-def _pairs(config: TransformerConfig, tokens: int, squares: int, *, seen: int) -> int:
-    """Return the pairs of query and key that a self-attention computes.
-
-    With a window (see `kernels.packed_attention`) they are `seen` windows a token, if that is less
-    than the squares. For batches that mix shorter and longer sentences, this is an upper bound.
-    """
-    window = config.attention_window
-    return min(squares, seen * window * tokens) if window else squares
 
 
 def _convolutional(config: ConvolutionalConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:

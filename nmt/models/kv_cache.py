@@ -16,14 +16,12 @@ class KeyValueCache:
 
     Memory is allocated ahead: a new position is written into it, and hypotheses that stay in their
     rows are not copied. Hypotheses of a sentence often share their first tokens. If one moves to
-    another row, only the positions that differ there are copied. Positions outside the attention
-    window are neither read nor copied.
+    another row, only the positions that differ there are copied.
     """
 
-    def __init__(self, num_layers: int, window: int = 0) -> None:
+    def __init__(self, num_layers: int) -> None:
         self.length = 0
         self.num_layers = num_layers
-        self.window = window  # positions before its own that a query sees; 0: all
         # Each (layers, parts, capacity, rows, H, width), contiguous. Keys and values have a common
         # store if they come in one tensor. Positions come before rows, so that the filled part has
         # no gaps: with rows first, attention took twice the time (Zen 3, 4 to 30 positions).
@@ -32,7 +30,7 @@ class KeyValueCache:
         self._writers: NDArray[np.int64] = np.zeros((0, 0), np.int64)  # (N, length)
 
     def attend(self, layer: int, projected: Projected, relative: Relative | None = None) -> Tensor:
-        """Add a layer's keys and values of one position, and attend to all or the window.
+        """Add a layer's keys and values of one position, and attend to all so far.
 
         projected: queries (N, H, K), keys and values (N, H, V) of the position.
         relative: vectors that the layer adds to keys and values at each distance.
@@ -45,16 +43,11 @@ class KeyValueCache:
         for store, new in zip(stores, added, strict=True):
             own = store[layer, :, :, : len(new)]  # (parts, capacity, N, H, width)
             own[:, self.length] = new.transpose(0, 1)  # (parts, N, H, width)
-            seen = own[:, self._first : self.length + 1]  # (parts, S, N, H, width)
+            seen = own[:, : self.length + 1]  # (parts, S, N, H, width)
             held += seen.permute(0, 2, 3, 1, 4)  # each (N, H, S, width)
         key, value = held
         # Without a mask: all rows have as many positions.
         return attend(first[:, 0, :, None], key, value, None, relative).flatten(1)
-
-    @property
-    def _first(self) -> int:
-        """The first position that the next query sees."""
-        return max(0, self.length - self.window) if self.window else 0
 
     def advance(self) -> None:
         """Finish a position, after all layers have added theirs."""
@@ -75,12 +68,12 @@ class KeyValueCache:
         if len(before) < len(rows):
             # New rows hold nothing yet, which no writer matches.
             before = np.pad(before, ((0, len(rows) - len(before)), (0, 0)), constant_values=-1)
-        places, positions = np.nonzero(writers[:, self._first :] != before[:, self._first :])
+        places, positions = np.nonzero(writers != before)
         self._writers = writers
         # In the order of the store, where positions come before rows.
         num_rows = max(len(rows), self._stores[0].shape[3])  # of the store, widened if necessary
         moves: NDArray[np.int64] = np.stack((rows[places], places))
-        moves += (positions + self._first) * num_rows
+        moves += positions * num_rows
         return moves
 
     def move(self, moves: Tensor) -> None:

@@ -142,7 +142,7 @@ class TransformerState:
         self.cache: KeyValueCache | CellCache = (
             CellCache(len(layers), len(memory))
             if isinstance(attention, SSRU)
-            else KeyValueCache(len(layers), attention.window)
+            else KeyValueCache(len(layers))
         )
         self.places = CacheRows(len(memory))  # of the hypotheses in the cache
         projected = [layer.cross_attention.project_memory(memory) for layer in layers]

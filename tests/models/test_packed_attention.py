@@ -1,15 +1,14 @@
 """Attention among packed sentences is equation 1 in each of them, forward and backward.
 
-So it is with windows, in blocks or not, with the relative positions of Shaw et al. (2018), and with
-values of another width than keys.
+So it is with the relative positions of Shaw et al. (2018), and with values of another width than
+keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +17,6 @@ from pairs import batch_of
 from reference import attention
 from torch import Tensor
 from torch.autograd import gradcheck
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from nmt.data import batches
 from nmt.data.batches import Packed
@@ -48,7 +45,6 @@ class Case:
     """Self-attention of the sources, or attention from targets to sources."""
 
     causal: bool = False
-    window: int = 0
     farthest: int = 0  # k of relative positions; 0: none
     value_width: int = K
     crosses: bool = False
@@ -84,7 +80,6 @@ class Case:
             Sentences.of(own, H, as_packed=as_packed),
             Sentences.of(others, H, as_packed=as_packed),
             causal=self.causal,
-            window=self.window,
             relative=inputs[3:] or None,
         )
 
@@ -99,8 +94,6 @@ class Case:
             q, k, v = (x.swapaxes(0, 1) for x in parts)
             apart = np.arange(d - c) - np.arange(b - a)[:, None]
             mask = (apart <= 0) if self.causal else np.ones(apart.shape, dtype=bool)
-            if self.window:
-                mask &= abs(apart) <= self.window
             found = attention(q, k, v, mask, relative)
             attended.append(torch.from_numpy(found[0]).transpose(0, 1))
             weights.append(torch.from_numpy(found[1]))
@@ -112,13 +105,8 @@ WIDTHS = [
     *(Case(crosses=True), Case(crosses=True, value_width=V)),
 ]
 CASES = [
-    *(Case(causal, window) for causal in (True, False) for window in (0, 1, 2, 5, 11, 13, 40)),
-    *(
-        Case(causal, window, farthest, V)
-        for causal in (True, False)
-        for window in (0, 1, 2)
-        for farthest in (1, 3, 8)
-    ),
+    *(Case(), Case(causal=True)),
+    *(Case(causal, farthest, V) for causal in (True, False) for farthest in (1, 3, 8)),
     *WIDTHS,
 ]
 
@@ -146,9 +134,8 @@ def test_attention_and_its_weights_are_those_of_loops(case: Case) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        *(Case(causal=True), Case(window=1), Case(causal=True, window=2)),
-        *(Case(True, 0, farthest=2, value_width=V), Case(False, 2, farthest=2, value_width=V)),
-        Case(crosses=True, value_width=V),
+        *(Case(), Case(causal=True), Case(crosses=True, value_width=V)),
+        *(Case(causal, farthest=2, value_width=V) for causal in (True, False)),
     ],
     ids=str,
 )
@@ -158,26 +145,3 @@ def test_the_gradient_is_that_of_differences(case: Case) -> None:
     own = packed_of(1, 3, 2) if case.crosses else others
     inputs = [x.requires_grad_() for x in case.inputs(own, others)]
     assert gradcheck(lambda *inputs: case.attend(own, others, *inputs), inputs)
-
-
-class _LargestTensor(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the numbers of the largest tensor that any operation returns."""
-
-    numbers = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        made = func(*args, **(kwargs or {}))
-        sizes = [x.numel() for x in tree_leaves(made) if isinstance(x, Tensor)]
-        self.numbers = max(self.numbers, *sizes, 0)
-        return made
-
-
-@pytest.mark.parametrize(("causal", "seen"), [(True, 2), (False, 3)])
-def test_no_tensor_is_larger_than_the_pairs_within_blocks(causal: bool, seen: int) -> None:
-    packed, case = packed_of(1024), Case(causal, window=16)
-    inputs = [x.requires_grad_() for x in case.inputs(packed, packed)]
-    with _LargestTensor() as largest:  # type: ignore[no-untyped-call]
-        case.attend(packed, packed, *inputs).sum().backward()  # type: ignore[no-untyped-call]
-    assert largest.numbers == H * 1024 * seen * 16

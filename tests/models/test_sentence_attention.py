@@ -25,14 +25,14 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs the package triton")
-def test_the_kernel_attends_within_sentences_and_distances() -> None:
+def test_the_kernel_attends_within_sentences() -> None:
     path = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path}
     command = [sys.executable, "-m", "sentence_kernel"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     errors = json.loads(done.stdout)
-    assert len(errors) == 6
+    assert len(errors) == 4
     assert max(max(of_case) for of_case in errors.values()) < 1e-5, errors
 
 
@@ -48,11 +48,11 @@ def test_the_kernel_attends_within_sentences_and_distances() -> None:
 def test_large_batches_of_sentences_use_the_kernel(
     monkeypatch: pytest.MonkeyPatch, tokens: int, longest: int, width: int, uses: bool
 ) -> None:
-    asked: list[dict[str, int]] = []
+    asked: list[int] = []
 
-    def attend(xs: list[Tensor], own: Tensor, others: Tensor, **distances: int) -> Tensor:
+    def attend(xs: list[Tensor], own: Tensor, others: Tensor, *, after: int) -> Tensor:
         assert own is packed.starts and others is packed.starts
-        asked.append(distances)
+        asked.append(after)
         return xs[0].new_empty(len(xs[0]), *xs[0].shape[2:])
 
     monkeypatch.setattr(packed_attention._kernels, "attend_sentences", attend)
@@ -60,6 +60,6 @@ def test_large_batches_of_sentences_use_the_kernel(
     packed = replace(batch_of([[5] * (tokens - 1)], [[6]]).src.to(meta), longest=longest)
     sentences = Sentences.of(packed, 66, as_packed=True)
     qkv = torch.empty(tokens, 3, 66, width, device=meta)
-    attended = attend_packed([qkv], sentences, sentences, causal=True, window=7)
+    attended = attend_packed([qkv], sentences, sentences, causal=True)
     assert attended.shape == (tokens, 66, width)
-    assert asked == ([{"before": 7, "after": 0}] if uses else [])
+    assert asked == ([0] if uses else [])

@@ -137,7 +137,6 @@ class ByFormulas:
         if memory is None:
             apart = np.arange(len(x)) - np.arange(len(x))[:, None]
             mask &= apart <= (0 if is_causal else len(x))
-            mask &= abs(apart) <= (self.config.attention_window or len(x))
             if self.config.positions == "rotary":
                 for head in (*q, *k):
                     head[:] = [rotated(vector, place) for place, vector in enumerate(head)]

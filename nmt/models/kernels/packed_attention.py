@@ -3,14 +3,8 @@
 On GPUs since Ampere, in half precision, flash attention (Dao 2023) or `sentence_attention` takes
 packed sentences. In other cases they are padded in groups of similar length.
 
-In local attention (section 4) each position sees those at a distance of at most r. If that is less
-work, the n packed tokens are cut into blocks of r, regardless of sentences. A query sees keys in
-its own block, the one before and, unless causal, the one after: n * 3r or n * 2r in all. A mask
-hides keys that are farther away or in another sentence.
-
-Legend: B rows (sentences or blocks), L tokens of the longest (T of queries, S of keys), H heads, K
-and V the widths of a head's keys and values, n and m tokens of packed sentences, k the largest
-relative distance. For blocks: C = ceil(n / r) blocks, S = 3r or 2r.
+Legend: B sentences, L tokens of the longest (T of queries, S of keys), H heads, K and V the widths
+of a head's keys and values, n and m tokens of packed sentences, k the largest relative distance.
 """
 
 from __future__ import annotations
@@ -119,13 +113,11 @@ def attend_packed(
     others: Sentences,
     *,
     causal: bool = False,
-    window: int = 0,
     relative: Relative | None = None,
 ) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) value (equation 1), sentence by sentence.
 
     others: the sentences of the keys and values, the same number.
-    window: the largest distance of attention in a sentence; 0: any.
     relative: vectors added to keys and values at each distance. Not supported for packed sentences.
     Returns (n, H, V).
     """
@@ -133,15 +125,9 @@ def attend_packed(
         assert relative is None
         attend_sentences = _kernels.attend_sentences
         if attend_sentences and _suit_kernel(projected[0], own.packed, others.packed):
-            before = window or ANY_DISTANCE
-            return attend_sentences(
-                projected,
-                *(own.packed.starts, others.packed.starts),
-                before=before,
-                after=0 if causal else before,
-            )
+            after = 0 if causal else ANY_DISTANCE
+            return attend_sentences(projected, own.packed.starts, others.packed.starts, after=after)
         query, key, value = (part for x in projected for part in _parts(x))  # (n or m, H, K)
-        before = window or -1  # which means any distance
         # What `torch.nn.attention.varlen_attn` calls, without 0.2 ms of Python each time.
         attended: Tensor = torch.ops.aten._flash_attention_forward(
             *(query, key, value, own.packed.starts, others.packed.starts),
@@ -149,16 +135,11 @@ def attend_packed(
             dropout_p=0.0,
             is_causal=False,  # but see the window
             return_debug_mask=False,
-            window_size_left=before,
-            window_size_right=0 if causal else before,
+            window_size_left=-1,  # any distance
+            window_size_right=0 if causal else -1,
         )[0]
         return attended
-    if window and saves_work(own.packed, window, causal=causal):
-        layout = AttentionLayout.of_blocks(
-            own.packed, projected[0].shape[2], causal=causal, window=window
-        )
-    else:
-        layout = AttentionLayout.of_sentences(own, others, causal=causal, window=window)
+    layout = AttentionLayout.of(own, others, causal=causal)
     padded: Tensor = _PaddedAttention.apply(layout, *(relative or (None, None)), *projected)  # type: ignore[no-untyped-call]
     return padded
 
@@ -177,7 +158,6 @@ def attention_weights(
     others: Sentences,
     *,
     causal: bool = False,
-    window: int = 0,
     relative: Relative | None = None,
 ) -> Tensor:
     """Return the attention weights of `attend_packed`, without a gradient.
@@ -189,7 +169,7 @@ def attention_weights(
         Sentences.of(sentences.packed.in_one_group(), num_heads, as_packed=False)
         for sentences in (own, others)
     ]
-    layout = AttentionLayout.of_sentences(*sides, causal=causal, window=window)
+    layout = AttentionLayout.of(*sides, causal=causal)
     wide = torch.promote_types(projected[0].dtype, torch.float32)
     parts = in_heads([x.to(wide) for x in projected], layout.own, layout.others)
     query, key = islice(parts, 2)
@@ -201,115 +181,26 @@ def attention_weights(
 
 @dataclass(frozen=True)
 class AttentionLayout:
-    """Queries and keys by groups of sentences, or in blocks, and which keys are hidden."""
+    """Queries and keys by groups of sentences, and which keys are hidden."""
 
     own: HeadLayout  # of queries: (B * H, T) in each group
-    others: HeadLayout  # of keys and values: (B * H, S), or the own block
+    others: HeadLayout  # of keys and values: (B * H, S)
     real: list[Tensor]  # (B, T) bool of each group, False = padding of queries
     hidden: list[Tensor]
     """Of each group: bool, broadcastable to (B, H, T, S), True = must not attend."""
-    first: int = 0
-    """Position of a row's first query among its keys: r for blocks, whose keys begin one block
-    earlier; else 0."""
 
     @classmethod
-    def of_sentences(
-        cls, own: Sentences, others: Sentences, *, causal: bool, window: int
-    ) -> AttentionLayout:
-        """Lay out row by row.
-
-        own, others: sentences of queries and keys, in the same groups.
-        window: the largest distance of attention; 0: any.
-        """
+    def of(cls, own: Sentences, others: Sentences, *, causal: bool) -> AttentionLayout:
+        """Lay out sentences of queries and keys, which are in the same groups."""
         assert own.heads is not None and others.heads is not None
-        hidden = [
-            _hidden(queries.mask, keys.mask, causal=causal, window=window)
-            for queries, keys in zip(own.groups, others.groups, strict=True)
-        ]
+        hidden = []
+        for queries, keys in zip(own.groups, others.groups, strict=True):
+            if causal:  # padding is at the end, so this hides it from all real positions
+                pairs = keys.mask.new_ones(queries.mask.shape[1], keys.mask.shape[1])  # (T, S)
+                hidden.append(pairs.triu(1))
+            else:
+                hidden.append(~keys.mask[:, None, None])  # (B, 1, 1, S)
         return cls(own.heads, others.heads, [group.mask for group in own.groups], hidden)
-
-    @classmethod
-    def of_blocks(
-        cls, packed: Packed, num_heads: int, *, causal: bool, window: int
-    ) -> AttentionLayout:
-        """Lay out block by block, in one group; see `of_sentences`."""
-        blocks = PaddedLayout.of_blocks(packed, window)
-        heads = HeadLayout.of([blocks], num_heads)
-        hidden = hidden_in_blocks(packed, window, causal=causal)[:, None]  # (B, 1, T, S)
-        return cls(heads, heads, [blocks.mask], [hidden], first=window)
-
-    def seen(self, x: Tensor, group: int) -> Tensor:
-        """Map the keys or values of a group's rows (B * H, L, K) to those seen (B * H, S, K).
-
-        Each of C blocks gets the block before it and, unless causal, the one after it: 0 before the
-        first block and after the last.
-        """
-        if not self.first:
-            return x
-        hidden = self.hidden[group]  # (C, 1, r, S)
-        blocks = hidden.shape[-1] // self.first  # that a query sees, 2 or 3
-        own = x.view(len(hidden), -1, *x.shape[1:])  # (C, H, r, K)
-        wide = own.new_zeros(*own.shape[:2], blocks, *own.shape[2:])  # (C, H, blocks, r, K)
-        wide[1:, :, 0] = own[:-1]
-        wide[:, :, 1] = own
-        if blocks == 3:
-            wide[:-1, :, 2] = own[1:]
-        return wide.view(len(x), -1, x.shape[-1])  # (C * H, S, K)
-
-    def summed(self, seen: Tensor, group: int) -> Tensor:
-        """Sum gradients of the keys or values that queries see: the adjoint of `seen`."""
-        if not self.first:
-            return seen
-        rows, keys, width = seen.shape  # C * H, S, K
-        blocks = keys // self.first  # that a query sees, 2 or 3
-        placed = seen.view(len(self.hidden[group]), -1, blocks, self.first, width)
-        own = placed[:, :, 1].clone()  # (C, H, r, K), a copy that sums go into
-        own[:-1] += placed[1:, :, 0]
-        if blocks == 3:
-            own[1:] += placed[:-1, :, 2]
-        return own.view(rows, -1, width)  # (C * H, r, K)
-
-
-def _hidden(queries: Tensor, keys: Tensor, *, causal: bool, window: int) -> Tensor:
-    """Return which keys are hidden from the queries, broadcastable to (B, H, T, S).
-
-    queries: (B, T) bool, False = padding.
-    keys: (B, S) bool, False = padding.
-    window: the largest distance of attention; 0: any.
-    """
-    padding = ~keys[:, None, None]  # (B, 1, 1, S)
-    if not causal and not window:
-        return padding
-    pairs = padding.new_ones(queries.shape[1], keys.shape[1])  # (T, S)
-    hidden = pairs.triu(1 if causal else window + 1)
-    if window:
-        hidden |= pairs.tril(-window - 1)
-    # Padding is at the end, so a causal mask hides it from all real positions.
-    return hidden if causal else hidden | padding
-
-
-def saves_work(packed: Packed, distance: int, *, causal: bool) -> bool:
-    """Tell whether blocks have fewer pairs of query and key than sentences padded in groups."""
-    in_padded: int = sum(
-        (group.sentences.stop - group.sentences.start) * group.longest**2 for group in packed.groups
-    )
-    return in_padded > -(-len(packed.tokens) // distance) * distance**2 * (2 if causal else 3)
-
-
-def hidden_in_blocks(packed: Packed, distance: int, *, causal: bool) -> Tensor:
-    """Return which of the S keys are hidden from each query of a block: (C, r, S) bool."""
-    count, device = len(packed.tokens), packed.tokens.device
-    places = torch.arange(-(-count // distance) * distance, device=device)  # (C * r,)
-    sentences = packed.sentences[places.clamp(max=count - 1)]  # (C * r,)
-    # The keys of a query are neither outside its sentence nor farther than r.
-    first = torch.maximum(packed.starts[sentences], places - distance)  # (C * r,)
-    last = places if causal else places + distance
-    last = torch.minimum(packed.starts[sentences + 1] - 1, last)
-    width = (2 if causal else 3) * distance
-    # The keys of block c begin one block earlier, at (c - 1) r.
-    keys = places[::distance, None, None] - distance + torch.arange(width, device=device)
-    first, last = (bound.view(-1, distance, 1) for bound in (first, last))
-    return (keys < first) | (keys > last)  # (C, r, S)
 
 
 def padded_weights(
@@ -317,14 +208,13 @@ def padded_weights(
 ) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) of a group, (B * H, T, S), and 0 at padding.
 
-    query: (B * H, T, K), overwritten; key: (B * H, S, K), the keys that queries see; layout: of
-    these; group: which of its groups; for_keys: (2k + 1, K), vectors added to keys at each
-    distance.
+    query: (B * H, T, K), overwritten; key: (B * H, S, K); layout: of these; group: which of its
+    groups; for_keys: (2k + 1, K), vectors added to keys at each distance.
     """
     # Scaling the queries takes fewer operations than scaling the scores.
     scores = torch.bmm(query.mul_(query.shape[-1] ** -0.5), key.transpose(1, 2))  # (B * H, T, S)
     if for_keys is not None:
-        scores += spread_by_distance(query @ for_keys.t(), scores.shape[2], layout.first)
+        scores += spread_by_distance(query @ for_keys.t(), scores.shape[2])
     real = layout.real[group]  # (B, T)
     by_row = scores.view(len(real), -1, *scores.shape[1:])  # (B, H, T, S)
     by_row.masked_fill_(layout.hidden[group], -math.inf)
@@ -361,12 +251,12 @@ class _PaddedAttention(torch.autograd.Function):
         for group, (query, key, value, out) in enumerate(
             zip(*parts, own.groups(attended), strict=True)
         ):
-            weights = padded_weights(query, layout.seen(key, group), layout, group, for_keys)
+            weights = padded_weights(query, key, layout, group, for_keys)
             # Into its part of the result of all groups, so that nothing is concatenated.
-            torch.bmm(weights, layout.seen(value, group), out=out)  # (B * H, T, V)
+            torch.bmm(weights, value, out=out)  # (B * H, T, V)
             by_distance = None
             if for_values is not None:
-                by_distance = sum_by_distance(weights, len(for_values) // 2, layout.first)
+                by_distance = sum_by_distance(weights, len(for_values) // 2)
                 out += by_distance @ for_values
             each.append((weights, by_distance))
         ctx.save_for_backward(for_keys, for_values, *laid_out, *chain(*each))  # query is scaled
@@ -396,27 +286,22 @@ class _PaddedAttention(torch.autograd.Function):
             query, key, value = (x[group] for x in inputs)
             for_query, for_key, for_value = (x[group] for x in outputs)
             weights, by_distance = each[2 * group : 2 * group + 2]
-            seen = layout.seen(value, group).transpose(1, 2)
-            for_scores = torch.bmm(gradient, seen)  # (B * H, T, S)
+            for_scores = torch.bmm(gradient, value.transpose(1, 2))  # (B * H, T, S)
             if for_values is not None:
                 by_value = gradient @ for_values.t()  # (B * H, T, 2k + 1)
-                for_scores += spread_by_distance(by_value, for_scores.shape[2], layout.first)
+                for_scores += spread_by_distance(by_value, for_scores.shape[2])
                 # (2k + 1, V): summed over rows, heads and queries
                 for_relative[1] += by_distance.flatten(0, 1).t() @ gradient.flatten(0, 1)
             # Hidden keys and padded queries have the weight 0, and so no gradient.
             for_scores = softmax_gradient(for_scores, weights)
-            torch.bmm(for_scores, layout.seen(key, group), out=for_query)  # (B * H, T, K)
+            torch.bmm(for_scores, key, out=for_query)  # (B * H, T, K)
             if for_keys is not None:
-                by_score = sum_by_distance(for_scores, len(for_keys) // 2, layout.first)
+                by_score = sum_by_distance(for_scores, len(for_keys) // 2)
                 for_query += by_score @ for_keys
                 for_relative[0] += by_score.flatten(0, 1).t() @ query.flatten(0, 1)
             for_query.mul_(query.shape[-1] ** -0.5)  # for_key needs none: the saved query is scaled
-            if layout.first:
-                for_key.copy_(layout.summed(torch.bmm(for_scores.transpose(1, 2), query), group))
-                for_value.copy_(layout.summed(torch.bmm(weights.transpose(1, 2), gradient), group))
-            else:
-                torch.bmm(for_scores.transpose(1, 2), query, out=for_key)
-                torch.bmm(weights.transpose(1, 2), gradient, out=for_value)
+            torch.bmm(for_scores.transpose(1, 2), query, out=for_key)
+            torch.bmm(weights.transpose(1, 2), gradient, out=for_value)
         dtype = gradients[0].dtype
         packed = [
             (layout.others if number else layout.own).packed(x.to(dtype))

@@ -24,7 +24,7 @@ rotation, they are (queries with keys, values) and (queries, keys, values).
 
 @dataclass(frozen=True)
 class PaddedLayout:
-    """The positions of packed tokens in a padded tensor whose rows are sentences, or blocks."""
+    """The positions of packed tokens in a padded tensor whose rows are sentences."""
 
     tokens: Tensor  # (B, L) int64: the token at each position; at padding, the last one of the row
     mask: Tensor  # (B, L) bool: True = a real token
@@ -56,14 +56,6 @@ class PaddedLayout:
         first, end = starts[:-1, None].long(), starts[1:, None].long()  # (B, 1)
         tokens = torch.minimum(first + columns, end - 1)  # (B, L)
         return cls(tokens, columns < end - first, sentences, positions)
-
-    @classmethod
-    def of_blocks(cls, packed: Packed, size: int) -> PaddedLayout:
-        """Lay the tokens out in blocks of one size, regardless of sentences."""
-        count, device = len(packed.tokens), packed.tokens.device
-        places = torch.arange(-(-count // size) * size, device=device).view(-1, size)
-        tokens = torch.arange(count, device=device)
-        return cls(places.clamp(max=count - 1), places < count, tokens // size, tokens % size)
 
     def rows(self, x: Tensor) -> Tensor:
         """Lay out x (n, D): (B, L, D)."""

@@ -41,21 +41,21 @@ def _store(start, rows, end, stride, width, x):
 
 
 @triton.jit
-def _scores(q, k, rows, columns, end_key, ahead, scale, before, after):
+def _scores(q, k, rows, columns, end_key, ahead, scale, after):
     """Return the scores of a tile by base 2, very low where a query does not see a key.
 
     ahead: how far the first key of a sentence is behind its first query in memory.
     """
     scores = tl.dot(q, tl.trans(k)) * scale
     distance = columns[None] - rows[:, None] - ahead
-    seen = (columns[None] < end_key) & (distance >= -before) & (distance <= after)
+    seen = (columns[None] < end_key) & (distance <= after)
     return tl.where(seen, scores, -1e30)
 
 
 @triton.jit
 def _attend(
     query, key, value, attended, normalizers, own_starts, other_starts,
-    query_stride, key_stride, value_stride, scale, before, after,
+    query_stride, key_stride, value_stride, scale, after,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     sentence, head = tl.program_id(0), tl.program_id(1)
@@ -74,7 +74,7 @@ def _attend(
             v = _load(value + at, columns, end_key, value_stride, width)
             ahead = first_key - first
             # (BLOCK, BLOCK)
-            scores = _scores(q, k, rows, columns, end_key, ahead, scale, before, after)
+            scores = _scores(q, k, rows, columns, end_key, ahead, scale, after)
             higher = tl.maximum(highest, tl.max(scores, 1))
             weights = tl.exp2(scores - higher[:, None])
             shrunk = tl.exp2(highest - higher)
@@ -103,10 +103,10 @@ def _load_queries(
 
 @triton.jit
 def _differentiate(
-    q, k, v, gradient, normalizer, along, rows, columns, end_key, ahead, scale, before, after
+    q, k, v, gradient, normalizer, along, rows, columns, end_key, ahead, scale, after
 ):
     """Return the weights of a tile, and the gradient of its scores without their scale."""
-    scores = _scores(q, k, rows, columns, end_key, ahead, scale, before, after)
+    scores = _scores(q, k, rows, columns, end_key, ahead, scale, after)
     weights = tl.exp2(scores - normalizer[:, None])
     for_weights = tl.dot(gradient, tl.trans(v))
     return weights.to(q.dtype), (weights * (for_weights - along[:, None])).to(q.dtype)
@@ -116,7 +116,7 @@ def _differentiate(
 def _attend_backward(
     query, key, value, attended, normalizers, gradients, for_query, for_key, for_value,
     own_starts, other_starts, query_stride, key_stride, value_stride,
-    for_query_stride, for_key_stride, for_value_stride, scale, factor, before, after,
+    for_query_stride, for_key_stride, for_value_stride, scale, factor, after,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     sentence, head = tl.program_id(0), tl.program_id(1)
@@ -133,8 +133,7 @@ def _attend_backward(
             HEADS, WIDTH,
         )  # fmt: skip
         weights, for_scores = _differentiate(
-            q, k, v, gradient, normalizer, along, rows, columns, end_key, ahead, scale,
-            before, after,
+            q, k, v, gradient, normalizer, along, rows, columns, end_key, ahead, scale, after,
         )  # fmt: skip
         by_query = tl.dot(for_scores, k) * factor  # (BLOCK, K), as the next two
         by_key = tl.dot(tl.trans(for_scores), q) * factor
@@ -156,7 +155,7 @@ def _attend_backward(
                 v = _load(value + at, columns, end_key, value_stride, width)
                 weights, for_scores = _differentiate(
                     q, k, v, gradient, normalizer, along, rows, columns, end_key, ahead, scale,
-                    before, after,
+                    after,
                 )  # fmt: skip
                 by_query += tl.dot(for_scores, k)
             _store(for_query + at, rows, end, for_query_stride, width, by_query * factor)
@@ -174,7 +173,7 @@ def _attend_backward(
                 )  # fmt: skip
                 weights, for_scores = _differentiate(
                     q, k, v, gradient, normalizer, along, rows, columns, end_key, ahead, scale,
-                    before, after,
+                    after,
                 )  # fmt: skip
                 by_key += tl.dot(tl.trans(for_scores), q)
                 by_value += tl.dot(tl.trans(weights), gradient)
@@ -182,17 +181,16 @@ def _attend_backward(
             _store(for_value + at, columns, end_key, for_value_stride, width, by_value)
 
 
-def attend_sentences(
-    projected: Projected, own: Tensor, others: Tensor, *, before: int, after: int
-) -> Tensor:
+def attend_sentences(projected: Projected, own: Tensor, others: Tensor, *, after: int) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) value, sentence by sentence.
 
     projected: queries, keys and values on a GPU, in half precision; K is a power of 2 from 16.
     own: (B + 1,) int32, the start of each sentence of queries, and the end of the last one.
     others: (B + 1,) int32, the same of keys and values.
+    after: how far a query sees past its own position; 0: causal.
     Returns (n, H, K).
     """
-    attended: Tensor = _Attention.apply(own, others, before, after, *projected)
+    attended: Tensor = _Attention.apply(own, others, after, *projected)
     return attended
 
 
@@ -200,14 +198,10 @@ class _Attention(torch.autograd.Function):
     """The two operators below as a function and its gradient."""
 
     @staticmethod
-    def forward(
-        ctx: Any, own: Tensor, others: Tensor, before: int, after: int, *projected: Tensor
-    ) -> Tensor:
-        attended, normalizers = torch.ops.nmt.attend_sentences(
-            projected, own, others, before, after
-        )
+    def forward(ctx: Any, own: Tensor, others: Tensor, after: int, *projected: Tensor) -> Tensor:
+        attended, normalizers = torch.ops.nmt.attend_sentences(projected, own, others, after)
         ctx.save_for_backward(attended, normalizers, own, others, *projected)
-        ctx.distances = before, after
+        ctx.after = after
         result: Tensor = attended
         return result
 
@@ -215,25 +209,24 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         attended, normalizers, own, others, *projected = ctx.saved_tensors
         for_projected: list[Tensor] = torch.ops.nmt.attend_sentences_backward(
-            projected, attended, normalizers, gradients[0], own, others, *ctx.distances
+            projected, attended, normalizers, gradients[0], own, others, ctx.after
         )
-        return None, None, None, None, *for_projected
+        return None, None, None, *for_projected
 
 
 # Operators, because torch.compile takes them as they are.
 _operators = torch.library.Library("nmt", "DEF")
 _operators.define(
-    "attend_sentences(Tensor[] projected, Tensor own, Tensor others, int before, int after)"
-    " -> (Tensor, Tensor)"
+    "attend_sentences(Tensor[] projected, Tensor own, Tensor others, int after) -> (Tensor, Tensor)"
 )
 _operators.define(
     "attend_sentences_backward(Tensor[] projected, Tensor attended, Tensor normalizers,"
-    " Tensor gradient, Tensor own, Tensor others, int before, int after) -> Tensor[]"
+    " Tensor gradient, Tensor own, Tensor others, int after) -> Tensor[]"
 )
 
 
 def _forward(
-    projected: Sequence[Tensor], own: Tensor, others: Tensor, before: int, after: int
+    projected: Sequence[Tensor], own: Tensor, others: Tensor, after: int
 ) -> tuple[Tensor, Tensor]:
     """Return the result of attention and, for each query and head, the log2 of its divisor."""
     attended, normalizers = _results(projected)  # (n, H, K), (n, H)
@@ -241,7 +234,7 @@ def _forward(
     parts = _parts(projected)
     _attend[len(own) - 1, heads](
         *parts, attended, normalizers, own, others, *(part.stride(0) for part in parts),
-        _LOG2_E * width**-0.5, before, after, heads, width, _BLOCK, num_warps=_WARPS,
+        _LOG2_E * width**-0.5, after, heads, width, _BLOCK, num_warps=_WARPS,
     )  # fmt: skip
     return attended, normalizers
 
@@ -253,7 +246,6 @@ def _backward(
     gradient: Tensor,
     own: Tensor,
     others: Tensor,
-    before: int,
     after: int,
 ) -> list[Tensor]:
     """Return the gradients of `projected`."""
@@ -263,7 +255,7 @@ def _backward(
     _attend_backward[len(own) - 1, heads](
         *parts, attended, normalizers, gradient.contiguous(), *for_parts, own, others,
         *(part.stride(0) for part in (*parts, *for_parts)),
-        _LOG2_E * width**-0.5, width**-0.5, before, after, heads, width, _BLOCK, num_warps=_WARPS,
+        _LOG2_E * width**-0.5, width**-0.5, after, heads, width, _BLOCK, num_warps=_WARPS,
     )  # fmt: skip
     return for_projected
 
