@@ -22,7 +22,6 @@ EXAMPLES = (
     "nmt export huggingface averaged.safetensors wmt14-en-de",
     "nmt export bergamot student firefox --data data/distilled",
     "nmt export argos averaged.safetensors en_de.argosmodel",
-    "nmt export shortlist data/wmt14 lex.bin",
 )
 
 
@@ -131,24 +130,12 @@ def _argos(
     return f"{source} for Argos Translate, in {quantization}"
 
 
-def _shortlist(data: Path, out: Path, *, frequent: int = 100, best: int = 100) -> str:
-    from nmt.data.folder import DataFolder
-    from nmt.interchange.marian_shortlist import export_shortlist
-
-    folder = DataFolder.open(data)
-    length, covered = export_shortlist(folder, out, frequent=frequent, best=best)
-    return (
-        f"lists of {length:,.0f} of {len(folder.tgt_vocabulary):,} tokens on average, which "
-        f"have {covered:.1%} of the valid targets' tokens"
-    )
-
-
 class Exporter(NamedTuple):
     opened_by: str
     write: Callable[..., str]
     """Exports a model to a path, and returns what to say of it. Its keywords are the options."""
-    module: str | None = None
-    """Of `nmt.interchange`: its `fault_of` says why a model does not fit. None: of no model."""
+    module: str
+    """Of `nmt.interchange`: its `fault_of` says why a model does not fit."""
     is_file: bool = False
 
     @property
@@ -171,9 +158,6 @@ EXPORTERS = {
     "marian": Exporter("Marian", _marian, "marian_export"),
     "bergamot": Exporter("Bergamot: Firefox, web pages and Node", _bergamot, "bergamot"),
     "argos": Exporter("Argos Translate and LibreTranslate", _argos, "argos", is_file=True),
-    "shortlist": Exporter(
-        "marian-decoder --shortlist; is made from a data folder", _shortlist, is_file=True
-    ),
 }
 """The only list of formats: the command takes its options, and says what they are, by it."""
 
@@ -195,15 +179,14 @@ def export(
     source: Annotated[
         Path | None,
         typer.Argument(
-            metavar="MODEL_OR_DATA",
-            help="A model file or a run folder, whose best model is used. For shortlist, the data "
-            "folder that the model was trained on. Without FORMAT and OUT, you see which formats "
-            "fit the model.",
+            metavar="MODEL",
+            help="A model file or a run folder, whose best model is used. Without FORMAT and OUT, "
+            "you see which formats fit the model.",
         ),
     ] = None,
     out: Annotated[
         str | None,
-        typer.Argument(metavar="OUT", help="The folder or (argos, shortlist) file to write."),
+        typer.Argument(metavar="OUT", help="The folder or (argos) file to write."),
     ] = None,
     quantization: Annotated[
         str | None,
@@ -240,25 +223,6 @@ def export(
             rich_help_panel=_takers("tgt_name"),
         ),
     ] = None,
-    frequent: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Put this many of the most frequent target tokens on every list.",
-            show_default="100",
-            rich_help_panel=_takers("frequent"),
-        ),
-    ] = None,
-    best: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Put this many of the most probable translations of each source token on the "
-            "list.",
-            show_default="100",
-            rich_help_panel=_takers("best"),
-        ),
-    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -277,7 +241,7 @@ def export(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a model for another engine, or a shortlist for Marian.
+    """Write a model for another engine.
 
     CTranslate2 (the extra `ctranslate2`) is an engine in C++ for CPUs and GPUs. You can use
     the export with its own programs, or with `nmt translate OUT`. The folder appears when it is
@@ -291,10 +255,6 @@ def export(
     If a model does not fit, you are told which preset or which values would.
 
     A package for argos is what LibreTranslate and Argos Translate install.
-
-    A shortlist limits the tokens of a translation to the most frequent ones, and to probable
-    translations of the source's tokens, learnt from the training pairs. `marian-decoder
-    --shortlist OUT` then computes only that part of the output layer. Bergamot gets its own.
     """
     known = {name for exporter in EXPORTERS.values() for name in exporter.options}
     given = {name: value for name, value in locals().items() if name in known and value is not None}
@@ -321,7 +281,7 @@ def export(
             if not (given[name].strip() and given[name].isprintable()):
                 raise UsageError(f"{flags[name]} {given[name]!r}: is not a name")
             given[name] = given[name].strip()
-    if exporter.module and (fault := _fault_of(exporter, source)):
+    if fault := _fault_of(exporter, source):
         raise UsageError(f"{source}: {fault}")
     console.notice(f"{out}: {exporter.write(source, target, **given)}")
 
@@ -349,7 +309,6 @@ def _list_formats(model: str | None) -> None:
         raise UsageError(f"{model}: no such model or format{did_you_mean(model, EXPORTERS)}")
     fitting = []
     for name, each in EXPORTERS.items():
-        if each.module:
-            fault = _fault_of(each, Path(model))
-            fitting.append((name, "no" if fault else "yes", fault or ""))
+        fault = _fault_of(each, Path(model))
+        fitting.append((name, "no" if fault else "yes", fault or ""))
     console.print_table(("format", "fits", "why not"), fitting)

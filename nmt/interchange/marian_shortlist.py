@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,7 @@ from numpy.typing import NDArray
 from nmt import console
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import EOS_ID
-from nmt.errors import UsageError
 from nmt.lexical.ibm_model1 import LEXICON_STEPS, learn_lexicon
-from nmt.system.files import atomic_writer, open_file
 
 FIRST = 50  # so many tokens by id are on the list of each source
 _MAGIC = struct.pack("<Q", 0xF11A48D5013417F5)
@@ -30,19 +27,17 @@ Lists = Sequence[NDArray[np.int64]]
 """The target tokens that may translate each source token, ascending."""
 
 
-def learn_lists(
-    data: DataFolder, *, frequent: int, best: int, src_size: int | None = None
-) -> Lists:
+def learn_lists(data: DataFolder, *, frequent: int, best: int, src_size: int) -> Lists:
     """Learn lists from the training pairs, by IBM Model 1.
 
     frequent: the number of most frequent target tokens.
     best: the number of most probable translations of each source token.
-    src_size: of the source vocabulary, if it gets unused pieces in the end.
+    src_size: of the source vocabulary, which may have got unused pieces at its end.
     """
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
     with console.progress("learning the shortlist", total=LEXICON_STEPS, unit="steps") as bar:
         lexicon = learn_lexicon(data.train, *sizes, on_progress=bar.update)
-    rows = lexicon.best(min(best, sizes[1]), src_size or sizes[0])
+    rows = lexicon.best(min(best, sizes[1]), src_size)
     lists = [np.sort(row[row >= 0]) for row in rows]
     lists[EOS_ID] = np.sort(np.argsort(-lexicon.target_counts, kind="stable")[:frequent])
     if not len(lists[-1]):
@@ -59,44 +54,6 @@ def content_of(lists: Lists, best: int) -> bytes:
     counted = struct.pack("<4Q", FIRST, best, len(ends), len(tokens))
     counted += ends.astype("<u8").tobytes() + tokens.astype("<u4").tobytes()
     return _MAGIC + struct.pack("<Q", _checksum(counted)) + counted
-
-
-def _coverage(lists: Lists, data: DataFolder) -> tuple[float, float]:
-    """Return the mean length of the valid sources' lists, and the share of targets on them."""
-    length = covered = tokens = 0
-    is_shared = data.src_vocabulary.model == data.tgt_vocabulary.model
-    for pair in range(len(data.valid)):
-        src, tgt = data.valid.src(pair), data.valid.tgt(pair)
-        parts = [np.arange(FIRST), *(lists[token] for token in (*src.tolist(), EOS_ID))]
-        if is_shared:  # Marian takes the source's own tokens, too
-            parts.append(src)
-        listed = np.unique(np.concatenate(parts))
-        length += len(listed)
-        covered += int(np.isin(tgt, listed).sum())
-        tokens += len(tgt)
-    return length / len(data.valid), covered / tokens
-
-
-def export_shortlist(
-    data: DataFolder, out: Path, *, frequent: int, best: int
-) -> tuple[float, float]:
-    """Write the shortlist of a data folder, whole or not at all.
-
-    out: a file that does not exist, or an earlier shortlist, which is replaced.
-    frequent, best: see `learn_lists`.
-    Returns the mean length of the valid sources' lists, and the share of targets on them.
-    UsageError if the file is another one.
-    """
-    if out.exists():
-        with open_file(out) as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
-                raise UsageError(
-                    f"{out}: exists and is not a shortlist; choose another name or remove it"
-                )
-    lists = learn_lists(data, frequent=frequent, best=best)
-    with atomic_writer(out) as file:
-        file.write(content_of(lists, best))
-    return _coverage(lists, data)
 
 
 def _checksum(content: bytes) -> int:

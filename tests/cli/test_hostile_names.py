@@ -56,7 +56,6 @@ CASES = [
     "import huggingface folder out.safetensors",
     "export ctranslate2 EVIL.safetensors EVIL/EVIL",
     "export huggingface other EVIL.out/out",
-    "export shortlist EVIL EVIL",
     "models --compare EVIL EVIL",
     "EVIL",
 ]

@@ -33,11 +33,10 @@ from nmt.data.vocabulary import EOS_ID, learn_vocabulary
 from nmt.models.model_file import ModelCard, model_checksum, write_model
 
 MANUAL = Path(__file__).parents[2] / "nmt" / "interchange" / "README.md"
-OF_MODELS = [name for name, exporter in EXPORTERS.items() if exporter.module]
 STUDENT = {"positions": "sinusoidal_halves", "first_input": "zeros", "decoder_memory": "ssru"}
 FITTING: dict[str, dict[str, Any]] = {
     name: STUDENT | {"norm_epsilon": 1e-6} if name in ("marian", "bergamot") else {}
-    for name in OF_MODELS
+    for name in EXPORTERS
 }
 """By format: values of a model that it can be."""
 
@@ -64,7 +63,7 @@ def words(tmp_path: Path) -> Export:
     return of
 
 
-@pytest.fixture(params=OF_MODELS)
+@pytest.fixture(params=EXPORTERS)
 def form(request: pytest.FixtureRequest) -> str:
     """Each format of models."""
     if request.param in ("ctranslate2", "argos"):
