@@ -14,7 +14,7 @@ from nmt import console
 from nmt.cli.options import Quiet, check_new_file, completion
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.models.device import QUANTIZATIONS
-from nmt.system.files import is_there, resolved, sha256_file
+from nmt.system.files import is_there, resolved
 
 EXAMPLES = (
     "nmt export averaged.safetensors",
@@ -40,32 +40,11 @@ def _ctranslate2(
 
 
 def _huggingface(
-    source: Path,
-    out: Path,
-    *,
-    data: Path | None = None,
-    src_name: str | None = None,
-    tgt_name: str | None = None,
+    source: Path, out: Path, *, src_name: str | None = None, tgt_name: str | None = None
 ) -> str:
-    from nmt.data import manifest
     from nmt.interchange.huggingface_export import export_huggingface
-    from nmt.models.model_file import find_model, read_card
-    from nmt.runs.run_folder import run_of
 
-    file = find_model(source)
-    card, run = read_card(file), run_of(resolved(file))
-    folder = run.data_path if data is None and run is not None else data
-    listing = None if folder is None else folder / manifest.FILE_NAME
-    is_known = listing is not None and listing.is_file() and sha256_file(listing) == card.data
-    if data is not None and not is_known:
-        raise UsageError(f"--data {data}: is not the data folder that {source} was trained on")
-    export_huggingface(
-        source,
-        out,
-        data=manifest.read_info(folder) if folder is not None and is_known else None,
-        signatures={} if run is None else run.signatures(card.update),
-        languages=(src_name, tgt_name),
-    )
+    export_huggingface(source, out, (src_name, tgt_name))
     return f"{source} for transformers"
 
 
@@ -227,7 +206,7 @@ def export(
         Path | None,
         typer.Option(
             help="The data folder that the model was trained on. Its training pairs teach the "
-            "shortlist, and its valid text shows the size of inputs. A model card lists its texts.",
+            "shortlist, and its valid text shows the size of inputs.",
             show_default="the run's",
             rich_help_panel=_takers("data"),
         ),
@@ -248,8 +227,7 @@ def export(
     complete. An earlier export of that name is replaced.
 
     A folder of huggingface opens in transformers as a `MarianMTModel`, which can be any post-norm
-    Transformer with sinusoidal positions. Models that came from M2M100 or NLLB open as such. The
-    model card, README.md, has what the run knows: languages, data and scores. Marian
+    Transformer with sinusoidal positions. Models that came from M2M100 or NLLB open as such. Marian
     takes models with its formulas, such as `transformer_portable` and those that `nmt import
     marian` has made. Bergamot, which translates in Firefox and on web pages, takes them in int8.
     If a model does not fit, you are told which preset or which values would.

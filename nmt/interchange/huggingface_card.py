@@ -1,23 +1,18 @@
 """The model card of an export to Hugging Face: `README.md`, whose front matter the hub reads.
 
-It says what is known, with sacreBLEU's signatures. What is not known, such as the licence, it says
-is not known.
+It says how to use the model. What nmt does not know, such as the licence, you add to it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from nmt.config.model_config import TransformerConfig
-from nmt.console import printable
 from nmt.data.languages import english_name, is_code, primary_language
-from nmt.data.manifest import DatasetInfo
 from nmt.interchange.huggingface_settings import ARCHITECTURES, M2M100, MARIAN
 from nmt.models.model_file import ModelCard
 
-_METRICS = {"bleu": "BLEU", "chrf": "chrF"}
 _SAVING = """
 ## Saving it again
 
@@ -41,23 +36,12 @@ tables = {k: v for k, v in load_file("model.safetensors").items() if "embed_posi
 model.load_state_dict(tables, strict=False)
 ```
 """
-_OLD = "old_"  # begins the metrics of valid_old
 
 
-def model_card(
-    card: ModelCard,
-    kind: str,
-    *,
-    name: str,
-    data: DatasetInfo | None,
-    signatures: Mapping[str, str],
-    languages: Sequence[str | None],
-) -> str:
+def model_card(card: ModelCard, kind: str, languages: Sequence[str | None]) -> str:
     """Return the text of a model card.
 
     kind: the class of transformers that opens the model.
-    data: what it was trained on, if that is known.
-    signatures: those of the scores in the card, by the names of metrics.jsonl.
     languages: names of source and target; None: the usual English one.
     """
     codes = [card.src_lang, card.tgt_lang]
@@ -68,7 +52,6 @@ def model_card(
         "library_name": "transformers",
         "pipeline_tag": "translation",
         "tags": ["translation", "nmt"],
-        **_results(card, name, signatures),
     }
     # JSON is YAML without traps such as the code of Norwegian, which would be false.
     lines = "".join(f"{key}: {json.dumps(value)}\n" for key, value in front.items())
@@ -102,15 +85,10 @@ print(tokenizer.batch_decode(ids, skip_special_tokens=True))
 
 {tag}Split text into sentences. The longest source in training had {card.max_src_tokens:,} tokens.
 {_SAVING if has_tables else ""}
-## Training data
+## Training data, results and license
 
-{_data(data)}
-## Results
-
-{_scores(card, signatures)}
-## License
-
-Not known. If you publish this model, say so in `license:` above, as the data allows.
+Not known. If you publish this model, describe them, and name the license in `license:` above, as
+the data allows.
 """
 
 
@@ -125,62 +103,3 @@ def _title(card: ModelCard, names: Sequence[str | None]) -> str:
         for code, name in zip((card.src_lang, card.tgt_lang), names, strict=True)
     )
     return f"Translation from {src} to {tgt}" if src and tgt else "Translation"
-
-
-def _data(data: DatasetInfo | None) -> str:
-    """Return a table of the corpora."""
-    if data is None:
-        return "Not known.\n"
-    rows = [("corpus", "pairs", "used in training"), ("---", "--:", "--:")]
-    for corpus in data.train.corpora:
-        files = ", ".join(dict.fromkeys((corpus.src.name, corpus.tgt.name)))
-        rows.append((files, f"{corpus.lines:,}", f"{corpus.kept:,}"))
-    return _table(rows)
-
-
-def _scores(card: ModelCard, signatures: Mapping[str, str]) -> str:
-    """Return a table of the scores on the valid text."""
-    if "perplexity" not in card.valid:
-        return "Nobody has validated these weights.\n"
-    rows = [("text", "metric", "score", "signature"), ("---", "---", "--:", "---")]
-    rows.append(("valid", "perplexity, per token", f"{card.valid['perplexity']:.2f}", ""))
-    for text, metric, score, signature in _known_scores(card, signatures):
-        rows.append((text, _METRICS[metric], f"{score:.2f}", signature or "not known"))
-    return _table(rows)
-
-
-def _known_scores(
-    card: ModelCard, signatures: Mapping[str, str]
-) -> Iterator[tuple[str, str, float, str]]:
-    """Yield scores of translations: the text, the metric, the score, and its signature or ""."""
-    for key, score in card.valid.items():
-        name, _, pair = key.partition("/")
-        metric = name.removeprefix(_OLD)
-        if metric in _METRICS:
-            text = "valid_old" if name != metric else f"valid {pair}".rstrip()
-            shared = signatures.get(f"{name}_signature", "")
-            yield text, metric, score, signatures.get(f"{name}_signature/{pair}", shared)
-
-
-def _results(card: ModelCard, name: str, signatures: Mapping[str, str]) -> dict[str, Any]:
-    """Return the scores as the hub's front matter has them; those without a signature are not."""
-    results: list[dict[str, Any]] = [
-        {
-            "task": {"type": "translation"},
-            "dataset": {"type": text, "name": text},
-            "metrics": [
-                {"type": metric, "name": f"{_METRICS[metric]} ({signature})", "value": score}
-            ],
-        }
-        for text, metric, score, signature in _known_scores(card, signatures)
-        if signature
-    ]
-    if not results:
-        return {}
-    metrics = list(dict.fromkeys(result["metrics"][0]["type"] for result in results))
-    return {"metrics": metrics, "model-index": [{"name": name, "results": results}]}
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    cells = ([printable(cell).replace("|", "\\|") for cell in row] for row in rows)
-    return "".join(f"| {' | '.join(row)} |\n" for row in cells)

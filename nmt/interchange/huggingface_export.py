@@ -20,7 +20,6 @@ from torch import Tensor
 from nmt import console
 from nmt.config.model_config import TransformerConfig
 from nmt.data.language_tokens import LanguageTokens
-from nmt.data.manifest import DatasetInfo
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange import programs
@@ -53,20 +52,11 @@ _SEARCH = {"num_beams": 4, "length_penalty": 0.5, "early_stopping": True}
 """The defaults of `nmt translate`. length^0.5 is about as steep as its ((5 + length) / 6)^0.6."""
 
 
-def export_huggingface(
-    path: Path,
-    out: Path,
-    *,
-    data: DatasetInfo | None,
-    signatures: Mapping[str, str],
-    languages: Sequence[str | None],
-) -> None:
+def export_huggingface(path: Path, out: Path, languages: Sequence[str | None]) -> None:
     """Export a model. The folder appears when it is complete.
 
     out: is new, or an earlier export, which is replaced.
-    data: for the model card, what the model was trained on, if that is known.
-    signatures: those of the model's scores, see `model_card`.
-    languages: names of source and target; None: the usual English one.
+    languages: names of source and target for the model card; None: the usual English one.
     UsageError if no model of transformers can be this one, naming the option in the way.
     """
     out = resolved(out)
@@ -108,10 +98,7 @@ def export_huggingface(
         for name, values in files.items():
             content = json.dumps(values, indent=2, ensure_ascii=False)
             write_text(folder / name, f"{content}\n")
-        text = model_card(
-            card, kind, name=out.name, data=data, signatures=signatures, languages=languages
-        )
-        write_text(folder / _README, text)
+        write_text(folder / _README, model_card(card, kind, languages))
 
 
 def _save(weights: Mapping[str, Tensor], path: Path) -> None:

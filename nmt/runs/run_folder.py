@@ -411,16 +411,6 @@ class RunFolder:
                 records.append(parse_json(line))
         return [record for record in records if _is_metric(record)]
 
-    def signatures(self, update: int) -> dict[str, str]:
-        """Return the signatures of the scores of a validation, as `bleu_signature`."""
-        records = [r for r in self.metrics() if (r["kind"], r["update"]) == ("valid", update)]
-        return {
-            key: signature
-            for record in records
-            for key, signature in record.items()
-            if "_signature" in key and isinstance(signature, str)
-        }
-
     def cut_metrics(self, update: int, validated: int) -> None:
         """Drop records after `update` and validations after `validated`, which come again."""
         if not self._metrics.exists():
