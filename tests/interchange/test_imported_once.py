@@ -12,6 +12,7 @@ from foreign_models import MarianMT, import_huggingface, text
 from safetensors.torch import load_file, save_file
 
 from nmt import Translator
+from nmt.errors import UsageError
 from nmt.interchange import huggingface
 from nmt.interchange.imported_once import model_of
 
@@ -66,46 +67,18 @@ def test_a_folder_that_has_changed_is_imported_again(tmp_path: Path, imports: li
     assert len(imports) == 2
 
 
-def test_a_folder_that_cannot_be_written_is_imported_to_the_cache(
+def test_a_folder_that_cannot_be_written_is_refused_with_the_command_that_imports_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports: list[Path]
 ) -> None:
     folder = MarianMT().write(tmp_path / "opus")
-    files = sorted(folder.iterdir())
-    monkeypatch.setattr(os, "access", lambda path, _: path != folder)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert model_of(folder) == model_of(folder)
-    assert model_of(folder).is_relative_to(tmp_path / "cache" / "nmt")
-    assert sorted(folder.iterdir()) == files
-    assert len(imports) == 1
-
-
-def test_what_another_has_put_under_the_name_of_an_import_is_made_anew(
-    tmp_path: Path, model_file: Path, imports: list[Path]
-) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, _: path != folder)
+        with pytest.raises(UsageError, match=f"nmt import huggingface {folder} OUT"):
+            model_of(folder)
     imported = model_of(folder)
-    made = imported.read_bytes()
-    imported.write_bytes(model_file.read_bytes())  # a whole model, of other weights
-    assert model_of(folder) == imported
-    assert imported.read_bytes() == made and len(imports) == 2
-
-
-def test_imports_that_nobody_uses_leave_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "access", lambda *_: False)
-    kinds = ("swish", "relu", "gelu")
-    folders = [MarianMT(activation=kind).write(tmp_path / kind) for kind in kinds]
-    unused, used = map(model_of, folders[:2])
-    for imported in (unused, used):
-        os.utime(f"{imported}.made", (0, 0))
-    assert model_of(folders[1]) == used
-    new = model_of(folders[2])
-    names = {path.name for path in (used, new)}
-    assert {path.name for path in new.parent.iterdir()} == {
-        name + end for name in names for end in ("", ".made")
-    }
+    assert model_of(folder) == imported
+    assert len(imports) == 1
 
 
 @pytest.mark.parametrize("run", [model_of, Translator.load])
