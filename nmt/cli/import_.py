@@ -11,7 +11,6 @@ from nmt import console
 from nmt.cli.options import Quiet, check_new_file, completion
 from nmt.config.fields import value
 from nmt.errors import UsageError, did_you_mean
-from nmt.models.converted import refuse_converted
 
 EXAMPLES = (
     "nmt import huggingface opus-mt-en-de en-de.safetensors",
@@ -65,7 +64,6 @@ def import_(
     You can then translate with it, average, score and export it like your own models. Neither the
     other toolkit nor its libraries are needed, and no code in its files is executed.
     """
-    refuse_converted(source)
     if form not in _FORMATS:
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, _FORMATS)}")
     target = check_new_file(out)

@@ -18,7 +18,6 @@ from nmt.errors import UsageError
 from nmt.interchange import ctranslate2
 from nmt.interchange.ctranslate2 import duties_of_others, quantized_specification
 from nmt.interchange.foreign import TAKE_CTRANSLATE2
-from nmt.models.converted import is_of_argos
 from nmt.models.model_file import ModelCard, find_model, read_card
 from nmt.system.files import atomic_path
 
@@ -48,7 +47,7 @@ def export_argos(
         raise UsageError(f"{out}: name a file that ends in {ENDING}")
     if not _VERSION.fullmatch(version):
         raise UsageError(f"--package-version {version}: must be numbers with dots, such as 1.0")
-    if out.exists() and not is_of_argos(out):
+    if out.exists() and not _is_package(out):
         raise UsageError(f"{out}: exists and is not a package; choose another name or remove it")
     card = read_card(find_model(path))
     if fault := fault_of(card):
@@ -85,6 +84,14 @@ def export_argos(
                 entry.file_size = file.stat().st_size  # large ones need another form
                 with file.open("rb") as read, package.open(entry, "w") as written:
                     shutil.copyfileobj(read, written)
+
+
+def _is_package(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as package:
+            return any(name.endswith(f"/{_METADATA}") for name in package.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

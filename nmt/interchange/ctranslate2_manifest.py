@@ -6,15 +6,11 @@ weights, for vocabularies and limits) and `export.json`, which has the checksums
 
 from __future__ import annotations
 
-import math
-import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from nmt.data.manifest import build_value
 from nmt.errors import DataError
-from nmt.models.converted import is_of_ctranslate2
 from nmt.system.files import parse_json, read_file, sha256_file
 
 MANIFEST, CARD = "export.json", "card.safetensors"
@@ -22,7 +18,6 @@ FORMAT_VERSION = 1
 # Of CTranslate2:
 _MODEL = "model.bin"
 _SHARED_TOKENS, _SRC_TOKENS = "shared_vocabulary.json", "source_vocabulary.json"
-_VALUE_BYTES = (4, 1, 2, 4, 2, 2)  # of CTranslate2's types by their numbers
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,6 @@ class Export:
             raise DataError(f"{path}: damaged: it is not an export's; export it again") from None
         if changed:
             raise DataError(f"{folder / changed[0]}: damaged: its checksum is not {MANIFEST}'s")
-        _check_sizes(folder / _MODEL)
         return export
 
     def src_tokens(self, folder: Path, count: int) -> list[str]:
@@ -78,37 +72,5 @@ class Export:
 
 def is_export(path: Path) -> bool:
     """Tell whether a path is the folder of an export, complete or not."""
-    return (path / MANIFEST).is_file() or is_of_ctranslate2(path)
-
-
-def _check_sizes(path: Path) -> None:
-    """Check the sizes in a model of CTranslate2, which takes the memory that they ask for.
-
-    DataError if an array has other values than its shape says, or the file ends too early.
-    """
-    with path.open("rb") as file:
-        try:
-            _number(file, "I")  # version
-            _skip(file, _number(file, "H"))  # name of the specification
-            _number(file, "I")  # its revision
-            for _ in range(_number(file, "I")):
-                _skip(file, _number(file, "H"))  # name
-                shape = [_number(file, "I") for _ in range(_number(file, "B"))]
-                value_bytes, size = _VALUE_BYTES[_number(file, "B")], _number(file, "I")
-                if size != math.prod(shape) * value_bytes:
-                    raise ValueError
-                _skip(file, size)
-            if file.tell() > path.stat().st_size:
-                raise ValueError
-        except (ValueError, IndexError, struct.error):
-            raise DataError(f"{path}: damaged: its sizes do not fit; export it again") from None
-
-
-def _number(file: BinaryIO, kind: str) -> int:
-    number: int
-    (number,) = struct.unpack(f"<{kind}", file.read(struct.calcsize(f"<{kind}")))
-    return number
-
-
-def _skip(file: BinaryIO, size: int) -> None:
-    file.seek(size, 1)
+    is_of_marian = any(path.glob("*decoder.yml"))  # which may have a model.bin, too
+    return (path / MANIFEST).is_file() or ((path / _MODEL).is_file() and not is_of_marian)

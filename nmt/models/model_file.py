@@ -19,7 +19,6 @@ from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.models.converted import is_of_marian, refuse_archive, refuse_converted
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.system.files import IMPORTED
 
@@ -243,9 +242,6 @@ def find_model(path: Path) -> Path:
             is_of_hub = len(path.parts) == 2 and not path.parent.exists()
             hint = f"; if Hugging Face has it, hf download {path} --local-dir {path.name}"
             raise DataError(f"{path}: no such file or folder{hint * is_of_hub}") from None
-        if path.is_file():
-            refuse_converted(path)
-            refuse_archive(path)
         return path
     for name in ("best.safetensors", "last.safetensors"):
         if (path / name).is_file():
@@ -254,14 +250,12 @@ def find_model(path: Path) -> Path:
         raise UsageError(
             f"{path}: is a data folder; give the run folder of `nmt train`, or a model"
         )
-    refuse_converted(path)
-    if is_of_marian(path):
-        raise UsageError(f"{path}: is a folder of Marian; import it: nmt import marian")
-    if (path / "config.json").is_file():
-        raise UsageError(f"{path}: is a folder of Hugging Face; import it: nmt import huggingface")
     if (path / "config.toml").is_file():
         raise NMTError(f"{path}: no model yet; `nmt train` writes one at its first validation")
-    raise NMTError(f"{path}: no model in this folder; it should hold best.safetensors")
+    raise NMTError(
+        f"{path}: no model in this folder; it should hold best.safetensors. `nmt import` reads "
+        "folders of Hugging Face and of Marian"
+    )
 
 
 def model_checksum(path: Path) -> str:

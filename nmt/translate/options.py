@@ -18,7 +18,6 @@ from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
 from nmt.interchange.imported_once import model_of
 from nmt.markup.file_types import AS_LINES, FORMS
-from nmt.models.converted import refuse_converted
 from nmt.models.device import PRECISIONS
 from nmt.search.options import MBR_METRICS, Sampling, SearchOptions
 from nmt.system.files import is_there, sha256_file
@@ -344,10 +343,10 @@ def _checksum(model: Path) -> str:
         from nmt.models.model_file import model_checksum
 
         return model_checksum(model)
-    if not any((model / name).is_file() for name in (MANIFEST, CARD)):
-        refuse_converted(model)
     if not (model / MANIFEST).is_file():
-        raise DataError(f"{model}: has no {MANIFEST}; copy the whole folder, or export again")
+        raise DataError(
+            f"{model}: has no {MANIFEST}, as exports of nmt do; copy all of it, or export it again"
+        )
     return sha256_file(model / MANIFEST)
 
 

@@ -19,7 +19,7 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.batches import pack_sources
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
-from nmt.errors import DataError, NMTError, UsageError
+from nmt.errors import DataError, NMTError
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import (
     FORMAT_VERSION,
@@ -213,7 +213,7 @@ class _Payload:
 
 def test_a_pickle_is_refused_and_its_code_does_not_run(tmp_path: Path) -> None:
     torch.save({"model": _Payload(tmp_path / "broken-in")}, tmp_path / "evil.safetensors")
-    with pytest.raises(UsageError, match=r"evil\.safetensors"):
+    with pytest.raises(DataError, match=r"evil\.safetensors"):
         load_model(tmp_path / "evil.safetensors")
     assert not (tmp_path / "broken-in").exists()
 
