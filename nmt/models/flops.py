@@ -9,18 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch.utils.flop_counter import FlopCounterMode
-
 from nmt.config.model_config import (
     ConvolutionalConfig,
     ModelConfig,
     RecurrentConfig,
     TransformerConfig,
 )
-from nmt.data.batches import LengthSums, pack_sources
-from nmt.data.vocabulary import BOS_ID, UNK_ID
-from nmt.models.base import TranslationModel
+from nmt.data.batches import LengthSums
 
 
 def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:
@@ -94,27 +89,3 @@ def training_flops(
     training time by what the GPUs can sustain.
     """
     return 6 * MULTIPLY_ADDS[architecture](config, tgt_vocab_size, lengths)
-
-
-@torch.inference_mode()
-def decoding_multiply_adds(
-    model: TranslationModel, src_tokens: int, position: int
-) -> tuple[int, int]:
-    """Return the multiply-adds of greedy search: of encoding a source, and of one step.
-
-    They are counted while the model runs, so architectures need no formula.
-
-    model: in evaluation mode; with `shapes_only`, it runs without computing.
-    src_tokens: S, tokens of the source with its eos.
-    position: of the counted step, from 1. Logits are included.
-    """
-    device = model.output_projection.device
-    src = pack_sources([[UNK_ID] * (src_tokens - 1)]).to(device)
-    token = torch.tensor([BOS_ID])
-    with FlopCounterMode(display=False) as encoding:
-        state = model.begin(src)
-    for _ in range(position - 1):
-        model.step([state], token)
-    with FlopCounterMode(display=False) as step:
-        model.project(model.step([state], token))
-    return encoding.get_total_flops() // 2, step.get_total_flops() // 2

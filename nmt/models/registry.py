@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -80,30 +79,3 @@ def parameters_by_names(model: nn.Module) -> list[tuple[tuple[str, ...], nn.Para
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names[parameter].append(name)
     return [(tuple(of_one), parameter) for parameter, of_one in names.items()]
-
-
-def parameter_parts(model: nn.Module) -> dict[str, dict[str, int]]:
-    """Count a model's parameters by part and, within each, by kind of sub-layer.
-
-    The part is the first component of the name. The kind is the next one that is neither a list nor
-    an index, so that layers are summed: `encoder.3.attention.qkv` belongs to the encoder's
-    `attention`. Parameters of normalisation layers have the kind `norms`. A tied parameter is
-    counted once, as its own part under all its names.
-    """
-    parts: dict[str, dict[str, int]] = {}
-    for names, parameter in parameters_by_names(model):
-        first = names[0]
-        part = f"{' = '.join(names)}, tied" if len(names) > 1 else first.partition(".")[0]
-        kind = _kind(model, first)
-        kinds = parts.setdefault(part, {})
-        kinds[kind] = kinds.get(kind, 0) + parameter.numel()
-    return parts
-
-
-def _kind(model: nn.Module, name: str) -> str:
-    if isinstance(model.get_submodule(name.rpartition(".")[0]), (nn.LayerNorm, nn.RMSNorm)):
-        return "norms"
-    path = [*name.split("."), ""]
-    parts = pairwise(path[1:])
-    below = (part for part, after in parts if not part.isdigit() and not after.isdigit())
-    return next(below, path[0])

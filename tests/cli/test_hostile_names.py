@@ -56,7 +56,7 @@ CASES = [
     "import huggingface folder out.safetensors",
     "export ctranslate2 EVIL.safetensors EVIL/EVIL",
     "export huggingface other EVIL.out/out",
-    "models --compare EVIL EVIL",
+    "models EVIL",
     "EVIL",
 ]
 
