@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sysconfig
-from pathlib import Path
-
 import pytest
 import torch
 from torch._inductor import config as inductor_config
@@ -16,72 +12,44 @@ from nmt.models.kernels import compiler
 from nmt.models.kernels.compiler import CompilerError, compiler_errors, problem_of_compiling
 
 CPU = torch.device("cpu")
-CACHE = "set TORCHINDUCTOR_CACHE_DIR"
-
-# Messages of torch 2.6 to 2.13 and triton 3, shortened.
+# Messages of torch 2.6 to 2.13 and triton 3, shortened, and what of each is said.
 KINDS = {
-    "no C compiler, triton": (
+    "no C compiler": (
         RuntimeError("Failed to find C compiler. Please specify via CC environment variable."),
-        ("Failed to find C compiler", "install gcc and g++", "CXX"),
+        "Failed to find C compiler",
     ),
-    "no headers, inductor": (
+    "no headers": (
         RuntimeError(
             "CppCompileError: C++ compile error\n\nCommand:\ng++ -O3\n\nOutput:\n"
             "/tmp/a/main.cpp:1:10: fatal error: Python.h: No such file or directory\n"
         ),
-        ("Python.h: No", "install Python's headers"),
-    ),
-    "noexec": (
-        ImportError("/tmp/t/c/main.so: failed to map segment from shared object"),
-        ("failed to map segment", CACHE, "noexec"),
+        "Python.h: No",
     ),
     "unwritable": (
         PermissionError(13, "Permission denied", "/tmp/torchinductor_root"),
-        ("Permission denied: '/tmp/torchinductor_root'", CACHE, "write to"),
+        "Permission denied: '/tmp/torchinductor_root'",
     ),
-    "no home": (
-        FileNotFoundError(2, "No such file or directory", "/nonexistent/.triton"),
-        ("/nonexistent/.triton", CACHE, "write to"),
-    ),
-    "disk full": (OSError(28, "No space left on device"), ("No space left", CACHE)),
-    "triton too old": (
-        RuntimeError("Internal Triton PTX codegen error\nptxas fatal: Value 'sm_120' is not"),
-        ("PTX codegen error", "GPU and its driver"),
-    ),
-    "unknown": (ValueError(""), ("ValueError; install",)),
+    "unknown": (ValueError(""), "ValueError; it needs"),
 }
 
 
 @pytest.mark.parametrize(("error", "told"), KINDS.values(), ids=KINDS)
-def test_what_is_missing_is_said_in_one_line_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, told: tuple[str, ...]
+def test_what_fails_is_said_in_one_line_with_what_compiling_needs(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
 ) -> None:
     def fail(_: object) -> None:
         raise error
 
     monkeypatch.setattr(torch, "compile", fail)
     problem = problem_of_compiling(CPU)
-    assert all(words in problem for words in told), problem
+    assert told in problem and "TORCHINDUCTOR_CACHE_DIR" in problem
     assert "\n" not in problem
-
-
-def test_headers_that_only_the_compiler_has_named_are_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def fail(_: object) -> None:
-        raise subprocess.CalledProcessError(1, ["gcc", "/tmp/a/cuda_utils.c"])
-
-    monkeypatch.setattr(torch, "compile", fail)
-    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
-    assert "install Python's headers" in problem_of_compiling(CPU)
-    (tmp_path / "Python.h").touch()
-    assert "Python's headers" not in problem_of_compiling(CPU)
 
 
 def test_a_gpu_without_triton_has_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "has_triton", lambda: False)
     monkeypatch.setattr(torch, "compile", lambda _: pytest.fail("it cannot work"))
-    assert "triton is missing" in problem_of_compiling(torch.device("cuda"))
+    assert "no triton" in problem_of_compiling(torch.device("cuda"))
 
 
 def test_a_real_compiler_that_is_missing_is_named() -> None:
@@ -89,7 +57,6 @@ def test_a_real_compiler_that_is_missing_is_named() -> None:
     with inductor_config.patch({"cpp.cxx": (None, "/nonexistent/g++")}):
         problem = problem_of_compiling(CPU)
     assert "C++ compiler" in problem
-    assert "CXX" in problem
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,12 @@
-"""torch.compile: whether it works here, what is missing if it does not, and its errors.
-
-It needs a C compiler, Python's headers, a folder to write to and to run programs from, and on a GPU
-the package triton. Few images for training have them all.
-"""
+"""torch.compile: whether it works here, what it needs, and its errors."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import subprocess
-import sysconfig
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -20,18 +14,11 @@ from torch.utils._triton import has_triton
 
 from nmt.errors import NMTError
 
-_HEADERS = "install Python's headers (Debian: apt-get install python3-dev)"
-_ADVICE = (
-    (r"C(\+\+)? compiler", "install gcc and g++, or name a compiler in CC and CXX"),
-    (r"Python\.h", _HEADERS),
-    (r"failed to map segment", "set TORCHINDUCTOR_CACHE_DIR to a folder not mounted noexec"),
-    (
-        r"Errno|getpwuid|Permission denied|No space left",
-        "set TORCHINDUCTOR_CACHE_DIR to a folder that you can write to",
-    ),
-    (r"ptxas|PTX|sm_\d|kernel image|too old", "install the torch for this GPU and its driver"),
+_NEEDS = (
+    "it needs gcc and g++, Python's headers (Debian: python3-dev), a TORCHINDUCTOR_CACHE_DIR to "
+    "write to and to run programs from, and on a GPU the triton and the driver for it"
 )
-"""What to do, by the first pattern that is found in a message."""
+"""Few images for training have all of that, and torch often does not say what is missing."""
 
 _MODULES = "torch._dynamo", "torch._inductor", "triton"  # whose errors are the compiler's
 _LONGEST = 200  # characters of a message
@@ -48,7 +35,7 @@ def problem_of_compiling(device: torch.device) -> str:
     """
     try:
         if device.type == "cuda" and not has_triton():
-            return "the package triton is missing, or too old or too new for this GPU; install it"
+            return f"there is no triton for this GPU; {_NEEDS}"
         x = torch.ones(64, device=device, requires_grad=True)
         torch.compile(_small)(x).backward()  # type: ignore[no-untyped-call]
     except Exception as error:  # a missing user, a full disk: there is no end of kinds
@@ -84,17 +71,11 @@ def _origin(error: Exception) -> str:
 
 
 def _describe(error: Exception) -> str:
-    """Return a message of the compiler in one line, and what to do."""
+    """Return a message of the compiler in one line, and what it needs."""
     text = str(error)
     if text.lstrip().startswith("from user code:"):  # it has nothing to say itself
         return f"{type(error).__name__} in {_origin(error)}; another release of torch may help"
     lines = [line.strip() for line in text.splitlines() if not line.endswith("raised:")]
     telling = [line for line in lines if re.search(r"\berror: ", line)] + [*filter(None, lines)]
     said = telling[0][:_LONGEST] if telling else type(error).__name__
-    for pattern, advice in _ADVICE:
-        if re.search(pattern, text):
-            return f"{said}; {advice}"
-    if not Path(sysconfig.get_path("include"), "Python.h").exists():
-        # The compiler has named it on stderr, and the error does not.
-        return f"{said}; {_HEADERS}"
-    return f"{said}; install what is missing"
+    return f"{said}; {_NEEDS}"
