@@ -87,32 +87,6 @@ def rotated(x: Array, position: int) -> Array:
     return turned
 
 
-def schedule_free(
-    start: Array,
-    gradients: Sequence[Array],
-    rates: Sequence[float],
-    *,
-    beta1: float,
-    beta2: float,
-    epsilon: float,
-    weight_decay: float,
-) -> tuple[Array, Array, Array]:
-    """Algorithm 1 of Defazio et al. (2024), one weight at a time: its x, y and z after all steps.
-
-    Each gradient is what it is at any weights.
-    """
-    x, y, z, v = (start.copy(), start.copy(), start.copy(), np.zeros_like(start))
-    for t, (gradient, rate) in enumerate(zip(gradients, rates, strict=True), 1):
-        c = rate**2 / sum(earlier**2 for earlier in rates[:t])
-        for i in range(len(start)):
-            v[i] = beta2 * v[i] + (1 - beta2) * gradient[i] ** 2
-            v_hat = v[i] / (1 - beta2**t)
-            z[i] -= rate * gradient[i] / (math.sqrt(v_hat) + epsilon) + rate * weight_decay * y[i]
-            x[i] = (1 - c) * x[i] + c * z[i]
-            y[i] = (1 - beta1) * z[i] + beta1 * x[i]
-    return x, y, z
-
-
 def ibm_model_1(
     pairs: Sequence[tuple[Sequence[int], Sequence[int]]], iterations: int
 ) -> dict[tuple[int | None, int], float]:

@@ -158,8 +158,7 @@ def train(
     metrics.jsonl and curves.svg. You can stop with Ctrl-C, SIGTERM or --time-limit: everything is
     saved, and the exit status is 75. To go on, DATA and --out are enough: a run keeps its own
     values. Only what you give anew changes, and is named. To train a finished run for longer, give
-    a larger --max-updates. With schedule=linear or cosine, the learning rate then jumps up. With
-    wsd, the run goes back to where it began to fall.
+    a larger --max-updates. With schedule=linear or cosine, the learning rate then jumps up.
 
     To fine-tune a model, prepare the data with its vocabulary and name it with --init-from. If you
     want to keep the encoder's weights as they are, add --set 'freeze=encoder.*'.

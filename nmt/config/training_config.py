@@ -31,8 +31,7 @@ class TrainingConfig:
     max_updates: int = value(
         100_000,
         "Updates after which training ends. You can resume a finished run with more; with "
-        "schedule=linear or cosine, the learning rate then jumps up from 0, and with wsd the run "
-        "goes back to where it began to fall.",
+        "schedule=linear or cosine, the learning rate then jumps up from 0.",
         minimum=1,
         resumable=True,
     )
@@ -105,21 +104,12 @@ class TrainingConfig:
         minimum=0.0,
         below=1.0,
     )
-    optimizer: str = value(
-        "adam",
-        "adam, or schedule_free for Schedule-Free AdamW (Defazio et al. 2024), which averages the "
-        "weights instead of lowering the learning rate; it needs schedule = constant.",
-        choices=("adam", "schedule_free"),
-    )
     schedule: str = value(
         "inverse_sqrt",
         "Learning rate after linear warm-up: it falls with the inverse square root of the update "
-        "(the paper's), falls to 0 at max_updates (linear, or cosine for half a cosine), stays "
-        "constant, or stays until it falls to 0 in the last decay_share of max_updates (wsd).",
-        choices=("inverse_sqrt", "linear", "cosine", "constant", "wsd"),
-    )
-    decay_share: float = value(
-        0.2, "Share of max_updates in which wsd lowers the learning rate.", minimum=0.0, maximum=1.0
+        "(the paper's), falls to 0 at max_updates (linear, or cosine for half a cosine), or stays "
+        "constant.",
+        choices=("inverse_sqrt", "linear", "cosine", "constant"),
     )
     learning_rate: float = value(
         0.0,
@@ -128,13 +118,7 @@ class TrainingConfig:
         minimum=0.0,
     )
     warmup_updates: int = value(4_000, "Updates of linear warm-up.", minimum=1)
-    adam_beta1: float = value(
-        0.9,
-        "Adam's decay of the mean gradient; with schedule_free, the average's share of the weights "
-        "that gradients are of.",
-        minimum=0.0,
-        below=1.0,
-    )
+    adam_beta1: float = value(0.9, "Adam's decay of the mean gradient.", minimum=0.0, below=1.0)
     adam_beta2: float = value(0.98, "Adam's decay of the mean square.", minimum=0.0, below=1.0)
     adam_epsilon: float = value(1e-9, "Adam's epsilon.", minimum=0.0)
     weight_decay: float = value(
@@ -229,11 +213,6 @@ class TrainingConfig:
     )
 
     @property
-    def decay_begins(self) -> int:
-        """The last update of wsd before its decay; 0 with other schedules."""
-        return round((1 - self.decay_share) * self.max_updates) if self.schedule == "wsd" else 0
-
-    @property
     def compiles(self) -> bool:
         """Whether the model is compiled; never as long as `auto` is not resolved."""
         return self.compile == "true"
@@ -259,10 +238,6 @@ class TrainingConfig:
             problems.append("lora_rank cannot be combined with freeze or compile; leave them out")
         if self.stop_if_worse and not self.valid_old:
             problems.append("stop_if_worse needs valid_old")
-        if self.optimizer == "schedule_free" and self.schedule != "constant":
-            problems.append("optimizer = schedule_free needs schedule = constant")
-        if self.optimizer == "schedule_free" and self.ema_decay:
-            problems.append("schedule_free averages the weights itself; set ema_decay = 0")
         return problems
 
 

@@ -2,8 +2,7 @@
 
     checkpoints/update-00003000.safetensors   a model file every save_every updates; newest kept
     checkpoints/best-00002000.safetensors     a model file, one of the best by validation
-    checkpoints/update-00003000.state         the training state; newest two kept, and that of
-                                              the update after which wsd's learning rate falls
+    checkpoints/update-00003000.state         the training state; newest two kept
 
 A run resumes from a state. It writes one before the first update, one every save_minutes, and one
 when it ends. A run that was killed makes later checkpoints again, bit for bit the same on CPUs.
@@ -74,7 +73,6 @@ class RunState:
     micro_batch_tokens: int = 0  # in use; 0: not chosen yet
     micro_batch_for: str = ""  # the recipe's value, device and ranks that it was chosen for
     learning_rate_factor: float = 1.0  # below 1 after the run has diverged and gone back
-    decay_began: int = 0  # the update of wsd after which the learning rate fell; 0: it has not
     old_text: str = ""  # the recipe's valid_old that the next two are of
     old_score: float = 0.0  # when it was first measured
     lost_score: float = 0.0  # by how much it has fallen since
@@ -135,12 +133,7 @@ def card_of_file(path: Path) -> ModelCard | None:
 
 
 def restore(
-    run: RunFolder,
-    vectors: Mapping[str, Vector],
-    ranks: Ranks,
-    *,
-    before: int | None = None,
-    decay_begins: int = 0,
+    run: RunFolder, vectors: Mapping[str, Vector], ranks: Ranks, *, before: int | None = None
 ) -> RunState | None:
     """Load the newest whole training state on all ranks; None, and nothing changed, without one.
 
@@ -151,15 +144,13 @@ def restore(
     vectors: those of `write_state`, overwritten.
     ranks: all of them take part.
     before: load a state from before this update that does not follow a bad update.
-    decay_begins: the update of wsd after which the learning rate falls. A state in whose history it
-        began to fall after another update is passed over.
-    DataError if all states are damaged or passed over, or if there are models but no states.
+    DataError if all states are damaged, or if there are models but no states.
     """
     newest: _Stored | None = None
     with ranks.raise_on_all_ranks():
         if ranks.is_first:
             _remove_half_written(run)
-            newest = _read_newest(run, vectors, before, decay_begins)
+            newest = _read_newest(run, vectors, before)
     own_state, stored = newest or (None, {})
     state: RunState | None = ranks.gather(own_state)[0]
     if state is None:
@@ -173,7 +164,7 @@ _Stored = tuple[RunState, dict[str, Tensor]]
 
 
 def _read_newest(
-    run: RunFolder, vectors: Mapping[str, Vector], before: int | None, decay_begins: int
+    run: RunFolder, vectors: Mapping[str, Vector], before: int | None
 ) -> _Stored | None:
     problems = []
     for update in reversed(updates_of(run, STATE)):
@@ -184,11 +175,6 @@ def _read_newest(
             if before is not None and file.read("guard")[2]:
                 continue
             state, stored = _read_state(file, vectors)
-            if state.decay_began not in (0, decay_begins):
-                raise DataError(
-                    f"{file.path}: its learning rate fell after update {state.decay_began:,}, and "
-                    f"now is to fall after {decay_begins:,}"
-                )
         except DataError as error:
             problems.append(str(error))
             continue

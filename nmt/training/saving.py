@@ -56,7 +56,7 @@ class DiskBudget:
         validations = math.ceil(config.max_updates / config.validate_every)
         best = min(2 * config.keep_best + 1, validations)
         return cls(
-            states=STATES_KEPT + 1 + (config.decay_begins > 0),
+            states=STATES_KEPT + 1,
             state_bytes=sum(vector.nbytes for vector in optimizer.vectors().values()),
             models=checkpoints + best + 2,
             model_bytes=4 * optimizer.weights.count + card.vocabulary_bytes,  # in fp32
@@ -256,9 +256,7 @@ class Saver:
         # After a bad update we remove nothing: it might be the only sound state to go back to.
         if not self._copies["guard"][2]:
             newest = checkpoint.updates_of(self._run, STATE)[-STATES_KEPT:]
-            # From before its decay, a run can be trained for longer.
-            stable = [self._config.decay_begins] if self._config.decay_begins else []
-            checkpoint.keep_only(self._run, STATE, newest + stable)
+            checkpoint.keep_only(self._run, STATE, newest)
             checkpoint.keep_only(self._run, BEST, state.best_updates)
 
     def _report_problem(self, state: RunState, problem: str) -> None:

@@ -173,7 +173,7 @@ def _do_what_is_due(
         best = update in trainer.state.best_updates
     # At the end the model is written before the state, so that a run that is killed in between
     # makes the model again, with its metrics. Validation may have ended it just now.
-    save = (save or update == config.decay_begins > 0) and not trainer.is_finished
+    save = save and not trainer.is_finished
     is_new = trainer.saver.saved != trainer.state
     checkpoint = update > 0 and update % config.save_every == 0 and is_new
     if best or checkpoint or save:

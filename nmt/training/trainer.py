@@ -123,13 +123,7 @@ class Trainer:
         self.saver.resume_from(self.state if saved else None)
 
     def _restore(self, *, before: int | None = None) -> RunState | None:
-        return checkpoint.restore(
-            self.run,
-            self.optimizer.vectors(),
-            self.ranks,
-            before=before,
-            decay_begins=self.config.decay_begins,
-        )
+        return checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks, before=before)
 
     def _go_on_from(self, state: RunState) -> None:
         """Continue from a state whose vectors have been loaded."""
@@ -222,13 +216,8 @@ class Trainer:
     def advance(self, update: Update, result: UpdateResult) -> None:
         """Take note of an update that is launched; `read_results` sees the end of it."""
         self._unread.append((self.state, update, result))
-        number, decay_begins = self.state.update + 1, self.config.decay_begins
-        self.state = replace(
-            self.state,
-            update=number,
-            position=update.following,
-            decay_began=decay_begins if number > decay_begins else 0,
-        )
+        number = self.state.update + 1
+        self.state = replace(self.state, update=number, position=update.following)
         self.valid = {}
 
     def read_results(self, *, wait: bool) -> list[UpdateResult]:

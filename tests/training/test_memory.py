@@ -37,7 +37,6 @@ def batch(data: Path) -> Batch:
         {"ema_decay": 0.9},
         {"precision": "fp16"},
         {"freeze": "encoder.*"},
-        {"optimizer": "schedule_free", "schedule": "constant"},
     ],
 )
 def test_weights_take_what_their_vectors_take(batch: Batch, values: dict[str, Value]) -> None:

@@ -1,4 +1,4 @@
-"""Flat weights, schedules, both optimisers, clipping and averages, against torch and by hand."""
+"""Flat weights, schedules, Adam, clipping and the average, against torch and by hand."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ import dataclasses
 import gc
 import math
 import weakref
-from typing import Any
 
-import numpy as np
 import pytest
-import reference
 import torch
 from pairs import batch_of
 from torch import Tensor, nn
@@ -167,14 +164,10 @@ def test_the_schedule_is_equation_3_of_the_paper(d_model: int, warmup: int) -> N
             [0.2, 0.4, 0.8, 0.4 + 0.2 * math.sqrt(2), 0.4, 0.4 - 0.2 * math.sqrt(2), 0.0, 0.0],
         ),
         ("constant", [0.2, 0.4, *[0.8] * 6]),
-        # The decay is the last 8 of 20 updates: from update 12 on, an eighth of the peak less each.
-        ("wsd", [0.2, 0.4, 0.8, 0.8, 0.8, 0.4, 0.0, 0.0]),
     ],
 )
 def test_schedules_by_hand(schedule: str, rates: list[float]) -> None:
-    config = TrainingConfig(
-        schedule=schedule, learning_rate=0.8, warmup_updates=4, max_updates=20, decay_share=0.4
-    )
+    config = TrainingConfig(schedule=schedule, learning_rate=0.8, warmup_updates=4, max_updates=20)
     found = [learning_rate(config, 512, update) for update in (1, 2, 4, 8, 12, 16, 20, 24)]
     # The warm-up climbs by a quarter of the peak each update: 0.2, 0.4, 0.6, 0.8.
     assert found == pytest.approx(rates)
@@ -248,58 +241,18 @@ def test_the_moving_average_by_hand() -> None:
     assert not torch.allclose(optimizer.eval_weights, optimizer.weights.master)
 
 
-# --- Schedule-Free AdamW
-
-SCHEDULE_FREE: dict[str, Any] = {"optimizer": "schedule_free", "schedule": "constant"}
-
-
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_schedule_free_is_algorithm_1_of_its_paper(weight_decay: float) -> None:
-    values: dict[str, Any] = {"adam_beta1": 0.95, "adam_beta2": 0.9, "adam_epsilon": 1e-3}
-    config = TrainingConfig(
-        learning_rate=0.1, warmup_updates=4, weight_decay=weight_decay, **SCHEDULE_FREE | values
-    )
-    optimizer = optimizer_of(config)
-    start = optimizer.weights.master.double().numpy()
-    gradients = np.random.default_rng(1).normal(size=(12, 4))
-    for update, gradient in enumerate(gradients, 1):
-        optimizer.weights.gradient.copy_(torch.from_numpy(gradient))
-        if update == 5:  # as if it had never been
-            optimizer.weights.gradient.fill_(math.nan)
-        optimizer.step(update, dropped=torch.tensor(float(update == 8)))
-    counted = [update for update in range(1, 13) if update not in (5, 8)]
-    expected = reference.schedule_free(
-        start,
-        [gradients[update - 1] for update in counted],
-        [learning_rate(config, 1, update) for update in counted],
-        beta1=0.95,
-        beta2=0.9,
-        epsilon=1e-3,
-        weight_decay=weight_decay,
-    )
-    held = {name: vector.held for name, vector in optimizer.vectors().items()}
-    found = held["average"], held["weights"], held["iterate"]
-    for vector, right in zip(found, expected, strict=True):
-        torch.testing.assert_close(vector, torch.from_numpy(right).float())
-    assert optimizer.eval_weights is held["average"]
-    assert optimizer.eval_name == "average"
-
-
-@pytest.mark.parametrize("values", [{}, SCHEDULE_FREE])
-def test_frozen_weights_and_rows_without_a_gradient_stay(values: dict[str, Any]) -> None:
+def test_frozen_weights_and_rows_without_a_gradient_stay() -> None:
     model = build(tie_embeddings="none")
     freeze(model, "encoder.*")
     weights = FlatWeights(model, torch.float32)
-    optimizer = Optimizer(weights, TrainingConfig(**values), MODEL.d_model)
+    optimizer = Optimizer(weights, TrainingConfig(), MODEL.d_model)
     before = weights.master.clone()
     for update in range(1, 4):
         weights.gradient.fill_(1.0)
         weights.gradient[5:9] = 0.0
         optimizer.step(update, dropped=NO)
-    changed = optimizer.eval_weights != before
     expected = torch.arange(len(before)) < weights.trained_count
     expected[5:9] = False
-    assert torch.equal(changed, expected)
     assert torch.equal(weights.master != before, expected)
 
 
@@ -342,11 +295,10 @@ def test_bad_updates_in_a_row_are_counted_once_they_are_too_many(
 @pytest.mark.parametrize(
     ("value", "dropped"), [(math.inf, 0), (math.nan, 0), (math.nan, 1), (1.0, 1)]
 )
-@pytest.mark.parametrize("rule", [{"ema_decay": 0.5}, SCHEDULE_FREE])
 def test_a_bad_gradient_leaves_all_but_the_scaler_and_a_dropped_update_that_too(
-    rule: dict[str, Any], value: float, dropped: int, precision: str
+    value: float, dropped: int, precision: str
 ) -> None:
-    optimizer = optimizer_of(TrainingConfig(precision=precision, clip_norm=1.0, **rule))
+    optimizer = optimizer_of(TrainingConfig(precision=precision, clip_norm=1.0, ema_decay=0.5))
     before = {name: vector.held.clone() for name, vector in optimizer.vectors().items()}
     optimizer.weights.gradient.copy_(torch.tensor([1.0, value, 1.0, 1.0]))
     optimizer.step(1, dropped=torch.tensor(float(dropped)))

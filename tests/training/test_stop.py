@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mishaps import pretend_to_compile, save_states_every, signal_after
+from mishaps import pretend_to_compile, signal_after
 from torch import nn
 from toy_training import (
     FP32,
@@ -30,10 +30,9 @@ from toy_training import (
 from nmt.cli.train import Shorthands
 from nmt.cli.train import train as train_command
 from nmt.config.fields import Value
-from nmt.errors import DataError, Stopped, UsageError
+from nmt.errors import Stopped, UsageError
 from nmt.jobs.deadline import parse_time_limit
 from nmt.models.model_file import ModelReader
-from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
 from nmt.training import stop, trainer, validation
@@ -216,11 +215,10 @@ GUIDED: dict[str, Value] = {"guided_alignment": 0.5, "subword_dropout": 0.1, "cl
         {},
         GUIDED | {"precision": "bf16"},
         {"precision": "fp16", "freeze": "encoder.*"},
-        {"optimizer": "schedule_free", "schedule": "constant", "ema_decay": 0.0},
         RECURRENT,
         pytest.param(RECURRENT | {"precision": "bf16"}, marks=pytest.mark.slow),
     ],
-    ids=["fp32", "guided bf16", "frozen fp16", "schedule-free", "recurrent", "recurrent bf16"],
+    ids=["fp32", "guided bf16", "frozen fp16", "recurrent", "recurrent bf16"],
 )
 def test_a_stopped_run_goes_on_bit_for_bit(toy: Toy, values: dict[str, Value]) -> None:
     values = FP32 | {"max_updates": 20} | values
@@ -287,20 +285,6 @@ def test_going_on_for_longer_is_having_asked_for_it_at_once(toy: Toy) -> None:
     records = metrics(run, "valid")
     assert [record for record in records if record["update"] != 15] == metrics(whole, "valid")
     assert_same_state(run, whole)
-
-
-def test_a_longer_run_with_wsd_goes_on_from_before_its_decay(toy: Toy) -> None:
-    values = {**FP32, "schedule": "wsd", "decay_share": 0.4}
-    whole = toy.undisturbed(**values)
-    save_states_every(toy.patch, 4)
-    run = toy.train(**values | {"max_updates": 20})
-    assert updates_of(RunFolder(run), STATE) == [12, 16, 20]  # the decay began after 12
-    toy.train(**values)
-    assert_same_run(run, whole)
-    assert "resuming at update 12" in (run / "train.log").read_text()
-    (run / "checkpoints/update-00000018.state").unlink()
-    with pytest.raises(DataError, match="fell after update 18"):
-        toy.train(**values | {"max_updates": 40})
 
 
 def test_a_validation_of_the_last_update_that_is_cut_short_is_made_up_for(toy: Toy) -> None:

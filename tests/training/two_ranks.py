@@ -134,12 +134,6 @@ def differences(ranks: Ranks, model_file: Path) -> dict[str, list[str]]:
         "bf16": {"precision": "bf16", "ema_decay": 0.5},
         "fp16": {"precision": "fp16"},
         "frozen": {"precision": "bf16", "freeze": "encoder.*,decoder.*"},
-        "schedule-free": {
-            "precision": "bf16",
-            "optimizer": "schedule_free",
-            "schedule": "constant",
-            "freeze": "encoder.*",
-        },
     }
     found = {}
     with (
