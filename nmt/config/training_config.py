@@ -72,13 +72,6 @@ class TrainingConfig:
         choices=("auto", "true", "loss", "false"),
         resumable=True,
     )
-    shard_optimizer: str = value(
-        "auto",
-        "Whether each process has only a slice of the optimiser and of the fp32 weights, which "
-        "saves memory (ZeRO-1). auto: from 500M parameters, with several processes.",
-        choices=("auto", "true", "false"),
-        resumable=True,
-    )
     matmul: str = value(
         "auto",
         "Library for fp32 matrix products on CPUs. auto: torch, unless a trial is at least 1.1 "

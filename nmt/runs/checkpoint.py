@@ -22,7 +22,7 @@ from nmt.errors import DataError
 from nmt.models.model_file import ModelCard, ModelReader
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.runs.run_folder import RunFolder
-from nmt.system.distributed import Ranks, Vector
+from nmt.system.distributed import Ranks
 from nmt.system.files import link_or_copy, remove_left_overs
 
 STATE_KIND = "a training state"
@@ -133,7 +133,7 @@ def card_of_file(path: Path) -> ModelCard | None:
 
 
 def restore(
-    run: RunFolder, vectors: Mapping[str, Vector], ranks: Ranks, *, before: int | None = None
+    run: RunFolder, vectors: Mapping[str, Tensor], ranks: Ranks, *, before: int | None = None
 ) -> RunState | None:
     """Load the newest whole training state on all ranks; None, and nothing changed, without one.
 
@@ -156,7 +156,9 @@ def restore(
     if state is None:
         return None
     for name, vector in vectors.items():
-        vector.distribute(stored.get(name), ranks)
+        if name in stored:
+            vector.copy_(stored[name])
+        ranks.broadcast_(vector)
     return state
 
 
@@ -164,7 +166,7 @@ _Stored = tuple[RunState, dict[str, Tensor]]
 
 
 def _read_newest(
-    run: RunFolder, vectors: Mapping[str, Vector], before: int | None
+    run: RunFolder, vectors: Mapping[str, Tensor], before: int | None
 ) -> _Stored | None:
     problems = []
     for update in reversed(updates_of(run, STATE)):
@@ -195,7 +197,7 @@ def _read_newest(
     return None
 
 
-def _read_state(file: TensorFile, vectors: Mapping[str, Vector]) -> _Stored:
+def _read_state(file: TensorFile, vectors: Mapping[str, Tensor]) -> _Stored:
     try:
         state: RunState = build_value(RunState, file.header.get("progress"), "progress")
     except ValueError as error:

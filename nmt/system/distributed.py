@@ -12,9 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import itertools
 import json
-import math
 import os
 import signal
 from collections.abc import Iterator
@@ -42,8 +40,6 @@ _ASKED = "nmt was asked to stop"
 
 _PR_SET_PDEATHSIG = 1
 """Of `prctl`: the signal that a process gets when the one that has started it is gone."""
-
-_SENT_AT_ONCE = 1 << 24  # values of a vector: 64 MB in fp32
 
 
 class Pending(Protocol):
@@ -138,19 +134,14 @@ class Ranks:
             dist.all_reduce(tensor)
         return tensor
 
-    def start_sum(self, tensor: Tensor, *, on: int | None = None) -> Pending:
-        """Begin to replace `tensor` by its sum over the ranks of a group.
+    def start_sum(self, tensor: Tensor) -> Pending:
+        """Begin to replace `tensor` by its sum over the ranks of a group."""
+        return dist.all_reduce(tensor, async_op=True)  # type: ignore[no-any-return]
 
-        on: the only rank that needs the sum; on the others the content is then undefined.
-        """
-        if on is None:
-            return dist.all_reduce(tensor, async_op=True)  # type: ignore[no-any-return]
-        return dist.reduce(tensor, dst=on, async_op=True)  # type: ignore[no-any-return]
-
-    def broadcast_(self, tensor: Tensor, *, source: int = 0) -> Tensor:
-        """Replace `tensor` by that of one rank, in place."""
+    def broadcast_(self, tensor: Tensor) -> Tensor:
+        """Replace `tensor` by that of the first rank, in place."""
         if self.in_group:
-            dist.broadcast(tensor, src=source)
+            dist.broadcast(tensor, src=0)
         return tensor
 
     def any(self, flag: bool) -> bool:
@@ -242,80 +233,6 @@ def _dying_of_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def places_of(length: int, first: int, ranks: int) -> tuple[slice, ...]:
-    """Return each rank's slice of the `first` values of a vector that is split evenly.
-
-    For example, three ranks split ten values into (0, 4), (4, 8) and (8, 10); of the first six they
-    have (0, 4), (4, 6) and none.
-    """
-    size = math.ceil(length / ranks)
-    ends = [min(rank * size, first) for rank in range(ranks + 1)]
-    return tuple(slice(start, end) for start, end in itertools.pairwise(ends))
-
-
-@dataclass(frozen=True)
-class Vector:
-    """A tensor that every rank has, or a vector of which each rank has a slice."""
-
-    held: Tensor
-    """What this rank has of it."""
-    places: tuple[slice, ...] = ()
-    """The slice of each rank; (): every rank has all of it."""
-
-    @property
-    def shape(self) -> torch.Size:
-        """The shape of the whole."""
-        return torch.Size([self.places[-1].stop]) if self.places else self.held.shape
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the whole."""
-        return self.shape.numel() * self.held.element_size()
-
-    def collect(self, whole: Tensor | None, ranks: Ranks) -> None:
-        """Copy the whole to a tensor of rank 0; all ranks take part.
-
-        whole: on rank 0, in any memory; a copy to pinned memory may still be under way.
-        """
-        if not self.places:
-            if whole is not None:
-                whole.copy_(self.held, non_blocking=True)
-            return
-        for rank, place, own in self._parts():
-            part = self.held[own] if ranks.rank == rank else None
-            if ranks.is_first and rank:
-                part = self.held.new_empty(place.stop - place.start)
-                dist.recv(part, src=rank)
-            elif rank and part is not None:
-                dist.send(part, dst=0)
-            if whole is not None and part is not None:
-                whole[place].copy_(part, non_blocking=True)
-
-    def distribute(self, whole: Tensor | None, ranks: Ranks) -> None:
-        """Copy rank 0's `whole` to what the ranks hold; all ranks take part."""
-        if not self.places:
-            if whole is not None:
-                self.held.copy_(whole)
-            ranks.broadcast_(self.held)
-            return
-        for rank, place, own in self._parts():
-            if whole is not None:
-                part = whole[place].to(self.held.device)
-                if rank:
-                    dist.send(part, dst=rank)
-                else:
-                    self.held[own].copy_(part)
-            elif ranks.rank == rank:
-                dist.recv(self.held[own], src=0)
-
-    def _parts(self) -> Iterator[tuple[int, slice, slice]]:
-        """Yield parts to send: the rank that has one, and its slice of the whole and of `held`."""
-        for rank, place in enumerate(self.places):
-            for start in range(place.start, place.stop, _SENT_AT_ONCE):
-                end = min(start + _SENT_AT_ONCE, place.stop)
-                yield rank, slice(start, end), slice(start - place.start, end - place.start)
 
 
 def is_of_the_group(error: BaseException) -> bool:

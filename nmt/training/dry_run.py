@@ -126,7 +126,7 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
         trainer.runner.fixed_shape,
         has_links=bool(config.guided_alignment),
     )
-    needs = memory_needs(recipe, sizes, largest, processes)
+    needs = memory_needs(recipe, sizes, largest)
     disk = DiskBudget.of(trainer.optimizer, trainer.card)
     rounds = _try(trainer, largest, rate * parts)
     window, metrics = sorted(rounds, key=lambda one: one[1]["updates_per_second"])[len(rounds) // 2]

@@ -27,7 +27,7 @@ from nmt.models.device import dtype_of
 from nmt.models.model_file import ModelCard, find_model, load_model
 from nmt.models.registry import parameters_by_names
 from nmt.system.distributed import Ranks
-from nmt.training.flat_weights import FlatWeights, sharing
+from nmt.training.flat_weights import FlatWeights
 from nmt.training.guided_alignment import guided_head
 from nmt.training.low_rank import adapt
 from nmt.translate.segmentation import split_sentences
@@ -299,10 +299,5 @@ def first_weights(
                 )
     for parameter in model.parameters():
         ranks.broadcast_(parameter.data)
-    weights = FlatWeights(
-        model, dtype_of(config.precision), sharing(config, model, ranks), device=device
-    )
-    remarks += chosen
-    if weights.places:
-        remarks.append(f"the optimiser is split over {ranks.world_size} processes")
-    return model, weights, remarks
+    weights = FlatWeights(model, dtype_of(config.precision), device=device)
+    return model, weights, remarks + chosen

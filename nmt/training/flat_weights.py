@@ -4,10 +4,6 @@ With one vector, the sum over ranks, clipping, Adam and the moving average are s
 The vector is always fp32. The model computes with views of it or, in bf16 and fp16, with views of
 a rounded copy.
 
-With `shard_optimizer` each rank has a slice of the fp32 vector and updates only that (ZeRO-1;
-Rajbhandari et al. 2020, section 5.1). It needs the sum of the gradient only there, and sends the
-new weights to the other ranks. The gradient and the model's weights stay whole on every rank.
-
 The gradient of each parameter moves into the vector as soon as a backward pass has computed it: the
 first micro-batch of an update sets it, the others add to it.
 
@@ -25,13 +21,10 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from nmt.config.training_config import TrainingConfig
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
-from nmt.system.distributed import Pending, Ranks, places_of
+from nmt.system.distributed import Pending, Ranks
 
-_SHARDED_FROM = 500_000_000
-"""Parameters from which on `auto` splits the optimiser over ranks."""
 _BUCKET_VALUES = 1 << 22
 """16 MB: large enough to keep a network busy, small enough to start early."""
 
@@ -43,17 +36,10 @@ class FlatWeights:
     """
 
     def __init__(
-        self,
-        model: TranslationModel,
-        dtype: torch.dtype,
-        shared_by: Ranks | None = None,
-        *,
-        device: torch.device | None = None,
+        self, model: TranslationModel, dtype: torch.dtype, *, device: torch.device | None = None
     ) -> None:
         """Move a model's parameters into one fp32 vector, and let it compute in `dtype`.
 
-        shared_by: the ranks that have a slice each, and all of them the same model; None: all of
-            it is here.
         device: where the vectors are; None: where the model is. A GPU holds them once if the model
             is on the CPU.
         """
@@ -63,30 +49,12 @@ class FlatWeights:
         whole = torch.cat([p.detach().flatten() for _, p in named])  # (n,) fp32
         self.count = len(whole)
         self.trained_count = sum(p.numel() for _, p in named if p.requires_grad)
-        self.places: tuple[slice, ...] = ()
-        """Each rank's slice of the n weights; (): every rank has all of them."""
-        self.trained_places: tuple[slice, ...] = ()
-        """The same of the m that are trained."""
-        self._ranks = shared_by
-        self._own, own_trained = slice(0, self.count), slice(0, self.trained_count)
-        if shared_by:
-            sizes = self.count, self.trained_count
-            self.places, self.trained_places = (
-                places_of(self.count, size, shared_by.world_size) for size in sizes
-            )
-            self._own, own_trained = (
-                places[shared_by.rank] for places in (self.places, self.trained_places)
-            )
         self.gradient = whole.new_zeros(self.trained_count, device=device)
         """(m,) fp32, summed over the backward passes since `begin_gradient`."""
-        self.own_gradient = self.gradient[own_trained]  # (s,) a view
         self._compute = whole.to(device=device, dtype=dtype)  # (n,)
-        own_weights = (whole if self._is_rounded else self._compute)[self._own]
-        # A slice of `whole` would hold all of it.
-        lets_go = self._is_rounded and shared_by is not None
-        self.master = own_weights.to(device=device, copy=lets_go)
-        """(n,) fp32, or this rank's slice. Unless rounded, the model computes with this memory."""
-        self.trainable = self.master[: len(self.own_gradient)]  # (s,) a view
+        self.master = whole.to(device=device) if self._is_rounded else self._compute
+        """(n,) fp32. Unless rounded, the model computes with this memory."""
+        self.trainable = self.master[: self.trained_count]  # (m,) a view
         self._reached: set[int] = set()
         """The `id` of each parameter whose gradient is in the vector."""
         self.trained: list[tuple[nn.Parameter, slice]] = []
@@ -136,36 +104,22 @@ class FlatWeights:
             if id(parameter) not in self._reached:
                 self.gradient[place].zero_()
 
-    def norm(self) -> Tensor:
-        """Return the norm of the whole gradient, a scalar; if ranks have slices, all take part."""
-        norm: Tensor = self.own_gradient.norm()
-        # Squares of slices add up to the square of the whole.
-        return self._ranks.sum_(norm.square()).sqrt() if self._ranks else norm
-
     def refresh(self) -> None:
-        """Let the model compute with the vector; if ranks have slices, all take part."""
+        """Let the model compute with the vector."""
         if self._is_rounded:
-            self._compute[self._own] = self.master
-        self._exchange()
-
-    def _exchange(self) -> None:
-        """Send each rank's slice of the model's weights to the others."""
-        for rank, place in enumerate(self.places):
-            if self._ranks and place.start < place.stop:
-                self._ranks.broadcast_(self._compute[place], source=rank)
+            self._compute.copy_(self.master)
 
     @contextlib.contextmanager
     def replaced_by(self, vector: Tensor) -> Iterator[None]:
         """Let the model compute with other weights during a block.
 
-        vector: as long as `master`; if ranks have slices, all take part.
+        vector: as long as `master`.
         """
         if vector is self.master:  # the model already computes with these
             yield
             return
         kept = self._compute.clone()  # unless rounded, `master` is in the same memory
-        self._compute[self._own] = vector
-        self._exchange()
+        self._compute.copy_(vector)
         try:
             yield
         finally:
@@ -192,15 +146,6 @@ def _collector(own: Tensor, reached: set[int]) -> Callable[[Tensor], None]:
         parameter.grad = None
 
     return collect
-
-
-def sharing(config: TrainingConfig, model: TranslationModel, ranks: Ranks) -> Ranks | None:
-    """Return the ranks if the recipe lets each have a slice of the weights, else None."""
-    choice = config.shard_optimizer
-    if choice == "auto":
-        large = sum(parameter.numel() for parameter in model.parameters()) >= _SHARDED_FROM
-        choice = "true" if large else "false"
-    return ranks if choice == "true" and ranks.world_size > 1 else None
 
 
 class GradientSum:
@@ -262,18 +207,12 @@ class GradientSum:
         trained, part = self._buckets[self._next]
         self._next += 1
         self._weights.clear_unreached(trained)
-        gradient = self._weights.gradient
-        if not self._weights.places:
-            self._start(gradient[part])
-        for rank, place in enumerate(self._weights.trained_places):
-            start, end = max(part.start, place.start), min(part.stop, place.stop)
-            if start < end:
-                self._start(gradient[start:end], on=rank)
+        self._start(self._weights.gradient[part])
 
-    def _start(self, tensor: Tensor, *, on: int | None = None) -> None:
+    def _start(self, tensor: Tensor) -> None:
         try:
             with memory_errors():
-                self._started.append(self._ranks.start_sum(tensor, on=on))
+                self._started.append(self._ranks.start_sum(tensor))
         except MemoryError as error:
             self.is_broken = True
             raise MemoryError(

@@ -33,7 +33,7 @@ from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
 from nmt.system.distributed import Ranks
 from nmt.training.first_weights import choose_trained
-from nmt.training.flat_weights import FlatWeights, sharing
+from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
@@ -46,24 +46,20 @@ CPU_TOKENS = {"fp32": 2_048, "tf32": 2_048, "bf16": 4_096, "fp16": 4_096}
 """Default tokens of a micro-batch on a CPU, by precision."""
 
 
-def memory_needs(
-    recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: Batch, processes: int = 1
-) -> dict[str, int]:
+def memory_needs(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: Batch) -> dict[str, int]:
     """Return the memory of training by name: weights, gradient, optimiser, and a micro-batch.
 
-    It is that of the first of so many processes. The last is the peak of a micro-batch's forward
-    and backward pass. We run the training code on torch's meta device, whose tensors have sizes but
-    no content, and add up live tensors. It runs as on a CPU; the fused attention of GPUs keeps no
-    scores and needs less. Memory inside matrix products is not counted.
+    The last is the peak of a micro-batch's forward and backward pass. We run the training code on
+    torch's meta device, whose tensors have sizes but no content, and add up live tensors. It runs
+    as on a CPU; the fused attention of GPUs keeps no scores and needs less. Memory inside matrix
+    products is not counted.
     """
     config = recipe.training
     forget_masks(torch.device("meta"))  # masks of an earlier call would not be counted
     with shapes_only():
         model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes)
         choose_trained(model, config)
-        # Nothing is sent between them here.
-        ranks = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=processes)
-        weights = FlatWeights(model, dtype_of(config.precision), sharing(config, model, ranks))
+        weights = FlatWeights(model, dtype_of(config.precision))
         optimizer = Optimizer(weights, config, recipe.model.d_model)
         # Without links: their loss needs content, and next to no memory.
         batch = dataclasses.replace(batch.to(torch.device("meta")), links=None)

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from nmt.config.training_config import TrainingConfig
-from nmt.system.distributed import Vector
 from nmt.training.flat_weights import FlatWeights
 
 _FP16_SCALE = 2.0**15
@@ -102,8 +101,8 @@ class Optimizer:
         self.learning_rate_factor = 1.0  # less after the run has diverged
         self.average = weights.master.clone() if config.ema_decay else None
         """(n,), an exponential moving average of the weights, if there is one."""
-        self._mean = torch.zeros_like(weights.trainable)  # (s,)
-        self._mean_square = torch.zeros_like(weights.trainable)  # (s,)
+        self._mean = torch.zeros_like(weights.trainable)  # (m,)
+        self._mean_square = torch.zeros_like(weights.trainable)  # (m,)
         self._updates = torch.zeros((), device=weights.master.device)  # without the skipped ones
 
     @property
@@ -134,8 +133,8 @@ class Optimizer:
             The gradient's norm before clipping, a scalar tensor. If it is not finite, nothing
             except the loss scaler has changed.
         """
-        gradient = self.weights.own_gradient  # (s,)
-        norm = self.weights.norm() / self.loss_scaler.scale  # of the gradient without the scale
+        gradient = self.weights.gradient  # (m,)
+        norm = gradient.norm() / self.loss_scaler.scale  # of the gradient without the scale
         # Flags are tensors: an `if` would make the host wait for the device.
         bad = (~norm.isfinite()).float()
         if self.loss_scaler.fp16:
@@ -150,7 +149,7 @@ class Optimizer:
         return norm
 
     def _adam(self, gradient: Tensor, update: int, skipped: Tensor) -> None:
-        """Change the weights by a clipped gradient (s,).
+        """Change the weights by a clipped gradient (m,).
 
         skipped: a scalar. If it is 1.0, nothing changes; else it is 0.0.
         """
@@ -187,14 +186,14 @@ class Optimizer:
             held["moving average"] = self.average.nbytes
         return self.weights.held_bytes() | held
 
-    def vectors(self) -> dict[str, Vector]:
+    def vectors(self) -> dict[str, Tensor]:
         """Return every vector that a resumed run needs, by name; loading writes into them."""
         vectors = {
-            "weights": Vector(self.weights.master, self.weights.places),
-            "adam_mean": Vector(self._mean, self.weights.trained_places),
-            "adam_mean_square": Vector(self._mean_square, self.weights.trained_places),
-            "adam_updates": Vector(self._updates),
+            "weights": self.weights.master,
+            "adam_mean": self._mean,
+            "adam_mean_square": self._mean_square,
+            "adam_updates": self._updates,
         }
         if self.average is not None:
-            vectors["ema"] = Vector(self.average, self.weights.places)
-        return vectors | {"guard": Vector(self.loss_scaler.state)}
+            vectors["ema"] = self.average
+        return vectors | {"guard": self.loss_scaler.state}

@@ -25,7 +25,7 @@ from nmt.data.updates import Update
 from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.kernels.linear import onednn_product
-from nmt.system.distributed import Ranks, Vector
+from nmt.system.distributed import Ranks
 from nmt.training.update import UpdateResult
 
 # Values summed at a time: 32 MB of int64, and a few times that for intermediate results.
@@ -37,7 +37,7 @@ _SMALLEST, _LARGEST = 1024, 8192  # rows and columns
 _LONG = 1e-3  # seconds of a product that has full speed
 
 
-def checksum(vector: Tensor, first: int = 0) -> int:
+def checksum(vector: Tensor) -> int:
     """Return an integer below 2^64 that distinguishes vectors bit for bit.
 
     The checksum is the sum of (2 i + 1) b_i modulo 2^64, where b_i are the values' bits as 32-bit
@@ -47,28 +47,24 @@ def checksum(vector: Tensor, first: int = 0) -> int:
 
     Args:
         vector: (n,) fp32, on any device; n below 2^31.
-        first: the first i. The checksum of a vector is the sum of those of its slices.
     """
     bits = vector.detach().view(torch.int32)  # (n,)
     total = torch.zeros((), dtype=torch.int64, device=vector.device)
     for start in range(0, len(bits), _CHUNK):
         chunk = bits[start : start + _CHUNK].to(torch.int64)
         end = start + len(chunk)
-        factors = 2 * (first + torch.arange(start, end, device=vector.device)) + 1
+        factors = 2 * torch.arange(start, end, device=vector.device) + 1
         total += (chunk * factors).sum()
     return int(total) % 2**64
 
 
-def checksum_of_all(weights: Vector, ranks: Ranks) -> str:
+def checksum_of_all(weights: Tensor, ranks: Ranks) -> str:
     """Return the checksum of weights (n,) that all ranks have, in 16 hexadecimal digits.
 
     Raises:
         NMTError: if they differ.
     """
-    first = weights.places[ranks.rank].start if weights.places else 0
-    checksums: list[int] = ranks.gather(checksum(weights.held, first))
-    if weights.places:
-        checksums = [sum(checksums) % 2**64]
+    checksums: list[int] = ranks.gather(checksum(weights))
     if len(set(checksums)) > 1:
         raise NMTError(f"the ranks have different weights: {checksums}; use machines of one kind")
     return f"{checksums[0]:016x}"

@@ -183,17 +183,18 @@ class Saver:
 
     def _allocate(self) -> None:
         for name, vector in self._optimizer.vectors().items():
-            held = vector.held
-            copy = torch.empty(vector.shape, dtype=held.dtype, pin_memory=held.is_cuda)
+            copy = torch.empty(vector.shape, dtype=vector.dtype, pin_memory=vector.is_cuda)
             # The system finds the memory only now: on some machines a GB takes seconds.
             self._copies[name] = copy.zero_()
 
     def _copy(self, names: Iterable[str]) -> None:
-        """Copy vectors to rank 0; all ranks take part."""
+        """Copy vectors on rank 0, which writes them."""
+        if not self._ranks.is_first:
+            return
         vectors = self._optimizer.vectors()
         for name in names:
-            vectors[name].collect(self._copies.get(name), self._ranks)
-        if self._copies and self._optimizer.weights.master.is_cuda:
+            self._copies[name].copy_(vectors[name], non_blocking=True)
+        if self._optimizer.weights.master.is_cuda:
             torch.cuda.current_stream().synchronize()
 
     def _write(

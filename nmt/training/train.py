@@ -192,7 +192,7 @@ def _log(trainer: Trainer, report: Report) -> None:
     record |= {
         "learning_rate": trainer.optimizer.learning_rate(update),
         "seconds": trainer.state.seconds,
-        "checksum": checksum_of_all(trainer.optimizer.vectors()["weights"], ranks),
+        "checksum": checksum_of_all(trainer.optimizer.weights.master, ranks),
     }
     if ranks.is_first:
         report.trained(trainer.state, record)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from toy_training import ALONE
 
-from nmt.system.distributed import Ranks, places_of
+from nmt.system.distributed import Ranks
 
 
 def test_alone_nothing_is_sent_and_nothing_changes() -> None:
@@ -60,19 +60,6 @@ def test_gradients_are_summed_while_the_backward_pass_goes_on(
         # The second time, rank 1 has nothing to do, and still takes part.
         expected = [True, True, True, rank == 0, True, True]
         assert found[f"gradient_sums torch.{dtype}"] == expected
-
-
-def test_an_optimizer_with_shards_comes_to_what_one_without_comes_to(two_ranks: list[Any]) -> None:
-    for found in two_ranks:
-        cases = "fp32", "bf16", "fp16", "frozen"
-        assert found["shards"] == {case: [] for case in cases}
-
-
-def test_a_vector_is_split_evenly() -> None:
-    # The example of its docstring.
-    split, first = ([(s.start, s.stop) for s in places_of(10, size, 3)] for size in (10, 6))
-    assert split == [(0, 4), (4, 8), (8, 10)]
-    assert first == [(0, 4), (4, 6), (6, 6)]
 
 
 def test_an_error_of_one_rank_is_raised_on_both(two_ranks: list[Any]) -> None:

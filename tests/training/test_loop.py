@@ -25,10 +25,8 @@ from torch import nn
 from torch._dynamo.utils import counters
 from toy_training import (
     ALONE,
-    FP32,
     Toy,
     assert_same_run,
-    assert_same_state,
     content,
     environment,
     flat,
@@ -166,24 +164,14 @@ def test_several_processes_some_without_work_come_to_the_same_update(toy: Toy) -
     assert_equal_to_rounding(toy.undisturbed(**COMPARABLE), toy.folder / "run")
 
 
-def test_a_run_goes_on_with_other_processes_shards_and_micro_batches(toy: Toy) -> None:
+def test_a_run_goes_on_with_other_processes_and_micro_batches(toy: Toy) -> None:
     values = LARGER | {"ema_decay": 0.9, "clip_norm": 1.0}
     run = toy.train(**values | {"micro_batch_tokens": 120, "max_updates": 4})
-    shards = values | {"shard_optimizer": "true", "micro_batch_tokens": 80, "max_updates": 8}
-    toy.train_with(2, run, **shards)
+    toy.train_with(2, run, **values | {"micro_batch_tokens": 80, "max_updates": 8})
     toy.train(run, **values | {"micro_batch_tokens": 35})
     starts = [(record["ranks"], record["micro_batch_tokens"]) for record in metrics(run, "start")]
     assert starts == [(1, 120), (2, 80), (1, 35)]
     assert_equal_to_rounding(toy.undisturbed(**values), run)
-
-
-@pytest.mark.slow
-def test_a_run_with_shards_goes_on_bit_for_bit(toy: Toy) -> None:
-    values: dict[str, Value] = {**FP32, "shard_optimizer": "true", "precision": "bf16"}
-    for end in (13, 30):
-        toy.train_with(2, "run", **values | {"max_updates": end})
-    toy.train_with(2, "at once", **values)
-    assert_same_state(toy.folder / "run", toy.folder / "at once")
 
 
 def fix_shapes(patch: pytest.MonkeyPatch) -> None:
@@ -394,7 +382,6 @@ def test_what_may_change_may_change(toy: Toy, run: Path) -> None:
         "patience": 9,
         "compile": "loss",
         "threads": 2,
-        "shard_optimizer": "true",
         "device": "auto" if not torch.cuda.is_available() else "cpu",
         "log_every": 3,
         "validate_every": 11,

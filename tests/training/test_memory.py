@@ -13,8 +13,7 @@ from nmt.config.fields import Value
 from nmt.data.batches import Batch, collate
 from nmt.data.folder import DataFolder
 from nmt.models.device import dtype_of
-from nmt.models.registry import build_model, count_parameters
-from nmt.training import flat_weights
+from nmt.models.registry import build_model
 from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import losses_of
@@ -45,43 +44,13 @@ def test_weights_take_what_their_vectors_take(batch: Batch, values: dict[str, Va
     freeze(model, asked.training.freeze)
     weights = FlatWeights(model, dtype_of(asked.training.precision))
     optimizer = Optimizer(weights, asked.training, asked.model.d_model)
-    vectors = [*(vector.held for vector in optimizer.vectors().values()), weights.gradient]
+    vectors = [*optimizer.vectors().values(), weights.gradient]
     parameters = list(model.parameters())
     vectors += [p for p in parameters if p.dtype != torch.float32]
     expected = sum(tensor.nbytes for tensor in vectors if tensor.numel() > 3)  # no counters
     needs = memory_needs(asked, SIZES, batch)
     assert needs.pop("micro-batch") > 0
     assert sum(needs.values()) == expected
-
-
-@pytest.mark.parametrize(("precision", "split", "kept"), [("fp32", 12, 8), ("bf16", 16, 6)])
-def test_shards_divide_the_optimizer_by_the_processes(
-    batch: Batch, precision: str, split: int, kept: int
-) -> None:
-    values: dict[str, Value] = {"precision": precision, "ema_decay": 0.9}
-    whole, alone, shards = (
-        memory_needs(recipe(shard_optimizer=asked, **values), SIZES, batch, processes)
-        for asked, processes in ((False, 4), (True, 1), (True, 4))
-    )
-    assert alone == whole
-    activations = whole.pop("micro-batch")
-    assert shards.pop("micro-batch") == activations
-    # Adam's 8 bytes a parameter are split, the average's 4 and, in bf16, the 4 of the fp32 weights.
-    # The weights to compute with and the gradient are not: 4 and 4 bytes, or 2 and 4.
-    count = count_parameters("transformer", recipe().model, *SIZES)
-    assert sum(whole.values()) == (kept + split) * count
-    assert sum(shards.values()) == (kept + split / 4) * count
-
-
-def test_large_models_are_sharded_if_there_are_several_processes(
-    batch: Batch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def adam(processes: int) -> int:
-        return memory_needs(recipe(), SIZES, batch, processes)["Adam"]
-
-    assert adam(4) == adam(1)
-    monkeypatch.setattr(flat_weights, "_SHARDED_FROM", 30_000)
-    assert adam(4) == adam(1) / 4
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -6,30 +6,22 @@ Arguments: a data folder, a model file, OUT.
 from __future__ import annotations
 
 import json
-import math
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
 
 import torch
 from pairs import batch_of
-from torch import Tensor, nn
+from torch import nn
 from toy_training import recipe
 
-from nmt.config.fields import Value
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, UsageError
 from nmt.models.base import TranslationModel
-from nmt.models.device import dtype_of
 from nmt.models.model_file import load_model
-from nmt.system import distributed
-from nmt.system.distributed import Ranks, Vector
+from nmt.system.distributed import Ranks
 from nmt.training import flat_weights as gradient_sum
-from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.optimizer import Optimizer
-from nmt.training.run_metrics import checksum_of_all
 from nmt.training.validation import Validator
 
 
@@ -82,80 +74,6 @@ def gradient_sums(ranks: Ranks, model: TranslationModel, dtype: torch.dtype) -> 
     return found
 
 
-def steps(
-    ranks: Ranks, model_file: Path, shared_by: Ranks | None, **values: Value
-) -> dict[str, Tensor]:
-    """Step an optimizer five times; return what it has then, on all ranks, and the norms.
-
-    In the third update the gradient of one parameter is not finite, on rank 0 only.
-    """
-    config = recipe(clip_norm=0.5, adam_epsilon=1e-3, **values).training
-    model, _ = load_model(model_file)
-    freeze(model, config.freeze)
-    weights = FlatWeights(model.eval(), dtype_of(config.precision), shared_by)
-    assert len(weights.master) == weights.count // (2 if shared_by else 1)
-    optimizer = Optimizer(weights, config, d_model=32)
-    total = gradient_sum.GradientSum(weights, ranks)
-    ids = (torch.arange(4, 4 + 12).view(2, 6) + 7 * ranks.rank).tolist()
-    norms = []
-    for update in range(1, 6):
-        total.begin(last=True)
-        loss = model(batch_of(ids, ids)).float().square().mean()
-        with ExitStack() as hooks:
-            if update == 3 and ranks.is_first:
-                parameter, _ = weights.trained[-1]
-                overflow = parameter.register_hook(lambda x: torch.full_like(x, math.inf))  # type: ignore[no-untyped-call]
-                hooks.enter_context(overflow)
-            (loss * optimizer.loss_scaler.scale).backward()
-        total.finish(torch.zeros(3))
-        norms.append(optimizer.step(update, dropped=torch.tensor(0.0)))
-    with weights.replaced_by(optimizer.eval_weights):
-        validated = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-    found = {"norms": torch.stack(norms), "validated": validated.float()}
-    for name, vector in optimizer.vectors().items():
-        whole = torch.full(vector.shape, math.nan)
-        on_the_first = whole if ranks.is_first else None
-        vector.collect(on_the_first, ranks)
-        before = vector.held.clone()
-        vector.held.zero_()
-        vector.distribute(on_the_first, ranks)
-        assert torch.equal(vector.held, before), name
-        found[name] = ranks.broadcast_(whole)
-    checksum = checksum_of_all(optimizer.vectors()["weights"], ranks)
-    assert checksum == checksum_of_all(Vector(found["weights"]), ranks)
-    checksum_of_all(Vector(found["validated"]), ranks)  # the same on both
-    return found
-
-
-def differences(ranks: Ranks, model_file: Path) -> dict[str, list[str]]:
-    """Return what an optimizer with shards has that one without has not."""
-    cases: dict[str, dict[str, Value]] = {
-        "fp32": {"ema_decay": 0.5},
-        "bf16": {"precision": "bf16", "ema_decay": 0.5},
-        "fp16": {"precision": "fp16"},
-        "frozen": {"precision": "bf16", "freeze": "encoder.*,decoder.*"},
-    }
-    found = {}
-    with (
-        mock.patch.object(gradient_sum, "_BUCKET_VALUES", 5_000),
-        mock.patch.object(distributed, "_SENT_AT_ONCE", 1_000),
-    ):
-        for name, values in cases.items():
-            plain, sharded = (
-                steps(ranks, model_file, shared_by, **values) for shared_by in (None, ranks)
-            )
-            assert plain["norms"].isfinite().tolist() == [True, True, False, True, True]
-            exact = name == "fp32"
-            found[name] = [
-                key
-                for key, tensor in plain.items()
-                if not torch.allclose(
-                    sharded[key], tensor, rtol=1e-5 if exact else 1e-2, atol=1e-7 if exact else 1e-5
-                )
-            ]
-    return found
-
-
 def main(data: str, model_file: str, out: str) -> None:
     """Try every operation."""
     torch.set_num_threads(1)
@@ -179,7 +97,6 @@ def main(data: str, model_file: str, out: str) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         model, _ = load_model(Path(model_file))
         found[f"gradient_sums {dtype}"] = gradient_sums(ranks, model, dtype)
-    found["shards"] = differences(ranks, Path(model_file))
     model, _ = load_model(Path(model_file))
     folder, cpu = DataFolder.open(Path(data)), torch.device("cpu")
     plain, sampler, validator = (
