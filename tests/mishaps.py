@@ -100,19 +100,6 @@ def spoil_gradients(monkeypatch: pytest.MonkeyPatch, updates: Iterable[int]) -> 
     around_steps(monkeypatch, before=spoil)
 
 
-def spoil_weights(monkeypatch: pytest.MonkeyPatch, update: int) -> None:
-    """Let weights be no numbers the first time after an update, as if by a finite gradient."""
-    left = {update}
-
-    def spoil(optimizer: Optimizer, update: int) -> None:
-        if update in left:
-            left.remove(update)
-            optimizer.weights.master.fill_(math.nan)
-            optimizer.weights.refresh()
-
-    around_steps(monkeypatch, after=spoil)
-
-
 def fail_at(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, *, tokens: int, times: int = 1
 ) -> None:

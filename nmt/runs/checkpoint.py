@@ -72,7 +72,6 @@ class RunState:
     seconds: float = 0.0  # spent training
     micro_batch_tokens: int = 0  # in use; 0: not chosen yet
     micro_batch_for: str = ""  # the recipe's value, device and ranks that it was chosen for
-    learning_rate_factor: float = 1.0  # below 1 after the run has diverged and gone back
     old_text: str = ""  # the recipe's valid_old that the next two are of
     old_score: float = 0.0  # when it was first measured
     lost_score: float = 0.0  # by how much it has fallen since
@@ -132,9 +131,7 @@ def card_of_file(path: Path) -> ModelCard | None:
         return None
 
 
-def restore(
-    run: RunFolder, vectors: Mapping[str, Tensor], ranks: Ranks, *, before: int | None = None
-) -> RunState | None:
+def restore(run: RunFolder, vectors: Mapping[str, Tensor], ranks: Ranks) -> RunState | None:
     """Load the newest whole training state on all ranks; None, and nothing changed, without one.
 
     Rank 0 reads the state and sends it to the others. Files of later updates are removed, because
@@ -143,14 +140,13 @@ def restore(
     run: the folder with the states.
     vectors: those of `write_state`, overwritten.
     ranks: all of them take part.
-    before: load a state from before this update that does not follow a bad update.
     DataError if all states are damaged, or if there are models but no states.
     """
     newest: _Stored | None = None
     with ranks.raise_on_all_ranks():
         if ranks.is_first:
             _remove_half_written(run)
-            newest = _read_newest(run, vectors, before)
+            newest = _read_newest(run, vectors)
     own_state, stored = newest or (None, {})
     state: RunState | None = ranks.gather(own_state)[0]
     if state is None:
@@ -165,17 +161,11 @@ def restore(
 _Stored = tuple[RunState, dict[str, Tensor]]
 
 
-def _read_newest(
-    run: RunFolder, vectors: Mapping[str, Tensor], before: int | None
-) -> _Stored | None:
+def _read_newest(run: RunFolder, vectors: Mapping[str, Tensor]) -> _Stored | None:
     problems = []
     for update in reversed(updates_of(run, STATE)):
-        if before is not None and update >= before:
-            continue
         try:
             file = open_state(run, update)
-            if before is not None and file.read("guard")[2]:
-                continue
             state, stored = _read_state(file, vectors)
         except DataError as error:
             problems.append(str(error))
@@ -187,7 +177,7 @@ def _read_newest(
         state = replace(state, best=best)
         _remove_beyond(run, state)
         return state, stored
-    if not problems and before is None and any(run.path.rglob("*.safetensors")):
+    if not problems and any(run.path.rglob("*.safetensors")):
         problems = ["it has models, but no training state"]
     if problems:
         raise DataError(

@@ -299,17 +299,6 @@ class Report:
         self.run.log(f"update {state.update:,}: {stage}")
         self.run.record({"kind": "event", "update": state.update, "stage": stage})
 
-    def went_back(self, state: RunState, why: str) -> None:
-        """Report that the run has gone back to an earlier update."""
-        self.run.warn(why)
-        self.run.record({"kind": "event", "update": state.update, "went_back": why})
-        self._valid = [record for record in self._valid if record["update"] <= state.update]
-        self._bar.update(state.update - self._bar.n)
-        self._began = (state.update, time.monotonic())
-        self._close_tensorboard()
-        self._open_tensorboard(state.update)
-        self._best = next(iter(state.best_updates), None)
-
     def finished(self, state: RunState, reason: str, *, longer: str = "") -> None:
         """Report the end of training.
 

@@ -98,7 +98,6 @@ class Optimizer:
         self.config = config
         self.d_model = d_model
         self.loss_scaler = LossScaler(config.precision == "fp16", weights.master.device)
-        self.learning_rate_factor = 1.0  # less after the run has diverged
         self.average = weights.master.clone() if config.ema_decay else None
         """(n,), an exponential moving average of the weights, if there is one."""
         self._mean = torch.zeros_like(weights.trainable)  # (m,)
@@ -115,14 +114,9 @@ class Optimizer:
         """Their name among `vectors`."""
         return "weights" if self.average is None else "ema"
 
-    def loaded(self, *, learning_rate_factor: float) -> None:
-        """Continue with what has been loaded into `vectors`."""
-        self.learning_rate_factor = learning_rate_factor
-        self.weights.refresh()
-
     def learning_rate(self, update: int) -> float:
         """Return the learning rate of update number `update`, counted from 1."""
-        return learning_rate(self.config, self.d_model, update) * self.learning_rate_factor
+        return learning_rate(self.config, self.d_model, update)
 
     def step(self, update: int, *, dropped: Tensor) -> Tensor:
         """Apply the gradient of update number `update`, counted from 1, and begin the next one.

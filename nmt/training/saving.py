@@ -254,11 +254,9 @@ class Saver:
     def _write_state(self, state: RunState) -> None:
         checkpoint.write_state(self._run, state, self._copies)
         self.written = state
-        # After a bad update we remove nothing: it might be the only sound state to go back to.
-        if not self._copies["guard"][2]:
-            newest = checkpoint.updates_of(self._run, STATE)[-STATES_KEPT:]
-            checkpoint.keep_only(self._run, STATE, newest)
-            checkpoint.keep_only(self._run, BEST, state.best_updates)
+        newest = checkpoint.updates_of(self._run, STATE)[-STATES_KEPT:]
+        checkpoint.keep_only(self._run, STATE, newest)
+        checkpoint.keep_only(self._run, BEST, state.best_updates)
 
     def _report_problem(self, state: RunState, problem: str) -> None:
         self._failed = bool(problem)

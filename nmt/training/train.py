@@ -41,7 +41,7 @@ def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) 
     Raises:
         UsageError: if the recipe does not fit the data, the machine or the run folder.
         Stopped: if asked to stop, with everything saved.
-        NMTError: if training diverges for good, memory is too small for a single pair, or another
+        NMTError: if training diverges, memory is too small for a single pair, or another
             process of the run has failed.
     """
     ranks, run = Ranks.from_environment(command.reason), RunFolder(command.out)
@@ -104,7 +104,7 @@ def _loop(trainer: Trainer) -> None:
             results = trainer.read_results(wait=_is_something_due(trainer, before))
             if results and results[-1].stop:
                 _stop(trainer, report)
-            if not trainer.recover(results, report):
+            if not trainer.recover(results):
                 report.advance()
             save = any(result.save for result in results)
             _do_what_is_due(trainer, before, report, save=save)
@@ -135,7 +135,7 @@ def _begin(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
                 run.log(remark)
             if trainer.recipe.stages:
                 run.log(trainer.stream.stages.describe(state.position.stage))
-    if trainer.saver.saved is None:  # a run that diverges early goes back to the beginning
+    if trainer.saver.saved is None:  # from which a run that is killed early begins again
         trainer.save(whole=True)
     trainer.begin_window()  # whose time begins now
 
@@ -201,10 +201,9 @@ def _log(trainer: Trainer, report: Report) -> None:
 
 def _validate(trainer: Trainer, report: Report) -> bool:
     """Validate the weights; return False if asked to stop before the end."""
-    update, started = trainer.state.update, time.monotonic()
+    started = time.monotonic()
     result = trainer.validate(report)
-    went_back = trainer.state.update < update
-    if result is not None and not went_back and trainer.ranks.is_first:
+    if result is not None and trainer.ranks.is_first:
         report.validated(trainer.state, result, time.monotonic() - started)
     return result is not None
 

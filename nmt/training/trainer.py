@@ -1,7 +1,7 @@
 """One process of a training run: what it is made of, and the state that it has reached.
 
 `train.py` is the loop. The methods here change the state: they take a step, measure it, save it, or
-go back when memory runs out, torch.compile fails or training diverges.
+repeat it when memory runs out or torch.compile fails.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from nmt.training.validation import Validator
 # Updates that are launched before we ask what became of the one before them.
 _UNREAD = {"cpu": 0, "cuda": 1}
 _EARLY = 1, 10, 25, 50  # updates that are logged, too
-_FACTOR_AFTER_DIVERGING = 0.5  # of the learning rate
 
 
 class Trainer:
@@ -118,21 +117,12 @@ class Trainer:
 
     def resume_or_begin(self) -> None:
         """Load the run folder's newest state, or begin; then start the stream of updates."""
-        saved = self._restore()
-        self._go_on_from(saved or RunState())
-        self.saver.resume_from(self.state if saved else None)
-
-    def _restore(self, *, before: int | None = None) -> RunState | None:
-        return checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks, before=before)
-
-    def _go_on_from(self, state: RunState) -> None:
-        """Continue from a state whose vectors have been loaded."""
-        self.state = state
-        self.optimizer.loaded(learning_rate_factor=state.learning_rate_factor)
-        self.valid = {}
-        self._unread.clear()
+        saved = checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks)
+        self.state = saved or RunState()
+        self.optimizer.weights.refresh()
         self.begin_window()
         self.choose_micro_batch()
+        self.saver.resume_from(self.state if saved else None)
 
     def begin_window(self) -> None:
         """Count metrics anew from now on."""
@@ -241,11 +231,14 @@ class Trainer:
                 self.window.count(update, result)
         return results
 
-    def recover(self, results: Sequence[UpdateResult], report: Report) -> bool:
+    def recover(self, results: Sequence[UpdateResult]) -> bool:
         """See to what went wrong in the newest update that was read.
 
         Returns:
             Whether the run now goes on from another state, or in another way.
+
+        Raises:
+            NMTError: if training diverges, or not even one pair fits into memory.
         """
         if not results:
             return False
@@ -256,8 +249,9 @@ class Trainer:
         elif newest.uncompiled:
             self.stop_compiling(self.run.warn)
         elif scaler.has_diverged(bad, last=self.is_finished):
-            symptom = f"no finite gradient in {bad} updates in a row, up to update {update:,}"
-            self._go_back(symptom, report)
+            raise self._diverged(
+                f"no finite gradient in {bad} updates in a row, up to update {update:,}"
+            )
         else:
             return False
         return True
@@ -288,37 +282,11 @@ class Trainer:
         if self.ranks.is_first:
             warn(warning)
 
-    def _go_back(self, symptom: str, report: Report) -> None:
-        """Go back once to the newest state before the divergence, with a lower learning rate.
-
-        Raises:
-            NMTError: if the run has gone back before, or has no such state.
-        """
-        run, diverged = self.run, self.state
-        factor = _FACTOR_AFTER_DIVERGING
-        went_back = diverged.learning_rate_factor < 1
-        self.saver.wait()
-        sound = None if went_back else self._restore(before=diverged.update)
-        if sound is None:
-            why = "as after going back once" if went_back else "with no state to go back to"
-            raise NMTError(
-                f"{run.path}: diverged: {symptom}, {why}; lower learning_rate, raise "
-                "warmup_updates or set clip_norm, and start in a new folder"
-            )
-        slower = replace(
-            sound,
-            learning_rate_factor=factor,
-            old_text=diverged.old_text,
-            old_score=diverged.old_score,
+    def _diverged(self, symptom: str) -> NMTError:
+        return NMTError(
+            f"{self.run.path}: diverged: {symptom}; lower learning_rate, raise warmup_updates or "
+            "set clip_norm, and start in a new folder"
         )
-        self._go_on_from(slower)
-        self.saver.resume_from(sound)
-        self.save(whole=True)  # or a run that is killed now would forget the factor
-        if self.ranks.is_first:
-            with run.best_effort(run.path / "metrics.jsonl"):
-                run.cut_metrics(sound.update, sound.validated)
-            back = f"back at update {sound.update:,}, with {factor:g} times the learning rate"
-            report.went_back(self.state, f"{symptom}: {back}")
 
     # --- measuring and saving
 
@@ -327,10 +295,13 @@ class Trainer:
         self.state = replace(self.state, seconds=self.state.seconds + seconds)
 
     def validate(self, report: Report) -> ValidationResult | None:
-        """Validate the weights; if their loss is no number, go back to a checkpoint.
+        """Validate the weights.
 
         Returns:
             None if asked to stop before the end; a resumed run validates again.
+
+        Raises:
+            NMTError: if their loss is no number.
         """
         self.state = state = self.saver.confirmed(self.state)
         with (
@@ -342,8 +313,7 @@ class Trainer:
         if result is None:
             return None
         if not math.isfinite(result.loss):
-            self._go_back(f"valid loss {result.loss} at update {state.update:,}", report)
-            return result
+            raise self._diverged(f"valid loss {result.loss} at update {state.update:,}")
         self.valid = result.metrics()
         config = self.config
         state = state.measured_old(config.valid_old, result.old_score)

@@ -7,7 +7,7 @@ import os
 import sys
 
 import pytest
-from mishaps import save_states_every, spoil_gradients
+from mishaps import save_states_every
 from torch.utils.tensorboard import SummaryWriter
 from toy_training import Toy, metrics, status
 
@@ -22,15 +22,13 @@ def test_a_missing_package_is_named_at_the_start(toy: Toy) -> None:
 
 
 def test_event_files_hold_the_figures_of_metrics(toy: Toy) -> None:
-    """Of a run that was killed after update 20, went on from update 16, and back there again."""
+    """Of a run that was killed after update 20, and went on from update 16."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     save_states_every(toy.patch, 8)
     run = toy.train(tensorboard=True, max_updates=20)
     (run / "checkpoints/update-00000020.state").unlink()
-    spoil_gradients(toy.patch, range(21, 26))
     toy.train(tensorboard=True, log_every=2)
-    assert [record["update"] for record in metrics(run) if "went_back" in record] == [16]
     events = EventAccumulator(str(run / "tensorboard"))
     events.Reload()
     expected = {

@@ -3,15 +3,14 @@
 Arguments: a data folder, a run folder, what happens in the eleventh update, to which rank, and more
 arguments of `nmt train`. What happens is `memory` (there is none, once), `late` (likewise, and
 verdicts are read late as on a GPU), `error` (a fault of the program), `kill`, `suspend` (SIGSTOP),
-`signal` (SIGTERM to it only), `interrupt` (Ctrl-C twice), or, in updates 10 to 14, `nan` (its
-gradient is no number, the first time). The others of a suspended rank wait for `WAIT` seconds.
+`signal` (SIGTERM to it only) or `interrupt` (Ctrl-C twice). The others of a suspended rank wait for
+`WAIT` seconds.
 
 There is no fault when torchrun starts the processes again. Writing the state of update 10 is slow.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import sys
@@ -54,10 +53,8 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
         return run(self, update, number, save=save)
 
     def fail(*arguments: Any, **options: Any) -> tuple[Tensor, ...]:
-        loss, *rest = losses_of(*arguments, **options)
-        if fault == "nan" and begun[-1] in range(10, 15) and begun.count(begun[-1]) == 1:
-            loss = loss * math.nan  # so is the gradient then, and the sum over ranks spreads that
-        elif fault != "nan" and len(begun) == 11:
+        losses = losses_of(*arguments, **options)
+        if len(begun) == 11:
             begun.append(0)
             for number in _SIGNALS.get(fault, ()):
                 os.kill(os.getpid(), number)
@@ -65,7 +62,7 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
                 raise MemoryError
             if fault == "error":
                 raise ValueError("a fault of the program")
-        return loss, *rest
+        return losses
 
     def write_slowly(run: RunFolder, state: RunState, vectors: Mapping[str, Tensor]) -> None:
         if state.update == 10:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from mishaps import around_steps, fail_at, save_states_every, spoil_gradients, spoil_weights
+from mishaps import fail_at, spoil_gradients
 from pairs import batch_of
 from torch import Tensor
 from toy_training import (
@@ -19,7 +19,6 @@ from toy_training import (
     FP32,
     Toy,
     assert_same_run,
-    assert_same_state,
     assert_same_weights,
     flat,
     metrics,
@@ -42,7 +41,6 @@ from nmt.training import update as update_module
 from nmt.training.flat_weights import FlatWeights, GradientSum
 from nmt.training.loss import losses_of
 from nmt.training.memory import memory_needs
-from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
 
 PLAIN: dict[str, Value] = {"dropout": 0.0}
@@ -239,89 +237,10 @@ def test_an_update_of_infinite_loss_is_skipped(toy: Toy) -> None:
     assert math.isfinite(record["loss"])
 
 
-def back_at(run: Path) -> list[int]:
-    """Return the updates that a run has gone back to."""
-    return [record["update"] for record in metrics(run) if "went_back" in record]
-
-
-def only_return(run: Path) -> tuple[int, str]:
-    """Return where a run has gone back to, once, and why."""
-    (event,) = [record for record in metrics(run) if "went_back" in record]
-    return event["update"], event["went_back"]
-
-
-def test_several_in_a_row_make_the_run_go_back_and_learn_more_slowly(toy: Toy) -> None:
-    plain = toy.train("plain", max_updates=16, log_every=1)
-    spoil_gradients(toy.patch, range(10, 15))  # two after a save
-    save_states_every(toy.patch, 8)
-    run = toy.train(max_updates=16, log_every=1)
-    assert back_at(run) == [8]
-    rates, before = (
-        {record["update"]: record["learning_rate"] for record in metrics(one, "train")}
-        for one in (run, plain)
-    )
-    assert rates == {update: rate * (1 if update <= 8 else 0.5) for update, rate in before.items()}
-
-
-@pytest.mark.parametrize(("bad", "saved"), [(14, 12), (30, 24)])  # 30 is the last
-def test_a_validation_without_a_finite_loss_is_a_reason_to_go_back(
-    toy: Toy, bad: int, saved: int
-) -> None:
-    spoil_weights(toy.patch, bad)
-    save_states_every(toy.patch, 12)
-    run = toy.train()
-    update, why = only_return(run)
-    assert update == saved
-    assert f"nan at update {bad}" in why
-    assert [record["update"] for record in metrics(run, "valid")] == [7, 14, 21, 28, 30]
-    assert status(run) == {"status": "finished", "update": 30, "reason": "max_updates"}
-
-
-def test_checkpoints_from_after_the_state_that_a_run_goes_back_to_are_made_again(toy: Toy) -> None:
-    spoil_gradients(toy.patch, range(10, 15))
-    values: dict[str, Value] = {"max_updates": 16, "save_every": 4}
-    run = toy.train(**values, learning_rate=0.004)
-    assert back_at(run) == [0]  # although there were checkpoints of 4 and 8
-    slower = toy.train("slower", **values, learning_rate=0.002)
-    for update in (4, 8, 12, 16):
-        name = f"checkpoints/update-{update:08d}.safetensors"
-        assert torch.equal(flat(run / name), flat(slower / name))
-
-
-@pytest.mark.parametrize("stopped", [13, 17])
-def test_a_run_that_diverges_is_stopped_and_goes_on_bit_for_bit(stopped: int, toy: Toy) -> None:
-    spoil_gradients(toy.patch, range(10, 15))
-    save_states_every(toy.patch, 8)
-    whole = toy.train("whole", max_updates=20)
-    spoil_gradients(toy.patch, range(10, 15))
-    run = toy.stopped_after(stopped, max_updates=20)
-    assert back_at(run) == ([8] if stopped > 14 else [])
-    toy.train(max_updates=20)
-    assert back_at(run) == [8]
-    assert_same_state(run, whole)
-
-
-def test_a_run_that_diverges_again_after_going_back_fails(toy: Toy) -> None:
-    run = toy.folder / "run"
-
-    def spoil(optimizer: Optimizer, update: int) -> None:
-        if update >= 10:
-            optimizer.weights.gradient[0] = math.nan
-
-    around_steps(toy.patch, before=spoil)
-    said = "5 updates .* 14, .*learning_rate"
-    for _ in range(2):  # it stays so when it is started again
-        with pytest.raises(NMTError, match=said):
-            toy.train()
-        assert status(run)["status"] == "failed"
-    # What was saved before is still there.
-    assert (run / "checkpoints" / "update-00000008.safetensors").exists()
-
-
 @pytest.mark.parametrize(
     ("values", "found"),
     [
-        ({}, "no finite gradient in 5 .* 6"),
+        ({}, "no finite gradient in 5 .* 6; lower learning_rate"),
         ({"validate_every": 3}, "valid loss nan .* 3"),
         ({"max_updates": 4}, "no finite gradient in 3 .* 4"),
     ],
@@ -329,8 +248,9 @@ def test_a_run_that_diverges_again_after_going_back_fails(toy: Toy) -> None:
 def test_divergence_is_seen_wherever_it_would_be_kept(
     toy: Toy, values: dict[str, Value], found: str
 ) -> None:
-    with pytest.raises(NMTError, match=f"diverged: {found}"):
-        toy.train(learning_rate=1e30, **values)
+    for _ in range(2):  # it stays so when it is started again
+        with pytest.raises(NMTError, match=f"diverged: {found}"):
+            toy.train(learning_rate=1e30, **values)
     assert status(toy.folder / "run")["status"] == "failed"
     assert re.search(f"diverged: {found}", status(toy.folder / "run")["reason"])
     assert not list(toy.folder.rglob("*.safetensors"))
@@ -371,21 +291,6 @@ def test_a_lack_of_memory_that_is_read_late_drops_the_updates_launched_since(toy
     assert_close(run, expected)
 
 
-def test_a_divergence_that_is_read_late_goes_back_to_the_same_update(toy: Toy) -> None:
-    launched = read_late(toy)
-    save_states_every(toy.patch, 8)
-    values: dict[str, Value] = {"max_updates": 20, "log_every": 100, "validate_every": 100}
-    spoil_gradients(toy.patch, range(10, 15))
-    run = toy.train(**values)
-    update, why = only_return(run)
-    assert update == 8
-    assert re.search("5 updates .* 14:", why)  # the last one known
-    assert launched[14:16] == [15, 9]
-    toy.patch.setitem(trainer._UNREAD, "cpu", 0)
-    spoil_gradients(toy.patch, range(10, 15))
-    assert_same_run(run, toy.train("read at once", **values))
-
-
 # --- two processes, in one of which something goes wrong
 
 
@@ -397,13 +302,3 @@ def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(toy: Toy, fault
     (event,) = metrics(toy.folder / "run", "event")
     assert event["micro_batch_tokens"] == 60
     assert_close(toy.folder / "run", toy.undisturbed(**PLAIN))
-
-
-@pytest.mark.slow
-def test_both_ranks_go_back_when_the_gradient_of_one_is_not_finite(toy: Toy) -> None:
-    run, done = toy.folder / "run", toy.train_with_fault("nan")
-    assert done.returncode == 0, done.stderr
-    # States were saved after updates 10, 12 and 14, too, but none of them is sound.
-    assert back_at(run) == [8]
-    assert newest_state(run)[0]["progress"]["learning_rate_factor"] == 0.5
-    assert len(list(run.glob("checkpoints/*.state"))) == 2
