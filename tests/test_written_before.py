@@ -16,7 +16,6 @@ release, what `make.sh` writes then goes into a folder beside this one, and both
 
 from __future__ import annotations
 
-import shutil
 import tarfile
 from pathlib import Path
 
@@ -92,14 +91,12 @@ def test_a_job_stopped_before_goes_on(nmt: Nmt) -> None:
 
 def test_a_run_stopped_before_goes_on(nmt: Nmt) -> None:
     run, data = unpack("run"), unpack("table")
-    for lang in ("en", "de"):
-        shutil.copy(WRITTEN / f"held.{lang}", ".")
     before = metrics(run)
     answer = nmt("train", data, "--out", run, "--max-updates", "4")
     assert answer.status == 0, answer.stderr
     assert status(run)["update"] == 4
     assert metrics(run)[: len(before)] == before
-    assert metrics(run, "valid")[-1]["old_chrf"] > 90
+    assert metrics(run, "valid")[-1]["chrf"] > 90
 
 
 @pytest.mark.parametrize("name", ["table", "languages", "documents", "terms"])

@@ -50,7 +50,6 @@ class Shorthands:
     precision: str | None = _shorthand("precision")
     device: str | None = _shorthand("device", panel=None)
     seed: int | None = _shorthand("seed")
-    valid_old: str | None = _shorthand("valid_old", metavar="PREFIX")
 
     def given(self) -> dict[str, object]:
         """Return the values that are given."""

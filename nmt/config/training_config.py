@@ -154,7 +154,7 @@ class TrainingConfig:
     validate_metric: str = value(
         "none",
         "Metric of the translations in validation, besides BLEU with validate_bleu: chrf is "
-        "sacreBLEU's chrF2. valid_old is scored by it too; with none, by BLEU.",
+        "sacreBLEU's chrF2.",
         choices=("none", "bleu", "chrf"),
     )
     validate_tokenizer: str = value(
@@ -162,19 +162,6 @@ class TrainingConfig:
         "BLEU's tokenizer in validation, as of nmt score --tokenize: one for all pairs of "
         "languages, or one for each, as en-de:13a,en-zh:zh. auto: by the target language; the run "
         "keeps the choice.",
-    )
-    valid_old: str = value(
-        "",
-        "Prefix of a second valid text in the languages of the data, such as one of the domain "
-        "that a tuned model must not forget. Its BLEU, or chrF with validate_metric=chrf, is "
-        "measured at the start and in each validation.",
-        resumable=True,
-    )
-    stop_if_worse: float = value(
-        0.0,
-        "Stop when the score of valid_old has fallen by more than this since the start; 0: never.",
-        minimum=0.0,
-        resumable=True,
     )
     sample_translations: int = value(
         3,
@@ -229,8 +216,6 @@ class TrainingConfig:
             problems.append(f"best_metric {self.best_metric!r} needs {needed[self.best_metric]}")
         if self.lora_rank and (self.freeze or self.compile == "true"):
             problems.append("lora_rank cannot be combined with freeze or compile; leave them out")
-        if self.stop_if_worse and not self.valid_old:
-            problems.append("stop_if_worse needs valid_old")
         return problems
 
 

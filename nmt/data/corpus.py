@@ -118,23 +118,6 @@ def _read(
     yield from text.feed(b"", final=True)
 
 
-def read_pairs(prefix: str, src_lang: str, tgt_lang: str) -> tuple[list[str], list[str]]:
-    """Read a small text of two sides in UTF-8; DataError if one is invalid or shorter."""
-    paths, encoding = find_sides(prefix, src_lang, tgt_lang), Encoding.find("utf-8")
-    src, tgt = (
-        list(
-            decode_lines(read_lines(path, encoding), encoding, name=str(path), remedy="convert it")
-        )
-        for path in paths
-    )
-    if len(src) != len(tgt) or not src:
-        raise DataError(
-            f"{paths[0]} has {len(src):,} lines and {paths[1]} {len(tgt):,}; there must be as many "
-            "of both, at least one"
-        )
-    return src, tgt
-
-
 def decode_lines(
     lines: Iterable[bytes], encoding: Encoding, *, name: str, remedy: str
 ) -> Iterator[str]:

@@ -72,17 +72,6 @@ class RunState:
     seconds: float = 0.0  # spent training
     micro_batch_tokens: int = 0  # in use; 0: not chosen yet
     micro_batch_for: str = ""  # the recipe's value, device and ranks that it was chosen for
-    old_text: str = ""  # the recipe's valid_old that the next two are of
-    old_score: float = 0.0  # when it was first measured
-    lost_score: float = 0.0  # by how much it has fallen since
-
-    def measured_old(self, text: str, score: float | None) -> RunState:
-        """Return the state after an old valid text was scored; None: there is none."""
-        if score is None:
-            return self
-        if text != self.old_text:
-            return replace(self, old_text=text, old_score=score, lost_score=0.0)
-        return replace(self, lost_score=self.old_score - score)
 
     @property
     def best_updates(self) -> list[int]:

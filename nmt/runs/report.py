@@ -45,11 +45,7 @@ _VALID = {
     "perplexity": "perplexity {:.3f}",
     "bleu": "BLEU {:.2f}",
     "chrf": "chrF {:.2f}",
-    "old_bleu": "old BLEU {:.2f}",
-    "old_chrf": "old chrF {:.2f}",
 }
-METRIC_NAMES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}
-"""What people call the metrics of validation."""
 _SAMPLE = ("source", "reference", "translation")
 _LOW_BLEU, _LOW_VALIDATIONS = 0.5, 3
 """So low a BLEU, in so many validations of a model that learns, may be the tokenizer's fault."""
@@ -120,7 +116,6 @@ class ValidationResult:
     texts: tuple[TextResult, ...] = ()
     samples: Sequence[Mapping[str, Any]] = ()
     """Each with the number of a valid line (from 1), source, reference and translation."""
-    old_scores: Mapping[str, Score] = field(default_factory=dict)  # of valid_old, by metric
 
     @property
     def perplexity(self) -> float:
@@ -131,11 +126,6 @@ class ValidationResult:
         """The mean of each metric of translations over the pairs of languages."""
         names = self.texts[0].scores if self.texts else ()
         return {name: fmean(text.scores[name].score for text in self.texts) for name in names}
-
-    @property
-    def old_score(self) -> float | None:
-        """The score of valid_old, if there is one."""
-        return next((score.score for score in self.old_scores.values()), None)
 
     def best_by(self, metric: str) -> float:
         """Return the loss or a score as a number that is lower for a better model."""
@@ -165,14 +155,12 @@ class ValidationResult:
             }
             shared = set(of_pairs.values())
             signatures |= {f"{name}_signature": shared.pop()} if len(shared) == 1 else of_pairs
-        old = {f"old_{name}_signature": score.signature for name, score in self.old_scores.items()}
-        return signatures | old
+        return signatures
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics by name; without the scores that were not computed."""
         metrics = {"loss": self.loss, "nll": self.nll, "perplexity": self.perplexity}
-        old = {f"old_{name}": score.score for name, score in self.old_scores.items()}
-        return metrics | self.scores | old | self.by_pair
+        return metrics | self.scores | self.by_pair
 
 
 class Report:

@@ -66,8 +66,8 @@ _CURVES: tuple[tuple[str, str, list[tuple[str, str]]], ...] = (
         [("train", "nll"), ("valid", "nll")],
     ),
     ("Perplexity", "log scale", [("train", "perplexity"), ("valid", "perplexity")]),
-    ("BLEU", "percent", [("valid", "bleu"), ("valid", "old_bleu")]),
-    ("chrF", "percent", [("valid", "chrf"), ("valid", "old_chrf")]),
+    ("BLEU", "percent", [("valid", "bleu")]),
+    ("chrF", "percent", [("valid", "chrf")]),
     ("Learning rate", "", [("train", "learning_rate")]),
     ("Speed", "source and target tokens per second", [("train", "tokens_per_second")]),
     ("Gradient norm", "", [("train", "grad_norm")]),
@@ -90,7 +90,7 @@ def curves_from_metrics(
     panels = []
     for name, explanation, shown in _CURVES:
         series = tuple(
-            ("old" if key.startswith("old_") else key.partition("/")[2] or kind, points)
+            (key.partition("/")[2] or kind, points)
             for kind, key in (*shown, *_of_pairs(kept, shown))
             if (points := _points(kept, kind, key)) or name not in ("BLEU", "chrF")
         )

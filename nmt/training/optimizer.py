@@ -128,7 +128,7 @@ class Optimizer:
             except the loss scaler has changed.
         """
         gradient = self.weights.gradient  # (m,)
-        norm = gradient.norm() / self.loss_scaler.scale  # of the gradient without the scale
+        norm: Tensor = gradient.norm() / self.loss_scaler.scale  # of the gradient without the scale
         # Flags are tensors: an `if` would make the host wait for the device.
         bad = (~norm.isfinite()).float()
         if self.loss_scaler.fp16:

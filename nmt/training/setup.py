@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 
 from nmt.config.recipes import Recipe
-from nmt.data.corpus import read_pairs
 from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages
 from nmt.errors import UsageError
@@ -189,12 +188,6 @@ def _check_fit(recipe: Recipe, data: DataFolder) -> None:
         )
     Stages.of_recipe(data, recipe.stages)
     tokenizers_of(recipe.training.validate_tokenizer, data)
-    if recipe.training.valid_old:
-        if not all(data.info.langs):
-            raise UsageError(
-                f"{data.path} has several pairs of languages, and valid_old needs one; leave it out"
-            )
-        read_pairs(recipe.training.valid_old, *data.info.langs)
     if not data.joint and getattr(recipe.model, "tie_embeddings", "") == "all":
         raise UsageError(
             f"{data.path} has separate vocabularies, which cannot share one embedding; "

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 from nmt.config.presets import MOST_EPOCHS
 from nmt.config.training_config import TrainingConfig
 from nmt.runs.checkpoint import RunState
-from nmt.runs.report import METRIC_NAMES
-from nmt.training.validation import old_metric
 
 
 def ends(config: TrainingConfig, state: RunState) -> dict[str, str]:
     """Return the reasons why a run is finished, each with the option that takes it away."""
     reasons = dict[str, str]()
-    if has_forgotten(config, state):
-        metric = METRIC_NAMES[old_metric(config)]
-        reason = f"{metric} of {config.valid_old} has fallen by {state.lost_score:.2f}"
-        reasons[reason] = f"--set stop_if_worse={math.floor(state.lost_score) + 1}"
     if state.update >= config.max_updates:
         reasons["max_updates"] = f"--max-updates {2 * state.update}"
     if 0 < config.patience <= state.bad_validations:
@@ -25,11 +17,6 @@ def ends(config: TrainingConfig, state: RunState) -> dict[str, str]:
         more = state.bad_validations + config.patience
         reasons[reason] = f"--set patience={more}"
     return reasons
-
-
-def has_forgotten(config: TrainingConfig, state: RunState) -> bool:
-    """Whether the score of valid_old has fallen by more than the recipe allows."""
-    return state.old_text == config.valid_old and 0 < config.stop_if_worse < state.lost_score
 
 
 def warnings_before(config: TrainingConfig, updates_an_epoch: int) -> list[str]:

@@ -163,9 +163,7 @@ def _do_what_is_due(
         _log(trainer, report)
     best = False
     is_due = update > 0 and (update % config.validate_every == 0 or is_last)
-    # Forgetting counts from the first weights, so they are validated, too.
-    is_start = update == 0 and config.valid_old != trainer.state.old_text
-    if is_start or (is_due and trainer.state.validated != update):
+    if is_due and trainer.state.validated != update:
         with trainer.window.paused():
             is_complete = _validate(trainer, report)
         if not is_complete:
@@ -178,7 +176,7 @@ def _do_what_is_due(
     checkpoint = update > 0 and update % config.save_every == 0 and is_new
     if best or checkpoint or save:
         with trainer.window.paused():
-            trainer.save(best=best, checkpoint=checkpoint, whole=save or is_start)
+            trainer.save(best=best, checkpoint=checkpoint, whole=save)
 
 
 def _log(trainer: Trainer, report: Report) -> None:

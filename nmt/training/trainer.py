@@ -34,7 +34,7 @@ from nmt.training.optimizer import Optimizer
 from nmt.training.run_metrics import MetricsWindow, device_name, rate_of_ranks
 from nmt.training.saving import Saver
 from nmt.training.stop import StopRequest
-from nmt.training.stopping import ends, has_forgotten, warnings_before
+from nmt.training.stopping import ends, warnings_before
 from nmt.training.update import UpdateResult, UpdateRunner
 from nmt.training.update_stream import UpdateStream
 from nmt.training.validation import Validator
@@ -316,16 +316,12 @@ class Trainer:
             raise self._diverged(f"valid loss {result.loss} at update {state.update:,}")
         self.valid = result.metrics()
         config = self.config
-        state = state.measured_old(config.valid_old, result.old_score)
-        if has_forgotten(config, state):  # so these weights are not the best
-            self.state = replace(state, validated=state.update)
-        else:
-            self.state = state.validated_as(
-                result.best_by(config.best_metric),
-                result.loss,
-                keep_best=config.keep_best,
-                is_extra=state.update % config.validate_every > 0,
-            )
+        self.state = state.validated_as(
+            result.best_by(config.best_metric),
+            result.loss,
+            keep_best=config.keep_best,
+            is_extra=state.update % config.validate_every > 0,
+        )
         return result
 
     def save(self, *, best: bool = False, checkpoint: bool = False, whole: bool = False) -> None:

@@ -20,7 +20,6 @@ from nmt import console
 from nmt.config.training_config import TrainingConfig
 from nmt.data.batches import collate, parts_by_length
 from nmt.data.composition import compose_lines
-from nmt.data.corpus import read_pairs
 from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder, HeldOut
 from nmt.data.language_tokens import spell_pair
@@ -92,12 +91,7 @@ class Validator:
         self._on_progress: Callable[[int], object] = int
         self._whole_src_tokens = whole_src_tokens(data)
         self._texts = [_ValidText.read(text) for text in data.valid_texts]
-        self.old_metric = old_metric(config)
         self._tokenizers = tokenizers_of(config.validate_tokenizer, data)
-        self._old: _ValidText | None = None
-        if config.valid_old:
-            langs = data.info.langs
-            self._old = _ValidText(langs, *read_pairs(config.valid_old, *langs))
         shares = np.array_split(np.arange(config.sample_translations), len(self._texts))
         for text, share in zip(self._texts, shares, strict=True):
             text.shown = spread(len(share), len(text.sources))
@@ -122,8 +116,9 @@ class Validator:
     @property
     def work(self) -> int:
         """How many lines `measure` has done in the end: each is scored and translated."""
-        texts = [*self._texts, *([self._old] if self._old else [])]
-        translated = [len(text.sources if self.config.metrics else text.shown) for text in texts]
+        translated = [
+            len(text.sources if self.config.metrics else text.shown) for text in self._texts
+        ]
         return (len(self.data.valid) + sum(translated)) // self.ranks.world_size
 
     def measure(
@@ -148,7 +143,6 @@ class Validator:
             if not math.isfinite(loss):
                 return ValidationResult(loss, nll)
             scores, samples = self._translations(model, check_stop)
-            old_scores = self._old_scores(model, check_stop)
         except Stopped:
             return None
         finally:
@@ -157,7 +151,7 @@ class Validator:
             TextResult(text.langs, text_nll, self._tokenizers[text.pair], text_scores)
             for text, text_nll, text_scores in zip(self._texts, nlls, scores, strict=True)
         )
-        return ValidationResult(loss, nll, texts, samples, old_scores)
+        return ValidationResult(loss, nll, texts, samples)
 
     @torch.inference_mode()
     def _losses(
@@ -222,31 +216,16 @@ class Validator:
                 }
                 for line in text.shown
             ]
-            scores.append(
-                self._scores(outputs, text.references, text.pair, metrics) if metrics else {}
-            )
+            scores.append(self._scores(outputs, text) if metrics else {})
         return scores, samples
 
-    def _old_scores(
-        self, model: TranslationModel, check_stop: Callable[[], None]
-    ) -> dict[str, Score]:
-        """Return the score of valid_old by its metric; nothing if there is no such text."""
-        if self._old is None:
-            return {}
-        outputs = self._translate(model, self._old.sources, self._old, check_stop)
-        return self._scores(outputs, self._old.references, self._old.pair, [self.old_metric])
-
-    def _scores(
-        self,
-        outputs: Sequence[str],
-        references: Sequence[str],
-        pair: str,
-        metrics: Sequence[str],
-    ) -> dict[str, Score]:
+    def _scores(self, outputs: Sequence[str], text: _ValidText) -> dict[str, Score]:
         """Return scores by metric; of NFC, if the model can write nothing else."""
+        references: Sequence[str] = text.references
         if self.data.tgt_vocabulary.composes:
             outputs, references = compose_lines(outputs), compose_lines(references)
-        return score(outputs, [references], metrics, tokenize=self._tokenizers[pair])
+        tokenizer = self._tokenizers[text.pair]
+        return score(outputs, [references], self.config.metrics, tokenize=tokenizer)
 
     def _translate(
         self,
@@ -294,11 +273,10 @@ class Validator:
         The translations are no longer than their sources, because an untrained model does not end
         them.
         """
-        old = len(self._old.sources) if self._old else 0
         sources = [source for text in self._texts for source in text.sources]
         shown = sum(len(text.shown) for text in self._texts)
         count = len(sources) if self.config.metrics else shown
-        tried = [sources[n] for n in spread(min(count + old, _LINES_TRIED), len(sources))]
+        tried = [sources[n] for n in spread(min(count, _LINES_TRIED), len(sources))]
         parts = [part for _, part in self._parts()]  # about equal
         model.eval()
         try:
@@ -313,7 +291,7 @@ class Validator:
                 translator = self._translator(model, first.langs, options)
                 started = time.monotonic()
                 translator.translate(tried)
-                seconds += (time.monotonic() - started) * (count + old) / len(tried)
+                seconds += (time.monotonic() - started) * count / len(tried)
         finally:
             model.train()
         return seconds
@@ -349,7 +327,7 @@ def resolve_tokenizers(config: TrainingConfig, named: str, data: DataFolder, ran
     usable = [name for name in TOKENIZERS if has_packages(name)]
     usable = [name for name in TOKENIZERS if all(name in names for names in ranks.gather(usable))]
     tokenizers = tokenizers_of(named, data, is_installed=usable.__contains__)
-    computes_bleu = "bleu" in config.metrics or (config.valid_old and old_metric(config) == "bleu")
+    computes_bleu = "bleu" in config.metrics
     for pair, tokenizer in tokenizers.items():
         if computes_bleu and tokenizer not in usable:
             raise UsageError(
@@ -413,8 +391,3 @@ def tokenizers_of(
             known = did_you_mean(name, [*TOKENIZERS, _AUTO])
             raise UsageError(f"validate_tokenizer: unknown tokenizer {name!r}{known}")
     return {pair: tokenizers[pair] for pair in targets}
-
-
-def old_metric(config: TrainingConfig) -> str:
-    """Return the metric of valid_old: bleu or chrf."""
-    return "bleu" if config.validate_metric == "none" else config.validate_metric

@@ -292,8 +292,6 @@ def test_what_may_change_on_resume_is_as_the_design_lists_it() -> None:
         "compile",  # which rounds, as the device does
         "threads",  # which go with the number of processes
         "micro_batch_tokens",
-        "valid_old",
-        "stop_if_worse",
         *("log_every", "validate_every", "save_every", "save_minutes"),
         *("keep_last", "keep_best"),
         *("sample_translations", "tensorboard"),

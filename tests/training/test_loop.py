@@ -390,8 +390,6 @@ def test_what_may_change_may_change(toy: Toy, run: Path) -> None:
         "keep_last": 7,
         "keep_best": 7,
         "sample_translations": 1,
-        "valid_old": str(toy.data / "valid"),
-        "stop_if_worse": 1.0,
         "tensorboard": find_spec("tensorboard") is not None,
     }
     assert other.keys() == resumable_keys()

@@ -29,12 +29,6 @@ from nmt.training.validation import Validator
             "max_updates",
             ["--max-updates 60", "--set patience=4"],
         ),
-        (
-            {"valid_old": "old", "stop_if_worse": 1.5},
-            RunState(20, old_text="old", lost_score=3.25),
-            "BLEU of old .*3.25",
-            ["--set stop_if_worse=4"],
-        ),
     ],
 )
 def test_a_run_ends_for_a_reason_that_an_option_takes_away(

@@ -220,8 +220,7 @@ def test_what_does_not_name_them_is_refused(named: str, message: str) -> None:
     [
         ({"validate_bleu": True}, True),
         ({"validate_metric": "bleu"}, True),
-        ({"valid_old": "old"}, True),
-        ({"validate_metric": "chrf", "valid_old": "old"}, False),
+        ({"validate_metric": "chrf"}, False),
         ({}, False),
     ],
 )

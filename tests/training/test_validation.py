@@ -204,10 +204,11 @@ def test_bleu_is_of_nfc_if_the_model_can_write_nothing_else(
 ) -> None:
     folder = DataFolder.open(data)
     monkeypatch.setattr(folder.tgt_vocabulary, "composes", True)
-    validator = Validator(folder, ALONE, torch.device("cpu"), recipe().training)
+    validator = Validator(folder, ALONE, torch.device("cpu"), recipe(validate_bleu=True).training)
     composed = "der Bär läuft über die Straße"
     references = [unicodedata.normalize("NFD", composed)]
-    of_nfc = validator._scores([composed], references, "en-de", ["bleu"])
+    text = validation._ValidText(("en", "de"), [""], references)
+    of_nfc = validator._scores([composed], text)
     assert of_nfc["bleu"].score == pytest.approx(100)
     monkeypatch.setattr(folder.tgt_vocabulary, "composes", False)
-    assert validator._scores([composed], references, "en-de", ["bleu"])["bleu"].score < 50
+    assert validator._scores([composed], text)["bleu"].score < 50
