@@ -23,7 +23,6 @@ from nmt.models.model_file import find_model
 from nmt.plot import short_number
 from nmt.runs.checkpoint import RunState, card_of_file
 from nmt.runs.run_folder import RunFolder
-from nmt.scoring.tokenizers import tokenizer_for
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -47,30 +46,9 @@ _VALID = {
     "chrf": "chrF {:.2f}",
 }
 _SAMPLE = ("source", "reference", "translation")
-_LOW_BLEU, _LOW_VALIDATIONS = 0.5, 3
-"""So low a BLEU, in so many validations of a model that learns, may be the tokenizer's fault."""
 
 _CURVES_SECONDS = 60.0
 _CURVES_SHARE = 0.01  # largest share of the time spent drawing curves
-
-
-def _is_validation(record: Record) -> bool:
-    """Tell whether a record of metrics.jsonl is a validation, and none that is damaged."""
-    numbers = [value for key, value in record.items() if key.partition("/")[0] in _VALID]
-    samples = record.get("samples", [])
-    return (
-        record["kind"] == "valid"
-        and all(isinstance(value, int | float) for value in numbers)
-        and isinstance(samples, list)
-        and all(isinstance(sample, dict) for sample in samples)
-        and all(isinstance(sample.get(key), str) for sample in samples for key in _SAMPLE)
-    )
-
-
-def _is_doubtful(validations: Sequence[Record], end: str) -> bool:
-    """Tell whether BLEU is near 0 in all of these, although the loss falls from first to last."""
-    learns = bool(validations[-1][f"nll{end}"] < validations[0][f"nll{end}"])
-    return learns and all(record[f"bleu{end}"] < _LOW_BLEU for record in validations)
 
 
 def _metrics(record: Record, formats: Mapping[str, str]) -> str:
@@ -103,7 +81,6 @@ def require_tensorboard() -> None:
 class TextResult:
     langs: tuple[str, str]
     nll: float  # nats per token
-    tokenizer: str  # BLEU's
     scores: Mapping[str, Score] = field(default_factory=dict)  # of its translations, by metric
 
 
@@ -178,7 +155,7 @@ class Report:
         )
         self._events = run.path / "tensorboard"
         self._tensorboard: SummaryWriter | None = None
-        self._valid: list[Record] = []
+        self._signed: dict[str, object] = {}  # the signatures that stand in the log
         self._best: int | None = None
         self._draw_at = 0.0
         self._began = (update, 0.0)
@@ -206,7 +183,8 @@ class Report:
         if description:
             self.run.log(f"{verb}: {description}")
         self._began = (state.update, time.monotonic())
-        self._valid = list(filter(_is_validation, self.run.metrics()))
+        for record in self.run.metrics():
+            self._signed |= {key: record[key] for key in record if "_signature" in key}
         self._open_tensorboard(state.update)
         self._draw_at = time.monotonic() + _CURVES_SECONDS
         self._best = next(iter(state.best_updates), None)
@@ -240,9 +218,13 @@ class Report:
         if result.samples:
             record["samples"] = result.samples
         self._record(record)
-        said = {key: before[key] for before in self._valid for key in before if "_sign" in key}
         # Each stands in the log once, and in metrics.jsonl beside each score.
-        signatures = {key: sign for key, sign in result.signatures.items() if said.get(key) != sign}
+        signatures = {
+            key: signed
+            for key, signed in result.signatures.items()
+            if self._signed.get(key) != signed
+        }
+        self._signed |= signatures
         shared = dict.fromkeys(sign for key, sign in signatures.items() if "/" not in key)
         head = f"update {update:,} valid"
         best = ", best so far" if state.best_updates[:1] == [update] else ""
@@ -259,28 +241,8 @@ class Report:
             for label in _SAMPLE:
                 line = f"valid line {sample['line']:,} {label}: {sample[label]}"
                 self.run.log(line, aloud=False)
-        self._valid.append(record)
-        for of_pair in result.texts:
-            self._doubt_bleu(of_pair, f"/{spell_pair(of_pair.langs)}" if result.by_pair else "")
         self._best = next(iter(state.best_updates), None)
         self._draw_if_due()
-
-    def _doubt_bleu(self, text: TextResult, end: str) -> None:
-        """Warn once a run if BLEU stays near 0 as the model learns; `end`: of the text's keys."""
-        scored = [record for record in self._valid if {f"bleu{end}", f"nll{end}"} <= record.keys()]
-        lasts = range(_LOW_VALIDATIONS, len(scored) + 1)
-        doubts = [_is_doubtful(scored[last - _LOW_VALIDATIONS : last], end) for last in lasts]
-        if not doubts or not doubts[-1] or any(doubts[:-1]):
-            return
-        tgt = text.langs[1]
-        suited = [name for name in (tokenizer_for(tgt), "char") if name != text.tokenizer]
-        other = f"validate_tokenizer={suited[0]}, or with " if suited else ""
-        self.run.warn(
-            f"BLEU of {spell_pair(text.langs)} stays below {_LOW_BLEU} while the loss falls; its "
-            f"tokenizer is {text.tokenizer}, for the target language {tgt!r}. Check that code; if "
-            f"its text has no spaces between words, begin a new run with {other}"
-            "validate_metric=chrf and best_metric=chrf"
-        )
 
     def stage_began(self, state: RunState, stage: str) -> None:
         """Report a stage of the recipe that begins after this update."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -148,7 +148,7 @@ class Validator:
         finally:
             model.train()
         texts = tuple(
-            TextResult(text.langs, text_nll, self._tokenizers[text.pair], text_scores)
+            TextResult(text.langs, text_nll, text_scores)
             for text, text_nll, text_scores in zip(self._texts, nlls, scores, strict=True)
         )
         return ValidationResult(loss, nll, texts, samples)
@@ -341,20 +341,8 @@ def resolve_tokenizers(config: TrainingConfig, named: str, data: DataFolder, ran
                 for tokenizer in set(tokenizers.values()):
                     make_metrics(["bleu"], [["a"]], tokenize=tokenizer)
     if named == _AUTO:  # with the pairs, so that a recipe for other languages does not keep it
-        return _spelled(tokenizers)
-    if config.validate_tokenizer == _AUTO and ranks.is_first and computes_bleu:
-        chosen_now = tokenizers_of(_AUTO, data, is_installed=usable.__contains__)
-        if chosen_now != tokenizers:
-            console.notice(
-                f"BLEU of validation goes on with the tokenizer that this run began with, "
-                f"{_spelled(tokenizers)}; a new run would take {_spelled(chosen_now)}"
-            )
+        return ",".join(f"{pair}:{tokenizer}" for pair, tokenizer in tokenizers.items())
     return named
-
-
-def _spelled(tokenizers: Mapping[str, str]) -> str:
-    """Return the tokenizer of each pair as a recipe's `validate_tokenizer` has them."""
-    return ",".join(f"{pair}:{tokenizer}" for pair, tokenizer in tokenizers.items())
 
 
 def tokenizers_of(

@@ -340,7 +340,7 @@ def test_patience_and_best_go_by_the_metric_that_is_asked_for(toy: Toy) -> None:
             name: Score(name, score, "signature")
             for name, score in (("bleu", 50 - 10 * loss), ("chrf", chrf))
         }
-        return ValidationResult(loss, loss, (TextResult(("en", "de"), loss, "13a", scores),))
+        return ValidationResult(loss, loss, (TextResult(("en", "de"), loss, scores),))
 
     toy.patch.setattr(Validator, "measure", measured)
     both: dict[str, Value] = {"validate_bleu": True, "validate_metric": "chrf"}
