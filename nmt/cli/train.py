@@ -208,15 +208,8 @@ def train(
         *(("--time-limit", time_limit), ("--deadline", deadline), ("--processes", asked)),
         *(("--dry-run", dry_run), ("--quiet", quiet), ("--verbose", verbose)),
     ]
-    kept = values_of_file.keys() - overrides.keys() - given.keys()
     command = TrainCommand(
-        data,
-        out,
-        init_from=init_from,
-        model=model,
-        config=config,
-        settings=_words(options),
-        of_config={key: values_of_file[key] for key in values_of_file if key in kept},
+        data, out, init_from=init_from, model=model, config=config, settings=_words(options)
     )
     if is_first:
         from nmt.training.setup import choose_processes

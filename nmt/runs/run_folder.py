@@ -243,48 +243,45 @@ class RunFolder:
         kept = {key: value for key, value in values.items() if key not in is_open}
         return run["preset"], run["architecture"], kept
 
-    def other_data(self, data: Path, fingerprint: str) -> dict[str, str]:
-        """Return how a data folder differs from that of the run, as `changes` does; {}: not."""
+    def other_data(self, data: Path, fingerprint: str) -> list[str]:
+        """Return how a data folder differs from that of the run, as `changes` does."""
         run, now = self._read_config()["run"], str(data.absolute())
         if run.get("data") == fingerprint:
-            return {}
+            return []
         was = run.get("data_path", "another folder")
         change = f"DATA was {was} and is now {now}, with other content"
         if was == now:
             change = f"DATA {now} has other content than when the run began; was it prepared again?"
-        return {"data": change}
+        return [change]
 
     def changes(
         self, recipe: Recipe, initial: InitialModel = ("", "")
-    ) -> tuple[list[str], dict[str, str]]:
+    ) -> tuple[list[str], list[str]]:
         """Compare a recipe that has all values chosen, and the model that it starts from.
 
-        Returns changes that are allowed, and those that are not by what changed: `preset`, a key,
-        `stages` or `init_from`. With another preset, no values are compared.
+        Returns changes that are allowed, and those that are not. With another preset, no values are
+        compared.
         """
         before = self._read_config()
         run = before["run"]
-        allowed, refused = list[str](), dict[str, str]()
+        allowed, refused = list[str](), list[str]()
         if run["preset"] != recipe.preset:
-            refused["preset"] = f"preset was {run.get('preset')!r} and is now {recipe.preset!r}"
+            refused.append(f"preset was {run['preset']!r} and is now {recipe.preset!r}")
         for section, values in {} if refused else recipe.sections.items():
             # A key that the run lacks came with a later version: it has its default.
             old = dataclasses.asdict(type(values)()) | before.get(section, {})
             for key, value in dataclasses.asdict(values).items():
                 if old[key] == value:
                     continue
-                change = f"{key} was {old[key]!r} and is now {value!r}"
-                if key in resumable_keys():
-                    allowed.append(change)
-                else:
-                    refused[key] = change
+                changed = allowed if key in resumable_keys() else refused
+                changed.append(f"{key} was {old[key]!r} and is now {value!r}")
         stages = parse_toml(format_toml({}, recipe.stages).encode())
         if before.get(STAGES) != stages.get(STAGES):
-            refused[STAGES] = "[[stages]] were others"
+            refused.append("[[stages]] were others")
         path, checksum = initial
         if run["init_from_checksum"] != checksum:
             was, now = run["init_from"] or "not given", path or "not given"
-            refused["init_from"] = f"--init-from was {was} and is now {now}, with other weights"
+            refused.append(f"--init-from was {was} and is now {now}, with other weights")
         return allowed, refused
 
     def initial_model(self) -> InitialModel:

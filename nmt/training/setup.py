@@ -5,6 +5,7 @@ Data, machine and run folder are checked against the recipe, and what is `auto` 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -127,8 +128,7 @@ def open_run(
             keep_freed_memory()
         data = DataFolder.open(command.data, verify=ranks.local_rank == 0)
         if ranks.is_first and run.exists:
-            other = run.other_data(command.data, data.fingerprint)
-            command.check(other, run, recipe, data)
+            _refuse(run.other_data(command.data, data.fingerprint), run)
         _check_fit(recipe, data)
         if ranks.is_first:
             initial = _initial_model(command.init_from, run)
@@ -143,8 +143,17 @@ def open_run(
     recipe = choose_auto_values(recipe, data, run, ranks, device)
     with ranks.raise_on_all_ranks():
         if ranks.is_first and run.exists:
-            command.check(run.changes(recipe, initial)[1], run, recipe, data)
+            _refuse(run.changes(recipe, initial)[1], run)
     return recipe, data, device, initial
+
+
+def _refuse(changes: Sequence[str], run: RunFolder) -> None:
+    """Raise UsageError if something changed that must not."""
+    if changes:
+        raise UsageError(
+            f"{run.path} has a run with other values: {'; '.join(changes)}; give the old values to "
+            f"resume it, or another --out, with --init-from {run.path} to start from its weights"
+        )
 
 
 def _claim(run: RunFolder, *, tensorboard: bool) -> None:
