@@ -283,6 +283,4 @@ def _has_memory_for(updates: int, trainer: Trainer) -> bool:
         results = trainer.read_results(wait=number == updates - 1)
         if any(result.out_of_memory for result in results):
             return False
-        if any(result.uncompiled for result in results):
-            trainer.stop_compiling(console.warning)
     return True

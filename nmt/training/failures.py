@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Iterator
 
 from nmt.errors import NMTError, Stopped
+from nmt.models.kernels.compiler import CompilerError
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 from nmt.system import program
@@ -65,7 +66,8 @@ def end_with(
                 reason = by_signal if isinstance(error, KeyboardInterrupt) else str(cause or error)
                 is_stop = isinstance(cause or error, KeyboardInterrupt | Stopped)
                 _write_end(run, trainer.state.update, reason, is_stop=is_stop)
-    if cause is None and isinstance(error, NMTError):
+    is_of_all = isinstance(error, NMTError) and not isinstance(error, CompilerError)
+    if cause is None and is_of_all:
         ranks.leave()  # all ranks raise it together; after any other error, nobody may wait
     return cause or error
 

@@ -1,7 +1,7 @@
 """One process of a training run: what it is made of, and the state that it has reached.
 
 `train.py` is the loop. The methods here change the state: they take a step, measure it, save it, or
-repeat it when memory runs out or torch.compile fails.
+repeat it when memory runs out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -246,8 +246,6 @@ class Trainer:
         bad, scaler = newest.bad_in_a_row, self.optimizer.loss_scaler
         if newest.out_of_memory:
             self._halve_micro_batch()
-        elif newest.uncompiled:
-            self.stop_compiling(self.run.warn)
         elif scaler.has_diverged(bad, last=self.is_finished):
             raise self._diverged(
                 f"no finite gradient in {bad} updates in a row, up to update {update:,}"
@@ -274,13 +272,6 @@ class Trainer:
             )
             self.run.record({"kind": "event", "update": update, "micro_batch_tokens": half})
         self.save(whole=True)  # the run's bits depend on the split
-
-    def stop_compiling(self, warn: Callable[[str], None]) -> None:
-        """Do without torch.compile after it failed; the update comes again."""
-        warning = self.runner.stop_compiling()
-        self.begin_stream()
-        if self.ranks.is_first:
-            warn(warning)
 
     def _diverged(self, symptom: str) -> NMTError:
         return NMTError(

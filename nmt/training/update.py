@@ -23,8 +23,7 @@ from nmt.data.epochs import EncodedPairs
 from nmt.data.updates import Update, fixed_shape
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
-from nmt.models.kernels.compiler import CompilerError, compiler_errors
-from nmt.models.kernels.packed_attention import use_sentence_kernel
+from nmt.models.kernels.compiler import compiler_errors
 from nmt.models.layers import seed_dropout
 from nmt.system.distributed import Ranks
 from nmt.training.flat_weights import GradientSum
@@ -48,7 +47,7 @@ class UpdateResult:
     """
     bad: Tensor  # 1.0 if the gradient was not finite, else 0.0
     flags: Tensor
-    """(5,) on the host: stop, out of memory, uncompiled, save, and bad updates in a row."""
+    """(4,) on the host: stop, out of memory, save, and bad updates in a row."""
     written: torch.cuda.Event | None = None  # on a GPU, when the flags are there
 
     @cached_property
@@ -68,24 +67,19 @@ class UpdateResult:
         return bool(self._read[1])
 
     @property
-    def uncompiled(self) -> bool:
-        """Whether torch.compile failed on any rank."""
-        return bool(self._read[2])
-
-    @property
     def dropped(self) -> bool:
         """Whether the step was not taken, for one of these; then nothing has changed."""
-        return any(self._read[:3])
+        return any(self._read[:2])
 
     @property
     def save(self) -> bool:
         """Whether any rank asks to save the training state."""
-        return bool(self._read[3])
+        return bool(self._read[2])
 
     @property
     def bad_in_a_row(self) -> int:
         """How many updates in a row had a gradient that was not finite, up to this one."""
-        return self._read[4]
+        return self._read[3]
 
 
 class UpdateRunner:
@@ -122,8 +116,6 @@ class UpdateRunner:
                 block.compile(dynamic=not self._fixed)
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
         self._dropping = torch.zeros((), device=device)  # 1.0 since an update was dropped
-        self.compiler_problem = ""
-        """How torch.compile failed on this rank; until `stop_compiling`, updates are dropped."""
 
     def run(self, update: Update, number: int, *, save: bool = False) -> UpdateResult:
         """Run update number `number`, counted from 1; `save`: ask to save the training state."""
@@ -132,7 +124,7 @@ class UpdateRunner:
         stop = out_of_memory = False
         for index, batch in enumerate(update.batches):
             stop = self.stop()
-            if stop or self.compiler_problem:
+            if stop:
                 break  # the other micro-batches are not needed: the update is dropped
             self._seed_dropout(number, index)
             self._gradient_sum.begin(last=index == len(update.batches) - 1)
@@ -150,26 +142,23 @@ class UpdateRunner:
                     raise
                 out_of_memory = True
                 break
-            except CompilerError as error:
-                self.compiler_problem = str(error)
-                break
             for total, of_batch in zip(sums, losses, strict=True):
                 total += of_batch.detach()
             del losses, of_batch  # and the graph that they hold
         self._to_compile = False
-        flags = torch.zeros(4, device=self.device)
-        for place, is_set in enumerate((stop, out_of_memory, bool(self.compiler_problem), save)):
+        flags = torch.zeros(3, device=self.device)
+        for place, is_set in enumerate((stop, out_of_memory, save)):
             if is_set:  # so that nothing is sent to a GPU in most updates
                 flags[place] = 1.0
         self._gradient_sum.finish(flags)  # over ranks
         # Once an update is dropped, so are those launched after it, until `go_on`. Flags are sums
         # over ranks, so they may exceed 1.
-        self._dropping = torch.maximum(self._dropping, flags[:3].amax().clamp(max=1.0))
+        self._dropping = torch.maximum(self._dropping, flags[:2].amax().clamp(max=1.0))
         norm = self.optimizer.step(number, dropped=self._dropping)
         bad = (~norm.isfinite()).float()
         flags, written = torch.cat((flags, self.optimizer.loss_scaler.bad_in_a_row)), None
         if flags.is_cuda:  # they travel while the loop goes on
-            flags = torch.empty(5, pin_memory=True).copy_(flags, non_blocking=True)
+            flags = torch.empty(4, pin_memory=True).copy_(flags, non_blocking=True)
             written = torch.cuda.Event()  # type: ignore[no-untyped-call]
             written.record()
         # Filled, not multiplied: NaN * 0 is NaN.
@@ -178,16 +167,6 @@ class UpdateRunner:
     def go_on(self) -> None:
         """Take steps again, after the loop has gone back to the first dropped update."""
         self._dropping.zero_()
-
-    def stop_compiling(self) -> str:
-        """Compute without torch.compile from now on, on all ranks; return what to say."""
-        problem = next(filter(None, self.ranks.gather(self.compiler_problem)))
-        self.compiler_problem = ""
-        self._compiles_loss = self._fixed = False
-        use_sentence_kernel(False)
-        for block in self.model.blocks:
-            block._compiled_call_impl = None  # which `compile` has set
-        return f"{problem}; training goes on uncompiled, which is slower and takes more memory"
 
     def _backward(self, losses: Sequence[Tensor], num_tokens: int) -> None:
         """Add a micro-batch's share of the update's mean gradient.
@@ -215,13 +194,10 @@ class UpdateRunner:
 
     def rehearse_sum(self) -> None:
         """Sum the gradient, which is 0, over ranks: NCCL takes its memory in the first sum."""
-        self._gradient_sum.finish(torch.zeros(4, device=self.device))
+        self._gradient_sum.finish(torch.zeros(3, device=self.device))
 
     def fits(self, batch: Batch, *, eager: bool = False) -> bool:
-        """Return whether a batch fits into memory, perhaps uncompiled; nothing changes.
-
-        If torch.compile fails, memory is not to blame: the next update is then dropped.
-        """
+        """Return whether a batch fits into memory, perhaps uncompiled; nothing changes."""
         try:
             with self.eager() if eager else nullcontext(), self._errors():
                 losses = losses_of(
@@ -233,8 +209,6 @@ class UpdateRunner:
                 self._backward(losses, batch.num_tokens)
         except MemoryError:
             return False
-        except CompilerError as error:
-            self.compiler_problem = str(error)
         finally:
             self.optimizer.weights.begin_gradient()
         return True

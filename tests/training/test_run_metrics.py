@@ -43,7 +43,7 @@ def result(
 ) -> UpdateResult:
     """What an update that was done has returned."""
     losses, is_bad = torch.tensor([loss, nll]), torch.tensor(float(bad))
-    return UpdateResult(torch.tensor(norm), losses, is_bad, flags=torch.zeros(5))
+    return UpdateResult(torch.tensor(norm), losses, is_bad, flags=torch.zeros(4))
 
 
 def metrics(window: MetricsWindow, rate: float = 1.0) -> dict[str, float]:
