@@ -13,15 +13,14 @@ import numpy as np
 import pytest
 from text_formats import rows_of
 
-from nmt.config.recipes import read_toml
 from nmt.data.compressed import MOST_TIMES_UNPACKED, UNPACKED_FREELY, zstd
 from nmt.data.corpus import Encoding, read_chunks
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError
 from nmt.interchange.marian import import_marian, parse_yaml
 from nmt.markup.documents import Document
 from nmt.markup.xliff import MOST_OPEN_ELEMENTS
 from nmt.prepare.readers.find import find_reader
-from nmt.system.files import LONGEST_SETTINGS, MOST_KEY_PARTS, parse_toml
+from nmt.system.files import LONGEST_SETTINGS
 
 pyarrow = pytest.importorskip("pyarrow", reason="needs the extra arrow")
 pytest.importorskip("pyarrow.parquet")
@@ -79,16 +78,6 @@ def test_yaml_that_could_take_more_than_its_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"alias|deep|MiB"):
         parse_yaml(text)
     assert parse_yaml("a: [x * y, '*a']") == {"a": ["x * y", "*a"]}
-
-
-@pytest.mark.parametrize("part", ["a.", "a . ", "'b.c'.", '"b" .\t'])
-def test_a_key_of_toml_has_a_limit(part: str, tmp_path: Path) -> None:
-    assert parse_toml((part * (MOST_KEY_PARTS - 1) + "a = 1").encode())
-    for start in ("", "[", "x = {"):
-        path = tmp_path / "recipe.toml"
-        path.write_text(start + part * MOST_KEY_PARTS + "a = 1")
-        with pytest.raises(UsageError, match=rf"recipe.toml: .* {MOST_KEY_PARTS} parts"):
-            read_toml(path)
 
 
 def test_elements_of_xliff_inside_each_other_have_a_limit() -> None:

@@ -1,14 +1,11 @@
-"""What this process may use of its machine: cores, threads, and addresses of memory."""
+"""What this process may use of its machine: cores and threads."""
 
 from __future__ import annotations
 
 import math
 import os
-import resource
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
-
-from nmt.errors import NMTError
 
 WAITING = {
     "OMP_WAIT_POLICY": "passive",
@@ -20,15 +17,6 @@ WAITING = {
 Waking a thread takes 50 microseconds on a virtual machine, and training waits some thousand times
 a second. So on an idle machine, threads that sleep at once cost up to a quarter of the speed.
 """
-
-ADDRESSES = {"numpy": 120 << 20, "torch": 720 << 20, "nmt.training.train": 1600 << 20}
-"""Bytes of addresses that a process needs to load a package, besides those of threads.
-
-With less, which `ulimit -v` may say, a signal ends it. NumPy takes 57 MiB, and torch without CUDA
-580. Training then starts threads of its own.
-"""
-ADDRESSES_OF_A_THREAD = 48 << 20
-"""For each thread of NumPy's library for matrices, which takes 40 MiB."""
 
 RAY = "ray"
 """Stands for a Ray cluster instead of a number of workers on this machine."""
@@ -77,22 +65,6 @@ def default_threads(processes: int = 1) -> int:
 def most_workers() -> int:
     """Return how many processes may work side by side."""
     return max(_WORKERS_EVERYWHERE, cores())
-
-
-class CheckAddresses:
-    """Checks the limit on memory when a package is loaded that would die of it."""
-
-    def find_spec(self, fullname: str, *_: object) -> None:
-        """Find nothing, so that others do; NMTError if `ulimit -v` grants too little."""
-        granted, _hard = resource.getrlimit(resource.RLIMIT_AS)
-        if fullname not in ADDRESSES or granted == resource.RLIM_INFINITY:
-            return
-        needed = ADDRESSES[fullname] + default_threads() * ADDRESSES_OF_A_THREAD
-        if granted < needed:
-            raise NMTError(
-                f"memory is limited to {granted >> 20:,} MiB (ulimit -v), but {fullname} needs "
-                f"{needed >> 20:,} MiB; raise the limit"
-            )
 
 
 def _quotas(system: Path) -> Iterator[float]:

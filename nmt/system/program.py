@@ -54,13 +54,11 @@ def begin() -> None:
 
 
 def prepare_libraries() -> None:
-    """Set what torch and OpenMP read when they are loaded, and check the limit on memory then."""
-    from nmt.system.machine import CheckAddresses, let_waiting_threads_sleep
+    """Set what torch and OpenMP read when they are loaded."""
+    from nmt.system.machine import let_waiting_threads_sleep
 
     let_waiting_threads_sleep()
     let_gpu_memory_grow()
-    if not any(isinstance(finder, CheckAddresses) for finder in sys.meta_path):
-        sys.meta_path.insert(0, CheckAddresses())
 
 
 def let_gpu_memory_grow(environment: MutableMapping[str, str] = os.environ) -> None:

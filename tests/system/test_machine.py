@@ -1,20 +1,16 @@
-"""What a process may use: cores by affinity and quota, threads, how they wait, and memory."""
+"""What a process may use: cores by affinity and quota, threads, and how they wait."""
 
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from nmt.errors import NMTError
 from nmt.system.machine import (
-    ADDRESSES,
     WAITING,
-    CheckAddresses,
     cores,
     default_threads,
     let_waiting_threads_sleep,
@@ -123,24 +119,3 @@ def test_there_may_be_8_workers_or_as_many_as_there_are_cores(
 ) -> None:
     monkeypatch.setattr("nmt.system.machine.cores", lambda: found)
     assert most_workers() == most
-
-
-@pytest.mark.parametrize("package", ADDRESSES)
-def test_a_package_that_has_too_little_memory_is_not_loaded(package: str) -> None:
-    limit = (ADDRESSES[package] >> 10) - 1
-    script = f"import nmt.cli.command as c; c.run(lambda: __import__({package!r}))"
-    command = f'ulimit -v {limit} && exec "$0" -c "$1"'
-    done = subprocess.run(
-        ["sh", "-c", command, sys.executable, script], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("nmt: error: memory is limited") and "ulimit -v" in line
-
-
-def test_without_a_limit_a_package_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    CheckAddresses().find_spec("torch")
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
-    CheckAddresses().find_spec("json")
-    with pytest.raises(NMTError, match="torch"):
-        CheckAddresses().find_spec("torch")
