@@ -192,7 +192,7 @@ def _run() -> int:
     return status if isinstance(status, int) else EXIT_DONE
 
 
-_DIFFERENT_TEXTS = "for lists that differ more, use --sample --n-best N; --mbr chooses from one"
+_DIFFERENT_TEXTS = "for lists that differ more, use --sample --n-best N"
 _INSTEAD = {
     "score --comet": "run comet-score -s SOURCE -t HYPOTHESIS -r REFERENCE, of the "
     "package unbabel-comet",

@@ -25,7 +25,7 @@ EXAMPLES = (
     "nmt translate run < news.en > news.de",
     "nmt translate run --input page.html --output seite.html",
     "nmt translate run --terms terms.tsv --forbid words.txt < news.en",
-    "nmt translate run --sample --n-best 16 --temperature 0.5 --mbr < news.en",
+    "nmt translate run --sample --n-best 16 --temperature 0.5 < news.en",
     "nmt translate run --context 3 --input in --output out --lock lock",
 )
 

@@ -13,8 +13,6 @@ from nmt.data.words import WordEdges
 if TYPE_CHECKING:
     from nmt.data.vocabulary import Vocabulary
 
-MBR_METRICS = ("chrf", "bleu")
-
 _EXTRA_IN_WORD = 10  # tokens
 
 
@@ -121,7 +119,6 @@ class SearchOptions:
         panel="Search",
     )
     n_best: int = 1  # hypotheses to return
-    mbr: str | None = None  # chrf or bleu: order them by how well they agree with each other
     sampling: Sampling | None = None  # draw n_best translations instead of beam search
     barred_ids: tuple[int, ...] = ()  # tokens that are never produced
     # Ids to text. Hypotheses of the same text, cut differently into tokens, count once.
@@ -147,10 +144,6 @@ class SearchOptions:
         for name, sequences in (("barred_ids", (self.barred_ids,)), ("forbidden", self.forbidden)):
             if not _are_of_ids(sequences):
                 yield f"{name} {getattr(self, name)!r:.80}: must hold tuples of ids"
-        if self.mbr is not None and self.mbr not in MBR_METRICS:
-            yield f"mbr {self.mbr!r}: must be one of {', '.join(MBR_METRICS)}"
-        if self.mbr is not None and self.n_best == 1:
-            yield "--mbr chooses among several translations; add --n-best N"
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             yield f"--min-tokens {self.min_tokens}: must be at most --max-tokens {self.max_tokens}"
 

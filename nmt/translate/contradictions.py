@@ -76,7 +76,6 @@ TABLE = (
     Contradiction(
         "--terms", "--sample", "search forces terms, and samples are not searched", (READER,)
     ),
-    Contradiction("--mbr-metric", "--mbr", "it is how that measures agreement", is_needed=True),
     *(
         Contradiction(option, "--sample", "nothing else is drawn", is_needed=True)
         for option in ("--temperature", "--top-k", "--top-p", "--seed")

@@ -19,7 +19,7 @@ from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
 from nmt.interchange.imported_once import model_of
 from nmt.markup.file_types import AS_LINES, FORMS
 from nmt.models.device import PRECISIONS
-from nmt.search.options import MBR_METRICS, Sampling, SearchOptions
+from nmt.search.options import Sampling, SearchOptions
 from nmt.system.files import is_there, sha256_file
 from nmt.translate.contradictions import (
     EXPORT,
@@ -113,15 +113,6 @@ class TranslationConfig:
         metavar="MODEL_OR_RUN",
         panel="Search",
     )
-    mbr: bool = value(
-        False,
-        "Write the one of the N translations of --n-best that agrees most with all N (minimum "
-        "Bayes risk). Try it with --sample.",
-        panel="Text",
-    )
-    mbr_metric: str = value(
-        "chrf", "How --mbr measures agreement.", choices=MBR_METRICS, panel="Text"
-    )
     scores: bool = value(False, "Write `SCORE<TAB>TEXT`.", panel="Text")
     alignment: bool = value(
         False,
@@ -154,15 +145,12 @@ class TranslationConfig:
         check(self)
         Encoding.find(self.encoding)
         # The command line names these apart from `search`.
-        metric = self.mbr_metric if self.mbr else self.search.mbr
         n_best = self.search.n_best if self.n_best is None else self.n_best
         sampling = self.sampling if self.sample else self.search.sampling
         beam_size = self.search.beam_size
         if beam_size == SearchOptions.beam_size and not sampling:
             beam_size = max(beam_size, n_best)  # the usual beam may widen
-        search = replace(
-            self.search, beam_size=beam_size, n_best=n_best, mbr=metric, sampling=sampling
-        )
+        search = replace(self.search, beam_size=beam_size, n_best=n_best, sampling=sampling)
         object.__setattr__(self, "search", search)
         refuse_contradictions(self._options | {READER: READER})  # as the models may be
 
@@ -225,8 +213,6 @@ class TranslationConfig:
             given.pop("--markup", None)
         if self.search.n_best > 1:
             given["--n-best"] = self.search.n_best
-        if self.search.mbr is not None:
-            given["--mbr"] = self.search.mbr
         if self.search.sampling is not None:
             given["--sample"] = self.search.sampling
         if self.writes_list:
@@ -249,7 +235,7 @@ class TranslationConfig:
 
     @property
     def writes_list(self) -> bool:
-        return self.n_best is not None and not self.mbr
+        return self.n_best is not None
 
     @property
     def form(self) -> str:

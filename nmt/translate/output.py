@@ -37,7 +37,6 @@ class Translation:
     copied: bool = False  # from its source, which has no letters
     context: int = 0  # lines before it that were translated together with it
     fell_back: bool = False  # whether that failed, so that it was translated by itself
-    utility: float | None = None  # with MBR: mean score against all of the line's, in percent
     error: str = ""  # why there is no translation; the text is empty
     alignment: Alignment | None = None  # if requested, and if memory sufficed
     terms: tuple[TermUse, ...] = ()  # of the line, if it was translated with terms
@@ -123,8 +122,6 @@ def _fields(translation: Translation) -> dict[str, object]:
         "token_log_probs": [round(log_prob, 6) for log_prob in translation.token_log_probs],
         "pieces": translation.segments,
     }
-    if translation.utility is not None:
-        fields["utility"] = round(translation.utility, 4)
     terms = [
         {"source": term.source, "target": term.target, "placed": term.is_placed}
         for term in translation.terms

@@ -103,14 +103,7 @@ class Translator:
             yield partial(translate_in_context, engine, language_pair, join, translate)
         else:
             yield from translate
-        if form is None:
-            yield put_back
-        if engine.options.mbr is not None:
-            from nmt.translate.minimum_risk import order_by_utility  # loads numpy
-
-            yield partial(order_by_utility, engine.options.mbr)
-        if form is not None:
-            yield put_back
+        yield put_back
         if config.terms is not None:
             # A model that reads terms inflects them, so any form that lemmas know will do.
             inflects = config.reads_annotations and is_installed()

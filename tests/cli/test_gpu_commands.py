@@ -68,7 +68,6 @@ def assert_same(found: str, expected: str) -> None:
     [
         ["--beam-size", "1"],
         ["--n-best", "3"],
-        ["--n-best", "3", "--mbr"],
         ["--sample", "--n-best", "2", "--top-k", "9", "--top-p", "0.9", "--temperature", "0.8"],
         ["--sample", "--seed", "7", "--scores"],
         ["--alignment"],

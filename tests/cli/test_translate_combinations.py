@@ -60,7 +60,7 @@ def keeps_lines(answer: Answer, words: list[str], text: bytes) -> bool:
     if "jsonl" in words:
         rows = [json.loads(line) for line in written]
         return [row["line"] for row in rows] == list(range(count))
-    if "--n-best" in words and "--mbr" not in words:
+    if "--n-best" in words:
         numbers = [int(line.split(" ||| ")[0]) for line in written]
         return sorted(numbers) == numbers and set(numbers) == set(range(count))
     is_blank = [not line.strip() for line in lines[:count]]

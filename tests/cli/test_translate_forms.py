@@ -171,14 +171,3 @@ def test_lines_that_were_searched_again_are_marked_and_counted(
     for one, other in zip(objects(guarded.stdout), objects(plain.stdout), strict=True):
         assert "guarded" not in other
         assert one == other or one["guarded"] is True
-
-
-def test_mbr_writes_one_of_the_n_best_for_each_line(translate_text: TranslateText) -> None:
-    several = ("--sample", "--n-best", "6", "--max-extra-tokens", "9")
-    mbr = translate_text(TEXT, *several, "--mbr")
-    lines = mbr.stdout.splitlines()
-    listed = translate_text(TEXT, *several).stdout.splitlines()
-    texts = [{row.split(" ||| ")[1] for row in listed if row.startswith(f"{n} ")} for n in range(4)]
-    assert len(lines) == len(LINES)
-    assert all(line in found for line, found in zip(lines, texts, strict=True))
-    assert [line == "" for line in lines] == [line == "" for line in LINES]

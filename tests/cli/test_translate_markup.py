@@ -78,8 +78,7 @@ def test_documents_are_written_whole(translate: Nmt, tmp_path: Path) -> None:
     again = translate("--input", page, "--output", out)
     assert "seite.html: already translated" in again.stderr
     assert out.stat().st_mtime_ns == before.st_mtime_ns
-    # MBR gives one text of several. To stdout, and with an option that says the same.
-    assert translate("--input", page, "--mbr", "--n-best", "2").status == 0
+    # To stdout, and with an option that says the same.
     assert translate("--input", page, "--markup", "html").stdout == out.read_text()
 
 
@@ -97,7 +96,7 @@ def test_no_sentence_of_a_document_is_lost(
         assert tags(found.stdout) == tags(page.read_text())
 
 
-@pytest.mark.parametrize("words", [(), ("--no-split",), ("--sample", "--n-best", "2", "--mbr")])
+@pytest.mark.parametrize("words", [(), ("--no-split",), ("--sample",)])
 def test_breaks_stay_between_the_lines_that_they_part(
     translate_text: TranslateText, words: tuple[str, ...]
 ) -> None:

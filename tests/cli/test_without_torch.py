@@ -21,7 +21,7 @@ NOT_FOR_A_LINE = {
     "joblib": "only sacremoses uses it",
     "filelock": "only files have a journal, which is locked",
     "matplotlib": "only --attention draws",
-    "sacrebleu": "only --mbr compares translations",
+    "sacrebleu": "nothing is scored",
     "nmt.markup.documents": "lines are no document",
     "nmt.markup.document_units": "its patterns, which are large, are those of documents",
     "nmt.training.train": "nothing is learnt",

@@ -238,7 +238,7 @@ CASES = [
     ("translate model valid.en", 2, "write --input FILE, or < FILE"),
     ("translate model --device gpu", 2, "--device gpu: unknown; write cuda"),
     (f"{TRANSLATE} --beam-size 0", 2, "--beam-size 0: must be from 1 to 1000"),
-    (f"{TRANSLATE} --n-best 4 --diverse-beam-groups 2", 2, "--sample --n-best N; --mbr"),
+    (f"{TRANSLATE} --n-best 4 --diverse-beam-groups 2", 2, "--sample --n-best N"),
     (f"{TRANSLATE} --n-best 5 --beam-size 3", 2, "must be from 1 to the beam size 3"),
     (f"{TRANSLATE} --shortlist list", 2, "exports have theirs"),
     (f"{TRANSLATE} --n-best 2 --scores", 2, "--n-best does not go with --scores"),
@@ -269,9 +269,6 @@ CASES = [
     (f"{TRANSLATE} --terms model", 1, "model: line 1 is not valid UTF-8; convert it"),
     (f"{TRANSLATE} --forbid latin", 1, "latin: line 3 is not valid UTF-8; convert it"),
     (f"{TRANSLATE} --terms valid.de --sample", 2, "--terms does not go with --sample"),
-    (f"{TRANSLATE} --mbr", 2, "--mbr chooses among several translations; add --n-best N"),
-    (f"{TRANSLATE} --mbr-metric bleu", 2, "--mbr-metric needs --mbr"),
-    (f"{TRANSLATE} --mbr --n-best 2 --mbr-metric ter", 2, "--mbr-metric ter: unknown"),
     (f"{TRANSLATE} --markup htm", 2, "--markup htm: unknown; did you mean 'html'?"),
     (
         "translate model --input page.html --n-best 2",
