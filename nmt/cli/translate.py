@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nmt translate run < news.en > news.de",
     "nmt translate run --input page.html --output seite.html",
-    "nmt translate run --terms terms.tsv --forbid words.txt < news.en",
+    "nmt translate run --terms terms.tsv < news.en",
     "nmt translate run --sample --n-best 16 --temperature 0.5 < news.en",
     "nmt translate run --context 3 --input in --output out --lock lock",
 )
@@ -65,8 +65,7 @@ def translate(
     from nmt.system.remote import is_url, without_scheme
 
     config = replace(config, models=(model, *config.ensemble), ensemble=()).opened()
-    lists = (config.terms, config.forbid, job.lock)
-    also_read = [*config.models, *filter(None, lists)]
+    also_read = [*config.models, *filter(None, (config.terms, job.lock))]
     with contextlib.ExitStack() as leaving:
         if job.lock is not None:
             leaving.enter_context(open_locked(job.lock, job.lock))

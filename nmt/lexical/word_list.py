@@ -113,18 +113,6 @@ class WordList:
         return None, 1
 
 
-def read_words(path: Path) -> WordList:
-    """Read a file with a word or phrase on each line, plain or compressed (DataError)."""
-    words = []
-    for number, text in numbered_lines(path):
-        if "\t" in text.strip():
-            raise DataError(
-                f"{path}: line {number:,} has a tab; write one word or phrase on each line"
-            )
-        words.append(ListedWord(text.strip()))
-    return WordList(words)
-
-
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the numbers and texts of the lines that are neither blank nor comments (DataError)."""
     lines = split_lines(read_chunks(path, _UTF_8, any_bytes=True))

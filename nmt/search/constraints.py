@@ -8,7 +8,7 @@ Legend: G sentences of a group, B of them still active, W hypotheses of each, N 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -31,14 +31,7 @@ def constraints_of(
     constraints: list[Constraint] = []
     if any(source.prefix for source in sources):
         constraints.append(partial(_force_prefix, _padded([source.prefix for source in sources])))
-    if options.forbidden or any(source.barred for source in sources):
-        of_all = ForbiddenSequences(options.forbidden)
-        each = [
-            ForbiddenSequences((*options.forbidden, *source.barred)) if source.barred else of_all
-            for source in sources
-        ]
-        constraints.append(partial(_bar_forbidden, each))
-    if phrases is not None:  # their tokens may be forbidden, but they may repeat something
+    if phrases is not None:
         constraints.append(phrases.restrict)
     if options.min_tokens:
         constraints.append(partial(_bar_end, options.min_tokens))
@@ -69,19 +62,6 @@ def _bar_end(min_tokens: int, query: StepQuery, _: Integers, ids: Integers) -> N
         query.bar_end(np.arange(len(query.forced)))
 
 
-def _bar_forbidden(
-    each: Sequence[ForbiddenSequences], query: StepQuery, sentences: Integers, ids: Integers
-) -> None:
-    pairs = [
-        (row * ids.shape[1] + column, token)
-        for row, sentence in enumerate(sentences)
-        for column, own in enumerate(ids[row].tolist())
-        for token in each[sentence].completing(own)
-    ]
-    if pairs:
-        query.barred.append(np.array(pairs))
-
-
 def _bar_repetition(size: int, query: StepQuery, _: Integers, ids: Integers) -> None:
     query.barred.append(repeating_tokens(ids.reshape(len(query.forced), -1), size))
 
@@ -90,25 +70,6 @@ def _penalise_repetition(penalty: float, query: StepQuery, _: Integers, ids: Int
     query.repetition_penalty = penalty
     rows = np.arange(len(query.forced)).repeat(ids.shape[2])
     query.penalised.append(np.stack((rows, ids.reshape(-1)), axis=1))  # all tokens so far
-
-
-class ForbiddenSequences:
-    """Token sequences that a translation may not contain."""
-
-    def __init__(self, sequences: Iterable[Ids]) -> None:
-        """Index sequences of one token or more by all tokens but the last."""
-        self._last: dict[Ids, list[int]] = {}
-        for sequence in sequences:
-            self._last.setdefault(sequence[:-1], []).append(sequence[-1])
-        self._sizes = sorted({len(beginning) for beginning in self._last})
-
-    def completing(self, ids: Sequence[int]) -> list[int]:
-        """Return the tokens that would complete a sequence after these."""
-        tokens: list[int] = []
-        for size in self._sizes:
-            if size <= len(ids):
-                tokens += self._last.get(tuple(ids[len(ids) - size :]), ())
-        return tokens
 
 
 def repeating_tokens(ids: Integers, size: int) -> Pairs:

@@ -36,7 +36,6 @@ class Source:
     prefix: Ids = ()  # the translation must begin with it
     is_in_word: bool = False  # whether it is cut out of a very long word
     phrases: tuple[Phrase, ...] = ()  # the translation must contain them
-    barred: tuple[Ids, ...] = ()  # token sequences that it may not contain, besides those of all
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import TYPE_CHECKING
 
 from nmt.config.fields import check, value
@@ -126,7 +125,6 @@ class SearchOptions:
     first_ids: tuple[int, ...] = ()  # tokens that the decoder reads after bos, before the others
     find_word_edges: Callable[[], WordEdges] | None = None
     """Looks at all pieces, as only phrases need. None: each token is a word."""
-    forbidden: tuple[tuple[int, ...], ...] = ()  # token sequences that are never produced
 
     def __post_init__(self) -> None:
         check(self)
@@ -141,9 +139,6 @@ class SearchOptions:
             yield f"--n-best {n_best!r}: must be a whole number"
         elif self.n_best < 1 or (self.sampling is None and self.n_best > max(1, self.beam_size)):
             yield f"--n-best {self.n_best}: must be from 1 to the beam size {self.beam_size}"
-        for name, sequences in (("barred_ids", (self.barred_ids,)), ("forbidden", self.forbidden)):
-            if not _are_of_ids(sequences):
-                yield f"{name} {getattr(self, name)!r:.80}: must hold tuples of ids"
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             yield f"--min-tokens {self.min_tokens}: must be at most --max-tokens {self.max_tokens}"
 
@@ -189,10 +184,3 @@ class SearchOptions:
         if self.max_tokens is not None:
             longest = min(longest, self.max_tokens)
         return max(longest, self.min_tokens)
-
-
-def _are_of_ids(sequences: object) -> bool:
-    return isinstance(sequences, tuple) and all(
-        isinstance(ids, tuple) and all(isinstance(id_, Integral) for id_ in ids)
-        for ids in sequences
-    )

@@ -63,15 +63,8 @@ class PhraseBanks:
         self._other_banks = others.reshape(*stages.shape, 2)  # (B, W, 2)
 
     def restrict(self, query: StepQuery, _sentences: Integers, _ids: Integers) -> None:
-        """Let only hypotheses with all phrases end, and ask for what begins or continues one.
-
-        What is barred already, such as forbidden sequences, is not asked for.
-        """
-        wanted = self._wanted.reshape(len(query.forced), -1)  # (N, M), the same memory
-        for pairs in query.barred:
-            for row, token in pairs.tolist():
-                wanted[row, wanted[row] == token] = NO_TOKEN
-        query.wanted = _filled(wanted)
+        """Let only hypotheses with all phrases end, and ask for what begins or continues one."""
+        query.wanted = _filled(self._wanted.reshape(len(query.forced), -1))  # (N, M)
         query.bar_end(np.flatnonzero(~self._may_end))
 
     def with_wanted(

@@ -32,18 +32,6 @@ _LOOP_TIMES = 3
 _PENALTY = 1.2
 
 
-def search_guarded(
-    engine: Engine,
-    sources: Sequence[Source],
-    *,
-    on_progress: Callable[[int], object] | None = None,
-    on_step: Callable[[], object] | None = None,
-) -> tuple[list[SearchResult], set[int]]:
-    """Search, and again what has faults; return the results, and the numbers of these sources."""
-    results = search_placed(engine, sources, on_progress=on_progress, on_step=on_step)
-    return results, search_again(engine, sources, results, on_step=on_step)
-
-
 def search_again(
     engine: Engine,
     sources: Sequence[Source],

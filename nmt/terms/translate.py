@@ -9,7 +9,7 @@ first word is in lower case, it may begin the translation with a capital.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 
@@ -90,15 +90,13 @@ class ForceTerms:
         terms: WordList,
         language_pair: LanguagePair,
         barred_ids: Collection[int] = (),
-        is_forbidden: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """Take terms and their languages, and tokens and texts of targets that never come."""
+        """Take terms and their languages, and the tokens that never come."""
         self._terms = terms
         self._languages = language_pair.languages
         self._src_vocabulary = language_pair.src_vocabulary
         self._tgt_vocabulary = language_pair.tgt_vocabulary
         self._barred = {UNK_ID, *barred_ids}
-        self._is_forbidden = is_forbidden
         self._phrases: dict[ListedWord, Phrase | None] = {}
 
     def __call__(
@@ -134,9 +132,8 @@ class ForceTerms:
 
     def _phrase_of(self, word: ListedWord) -> Phrase | None:
         vocabulary = self._tgt_vocabulary
-        targets = [target for target in word.targets if not self._is_forbidden(target)]
         forms, inner, starts = dict[Ids, None](), dict[Ids, None](), dict[Ids, None]()
-        for target in targets:
+        for target in word.targets:
             spaced, *others = token_forms(vocabulary, target)
             forms[spaced] = None
             is_word = any(map(str.isalnum, target))  # a sign such as ! may follow anything
@@ -149,7 +146,7 @@ class ForceTerms:
         )
         if not (usable_forms or usable_starts or usable_inner):
             return None
-        is_word = any(map(str.isalnum, "".join(targets)))
+        is_word = any(map(str.isalnum, "".join(word.targets)))
         return Phrase(usable_forms, usable_starts, usable_inner, is_word)
 
 

@@ -69,7 +69,7 @@ TABLE = (
     *(
         Contradiction(option, "--context", _COUNTS_LINES_BEFORE)
         for option in (
-            *("--split", "--terms", "--forbid", "--n-best", "--max-tokens", "--min-tokens"),
+            *("--split", "--terms", "--n-best", "--max-tokens", "--min-tokens"),
             *("--no-repeat-ngram", "--repetition-penalty"),
         )
     ),
@@ -89,7 +89,6 @@ TABLE = (
         for option, why, unless in (
             ("--ensemble", "it cannot be joined with others", ()),
             ("--terms", "it takes no terms", (READER,)),
-            ("--forbid", "it cannot forbid words", ()),
             ("--alignment", "it has no alignments", ()),
             ("--attention", "it has no attention", ()),
             ("--markup", _NO_ALIGNMENTS, ()),

@@ -12,7 +12,6 @@ from nmt.lexical.token_offsets import WORD_START
 from nmt.search.engine import Engine, Hypothesis, SearchResult
 from nmt.translate.alignment import Alignment
 from nmt.translate.copied_text import copy_translation
-from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.segment import Segment
@@ -34,7 +33,6 @@ class JoinSegments:
         language_pair: LanguagePair,
         *,
         is_aligned: bool = False,
-        forbidden: ForbiddenWords | None = None,
     ) -> None:
         """Set up the step. The engine has the attention for alignments.
 
@@ -44,7 +42,6 @@ class JoinSegments:
         self._src_vocabulary = language_pair.src_vocabulary
         self._tgt_vocabulary = language_pair.tgt_vocabulary
         self._is_aligned = is_aligned
-        self._forbidden = forbidden
 
     def __call__(self, lines: LinesUnderWay) -> None:
         """Translate the lines that no step before has translated."""
@@ -144,12 +141,6 @@ class JoinSegments:
         else:
             chosen = list(zip(*of_segments, strict=False))  # as many as every segment has
         joined = [join_parts(segments, parts) for parts in chosen]
-        # Two segments may make a phrase, and a copy may have one.
-        may_have = len(segments) > 1 or segments[0].copy is not None
-        if self._forbidden is not None and may_have:
-            joined = [whole for whole in joined if not self._forbidden.are_in(whole.text)]
-            if not joined:
-                return failed(segments, NOT_AVOIDED)
         if options.sampling is None:
             # Joined differently, segments can give the same text.
             by_text = {whole.text: whole for whole in reversed(joined)}

@@ -30,8 +30,6 @@ from nmt.translate.contradictions import (
     refuse_contradictions,
 )
 
-_LISTS = ("terms", "forbid")  # the fields that name files besides the models
-
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationConfig:
@@ -103,9 +101,6 @@ class TranslationConfig:
         "line.",
     )
     sampling: Sampling = part(Sampling)
-    forbid: Path | None = value(
-        None, "Words and phrases that no translation may contain, one on each line.", metavar="FILE"
-    )
     ensemble: tuple[Path, ...] = value(
         (),
         "Average the probabilities with those of this model, which has the same vocabularies. You "
@@ -185,10 +180,11 @@ class TranslationConfig:
             if name not in names:
                 raise UsageError(f"{name}: no such option{did_you_mean(name, names)}")
         for name, file in (*(("a model", model) for model in paths), *values.items()):
-            is_path = name == "a model" or name in _LISTS
-            if is_path and not isinstance(file, str | Path) and (file or name == "a model"):
+            is_path = name == "a model" or (name == "terms" and file is not None)
+            if is_path and not isinstance(file, str | Path):
                 raise UsageError(f"{name} must be a path, not {called(file)}")
-        values |= {name: Path(values[name]) for name in _LISTS if values.get(name) is not None}
+        if values.get("terms") is not None:
+            values["terms"] = Path(values["terms"])
         values["models"] = tuple(find_model(model_of(Path(model))) for model in paths)
         try:
             return replace(options if isinstance(options, cls) else cls(), **values).opened()
@@ -257,13 +253,11 @@ class TranslationConfig:
                     check_context(card, self.context)
         if self.precision == "int8":
             self._refuse_int8()
-        for path in self._lists.values():
-            if not is_there(path):
-                raise DataError(f"{path}: no such file")
-            if path.is_dir():
-                raise DataError(f"{path}: is a folder; name a file")
-            if not path.is_file():
-                raise DataError(f"{path}: not a regular file; it must be readable more than once")
+        if self.terms is not None:
+            if not is_there(self.terms):
+                raise DataError(f"{self.terms}: no such file")
+            if not self.terms.is_file():
+                raise DataError(f"{self.terms}: is no regular file; it is read more than once")
 
     @cached_property
     def reads_annotations(self) -> bool:
@@ -272,11 +266,6 @@ class TranslationConfig:
 
         cards = [path / CARD if is_export(path) else find_model(path) for path in self.models]
         return bool(cards) and all(card.is_file() and reads_annotations(card) for card in cards)
-
-    @property
-    def _lists(self) -> dict[str, Path]:
-        """The files besides the models, by field."""
-        return {field: path for field in _LISTS if (path := getattr(self, field)) is not None}
 
     @cached_property
     def is_export(self) -> bool:
@@ -308,18 +297,18 @@ class TranslationConfig:
             else [find_model(path)]
             for path in self.models
         }
-        return files | {path: [path] for path in self._lists.values()}
+        return files if self.terms is None else files | {self.terms: [self.terms]}
 
     def moved(self, copies: Mapping[Path, Path]) -> TranslationConfig:
-        lists: dict[str, Any] = {field: copies[path] for field, path in self._lists.items()}
-        return replace(self, models=tuple(copies[path] for path in self.models), **lists)
+        terms = None if self.terms is None else copies[self.terms]
+        return replace(self, models=tuple(copies[path] for path in self.models), terms=terms)
 
     def identity(self) -> dict[str, Any]:
         """Return, as JSON, what identifies translations with this configuration."""
         models = [_checksum(model) for model in self.models]
-        lists = {field: sha256_file(path) for field, path in self._lists.items()}
+        terms = None if self.terms is None else sha256_file(self.terms)
         encoding = Encoding.find(self.encoding).name
-        identity = asdict(self) | lists | {"models": models, "encoding": encoding}
+        identity = asdict(self) | {"models": models, "terms": terms, "encoding": encoding}
         return dict(json.loads(json.dumps(identity)))
 
 

@@ -12,14 +12,12 @@ CTranslate2 exports start without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nmt.errors import NMTError, UsageError
-from nmt.lexical.word_list import read_words
 from nmt.markup.file_types import FORMS
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
@@ -27,7 +25,6 @@ from nmt.terms.lemmas import is_installed
 from nmt.terms.term_list import read_terms
 from nmt.terms.translate import ForceTerms, ReadTerms, note_terms
 from nmt.translate.context import Before, contexts_of, translate_in_context
-from nmt.translate.forbidden_words import ForbiddenWords, avoid_forbidden
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig, called
@@ -53,38 +50,28 @@ class Translator:
         engine: its options are those of `config.search`, made for the pair.
         """
         assert set(language_pair.tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
-        forbidden = None
-        if config.forbid is not None:
-            words = read_words(config.forbid)
-            forbidden = ForbiddenWords(words, language_pair.tgt_vocabulary)
-            options = replace(engine.options, forbidden=forbidden.sequences)
-            engine = engine.with_options(options)
         self.language_pair = language_pair
         self.config = config
         self.engine = engine
-        cut = self._cut(forbidden)
-        self.steps = {
-            form: list(self._steps(form, cut, forbidden)) for form in (config.tags, *FORMS)
-        }  # by the form of tags in lines
+        cut = self._cut()
+        # By the form of tags in lines.
+        self.steps = {form: list(self._steps(form, cut)) for form in (config.tags, *FORMS)}
 
-    def _cut(self, forbidden: ForbiddenWords | None) -> Cut | None:
+    def _cut(self) -> Cut | None:
         """Return what cuts sentences with terms; None without `config.terms`."""
         if self.config.terms is None:
             return None
         terms, pair = read_terms(self.config.terms), self.language_pair
         if self.config.reads_annotations:
             return ReadTerms(terms, pair.src_vocabulary, pair.languages)
-        is_forbidden = (lambda _: False) if forbidden is None else forbidden.are_in
-        return ForceTerms(terms, pair, self.engine.options.barred_ids, is_forbidden)
+        return ForceTerms(terms, pair, self.engine.options.barred_ids)
 
-    def _steps(
-        self, form: str | None, cut: Cut | None, forbidden: ForbiddenWords | None
-    ) -> Iterator[Step]:
+    def _steps(self, form: str | None, cut: Cut | None) -> Iterator[Step]:
         """Yield the steps that the configuration asks for, in order, for lines with such tags."""
         engine, language_pair, config = self.engine, self.language_pair, self.config
         segment = SegmentLines(language_pair, config, cut, has_breaks=form is not None)
-        aligned = JoinSegments(engine, language_pair, is_aligned=True, forbidden=forbidden)
-        join = JoinSegments(engine, language_pair, forbidden=forbidden)
+        aligned = JoinSegments(engine, language_pair, is_aligned=True)
+        join = JoinSegments(engine, language_pair)
         if config.alignment or form is not None:
             join = aligned
         is_known = knows_signs(language_pair.src_vocabulary)
@@ -96,8 +83,6 @@ class Translator:
         translate: list[Step] = [partial(search, engine)]
         if not (engine.options.no_guard or engine.options.sampling is not None):
             translate.append(partial(search_faulty, engine))
-        if forbidden is not None:
-            translate.append(partial(avoid_forbidden, engine, forbidden))
         translate.append(join)
         if config.context:
             yield partial(translate_in_context, engine, language_pair, join, translate)

@@ -48,7 +48,6 @@ def test_an_export_translates_as_its_model_does(
         (("--sample",), "samples"),
         (("--ensemble", model_file), "fast, a CTranslate2"),
         (("--terms", text), "takes no terms"),
-        (("--forbid", text), "cannot forbid words"),
     ):
         assert message in nmt("translate", tmp_path / "fast", *words, *more).refusal(2)
     # Other commands need the weights.

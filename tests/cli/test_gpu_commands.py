@@ -92,15 +92,13 @@ def test_translate(
     assert_same(found, expected)
 
 
-def test_terms_and_forbidden_words(
+def test_terms(
     on_both: Print, model_file: Path, term_reader: Path, text: Path, tmp_path: Path
 ) -> None:
-    terms, forbidden = tmp_path / "terms.tsv", tmp_path / "words.txt"
+    terms = tmp_path / "terms.tsv"
     terms.write_text("cat\ttree\nold\tslowly\tred\n")
-    forbidden.write_text("bird\nhouse\n")
-    lists = ("--terms", terms, "--forbid", forbidden)
     for model in (model_file, term_reader):  # which forces them, and which reads them
-        chosen = ("translate", model, "--input", text, *lists, "--max-extra-tokens", "6")
+        chosen = ("translate", model, "--input", text, "--terms", terms, "--max-extra-tokens", "6")
         found, expected = on_both(*chosen, "--format", "jsonl")
         assert_same(found, expected)
         assert model == term_reader or "tree" in json.loads(found.splitlines()[0])["text"]

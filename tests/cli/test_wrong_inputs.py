@@ -267,7 +267,6 @@ CASES = [
         "valid.de: line 1 has no tab; write a term as SOURCE<TAB>",
     ),
     (f"{TRANSLATE} --terms model", 1, "model: line 1 is not valid UTF-8; convert it"),
-    (f"{TRANSLATE} --forbid latin", 1, "latin: line 3 is not valid UTF-8; convert it"),
     (f"{TRANSLATE} --terms valid.de --sample", 2, "--terms does not go with --sample"),
     (f"{TRANSLATE} --markup htm", 2, "--markup htm: unknown; did you mean 'html'?"),
     (

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from nmt.errors import DataError
-from nmt.lexical.word_list import ListedWord, WordList, has_phrase, read_words
+from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 
 
 def terms(*sources: str) -> WordList:
@@ -72,10 +69,3 @@ def test_a_target_with_a_sign_at_its_edge_touches_no_word(
     text: str, target: str, expected: bool
 ) -> None:
     assert has_phrase(text, target) == expected
-
-
-def test_forbidden_words_have_no_tabs(tmp_path: Path) -> None:
-    path = tmp_path / "words.txt"
-    path.write_text("\tK\u00f6ter \nHund\tKatze\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"words\.txt: line 2 .*tab"):
-        read_words(path)

@@ -87,7 +87,7 @@ def test_groups_that_began_at_different_times_are_read_together() -> None:
     ("options", "copies", "waits"),
     [
         (replace(BEAM, beam_size=1, n_best=1), 1, 1),
-        (replace(BEAM, no_repeat_ngram=2, repetition_penalty=1.3, forbidden=((9,), (8, 7))), 2, 1),
+        (replace(BEAM, no_repeat_ngram=2, repetition_penalty=1.3), 2, 1),
         (PLACED, 2, 1),
         (SearchOptions(n_best=3, sampling=Sampling(temperature=0.7, top_k=20)), 2, 1),
         (SearchOptions(n_best=2, sampling=Sampling()), 2, 1),

@@ -1,4 +1,4 @@
-"""Constraints on prefixes, lengths, repetition and forbidden tokens, against all translations."""
+"""Constraints on prefixes, lengths and repetition, against all translations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from tables import (
 from nmt.search.beam_search import Group, decode
 from nmt.search.engine import Ids, Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.search.phrases import Phrase
 
 PREFIXES: list[Ids] = [(), (A,), (B, C), (C, C, A), (UNK, A, B, C, A)]
 """The last one is longer than the limits, and has a token that is barred elsewhere."""
@@ -197,60 +196,3 @@ def test_what_stands_beside_a_sentence_changes_nothing(
     assert together == [
         search([table], [limit], options)[0] for table, limit in zip(tables, limits, strict=True)
     ]
-
-
-# -------------------------------------------------------------------------- forbidden
-
-FORBIDDING = SearchOptions(
-    beam_size=130,
-    n_best=130,
-    length_penalty=0.0,
-    barred_ids=SPECIAL,
-    max_extra_tokens=0,
-    forbidden=((A, B), (C, C, A)),
-)
-LIMIT = 4
-
-
-def contains(ids: Ids, sequence: Ids) -> bool:
-    return any(ids[at : at + len(sequence)] == sequence for at in range(len(ids)))
-
-
-def barring() -> list[Source]:
-    barred: list[tuple[Ids, ...]] = [(), ((B,),), ((A, C), (B, B, B))]
-    return [Source((A,) * LIMIT, barred=own) for own in barred]
-
-
-def test_a_wide_beam_finds_all_translations_without_the_sequences() -> None:
-    tables: list[NextLogits] = [random_table(seed) for seed in range(3)]
-    for table, source, found in zip(
-        tables, barring(), decoded(tables, barring(), FORBIDDING), strict=True
-    ):
-        expected = {
-            ids: log_prob
-            for ids, log_prob in all_translations(table, LIMIT, SPECIAL)
-            if not any(contains(ids, one) for one in (*FORBIDDING.forbidden, *source.barred))
-        }
-        assert len(expected) < 121
-        assert ids_of(found) == sorted(expected, key=lambda ids: -expected[ids])
-        assert [one.log_prob for one in found] == pytest.approx([expected[h.ids] for h in found])
-
-
-def test_samples_do_not_have_them_either() -> None:
-    options = replace(FORBIDDING, beam_size=4, n_best=50, sampling=Sampling(seed=3))
-    (found,) = decoded([random_table(4)], barring()[:1], options)
-    assert len({*ids_of(found)}) > 5
-    assert not any(contains(one.ids, own) for one in found for own in FORBIDDING.forbidden)
-
-
-def test_a_phrase_is_not_placed_where_it_would_complete_one() -> None:
-    # B is wanted, but never after A.
-    source = Source((A,) * LIMIT, phrases=(Phrase(((B,),)),))
-    table = random_table(1)
-    expected = {
-        ids
-        for ids, _ in all_translations(table, LIMIT, SPECIAL)
-        if B in ids and not any(contains(ids, one) for one in FORBIDDING.forbidden)
-    }
-    (found,) = decoded([table], [source], FORBIDDING)
-    assert set(ids_of(found)) == expected

@@ -11,7 +11,7 @@ from tables import A, B, C
 
 from nmt.search.engine import NOTHING_FOUND, Engine, Hypothesis, Ids, SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.search.retry import count_loops, search_guarded
+from nmt.search.retry import count_loops, search_again
 
 TEXT = (5, 6, 7, 8, 9)
 OTHER = (5, 6, 8)
@@ -57,6 +57,16 @@ class Written(Engine):
 
 def ids_of(found: Sequence[SearchResult]) -> list[Ids | str]:
     return [one if isinstance(one, str) else one[0].ids for one in found]
+
+
+def search_guarded(
+    engine: Engine,
+    sources: Sequence[Source],
+    on_progress: Callable[[int], object] | None = None,
+    on_step: Callable[[], object] | None = None,
+) -> tuple[list[SearchResult], set[int]]:
+    results = engine.search(sources, on_progress=on_progress, on_step=on_step)
+    return results, search_again(engine, sources, results, on_step=on_step)
 
 
 SHORT = Source((1, 2, 3, 4, 5))

@@ -162,13 +162,6 @@ def test_a_line_with_a_term_is_translated(vocabulary: Vocabulary, tmp_path: Path
     assert [[term.is_placed for term in one.terms] for one in found] == [[True], [], [False]]
 
 
-def test_a_forbidden_copy_is_a_failure(vocabulary: Vocabulary, tmp_path: Path) -> None:
-    (tmp_path / "words").write_text("2024\n")
-    translator, _ = inventing(vocabulary, {"forbid": tmp_path / "words"})
-    found = translator.translate(["2024", "2025"])
-    assert [(one.text, bool(one.error)) for one in found] == [("", True), ("2025", False)]
-
-
 def test_a_copy_says_so_in_every_form(vocabulary: Vocabulary) -> None:
     translator, _ = inventing(vocabulary, {"alignment": True})
     (found,) = translator.translate(["2024  -"])
