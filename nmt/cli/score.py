@@ -25,7 +25,6 @@ EXAMPLES = (
 )
 
 _STDIN = Path("-")
-_LONG_LINE = 500  # words
 
 
 def score(
@@ -72,8 +71,6 @@ def score(
     tokenised = options.tokenize == "none"
     for warning in pitfalls(outputs, references, source, tokenised=tokenised, spaced=spaced):
         console.warning(warning)
-    if "ter" in metrics:
-        _announce_long_lines([*references, *outputs])
     evaluated = {
         name: results.evaluate(
             name,
@@ -92,18 +89,6 @@ def score(
         results.print_lines(evaluated, baselines)
     else:
         results.print_tables(evaluated, baselines)
-
-
-def _announce_long_lines(texts: Sequence[Text]) -> None:
-    """Say that TER will take long: tens of seconds for 1,000 words, and minutes for 2,000."""
-    for text in texts:
-        for number, line in enumerate(text.lines, start=1):
-            if (words := len(line.split())) >= _LONG_LINE:
-                console.notice(
-                    f"{text.name}: line {number:,} has {words:,} words; TER may take minutes for "
-                    "such lines, BLEU and chrF do not"
-                )
-                return
 
 
 def _read(

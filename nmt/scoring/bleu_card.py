@@ -47,34 +47,33 @@ def bleu_card(references: References, lang: str) -> dict[str, Metric]:
         )
     moses = tokenizer_name(language)
     tokenize = cache(partial(tokenized, lang=language))
-    standard = Variant("BLEU", "sacreBLEU scores; the one to report")
-    lowercase = Variant("lower-cased BLEU", f"sacreBLEU -lc scores{_FOR_COMPARISON}")
-    tokenised = Variant(
-        "tokenised BLEU",
-        "multi-bleu.perl and fairseq-generate on Moses' tokens, as En-Fr of Vaswani et al. "
-        f"2017{_FOR_COMPARISON}",
-        moses,
-        tokenize,
-    )
-    compounds = Variant(
-        "compound-split BLEU",
-        "En-De of Vaswani et al. 2017, tensor2tensor's get_ende_bleu.sh, fairseq's "
-        f"compound_split_bleu.sh{_FOR_COMPARISON}",
-        f"{moses}-compounds",
-        lambda line: split_compounds(tokenize(line)),
-    )
-    tokenised_lowercase = Variant(
-        "lower-cased tokenised BLEU",
-        f"the same on lower-cased tokens, as fairseq's IWSLT14 De-En{_FOR_COMPARISON}",
-        moses,
-        tokenize,
-    )
     card = {
-        "bleu": bleu_variant(references, standard),
-        "bleu-lowercase": bleu_variant(references, lowercase, lowercase=True),
-        "bleu-tokenised": bleu_variant(references, tokenised),
+        "bleu": Variant("BLEU", "sacreBLEU scores; the one to report"),
+        "bleu-lowercase": Variant("lower-cased BLEU", f"sacreBLEU -lc scores{_FOR_COMPARISON}"),
+        "bleu-tokenised": Variant(
+            "tokenised BLEU",
+            "multi-bleu.perl and fairseq-generate on Moses' tokens, as En-Fr of Vaswani et al. "
+            f"2017{_FOR_COMPARISON}",
+            moses,
+            tokenize,
+        ),
+        "bleu-compounds": Variant(
+            "compound-split BLEU",
+            "En-De of Vaswani et al. 2017, tensor2tensor's get_ende_bleu.sh, fairseq's "
+            f"compound_split_bleu.sh{_FOR_COMPARISON}",
+            f"{moses}-compounds",
+            lambda line: split_compounds(tokenize(line)),
+        ),
+        "bleu-tokenised-lowercase": Variant(
+            "lower-cased tokenised BLEU",
+            f"the same on lower-cased tokens, as fairseq's IWSLT14 De-En{_FOR_COMPARISON}",
+            moses,
+            tokenize,
+        ),
     }
-    if language == "de":
-        card["bleu-compounds"] = bleu_variant(references, compounds)
-    card["bleu-tokenised-lowercase"] = bleu_variant(references, tokenised_lowercase, lowercase=True)
-    return card
+    if language != "de":
+        del card["bleu-compounds"]
+    return {
+        key: bleu_variant(references, variant, lowercase=key.endswith("lowercase"))
+        for key, variant in card.items()
+    }

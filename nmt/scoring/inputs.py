@@ -8,7 +8,6 @@ The name says which: `test.tsv:2` is the second column of a TSV file, `.sgm` and
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -93,33 +92,25 @@ def check_segments(texts: Sequence[Text]) -> None:
     segment_files.check_segments((text.name, text.segments) for text in texts if text.segments)
 
 
-_FORMS = (
-    (
-        re.compile(r"\d+ \|\|\| (?:.* )?\|\|\| (?:-?\d\S*|-inf)"),
-        "an n-best list (LINE ||| TEXT ||| SCORE)",
-        "awk -F ' [|][|][|] ' 'NR == 1 || $1 != line {print $2; line = $1}'",
-    ),
-    (re.compile(r"(?:-?\d+\.\d{6}|-inf)\t.*"), "SCORE<TAB>TEXT", "cut -f 2-"),
-    (re.compile(r".* \|\|\|(?: \d+-\d+)* ?"), "TEXT ||| ALIGNMENT", "sed 's/ ||| [0-9 -]*$//'"),
-    (re.compile(r'\{"line": \d+, "text": .*\}'), "JSON", "jq -r .text"),
-)
-"""What `nmt translate` writes besides text: a line, what it is called, what cuts the text out."""
+_FORMS = {
+    "an n-best list": re.compile(r"\d+ \|\|\| (?:.* )?\|\|\| (?:-?\d\S*|-inf)"),
+    "SCORE<TAB>TEXT": re.compile(r"(?:-?\d+\.\d{6}|-inf)\t.*"),
+    "TEXT ||| ALIGNMENT": re.compile(r".* \|\|\|(?: \d+-\d+)* ?"),
+    "JSON": re.compile(r'\{"line": \d+, "text": .*\}'),
+}
+"""What `nmt translate` writes besides text: a line of each form."""
 
 
 def check_plain(texts: Sequence[Text]) -> None:
     """Raise DataError for output of `nmt translate` that holds more than text.
 
-    Its scores would be wrong. The error names a command that cuts the text out.
+    Its scores would be wrong.
     """
     for text in texts:
         lines = [line for line in text.lines if line.strip()]
-        for pattern, form, command in _FORMS:
+        for form, pattern in _FORMS.items():
             if lines and all(map(pattern.fullmatch, lines)):
-                is_named = text.name != "stdin" and not text.name.endswith(_COMPRESSED)
-                file = f" {shlex.quote(text.name)}" if is_named else ""
-                raise DataError(
-                    f"{text.name} is {form}, not plain text; cut the text out with: {command}{file}"
-                )
+                raise DataError(f"{text.name} is {form}, not plain text; cut the text out of it")
 
 
 def _stream(path: Path, encoding: Encoding) -> Iterator[str]:

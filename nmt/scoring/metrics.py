@@ -21,8 +21,9 @@ from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.base import Score as SacreScore
 from sacrebleu.metrics.bleu import BLEUScore
 from sacrebleu.metrics.ter import TERScore
+from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
+from sacrebleu.utils import SACREBLEU_DIR
 
-from nmt import console
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.scoring.options import METRICS, TOKENIZERS
 from nmt.scoring.pitfalls import wmt14_hint
@@ -173,30 +174,18 @@ def _partial(references: References) -> References:
 
 def _bleu(tokenize: str, *, lowercase: bool, references: References) -> BLEU:
     check_tokenizer(tokenize)
-    model = _model_of(tokenize)
-    if model is not None and not model.exists():
-        console.notice(f"downloading the model of {tokenize} to {model}")
     try:
         # `force` only stops sacreBLEU from logging about tokenised text (`nmt.scoring.pitfalls`).
         return BLEU(tokenize=tokenize, lowercase=lowercase, force=True, references=references)
     except (OSError, RuntimeError, SystemExit) as error:
-        if model is None:
+        if tokenize not in SPM_MODELS:
             raise
         reason = getattr(error, "reason", error)
+        models = Path(SACREBLEU_DIR) / "models"
         raise DataError(
-            f"the tokenizer {tokenize} has no model {model} ({reason}); download it once with "
+            f"the tokenizer {tokenize} has no model in {models} ({reason}); download it once with "
             "access to the network, or remove a damaged one"
         ) from None
-
-
-def _model_of(tokenize: str) -> Path | None:
-    """Return the file that sacreBLEU downloads for a tokenizer; the environment may move it."""
-    from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
-    from sacrebleu.utils import SACREBLEU_DIR
-
-    if tokenize not in SPM_MODELS:
-        return None
-    return Path(SACREBLEU_DIR) / "models" / Path(SPM_MODELS[tokenize]["url"]).name
 
 
 def bleu_variant(references: References, variant: Variant, *, lowercase: bool = False) -> Metric:

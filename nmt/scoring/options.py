@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config.fields import check, value
-from nmt.errors import UsageError
 
 METRICS = ("bleu", "chrf", "chrf++", "ter")
 DEFAULT_METRICS = ("bleu", "chrf")  # TER takes minutes if lines are long
@@ -27,20 +25,11 @@ class Resampling:
     samples: int = 1000  # of the bootstrap
     trials: int = 10_000  # of approximate randomisation
     seed: int = 12345  # sacreBLEU's default, too; it takes 0 for no seed
-    level: float = 95.0  # percent of the bootstrap samples that an interval holds
-
-    def __post_init__(self) -> None:
-        if self.samples_outside == 0:
-            enough = math.ceil(round(200 / (100 - self.level), 6))
-            raise UsageError(
-                f"{self.samples:,} samples are too few for an interval of {self.level:g} %; "
-                f"take --samples {enough} or more"
-            )
+    level: float = 95.0  # percent of the bootstrap samples that an interval holds, at most 99
 
     @property
     def samples_outside(self) -> int:
         """Samples above an interval, and below it."""
-        # 99.9 is not a sum of powers of two, and the rest to 100 falls short of 0.1.
         return int(round(self.samples * (100 - self.level) / 200, 6))
 
 
@@ -95,26 +84,9 @@ class ScoringOptions:
         None,
         "Add a confidence interval to each score, by bootstrap resampling. 95 is usual.",
         minimum=50,
-        maximum=99.9,
+        maximum=99,
         metavar="PERCENT",
         shown="no interval; 95 for differences",
-    )
-    samples: int | None = value(
-        None,
-        "Number of bootstrap samples.",
-        minimum=1,
-        shown=str(Resampling.samples),
-        panel="Chance",
-    )
-    trials: int | None = value(
-        None,
-        "Number of trials of approximate randomisation, with --baseline.",
-        minimum=1,
-        shown=str(Resampling.trials),
-        panel="Chance",
-    )
-    seed: int | None = value(
-        None, "Seed of both tests.", minimum=1, shown=str(Resampling.seed), panel="Chance"
     )
     sentences: bool = value(
         False, "Print the scores of each line instead. With --json, print them as well."
@@ -134,18 +106,13 @@ class ScoringOptions:
             yield "--tokenize is BLEU's, which --metric leaves out"
         if self.confidence is not None and not self._in_total:
             yield "--sentences prints no intervals; add --json, or leave out --confidence"
-        elif self.confidence is None and not self._compares:
-            if given := self._given():
-                yield f"--{next(iter(given))} is for --confidence and --baseline"
-        elif self.trials is not None and not self._compares:
-            yield "--trials is for --baseline"
 
     @property
     def resampling(self) -> Resampling | None:
         """How to resample, if intervals or comparisons are printed."""
         if self.confidence is None and not self._compares:
             return None
-        return Resampling(**self._given(), level=self.confidence or Resampling.level)
+        return Resampling(level=self.confidence or Resampling.level)
 
     @property
     def _in_total(self) -> bool:
@@ -154,7 +121,3 @@ class ScoringOptions:
     @property
     def _compares(self) -> bool:
         return bool(self.baselines) and self._in_total
-
-    def _given(self) -> dict[str, int]:
-        draws = {"samples": self.samples, "trials": self.trials, "seed": self.seed}
-        return {name: number for name, number in draws.items() if number is not None}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from nmt.data.composition import compose, is_composed
-from nmt.data.words import MARKS, torn_mark, unit_pattern
+from nmt.data.words import MARKS, unit_pattern
 from nmt.scoring.inputs import Text
 
 _FULL_STOPS = 100  # lines that end in " .": sacreBLEU's own threshold
@@ -79,7 +79,6 @@ def pitfalls(
         for reference in references:
             yield from _equal(hypothesis, reference, _COPY, "is it a translation of its own?")
             yield from equal_only_in_nfc(hypothesis, reference)
-            yield from _torn(hypothesis, reference)
     for reference in references:
         others = [other for other in references if other is not reference]
         yield from _blank(reference, beside=hypotheses, unless=others, remedy=_BLANK)
@@ -173,14 +172,6 @@ def _more_match_in_nfc(one: str, other: str) -> bool:
     words = [Counter(unit_pattern().findall(line)) for line in (one, other)]
     composed = [Counter(unit_pattern().findall(compose(line))) for line in (one, other)]
     return (composed[0] & composed[1]).total() > (words[0] & words[1]).total()
-
-
-def _torn(text: Text, other: Text) -> Iterator[str]:
-    pairs = zip(text.lines, other.lines, strict=True)
-    numbers = _numbers(torn_mark(line) and not torn_mark(its) for line, its in pairs)
-    if numbers:
-        problem = f"have marks after a space, apart from their letter, but {other.name} does not"
-        yield _described(text, problem, numbers, "do not tokenise this language as Moses does")
 
 
 def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str]:

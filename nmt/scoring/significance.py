@@ -154,7 +154,6 @@ def _check_memory(counts: Array, samples: int, trials: int) -> None:
     needed = lines * max(samples * (8 + 4 * width), 10 * trials)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory / 2:
-        options = "--samples and --trials" if trials else "--samples"
         raise UsageError(
-            f"draws of {lines:,} lines would take {needed / 1e9:,.0f} GB of memory; lower {options}"
+            f"draws of {lines:,} lines would take {needed / 1e9:,.0f} GB of memory; compare fewer"
         )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -149,23 +147,11 @@ def rendered(form: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("form", "tool"), [("n-best", "awk"), ("scores", "cut"), ("alignment", "sed"), ("jsonl", "jq")]
-)
-def test_what_holds_more_than_text_is_refused_with_what_cuts_it_out(
-    tmp_path: Path, form: str, tool: str
-) -> None:
-    path = written(tmp_path, "out put.de", rendered(form))
-    with pytest.raises(DataError, match=r"put\.de.* with: ") as caught:
+@pytest.mark.parametrize("form", ["n-best", "scores", "alignment", "jsonl"])
+def test_what_holds_more_than_text_is_refused(tmp_path: Path, form: str) -> None:
+    path = written(tmp_path, "output.de", rendered(form))
+    with pytest.raises(DataError, match=r"output\.de"):
         check_plain([read(path)])
-    command = str(caught.value).partition("with: ")[2]
-    assert command.startswith(f"{tool} ")
-    if shutil.which(tool) is None:
-        pytest.skip(f"needs {tool}")
-    cut = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
-    # Beside its score, a text has no tab.
-    texts = [text.replace("\t", " ") for text in TEXTS] if form == "scores" else TEXTS
-    assert cut.split("\n")[:-1] == (texts[:3] if form == "jsonl" else texts)
 
 
 @pytest.mark.parametrize(

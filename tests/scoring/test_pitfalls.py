@@ -139,11 +139,3 @@ def test_letters_that_nfc_takes_apart_or_joins_are_reported(written: str, nfc: s
         assert re.match(r"keyboard: 1 of 2 .*model .* line 2 ", found)
     other = Text("other", ["b", "c"])
     assert not any("NFC" in one for one in pitfalls([keyboard], [other]))
-
-
-def test_marks_after_a_space_are_named_unless_the_reference_has_them() -> None:
-    whole, torn = Text("r.th", ["ไม่ได้", "ได้"]), Text("h.th", ["ไม ่ ได ้", "ได้"])
-    (found,) = (one for one in pitfalls([torn], [whole]) if "mark" in one)
-    assert re.match(r"h\.th: 1 of 2 .*r\.th.* line 1 ", found)
-    assert not any("marks after" in one for one in pitfalls([whole], [torn]))
-    assert not any("marks after" in one for one in pitfalls([torn], [torn]))
