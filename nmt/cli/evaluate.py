@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet, check_picture
+from nmt.cli.options import Quiet
 from nmt.cli.score import choose_tokenizer
 from nmt.config.fields import like, value
 from nmt.errors import DataError, UsageError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "nmt evaluate run",
-    "nmt evaluate small big --svg curves.svg",
+    "nmt evaluate small big",
     "nmt evaluate run --json > scores.json",
     "nmt evaluate tuned --data data --baseline run --out translations",
 )
@@ -73,9 +73,6 @@ def evaluate(
         metavar="RUN",
     ),
     metrics: tuple[str, ...] = like(ScoringOptions, "metrics", ()),
-    svg: str | None = value(
-        None, "Draw the learning curves of all runs in one picture.", metavar="FILE.svg"
-    ),
     as_json: bool = value(False, "Print the scores as JSON.", option="--json"),
     beam_size: int = like(SearchOptions, "beam_size", SearchOptions.beam_size),
     length_penalty: float = like(
@@ -92,13 +89,12 @@ def evaluate(
     are composed on both sides, if the model composes. Several runs make one table. Report the
     signatures with the scores.
     """
-    from nmt.runs.run_folder import RunFolder, curves_of_runs
+    from nmt.runs.run_folder import RunFolder
     from nmt.scoring.results import as_object, print_comparisons, print_signed
 
-    if data is None or svg is not None:
+    if data is None:
         for run in runs:
             RunFolder(run).check_run()
-    picture = None if svg is None else check_picture(svg)
     if out is not None:
         _check_folder(out, [*runs, *([baseline] if baseline else [])])
     search = SearchOptions(beam_size=beam_size, length_penalty=length_penalty)
@@ -112,8 +108,6 @@ def evaluate(
         for number, test in enumerate(_translated(run, folder, search, job, out)):
             others = [of_baseline[folder][number]] if baseline is not None else []
             results.append((test, _scores([test, *others], metrics or DEFAULT_METRICS)))
-    if picture is not None:
-        write_text(picture, curves_of_runs({str(run): RunFolder(run).metrics() for run in runs}))
     baselines = [str(baseline)] if baseline is not None else []
     if as_json:
         objects: list[dict[str, Any]] = [

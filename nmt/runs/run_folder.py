@@ -100,22 +100,6 @@ def curves_from_metrics(
     return draw_curves(panels, title, marks=marks)
 
 
-def curves_of_runs(runs: Mapping[str, Sequence[Mapping[str, object]]]) -> str:
-    """Draw the validations in the records of several runs, each by its name."""
-    panels = []
-    for name, explanation, shown in _CURVES:
-        keys = [key for kind, key in shown if kind == "valid"][:1]
-        series = [
-            (run, points)
-            for run, records in runs.items()
-            for key in keys
-            if (points := _points(records, "valid", key))
-        ]
-        if series:
-            panels.append(Panel(name, series, explanation, log_scale=name == "Perplexity"))
-    return draw_curves(panels, "Learning curves on valid")
-
-
 def _of_pairs(
     records: Sequence[Mapping[str, object]], shown: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str]]:
