@@ -15,7 +15,6 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet
 from nmt.config.fields import check, like, value
-from nmt.data.composition import DECOMPOSED_REMEDY
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.jobs.options import JobOptions
 from nmt.models.device import PRECISIONS
@@ -190,7 +189,8 @@ def rescore(
         )
     for row in rows:
         sys.stdout.buffer.write(f"{row}\n".encode())
-    _check(likelihood, name, translator.language_pair.max_src_tokens)
+    if likelihood.failed.lines:
+        raise NMTError(likelihood.failed.told(name, ("could", "could"), "not be scored"))
     if options.in_total:
         if not likelihood.tokens:
             raise DataError(f"{name} has no line with text; there is nothing to score")
@@ -217,20 +217,6 @@ def _pairs(
             f"the numbers of lines differ: {name} has {num_lines:,}, {src_name} has "
             f"{num_sources:,}; line N of one is the translation of line N of the other"
         )
-
-
-def _check(likelihood: Likelihood, name: str, max_tokens: int) -> None:
-    """Warn about lines that are too long or in NFD; NMTError if some could not be scored."""
-    if likelihood.long.lines:
-        what = f"more than {max_tokens} tokens, or with such a source"
-        after = "scored whole, but the model has seen none so long"
-        console.warning(likelihood.long.told(name, ("of", "of"), what, after))
-    if likelihood.decomposed.lines:
-        what = "letters apart from their marks (NFD), or such a source"
-        verbs = ("has", "have")
-        console.warning(likelihood.decomposed.told(name, verbs, what, DECOMPOSED_REMEDY))
-    if likelihood.failed.lines:
-        raise NMTError(likelihood.failed.told(name, ("could", "could"), "not be scored"))
 
 
 def _print_perplexity(likelihood: Likelihood, signature: str, *, as_json: bool) -> None:

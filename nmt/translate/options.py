@@ -127,9 +127,8 @@ class TranslationConfig:
     precision: str = value(
         "auto",
         "Precision of matrix products. fp16 needs a GPU. auto takes bf16 on GPUs since Ampere and "
-        "fp32 elsewhere, and an export keeps its own, such as int8.",
-        choices=("auto", *PRECISIONS["cuda"], "int8"),
-        metavar="|".join(("auto", *PRECISIONS["cuda"])),
+        "fp32 elsewhere, and an export keeps its own. For int8, use `nmt export ctranslate2`.",
+        choices=("auto", *PRECISIONS["cuda"]),
         panel="Machine",
     )
 
@@ -251,8 +250,6 @@ class TranslationConfig:
                 check_languages(card, self.src_lang, self.tgt_lang)
                 if not self.is_export:
                     check_context(card, self.context)
-        if self.precision == "int8":
-            self._refuse_int8()
         if self.terms is not None:
             if not is_there(self.terms):
                 raise DataError(f"{self.terms}: no such file")
@@ -270,22 +267,6 @@ class TranslationConfig:
     @cached_property
     def is_export(self) -> bool:
         return any(map(is_export, self.models))
-
-    def _refuse_int8(self) -> None:
-        """Raise UsageError that says how to get int8, which only CTranslate2 computes."""
-        from nmt.interchange.ctranslate2 import fault_of  # loads torch, which takes seconds
-        from nmt.models.model_file import find_model, read_card
-
-        model = self.models[0]
-        is_ensemble = len(self.models) > 1
-        no_ensembles = "CTranslate2 does not support ensembles"
-        fault = no_ensembles if is_ensemble else fault_of(read_card(find_model(model)))
-        if fault is not None:
-            raise UsageError(f"{model}: int8 is by CTranslate2 only, but {fault}")
-        raise UsageError(
-            f"int8 is by CTranslate2, as we recommend on CPUs: nmt export ctranslate2 {model} OUT "
-            "--quantization int8, then nmt translate OUT"
-        )
 
     def files(self) -> dict[Path, list[Path]]:
         """Return the files that are read of each path, which is a file or the folder of some."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, tee, zip_longest
 
 from nmt.console import counted
 from nmt.errors import DataError
@@ -214,29 +213,20 @@ def with_sources(
 
     DataError if an entry has no line, or a line no entry, so that output would be shifted.
     """
-    waiting = iter(sources)
-    number, source = -1, ""
-    for entry in entries:
-        if entry.line > number:
-            number += 1
-            following = next(waiting, None)
-            if following is None:
-                raise DataError(
-                    f"{name} has {number:,} lines, and the list a translation of line "
-                    f"{entry.line}, counted from 0; give the source that was translated"
-                )
-            if entry.line > number:
-                raise _missing(number, name)
-            source = following
-        yield entry, source
-    if next(waiting, None) is not None:
-        raise _missing(number + 1, name)
-
-
-def _missing(line: int, name: str) -> DataError:
-    return DataError(
-        f"the list has no translation of line {line} of {name}, counted from 0; is it complete?"
-    )
+    by_line = groupby(entries, key=lambda entry: entry.line)
+    for number, (source, of_line) in enumerate(zip_longest(sources, by_line)):
+        if source is None:
+            raise DataError(
+                f"{name} has {number:,} lines, and the list a translation of line {number}, "
+                "counted from 0; give the source that was translated"
+            )
+        if of_line is None or of_line[0] != number:
+            raise DataError(
+                f"the list has no translation of line {number} of {name}, counted from 0; is it "
+                "complete?"
+            )
+        for entry in of_line[1]:
+            yield entry, source
 
 
 def rerank(
@@ -251,14 +241,12 @@ def rerank(
     Yields the entries with the combined scores, a line's best first. Ties keep their order. Entries
     without a score come last.
     """
-    taken: deque[Entry] = deque()
-
-    def pairs() -> Iterator[tuple[str, str]]:
-        for entry, source in entries:
-            taken.append(entry)
-            yield source, entry.text
-
-    scored = (_rescored(taken.popleft(), rescored.score, weight) for rescored in score(pairs()))
+    entries, others = tee(entries)
+    rescored = score((source, entry.text) for entry, source in others)
+    scored = (
+        _rescored(entry, found.score, weight)
+        for (entry, _), found in zip(entries, rescored, strict=True)
+    )
     for _, of_line in groupby(scored, key=lambda entry: entry.line):
         yield from sorted(of_line, key=lambda entry: -entry.score)
 

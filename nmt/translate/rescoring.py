@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from nmt.data.composition import is_decomposed
 from nmt.search.engine import NOT_A_NUMBER, OUT_OF_MEMORY, Ids
 from nmt.translate.output import BLANK, Tally, Translation
 from nmt.translate.torch_engine import FORCED_TOKENS, TorchEngine
@@ -25,9 +24,6 @@ class Likelihood:
     lines: int = 0
     tokens: int = 0  # with eos of each translation; none for blank lines
     log_prob: float = 0.0  # natural logarithm
-    long: Tally = field(default_factory=Tally)  # with a side longer than any in training
-    decomposed: Tally = field(default_factory=Tally)
-    """With a side that the model's vocabularies do not compose."""
     failed: Tally = field(default_factory=Tally)
 
     @property
@@ -40,17 +36,13 @@ class Likelihood:
         """exp(nll), per subword, as in validation."""
         return math.exp(min(self.nll, 700.0))
 
-    def add(self, translation: Translation, *, is_long: bool, is_decomposed: bool) -> None:
+    def add(self, translation: Translation) -> None:
         self.lines += 1
-        if is_decomposed:
-            self.decomposed.add(self.lines)
         if translation.error:
             self.failed.add(self.lines, translation.error)
             return
         self.tokens += len(translation.tokens) + translation.segments  # eos of each segment
         self.log_prob += translation.log_prob
-        if is_long:
-            self.long.add(self.lines)
 
 
 def score_pairs(
@@ -71,9 +63,7 @@ def score_pairs(
     engine, language_pair = translator.engine, translator.language_pair
     assert isinstance(engine, TorchEngine)
     vocabularies = language_pair.src_vocabulary, language_pair.tgt_vocabulary
-    composes = all(vocabulary.composes for vocabulary in vocabularies)
-    max_tokens = language_pair.max_src_tokens  # of either side in training
-    most_tokens = max(FORCED_TOKENS, max_tokens)
+    most_tokens = max(FORCED_TOKENS, language_pair.max_src_tokens)
     waiting = iter(pairs)
     while pool := list(islice(waiting, pool_pairs)):
         sides = zip(vocabularies, zip(*pool, strict=True), strict=True)
@@ -94,11 +84,7 @@ def score_pairs(
                 translation = _failed(text, f"more than {most_tokens:,} tokens")
             else:
                 translation = BLANK
-            likelihood.add(
-                translation,
-                is_long=longest[number] > max_tokens,
-                is_decomposed=not composes and any(map(is_decomposed, pool[number])),
-            )
+            likelihood.add(translation)
             yield translation
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import QUICK, Nmt
-
-from nmt.config.model_config import ModelConfig, RecurrentConfig, TransformerConfig
-from nmt.models.model_file import ModelCard, write_model
 
 SIZES: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16}
 
@@ -44,7 +40,7 @@ def test_an_export_translates_as_its_model_does(
         (("--alignment",), "no alignments"),
         (("--markup", "xml"), "no alignments"),
         (("--format", "jsonl"), "no log-probabilities"),
-        (("--precision", "int8"), "keeps the precision"),
+        (("--precision", "bf16"), "keeps the precision"),
         (("--sample",), "samples"),
         (("--ensemble", model_file), "fast, a CTranslate2"),
         (("--terms", text), "takes no terms"),
@@ -53,26 +49,3 @@ def test_an_export_translates_as_its_model_does(
     # Other commands need the weights.
     line = nmt("rescore", tmp_path / "fast", text, "--source", text).refusal(2)
     assert "fast: " in line
-
-
-@pytest.mark.parametrize(
-    ("architecture", "config", "named"),
-    [
-        ("transformer", TransformerConfig(num_heads=2, **SIZES), "nmt export ctranslate2"),
-        ("transformer", TransformerConfig(decoder_memory="ssru", **SIZES), "decoder_memory=ssru"),
-        ("rnn_attention", RecurrentConfig(d_hidden=16, **SIZES), "rnn_attention"),
-    ],
-)
-def test_int8_is_by_ctranslate2_or_not_there(
-    nmt: Nmt,
-    card: ModelCard,
-    tmp_path: Path,
-    architecture: str,
-    config: ModelConfig,
-    named: str,
-) -> None:
-    card = replace(card, architecture=architecture, config=config)
-    write_model(tmp_path / "model", card, dict(card.build().named_parameters()))
-    words = ("translate", tmp_path / "model", "--precision", "int8")
-    assert named in nmt(*words).refusal(2)
-    assert "ensembles" in nmt(*words, "--ensemble", tmp_path / "model").refusal(2)

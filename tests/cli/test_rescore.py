@@ -152,32 +152,10 @@ def test_the_manual_s_awk_takes_each_line_s_best_and_reverses_words() -> None:
     assert run("reverse | reverse", n_best) == n_best
 
 
-def test_long_lines_are_warned_about_and_endless_ones_fail(
-    nmt: Nmt, tmp_path: Path, model_file: Path
-) -> None:
-    long = write(tmp_path / "long", ["a", "the cat and " * 20])
-    words = ("--scores", "--source", long)
-    found = nmt("rescore", model_file, long, *words)
-    assert found.status == 0
-    (line,) = found.stderr.splitlines()
-    assert re.search("1 line .*20 tokens.* line 2", line)
-
+def test_endless_lines_fail(nmt: Nmt, tmp_path: Path, model_file: Path) -> None:
     endless = write(tmp_path / "endless", ["a", "q" * 5_000])
-    found = nmt("rescore", model_file, endless, *words)
+    found = nmt("rescore", model_file, endless, "--scores", "--source", endless)
     assert found.status == 1
     assert [row.split("\t")[1][:3] for row in found.stdout.splitlines()] == ["a", "qqq"]
     assert found.stdout.splitlines()[1].startswith("-inf\t")
     assert re.search("line 2: .*4,096 tokens", found.stderr.splitlines()[-1])
-
-
-def test_decomposed_text_is_warned_about_if_the_model_does_not_compose(
-    nmt: Nmt, tmp_path: Path, model_file: Path
-) -> None:
-    old = Path(__file__).parents[1] / "written_before" / "model.safetensors"
-    source = write(tmp_path / "nfd.en", ["the dog", "the ca\u0308t"])
-    target = write(tmp_path / "nfd.de", ["der Hund", "der Kater"])
-    words = (target, "--source", source, "--device", "cpu")
-    assert nmt("rescore", model_file, *words).stderr == ""
-    found = nmt("rescore", old, *words)
-    assert found.status == 0
-    assert re.search(r"nfd\.de: 1 line .*line\s2;", found.stderr, re.DOTALL)
