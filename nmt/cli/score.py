@@ -78,15 +78,12 @@ def score(
             [text.lines for text in outputs],
             resampling,
             with_interval=options.confidence is not None,
-            by_line=options.sentences,
         )
         for name, metric in metrics.items()
     }
     baselines = [text.name for text in outputs[1:]]
     if options.json:
         results.print_json(evaluated, baselines)
-    elif options.sentences:
-        results.print_lines(evaluated, baselines)
     else:
         results.print_tables(evaluated, baselines)
 

@@ -69,10 +69,6 @@ class WordList:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    @property
-    def sources(self) -> list[str]:
-        return [word.source for word in self._by_key.values()]
-
     def find(self, line: str, kept: Sequence[tuple[int, int]] = ()) -> list[FoundWord]:
         """Return the words in a line, from left to right.
 

@@ -10,7 +10,6 @@ each line, so that resampling need not look at the text again (`nmt.scoring.sign
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -97,16 +96,6 @@ class Metric:
             if self._variant.tokenizer is not None:
                 signature.update("tok", self._variant.tokenizer)
         return Score(name, result.score, str(signature), _detail(result), comparable_with)
-
-    def sentence_level(self) -> Metric:
-        """Return the metric as sacreBLEU applies it to single lines.
-
-        BLEU then uses only the orders of n-grams that a line is long enough for.
-        """
-        metric = copy(self._metric)
-        if isinstance(metric, BLEU):
-            metric.effective_order = True
-        return Metric(metric, self._variant)
 
 
 def _detail(result: SacreScore) -> dict[str, object]:

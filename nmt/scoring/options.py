@@ -88,9 +88,6 @@ class ScoringOptions:
         metavar="PERCENT",
         shown="no interval; 95 for differences",
     )
-    sentences: bool = value(
-        False, "Print the scores of each line instead. With --json, print them as well."
-    )
     json: bool = value(
         False, "Print one JSON object: for each metric its score, signature and details."
     )
@@ -104,20 +101,10 @@ class ScoringOptions:
             yield "--card has its own metrics: leave out --metric, --tokenize, --lowercase"
         elif self.tokenize and "bleu" not in (self.metrics or DEFAULT_METRICS):
             yield "--tokenize is BLEU's, which --metric leaves out"
-        if self.confidence is not None and not self._in_total:
-            yield "--sentences prints no intervals; add --json, or leave out --confidence"
 
     @property
     def resampling(self) -> Resampling | None:
         """How to resample, if intervals or comparisons are printed."""
-        if self.confidence is None and not self._compares:
+        if self.confidence is None and not self.baselines:
             return None
         return Resampling(level=self.confidence or Resampling.level)
-
-    @property
-    def _in_total(self) -> bool:
-        return self.json or not self.sentences
-
-    @property
-    def _compares(self) -> bool:
-        return bool(self.baselines) and self._in_total

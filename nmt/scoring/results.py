@@ -1,4 +1,4 @@
-"""The result of a metric: score, interval, comparisons with baselines, scores of lines; printed."""
+"""The result of a metric: score, interval, comparisons with baselines; printed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt import console
 from nmt.scoring.metrics import LineCounts, Metric, Score
@@ -23,10 +23,6 @@ class Result:
     score: Score  # its signature names the resampling
     interval: Interval | None = None  # of the score
     comparisons: Sequence[Comparison] = ()  # with each baseline
-    line_scores: Sequence[Sequence[float]] = ()
-    """In percent, of N lines each: the output's, then each baseline's."""
-
-    line_signature: str = ""
 
 
 def evaluate(
@@ -36,24 +32,16 @@ def evaluate(
     resampling: Resampling | None = None,
     *,
     with_interval: bool = False,
-    by_line: bool = False,
 ) -> Result:
     """Score the lines of an output, and those of each baseline after it in `outputs`.
 
     name: of the metric, to show progress; metric: with its references; outputs: N lines each;
     resampling: compare the output with the baselines in this way; with_interval: whether resampling
-    also gives an interval of the score; by_line: whether to score each line, too.
+    also gives an interval of the score.
     """
     counts, *baselines = _count(name, metric, outputs)
-    line_scores: list[list[float]] = []
-    line_signature = ""
-    if by_line:
-        single = metric.sentence_level()
-        line_scores = [[single.value(row) for row in rows] for rows in (counts, *baselines)]
-        line_signature = single.score(counts).signature
     if resampling is None:
-        score = metric.score(counts)
-        return Result(score, line_scores=line_scores, line_signature=line_signature)
+        return Result(metric.score(counts))
     from nmt.scoring.significance import compare, confidence  # loads NumPy
 
     choices = {"bs": resampling.samples, "seed": resampling.seed}
@@ -63,8 +51,6 @@ def evaluate(
         metric.score(counts, choices),
         confidence(metric.value, counts, resampling) if with_interval else None,
         [compare(metric.value, counts, baseline, resampling) for baseline in baselines],
-        line_scores,
-        line_signature,
     )
 
 
@@ -98,17 +84,11 @@ def as_object(result: Result, baselines: Sequence[str]) -> dict[str, object]:
         answer["comparable_with"] = score.comparable_with
     if result.interval is not None:
         answer["confidence"] = asdict(result.interval)
-    if result.line_scores:
-        answer["sentences"] = result.line_scores[0]
-        answer["sentence_signature"] = result.line_signature
     if result.comparisons:
-        compared: list[dict[str, Any]] = [
+        answer["baselines"] = [
             {"file": name, **asdict(comparison)}
             for name, comparison in zip(baselines, result.comparisons, strict=True)
         ]
-        for comparison, scores in zip(compared, result.line_scores[1:], strict=False):
-            comparison["sentences"] = scores
-        answer["baselines"] = compared
     return answer
 
 
@@ -206,22 +186,6 @@ def _print_signatures(results: Iterable[Result]) -> None:
     """Print each signature whole on a line of its own, once."""
     for name, signature in dict.fromkeys((r.score.name, r.score.signature) for r in results):
         console.print_row(f"{name}: {signature}")
-
-
-def print_lines(results: Mapping[str, Result], baselines: Sequence[str]) -> None:
-    """Print a row for each line, numbered from 1: the output's scores, then each baseline's."""
-    columns = {
-        f"{result.score.name} {name}".strip(): result.line_scores[number]
-        for number, name in enumerate(["", *baselines])
-        for result in results.values()
-    }
-    rows = zip(*columns.values(), strict=True)
-    console.print_table(
-        ("line", *columns),
-        [(str(n), *(f"{score:.2f}" for score in row)) for n, row in enumerate(rows, start=1)],
-    )
-    for result in results.values():
-        console.notice(f"{result.score.name} of lines: {result.line_signature}")
 
 
 def _print_rows(rows: Sequence[Mapping[str, str]]) -> None:

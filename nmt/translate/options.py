@@ -210,7 +210,7 @@ class TranslationConfig:
             given["--n-best"] = self.search.n_best
         if self.search.sampling is not None:
             given["--sample"] = self.search.sampling
-        if self.writes_list:
+        if self.n_best is not None:
             given[N_BEST_LIST] = "--n-best"
         if len(self.models) > 1:
             given["--ensemble"] = self.models[1:]
@@ -229,15 +229,11 @@ class TranslationConfig:
         return None if self.markup == AS_LINES else self.markup
 
     @property
-    def writes_list(self) -> bool:
-        return self.n_best is not None
-
-    @property
     def form(self) -> str:
         """The form of the output, a key of `nmt.translate.output.RENDERS`."""
         if self.format == "jsonl":
             return "jsonl"
-        chosen = {"n-best": self.writes_list, "scores": self.scores, "alignment": self.alignment}
+        chosen = {"n-best": self.n_best, "scores": self.scores, "alignment": self.alignment}
         return next((form for form, is_chosen in chosen.items() if is_chosen), "text")
 
     def _check_models(self) -> None:

@@ -195,26 +195,6 @@ def test_the_verdict_on_a_baseline_is_in_words(nmt: Nmt, files: Files) -> None:
     assert not verdicts(files.new, files.old, "--json")
 
 
-def test_single_lines_have_a_row_each(nmt: Nmt, files: Files) -> None:
-    words = (files.reference, files.new, "--baseline", files.old, *BLEU, "--metric", "ter")
-    answer = nmt("score", *words, "--sentences")
-    (rows,) = tables(answer.stdout)
-    assert [row["line"] for row in rows] == [str(number) for number in range(1, 41)]
-    theirs = sacrebleu(files.reference, "-i", files.new, "-sl", "-f", "text").splitlines()
-    for row, line in zip(rows, theirs, strict=True):
-        assert float(row["BLEU"]) == pytest.approx(float(line.split()[2]), abs=0.005)
-    # The first line of each has one wrong word of 9.
-    assert rows[0]["TER"] == rows[0][f"TER {files.old}"] == f"{100 / 9:.2f}"
-    assert rows[1]["TER"] == rows[1][f"TER {files.old}"] == "0.00"
-    assert f"BLEU of lines: {theirs[0].split()[0].removeprefix('BLEU|')}\n" in answer.stderr
-
-    total, with_lines = scores(nmt, *words)["ter"], scores(nmt, *words, "--sentences")["ter"]
-    assert len(with_lines["sentences"]) == len(with_lines["baselines"][0]["sentences"]) == 40
-    assert with_lines["sentence_signature"].startswith("nrefs:1|")
-    assert with_lines["score"] == total["score"]
-    assert "sentences" not in total
-
-
 def test_the_card_is_of_the_language_that_the_reference_ends_in(nmt: Nmt, files: Files) -> None:
     (rows,) = tables(nmt("score", files.reference, files.new, "--card").stdout)
     assert [row["metric"] for row in rows] == [

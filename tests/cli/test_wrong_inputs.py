@@ -291,7 +291,6 @@ CASES = [
     (f"{SCORE} --model run", 2, "models score by `nmt rescore` (see"),
     (f"{SCORE} --metric blue", 2, "--metric blue: unknown; did you mean 'bleu'?"),
     (f"{SCORE} --tokenize zh --metric ter", 2, "--tokenize is BLEU's"),
-    (f"{SCORE} --sentences --confidence 95", 2, "leave out --confidence"),
     (f"{SCORE} --card --metric ter", 2, "leave out --metric"),
     (f"{SCORE} --card --lang ja", 2, "leave out --card"),
     ("score blank blank --card", 2, "pass --lang"),
