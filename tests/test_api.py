@@ -113,8 +113,6 @@ def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
         lambda: translator.translate([b"the cat"]),  # type: ignore[list-item]
         lambda: marked.translate(["the cat"], ["x"]),
         lambda: nmt.Translator.load([]),
-        lambda: nmt.Translator.load(model_file, {"beam_size": 4}),  # type: ignore[arg-type]
-        lambda: nmt.Translator.load(model_file, terms=[("cat", "Katze")]),
         lambda: nmt.Translator.load(model_file, device="tpu"),
         lambda: nmt.Translator.load(model_file, batch_tokens=0),
         lambda: nmt.Translator.load(model_file, bream_size=4),

@@ -131,13 +131,7 @@ class SearchOptions:
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the combination of values."""
-        sampling: object = self.sampling
-        n_best: object = self.n_best
-        if sampling is not None and not isinstance(sampling, Sampling):
-            yield f"sampling {sampling!r}: must be Sampling(...) or None"
-        if not isinstance(n_best, int) or isinstance(n_best, bool):
-            yield f"--n-best {n_best!r}: must be a whole number"
-        elif self.n_best < 1 or (self.sampling is None and self.n_best > max(1, self.beam_size)):
+        if self.n_best < 1 or (self.sampling is None and self.n_best > max(1, self.beam_size)):
             yield f"--n-best {self.n_best}: must be from 1 to the beam size {self.beam_size}"
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             yield f"--min-tokens {self.min_tokens}: must be at most --max-tokens {self.max_tokens}"

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
 from nmt.data.words import WordEdges
@@ -38,10 +37,6 @@ class Phrase:
     @property
     def fewest_tokens(self) -> int:
         return min(map(len, self._all))
-
-    @property
-    def tokens(self) -> Ids:
-        return tuple(chain.from_iterable(self._all))
 
     @property
     def _all(self) -> tuple[Ids, ...]:

@@ -53,9 +53,7 @@ def contexts_of(
     if contexts is None:
         before = Before(count)
         return [list(before.take(line)) for line in lines]
-    if not isinstance(contexts, Sequence) or any(
-        isinstance(context, str) or not isinstance(context, Sequence) for context in contexts
-    ):
+    if any(isinstance(context, str) for context in contexts):
         raise UsageError("contexts are a list of lists: of the lines before each line")
     if len(contexts) != len(lines):
         raise UsageError(f"{len(lines)} lines but {len(contexts)} contexts; give one for each line")

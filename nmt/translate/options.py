@@ -133,9 +133,6 @@ class TranslationConfig:
     )
 
     def __post_init__(self) -> None:
-        search: object = self.search
-        if not isinstance(search, SearchOptions):
-            raise UsageError(f"search must be SearchOptions, not {called(search)}")
         check(self)
         Encoding.find(self.encoding)
         # The command line names these apart from `search`.
@@ -162,31 +159,28 @@ class TranslationConfig:
 
     @classmethod
     def from_call(
-        cls, path: Any, options: SearchOptions | TranslationConfig | None, **values: Any
-    ) -> Self:
+        cls,
+        path: Path | str | Sequence[Path | str],
+        options: SearchOptions | TranslationConfig | None,
+        **values: Any,
+    ) -> TranslationConfig:
         """Return what Python's caller means by one or more paths and by options (UsageError)."""
         from nmt.models.model_file import find_model
 
-        paths = [path] if isinstance(path, Path | str) or not isinstance(path, Sequence) else path
+        paths = [path] if isinstance(path, Path | str) else path
         if not paths:
             raise UsageError("no model given; give at least one")
         if isinstance(options, SearchOptions):
-            values["search"] = options
-        elif not isinstance(options, TranslationConfig | None):
-            raise UsageError(f"options must be SearchOptions, not {called(options)}")
+            values["search"], options = options, None
         names = {spec.name for spec in fields(cls)} - {"models", "ensemble"}
         for name in values:
             if name not in names:
                 raise UsageError(f"{name}: no such option{did_you_mean(name, names)}")
-        for name, file in (*(("a model", model) for model in paths), *values.items()):
-            is_path = name == "a model" or (name == "terms" and file is not None)
-            if is_path and not isinstance(file, str | Path):
-                raise UsageError(f"{name} must be a path, not {called(file)}")
         if values.get("terms") is not None:
             values["terms"] = Path(values["terms"])
         values["models"] = tuple(find_model(model_of(Path(model))) for model in paths)
         try:
-            return replace(options if isinstance(options, cls) else cls(), **values).opened()
+            return replace(options or cls(), **values).opened()
         except UsageError as error:
             raise UsageError(in_python(str(error), cls)) from None
 
@@ -300,8 +294,3 @@ def _checksum(model: Path) -> str:
             f"{model}: has no {MANIFEST}, as exports of nmt do; copy all of it, or export it again"
         )
     return sha256_file(model / MANIFEST)
-
-
-def called(value: object) -> str:
-    """Return what to call a value of the wrong type in an error."""
-    return f"{type(value).__name__}: {value!r:.80}"

@@ -27,7 +27,7 @@ from nmt.terms.translate import ForceTerms, ReadTerms, note_terms
 from nmt.translate.context import Before, contexts_of, translate_in_context
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
-from nmt.translate.options import TranslationConfig, called
+from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
 from nmt.translate.segment_lines import Cut, SegmentLines, only_text
 from nmt.translate.steps import LinesUnderWay, Step, put_back, search, search_faulty
@@ -134,11 +134,9 @@ class Translator:
         pool_lines: larger pools give batches of more similar length.
         UsageError if `lines` is a string, or `pool_lines` less than 1.
         """
-        if isinstance(lines, str) or not isinstance(lines, Iterable):
-            raise UsageError(f"give a list of lines, not {called(lines)}")
-        if type(pool_lines) is not int or pool_lines < 1:
-            raise UsageError(f"pool_lines is {pool_lines!r}; it must be a whole number from 1")
-        waiting, before = iter(lines), Before(self.config.context)
+        if pool_lines < 1:
+            raise UsageError(f"pool_lines is {pool_lines!r}; it must be 1 or more")
+        waiting, before = iter(_checked(lines)), Before(self.config.context)
         while pool := _as_lines(islice(waiting, pool_lines)):
             yield from self.translate(pool, contexts=list(map(before.take, pool)))
 
@@ -225,14 +223,19 @@ class Translator:
 
 def _as_lines(lines: Iterable[str]) -> list[str]:
     """Return lines without their ends; UsageError if something is not a string."""
-    if isinstance(lines, str) or not isinstance(lines, Iterable):
-        raise UsageError(f"give a list of lines, not {called(lines)}")
-    texts = list(lines)
+    texts = list(_checked(lines))
     for line in texts:
         if not isinstance(line, str):
-            raise UsageError(f"a line must be a string, not {called(line)}")
+            raise UsageError(f"a line must be a string, not {line!r:.80}")
     ended = (line.removesuffix("\n") for line in texts)
     return [
         text.removesuffix("\r") if text != line else text
         for text, line in zip(ended, texts, strict=True)
     ]
+
+
+def _checked(lines: Iterable[str]) -> Iterable[str]:
+    """Return lines, or raise UsageError if they are one string, which would be a line a letter."""
+    if isinstance(lines, str):
+        raise UsageError(f"give a list of lines, not {lines!r:.80}")
+    return lines

@@ -20,8 +20,6 @@ from nmt.search.options import Sampling, SearchOptions
         (SearchOptions, {"min_tokens": -1}, "--min-tokens -1"),
         (SearchOptions, {"min_tokens": 9, "max_tokens": 3}, "--max-tokens 3"),
         (SearchOptions, {"repetition_penalty": 0.9}, "--repetition-penalty 0.9: "),
-        (SearchOptions, {"n_best": 2.5}, "--n-best 2.5: "),
-        (SearchOptions, {"sampling": True}, "sampling True: "),
         (Sampling, {"temperature": 1e-9}, "--temperature 1e-09"),
         (Sampling, {"temperature": math.nan}, "--temperature nan"),
         (Sampling, {"top_p": 0.0}, "--top-p 0: "),
