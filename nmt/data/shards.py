@@ -13,24 +13,20 @@ raw lines. A column with one value for a pair has them as sources, and targets t
 All pairs of a shard come from one corpus, whose index is in the header. Shards are written once and
 opened with mmap, so ranks share their pages and access is random and without copies. The CRC covers
 the header, the offsets and the line numbers. The SHA-256 in `dataset.json` covers the token ids.
-
-We call the system's `mmap`, because Python's keeps a file descriptor for each map, and a process
-may have only about a thousand.
 """
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
+import resource
 import struct
-import weakref
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -213,12 +209,12 @@ class _Header(NamedTuple):
 class Shard:
     """One shard, memory-mapped: pairs by index, without copying."""
 
-    def __init__(self, path: Path, content: memoryview, opened: os.stat_result) -> None:
-        raw = bytes(content[: _HEADER.size])
+    def __init__(self, path: Path, content: mmap.mmap) -> None:
+        raw = content[: _HEADER.size]
         header = _Header._make(_HEADER.unpack(raw))
         header.check(path, len(content))
         (crc,) = _CRC.unpack_from(content, _HEADER.size)
-        self.path, self._opened = path, opened
+        self.path = path
         self.token_bytes, self.corpus = header.token_bytes, header.corpus
         at = _BODY_AT
 
@@ -236,7 +232,7 @@ class Shard:
         self._src: Ids = take(ID_TYPES[self.token_bytes], header.src_tokens)
         self._tgt: Ids = take(ID_TYPES[self.token_bytes], header.tgt_tokens)
         # The checksum has touched all pages; used ones come back from the page cache.
-        _forget_pages(content)
+        content.madvise(mmap.MADV_DONTNEED)
 
     @classmethod
     def open(cls, path: Path) -> Shard:
@@ -246,31 +242,14 @@ class Shard:
         except FileNotFoundError:
             raise DataError(f"{path}: this shard is missing; {_AGAIN}") from None
         with file:
-            opened = os.fstat(file.fileno())
-            size = opened.st_size
+            size = os.fstat(file.fileno()).st_size
             if size < _BODY_AT:
                 raise DataError(
                     f"{path}: {size} bytes are too few for a shard, whose header has {_BODY_AT}; "
                     f"{_AGAIN}"
                 )
-            content = _map(path, file.fileno(), size)
-        return cls(path, content, opened)
-
-    def check_unchanged(self) -> None:
-        """Raise DataError if somebody has written over the file since it was opened.
-
-        What was removed or replaced by another file is still mapped as it was.
-        """
-        try:
-            now = self.path.stat()
-        except OSError:
-            return
-        is_written_over = (now.st_size, now.st_mtime_ns) != (
-            self._opened.st_size,
-            self._opened.st_mtime_ns,
-        )
-        if os.path.samestat(now, self._opened) and is_written_over:
-            raise DataError(f"{self.path}: was written over while it was in use; {_AGAIN}")
+            content = _map(file)
+        return cls(path, content)
 
     def __len__(self) -> int:
         return len(self._src_offsets) - 1
@@ -357,32 +336,16 @@ class Shard:
             raise IndexError(f"{self.path}: pair {index} of {len(self)}")
 
 
-_C = ctypes.CDLL(None, use_errno=True)
-_C.mmap.restype = ctypes.c_void_p
-_C.mmap.argtypes = (
-    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
-    ctypes.c_ssize_t,  # off_t
-)
-_C.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-_C.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_MAP_FAILED = ctypes.c_void_p(-1).value
+def _map(file: IO[bytes]) -> mmap.mmap:
+    """Map a file read-only until nothing refers to it; the file may be closed.
 
-
-def _map(path: Path, descriptor: int, size: int) -> memoryview:
-    """Map a file read-only until nothing refers to it; the descriptor may be closed."""
-    address = _C.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
-    if address == _MAP_FAILED:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), str(path))
-    content = (ctypes.c_ubyte * size).from_address(address)
-    unmap = weakref.finalize(content, _C.munmap, address, size)
-    unmap.atexit = False  # the system unmaps at exit; threads may still be reading
-    return memoryview(content).cast("B").toreadonly()
-
-
-def _forget_pages(content: memoryview) -> None:
-    address = np.frombuffer(content, np.uint8).ctypes.data
-    _C.madvise(address, len(content), mmap.MADV_DONTNEED)
+    Python keeps a descriptor for each map, and a folder may have more shards than a process may
+    have descriptors at first, which are about a thousand. So we ask for all that it may have.
+    """
+    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if least < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _checksum(header: bytes, *parts: npt.NDArray[Any]) -> int:

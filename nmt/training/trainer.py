@@ -316,29 +316,15 @@ class Trainer:
         return result
 
     def save(self, *, best: bool = False, checkpoint: bool = False, whole: bool = False) -> None:
-        """Save the model as a best one or a checkpoint, and the training state.
-
-        Raises:
-            DataError: if the data were written over, so that the weights are of no known data.
-        """
-        self._check_data()
+        """Save the model as a best one or a checkpoint, and the training state."""
         if not best:  # else a validation has just come after `confirmed`
             self.state = self.saver.confirmed(self.state)
         card = self._present_card()
         self.saver.save(self.state, card, best=best, checkpoint=checkpoint, whole=whole)
 
     def save_at_the_end(self) -> None:
-        """Save the training state and the last model, and wait until they are written.
-
-        Raises:
-            DataError: see `save`.
-        """
-        self._check_data()
+        """Save the training state and the last model, and wait until they are written."""
         self.saver.save_at_the_end(self.state, self._present_card())
-
-    def _check_data(self) -> None:
-        with self.ranks.raise_on_all_ranks():
-            self.stream.data.train.check_unchanged()
 
     def _present_card(self) -> ModelCard:
         return dataclasses.replace(self.card, update=self.state.update, valid=self.valid)

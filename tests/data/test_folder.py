@@ -150,18 +150,6 @@ def test_other_places_are_no_data_folders(tmp_path: Path, name: str) -> None:
         DataFolder.open(tmp_path / name)
 
 
-def test_pairs_of_a_shard_that_is_written_over_are_not_read(folder: Path) -> None:
-    train = DataFolder.open(folder).train
-    indices = np.arange(100)
-    train.rows(indices)
-    with (folder / "train-00002.bin").open("ab") as shard:
-        shard.write(b"more")
-    train.rows(np.arange(30))  # of another shard
-    for read in (train.rows, train.lengths):
-        with pytest.raises(DataError, match=r"train-00002\.bin: was written over"):
-            read(indices)
-
-
 @pytest.mark.parametrize("name", ["dataset.json", "train-00000.bin", "vocab.model"])
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(folder: Path, name: str) -> None:
     (folder / name).unlink()
