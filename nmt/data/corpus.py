@@ -51,9 +51,6 @@ class Encoding:
             if codec in _NOT_OF_TEXT:
                 raise LookupError(name)
             line_feed = "\n".encode(codec)
-            b"\xff".decode(
-                codec, "backslashreplace"
-            )  # fails for idna, which is not a text encoding
         except (LookupError, ValueError):
             raise UsageError(
                 f"--encoding {name}: unknown; use for example utf-8, windows-1252, iso-8859-1, "
@@ -104,7 +101,7 @@ def read_chunks(
     any_bytes: also read files that do not look like text in this encoding.
     """
     chunks = _read(path, encoding, watch, any_bytes)
-    return chunks if any_bytes else _check_start(path, chunks, encoding)
+    return chunks if any_bytes else refuse_binary(path, chunks, encoding)
 
 
 def _read(
@@ -292,8 +289,11 @@ def refuse_binary(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> It
         kind = "safetensors, for example a model"
     if kind:
         raise DataError(f"{path}: not text but {kind}; give a text file")
-    if encoding.by_line and start.startswith(_UTF16_BOMS):
-        raise DataError(f"{path}: not {encoding.name} text but UTF-16; pass --encoding utf-16")
+    if encoding.by_line and (start.startswith(_UTF16_BOMS) or start.count(0) * 4 > len(start)):
+        raise DataError(
+            f"{path}: not {encoding.name} text; it looks like UTF-16: pass --encoding utf-16 (or "
+            "utf-16-le or utf-16-be if it has no byte-order mark)"
+        )
     # We refuse a file if more than 30 % (and more than 64) of its first 65,536 bytes are invalid or
     # control characters such as NUL. In models and pictures about 45 % are. Czech in ISO 8859-2,
     # read as UTF-8, has 12 % and is translated, like text with some NULs.
@@ -303,19 +303,6 @@ def refuse_binary(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> It
         raise DataError(
             f"{path}: does not look like {encoding.name} text: {strange / len(start):.0%} of its "
             "start is control characters or invalid; pass --encoding if it is text"
-        )
-    yield first
-    yield from chunks
-
-
-def _check_start(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> Iterator[bytes]:
-    """Pass on the chunks, unless the first one shows that this is UTF-16."""
-    first = next(chunks, b"")
-    start = first[:4096]
-    if encoding.by_line and (start.startswith(_UTF16_BOMS) or start.count(0) * 4 > len(start)):
-        raise DataError(
-            f"{path}: not {encoding.name} text; it looks like UTF-16: pass --encoding utf-16 (or "
-            "utf-16-le or utf-16-be if it has no byte-order mark)"
         )
     yield first
     yield from chunks
