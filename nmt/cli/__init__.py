@@ -58,10 +58,9 @@ def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _plain_help() -> None:
-    """Let help fold long words, which typer's tables would cut, and leave out types of Python."""
-    from typer import core, rich_utils
+    """Let help leave out types of Python."""
+    from typer import core
 
-    module: Any = rich_utils
     argument, option = vars(core)["TyperArgument"], vars(core)["TyperOption"]
 
     def usage_of_argument(self: Any, _: object) -> list[str]:
@@ -71,21 +70,6 @@ def _plain_help() -> None:
     argument.get_usage_pieces = usage_of_argument
     argument.display_type_rich = lambda *_, **__: None
     option.display_type_rich = lambda self, **_: self.metavar
-
-    class Folding(module.Table):  # type: ignore[misc]
-        def add_row(self, *cells: Any, **settings: Any) -> None:
-            super().add_row(*cells, **settings)
-            for column in self.columns:
-                column.overflow = "fold"
-
-    class FoldingItems(module.Columns):  # type: ignore[misc]
-        def __init__(self, items: Sequence[Any]) -> None:
-            for item in items:
-                if hasattr(item, "overflow"):  # text, not a table
-                    item.overflow = "fold"
-            super().__init__(items)
-
-    module.Table, module.Columns = Folding, FoldingItems
 
 
 def _help(docstring: str | None, examples: Sequence[str]) -> str:

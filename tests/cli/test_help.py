@@ -77,22 +77,6 @@ def test_help_of_a_command_opens_with_examples(
     assert options
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_names_every_option_in_a_narrow_terminal(
-    nmt: Nmt, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    def shown(columns: str) -> tuple[str, set[str]]:
-        monkeypatch.setenv("COLUMNS", columns)
-        text = nmt(command, "--help-all").stdout
-        return text, set(re.findall(r"--[a-z0-9-]*[a-z0-9]", text))
-
-    text, found = shown("60")
-    narrow = "".join(sorted(found))
-    cut = [name for name in shown("200")[1] if name[:10] not in narrow]  # the rest is folded
-    assert not cut
-    assert "…" not in text
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
