@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo multi30k wmt14 iwslt14 test test-slow lint fresh bench profile lock gpu \
+.PHONY: help install demo multi30k wmt14 iwslt14 test test-slow lint fresh bench lock gpu \
   pretended-gpu clean
 
 help:  ## List the targets.
@@ -74,9 +74,6 @@ fresh:  ## Run `make demo` and `make test` on a bare Debian: make fresh SUITE=bo
 
 bench: $(VENV)/installed-dev  ## Measure speed.
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
-
-profile: $(VENV)/installed-dev  ## Show where training time goes: make profile PROFILE='DATA --model PRESET'.
-	PYTHONPATH=tests $(BIN)/python -m benchmarks.profile_training $(PROFILE)
 
 lock: $(VENV)/installed  ## Renew .locks: the newest versions for each Python.
 	$(BIN)/pip install --quiet uv

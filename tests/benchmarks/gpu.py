@@ -1,6 +1,6 @@
 """`make gpu`: tests and measures a GPU in parts, and prints one report with the goals.
 
-    make gpu PYTHON=python3 [PART=smoke|tests|train|profile|translate] [GPU_OUT=FOLDER]
+    make gpu PYTHON=python3 [PART=smoke|tests|train|translate] [GPU_OUT=FOLDER]
 
 It is for a machine that you have for half an hour, and that may be gone any minute. So the parts
 run in the order of their worth. Each is a process of its own, which is killed after 5 minutes.
@@ -26,7 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
-from benchmarks.gpu_parts import ROOT, profile, smoke, tests, train, translate, versions
+from benchmarks.gpu_parts import ROOT, smoke, tests, train, translate, versions
 from benchmarks.gpu_report import GOALS, Report
 from benchmarks.gpu_scale import GPU, REHEARSAL, Context
 from benchmarks.harness import process_tree, work_folder
@@ -36,7 +36,7 @@ SECONDS = {"smoke": 120}  # about a minute, if compiling is not slow
 USUAL_SECONDS = 300
 """When a part is killed."""
 
-_FUNCTIONS = (smoke, tests, train, profile, translate)
+_FUNCTIONS = (smoke, tests, train, translate)
 PARTS: dict[str, Callable[[Context], None]] = {one.__name__: one for one in _FUNCTIONS}
 assert list(PARTS) == list(GOALS)
 

@@ -1,4 +1,4 @@
-"""The parts of `make gpu` in one process: smoke, tests, training, a profile, translating."""
+"""The parts of `make gpu` in one process: smoke, tests, training, translating."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from benchmarks.gpu_report import CTRANSLATE2, LITTLE_WORK
 from benchmarks.gpu_scale import Context, no_compiler
 from benchmarks.harness import highest, is_installed, setting
 from benchmarks.machine import best_rate, product_rates
-from benchmarks.profile_training import by_kind, calls, profiled, top_operators
 from benchmarks.training import Contender, flops_per_token, update_tokens
 from benchmarks.translation import BEAM_SIZE, card_for_peers
-from torch.autograd.profiler_util import EventList
 from torch.distributed import is_nccl_available
 
 from nmt.data.folder import DataFolder
@@ -152,40 +150,6 @@ def timed(contender: Contender, warmup: int, updates: int) -> tuple[float, int]:
     with highest(lambda: before - torch.cuda.mem_get_info()[0], every=0.05) as peak:
         speed = contender(warmup, updates).tokens_per_second
     return speed, peak[0]
-
-
-def profile(context: Context) -> None:
-    """Show where the time of an update goes.
-
-    The log has all operators, and a trace lies beside the report. chrome://tracing and Perfetto
-    show it.
-    """
-    scale, report, job = context.scale, context.report, context.job("base")
-    for what, compiled in (("base, nmt compiled, profile", True), ("base, nmt, profile", False)):
-        if compiled and no_compiler():
-            report.add(what, no_compiler())
-            continue
-        words = [str(job.data), "--model", job.preset, "--precision", PRECISION]
-        words += ["--batch-tokens", str(job.batch_tokens), f"--set={how(compiled)}"]
-        trace = report.folder / f"trace-{'compiled' if compiled else 'eager'}.json.gz"
-        with report.attempt(what):
-            events = profiled(words, device="cuda", warmup=3, updates=scale.profiled, trace=trace)
-            print(top_operators(events, "cuda", 40))
-            report.add(what, f"{describe_update(events, scale.profiled)}; {trace.name}")
-
-
-def describe_update(events: EventList, updates: int) -> str:
-    """Return what an update launches, and where its time goes on the GPU."""
-    per_update = {name: count / updates for name, count in calls(events).items()}
-    listed = ", ".join(f"{count:,.1f} {name}" for name, count in per_update.items())
-    times = by_kind(events, "cuda")
-    total = sum(times.values())
-    if not total:
-        return f"{listed}; the profiler saw no kernel"
-    wall = sum(event.cpu_time_total for event in events if event.name.startswith("ProfilerStep"))
-    shares = ", ".join(f"{kind} {us / total:.0%}" for kind, us in times.most_common())
-    ms = total / 1000 / updates
-    return f"{listed}; {ms:,.1f} ms of kernels in {wall / 1000 / updates:,.1f} ms: {shares}"
 
 
 def translate(context: Context) -> None:

@@ -33,7 +33,6 @@ GOALS: dict[str, dict[str, str]] = {
         "modern, nmt compiled": "",
         "modern, nmt": "",
     },
-    "profile": {"base, nmt compiled, profile": "", "base, nmt, profile": ""},
     "translate": {"nmt": "", CTRANSLATE2: "nmt is faster"},
 }
 """The rows of the report by part, and their goals. The parts are in the order of their worth."""

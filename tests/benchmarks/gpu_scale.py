@@ -37,7 +37,6 @@ class Scale:
     product_size: int  # rows and columns of products in fp32
     warmup: int
     updates: int
-    profiled: int
     lines: int
     rounds: int  # of each translation that is timed
     max_tokens: int  # of a source that is translated
@@ -59,7 +58,6 @@ GPU = Scale(
     product_size=4096,
     warmup=20,
     updates=100,
-    profiled=3,
     lines=3_000,
     rounds=2,
     max_tokens=150,
@@ -76,7 +74,6 @@ REHEARSAL = Scale(
     product_size=128,
     warmup=1,
     updates=2,
-    profiled=1,
     lines=20,
     rounds=1,
     max_tokens=12,
