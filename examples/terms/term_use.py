@@ -16,7 +16,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from nmt.data.corpus import read_pairs
+from nmt.data.corpus import Encoding, find_sides, read_lines
 from nmt.lexical.word_list import WordList, has_phrase
 from nmt.system.files import write_text
 from nmt.terms.lemmas import WORD, LineForms, lemma
@@ -27,11 +27,21 @@ LANGS = ("en", "de")
 COLUMNS = ["", "terms as given", "in any form", "in the reference's", "BLEU", "chrF", "lines/s"]
 
 
+def read_pairs(prefix: str) -> tuple[list[str], list[str]]:
+    """Read the source and target lines of a small text in UTF-8."""
+    encoding = Encoding.find("utf-8")
+    src, tgt = (
+        [line.decode() for line in read_lines(path, encoding)]
+        for path in find_sides(prefix, *LANGS)
+    )
+    return src, tgt
+
+
 def find(train: str, test: str, out: Path) -> None:
     """Write the terms of a test set, and the same with the forms that the references have."""
-    lexicon = learn_words(list(zip(*read_pairs(train, *LANGS), strict=True)), LANGS)
+    lexicon = learn_words(list(zip(*read_pairs(train), strict=True)), LANGS)
     lemmas, forms = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for src, tgt in zip(*read_pairs(test, *LANGS), strict=True):
+    for src, tgt in zip(*read_pairs(test), strict=True):
         for src_span, tgt_span, tgt_lemma in lexicon.links(src, tgt):
             word = src[slice(*src_span)].lower()
             lemmas[word].add(tgt_lemma)
@@ -65,7 +75,7 @@ def shares(src: list[str], references: list[str], hypotheses: list[str], terms: 
 
 def results(out: Path, test: str, names: list[str]) -> None:
     """Print a table with a row for each system."""
-    src, references = read_pairs(test, *LANGS)
+    src, references = read_pairs(test)
     terms = read_terms(out / "terms.tsv")
     print(f"| {' | '.join(COLUMNS)} |\n|---|{'---:|' * (len(COLUMNS) - 1)}")
     for name in names:
