@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import sys
 import textwrap
 import traceback
@@ -71,6 +72,15 @@ def notice(message: str) -> None:
     """
     if _Voice.speaks:
         _write(_wrapped(_shown(f"nmt: {message}")))
+
+
+def next_step(command: str, path: object, rest: str) -> None:
+    """Show the command that usually follows to people at a terminal, whole, so that they copy it.
+
+    path: the argument between `command` and `rest` that a shell may need in quotes.
+    """
+    if _Voice.speaks and is_terminal():
+        _write(_shown(f"nmt: next: {command} {shlex.quote(str(path))} {rest}"))
 
 
 def detail(message: str) -> None:

@@ -115,6 +115,15 @@ def test_quiet_shows_nothing() -> None:
     assert terminal.written == ""
 
 
+def test_the_next_command_is_whole_and_only_for_people() -> None:
+    step = """console.next_step("nmt train", "my data", "--out run")"""
+    command = [sys.executable, "-c", f"from nmt import console; {step}"]
+    terminal = OnTerminal(command, columns=20)
+    assert terminal.finish() == 0
+    assert terminal.written.strip() == "nmt: next: nmt train 'my data' --out run"
+    assert subprocess.run(command, capture_output=True, check=True).stderr == b""
+
+
 def test_a_pipe_gets_only_the_notices() -> None:
     command = [sys.executable, "-c", WORK, "short"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -61,3 +61,4 @@ def average(
     check_replaceable(target, paths)
     average_models(paths, target)
     console.notice(f"{out}: the mean of {', '.join(path.name for path in paths)}")
+    console.next_step("nmt translate", out, "< text > translation")

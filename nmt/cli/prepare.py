@@ -101,3 +101,4 @@ def _report(folder: DataFolder, out: str) -> None:
         console.notice(f"train: {train.annotations:,} annotations in {train.annotated:,} pairs")
     sizes = " and ".join(f"{size:,}" for size in info.vocabulary.sizes)
     console.notice(f"{out} is ready, with a vocabulary of {sizes}")
+    console.next_step("nmt train", out, "--out run")

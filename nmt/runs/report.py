@@ -262,6 +262,7 @@ class Report:
             said += f" after {state.seconds / 60:.1f} minutes"
         self.run.log(said)
         self.run.log(self._model())
+        console.next_step("nmt translate", self.run.path, "< text > translation")
 
     def _model(self) -> str:
         """Describe the model that the run ends with, by its file."""
