@@ -157,21 +157,6 @@ def variant_rank(found: str, asked: str) -> int | None:
 
 
 @lru_cache(_MANY)
-def variant_name(code: str) -> str:
-    """Return the shortest code that says a variant without leaving a region or script to guess.
-
-    For example pt-BR for pt or por_Latn, zh-TW for zh-Hant, sr-Latn for sr-Latn-RS.
-    """
-    variant = _variant(code)
-    if variant is None:
-        return code
-    language, script, region = variant
-    shortest_first = (language, region), (language, script), variant
-    names = ("-".join(filter(None, parts)) for parts in shortest_first)
-    return next(name for name in names if _variant(name) == variant)
-
-
-@lru_cache(_MANY)
 def _variant(code: str) -> tuple[str, str, str] | None:
     """Return language, script and region with their likely values; None if it is not a code."""
     from langcodes.data_dicts import LIKELY_SUBTAGS

@@ -85,8 +85,6 @@ class Block:
     """Line numbers, if the lines are not consecutive."""
     missing: frozenset[int] = frozenset()
     """Line numbers of pairs that lack a side. Their source says what is there instead."""
-    variants: frozenset[int] = frozenset()
-    """Those of `missing` that have the side in another script or region than was asked for."""
     tag: str = ""
     """The tag put before each source line; may be empty."""
     langs: tuple[str, str] = ("", "")

@@ -34,8 +34,6 @@ FLAWS = {ENTITIES: "HTML entities", ENCODING: "a broken encoding"}
 _ARE_SYMBOLS = "of a side's characters, without spaces, are digits, punctuation or signs"
 RULES = {
     "valid": "the pair was drawn for valid (--valid-lines)",
-    "variant": "a unit of a TMX file has a language only in another script or region than --src or "
-    "--tgt",
     "missing": "a row of a table lacks a side",
     "encoding": "a side is not valid text in its encoding",
     "break": "with --documents: both sides are blank, which ends a document",
@@ -61,7 +59,7 @@ RULES = {
     NEAR: "with --duplicates near: it came earlier but for case, digits, punctuation and spaces",
 }
 """Why each rule drops a pair, in the order in which they are applied: the first one counts."""
-ALWAYS = ("valid", "variant", "missing", "encoding", "break", "empty")
+ALWAYS = ("valid", "missing", "encoding", "break", "empty")
 """Rules that cannot be switched off: train would include valid, or pairs without a token."""
 
 PANEL = "Cleaning of train"

@@ -103,7 +103,6 @@ def _overlap(pairs: Pairs, by: Cleaner) -> Mask:
 
 OF_TEXT: Mapping[str, Callable[[Pairs, Cleaner], Mask]] = {
     "valid": _valid,
-    "variant": lambda pairs, _: np.isin(pairs.numbers, list(pairs.block.variants)),
     "missing": lambda pairs, _: np.isin(pairs.numbers, list(pairs.block.missing)),
     "encoding": lambda pairs, _: pairs.src.is_bad | pairs.tgt.is_bad,
     "break": lambda pairs, by: blank_pairs(pairs) if by.documents else pairs.none,

@@ -132,12 +132,9 @@ class HeldOutText:
             are_breaks = blank_pairs(lines) & documents & ~(lines.src.is_bad | lines.tgt.is_bad)
             breaks += int(are_breaks.sum())
             if block.missing:
-                row = min(block.missing)
-                is_variant = row in block.variants
-                problem = "has another variant of a language" if is_variant else "lacks a side"
                 raise DataError(
-                    f"{source.prefix} row {row:,} {problem}; every row of valid and test is kept, "
-                    "so remove it"
+                    f"{source.prefix} row {min(block.missing):,} lacks a side; every row of valid "
+                    "and test is kept, so remove it"
                 )
             for where, side in zip(_places(source), lines.sides, strict=True):
                 name = block.encoding.name

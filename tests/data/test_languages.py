@@ -9,7 +9,6 @@ from nmt.data.languages import (
     names_language,
     primary_language,
     scripts_of,
-    variant_name,
     variant_rank,
 )
 
@@ -71,23 +70,6 @@ def test_variants_are_compared_by_script_and_region_with_their_likely_values(
     asked: str, rank: int | None, found: tuple[str, ...]
 ) -> None:
     assert {code: variant_rank(code, asked) for code in found} == dict.fromkeys(found, rank)
-
-
-@pytest.mark.parametrize(
-    ("name", "codes"),
-    [
-        ("pt-BR", ("pt", "pt-BR", "por_Latn", "PT-br")),
-        ("zh-CN", ("zh", "cmn_Hans")),
-        ("zh-TW", ("zh-Hant", "zh-TW", "zh-Hant-TW")),
-        ("sr-RS", ("sr", "sr-Cyrl")),
-        ("sr-Latn", ("sr-Latn", "sr-Latn-RS")),
-        ("xx", ("xx",)),
-        ("*none*", ("*none*",)),
-    ],
-)
-def test_codes_of_one_variant_have_one_name(name: str, codes: tuple[str, ...]) -> None:
-    assert {variant_name(code) for code in codes} == {name}
-    assert variant_rank(name, codes[0]) in (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_fi
 from nmt.system.lookahead import prefetched
 
 LONGEST_LINE = 1 << 26
-PASS_ENCODING = "pass --encoding, for example --encoding windows-1252"
 CHUNKS_AHEAD = 4  # read and decompressed by a thread, of about a megabyte each
 _CHUNK_BYTES = 1 << 20
 # RuntimeError: it is encrypted, or of another version or compression.
@@ -218,13 +217,8 @@ class Validity:
         self._bad += 1
         self._first_bad = self._first_bad or number
 
-    def warnings(
-        self, name: str, lines: int, unit: str, advice: str = PASS_ENCODING
-    ) -> tuple[str, ...]:
-        """Return what is odd about so many lines; advice: what to do if many are not valid.
-
-        DataError if too many are not valid.
-        """
+    def warnings(self, name: str, lines: int, unit: str) -> tuple[str, ...]:
+        """Return what is odd about so many lines; DataError if too many are not valid."""
         warnings = []
         if self._bad:
             warnings.append(
@@ -232,7 +226,9 @@ class Validity:
                 f"({self._bad:,} of {lines:,} {unit}s are not)"
             )
             if self._bad > MAX_BAD_SHARE * lines:
-                raise DataError(f"{warnings[0]}; {advice}")
+                raise DataError(
+                    f"{warnings[0]}; pass --encoding, for example --encoding windows-1252"
+                )
         self.look_at(b"", final=True)
         is_utf8 = "utf-8" in self._decoders and self._is_beyond_ascii
         if is_utf8 and self._encoding.by_line and self._encoding.name != "utf-8":

@@ -17,7 +17,7 @@ from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.block import Block
 from nmt.prepare.readers import reader
-from nmt.prepare.readers.line_files import PASS_ENCODING, Validity
+from nmt.prepare.readers.line_files import Validity
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
 from nmt.prepare.readers.text_names import STDIN, file_and_columns
 
@@ -50,10 +50,6 @@ class Row(NamedTuple):
     tgt: bytes
     is_missing: bool = False
     is_of_others: bool = False  # whether it lacks a side because it is a pair of other languages
-    variants: tuple[str, ...] = ()
-    """The language codes of the two texts, if the file has them; with `is_variant`, all codes."""
-    is_variant: bool = False
-    """Whether it lacks a side because that is in another script or region than was asked for."""
 
 
 class Table(ABC):
@@ -62,7 +58,6 @@ class Table(ABC):
     columns: tuple[str, ...]  # source and target, as they were chosen
     unit = "row"  # what holds a pair
     named = "columns"  # what the user chooses the two sides by
-    if_invalid = PASS_ENCODING  # what to do if many rows are not valid text
     fault = "lack a side"  # of rows that are missing
     quoted = False  # whether it is text whose cells are quoted
 
@@ -99,8 +94,6 @@ class Table(ABC):
         first_row = 0
         for row in all_rows:
             rows += 1
-            if row.is_variant:
-                continue
             if row.is_missing:
                 missing += 1
                 of_others += row.is_of_others
@@ -114,7 +107,7 @@ class Table(ABC):
                     is_bad = is_bad or self.encoding.decode(side, number=rows) is None
             if is_bad:
                 validity.count_bad(rows)
-        warnings = validity.warnings(str(self.request.path), rows, "row", self.if_invalid)
+        warnings = validity.warnings(str(self.request.path), rows, "row")
         if first is not None:
             shown = first.src.decode(errors="replace")[:60]
             told = (
@@ -157,7 +150,6 @@ class Table(ABC):
             b"".join([row.tgt + b"\n" for row in rows]),
             self.encoding,
             missing=frozenset(at for at, row in enumerate(rows, start=number) if row.is_missing),
-            variants=frozenset(at for at, row in enumerate(rows, start=number) if row.is_variant),
         )
 
 

@@ -10,21 +10,20 @@ Source: TMX 1.4b, https://www.gala-global.org/tmx-14b.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from xml.parsers import expat
 
 from nmt.data.corpus import Encoding
-from nmt.data.languages import OTHER_VARIANT, variant_name, variant_rank
+from nmt.data.languages import OTHER_VARIANT, variant_rank
 from nmt.data.words import on_one_line
 from nmt.errors import DataError
 from nmt.prepare.readers.line_files import LONGEST_LINE
-from nmt.prepare.readers.reader import Advance, Survey
+from nmt.prepare.readers.reader import Advance
 from nmt.prepare.readers.table import Row, Table, TableRequest
-from nmt.prepare.readers.xml_text import read_xml, restore
+from nmt.prepare.readers.xml_text import read_xml
 
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
 """Elements inside a segment whose content is formatting, not text."""
@@ -58,7 +57,6 @@ class TmxFile(Table):
     encoding = Encoding.find("utf-8")
     columns = ()
     named = "languages"
-    if_invalid = "it is not in the encoding that its first line declares; export it in UTF-8"
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -73,80 +71,29 @@ class TmxFile(Table):
         units.finish()
 
     def _row(self, texts: _Unit) -> Row:
-        codes, is_other = _choose(tuple(texts), self.request.langs)
+        codes = _choose(tuple(texts), self.request.langs)
         if codes is None:
             # A memory may have many languages, and not all of them in each unit.
             return Row(_listed(texts), b"", True, is_of_others=len(texts) > 1)
-        if is_other:
-            return Row(_listed(texts), b"", True, variants=tuple(texts), is_variant=True)
         src, tgt = codes
-        return Row(restore(texts[src]), restore(texts[tgt]), variants=codes)
-
-    def _survey(self, advance: Advance) -> Survey:
-        """Count rows; DataError if texts are in other scripts or regions than was asked for."""
-        taken, rejected = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
-
-        def counted() -> Iterator[Row]:
-            for row in self.rows(advance):
-                if row.variants:
-                    (rejected if row.is_variant else taken)[row.variants] += 1
-                yield row
-            if rejected and not taken:
-                raise DataError("; ".join(self._describe_variants(taken, rejected)))
-
-        survey = self._survey_rows(counted())
-        variants = self._describe_variants(taken, rejected)
-        return replace(survey, warnings=(*survey.warnings, *variants))
-
-    def _describe_variants(
-        self, taken: Counter[tuple[str, ...]], rejected: Counter[tuple[str, ...]]
-    ) -> Iterator[str]:
-        """Say for each language which variants were rejected, and which are mixed.
-
-        taken: pairs by the codes of their texts.
-        rejected: units that lack a variant that was asked for, by all their codes.
-        """
-        prefix = self.request.prefix
-        langs = zip(self.request.langs, ("--src", "--tgt"), strict=True)
-        for side, (lang, option) in enumerate(langs):
-            others, units = Counter[str](), 0
-            for codes, count in rejected.items():
-                ranks = {code: variant_rank(code, lang) for code in codes}
-                of_lang = [code for code, rank in ranks.items() if rank is not None]
-                if all(ranks[code] == OTHER_VARIANT for code in of_lang):
-                    units += count
-                    others.update(dict.fromkeys(of_lang, count))
-            if units:
-                yield (
-                    f"{prefix}: {units:,} rows have no {lang}, only {_spell(others)}; to take "
-                    f"them, give {_ask_for(option, others)}"
-                )
-            names = Counter[str]()
-            for codes, count in taken.items():
-                names[variant_name(codes[side])] += count
-            if len(names) > 1:
-                yield (
-                    f"{prefix}: the {lang} texts are {_spell(names)}; to take only one of "
-                    f"these, give for example {_ask_for(option, names)}"
-                )
+        return Row(texts[src].encode(), texts[tgt].encode())
 
 
 @lru_cache(4096)
-def _choose(codes: tuple[str, ...], langs: tuple[str, str]) -> tuple[tuple[str, str] | None, bool]:
+def _choose(codes: tuple[str, ...], langs: tuple[str, str]) -> tuple[str, str] | None:
     """Return which codes of a unit serve best as source and target; None if one is not there.
 
-    The second value says whether one is in another script or region than was asked for. Codes that
-    serve equally well are taken in their order, so that all units have the same variant.
+    One in another script or region than was asked for does not serve. Codes that serve equally well
+    are taken in their order, so that all units have the same one.
     """
     best = []
     for lang in langs:
-        ranked = [(variant_rank(code, lang), code) for code in codes]
-        ranked = [(rank, code) for rank, code in ranked if rank is not None]
-        if not ranked:
-            return None, False
-        best.append(min(ranked))
-    (src_rank, src), (tgt_rank, tgt) = best
-    return (src, tgt), OTHER_VARIANT in (src_rank, tgt_rank)
+        ranks = ((variant_rank(code, lang), code) for code in codes)
+        serving = [(rank, code) for rank, code in ranks if rank not in (None, OTHER_VARIANT)]
+        if not serving:
+            return None
+        best.append(min(serving)[1])
+    return best[0], best[1]
 
 
 @lru_cache(4096)
@@ -161,17 +108,7 @@ def _listed(texts: Mapping[str, str]) -> bytes:
         lang: text if len(text) <= _LISTED else text[: _LISTED - 3] + "..."
         for lang, text in texts.items()
     }
-    return restore(_one_line(", ".join(f"{lang}: {text}" for lang, text in starts.items())))
-
-
-def _spell(counts: Counter[str]) -> str:
-    """Return the most frequent names with their counts, such as "pt-BR (9), pt-PT (2)"."""
-    return ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(5))
-
-
-def _ask_for(option: str, counts: Counter[str]) -> str:
-    code = counts.most_common(1)[0][0]
-    return f"{option} {code} (in --pair: {code.replace('-', '_')})"
+    return _one_line(", ".join(f"{lang}: {text}" for lang, text in starts.items())).encode()
 
 
 def _one_line(text: str) -> str:

@@ -1,9 +1,7 @@
-"""The text of an XML file in UTF-8, with the characters that XML does not allow in disguise.
+"""The text of an XML file in UTF-8, with U+FFFD in place of the characters that XML does not allow.
 
 Translation tools write such characters nonetheless, such as `&#x1F;` for the soft hyphen of a word
-processor, and a parser stops at the first one. So control characters and invalid bytes pass the
-parser as noncharacters of Unicode, which are legal and which no text has. `restore` gives them
-back. What is not a character at all becomes U+FFFD.
+processor, and a parser stops at the first one.
 
 Source: the production Char of XML 1.0, https://www.w3.org/TR/xml/#charsets.
 """
@@ -24,24 +22,16 @@ _START_BYTES = 256
 _DECLARED = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([^\"']*)")
 _WITHOUT_BOM = {b"<\0?\0": "utf-16-le", b"\0<\0?": "utf-16-be"}
 
-_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r"))
-_DISGUISE = 0xFDD0
-"""Of NUL. U+FDD0 to U+FDEF are noncharacters, as many as there are control characters."""
-_INVALID = chr(_DISGUISE + ord("\t"))
-"""The disguise of bytes that are not text. A tab is legal, so its place is free."""
-_RESTORED = {_DISGUISE + code: chr(code) for code in _CONTROLS} | {ord(_INVALID): "\udcff"}
-_MARK = b"\xef\xb7"
-"""How the disguises begin in UTF-8. Arabic ligatures begin like that, too."""
-_NONCHARACTER = re.compile(rb"\xef(?:\xb7|\xbf[\xbe\xbf])")
-_ILLEGAL = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-
+_ILLEGAL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]|\xed[\xa0-\xbf][\x80-\xbf]|\xef\xbf[\xbe\xbf]")
+"""Control characters, surrogates, U+FFFE and U+FFFF, in UTF-8."""
+_REPLACEMENT = "\ufffd".encode()
 _REFERENCE = re.compile(
     rb"&#(?:x0*(1?[0-9A-Fa-f]|[DFdf][0-9A-Fa-f]{3}|[0-9A-Fa-f]{6,20})"
     rb"|0*([12]?[0-9]|3[01]|[56][0-9]{4}|[0-9]{7,20}));"
 )
 """To a number of which some are illegal; a pattern for all numbers would be slower."""
 _LONGEST_REFERENCE = 24
-_INCOMPLETE = re.compile(rb"(?:&[^;&<]*|[\xc2-\xf4][\x80-\xbf]{0,2})\Z")
+_INCOMPLETE = re.compile(rb"(?:&[^;&<]*|[\xed\xef][\x80-\xbf]?)\Z")
 """A reference or a character of which the next chunk may have the rest."""
 
 
@@ -61,16 +51,8 @@ def read_xml(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
         cut = _INCOMPLETE.search(chunk, max(len(chunk) - _LONGEST_REFERENCE, 0))
         end = cut.start() if cut else len(chunk)
         incomplete = chunk[end:]
-        yield _disguise(chunk[:end])
-    yield _disguise(incomplete)
-
-
-def restore(text: str) -> bytes:
-    """Return text of the parser in UTF-8, with its control characters, and \\xff for bad bytes."""
-    raw = text.encode()
-    if _MARK in raw:
-        return text.translate(_RESTORED).encode(errors="surrogateescape")
-    return raw
+        yield _without_illegal(chunk[:end])
+    yield _without_illegal(incomplete)
 
 
 def _encoding(path: Path, start: bytes) -> Encoding:
@@ -90,30 +72,14 @@ def _encoding(path: Path, start: bytes) -> Encoding:
     return _UTF8 if is_utf8 else Encoding(encoding.name, by_line=False)
 
 
-def _disguise(chunk: bytes) -> bytes:
-    if not _is_legal(chunk):
-        text = chunk.decode(errors="surrogateescape")
-        chunk = _ILLEGAL.sub(lambda match: _disguise_of(ord(match[0])), text).encode()
-    return _REFERENCE.sub(_disguise_reference, chunk) if b"&#" in chunk else chunk
+def _without_illegal(chunk: bytes) -> bytes:
+    chunk = _ILLEGAL.sub(_REPLACEMENT, chunk)
+    return _REFERENCE.sub(_legal, chunk) if b"&#" in chunk else chunk
 
 
-def _is_legal(chunk: bytes) -> bool:
-    if len(chunk.translate(None, _CONTROLS)) < len(chunk):
-        return False
-    try:
-        text = chunk.decode()
-    except UnicodeDecodeError:
-        return False
-    return text.isascii() or not _NONCHARACTER.search(chunk)
-
-
-def _disguise_reference(reference: re.Match[bytes]) -> bytes:
+def _legal(reference: re.Match[bytes]) -> bytes:
     code = int(reference[1], 16) if reference[1] else int(reference[2])
-    is_legal = code <= sys.maxunicode and not _ILLEGAL.match(chr(code))
-    return reference[0] if is_legal else _disguise_of(code).encode()
-
-
-def _disguise_of(code: int) -> str:
-    if code < 32:
-        return chr(_DISGUISE + code)
-    return _INVALID if 0xDC80 <= code <= 0xDCFF else "\ufffd"  # a byte, or no character
+    if code > sys.maxunicode:
+        return _REPLACEMENT
+    is_legal = not _ILLEGAL.match(chr(code).encode(errors="surrogatepass"))
+    return reference[0] if is_legal else _REPLACEMENT

@@ -22,7 +22,7 @@ def is_refused(xml: bytes) -> bool:
 
 
 @pytest.mark.parametrize("form", ["&#{};", "&#x{:x};", "&#x00{:X};", "&#0{};", "{:c}"])
-def test_only_what_the_parser_refuses_is_disguised(tmp_path: Path, form: str) -> None:
+def test_only_what_the_parser_refuses_is_replaced(tmp_path: Path, form: str) -> None:
     for code in BORDERS if "#" in form else BORDERS[:-2]:
         xml = f"<a>{form.format(code)}</a>".encode(errors="surrogatepass")
         (tmp_path / "a.xml").write_bytes(xml)
