@@ -33,6 +33,7 @@ def rows(folder: Path, text: str, columns: str = "") -> list[tuple[str, str]]:
         ("en,de\na,\n", "", [("a", "")]),
         ("url,src,tgt\nu,a,x\n", ":src,tgt", [("a", "x")]),
         ("u,a,x\n", ":2,3", [("a", "x")]),
+        ('\ufeff"a, b",x\n', ":1,2", [("a, b", "x")]),
         ("", "", []),
     ],
 )
