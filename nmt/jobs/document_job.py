@@ -39,8 +39,6 @@ def translate_document(
             f"{source}: {counted(document.kept, 'unit has', 'units have')} a translation "
             "already, which stays"
         )
-    for notice in document.notices:
-        console.notice(f"{source}: {notice}")
     if document.key:
         console.warning(
             f"{source}: most of its sources look like keys, such as {document.key}, and not like "

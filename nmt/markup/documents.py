@@ -17,7 +17,6 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from operator import itemgetter
 from pathlib import Path
 
 from nmt.data.corpus import Encoding
@@ -29,7 +28,6 @@ from nmt.markup.file_types import UTF16_STARTS, FileType, file_type
 from nmt.markup.kept_pieces import find_message, may_be_placeholders
 from nmt.markup.markup_tokens import Token, elements
 from nmt.markup.subtitles import subtitle_parts
-from nmt.markup.tags import parse
 from nmt.markup.xliff import Xliff
 
 _INLINE = {
@@ -75,7 +73,6 @@ class Document:
     sources: list[str] = field(default_factory=list)  # of all units
     refused: int = 0  # translations that did not fit in the document, when it was written
     changed: list[str] = field(default_factory=list)  # what may be placeholders, and was lost
-    notices: list[str] = field(default_factory=list)  # what else to tell of it
 
     @classmethod
     def read(cls, path: Path, content: bytes, encoding: Encoding) -> Document:
@@ -125,7 +122,7 @@ class Document:
             case "PO":
                 return catalogue_parts(self.path, text, self.encoding)
             case "subtitles":
-                return subtitle_parts(self.path, text, self.notices.append)
+                return subtitle_parts(self.path, text)
         return self._xliff(text)
 
     @property
@@ -220,16 +217,6 @@ def _running(raw: str, *, in_pre: bool) -> Iterator[str | Unit]:
     """Yield the lines of running text, and what is between them."""
     lines, between = cut_at_breaks(raw, "html", at_line_ends=in_pre)
     yield between[0]
-    beside = [between[0].rpartition("\n")[2]]  # the line, in its own line
     for line, after in zip(lines, between[1:], strict=True):
-        column = 0
-        if in_pre and "\n" in line.raw:  # where it begins tells whether it is wrapped
-            column = len(parse("".join(beside), "html").text.expandtabs())
-        raw = line.raw if in_pre else unwrap(line.raw)
-        spell = itemgetter(slice(column, None))
-        yield Unit(" " * column + raw, otherwise=line.raw, spell=spell)
+        yield Unit(line.raw if in_pre else unwrap(line.raw), otherwise=line.raw)
         yield after
-        _, newline, end = (line.raw + after).rpartition("\n")
-        if newline:
-            beside.clear()
-        beside.append(end)

@@ -2,8 +2,9 @@
 
 A line end wraps a sentence if the line before it has no full stop, and the next one goes on: with a
 small letter, or after a line that is as long as wrapped ones are. In HTML and catalogues, in which
-layout counts, both lines must also begin in one column and look like prose. What stands in columns,
-parted by a tab or by three spaces or more, is no sentence.
+layout counts, both must look like prose, and the line must be as long, or hang: its text stands
+behind a list mark or in a column, and that of the next one is right below it. What stands in
+columns, parted by a tab or by three spaces or more, is no sentence.
 
 A translation gets as many line ends as its source, at spaces, and so that its lines have the same
 shares of the text.
@@ -27,7 +28,6 @@ BULLET = re.compile(rf"\s*{_SIGN}{_SPACES}")
 LIST_MARK = re.compile(rf"\s*(?:{_SIGN}|\(?(?:\d{{1,3}}(?:\.\d{{1,3}})*[.)]|[^\W\d_]\))){_SPACES}")
 _LINE_ENDS = re.compile(r"\r\n?|[\n\u2028\u2029]|&#(?:0*1[03]|[xX]0*[aAdD]);")
 _COLUMNS = re.compile(r"(?<=\S)(?: *+\t[ \t]*+| {3,}+)(?!\s)")
-_JUSTIFIED = re.compile(r"(?=.{60})(?!.*?(?:\S {4}|\S *\t))(?:.*?\S {2,3}(?=\S)){3}")
 _WRAP = re.compile(r"(?<![^\S\r\n])[^\S\r\n]*+(?:\r\n?|\n)[^\S\r\n]*+")
 _LONG = 40  # characters: shorter lines were hardly wrapped
 # Lines that end so were hardly wrapped either.
@@ -44,7 +44,7 @@ def line_breaks(shown: str, *, has_layout: bool) -> Iterator[tuple[int, int]]:
     """Yield start and end of each line end that does not only wrap text, and of what parts columns.
 
     shown: markup, with `NO_TEXT` in place of its tags.
-    has_layout: whether indentation means something.
+    has_layout: whether lines that are short mean something.
     """
     ends = list(_LINE_ENDS.finditer(shown))
     starts = [0, *(end.end() for end in ends)]
@@ -53,65 +53,48 @@ def line_breaks(shown: str, *, has_layout: bool) -> Iterator[tuple[int, int]]:
         for start, end in zip(starts, [*(end.start() for end in ends), len(shown)], strict=True)
     ]
     for start, line in zip(starts, lines, strict=True):
-        for gap in _columns(line):
+        for gap in _COLUMNS.finditer(line):
             yield start + gap.start(), start + gap.end()
-    is_new, before, is_sentence = True, "", False
+    hangs = False
     for end, (line, following) in zip(ends, pairwise(lines), strict=True):
-        if is_new:
-            is_sentence = _begins_sentence(line)
-        wraps = end[0][0] in "\r\n" and _wraps(line, following)
+        column, text = _last_column(line)
+        hangs = hangs or text.strip() != line.strip()
+        wraps = end[0][0] in "\r\n" and _wraps(text, following)
         if wraps and has_layout:
-            wraps = _is_laid_out_as_prose(line, following, before, is_sentence=is_sentence)
+            is_below = hangs and _width(following) - len(_plain(following)) == column
+            wraps = (is_below or (not hangs and _is_long(text))) and _are_prose(text, following)
         if not wraps:
             yield end.span()
-        is_new, before = not wraps, line
-
-
-def _columns(line: str) -> list[re.Match[str]]:
-    """Return what parts columns: a tab or three spaces, but not in a line that is justified."""
-    return [] if _JUSTIFIED.match(line) else list(_COLUMNS.finditer(line))
+            hangs = False
 
 
 def _wraps(line: str, following: str) -> bool:
-    if LIST_MARK.match(following) or _columns(following):
+    if LIST_MARK.match(following) or _COLUMNS.search(following):
         return False
-    text, goes_on = _plain(_last_column(line)[1]), _plain(following)
+    text, goes_on = _plain(line), _plain(following)
     ending = text.rstrip(_CLOSING)
     if not any(map(str.isalpha, text)) or not goes_on:
         return False
     if ends_with_stop(ending) or ending.endswith(tuple(_COLONS)):
         return False
     may_go_on = goes_on[0].isalnum() or goes_on[0] in _OPENING
-    return goes_on[0].islower() or (len(text) >= _LONG and may_go_on)
+    return goes_on[0].islower() or (_is_long(line) and may_go_on)
 
 
-def _is_laid_out_as_prose(line: str, following: str, before: str, *, is_sentence: bool) -> bool:
-    column, text = _last_column(line)
-    if _width(following) - len(_plain(following)) != column:
-        return False
-    text, goes_on = _plain(text), _plain(following)
-    letters = sum(
-        character.isalpha() or is_mark(character) or character.isspace()
-        for character in text + goes_on
-    )
-    if letters < _LEAST_PROSE * len(text + goes_on):
-        return False
-    if goes_on[0].islower():
-        return is_sentence or len(text) >= _LONG
-    longest = max(len(_plain(other)) for other in (before, line, following))
-    return len(_plain(line)) + 1 + len(goes_on.split(maxsplit=1)[0]) > longest
+def _is_long(line: str) -> bool:
+    return len(_plain(line)) >= _LONG
 
 
-def _begins_sentence(line: str) -> bool:
-    """Tell whether a line begins with a capital, or its text behind a list mark or a column."""
-    _, text = _last_column(line)
-    is_hanging = text.strip() != line.strip()
-    return is_hanging or _plain(text).lstrip(_OPENING)[:1].isupper()
+def _are_prose(line: str, following: str) -> bool:
+    """Tell whether two lines are mostly letters and spaces."""
+    both = _plain(line) + _plain(following)
+    of_words = sum(each.isalpha() or is_mark(each) or each.isspace() for each in both)
+    return of_words >= _LEAST_PROSE * len(both)
 
 
 def _last_column(line: str) -> tuple[int, str]:
     """Return where the last column of a line begins, after its list mark, and its text."""
-    start = max((gap.end() for gap in _columns(line)), default=0)
+    start = max((gap.end() for gap in _COLUMNS.finditer(line)), default=0)
     mark = LIST_MARK.match(line, start)
     start = mark.end() if mark else start + len(line[start:]) - len(line[start:].lstrip())
     return _width(line[:start] + "|") - 1, line[start:]

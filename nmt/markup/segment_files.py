@@ -14,11 +14,12 @@ Source: https://github.com/wmt-conference/wmt-format-tools, schema/wmt-schema.rn
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from nmt.data.corpus import Encoding, decode_lines, read_chunks, read_lines
@@ -161,11 +162,21 @@ def read_side(path: Path, use: str, chosen: str | None) -> Segments:
     chosen: a translator or system; None takes the only one.
     DataError if it is not such a file, or the choice is not clear.
     """
-    parser = _WmtParser(path)
-    version = _choose(list(parser.langs), path, use, chosen)
-    has_references = any(kind == "ref" for kind, _ in parser.langs)
+    root = _read_tree(path)
+    if root.tag != "dataset":
+        raise DataError(
+            f"{path}: not WMT's XML: its first element is <{root.tag}>, expected <dataset> or "
+            "<mteval>"
+        )
+    documents = [(document, _texts_of(path, document)) for document in root.iter("doc")]
+    langs: dict[_Version, str] = {}
+    for document, _ in documents:
+        for version, side in _sides_of(document):
+            langs.setdefault(version, side.get("lang", ""))
+    version = _choose(list(langs), path, use, chosen)
+    has_references = any(kind == "ref" for kind, _ in langs)
     lines, segments, left_out = [], [], 0
-    for name, is_test_suite, texts in parser.documents:
+    for document, texts in documents:
         with_text = {
             kind: {
                 number
@@ -178,13 +189,13 @@ def read_side(path: Path, use: str, chosen: str | None) -> Segments:
         }
         in_all = with_text["src"] or with_text[version[0]]
         kept = in_all & with_text["ref"] if has_references else in_all
-        kept = set() if is_test_suite else kept
+        kept = set() if "testsuite" in document.attrib else kept
         left_out += len(in_all) - len(kept)
         lines += [texts.get(version, {}).get(number, "") for number in sorted(kept)]
-        segments += [f"{name}:{number}" for number in sorted(kept)]
+        segments += [f"{document.get('id', '')}:{number}" for number in sorted(kept)]
     if not lines:
         raise DataError(f"{path} holds no segments to score")
-    return Segments(lines, tuple(segments), parser.langs[version], left_out)
+    return Segments(lines, tuple(segments), langs[version], left_out)
 
 
 def _choose(versions: Sequence[_Version], path: Path, use: str, chosen: str | None) -> _Version:
@@ -205,62 +216,40 @@ def _choose(versions: Sequence[_Version], path: Path, use: str, chosen: str | No
     )
 
 
-class _WmtParser:
-    def __init__(self, path: Path) -> None:
-        # Name, whether it is of a test suite, and texts by the numbers of their segments.
-        self.documents: list[tuple[str, bool, dict[_Version, dict[int, str]]]] = []
-        self.langs: dict[_Version, str] = {}
-        self._path = path
-        self._is_dataset = False
-        self._version: _Version | None = None
-        self._segment: int | None = None
-        self._text: list[str] = []
-        self._parser = expat.ParserCreate()
-        self._parser.buffer_text = True
-        self._parser.StartElementHandler = self._start
-        self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._characters
-        chunks = read_chunks(path, _BYTES, any_bytes=True)
-        read_xml(path, self._parser, chunks, remedy="download it again")
+def _read_tree(path: Path) -> Element:
+    builder = TreeBuilder()
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler = builder.start
+    parser.EndElementHandler = builder.end
+    parser.CharacterDataHandler = builder.data
+    chunks = read_chunks(path, _BYTES, any_bytes=True)
+    read_xml(path, parser, chunks, remedy="download it again")
+    return builder.close()
 
-    def _start(self, element: str, attributes: dict[str, str]) -> None:
-        if not self._is_dataset:
-            if element != "dataset":
-                raise DataError(
-                    f"{self._path}: not WMT's XML: its first element is <{element}>, expected "
-                    "<dataset> or <mteval>"
-                )
-            self._is_dataset = True
-        if element == "doc":
-            self.documents.append((attributes.get("id", ""), "testsuite" in attributes, {}))
-        elif element in _NAMED and self.documents:
+
+def _sides_of(document: Element) -> Iterator[tuple[_Version, Element]]:
+    """Yield the elements of a document that hold a text, and whose that is."""
+    for side in document:
+        if side.tag in _NAMED:
             # Whoever translated the source, there is only one.
-            name = "" if element == "src" else attributes.get(_NAMED[element], "")
-            self._version = element, name
-            self.langs.setdefault(self._version, attributes.get("lang", ""))
-            texts = self.documents[-1][2]
-            if self._version in texts:
-                raise self._error(f"a second <{element}> of one document by {name or 'nobody'}")
-            texts[self._version] = {}
-        elif element == "seg" and self._version is not None:
-            number = attributes.get("id", "")
-            if not _NUMBER.fullmatch(number):
-                raise self._error(f"<seg id={number!r}>; expected a number")
-            self._segment, self._text = int(number), []
+            yield (side.tag, "" if side.tag == "src" else side.get(_NAMED[side.tag], "")), side
 
-    def _characters(self, text: str) -> None:
-        if self._segment is not None:
-            self._text.append(text)
 
-    def _end(self, element: str) -> None:
-        if element == "seg" and self._segment is not None and self._version is not None:
-            lines = self.documents[-1][2][self._version]
-            if self._segment in lines:
-                raise self._error(f"segment {self._segment} appears twice")
-            lines[self._segment] = " ".join("".join(self._text).split())
-            self._segment = None
-        elif element in _NAMED:
-            self._version = None
-
-    def _error(self, problem: str) -> DataError:
-        return DataError(f"{self._path} line {self._parser.CurrentLineNumber:,}: {problem}")
+def _texts_of(path: Path, document: Element) -> dict[_Version, dict[int, str]]:
+    """Return the texts of a document, by the numbers of their segments (DataError)."""
+    where = f"{path}: document {document.get('id', '')!r}"
+    texts: dict[_Version, dict[int, str]] = {}
+    for version, side in _sides_of(document):
+        if version in texts:
+            raise DataError(f"{where} has a second <{side.tag}> by {version[1] or 'nobody'}")
+        lines = texts[version] = {}
+        for segment in side.iter("seg"):
+            number = segment.get("id", "")
+            if not _NUMBER.fullmatch(number) or int(number) in lines:
+                raise DataError(
+                    f"{where} has <seg id={number!r}> in its <{side.tag}>; expected numbers, each "
+                    "once"
+                )
+            lines[int(number)] = " ".join("".join(segment.itertext()).split())
+    return texts

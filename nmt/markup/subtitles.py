@@ -5,25 +5,23 @@ a tag between them comes back where the alignment puts it, and the translation i
 a cue would have too little to read. A cue gets as many lines as it had, of about equal length.
 
 A sentence goes on if the cue does not end like one, and the next cue follows soon. It does not if
-either is a title in capitals among other cues, or if the next one begins with a sound or the name
-of a speaker. If few cues end like sentences, as in Chinese subtitles, each is taken for whole.
+only one of them is in capitals, or if the next one begins with a sound or the name of a speaker. If
+few cues end like sentences, as in Chinese subtitles, each is taken for whole.
 
 Source: https://www.w3.org/TR/webvtt1/#file-structure.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise, zip_longest
 from pathlib import Path
 
-from nmt.console import counted
-from nmt.data.words import INVISIBLE, LETTERS, MARKS, ends_with_stop, is_in_word
+from nmt.data.words import INVISIBLE, MARKS, ends_with_stop
 from nmt.errors import DataError
 from nmt.markup.document_units import Unit, as_html, as_text
 from nmt.markup.line_ends import NO_TEXT, divide, shares
@@ -57,18 +55,16 @@ _WRAPPED = re.compile(r"(?P<before>(?:<[^<>/]*>)+)(?P<text>[^<>]+)(?P<after>(?:<
 _QUOTES = "\"'”’»」』" + INVISIBLE + string.whitespace
 _ENDS = tuple(":：♪♫])")  # besides stops
 _FEW_ENDS = 0.25  # the part of cues that end like sentences, in subtitles without full stops
-_LONG_WORD = 4  # letters: shorter ones have no capital in a title
 _LONGEST_GAP = 2.0  # seconds between two cues of a sentence
 _MOST_CUES = 6  # of a sentence
-_EXAMPLE = 40  # characters of one in a message
 _CUT = "<nmt-cut/>"
 _DATA = re.compile(
-    r"(?:[a-z][a-z0-9+.-]{1,20}://|data:|//)\S+"
+    r"\{\s*\".*\}|\[\s*[{\"].*\]|(?:[a-z][a-z0-9+.-]{1,20}://|data:|//)\S+"
     r"|[^\s<>]+\.(?:avif|bmp|gif|jpe?g|js(?:on)?|m3u8|mp[34]|png|svg|ts|vtt|web[mp])(?:[?#]\S*)?"
     r"|\S+#xywh=[\d.,:a-z]+|[A-Za-z0-9+/_-]{60,}=*",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
-"""A cue of a track for a program, such as pictures for the bar of a player."""
+"""A cue for a program: JSON, an address, or the name of a picture for the bar of a player."""
 _CLASS = r"(?<=<[cbiuv])\.|(?<=<rt)\.|(?<=<(?:lang|ruby))\."  # of an element of WebVTT
 
 
@@ -86,12 +82,10 @@ class _Speech:
     is_continued: bool  # may continue the cue before
 
 
-def subtitle_parts(
-    path: Path, subtitles: str, notice: Callable[[str], object]
-) -> Iterator[str | Unit]:
+def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
     """Yield what stays and what is translated.
 
-    path: their name; subtitles: all of them; notice: takes what to tell the user.
+    path: their name; subtitles: all of them.
     DataError if a line looks like times but is not, or there are none.
     """
     is_vtt = subtitles.startswith("WEBVTT")
@@ -104,19 +98,12 @@ def subtitle_parts(
     if fault is not None:
         number = subtitles.count("\n", 0, fault) + 1
         raise DataError(f"{path} line {number:,}: not times such as 00:00:01,000 --> 00:00:02,500")
-    cues = list(_cues(subtitles, times, is_vtt=is_vtt))
-    data = [payload for _, payload in cues if _is_data(payload)]
-    if data:
-        notice(
-            f"{counted(len(data), 'cue holds', 'cues hold')} data, such as "
-            f"{data[0].strip()[:_EXAMPLE]!r}, which stays"
-        )
     last = 0
     speeches = [
         speech
-        for times, payload in cues
-        if not _is_data(payload)
-        for speech in _speeches(subtitles, times, payload)
+        for cue, payload in _cues(subtitles, times, is_vtt=is_vtt)
+        if not _DATA.fullmatch(payload.strip())
+        for speech in _speeches(subtitles, cue, payload)
     ]
     for group in _sentences(speeches):
         source = f"{_CUT} ".join(speech.text for speech in group)
@@ -142,17 +129,6 @@ def _cues(
         elif following is not None:
             payload = _NUMBER.sub("", payload)
         yield cue, payload
-
-
-def _is_data(payload: str) -> bool:
-    """Tell whether a cue is for a program: JSON, an address, or the name of a file."""
-    text = payload.strip()
-    if _DATA.fullmatch(text):
-        return True
-    try:
-        return text[:1] in ("{", "[") and bool(json.loads(text))
-    except (ValueError, RecursionError):
-        return False
 
 
 def _speeches(text: str, cue: re.Match[str], payload: str) -> Iterator[_Speech]:
@@ -226,15 +202,6 @@ def _names_speaker(text: str) -> bool:
     return all(word[0].isalnum() and word[0].title() == word[0] for word in words)
 
 
-def _is_title(text: str) -> bool:
-    """Tell whether text is in capitals, or most of its words, and all long ones, begin with one."""
-    words = re.findall(rf"{LETTERS}+", _TAG.sub("", text))
-    capitals = [word for word in words if word[0].isupper()]
-    others = {len(word) for word in words if not word[0].isupper()}
-    is_headline = len(capitals) > max(1, len(words) / 2) and max(others, default=0) < _LONG_WORD
-    return text.isupper() or (is_headline and is_in_word(text.rstrip()[-1:]))
-
-
 def _is_whole(text: str) -> bool:
     """Tell whether text ends like a sentence, or is a number by itself."""
     plain = _TAG.sub("", text).strip()
@@ -245,7 +212,6 @@ def _is_whole(text: str) -> bool:
 def _sentences(speeches: Sequence[_Speech]) -> Iterator[list[_Speech]]:
     """Join what is said in several cues, if it is one sentence."""
     has_stops = sum(one.is_whole for one in speeches) > _FEW_ENDS * len(speeches)
-    has_capitals = 2 * sum(one.text.isupper() for one in speeches) > len(speeches)
     group: list[_Speech] = []
     for speech in speeches:
         goes_on = (
@@ -254,7 +220,6 @@ def _sentences(speeches: Sequence[_Speech]) -> Iterator[list[_Speech]]:
             and not group[-1].is_whole
             and speech.is_continued
             and abs(speech.begins - group[-1].ends) <= _LONGEST_GAP
-            and (has_capitals or not (_is_title(group[-1].text) and speech.text[:1].isupper()))
             and speech.text.isupper() == group[-1].text.isupper()
         )
         if group and not goes_on:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -150,7 +149,13 @@ class Xliff:
         content, present = self._content(segmented), self._content(target)
         self.sources.append(content)
         segments, written = _segments(content), _segments(present)
-        by_segment = segments and written and not _without(present, written).strip()
+        said = {number for number, span in written.items() if present[slice(*span)].strip()}
+        by_segment = (
+            segments
+            and written
+            and said <= segments.keys()
+            and not _without(present, written).strip()
+        )
         kept = self.kept
         if self._is_done(unit, target) or (
             _says_more(present, content, self._content(source)) and not by_segment
@@ -200,10 +205,10 @@ class Xliff:
         written: dict[str, tuple[int, int]],
     ) -> Iterator[str | Unit]:
         """Yield the content of a target, with the segments of its source and what it says now."""
-        last, others = 0, _other_segments(present, written, segments)
+        last = 0
         for number, (start, end) in segments.items():
             source, said = content[start:end], present[slice(*written.get(number, (0, 0)))]
-            yield others.pop("", "") + content[last:start]
+            yield content[last:start]
             is_confirmed = number in unit.confirmed and bool(said.strip())
             if number in unit.locked or is_confirmed or _says_more(said, source):
                 self.kept += 1
@@ -212,9 +217,6 @@ class Xliff:
                 has_words = parse(source, "xml").has_words
                 yield _unit(source, otherwise=said) if has_words else source
             last = end
-            if number in others:
-                last = _after_segment(content, end)
-                yield content[end:last] + others[number]
         yield content[last:]
 
 
@@ -246,29 +248,6 @@ def _segments(content: str) -> dict[str, tuple[int, int]]:
                 number = html.unescape(has.get("mid", f"number {len(spans)}"))
                 spans[number] = token.end, end
     return spans
-
-
-def _other_segments(
-    target: str, written: dict[str, tuple[int, int]], segments: Container[str]
-) -> dict[str, str]:
-    """Return the segments that a source lacks, with their tags, by the number of the one before."""
-    others = defaultdict[str, str](str)
-    before, last = "", 0
-    for number, (start, end) in written.items():
-        after = _after_segment(target, end)
-        if number in segments:
-            before = number
-        elif target[start:end].strip():
-            opening = target.rfind("<", 0, start)
-            space = len(target[:opening].rstrip())
-            others[before] += target[max(last, space) : after]
-        last = after
-    return others
-
-
-def _after_segment(content: str, end: int) -> int:
-    """Return where the closing tag of a segment ends, given the end of its text."""
-    return content.index(">", end) + 1 if content.startswith("</", end) else end
 
 
 def _without(content: str, segments: dict[str, tuple[int, int]]) -> str:

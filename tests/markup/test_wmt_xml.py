@@ -118,8 +118,8 @@ OUTSIDE = """<!DOCTYPE dataset [<!ENTITY a SYSTEM "file:///etc/passwd">]>
         (OUTSIDE, "entity &a;"),
         ("<html></html>", "<html>, expected <dataset>"),
         ("<dataset></dataset>", "has no hypothesis"),
-        (SUBMISSION.replace('id="1">Eins', 'id="x">Eins'), "line 3: <seg id='x'>; "),
-        (SUBMISSION.replace("Eins</seg>", '</seg><seg id="1"/>'), "line 3: segment 1 "),
+        (SUBMISSION.replace('id="1">Eins', 'id="x">Eins'), "document 'bbc.1' has <seg id='x'> "),
+        (SUBMISSION.replace("Eins</seg>", '</seg><seg id="1"/>'), "has <seg id='1'> "),
         (SUBMISSION.replace("</doc>", '<hyp system="mine"/></doc>'), "second <hyp>"),
     ],
 )
