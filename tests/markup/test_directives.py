@@ -63,70 +63,47 @@ SOURCES = {
 }
 SIGNS = "%{}~$ 0123456789*.-+#,:;'|<>()[]/&_@abcdefghijklmnopqrstuvwxyzLIqDEGSTX"
 
-CASES = [  # language, source, translation, and whether msgfmt accepts that
-    ("awk", "%1$s %2$s", "%2$s %1$s", True),
-    ("boost", "%|d| x", "%| d| x", True),
-    ("boost", "%|d| x", "%|d x", False),
-    ("boost", "a %1% b", "a %2% b", False),
-    ("c", "a %d", "a % d", True),
-    ("c", "a %d", "a %i", True),
-    ("c", "a %d", "a %ld", False),
-    ("c", "%s %s", "%2$s %1$s", True),
-    ("c", "%s %s", "%2$s %3$s", False),
-    ("c", "%s %s", "%1$s %s", False),
-    ("c", "%<PRIu64>", "%<PRIu32>", False),
-    ("c", "a %s", "100% %s", False),
-    ("csharp", "A {0}", "A {{ {0}", True),
-    ("csharp", "A {0} }} x", "A {0} } x", False),
-    ("gcc-internal", "%q+D", "%q + D", False),
-    ("gcc-internal", "%q+D", "%+qD", True),
-    ("gcc-internal", "%s: %m", "%s", False),
-    ("gfc-internal", "%s at %C", "%s", False),
-    ("java", "{0} is {1}", "{1} is {0}", True),
-    ("java", "it''s {0}", "it's {0}", False),
-    ("java-printf", "%,d dogs", "%, d dogs", True),
-    ("java-printf", "%,d dogs", "% ,d dogs", True),
-    ("java-printf", "%d of %<d", "%d of %< d", True),
-    ("java-printf", "%d of %<d", "%d of < d", True),
-    ("java-printf", "%s dogs", "%,s dogs", False),
-    ("javascript", "%j", "%s", False),
-    ("kde", "%1 %2 %3", "%2 %1 %3%", True),
-    ("kde", "%1 %2", "%1", False),
-    ("kde-kuit", "<b>%1</b>", "<b>%1</b", False),
-    ("kde-kuit", "%1 &lt; %2", "%2 & %1", False),
-    ("lua", "%5d", "%-5d", False),
-    ("objc", "%@", "%s", False),
-    ("object-pascal", "A %0:s", "A %0: s", False),
-    ("object-pascal", "A %s %s", "A %1:s %0:s", True),
-    ("perl", "%vd x", "%v d x", False),
-    ("perl-brace", "{a}", "{a} {b}", True),
-    ("perl-brace", "{a} {b}", "{a}", False),
-    ("php", "%s", "%'*10s", True),
-    ("php", "%s", "% '10", False),
-    ("python", "%(a)s", "%(b)s", False),
-    ("python", "%(a)s %(b)d", "%(b)i %(a)r", True),
-    ("python-brace", "{0} x", "{{ {0} }}", True),
-    ("python-brace", "{0:{width}} x", "{0: {width}} x", False),
-    ("qt", "%1", "%L1", False),
-    ("qt", "%L1", "%1", True),
-    ("qt-plural", "%Ln", "%n", True),
-    ("qt-plural", "%Ln", "%L n", False),
-    ("ruby", "%<a>5d", "%5<a>d", True),
-    ("ruby", "%<a>5d", "%{a}", False),
-    ("sh", "$a", "${a}", True),
-    ("sh", "$a", "${a", False),
-    ("smalltalk", "%1", "% 1", False),
-    ("tcl", "%hd", "%d", False),
-    ("ycp", "%1 %2", "%2 %1", True),
+REFUSED = [  # language, source, and a translation that msgfmt refuses
+    ("boost", "%|d| x", "%|d x"),
+    ("boost", "a %1% b", "a %2% b"),
+    ("c", "a %d", "a %ld"),
+    ("c", "%s %s", "%2$s %3$s"),
+    ("c", "%s %s", "%1$s %s"),
+    ("c", "%<PRIu64>", "%<PRIu32>"),
+    ("c", "a %s", "100% %s"),
+    ("csharp", "A {0} }} x", "A {0} } x"),
+    ("gcc-internal", "%q+D", "%q + D"),
+    ("gcc-internal", "%s: %m", "%s"),
+    ("gfc-internal", "%s at %C", "%s"),
+    ("java", "it''s {0}", "it's {0}"),
+    ("java-printf", "%s dogs", "%,s dogs"),
+    ("javascript", "%j", "%s"),
+    ("kde", "%1 %2", "%1"),
+    ("kde-kuit", "<b>%1</b>", "<b>%1</b"),
+    ("kde-kuit", "%1 &lt; %2", "%2 & %1"),
+    ("lua", "%5d", "%-5d"),
+    ("objc", "%@", "%s"),
+    ("object-pascal", "A %0:s", "A %0: s"),
+    ("perl", "%vd x", "%v d x"),
+    ("perl-brace", "{a} {b}", "{a}"),
+    ("php", "%s", "% '10"),
+    ("python", "%(a)s", "%(b)s"),
+    ("python-brace", "{0:{width}} x", "{0: {width}} x"),
+    ("qt", "%1", "%L1"),
+    ("qt-plural", "%Ln", "%L n"),
+    ("ruby", "%<a>5d", "%{a}"),
+    ("sh", "$a", "${a"),
+    ("smalltalk", "%1", "% 1"),
+    ("tcl", "%hd", "%d"),
 ]
 
 
-@pytest.mark.parametrize(("language", "source", "translation", "expected"), CASES)
+@pytest.mark.parametrize(("language", "source", "translation"), REFUSED)
 def test_a_translation_takes_the_values_of_its_source(
-    language: str, source: str, translation: str, expected: bool
+    language: str, source: str, translation: str
 ) -> None:
     assert take_the_same(source, source, language)
-    assert expected or fit_directives(translation, source, [language]) is None
+    assert fit_directives(translation, source, [language]) is None
 
 
 @pytest.mark.parametrize(
@@ -211,14 +188,11 @@ def _needs_msgfmt() -> None:
         pytest.skip("needs msgfmt 0.21: others check some directives otherwise")
 
 
-def test_the_cases_are_those_of_msgfmt(tmp_path: Path) -> None:
+def test_msgfmt_refuses_them_too(tmp_path: Path) -> None:
     _needs_msgfmt()
     for language in SOURCES:
-        cases = [case[1:] for case in CASES if case[0] == language]
-        refused = refused_by_msgfmt(language, [case[:2] for case in cases], tmp_path)
-        assert [number not in refused for number in range(len(cases))] == [
-            accepted for *_, accepted in cases
-        ]
+        pairs = [(source, translation) for of, source, translation in REFUSED if of == language]
+        assert refused_by_msgfmt(language, pairs, tmp_path) == set(range(len(pairs)))
 
 
 @pytest.mark.slow
