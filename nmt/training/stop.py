@@ -46,24 +46,14 @@ class StopRequest:
             raise KeyboardInterrupt  # a second Ctrl-C: the user does not want to wait
         self._interrupted = min(now, self._interrupted)
 
-    def _note_the_time(self, _number: int, _frame: FrameType | None) -> None:
-        self.reason = "time limit"
-        raise KeyboardInterrupt
-
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let signals and the time limit end the process at once, while nothing needs saving."""
+        """Let signals end the process at once, while nothing needs saving."""
         self._at_once = True
-        before = signal.signal(signal.SIGALRM, self._note_the_time)
-        if self._deadline < math.inf:
-            left = self._deadline - time.monotonic()
-            signal.setitimer(signal.ITIMER_REAL, max(0.001, left))
         try:
             yield
         finally:
             self._at_once = False
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
