@@ -32,7 +32,7 @@ from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
 from nmt.system.machine import cores, default_threads
 from nmt.training.loss import losses_of
-from nmt.training.memory import CPU_TOKENS, available_bytes, even_batch, memory_needs
+from nmt.training.memory import CPU_TOKENS, even_batch
 from nmt.training.validation import resolve_tokenizers
 
 _CPU = torch.device("cpu")
@@ -121,11 +121,10 @@ def _fastest_on_cpu(
     with torch.random.fork_rng(devices=[]):  # the run's own numbers stay as they are
         trial = _trial(recipe, data, ranks)
         if matmul == "auto":
-            matmul = "onednn" if trial is not None and _is_won_by_onednn(*trial) else "torch"
+            matmul = "onednn" if _is_won_by_onednn(*trial) else "torch"
         use_library(matmul)
         if precision == "auto":
-            is_wide = recipe.model.d_model >= _NARROWEST
-            is_won = is_wide and trial is not None and _is_won_by_bf16(*trial)
+            is_won = recipe.model.d_model >= _NARROWEST and _is_won_by_bf16(*trial)
             precision, is_faster = ("bf16", "is") if is_won else ("fp32", "is not known to be")
             console.notice(
                 f"no --precision given: taking {precision}, because bf16 {is_faster} faster here"
@@ -136,8 +135,11 @@ def _fastest_on_cpu(
 
 def _trial(
     recipe: Recipe, data: DataFolder, ranks: Ranks
-) -> tuple[TranslationModel, Callable[[TranslationModel], None]] | None:
-    """Return a model in fp32 and what trains it on typical sentences; None without the memory."""
+) -> tuple[TranslationModel, Callable[[TranslationModel], None]]:
+    """Return a model in fp32 and what trains it on typical sentences.
+
+    Both models of the trial together take less memory than training, which has an optimiser.
+    """
     train, sizes = data.info.train, (len(data.src_vocabulary), len(data.tgt_vocabulary))
     parameters = count_parameters(recipe.architecture, recipe.model, *sizes)
     fewest, most = _TRIAL_TOKENS
@@ -147,11 +149,6 @@ def _trial(
     rows = recipe.training.micro_batch_tokens or CPU_TOKENS["fp32"]
     tokens = min(rows, -(-recipe.training.batch_tokens // ranks.world_size), tokens)
     batch = even_batch(max(tokens, length), length, min(sizes))
-    # Training in fp32 needs more than the trial, which has two models but no optimiser.
-    in_fp32 = dataclasses.replace(recipe.training, precision="fp32")
-    needs = memory_needs(dataclasses.replace(recipe, training=in_fp32), sizes, batch)
-    if sum(needs.values()) > available_bytes() / ranks.local_world_size:
-        return None
 
     def train_on_batch(model: TranslationModel) -> None:
         loss, _ = losses_of(model, batch, recipe.training.label_smoothing)

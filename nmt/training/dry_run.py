@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable
 
 import torch
 
@@ -107,9 +106,7 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
     config = recipe.training
     for warning in trainer.warnings():
         console.warning(warning)
-    trainer.measure_machine()
-    rate = trainer.machine_rate * processes / ranks.world_size
-    peak.restart()  # after the sizes that were tried, and large products
+    peak.restart()  # after the sizes that were tried
     longest, share = trainer.stream.longest, share_of_update(config.batch_tokens, processes)
     tokens = min(trainer.state.micro_batch_tokens, max(longest, share))
     is_estimate = processes > ranks.world_size
@@ -128,7 +125,7 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
     )
     needs = memory_needs(recipe, sizes, largest)
     disk = DiskBudget.of(trainer.optimizer, trainer.card)
-    rounds = _try(trainer, largest, rate * parts)
+    rounds = _try(trainer, largest)
     window, metrics = sorted(rounds, key=lambda one: one[1]["updates_per_second"])[len(rounds) // 2]
     if device.type == "cuda":  # whose attention keeps no scores, which are counted above
         needs["micro-batch"] = peak.bytes() - sum(trainer.optimizer.held_bytes().values())
@@ -136,12 +133,9 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.optimizer.weights.gradient.nbytes
     summing = sent / _SUM_RATE[device.type] if is_estimate else 0.0
-    train, an_epoch = data.info.train, trainer.updates_an_epoch()
-    src, tgt = (tokens / window.updates for tokens in (window.lengths.src, window.lengths.tgt))
-    flops = trainer.flops(window.lengths) / window.updates
-    peak_rate = trainer.optimizer.learning_rate(config.warmup_updates)
-    seconds = parts / metrics["updates_per_second"]
-    times = _time_rows(config, disk, seconds, summing, validation)
+    an_epoch = trainer.updates_an_epoch()
+    operations = trainer.flops(window.lengths) / window.updates * config.max_updates
+    times = _time_rows(config, disk, parts / metrics["updates_per_second"] + summing, validation)
     used = max(sum(needs.values()), peak.bytes())
     updates = sum(one.updates for one, _ in rounds)
     answer = (
@@ -158,16 +152,6 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
         ),
         ("processes", ", ".join(filter(None, (f"{processes:,}", ranks.reason)))),
         ("precision", config.precision),
-        ("training pairs", f"{train.pairs:,}"),
-        (f"{data.info.sides[0]} tokens", f"{train.src.tokens:,}"),
-        (f"{data.info.sides[1]} tokens", f"{train.tgt.tokens:,}"),
-        (
-            "learning rate",
-            f"up to {peak_rate:.3g} in {config.warmup_updates:,} updates of "
-            f"{config.max_updates:,}, then {config.schedule}",
-        ),
-        ("tokens an update", f"at most {config.batch_tokens:,} a side"),
-        ("tokens an update, mean", f"{src:,.0f} source, {tgt:,.0f} target"),
         ("updates an epoch, about", f"{an_epoch:,}"),
         ("epochs, about", f"{config.max_updates / an_epoch:,.1f}"),
         ("micro-batch", f"at most {tokens:,} tokens a side"),
@@ -176,15 +160,12 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
         ("memory, measured", megabytes(peak.bytes())),
         ("memory of the host to save", megabytes(disk.state_bytes)),
         ("disk, at most", megabytes(disk.bytes)),
-        ("model TFLOP an update", f"{flops / 1e12:,.3g}"),
-        ("GFLOP/s of matrix products", f"{rate / 1e9:,.0f}"),
-        ("model-FLOPs utilisation", f"{metrics['mfu']:.0%}"),
         ("tokens a second", f"{metrics['tokens_per_second'] / parts:,.0f}"),
         *times,
-        ("operations of all updates", f"{flops * config.max_updates:.2g}"),
+        ("operations of all updates", f"{operations:.2g}"),
         (
             "on one NVIDIA A100, at least",
-            f"{console.duration(flops * config.max_updates / (_A100_SHARE * _A100_RATE))}, at "
+            f"{console.duration(operations / (_A100_SHARE * _A100_RATE))}, at "
             f"{_A100_SHARE:.0%} of its {_A100_RATE / 1e12:.0f} TFLOP/s in bf16 (assumed)",
         ),
         ("how sure", _how_sure(ranks.world_size, processes, parts, updates, device.type)),
@@ -202,51 +183,34 @@ def _how_sure(measured: int, processes: int, parts: int, updates: int, device: s
         share = f"1/{processes * parts} of "
         how = (
             f"estimate: one process did {share}{done}; sum of gradients at "
-            f"{_SUM_RATE[device] / 1e9:g} GB/s (assumed), hidden by the backward pass or not at all"
+            f"{_SUM_RATE[device] / 1e9:g} GB/s (assumed), not hidden by the backward pass"
         )
     return f"{how}; validation by a part of it; disk at {_DISK_RATE / 1e6:g} MB/s (assumed)"
 
 
 def _time_rows(
-    config: TrainingConfig, disk: DiskBudget, update: float, summing: float, validation: float
+    config: TrainingConfig, disk: DiskBudget, update: float, validation: float
 ) -> list[Row]:
-    """Return the times of a run as ranges, because summing gradients may overlap other work.
-
-    Args:
-        config: the recipe's values.
-        disk: the bytes to write.
-        update: seconds of an update.
-        summing: seconds to sum its gradients over processes; 0 if `update` includes them.
-        validation: seconds of a validation.
-    """
-    an_update = [update, update + summing]
-    updates = [config.max_updates * seconds for seconds in an_update]
+    """Return the times of a run, from the seconds of an update and of a validation."""
+    updates = config.max_updates * update
     validations = math.ceil(config.max_updates / config.validate_every)
     validating = validations * validation
-    checkpoints = config.max_updates // config.save_every
-    training = [seconds + validating for seconds in updates]
+    training = updates + validating
     # Each validation may find a better model; states are saved by the clock.
-    saving = [
-        (checkpoints + validations) * disk.model_bytes / _DISK_RATE
-        + seconds / (60 * config.save_minutes) * disk.state_bytes / _DISK_RATE
-        for seconds in training
-    ]
-    in_all = [max(times) for times in zip(training, saving, strict=True)]
+    models = config.max_updates // config.save_every + validations
+    states = training / (60 * config.save_minutes)
+    saving = (models * disk.model_bytes + states * disk.state_bytes) / _DISK_RATE
     each = f"{console.counted(validations, 'time', 'times')} {validation:,.3g} s"
     return [
-        ("time an update", _range(f"{seconds:,.3g} s" for seconds in an_update)),
-        ("time of all updates", _range(map(console.duration, updates))),
+        ("time an update", f"{update:,.3g} s"),
+        ("time of all updates", console.duration(updates)),
         ("time of validating", f"{console.duration(validating)}: {each}"),
-        ("time of saving, meanwhile", _range(map(console.duration, saving))),
-        ("time in all", _range(map(console.duration, in_all))),
+        ("time of saving, meanwhile", console.duration(saving)),
+        ("time in all", console.duration(max(training, saving))),
     ]
 
 
-def _range(ends: Iterable[str]) -> str:
-    return " to ".join(dict.fromkeys(ends))  # one value if both are equal
-
-
-def _try(trainer: Trainer, largest: Batch, machine_rate: float) -> list[Round]:
+def _try(trainer: Trainer, largest: Batch) -> list[Round]:
     """Train for some seconds, at least one update, after trying the largest micro-batch.
 
     Returns its rounds of updates, each with its metrics.
@@ -262,7 +226,7 @@ def _try(trainer: Trainer, largest: Batch, machine_rate: float) -> list[Round]:
         if is_first and trainer.ranks.any(time.monotonic() - began < TRIAL_SECONDS):
             began = time.monotonic()
         elif window.has_metrics():
-            metrics = window.metrics(trainer.ranks, trainer.flops, machine_rate)
+            metrics = window.metrics(trainer.ranks, trainer.flops, trainer.machine_rate)
             rounds.append((window, metrics))
             wanted = max(1, round(_ROUND_SECONDS * metrics["updates_per_second"]))
             updates = trainer.ranks.gather(wanted)[0]

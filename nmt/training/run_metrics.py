@@ -23,7 +23,6 @@ from torch.nn import functional as F
 from nmt.data.batches import LengthSums
 from nmt.data.updates import Update
 from nmt.errors import NMTError
-from nmt.models.device import dtype_of
 from nmt.models.kernels.linear import onednn_product
 from nmt.system.distributed import Ranks
 from nmt.training.update import UpdateResult
@@ -32,7 +31,6 @@ from nmt.training.update import UpdateResult
 _CHUNK = 1 << 22
 
 _SECONDS = 0.05  # of measuring, for each way to multiply
-_CLEARLY = 1.5  # of two rates; those of a busy machine vary
 _SMALLEST, _LARGEST = 1024, 8192  # rows and columns
 _LONG = 1e-3  # seconds of a product that has full speed
 
@@ -99,20 +97,6 @@ def _fastest_product(size: int, device: torch.device, dtype: torch.dtype) -> flo
         with contextlib.suppress(AttributeError, RuntimeError):
             seconds.append(_shortest(product, device))
     return min(seconds)
-
-
-def rate_of_ranks(precision: str, device: torch.device, ranks: Ranks) -> tuple[float, str]:
-    """Return the FLOP/s of all ranks together, and a warning if fp32 is clearly faster, else ""."""
-    dtype = dtype_of(precision)
-    rate = matrix_product_rate(device, dtype)
-    total: float = sum(ranks.gather(rate))
-    plain = matrix_product_rate(device, torch.float32) if dtype != torch.float32 else 0.0
-    if _CLEARLY * rate >= plain:
-        return total, ""
-    return total, (
-        f"this {device.type} computes {precision} at {rate / 1e9:,.0f} GFLOP/s, but fp32 at "
-        f"{plain / 1e9:,.0f}: train in fp32 here"
-    )
 
 
 def device_name(device: torch.device) -> str:

@@ -116,9 +116,7 @@ def _loop(trainer: Trainer) -> None:
 
 def _begin(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
     run, state, ranks = trainer.run, trainer.state, trainer.ranks
-    warning = trainer.measure_machine()
-    if warning and ranks.is_first:
-        run.warn(warning)
+    trainer.measure_machine()
     trainer.saver.prepare()
     with ranks.raise_on_all_ranks():
         if ranks.is_first:

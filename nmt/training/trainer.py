@@ -21,6 +21,7 @@ from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
 from nmt.data.updates import Update
 from nmt.errors import NMTError
+from nmt.models.device import dtype_of
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
 from nmt.runs import checkpoint
@@ -31,7 +32,7 @@ from nmt.system.distributed import Ranks
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.memory import fitting_tokens
 from nmt.training.optimizer import Optimizer
-from nmt.training.run_metrics import MetricsWindow, device_name, rate_of_ranks
+from nmt.training.run_metrics import MetricsWindow, device_name, matrix_product_rate
 from nmt.training.saving import Saver
 from nmt.training.stop import StopRequest
 from nmt.training.stopping import ends, warnings_before
@@ -154,10 +155,10 @@ class Trainer:
         )
         self.stream.begin(self.state, share, shape, on_gpu=self.device.type == "cuda")
 
-    def measure_machine(self) -> str:
-        """Measure the rate of matrix products; return a warning if fp32 is clearly faster."""
-        self.machine_rate, warning = rate_of_ranks(self.config.precision, self.device, self.ranks)
-        return warning
+    def measure_machine(self) -> None:
+        """Measure the rate of matrix products, of all ranks together."""
+        rate = matrix_product_rate(self.device, dtype_of(self.config.precision))
+        self.machine_rate = sum(self.ranks.gather(rate))
 
     def start_record(self) -> dict[str, object]:
         """Return the facts and choices of this machine that decide a run's bits."""

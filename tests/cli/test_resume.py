@@ -84,7 +84,7 @@ def test_a_dry_run_of_a_run_takes_its_values(
     done = nmt("train", data, "--out", run, "--max-updates", "8", "--dry-run", "--verbose")
     assert re.search("max_updates .*6 .*8", done.stderr)
     assert re.search("warmup_updates .*10 .*max_updates 8", done.stderr)
-    assert re.search("learning rate\t.* 0.003 .*10 updates of 8, ", done.stdout)
+    assert "epochs, about\t" in done.stdout
     assert content(run) == before
 
 

@@ -58,13 +58,6 @@ def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
     assert f"no --precision given: taking {precision}, because" in capsys.readouterr().err
 
 
-def test_no_trial_without_the_memory_for_it(toy: Toy) -> None:
-    let_be(toy, bf16=2.0, onednn=2.0)
-    toy.patch.setattr(auto_values, "available_bytes", lambda: 100_000)
-    config = chosen(toy.train(precision="auto", matmul="auto", max_updates=1))
-    assert (config["precision"], config["matmul"]) == ("fp32", "torch")
-
-
 class Clock:
     """CPU time that work takes, with the noise of a busy machine."""
 

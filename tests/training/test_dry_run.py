@@ -12,7 +12,6 @@ import pytest
 from toy_training import Toy, content, nmt, prepare_toy, recipe, train
 
 from nmt.config.fields import Value
-from nmt.data.folder import DataFolder
 from nmt.data.updates import Update
 from nmt.errors import NMTError, UsageError
 from nmt.models.registry import count_parameters
@@ -62,14 +61,9 @@ def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     assert found.keys() >= {*MAIN_ROWS} and len(MAIN_ROWS) == 10
     assert re.search(r", (1 thread|[2-9]\d* threads)$", found["device"])
     assert found["parameters"] == f"{GRADIENT_BYTES // 4:,}"
-    assert found["training pairs"] == "300"
-    assert found["de tokens"] == f"{DataFolder.open(toy.data).info.train.tgt.tokens:,}"
-    rate = re.findall(r"[\d.,]+\d|inverse_sqrt", found["learning rate"])
-    assert rate == ["0.003", "10", "3,000", "inverse_sqrt"]
     assert found["updates an epoch, about"] == "7"
     assert found["epochs, about"] == "428.6"
     assert "120 tokens" in found["micro-batch"]
-    assert "200" in found["tokens an update"]
     assert found["time an update"] == "2.5 s"
     assert found["time of all updates"] == "2.1 hours"  # 7,500 seconds
     assert re.match("20.0 minutes: 100 .*12 s$", found["time of validating"])
@@ -79,10 +73,7 @@ def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     assert seconds_of(found["time in all"]) == pytest.approx(7_500 + 1_200, rel=0.03)
     assert re.match("measured .*1/2 of 1 ", found["how sure"])
     assert found["tokens a second"] == "1,234"
-    assert found["model-FLOPs utilisation"] == "62%"
     operations = float(found["operations of all updates"])
-    an_update = float(found["model TFLOP an update"]) * 1e12
-    assert operations == pytest.approx(3_000 * an_update, rel=0.06)  # both are rounded
     elsewhere = seconds_of(found["on one NVIDIA A100, at least"].partition(",")[0])
     assert elsewhere == pytest.approx(operations / 0.3e9, rel=0.1)
     parts = [size for name, size in found.items() if re.match("memory: ", name)]
@@ -151,15 +142,15 @@ def test_both_it_and_training_refuse_what_does_not_fit(
         train(separate, run, tie_embeddings="none", max_updates=1)
 
 
-def test_for_processes_that_are_not_there_the_sum_of_gradients_is_a_range(toy: Toy) -> None:
+def test_for_processes_that_are_not_there_the_sum_of_gradients_is_added(toy: Toy) -> None:
     measure(toy.patch)
     # Of four processes each sends its gradient one and a half times, here in 3 seconds.
     toy.patch.setitem(module._SUM_RATE, "cpu", GRADIENT_BYTES / 2)
     toy.patch.setenv("WORLD_SIZE", "4")
     found = rows(toy.data, toy.folder / "run", max_updates=3_000)
     assert found["processes"] == "4"
-    assert found["time an update"] == "2.5 s to 5.5 s"
-    assert found["time of all updates"] == "2.1 hours to 4.6 hours"
+    assert found["time an update"] == "5.5 s"
+    assert found["time of all updates"] == "4.6 hours"
     assert re.match("estimate: .*1/4 of 1 ", found["how sure"])
 
 
