@@ -11,12 +11,10 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
-from nmt.data.pieces import Kind, PieceModel
 from nmt.markup.breaks import LINE_END
 from nmt.search.engine import Ids, Source
 from nmt.translate.copied_text import copying, has_words
@@ -28,7 +26,6 @@ from nmt.translate.steps import LinesUnderWay, Spans
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_BREAKERS = re.compile("[\n\r]")
-_SYMBOL = re.compile(r"(<[^\s<>]+>)\s*")
 
 
 class _Sentence(NamedTuple):
@@ -36,7 +33,6 @@ class _Sentence(NamedTuple):
     separator: str  # white space before the next one
     kept: Spans  # what stays as it is
     is_copied: bool = False  # unless it has a listed word
-    tag: str = ""  # a symbol such as <BT>, which is not copied
 
 
 class Cut(Protocol):
@@ -138,11 +134,10 @@ class SegmentLines:
         at = len(line) - len(text)
         is_one_line = not (self._has_breaks and LINE_END in text)
         if self._copies and not has_prefix and is_one_line:
-            symbol, rest = self._split_symbol(text)
-            copied = rest.lstrip() if at or symbol else rest
+            copied = text.lstrip() if at else text
             kept_here = _shifted(kept, len(line) - len(copied))
             if not has_words(copied, kept_here):
-                return [_Sentence(copied, "", kept_here, True, symbol)] if copied else []
+                return [_Sentence(copied, "", kept_here, is_copied=True)]
         if has_prefix and most:  # it may be that of several sentences
             most = math.inf
         parts = _with_whole_pieces(self._parts(text, most), _shifted(kept, at))
@@ -174,18 +169,6 @@ class SegmentLines:
                 return sentences
         return [(text, "")]
 
-    def _split_symbol(self, text: str) -> tuple[str, str]:
-        """Return the symbol that a text begins with as a tag, or nothing, and the rest."""
-        symbol = _SYMBOL.match(text)
-        if symbol is None or symbol[1] not in self._symbols:
-            return "", text
-        return symbol[1], text[symbol.end() :]
-
-    @cached_property
-    def _symbols(self) -> frozenset[str]:
-        pieces = PieceModel.read(self._src_vocabulary.model).pieces
-        return frozenset(piece.text for piece in pieces if piece.kind is Kind.USER_DEFINED)
-
     def _cut_by_length(
         self, _text: str, _kept: Spans, ids: list[int], most: int, separator: str
     ) -> list[Segment]:
@@ -193,16 +176,15 @@ class SegmentLines:
 
     def _segments(self, tag: Ids, ids: list[int], sentence: _Sentence) -> list[Segment]:
         """Return the segments of a sentence."""
-        text, separator, kept, is_copied, symbol = sentence
+        text, separator, kept, is_copied = sentence
         most = max(1, self._max_tokens - len(tag))
         segments = self._cut(text, kept, ids, most, separator)
         if LINE_END in separator and not segments:  # the line stays, with nothing in it
             segments = [Segment(Source(()), separator, copy=Copy("", ()))]
         if is_copied and not any(segment.listed for segment in segments):
-            first = self._src_vocabulary.encode_text([symbol])[0] if symbol else []
             space = translated_separator(separator, self._languages)
             copy = Copy(text, tuple(ids))
-            segments = [Segment(Source((*first, *ids)), space, copy=copy)]
+            segments = [Segment(Source(copy.ids), space, copy=copy)]
         elif self._copies and len(segments) > 1:
             segments = copying(segments, self._src_vocabulary)
         return [segment.with_tag(tag) for segment in segments] if tag else segments

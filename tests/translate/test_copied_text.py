@@ -70,7 +70,7 @@ class Inventing(Engine):
 @pytest.fixture(scope="module")
 def tagging() -> Vocabulary:
     lines = ["a dog sees the cat. 1 2 3", "the cat sees a dog - a", "the dog, the cat and a cat"]
-    return learn_vocabulary(lines, vocab_size=310, symbols=["<BT>", "__N__"], controls=[">>de<<"])
+    return learn_vocabulary(lines, vocab_size=310, controls=[">>de<<"])
 
 
 def inventing(
@@ -122,14 +122,13 @@ def test_no_copy_translates_all_lines(vocabulary: Vocabulary) -> None:
 
 def test_a_tag_is_no_text(tagging: Vocabulary) -> None:
     translator, engine = inventing(tagging, {"alignment": True})
-    lines = [">>de<< 2024", ">>de<<-", "<BT> -  -", "<BT>", ">>de<<  ", "<b> -", "__n__ -"]
+    lines = [">>de<< 2024", ">>de<<-", ">>de<<  ", "<b> -"]
     found = translator.translate(lines)
-    assert [one.text for one in found[:5]] == ["2024", "-", "-  -", "", ""]
-    assert found[3:5] == [BLANK, BLANK]
-    assert len(engine.searched) == 2  # <b> is no symbol, and __n__ no tag
-    first, third = found[0].alignment, found[2].alignment
+    assert [one.text for one in found[:3]] == ["2024", "-", ""]
+    assert found[2] == BLANK
+    assert len(engine.searched) == 1  # <b> is no tag
+    first = found[0].alignment
     assert first is not None and first.words == ((1, 0),)
-    assert third is not None and third.words == ((1, 0), (2, 1))
 
 
 def test_sentences_and_segments_without_letters_are_copied(vocabulary: Vocabulary) -> None:
