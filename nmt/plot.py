@@ -123,11 +123,11 @@ def draw_curves(
     title: str,
     *,
     x_label: str = "update",
-    marks: Sequence[tuple[float, str]] = (),
+    best: float | None = None,
 ) -> str:
     """Return an SVG document with the panels in two columns; x begins at 0.
 
-    marks: places on the x axis with a name, such as where a stage of training begins.
+    best: the place on the x axis that a vertical line marks as the best.
     """
     drawable = [
         [
@@ -158,9 +158,8 @@ def draw_curves(
             place = (left / width, bottom / height, _PLOT_WIDTH / width, _PLOT_HEIGHT / height)
             axes = figure.add_axes(place, xlabel=x_label, xlim=(0, (x_high or 1) * 1.01))
             _draw_panel(axes, panel, drawable[index], legends[index])
-            for x, name in marks:
-                if drawable[index] and x <= x_high:
-                    _draw_mark(axes, x, name, is_left=x > x_high / 2)
+            if best is not None and drawable[index] and best <= x_high:
+                _draw_best(axes, best, is_left=best > x_high / 2)
 
     return draw(width, height, title, fill)
 
@@ -222,11 +221,11 @@ def _draw_panel(axes: Axes, panel: Panel, series: Sequence[Series], legend: Sequ
     )
 
 
-def _draw_mark(axes: Axes, x: float, name: str, *, is_left: bool) -> None:
-    """Draw a vertical line with a name on its left or right, where there is room."""
+def _draw_best(axes: Axes, x: float, *, is_left: bool) -> None:
+    """Draw a vertical line with its name on its left or right, where there is room."""
     axes.axvline(x, color=FAINT, linewidth=1, linestyle=":")
     axes.annotate(
-        legible(name),
+        "best",
         (x, 1),
         xycoords=axes.get_xaxis_transform(),
         xytext=(-4 if is_left else 4, -4),

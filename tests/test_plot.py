@@ -72,12 +72,12 @@ def test_all_that_is_written_is_written_as_it_is() -> None:
     panel = Panel("<title>", series, "$\\unit")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        picture = draw_curves([panel], "</svg>", marks=[(1, "<best>")])
-        assert draw_curves([panel], "</svg>", marks=[(1, "<best>")]) == picture
+        picture = draw_curves([panel], "</svg>", best=1)
+        assert draw_curves([panel], "</svg>", best=1) == picture
     assert "<dc:date>" not in picture
     root = ElementTree.fromstring(picture)
     assert titles(root) == ["<title>", "</svg>"]
-    assert {"$\\unit", "<best>"} <= set(texts(root))
+    assert {"$\\unit", "best"} <= set(texts(root))
     # The legend gives the last value.
     assert {f"{legible(name)} 3.142" for name in names} <= set(texts(root))
 

@@ -92,7 +92,7 @@ def train(
             "--config",
             metavar="FILE.toml",
             help="Recipe with values under \\[model], \\[training] and \\[augment] that override "
-            "the preset's. It may have stages.",
+            "the preset's.",
         ),
     ] = None,
     init_from: Annotated[

@@ -22,19 +22,6 @@ from nmt.system.files import parse_toml
 Layer = tuple[str, Mapping[str, object]]
 """A layer's name, as the user knows it, and its values by key."""
 
-STAGES = "stages"  # the key of a layer's stages
-
-_LARGEST_WEIGHT = 1000
-
-
-@dataclass(frozen=True)
-class TrainingStage:
-    """A stretch of training with weights of its own."""
-
-    updates: int  # how many updates it lasts; 0 for the last stage, which lasts to the end
-    weights: Mapping[str, float]
-    """How often an epoch visits each pair of a corpus, by name; others keep that of the data."""
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -45,46 +32,11 @@ class Recipe:
     model: ModelConfig
     training: TrainingConfig
     augment: AugmentConfig = field(default_factory=AugmentConfig)
-    stages: tuple[TrainingStage, ...] = ()
 
     @property
     def sections(self) -> dict[str, Any]:
-        """The values by the section of a recipe that they stand in, without stages."""
+        """The values by the section of a recipe that they stand in."""
         return {"model": self.model, "training": self.training, "augment": self.augment}
-
-
-def _stages(raw: object) -> tuple[TrainingStage, ...]:
-    """Return the stages of a recipe's [[stages]]; ValueError says what is wrong with them."""
-    if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
-        raise ValueError("stages: write them as [[stages]] in a --config file")
-    stages = []
-    for number, entry in enumerate(raw, 1):
-        try:
-            stages.append(_stage(entry, is_last=number == len(raw)))
-        except ValueError as error:
-            raise ValueError(f"stage {number}: {error}") from None
-    return tuple(stages)
-
-
-def _stage(entry: Mapping[str, Any], *, is_last: bool) -> TrainingStage:
-    if odd := entry.keys() - {"updates", "weights"}:
-        raise ValueError(f"unknown key {', '.join(sorted(odd))}; a stage has updates and weights")
-    updates, weights = entry.get("updates", 0), entry.get("weights", {})
-    if type(updates) is not int or not 0 <= updates < 2**31:
-        raise ValueError(f"updates = {updates!r}: must be a whole number")
-    if is_last and updates:
-        raise ValueError("the last stage lasts to the end, so leave out its updates")
-    if not (is_last or updates):
-        raise ValueError("updates is missing; only the last stage lasts to the end")
-    is_table = isinstance(weights, dict)
-    if not is_table:
-        raise ValueError("weights must be a table, such as {clean = 1, noisy = 0}")
-    for corpus, weight in weights.items():
-        if type(weight) not in (int, float) or not 0 <= weight <= _LARGEST_WEIGHT:
-            raise ValueError(
-                f"the weight of {corpus} is {weight!r}: must be from 0 to {_LARGEST_WEIGHT:,}"
-            )
-    return TrainingStage(updates, {corpus: float(weight) for corpus, weight in weights.items()})
 
 
 def recipe_fields(*architectures: str) -> dict[str, dataclasses.Field[Any]]:
@@ -102,14 +54,11 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
     """Merge layers of values, later ones winning; UsageError names all that is wrong in any."""
     fields = recipe_fields(architecture)
     values: dict[str, Value] = {}
-    stages: tuple[TrainingStage, ...] = ()
     problems: list[str] = []
     for origin, mapping in layers:
         for key, raw in mapping.items():
             try:
-                if key == STAGES:
-                    stages = _stages(raw)
-                elif key in fields:
+                if key in fields:
                     values[key] = checked(fields[key], raw)
                 elif (key, raw) != _GONE:
                     hint = did_you_mean(key, fields) or "; `nmt models PRESET` lists all keys"
@@ -123,7 +72,7 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
         problems = [*model.problems(), *training.problems(), *augment.problems()]
     if problems:
         raise UsageError("; ".join(problems))
-    return Recipe(preset, architecture, model, training, augment, stages)
+    return Recipe(preset, architecture, model, training, augment)
 
 
 def model_config_from(architecture: str, values: Mapping[str, object], origin: str) -> ModelConfig:
@@ -162,7 +111,7 @@ def parse_overrides(assignments: Sequence[str]) -> dict[str, object]:
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """Read a recipe: keys under [model], [training] and [augment], flattened, and [[stages]].
+    """Read a recipe: keys under [model], [training] and [augment], flattened.
 
     The section [run] of a run folder's config.toml does not belong to the recipe and is ignored.
     UsageError if the file is missing, not TOML, or has unknown sections or misplaced keys.
@@ -175,13 +124,11 @@ def read_toml(path: Path) -> dict[str, object]:
         raise UsageError(f"{path}: not a TOML file: {error}") from None
     values: dict[str, object] = {}
     document.pop("run", None)
-    if STAGES in document:
-        values[STAGES] = document.pop(STAGES)
     for section, content in document.items():
         if section not in _SECTION_OF.values() or not isinstance(content, dict):
             raise UsageError(
-                f"{path}: {section!r} is not a section; put keys under [model], [training], "
-                "[augment] or [[stages]]"
+                f"{path}: {section!r} is not a section; put keys under [model], [training] or "
+                "[augment]"
             )
         if astray := sorted(key for key in content if _SECTION_OF.get(key, section) != section):
             raise UsageError(f"{path}: {', '.join(astray)}: not a key of [{section}]")
@@ -214,7 +161,7 @@ def explanation(spec: dataclasses.Field[Any]) -> str:
     return f"{spec.metadata['help']}{listed}"
 
 
-def format_toml(sections: Mapping[str, object], stages: Sequence[TrainingStage] = ()) -> str:
+def format_toml(sections: Mapping[str, object]) -> str:
     """Return dataclasses and mappings as TOML sections, each field under its explanation."""
     lines: list[str] = []
     for section, content in sections.items():
@@ -226,9 +173,4 @@ def format_toml(sections: Mapping[str, object], stages: Sequence[TrainingStage] 
                 lines.append(f"# {explanation(spec)}")
                 lines.append(f"{spec.name} = {as_toml(getattr(content, spec.name))}")
         lines.append("")
-    for stage in stages:
-        lines.append(f"[[{STAGES}]]")
-        lines += [f"updates = {stage.updates}"] * bool(stage.updates)
-        weights = (f"{as_toml(name)} = {weight}" for name, weight in stage.weights.items())
-        lines += [f"weights = {{{', '.join(weights)}}}", ""]
     return "\n".join(lines)

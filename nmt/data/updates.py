@@ -17,7 +17,6 @@ from nmt.data.augment import Augment
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
 from nmt.data.epochs import EncodedPairs, Epochs, Indices, plan_pool
 from nmt.data.shards import Lengths, TokenRows
-from nmt.data.stages import Stages, stage_seed
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.system.lookahead import prefetched
 
@@ -31,8 +30,7 @@ _TRIED_UPDATES = 100  # for the fixed shape
 class Position:
     """The position of an update in the run."""
 
-    stage: int = 0
-    epoch: int = 0  # of the stage
+    epoch: int = 0
     pool: int = 0
     index: int = 0  # index of the update in its pool
 
@@ -46,7 +44,7 @@ class Update:
     lengths: LengthSums  # over the pairs of all ranks
     own_tokens: int  # tokens of both sides on this rank
     following: Position
-    epoch: float  # epochs of the stage that are complete after this update
+    epoch: float  # epochs that are complete after this update
 
     @property
     def tgt_tokens(self) -> int:
@@ -114,8 +112,6 @@ def updates_from(
     augment: Augment | None = None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
     find_links: FindLinks | None = None,
-    stages: Stages | None = None,
-    done: int = 0,
 ) -> Iterator[Update]:
     """Yield the updates of a run from a position on, endlessly.
 
@@ -130,50 +126,37 @@ def updates_from(
     augment: changes the text of the pairs.
     dropouts: subword dropout for source and target, on token ids.
     find_links: links the tokens of the pairs as they are then.
-    stages: those of the run; None: one stage with the weights of the pairs.
-    done: how many updates come before the first.
     """
-    stages = stages or Stages((), (pairs.shares,))
-    while True:
-        stage = position.stage
-        seed_of_stage = stage_seed(seed, stage)
-        epochs = Epochs(stages.shares[stage], seed=seed_of_stage)
-        planned = _planned_updates(position, pairs, epochs, batch_tokens=batch_tokens)
-        position = Position(stage + 1)
-        with contextlib.closing(planned):
-            for place, chosen, following, epoch in planned:
-                done += 1
-                is_last = done == stages.end(stage)
-                src, tgt = pairs.rows(chosen)
-                if augment is not None:
-                    src, tgt = augment(chosen, src, tgt, seed=seed_of_stage, epoch=place.epoch)
-                if dropouts is not None:
-                    random = np.random.default_rng(
-                        (seed_of_stage, place.epoch, place.pool, place.index)
-                    )
-                    src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
-                shares = split_update(src.lengths, tgt.lengths, world_size=partition.world_size)
-                share = shares[partition.rank]
-                own_src, own_tgt = src.take(share), tgt.take(share)
-                yield Update(
-                    pairs=chosen,
-                    batches=[
-                        _batch(own_src.take(part), own_tgt.take(part), partition, find_links)
-                        for part in partition.parts(own_src.lengths, own_tgt.lengths)
-                    ],
-                    lengths=LengthSums.of_pairs(src.lengths, tgt.lengths),
-                    own_tokens=sum(len(rows.ids) + len(rows) for rows in (own_src, own_tgt)),
-                    following=position if is_last else following,
-                    epoch=epoch,
-                )
-                if is_last:
-                    break
+    epochs = Epochs(pairs.shares, seed=seed)
+    planned = _planned_updates(position, pairs, epochs, batch_tokens=batch_tokens)
+    with contextlib.closing(planned):
+        for place, chosen, following, epoch in planned:
+            src, tgt = pairs.rows(chosen)
+            if augment is not None:
+                src, tgt = augment(chosen, src, tgt, seed=seed, epoch=place.epoch)
+            if dropouts is not None:
+                random = np.random.default_rng((seed, place.epoch, place.pool, place.index))
+                src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
+            shares = split_update(src.lengths, tgt.lengths, world_size=partition.world_size)
+            share = shares[partition.rank]
+            own_src, own_tgt = src.take(share), tgt.take(share)
+            yield Update(
+                pairs=chosen,
+                batches=[
+                    _batch(own_src.take(part), own_tgt.take(part), partition, find_links)
+                    for part in partition.parts(own_src.lengths, own_tgt.lengths)
+                ],
+                lengths=LengthSums.of_pairs(src.lengths, tgt.lengths),
+                own_tokens=sum(len(rows.ids) + len(rows) for rows in (own_src, own_tgt)),
+                following=following,
+                epoch=epoch,
+            )
 
 
 def _planned_updates(
     position: Position, pairs: EncodedPairs, epochs: Epochs, *, batch_tokens: int
 ) -> Generator[tuple[Position, Indices, Position, float]]:
-    """Yield position, pairs, next position and complete epochs of a stage's updates, endlessly."""
+    """Yield position, pairs, next position and complete epochs of updates, endlessly."""
     plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens)
     for first, plan in prefetched(plans, ahead=1):
         for index, chosen in enumerate(plan[first.index :], first.index):
@@ -204,5 +187,5 @@ def _plans_from(
 
 def _next_pool(position: Position, epochs: Epochs) -> Position:
     if position.pool + 1 < epochs.pools:
-        return Position(position.stage, position.epoch, position.pool + 1)
-    return Position(position.stage, position.epoch + 1)
+        return Position(position.epoch, position.pool + 1)
+    return Position(position.epoch + 1)

@@ -244,11 +244,6 @@ class Report:
         self._best = next(iter(state.best_updates), None)
         self._draw_if_due()
 
-    def stage_began(self, state: RunState, stage: str) -> None:
-        """Report a stage of the recipe that begins after this update."""
-        self.run.log(f"update {state.update:,}: {stage}")
-        self.run.record({"kind": "event", "update": state.update, "stage": stage})
-
     def finished(self, state: RunState, reason: str, *, longer: str = "") -> None:
         """Report the end of training.
 

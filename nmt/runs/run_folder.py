@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 
 from nmt import __version__, console
 from nmt.config.model_config import MODEL_CONFIGS
-from nmt.config.recipes import STAGES, Recipe, format_toml, read_toml, resumable_keys
+from nmt.config.recipes import Recipe, format_toml, read_toml, resumable_keys
 from nmt.config.training_config import TrainingConfig
 from nmt.errors import DataError, UsageError
 from nmt.plot import Panel, Point, draw_curves
@@ -80,13 +80,6 @@ def curves_from_metrics(
 ) -> str:
     """Draw the records of `metrics.jsonl`, and mark the update of the best model."""
     kept = list(records)
-    marks = [
-        (update, str(record["stage"]).partition(",")[0])
-        for record in kept
-        if "stage" in record and isinstance(update := record.get("update"), int)
-    ]
-    if best is not None:
-        marks.append((best, "best"))
     panels = []
     for name, explanation, shown in _CURVES:
         series = tuple(
@@ -97,7 +90,7 @@ def curves_from_metrics(
         if series:
             log_scale = name == "Perplexity"
             panels.append(Panel(name, series, explanation, log_scale=log_scale))
-    return draw_curves(panels, title, marks=marks)
+    return draw_curves(panels, title, best=best)
 
 
 def _of_pairs(
@@ -259,9 +252,6 @@ class RunFolder:
                     continue
                 changed = allowed if key in resumable_keys() else refused
                 changed.append(f"{key} was {old[key]!r} and is now {value!r}")
-        stages = parse_toml(format_toml({}, recipe.stages).encode())
-        if before.get(STAGES) != stages.get(STAGES):
-            refused.append("[[stages]] were others")
         path, checksum = initial
         if run["init_from_checksum"] != checksum:
             was, now = run["init_from"] or "not given", path or "not given"
@@ -334,9 +324,9 @@ class RunFolder:
             "init_from": path,
             "ranks": ranks,
         }
-        values = parse_toml(format_toml(recipe.sections, recipe.stages).encode())
+        values = parse_toml(format_toml(recipe.sections).encode())
         run |= start | {"checksum": _checksum(values)}
-        write_text(self.config, format_toml({"run": run, **recipe.sections}, recipe.stages))
+        write_text(self.config, format_toml({"run": run, **recipe.sections}))
 
     def write_status(self, status: str, update: int, reason: str = "") -> None:
         """Write the status of the run, for recipes and cron."""

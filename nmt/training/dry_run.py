@@ -133,7 +133,7 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.optimizer.weights.gradient.nbytes
     summing = sent / _SUM_RATE[device.type] if is_estimate else 0.0
-    an_epoch = trainer.updates_an_epoch()
+    an_epoch = trainer.stream.updates_an_epoch()
     operations = trainer.flops(window.lengths) / window.updates * config.max_updates
     times = _time_rows(config, disk, parts / metrics["updates_per_second"] + summing, validation)
     used = max(sum(needs.values()), peak.bytes())

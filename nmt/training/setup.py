@@ -12,7 +12,6 @@ import torch
 
 from nmt.config.recipes import Recipe
 from nmt.data.folder import DataFolder
-from nmt.data.stages import Stages
 from nmt.errors import UsageError
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory
 from nmt.models.model_file import model_checksum
@@ -195,7 +194,6 @@ def _check_fit(recipe: Recipe, data: DataFolder) -> None:
             f"guided_alignment is for Transformers, but {recipe.preset} is {recipe.architecture}; "
             "set guided_alignment=0"
         )
-    Stages.of_recipe(data, recipe.stages)
     tokenizers_of(recipe.training.validate_tokenizer, data)
     if not data.joint and getattr(recipe.model, "tie_embeddings", "") == "all":
         raise UsageError(

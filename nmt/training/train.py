@@ -16,7 +16,6 @@ from typing import NoReturn
 from nmt.config.recipes import Recipe
 from nmt.errors import Stopped
 from nmt.models.device import memory_errors
-from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
@@ -93,21 +92,20 @@ def _loop(trainer: Trainer) -> None:
     was_finished = trainer.is_finished and trainer.state.validated == trainer.state.update
     with Report(trainer.run, trainer.config, trainer.state.update) as report:
         _begin(trainer, report, was_finished=was_finished)
-        _do_what_is_due(trainer, trainer.state, report)  # what a stop cut short
+        _do_what_is_due(trainer, report)  # what a stop cut short
         while not trainer.is_finished:
-            before = trainer.state
-            update, number = trainer.next_update(), before.update + 1
+            update, number = trainer.next_update(), trainer.state.update + 1
             save = trainer.saver.is_due(number)
             # Forward, loss and backward of each micro-batch, the sum over ranks, Adam's step.
             result = trainer.runner.run(update, number, save=save)
             trainer.advance(update, result)
-            results = trainer.read_results(wait=_is_something_due(trainer, before))
+            results = trainer.read_results(wait=_is_something_due(trainer))
             if results and results[-1].stop:
                 _stop(trainer, report)
             if not trainer.recover(results):
                 report.advance()
             save = any(result.save for result in results)
-            _do_what_is_due(trainer, before, report, save=save)
+            _do_what_is_due(trainer, report, save=save)
         _finish(trainer, report, was_finished=was_finished)
 
 
@@ -131,8 +129,6 @@ def _begin(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
                 run.warn(warning)
             for remark in trainer.remarks:
                 run.log(remark)
-            if trainer.recipe.stages:
-                run.log(trainer.stream.stages.describe(state.position.stage))
     if trainer.saver.saved is None:  # from which a run that is killed early begins again
         trainer.save(whole=True)
     trainer.begin_window()  # whose time begins now
@@ -141,22 +137,16 @@ def _begin(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
 # --- what is due
 
 
-def _is_something_due(trainer: Trainer, before: RunState) -> bool:
+def _is_something_due(trainer: Trainer) -> bool:
     """Whether something is to be done after the present update that needs its result."""
     config, update = trainer.config, trainer.state.update
-    begins_stage = trainer.stage > before.position.stage
     is_due = any(update % every == 0 for every in (config.validate_every, config.save_every))
-    return begins_stage or trainer.is_finished or is_due or trainer.is_logged
+    return trainer.is_finished or is_due or trainer.is_logged
 
 
-def _do_what_is_due(
-    trainer: Trainer, before: RunState, report: Report, *, save: bool = False
-) -> None:
+def _do_what_is_due(trainer: Trainer, report: Report, *, save: bool = False) -> None:
     """Log, validate and save what the present update calls for; `save`: a rank asks to save."""
-    stage, update = trainer.stage, trainer.state.update
-    config, is_last = trainer.config, trainer.is_finished
-    if stage > before.position.stage and trainer.ranks.is_first:
-        report.stage_began(trainer.state, trainer.stream.stages.describe(stage))
+    config, update, is_last = trainer.config, trainer.state.update, trainer.is_finished
     if update and (trainer.is_logged or is_last):
         _log(trainer, report)
     best = False

@@ -109,11 +109,6 @@ class Trainer:
         update, every = self.state.update, self.config.log_every
         return update % every == 0 or (update in _EARLY and every > _EARLY[-1])
 
-    @property
-    def stage(self) -> int:
-        """The stage of the recipe that the next update is of."""
-        return self.state.position.stage
-
     # --- where it begins
 
     def resume_or_begin(self) -> None:
@@ -177,7 +172,7 @@ class Trainer:
 
     def describe(self) -> str:
         """Name the same for people, after the model, and then the data."""
-        config, device, an_epoch = self.config, self.device.type, self.updates_an_epoch()
+        config, device, an_epoch = self.config, self.device.type, self.stream.updates_an_epoch()
         choices = [
             self.recipe.preset,
             f"{self.optimizer.weights.count:,} parameters",
@@ -196,7 +191,9 @@ class Trainer:
 
     def warnings(self) -> list[str]:
         """Return what is probably wrong with the length of the run, or its valid text."""
-        return warnings_before(self.config, self.updates_an_epoch()) + self.validator.doubts()
+        return (
+            warnings_before(self.config, self.stream.updates_an_epoch()) + self.validator.doubts()
+        )
 
     # --- an update
 
@@ -329,10 +326,6 @@ class Trainer:
 
     def _present_card(self) -> ModelCard:
         return dataclasses.replace(self.card, update=self.state.update, valid=self.valid)
-
-    def updates_an_epoch(self) -> int:
-        """Return about how many updates an epoch has, from its tokens."""
-        return self.stream.updates_an_epoch(self.stage)
 
     def flops(self, lengths: LengthSums) -> float:
         """Return the FLOPs of training on pairs of these lengths."""

@@ -9,7 +9,6 @@ from nmt.data.augment import augment_by
 from nmt.data.batches import FixedShape
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
-from nmt.data.stages import Stages
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.data.updates import BatchPartition, Update, updates_from
 from nmt.runs.checkpoint import RunState
@@ -30,7 +29,6 @@ class UpdateStream:
 
     def __init__(self, recipe: Recipe, data: DataFolder, ranks: Ranks) -> None:
         self.data = data
-        self.stages = Stages.of_recipe(data, recipe.stages)
         self.longest = longest_pair(data)
         self.config = recipe.training
         self._augment = augment_by(data, recipe.augment)
@@ -60,16 +58,14 @@ class UpdateStream:
             batch_tokens=self.config.batch_tokens,
             seed=self.config.seed,
             augment=self._augment,
-            stages=self.stages,
-            done=state.update,
             dropouts=self._dropouts,
             find_links=self._linker,
         )
         self.updates = prefetched(updates, ahead=_UPDATES_AHEAD)
 
-    def updates_an_epoch(self, stage: int) -> int:
-        """Return about how many updates an epoch of a stage has, from its tokens."""
+    def updates_an_epoch(self) -> int:
+        """Return about how many updates an epoch has, from its tokens."""
         train = self.data.info.train
         tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
-        visits = Epochs(self.stages.shares[stage], seed=self.config.seed).visits
+        visits = Epochs(self.data.train.shares, seed=self.config.seed).visits
         return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1

@@ -14,7 +14,6 @@ from nmt.config.presets import preset_values
 from nmt.config.recipes import (
     Layer,
     Recipe,
-    TrainingStage,
     format_toml,
     model_config_from,
     parse_overrides,
@@ -226,50 +225,6 @@ def test_a_run_s_configuration_is_a_recipe(tmp_path: Path) -> None:
     # Its [run] section tells of the run, and says nothing of how to train.
     (tmp_path / "config.toml").write_text("[run]\nranks = 2\n[model]\nd_ff = 100\n")
     assert read_toml(tmp_path / "config.toml") == {"d_ff": 100}
-
-
-# ------------------------------------------------------------------------------ stages
-
-
-STAGES = """
-[training]
-seed = 3
-[[stages]]
-updates = 100
-weights = {"back translated" = 1, clean = 0.5}
-[[stages]]
-weights = {clean = 2}
-"""
-
-
-def test_stages_are_read_and_written_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "recipe.toml"
-    path.write_text(STAGES)
-    recipe = resolve((str(path), read_toml(path)))
-    assert recipe.stages == (
-        TrainingStage(100, {"back translated": 1.0, "clean": 0.5}),
-        TrainingStage(0, {"clean": 2.0}),
-    )
-    path.write_text(format_toml(recipe.sections, recipe.stages))
-    assert resolve((str(path), read_toml(path))) == recipe
-    assert resolve((str(path), read_toml(path)), ("--set", {"seed": 4})).stages == recipe.stages
-
-
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        ("100", "stages: "),
-        ([{"updates": 5}], "stage 1: the last"),
-        ([{}, {}], "stage 1: updates is"),
-        ([{"updates": True}], "stage 1: updates = True"),
-        ([{"updates": 5, "weight": {}}, {}], "stage 1: unknown key"),
-        ([{"weights": 3}], "stage 1: weights"),
-        ([{"weights": {"a": -1}}], "stage 1: .* a is -1"),
-        ([{"weights": {"a": "1"}}], "stage 1: .* a is '1'"),
-    ],
-)
-def test_what_stages_cannot_be_is_told(raw: object, message: str) -> None:
-    assert re.match(f"--set: {message}", refusal(stages=raw))
 
 
 # ---------------------------------------------------------------- model files, resuming

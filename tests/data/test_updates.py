@@ -21,9 +21,9 @@ def _small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(epochs, "POOL_PAIRS", 200)  # 700 pairs are 4 pools of 175
 
 
-def stream(*, rank: int = 0, ranks: int = 1) -> Iterator[Update]:
+def stream(position: Position | None = None, *, rank: int = 0, ranks: int = 1) -> Iterator[Update]:
     return updates_from(
-        Position(),
+        position or Position(),
         PAIRS,
         BatchPartition(micro_batch_tokens=400, rank=rank, world_size=ranks),
         batch_tokens=1500,
@@ -41,6 +41,17 @@ def test_every_epoch_visits_every_pair_once_and_is_counted_when_complete() -> No
         assert done.is_integer() == (update.following.pool == update.following.index == 0)
     assert sorted(by_epoch[0]) == sorted(by_epoch[1]) == list(range(700))
     assert by_epoch[0] != by_epoch[1]
+
+
+def test_updates_go_on_from_any_position() -> None:
+    whole = list(itertools.islice(stream(), 40))
+    for number, update in enumerate(whole[:-1]):
+        goes_on = next(stream(update.following))
+        assert goes_on.pairs.tolist() == whole[number + 1].pairs.tolist()
+        assert (goes_on.following, goes_on.epoch) == (
+            whole[number + 1].following,
+            whole[number + 1].epoch,
+        )
 
 
 def test_any_number_of_ranks_sees_the_same_updates() -> None:
