@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet, check_picture
+from nmt.cli.options import Quiet
 from nmt.config.fields import value
 from nmt.errors import UsageError
-from nmt.system.files import write_text
 
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
@@ -25,8 +24,6 @@ EXAMPLES = (
     "nmt data data/multi30k --show 0-9,28993",
 )
 
-_BAR_WIDTH = 40
-_MOST_BINS = 16
 _NUMBERS = re.compile("([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
@@ -35,31 +32,21 @@ def data(
         Path, typer.Argument(metavar="DATA", help="A folder that `nmt prepare` made.")
     ],
     *,
-    examples: int = value(3, "Show this many training pairs, with their subwords.", minimum=0),
     show: str | None = value(
         None,
         "Show only these training pairs, counted from 0: text, tokens, token ids, corpus "
         "and row. 7-9 means 7, 8 and 9.",
         metavar="N[,M]",
     ),
-    rejects: bool = value(False, "Show which pairs cleaning dropped, with examples."),
-    batch_tokens: int | None = value(
-        None,
-        "Show how many updates of this size an epoch has.",
-        metavar="TOKENS",
-        minimum=1,
-        maximum=1_000_000_000,
-    ),
-    svg: str | None = value(
-        None, "Draw the lengths of the training sentences.", metavar="FILE.svg"
-    ),
     verify: bool = value(False, "Check the checksum of every file."),
     quiet: Quiet = False,
 ) -> None:
-    """Show what is in a data folder: pairs, tokens, lengths, vocabulary, and what was dropped."""
+    """Show what is in a data folder: pairs, tokens, vocabulary, and how many were dropped.
+
+    The file `rejects.txt` in it has examples of pairs that were dropped.
+    """
     from nmt.data.folder import DataFolder
 
-    picture = check_picture(svg) if svg is not None else None
     opened = DataFolder.open(folder, verify=verify)
     if verify:
         console.notice(f"{folder}: all {len(opened.info.files)} files are as they were written")
@@ -67,26 +54,11 @@ def data(
         for index in chain.from_iterable(_numbers(show, len(opened.train))):
             for field, content in _fields(opened, index):
                 console.print_row(str(index), field, content)
-    else:
-        for title, columns, rows in _tables(opened):
-            console.print_table(columns, rows, title=title)
+        return
+    for number, (title, columns, rows) in enumerate(_tables(opened)):
+        if number:
             console.print_row()
-        for title, columns, rows in _tables_of_lengths(opened):
-            console.print_table(columns, rows, title=title)
-    if batch_tokens is not None:
-        console.print_row()
-        title, columns, rows = _table_of_updates(opened, batch_tokens)
         console.print_table(columns, rows, title=title)
-    if examples and show is None:
-        _show_examples(opened, min(examples, len(opened.train)))
-    if rejects:
-        console.print_row()
-        from nmt.data.manifest import REJECTS_TEXT_NAME
-
-        console.print_text((folder / REJECTS_TEXT_NAME).read_text("utf-8"))
-    if picture is not None:
-        write_text(picture, _draw_lengths(opened))
-        console.notice(f"{picture} shows the lengths of train")
 
 
 _Table = tuple[str, Sequence[str], list[list[str]]]
@@ -155,45 +127,6 @@ def _table_of_vocabularies(folder: DataFolder) -> _Table:
     return "Vocabulary", ["vocabulary", "size", "origin", "special ids"], rows
 
 
-def _tables_of_lengths(folder: DataFolder) -> Iterator[_Table]:
-    for lang, pairs_of in zip(folder.info.sides, folder.train.length_counts(), strict=True):
-        # Bins are whole tokens wide: if the longest has 100, 15 bins of 7 reach to 104.
-        longest = len(pairs_of) - 1
-        width = -(-(longest + 1) // _MOST_BINS)
-        counts = [0] * (longest // width + 1)
-        for length, count in enumerate(pairs_of.tolist()):
-            counts[length // width] += count
-        bars = ["#" * -(-count * _BAR_WIDTH // max(counts)) for count in counts]
-        rows = [
-            [f"{place * width}-{(place + 1) * width - 1}", f"{count:,}", bar]
-            for place, (count, bar) in enumerate(zip(counts, bars, strict=True))
-        ]
-        yield f"Lengths, train, {lang}", [f"{lang} tokens", "pairs", ""], rows
-
-
-def _table_of_updates(folder: DataFolder, batch_tokens: int) -> _Table:
-    """Return how many updates of this size there are, planned for the first pool of pairs."""
-    from nmt.data.epochs import Epochs, plan_pool
-
-    train = folder.train
-    epochs = Epochs(train.shares, seed=1)
-    plan = plan_pool(train, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
-    pairs, updates = sum(map(len, plan)) / len(plan), len(plan) * epochs.pools
-    row = [f"{batch_tokens:,}", f"{pairs:,.0f}", f"{updates:,}"]
-    return "Updates", ["tokens", "pairs an update", "updates an epoch"], [row]
-
-
-def _draw_lengths(folder: DataFolder) -> str:
-    from nmt.plot import Panel, draw_curves
-
-    series = [
-        (lang, [(float(length), float(pairs)) for length, pairs in enumerate(counts)])
-        for lang, counts in zip(folder.info.sides, folder.train.length_counts(), strict=True)
-    ]
-    panel = Panel("Lengths of train", series, "pairs", legend_values=False)
-    return draw_curves([panel], "Lengths", x_label="tokens")
-
-
 def _numbers(text: str, pairs: int) -> list[range]:
     """Return the numbers in a list such as 7,9-12; UsageError if there are no such pairs."""
     ranges = []
@@ -226,17 +159,3 @@ def _fields(folder: DataFolder, index: int) -> Iterator[tuple[str, str]]:
         yield f"{lang} text", decoded if raw is None else raw.tobytes().decode()
         yield f"{lang} tokens", " ".join(vocabulary.tokens(numbers))
         yield f"{lang} ids", " ".join(map(str, numbers))
-
-
-def _show_examples(folder: DataFolder, count: int) -> None:
-    console.print_row()
-    corpora = folder.info.train.corpora
-    for index in range(count):
-        src, tgt = corpora[folder.train.origin(index)[0]].langs
-        for lang, ids, vocabulary in (
-            (src, folder.train.src(index), folder.src_vocabulary),
-            (tgt, folder.train.tgt(index), folder.tgt_vocabulary),
-        ):
-            numbers = ids.tolist()
-            console.print_row(str(index), lang, vocabulary.decode([numbers])[0])
-            console.print_row(str(index), lang, " ".join(vocabulary.tokens(numbers)))

@@ -264,9 +264,8 @@ class Shard:
 
     def src_occurrences(self, token: int) -> tuple[int, int]:
         """Return how often a token is in the sources, and in how many of them it is."""
-        at = np.flatnonzero(self._src == token)
-        pairs = np.searchsorted(self._src_offsets, at, side="right")
-        return len(at), len(np.unique(pairs))
+        counts = self.count_in_sources(token)
+        return int(counts.sum()), int(np.count_nonzero(counts))
 
     @property
     def src_lengths(self) -> Lengths:

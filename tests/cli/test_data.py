@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from command_line import Nmt
 from prepare_job import Job
-from svg_picture import texts
 from toy_training import write_text
 
 
@@ -24,8 +22,8 @@ def folder(tmp_path: Path) -> Path:
     return job.but(keep_text=True).prepare().path
 
 
-def test_data_shows_splits_rejects_vocabulary_and_lengths(nmt: Nmt, folder: Path) -> None:
-    done = nmt("data", folder, "--examples", "1")
+def test_data_shows_splits_rejects_and_vocabulary(nmt: Nmt, folder: Path) -> None:
+    done = nmt("data", folder)
     assert done.status == 0
     lines = done.stdout.splitlines()
     fields = [line.split("\t") for line in lines]
@@ -36,19 +34,11 @@ def test_data_shows_splits_rejects_vocabulary_and_lengths(nmt: Nmt, folder: Path
     assert [f"{folder.parent}/train", "51", "50", "1", "", "1"] in fields
     assert ["en+de", "300", "learnt", "pad 0, unk 1, bos 2, eos 3"] in fields
 
-    # Every pair stands in one bin of its side's histogram.
-    start = lines.index("de tokens\tpairs\t")
-    bins = fields[start + 1 : lines.index("", start)]
-    assert len(bins) <= 16
-    assert int(bins[-1][1]) > 0
-    assert sum(int(row[1]) for row in bins) == 50
-    assert max(len(row[2]) for row in bins) == 40
-
-    # The first pair: its text, then its pieces, which spell the text. It was kept as written.
-    assert "0\ten\ten number 0 is even" in lines
-    pieces = lines[lines.index("0\tde\tde number 0 is even") + 1].split("\t")[2]
+    # The text is shown as it was written, and the pieces spell it.
+    shown = nmt("data", folder, "--show", "0").stdout
+    assert "0\tde text\tde  number 0 is even\n" in shown
+    pieces = next(line for line in shown.splitlines() if "\tde tokens\t" in line).split("\t")[2]
     assert pieces.replace(" ", "").replace("▁", " ").strip() == "de number 0 is even"
-    assert "0\tde text\tde  number 0 is even\n" in nmt("data", folder, "--show", "0").stdout
 
 
 def test_pairs_are_shown_with_everything_that_is_known_of_them(nmt: Nmt, tmp_path: Path) -> None:
@@ -88,24 +78,3 @@ def test_verifying_tells_whether_all_is_well_or_what_is_damaged(nmt: Nmt, folder
     assert nmt("data", folder).status == 0
     line = nmt("data", folder, "--verify").refusal(1)
     assert f"{path}: altered" in line
-
-
-def test_data_shows_what_was_dropped_and_what_updates_would_hold(
-    nmt: Nmt, folder: Path, tmp_path: Path
-) -> None:
-    picture = tmp_path / "lengths.svg"
-    done = nmt("data", folder, "--rejects", "--batch-tokens", "200", "--svg", picture)
-    assert done.status == 0
-    assert "  duplicate: 1 (1.96 %): " in done.stdout
-    assert "    train.en line 51: en number 0 is even\n" in done.stdout
-    assert done.stdout.count("\tde\tde number") == 3  # examples
-    lines = [line.split("\t") for line in done.stdout.splitlines()]
-    (row,) = [
-        lines[at + 1] for at, row in enumerate(lines) if row[:2] == ["tokens", "pairs an update"]
-    ]
-    assert row[0] == "200"
-    # 50 pairs of 6 to 9 tokens with their ends, at most 200 tokens an update.
-    assert 2 <= int(row[2]) <= 4
-    root = ElementTree.fromstring(picture.read_text())
-    assert {"en", "de"} <= set(texts(root))
-    assert str(picture) in done.stderr
