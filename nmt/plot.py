@@ -101,7 +101,6 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 30, 48  # around a plot
 _PANEL_WIDTH = _LEFT + _PLOT_WIDTH + _RIGHT
 _FEW_POINTS = 40  # so that few measurements, and a single one, are visible
 _LEGEND_LINE = 15
-_CHARACTER, _ENTRY = 6.5, 40  # widths of a legend's characters, and of an entry without them
 _DASHES = ("-", "--", ":")  # of the first six series, of the next ones
 _HUGE = 1e300  # beyond it the arithmetic of an axis may overflow
 
@@ -115,7 +114,6 @@ class Panel:
     unit: str
     log_scale: bool = False
     """Whether the vertical axis is logarithmic; values of 0 or less are then left out."""
-    legend_values: bool = True  # whether the legend gives the last value of each series
 
 
 def draw_curves(
@@ -126,6 +124,8 @@ def draw_curves(
     best: float | None = None,
 ) -> str:
     """Return an SVG document with the panels in two columns; x begins at 0.
+
+    A legend above each gives the last value of each series.
 
     best: the place on the x axis that a vertical line marks as the best.
     """
@@ -138,14 +138,7 @@ def draw_curves(
         for panel in panels
     ]
     x_high = max((x for lines in drawable for _, points in lines for x, _ in points), default=0)
-    legends = [
-        [
-            label + (f" {short_number(points[-1][1])}" if panel.legend_values else "")
-            for label, points in lines
-        ]
-        for panel, lines in zip(panels, drawable, strict=True)
-    ]
-    top = _TOP + _LEGEND_LINE * max((_legend_lines(legend) for legend in legends), default=0)
+    top = _TOP + _LEGEND_LINE * max(map(len, drawable), default=0)
     panel_height = top + _PLOT_HEIGHT + _BOTTOM
     width = min(len(panels), _COLUMNS) * _PANEL_WIDTH
     height = HEADER + math.ceil(len(panels) / _COLUMNS) * panel_height
@@ -157,9 +150,12 @@ def draw_curves(
             bottom = height - HEADER - (row + 1) * panel_height + _BOTTOM
             place = (left / width, bottom / height, _PLOT_WIDTH / width, _PLOT_HEIGHT / height)
             axes = figure.add_axes(place, xlabel=x_label, xlim=(0, (x_high or 1) * 1.01))
-            _draw_panel(axes, panel, drawable[index], legends[index])
+            _draw_panel(axes, panel, drawable[index])
             if best is not None and drawable[index] and best <= x_high:
-                _draw_best(axes, best, is_left=best > x_high / 2)
+                axes.axvline(best, color=FAINT, linewidth=1, linestyle=":")
+                side = "right" if best > x_high / 2 else "left"  # where there is room
+                above = axes.get_xaxis_transform()
+                axes.text(best, 0.97, " best ", transform=above, ha=side, va="top", color=FAINT)
 
     return draw(width, height, title, fill)
 
@@ -172,19 +168,10 @@ def _drawable(points: Sequence[Point], log_scale: bool) -> list[Point]:
     ]
 
 
-def _legend_columns(labels: Sequence[str]) -> int:
-    widest = _ENTRY + _CHARACTER * max(map(len, labels))
-    return max(1, min(len(labels), int(_PLOT_WIDTH / widest)))
-
-
-def _legend_lines(labels: Sequence[str]) -> int:
-    return math.ceil(len(labels) / _legend_columns(labels)) if labels else 0
-
-
-def _draw_panel(axes: Axes, panel: Panel, series: Sequence[Series], legend: Sequence[str]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, series: Sequence[Series]) -> None:
     from matplotlib.ticker import LogLocator, NullLocator
 
-    pad = 8 + _LEGEND_LINE * _legend_lines(legend)
+    pad = 8 + _LEGEND_LINE * len(series)
     axes.set_title(legible(panel.title), loc="left", pad=pad, size=12, weight="bold")
     axes.set_title(legible(panel.unit), loc="right", pad=pad, size=9, color=FAINT)
     axes.xaxis.label.set_color(FAINT)
@@ -209,31 +196,14 @@ def _draw_panel(axes: Axes, panel: Panel, series: Sequence[Series], legend: Sequ
     ]
     axes.legend(
         lines,
-        legend,
+        [f"{label} {short_number(points[-1][1])}" for label, points in series],
         loc="lower left",
         bbox_to_anchor=(0, 1),
-        ncols=_legend_columns(legend),
         frameon=False,
         borderaxespad=0,
         borderpad=0.3,
         labelspacing=0.3,
         handlelength=1.5,
-    )
-
-
-def _draw_best(axes: Axes, x: float, *, is_left: bool) -> None:
-    """Draw a vertical line with its name on its left or right, where there is room."""
-    axes.axvline(x, color=FAINT, linewidth=1, linestyle=":")
-    axes.annotate(
-        "best",
-        (x, 1),
-        xycoords=axes.get_xaxis_transform(),
-        xytext=(-4 if is_left else 4, -4),
-        textcoords="offset points",
-        ha="right" if is_left else "left",
-        va="top",
-        size=9,
-        color=FAINT,
     )
 
 
