@@ -119,7 +119,6 @@ def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
         lambda: nmt.Translator.load(model_file, models=[model_file]),
         lambda: nmt.Translator.load(model_file, encoding="utf-9"),
         lambda: nmt.SearchOptions(beam_size=0),
-        lambda: nmt.Sampling(temperature=10**400),
         lambda: copy.copy(translator),
         lambda: pickle.dumps(translator),
     ):

@@ -13,9 +13,7 @@ import json
 import math
 import operator
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from numbers import Integral, Real
 from typing import Any
 
 from nmt.errors import UsageError, did_you_mean
@@ -25,13 +23,6 @@ Value = bool | int | float | str  # a value of a recipe
 _LARGEST = 2**31 - 1  # of a recipe's whole numbers
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
-_KINDS: dict[str, tuple[type, type]] = {
-    "bool": (bool, bool),
-    "int": (int, Integral),
-    "float": (float, Real),
-    "str": (str, str),
-}
-"""By the type of a field: its kind, and what is also one, such as a number of NumPy."""
 _BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "minimum": (operator.ge, "{} or more"),
     "above": (operator.gt, "above {}"),
@@ -117,32 +108,20 @@ def option_name(spec: dataclasses.Field[Any]) -> str:
 
 
 def check(options: Any) -> None:
-    """Check each value of some options, and how they combine; UsageError tells all problems."""
-    wrong_types = [
-        f"{option_name(spec)} {given!r}: {fault}"
-        for spec in declared(options)
-        if (fault := _type_fault(str(spec.type), given := getattr(options, spec.name)))
-    ]
-    problems = wrong_types or [  # with those, other checks would fail
+    """Check each value of some options, and how they combine; UsageError tells all problems.
+
+    Values are of the types of their fields, or None if they are unset.
+    """
+    problems = [
         f"{option_name(spec)} {_spelt(item)}: {fault}"
         for spec in declared(options)
         for item in _items(getattr(options, spec.name))
         if (fault := _fault(spec.metadata, item))
     ]
-    if hasattr(options, "problems") and not wrong_types:
+    if hasattr(options, "problems"):
         problems += options.problems()
     if problems:
         raise UsageError("; ".join(problems))
-
-
-def _type_fault(name: str, value: object) -> str:
-    """Return what is wrong with the type of a value, given the type of its field."""
-    kind, also = _KINDS.get(name.removesuffix(" | None"), (object, object))
-    is_unset = value is None and name.endswith("None")
-    is_kind = isinstance(value, also) and (kind is bool or not isinstance(value, bool))
-    if is_kind and kind is float:
-        is_kind = not isinstance(value, int) or abs(value) < sys.float_info.max
-    return "" if is_unset or is_kind or kind is object else f"must be {_KIND_NAMES[kind]}"
 
 
 def checked(spec: dataclasses.Field[Any], raw: object) -> Value:

@@ -96,25 +96,6 @@ def test_all_problems_of_a_command_are_told_at_once(travel: Callable[..., Answer
     ]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"days": 2.5}, "--days 2.5: "),
-        ({"days": True}, "--days True: "),
-        ({"days": None}, "--days None: "),
-        ({"share": "0.5"}, "--share '0.5': "),
-        ({"slowly": 1}, "--slowly 1: "),
-        (
-            {"by": 3, "days": 99},
-            "--by 3: ",
-        ),
-    ],
-)
-def test_a_value_of_another_type_is_refused(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        Trip(src="Ulm", **wrong)
-
-
 def test_numbers_of_other_libraries_and_unset_values_are_taken() -> None:
     others: dict[str, Any] = {"days": np.int64(3), "share": np.float32(0.25), "speed": None}
     assert Trip(src="Ulm", **others).days == 3
