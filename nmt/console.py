@@ -41,14 +41,16 @@ class _Voice:
     tells_all = False
 
 
-def set_quiet(quiet: bool) -> None:
-    """Silence notices and progress for the rest of this process."""
+def set_quiet(quiet: bool) -> bool:
+    """Silence notices and progress for the rest of this process; return what was set."""
     _Voice.speaks = not quiet and _RANK == 0
+    return quiet
 
 
-def set_verbose(verbose: bool) -> None:
-    """Show details, too, for the rest of this process."""
+def set_verbose(verbose: bool) -> bool:
+    """Show details, too, for the rest of this process; return what was set."""
     _Voice.tells_all = verbose
+    return verbose
 
 
 def _shown(message: str) -> str:

@@ -158,31 +158,21 @@ def _name_value(hint: Any) -> None:
             info.metavar = next((name for kind, name in _METAVARS.items() if kind in kinds), None)
 
 
-def _set_quiet(quiet: bool) -> bool:
-    console.set_quiet(quiet)
-    return quiet
-
-
 Quiet = Annotated[
     bool,
     typer.Option(
         "--quiet",
-        callback=_set_quiet,
+        callback=console.set_quiet,
         help="Hide progress and notices, but not warnings and errors.",
     ),
 ]
-
-
-def _set_verbose(verbose: bool) -> bool:
-    console.set_verbose(verbose)
-    return verbose
 
 
 Verbose = Annotated[
     bool,
     typer.Option(
         "--verbose",
-        callback=_set_verbose,
+        callback=console.set_verbose,
         help="Show details, too, such as what takes the time.",
     ),
 ]
