@@ -16,7 +16,6 @@ from nmt.markup.directives import fit_directives, take_the_same
 
 MUTATIONS = 1_500  # a flag
 SOURCES = {
-    "awk": ["a %s b %d", "%5.2f of %-10s, %x%%", "%1$s and %2$d and %1$s", "%*d x %.*f", "%c %o"],
     "boost": ["%1% b %2%", "%s is %d%%", "%|d| %|s|", "%|1$+5| is %|2$5d|", "%*d %t %|5|", "%10T."],
     "c": [
         *("a %s b %d", "%5.2f of %-10s, %lx%%", "%1$s and %2$ld", "%*d x %.*f", "%2$*1$d x %3$s"),
@@ -27,7 +26,6 @@ SOURCES = {
         *("%qD is %qs", "%q+D and %d", "%<%s%> is %m", "%.*s and %lu %wd", "%2$T of %1$E"),
         *("%2$.*1$s a %3$i", "%#qT %J %K %L"),
     ],
-    "gfc-internal": ["%s at %C", "%d and %li of %L", "%2$s is %1$i", "%c %lu%%"],
     "java": [
         *("a {0} b {1}", "{0,number,#.##} of {1,date,short}", "it''s {0}", "'{'{0}'}' {1,time}"),
         "{0} is {0,number} {2,number}",
@@ -38,9 +36,7 @@ SOURCES = {
     ],
     "javascript": ["a %s b %d", "%2$s is %1$d", "%5.2f %j %c%%", "%x %b %o"],
     "kde": ["a %1 b %2", "%1 of %2 and %3%", "%10 %1 %2 %3 %4 %5 %6 %7 %8 %9"],
-    "lua": ["a %s b %d", "%5.2f of %q%%", "%c %x %i"],
     "objc": ["a %@ b %d", "%1$@ and %2$ld", "%5.2f of %@, %lx%%"],
-    "object-pascal": ["a %s b %d", "%0:s is %1:d", "%5.2f of %-10s%%", "%*d x %.*n", "%1:s %0:p"],
     "perl": [
         *("a %s b %d", "%2$s is %1$d", "%vd and %5.2f%%", "%*vX of %s", "%*d %.*f %lu", "%hd %c")
     ],
@@ -57,8 +53,6 @@ SOURCES = {
     "qt-plural": ["%n files", "%Ln of them"],
     "ruby": ["a %s b %d", "%2$s is %1$d", "%<a>5.2f of %{b}%%", "%-10s %p", "%*d x", "%1$*2$d"],
     "sh": ["a $a b ${name}", "${a}x $b_1"],
-    "smalltalk": ["a %1 b %2", "%3 %% %1"],
-    "tcl": ["a %s b %d", "%2$s is %1$d", "%5.2f of %-10s%%", "%*d x %hd %c", "%ld %x"],
     "ycp": ["a %1 b %2", "%3 %% %1"],
 }
 SIGNS = "%{}~$ 0123456789*.-+#,:;'|<>()[]/&_@abcdefghijklmnopqrstuvwxyzLIqDEGSTX"
@@ -74,16 +68,13 @@ REFUSED = [  # language, source, and a translation that msgfmt refuses
     ("csharp", "A {0} }} x", "A {0} } x"),
     ("gcc-internal", "%q+D", "%q + D"),
     ("gcc-internal", "%s: %m", "%s"),
-    ("gfc-internal", "%s at %C", "%s"),
     ("java", "it''s {0}", "it's {0}"),
     ("java-printf", "%s dogs", "%,s dogs"),
     ("javascript", "%j", "%s"),
     ("kde", "%1 %2", "%1"),
     ("kde-kuit", "<b>%1</b>", "<b>%1</b"),
     ("kde-kuit", "%1 &lt; %2", "%2 & %1"),
-    ("lua", "%5d", "%-5d"),
     ("objc", "%@", "%s"),
-    ("object-pascal", "A %0:s", "A %0: s"),
     ("perl", "%vd x", "%v d x"),
     ("perl-brace", "{a} {b}", "{a}"),
     ("php", "%s", "% '10"),
@@ -93,8 +84,6 @@ REFUSED = [  # language, source, and a translation that msgfmt refuses
     ("qt-plural", "%Ln", "%L n"),
     ("ruby", "%<a>5d", "%{a}"),
     ("sh", "$a", "${a"),
-    ("smalltalk", "%1", "% 1"),
-    ("tcl", "%hd", "%d"),
 ]
 
 
