@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
@@ -289,8 +288,6 @@ class Work:
     """Lines that have entities or a broken encoding."""
     shift: int = 0
     """By how many lines the targets seem to lag their sources."""
-    shortened: Mapping[str, int] = field(default_factory=dict)
-    """How many windows have fewer lines than were drawn, by the reason."""
     encoding_seconds: float = 0.0
     """CPU time of SentencePiece."""
 

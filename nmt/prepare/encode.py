@@ -114,7 +114,6 @@ class EncodedBlock:
     side_columns: dict[str, tuple[TokenRows, TokenRows]]  # (kept,) each side
     seconds: tuple[float, float]
     """CPU seconds for SentencePiece, and for all else."""
-    shortened: Mapping[str, int]
     shift: int
     flaws: tuple[FlawRecord, ...]
 
@@ -131,7 +130,6 @@ def encode_block(block: Block, *, steps: Sequence[Step]) -> EncodedBlock:
         *work.ids,
         work.side_columns,
         (encoding, time.process_time() - start - encoding),
-        work.shortened,
         work.shift,
         work.flaws,
     )

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from nmt.prepare.corpora import SourceText
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.repairs import describe_flaw, is_frequent, joined_flaws
 from nmt.prepare.rules import RULE_OF
-from nmt.prepare.windows import SHORTENED
 from nmt.system.files import write_text
 
 EXAMPLES_PER_RULE = 20
@@ -46,8 +44,6 @@ class CorpusRejects:
     rejected: dict[str, int] = field(default_factory=dict)  # number of pairs by rule
     examples: dict[str, list[Example]] = field(default_factory=dict)
     """The first pairs that each rule rejected."""
-    shortened: dict[str, int] = field(default_factory=dict)
-    """Windows with fewer lines than were drawn, by the reason; see `nmt.prepare.windows`."""
     flaws: list[FlawRecord] = field(default_factory=list)
     """Lines that have entities or a broken encoding, by side and kind."""
 
@@ -70,18 +66,10 @@ class CorpusRejects:
         """Rejected pairs by rule, in the order of the rules, without rules that rejected none."""
         return {rule: self.rejected[rule] for rule in RULES if rule in self.rejected}
 
-    def add(
-        self,
-        block: Block,
-        verdicts: Verdicts,
-        flaws: Sequence[FlawRecord] = (),
-        shortened: Mapping[str, int] = MappingProxyType({}),
-    ) -> None:
-        """Count the pairs of a block, its flaws, and its windows with fewer lines than drawn."""
+    def add(self, block: Block, verdicts: Verdicts, flaws: Sequence[FlawRecord] = ()) -> None:
+        """Count the pairs of a block, and its flaws."""
         self.lines += block.lines
         self.flaws = joined_flaws(self.flaws, flaws)
-        for reason, count in shortened.items():
-            self.shortened[reason] = self.shortened.get(reason, 0) + count
         for code in np.unique(verdicts[verdicts != KEPT]).tolist():
             rule = RULE_OF[code]
             rows = np.flatnonzero(verdicts == code)
@@ -116,8 +104,6 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
     lines = []
     for corpus in corpora:
         lines.append(f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept")
-        for reason, count in sorted(corpus.shortened.items()):
-            lines.append(f"  {count:,} windows have fewer lines than drawn: {SHORTENED[reason]}")
         for flaw in corpus.flaws:
             lines.append(f"  {corpus.describe(flaw, corpus.lines)}; {flaw.repaired:,} repaired")
         for rule, count in corpus.counts.items():

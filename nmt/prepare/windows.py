@@ -12,7 +12,6 @@ the same windows twice, which the rules of duplicates find. A window has fewer l
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,13 +22,6 @@ from nmt.data.vocabulary import Vocabulary, join_lines
 from nmt.prepare.block import Hashes, Work
 from nmt.prepare.duplicates import hash_lines, hash_pairs
 from nmt.prepare.encode import Subwords
-
-AT_BREAK, TOO_LONG = "break", "max_length"
-SHORTENED = {
-    AT_BREAK: "a document or a block begins there, or the line before was dropped",
-    TOO_LONG: "--max-length",
-}
-"""Why a window has fewer lines than were drawn."""
 
 _BETWEEN = "\x1e"  # between the lines of a window in its text, which tells windows apart
 
@@ -49,7 +41,7 @@ def join_windows(work: Work, *, subwords: Subwords, window: int, seed: int, long
     sides = list(map(_split_tags, vocabularies, (work.tagged, work.lines[1]), work.ids))
     hashes = hash_pairs(*map(hash_lines, work.lines))
     wanted = draw_context(hashes, window=window, seed=seed)
-    starts, work.shortened = choose_windows(work.numbers.tolist(), wanted, *sides, longest=longest)
+    starts = choose_windows(work.numbers.tolist(), wanted, *sides, longest=longest)
     src, tgt = (
         subwords.rows(join_side(side, starts, vocabulary.separator))
         for side, vocabulary in zip(sides, vocabularies, strict=True)
@@ -82,34 +74,31 @@ def join_side(side: Side, starts: Sequence[int], separator: int | None) -> list[
 
 def choose_windows(
     numbers: Sequence[int], wanted: Sequence[int], src: Side, tgt: Side, *, longest: int
-) -> tuple[list[int], Counter[str]]:
+) -> list[int]:
     """Choose the window of each line that passed the rules. It ends with that line.
 
     If lines 1, 2 and 4 passed, and two lines before each are wanted, the windows are 1; 1 and 2; 4.
 
     numbers: of the lines, ascending; wanted: how many lines before it were drawn; longest: the most
     tokens of a window on each side.
-    Returns the index of the first line of each window, and how many have fewer lines than drawn, by
-    the reason.
+    Returns the index of the first line of each window.
     """
-    starts, shortened = list[int](), Counter[str]()
+    starts = list[int]()
     for last, count in enumerate(wanted):
         first = last
         tokens = [len(tags[last]) + len(lines[last]) for tags, lines in (src, tgt)]
         while last - first < count:
             if not first or numbers[first - 1] != numbers[first] - 1:
-                shortened[AT_BREAK] += 1
                 break
             tokens = [
                 size + len(lines[first - 1]) + 1
                 for size, (_, lines) in zip(tokens, (src, tgt), strict=True)
             ]
             if max(tokens) > longest:
-                shortened[TOO_LONG] += 1
                 break
             first -= 1
         starts.append(first)
-    return starts, shortened
+    return starts
 
 
 def draw_context(hashes: Hashes, *, window: int, seed: int) -> list[int]:

@@ -326,7 +326,7 @@ class TrainSplit:
             is_left[left] = is_new
         rows, src, tgt = rows[is_left], src.select(is_left), tgt.select(is_left)
         rejects = self.rejects[block.corpus]
-        rejects.add(block, verdicts, result.flaws, result.shortened)
+        rejects.add(block, verdicts, result.flaws)
         warn_of_flaws(rejects, self._texts[block.corpus].lines, self._flawed[block.corpus])
         self._builder.extend(src, tgt, block.number + rows)
         for name, values in side_rows.items():

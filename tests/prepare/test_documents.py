@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from prepare_job import Job, pairs, prepare_in_all_ways, write
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import split_lines
 from nmt.errors import DataError, UsageError
-from nmt.prepare.windows import AT_BREAK, Side, choose_windows, draw_context, join_side
+from nmt.prepare.windows import Side, choose_windows, draw_context, join_side
 
 Line = tuple[str, str]
 Lines = list[Line]
@@ -85,10 +84,6 @@ def test_a_line_that_is_blank_on_both_sides_ends_a_document(prepare: Prepare) ->
     assert max(map(len, found)) == 3
     corpus = folder.info.train.corpora[0]
     assert (corpus.lines, corpus.kept, corpus.rejected) == (72, 60, {"break": 12})
-    (report,) = json.loads((folder.path / "rejects.json").read_text())["corpora"]
-    shortened = report["shortened"][AT_BREAK]
-    assert shortened > 0
-    assert f"{shortened} windows" in (folder.path / "rejects.txt").read_text()
     # Without the option, the same lines are rejects, and no vocabulary has a separator.
     plain = prepare(lines, out="plain", documents=False, window=4)
     assert plain.info.train.corpora[0].rejected == {"empty": 12}
@@ -104,13 +99,12 @@ def test_the_longest_window_counts_separators_and_tags() -> None:
     src, tgt = side(2, 3, 4), side(1, 1, 1)
     for longest, starts in ((11, [0, 0, 0]), (10, [0, 0, 1]), (8, [0, 0, 1]), (7, [0, 0, 2])):
         for sides in ((src, tgt), (tgt, src)):
-            assert choose_windows([1, 2, 3], [2, 2, 2], *sides, longest=longest)[0] == starts
+            assert choose_windows([1, 2, 3], [2, 2, 2], *sides, longest=longest) == starts
     tagged = side(2, 3, 4, tag=1)
-    assert choose_windows([1, 2, 3], [2, 2, 2], tagged, tgt, longest=11)[0] == [0, 0, 1]
-    starts, shortened = choose_windows([1, 2, 4], [2, 2, 2], tagged, tgt, longest=99)
+    assert choose_windows([1, 2, 3], [2, 2, 2], tagged, tgt, longest=11) == [0, 0, 1]
+    starts = choose_windows([1, 2, 4], [2, 2, 2], tagged, tgt, longest=99)
     assert starts == [0, 0, 2]  # line 3 was dropped
     assert join_side(tagged, starts, 5)[1] == [9, 7, 7, 5, 7, 7, 7]
-    assert shortened == {AT_BREAK: 3}
 
 
 def test_context_is_drawn_uniformly_by_the_seed_and_the_text() -> None:
