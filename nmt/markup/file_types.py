@@ -220,7 +220,7 @@ def document_form(path: Path) -> str | None:
 
 def type_of_content(content: bytes) -> FileType | None:
     """Return the type of what begins like this, if that is unmistakable."""
-    head = _decoded(content)
+    head = decoded(content)
     fitting = (
         kind
         for kind in TYPES
@@ -242,7 +242,7 @@ def _is_json(text: str) -> bool:
 
 def odd_lines(content: bytes) -> tuple[str, str] | None:
     """Tell what most of the first lines have that is no text, and what to do; None: nothing."""
-    stripped = (line[:_LONGEST_LINE].rstrip() for line in _decoded(content).split("\n"))
+    stripped = (line[:_LONGEST_LINE].rstrip() for line in decoded(content).split("\n"))
     lines = list(islice((line for line in stripped if line and line[0] != "#"), _FIRST_LINES))
     for what, sign, way in _LINE_KINDS:
         if 2 * sum(bool(sign.search(line)) for line in lines) >= max(1, len(lines)):
@@ -250,7 +250,8 @@ def odd_lines(content: bytes) -> tuple[str, str] | None:
     return None
 
 
-def _decoded(content: bytes) -> str:
+def decoded(content: bytes) -> str:
+    """Return the beginning of a file as text, by its byte-order mark."""
     head = content[:_HEAD_BYTES].removeprefix(codecs.BOM_UTF8)
     codecs_by_start = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"} | UTF16_STARTS
     return head.decode(codecs_by_start.get(head[:2], "utf-8"), "replace")

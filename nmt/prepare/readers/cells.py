@@ -144,11 +144,10 @@ def guess_separator(lines: list[bytes], name: str) -> bytes:
     """Return what gives most rows of CSV the cells of the first row (DataError)."""
     if not lines:
         return b","
-    separators = []
-    for separator in (b",", b";", TAB, b"|"):
-        widths = [len(cells) for cells in first_rows(lines, separator, name)]
-        if widths and widths[0] > 1 and widths.count(widths[0]) >= 0.9 * len(widths):
-            separators.append(separator)
+    rows = {separator: first_rows(lines, separator, name) for separator in (b",", b";", TAB, b"|")}
+    separators = [one for one, cells in rows.items() if _are_alike(cells)]
+    if not separators:
+        separators = [one for one, cells in rows.items() if _are_alike(cells, padded=True)]
     if len(separators) != 1:
         candidates = " and ".join(repr(separator.decode()) for separator in separators) or "nothing"
         shown = lines[0][:60].decode(errors="replace")
@@ -157,6 +156,20 @@ def guess_separator(lines: list[bytes], name: str) -> bytes:
             "or sep=; on a line before it"
         )
     return separators[0]
+
+
+def _are_alike(rows: list[list[bytes]], *, padded: bool = False) -> bool:
+    """Tell whether most rows have as many cells as the first, which has several.
+
+    padded: whether they may have more that are empty, or fewer. Excel decides for each 16 rows
+        whether it writes the separators of empty cells at the end.
+    """
+    width = len(rows[0]) if rows else 0
+    if padded:
+        alike = sum(1 < len(cells) <= width or not any(cells[width:]) for cells in rows)
+    else:
+        alike = sum(len(cells) == width for cells in rows)
+    return width > 1 and alike >= 0.9 * len(rows)
 
 
 def first_rows(lines: list[bytes], separator: bytes, name: str) -> list[list[bytes]]:

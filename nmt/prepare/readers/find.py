@@ -8,7 +8,7 @@ from pathlib import Path
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, find_sides
 from nmt.errors import DataError, UsageError
-from nmt.markup.file_types import file_type, first_bytes, type_of_content
+from nmt.markup.file_types import decoded, file_type, first_bytes, type_of_content
 from nmt.prepare.readers.jsonl import JsonLines
 from nmt.prepare.readers.line_files import LineFiles, MosesFiles, ZipFiles
 from nmt.prepare.readers.parquet import ParquetFiles
@@ -29,6 +29,8 @@ from nmt.system.files import is_there
 Reader = LineFiles | Table  # what reads a parallel text, more than once
 
 _WITH_COLUMNS = "TSV, CSV, JSON Lines and Parquet"
+_SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+_SPREADSHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # a ZIP archive, and the older .xls
 
 
 def find_reader(
@@ -58,6 +60,10 @@ def find_reader(
         raise UsageError(f"--quoting {name}: only TSV and CSV have quoted cells; leave it out")
     if is_one_file(name) and not is_there(path):
         raise DataError(f"{name}: no such file")
+    if suffix in _SPREADSHEETS or (
+        suffix in (".tsv", ".csv") and first_bytes(path).startswith(_SPREADSHEET_STARTS)
+    ):
+        raise UsageError(f"{name}: is a spreadsheet; open it and save it as CSV UTF-8, named .csv")
     request = TableRequest(prefix, path, columns, langs, encoding, quoting)
     if name == STDIN or suffix in (".tsv", ".csv"):
         return TsvFile.find(request, is_csv=suffix == ".csv")
@@ -93,7 +99,7 @@ def _find_files(
     if _is_prefix(here, langs):
         return find_sides(here, *langs)
     if Path(here).is_file():
-        raise DataError(_not_a_prefix(name, Path(here), langs))
+        raise UsageError(_not_a_prefix(name, Path(here), langs))
     two = two_files(name)
     if two is None:
         return find_sides(here, *langs)
@@ -125,6 +131,8 @@ def _refuse_document(path: Path, *, by_name: bool) -> None:
 
 def _not_a_prefix(name: str, path: Path, langs: tuple[str, str]) -> str:
     """Say what to give instead of a file."""
+    if "\t" in decoded(first_bytes(path)).partition("\n")[0]:
+        return f"{name}: has columns parted by tabs; rename it to .tsv"
     _refuse_document(path, by_name=True)
     for lang in langs:
         if name.endswith(f".{lang}"):
