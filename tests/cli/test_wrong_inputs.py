@@ -70,7 +70,11 @@ def shared(
     (tmp_path / "page.html").write_text("<p>a")
     (tmp_path / "a.json").write_text("{}")
     (tmp_path / "hub.json").write_text('{"en": "a", "de": "b"}\n')
-    (tmp_path / "pairs.txt").write_text("a\tb\n")
+    # As Excel writes it, with a line end in a cell.
+    (tmp_path / "unicode.txt").write_bytes('a\tb\r\n"c\nd"\te\r\n'.encode("utf-16"))
+    for name, start in (("sheet.xlsx", b"PK\x03\x04"), ("old.xls", b"\xd0\xcf\x11\xe0")):
+        (tmp_path / name).write_bytes(start + b"\0\x14\0\x06" * 100)
+    shutil.copy(tmp_path / "sheet.xlsx", tmp_path / "renamed.csv")
     (tmp_path / "a.sgm").write_text("<refset><doc docid='a'><seg id='1'>a</seg></doc></refset>")
     (tmp_path / "converted").mkdir()  # as other converters of CTranslate2 leave it
     for name in ("model.bin", "config.json", "shared_vocabulary.json"):
@@ -146,7 +150,11 @@ CASES = [
         "cannot read HTML as parallel text",
     ),
     (f"prepare out {TEXTS} --test hub.json", 1, "hub.json: cannot read JSON as parallel text"),
-    (f"prepare out {TEXTS} --test pairs.txt", 1, "SOURCE,TARGET, or one file whose name ends in"),
+    (f"prepare out {TEXTS} --test valid.en", 2, "valid.en: give the prefix of both files, valid"),
+    (f"prepare out {TEXTS} --test unicode.txt", 2, "unicode.txt: has columns parted by tabs; rena"),
+    (f"prepare out {TEXTS} --test old.xls", 2, "old.xls: is a spreadsheet; open it and save it as"),
+    (f"prepare out {TEXTS} --test sheet.xlsx:1,2", 2, "sheet.xlsx: is a spreadsheet; open it and"),
+    (f"prepare out {TEXTS} --test renamed.csv", 2, "renamed.csv: is a spreadsheet; open it and"),
     (f"prepare out {TEXTS} --test a.sgm", 2, "a.sgm: has one side only; give two files as SOURCE,"),
     (f"prepare out {TEXTS} --test a.sgm,valid.de", 2, "valid.de is lines of text; give it as SGML"),
     (f"prepare out {TEXTS} --train unequal", 1, "unequal.en has 300 lines and"),

@@ -139,7 +139,7 @@ def test_lines_that_only_look_like_settings_are_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "advice"),
     [
-        ("a.txt", "a\tb\nc\td\n", r"PREFIX.*\.tsv"),
+        ("a.txt", "a\tb\nc\td\n", r"rename it to \.tsv"),
         ("a.json", '{"en": "a", "de": "b"}\n', r"JSON"),
         ("a.txt", "a\nc\td\n", "PREFIX"),
         ("a.txt", "", "PREFIX"),
@@ -149,5 +149,5 @@ def test_one_file_of_another_name_is_refused_with_advice(
     tmp_path: Path, name: str, content: str, advice: str
 ) -> None:
     (tmp_path / name).write_text(content)
-    with pytest.raises(DataError, match=rf"{name}: .*{advice}"):
+    with pytest.raises(NMTError, match=rf"{name}: .*{advice}"):
         find_reader(f"{tmp_path}/{name}", ("en", "de"), UTF8)
