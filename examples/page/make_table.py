@@ -50,7 +50,9 @@ THINGS = words(
     " stone stones brun, knife knives teki, song songs meli, door doors porta"
 )
 NOUNS = [
-    Noun(*row, lives=lives) for lives, rows in ((True, LIVING), (False, THINGS)) for row in rows
+    Noun(en, plural, velu, lives)
+    for lives, rows in ((True, LIVING), (False, THINGS))
+    for en, plural, velu in rows
 ]
 PLACES = [
     noun for noun in NOUNS if noun.en in ("house", "river", "garden", "tree", "boat", "forest")
@@ -117,7 +119,9 @@ def draw_phrase(draw: Random, nouns: list[Noun]) -> Phrase:
         rest.append("kir" if plural else "ki")
     elif determiner == "a" and not plural:
         rest.append("un")
-    en = " ".join(filter(None, (adjective and adjective[0], noun.plural if plural else noun.en)))
+    en = noun.plural if plural else noun.en
+    if adjective:
+        en = f"{adjective[0]} {en}"
     if determiner == "a":
         determiner = "some" if plural else "an" if en[0] in "aeiou" else "a"
         if plural:

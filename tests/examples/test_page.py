@@ -34,7 +34,7 @@ SENTENCES = {
 
 def write(folder: Path, form: str = "semicolon") -> Path:
     """Write the table and the test."""
-    command = [sys.executable, EXAMPLES / "page" / "make_table.py", "--out", folder]
+    command = [sys.executable, f"{EXAMPLES}/page/make_table.py", "--out", f"{folder}"]
     subprocess.run([*command, "--form", form], check=True)
     return folder
 
