@@ -201,23 +201,6 @@ def test_a_file_that_makes_no_sense_is_refused(
         load_model(path)
 
 
-class _Payload:
-    """What a hostile pickle does: unpickling it makes a folder."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.mkdir, (str(self.path),)
-
-
-def test_a_pickle_is_refused_and_its_code_does_not_run(tmp_path: Path) -> None:
-    torch.save({"model": _Payload(tmp_path / "broken-in")}, tmp_path / "evil.safetensors")
-    with pytest.raises(DataError, match=r"evil\.safetensors"):
-        load_model(tmp_path / "evil.safetensors")
-    assert not (tmp_path / "broken-in").exists()
-
-
 def test_loading_a_model_imports_no_compiler(model_file: Path) -> None:
     # It takes longer than torch itself.
     script = (
