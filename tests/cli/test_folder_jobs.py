@@ -250,15 +250,15 @@ PICTURE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 NOT_TEXT = {
     "picture.png": (PICTURE, "a PNG picture"),
     "shard.bin": (bytes(range(256)) * 20, "like utf-8 text"),
-    "numbers": (b"\0\0\x80\x3f" * 100, "like utf-8 text"),
+    "numbers": (b"\0\0\x80\x3f" * 100, "not utf-8 text"),
     "packed.gz": (gzip.compress(PICTURE, mtime=0), "a PNG picture"),
-    "wide": ("the cat\n".encode("utf-16-le") * 20, "like utf-8 text"),
+    "wide": ("the cat\n".encode("utf-16-le") * 20, "--encoding utf-16"),
+    "only nul": (bytes(30), "not utf-8 text"),
     "koi8": ("Здравствуй, мир\n".encode("koi8-r") * 20, "--encoding"),
 }
 ODD_TEXT = {
     "nul": b"a \0 cat\n" * 50,
     "short": b"\0\n\xff\n\xfe",
-    "only nul": bytes(30),
     "latin 2": "Všichni lidé rodí se svobodní a sobě rovní\n".encode("iso8859-2") * 20,
 }
 
