@@ -25,7 +25,6 @@ from toy_training import (
     python_command,
     run_command,
     status,
-    train,
     validated_last,
 )
 
@@ -109,24 +108,6 @@ def test_a_damaged_newest_state_is_passed_over(toy: Toy, capsys: Capture) -> Non
         assert "from update-00000016.state" in text
         assert "resuming at update 16" in text
     assert_same_run(run, toy.undisturbed(**FP32))
-
-
-def test_data_that_are_written_over_end_the_run_before_it_saves(toy: Toy) -> None:
-    data = Path(shutil.copytree(toy.data, toy.folder / "data"))
-    shard = data / "train-00000.bin"
-
-    def write_over() -> None:
-        content = shard.read_bytes()
-        with shard.open("r+b") as same_file:
-            same_file.write(content)
-
-    with pytest.MonkeyPatch.context() as patch:
-        at_updates(patch, {10: write_over})
-        with pytest.raises(DataError, match=r"train-00000\.bin: "):
-            train(data, toy.folder / "run", **FP32)
-    saved = content(toy.folder / "run")
-    assert "checkpoints/update-00000008.safetensors" in saved
-    assert "checkpoints/update-00000016.safetensors" not in saved
 
 
 def test_what_lies_beyond_the_state_that_is_used_goes(toy: Toy) -> None:

@@ -152,7 +152,7 @@ def test_what_all_refuse_is_said_once(toy: Toy) -> None:
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("nmt: rank 0: error: ")
-    assert "nmt train" in line
+    assert "--init-from" in line
     assert "torchrun" not in line
 
 
