@@ -58,7 +58,7 @@ SHAPES = [
 MENDED = [
     *(("tmx", "", " "), ("xliff tag", "", " "), ("xliff body", "", UNIT), ("sgml", "", "<seg id=")),
     *(("n-best", "", " ||| a= 1"), ("entities", "&", "amp;"), ("encoding", "", "Ã¼")),
-    *(("toml", "", "a."), ("tsv start", "", '"\t'), ("csv header", "a", " ")),
+    *(("tsv start", "", '"\t'), ("csv header", "a", " ")),
     *(("markup html", "", one) for one in ("<b>", "{{", "<!--", "{a,plural,")),
     *(("markup xml", "", one) for one in ("<b>x ", "<![CDATA[")),
     ("markup xml", "A b\nc", "\xa0"),
