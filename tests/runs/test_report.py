@@ -277,11 +277,14 @@ def test_a_terminal_shows_a_run_and_is_left_clean(toy: Toy) -> None:
     assert terminal.finish() == 0
     for shown in ("29/30", "updates/s, epoch ", "validating"):
         assert shown in terminal.written
-    # What remains is what a pipe gets: what opens the model, and then the log.
-    screen, said = "".join(terminal.screen), "".join(lines_for_people(run))
+    # What remains is what a pipe gets: what opens the model, and then the log. Then comes the next
+    # step.
+    screen, _, following = "".join(terminal.screen).partition("nmt: next: ")
+    said = "".join(lines_for_people(run))
     opened, start, _ = screen.partition("nmt: starting")
     assert start and screen.removeprefix(opened).replace(" ", "") == said.replace(" ", "")
     assert opened.count("nmt: ") == 1
+    assert following.startswith("nmt translate ")
 
 
 @pytest.mark.parametrize(
