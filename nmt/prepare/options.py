@@ -43,7 +43,7 @@ class PrepareOptions:
         (),
         "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst), "
         "or in two files SOURCE,TARGET. Or a file: .tsv, .csv, .jsonl or .parquet with "
-        "columns, such as crawl.tsv:en,de, a folder of the last, .tmx, a .zip of OPUS, a test set "
+        "columns, such as crawl.tsv:en,de, a folder of .parquet, .tmx, a .zip of OPUS, a test set "
         "of WMT or IWSLT (.sgm, .xml), or - for TSV on stdin. All except - can be at a URL such "
         "as s3://bucket/train. You can repeat it.",
         metavar="PREFIX|FILE",
