@@ -99,8 +99,7 @@ def test_a_dry_run_needs_prepared_text_and_makes_nothing(example: str, tmp_path:
 def test_what_a_recipe_needs_is_one_table(tmp_path: Path) -> None:
     table = run("needs", f"WORK={tmp_path}", "PROCESSES=1", "FORCE=1").splitlines()
     names = [line[:25].strip() for line in table if not line.startswith("make")]
-    memory = [f"memory in {kind}, at least" for kind in ("bf16", "fp32")]
-    assert names == ["en-de-base", *memory, "GPUs", "disk, written and free"]
+    assert names == ["en-de-base", "GPUs", "disk, written and free"]
 
 
 @pytest.mark.parametrize("pair", ["en-de", "en-fr"])
