@@ -99,7 +99,6 @@ PAPER: dict[str, Value] = {
     "adam_epsilon": 1e-9,
     "clip_norm": 0.0,
     "ema_decay": 0.0,
-    "optimizer": "adam",
     "weight_decay": 0.0,
 }
 """The class defaults that are the paper's base model and its training (sections 5.1 to 5.4)."""
