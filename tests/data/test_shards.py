@@ -46,6 +46,9 @@ def test_pairs_are_read_back_in_any_order(
     for index in reversed(range(len(pairs))):
         assert (shard.src(index).tolist(), shard.tgt(index).tolist()) == pairs[index]
         assert shard.line(index) == LINES[index]
+    backwards = list(reversed(pairs))
+    rows = shard.rows(np.arange(len(pairs))[::-1])
+    assert list(zip(*(side.lists() for side in rows), strict=True)) == backwards
     assert shard.corpus == 6
     assert shard.src(0).dtype == np.dtype(f"u{token_bytes}")
     src, tgt = ([len(pair[side]) for pair in pairs] for side in (0, 1))

@@ -322,7 +322,9 @@ def copied(exported: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", ["model.bin", CARD, MANIFEST])
 def test_a_damaged_export_is_refused(copied: Path, name: str) -> None:
     path = copied / name
-    path.write_bytes(path.read_bytes()[:-40] + b"x")
+    whole = path.read_bytes()
+    end = b"x" if name == MANIFEST else bytes([whole[-40] ^ 1]) + whole[-39:]
+    path.write_bytes(whole[:-40] + end)
     with pytest.raises(DataError, match=name):
         start(copied, POWER)
     path.unlink()
