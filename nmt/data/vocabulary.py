@@ -254,7 +254,7 @@ class Vocabulary:
         """Return the ids of text that Moses' rules were applied to, and that has no added token."""
         encode, is_many = self._processor.encode, len(prepared) >= _MANY_LINES
         ids: list[list[int]] = (
-            encode(prepared, num_threads=1) if is_many else list(map(encode, prepared))
+            encode(list(prepared), num_threads=1) if is_many else list(map(encode, prepared))
         )
         if self._others:
             ids = [

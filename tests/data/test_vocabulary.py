@@ -53,6 +53,11 @@ def test_text_to_ids_and_back_is_the_identity(vocabulary: Vocabulary, line: str)
     assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID} & set(ids[0])
 
 
+def test_many_lines_may_be_any_sequence(vocabulary: Vocabulary) -> None:
+    lines = ("the cat",) * 300
+    assert vocabulary.encode(lines) == vocabulary.encode(list(lines))
+
+
 def test_only_runs_of_spaces_edges_and_the_space_mark_are_lost(vocabulary: Vocabulary) -> None:
     lines = ["  the   cat ", "the\u2581cat", "the \t\tcat\t"]
     assert vocabulary.decode(vocabulary.encode(lines)) == ["the cat"] * 3
