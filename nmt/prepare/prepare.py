@@ -2,7 +2,7 @@
 
 1. Survey every file: count its lines, take its checksum, compare the two sides. The checksums
    tell whether the data folder is already there.
-2. Learn a vocabulary from a sample.
+2. Learn a vocabulary: BPE from the words of all text, which this pass also judges by the rules.
 3. Send the text block by block through the workers into shards.
 
 No pass holds the whole text in memory. Everything is written to `OUT.partial`, which becomes `OUT`
