@@ -61,6 +61,7 @@ class Engine(ABC):
     """Finds translations with fixed search options."""
 
     kernel: str | None = None  # for matrix products on a CPU, if there is a choice
+    looks_first: bool = True  # whether a first look finds most translations; see `search_soon`
 
     def __init__(self, options: SearchOptions, batch_tokens: int) -> None:
         """Set the options and the batch size.
@@ -119,6 +120,10 @@ class Engine(ABC):
                         on_progress(copies[longest])
         self.batch_tokens = budget  # it would not fit the next time either
         return [results[number] for number in first_of]
+
+    def longest(self, source: Source) -> int:
+        """Return the length limit that search has for a source's translation, without eos."""
+        return self.options.longest(len(source.ids), is_in_word=source.is_in_word)
 
     def _tokens_at_once(self, budget: int) -> int:
         """Return how many source tokens to search at once, given the hypotheses of each."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nmt.data.vocabulary import Vocabulary
 
 _EXTRA_IN_WORD = 10  # tokens
+_USUAL_EXTRA = 8  # tokens, besides half of the source's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +126,7 @@ class SearchOptions:
     first_ids: tuple[int, ...] = ()  # tokens that the decoder reads after bos, before the others
     find_word_edges: Callable[[], WordEdges] | None = None
     """Looks at all pieces, as only phrases need. None: each token is a word."""
+    is_first_look: bool = False  # whether translations of unusual length are searched later
 
     def __post_init__(self) -> None:
         check(self)
@@ -174,6 +176,8 @@ class SearchOptions:
         tokens.
         """
         extra = self.max_extra_tokens
+        if self.is_first_look:
+            extra = min(extra, source_tokens // 2 + _USUAL_EXTRA)
         longest = source_tokens + (min(extra, _EXTRA_IN_WORD) if is_in_word else extra)
         if self.max_tokens is not None:
             longest = min(longest, self.max_tokens)

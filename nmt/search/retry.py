@@ -31,6 +31,64 @@ _LOOP_TIMES = 3
 # with it, 42.
 _PENALTY = 1.2
 
+_FEW_LONG = 0.05
+"""Of translations. If more are longer than a first look, searching them twice costs more than it
+saves."""
+
+
+def search_soon(
+    engine: Engine,
+    sources: Sequence[Source],
+    *,
+    on_progress: Callable[[int], object] | None = None,
+    on_step: Callable[[], object] | None = None,
+) -> list[SearchResult]:
+    """Search greedily with a first look; see `Engine.search`.
+
+    A batch takes as many steps as its longest translation, and the longest are those that loop, up
+    to the limit. So the first look has a lower limit. What reaches it is searched to the end, but
+    not what loops by then, which `search_again` is likely to replace. If many translations are
+    longer than the first look, the engine does without it from then on.
+    """
+    options = engine.options
+    is_greedy = options.beam_size == 1 and options.sampling is None
+    if not is_greedy or not _is_guarded(options) or not engine.looks_first:
+        return engine.search(sources, on_progress=on_progress, on_step=on_step)
+    look = _first_look(engine)
+    results = look.search(sources, on_progress=on_progress, on_step=on_step)
+    long = [
+        number
+        for number, (source, result) in enumerate(zip(sources, results, strict=True))
+        if _is_cut(look, source, result) and not Faults.of(source, result, options).repeats
+    ]
+    engine.looks_first = len(long) <= _FEW_LONG * len(sources)
+    _search_whole(engine, sources, results, long, on_step)
+    return results
+
+
+def _first_look(engine: Engine) -> Engine:
+    return engine.with_options(replace(engine.options, is_first_look=True))
+
+
+def _is_cut(look: Engine, source: Source, result: SearchResult) -> bool:
+    """Return whether a first look may have cut a translation off. None looks at phrases."""
+    if isinstance(result, str) or source.phrases:
+        return False
+    return len(result[0].ids) >= max(look.longest(source), len(source.prefix))
+
+
+def _search_whole(
+    engine: Engine,
+    sources: Sequence[Source],
+    results: list[SearchResult],
+    numbers: Sequence[int],
+    on_step: Callable[[], object] | None,
+) -> None:
+    """Replace some results by those of a search to the length limit."""
+    whole = engine.search([sources[number] for number in numbers], on_step=on_step)
+    for number, result in zip(numbers, whole, strict=True):
+        results[number] = result
+
 
 def search_again(
     engine: Engine,
@@ -41,7 +99,7 @@ def search_again(
 ) -> set[int]:
     """Search again what has faults, and replace results by better ones; return their numbers."""
     options = engine.options
-    if options.no_guard or options.sampling is not None:
+    if not _is_guarded(options):
         return set()
     faults = {
         number: Faults.of(source, hypotheses, options)
@@ -57,10 +115,26 @@ def search_again(
         again.update(numbers)
         guarded = engine.with_options(stricter)
         second = search_placed(guarded, [sources[number] for number in numbers], on_step=on_step)
+        if options.beam_size == 1:
+            # Some may be those of a first look, and are needed whole to be compared.
+            look = _first_look(engine)
+            cut = [
+                number
+                for number, hypotheses in zip(numbers, second, strict=True)
+                if Faults.of(sources[number], hypotheses, options).repeats
+                and _is_cut(look, sources[number], results[number])
+            ]
+            _search_whole(engine, sources, results, cut, on_step)
+            for number in cut:
+                faults[number] = Faults.of(sources[number], results[number], options)
         for number, hypotheses in zip(numbers, second, strict=True):
             if Faults.of(sources[number], hypotheses, options) < faults[number]:
                 results[number] = hypotheses
     return again
+
+
+def _is_guarded(options: SearchOptions) -> bool:
+    return not options.no_guard and options.sampling is None
 
 
 def _longer(options: SearchOptions) -> SearchOptions:

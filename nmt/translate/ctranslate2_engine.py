@@ -86,13 +86,13 @@ class CTranslate2Engine(Engine):
         if self._workers > 1:
             # If there is little work, use smaller batches, so that all workers end together.
             work = sum(source_cost(sources[number]) for number in order)
-            budget = min(budget, max(_SMALLEST_BATCH, work // (4 * self._workers)))
+            budget = min(budget, max(_SMALLEST_BATCH, work // (2 * self._workers)))
         batches = self._batches(sources, order, budget)
         under_way: deque[tuple[list[int], int, list[Any]]] = deque()
         try:
             while True:
                 for numbers in islice(batches, most - len(under_way)):
-                    limit = self._longest(sources[numbers[0]])
+                    limit = self.longest(sources[numbers[0]])
                     results = self._submit([sources[number] for number in numbers], limit)
                     under_way.append((numbers, limit, results))
                 if not under_way:
@@ -112,8 +112,7 @@ class CTranslate2Engine(Engine):
                     with contextlib.suppress(RuntimeError):  # the first one was raised
                         result.result()
 
-    def _longest(self, source: Source) -> int:
-        """Return the length limit of a source's translation."""
+    def longest(self, source: Source) -> int:
         tokens = len(source.ids)
         if self.options.max_extra_tokens >= _LIMIT_STEP:
             tokens = -(-tokens // _LIMIT_STEP) * _LIMIT_STEP
@@ -129,7 +128,7 @@ class CTranslate2Engine(Engine):
             if batch:
                 first = sources[batch[0]]
                 is_full = (len(batch) + 1) * source_cost(first) > budget
-                if is_full or self._longest(sources[number]) != self._longest(first):
+                if is_full or self.longest(sources[number]) != self.longest(first):
                     yield batch
                     batch = []
             batch.append(number)

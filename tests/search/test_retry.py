@@ -11,7 +11,7 @@ from tables import A, B, C
 
 from nmt.search.engine import NOTHING_FOUND, Engine, Hypothesis, Ids, SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.search.retry import count_loops, search_again
+from nmt.search.retry import count_loops, search_again, search_soon
 
 TEXT = (5, 6, 7, 8, 9)
 OTHER = (5, 6, 8)
@@ -51,6 +51,8 @@ class Written(Engine):
                 on_step()
             is_second = options.repetition_penalty > 1 or options.min_tokens > 0
             ids = self.written[sources[number]][is_second]
+            if options.is_first_look and ids is not None:
+                ids = ids[: self.longest(sources[number])]
             found = [] if ids is None else [Hypothesis(ids, -1.0, -1.0), Hypothesis(LOOP, -2, -2)]
             yield number, found
 
@@ -65,7 +67,7 @@ def search_guarded(
     on_progress: Callable[[int], object] | None = None,
     on_step: Callable[[], object] | None = None,
 ) -> tuple[list[SearchResult], set[int]]:
-    results = engine.search(sources, on_progress=on_progress, on_step=on_step)
+    results = search_soon(engine, sources, on_progress=on_progress, on_step=on_step)
     return results, search_again(engine, sources, results, on_step=on_step)
 
 
@@ -161,6 +163,64 @@ def test_only_what_is_suspicious_is_searched_again_and_progress_counts_once() ->
     assert engine.searches == [(0, 1.0, {SHORT, PLAIN, LONG}), (4, 1.2, {PLAIN})]
     assert sum(done) == 4
     assert len(steps) == 3 + 1
+
+
+# ------------------------------------------------------------------------------ first looks
+
+GREEDY = SearchOptions(beam_size=1, max_extra_tokens=50)
+LONGER = tuple(range(30, 60))  # than a first look at SHORT, which goes up to 15 tokens
+ENDLESS = (5,) * 55  # which is its limit
+LOOKS_LONG = (4,) * 40  # of which the loop has an end
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept", "searches"),
+    [
+        (TEXT, TEXT, TEXT, 1),
+        (LONGER[:14], TEXT, LONGER[:14], 1),
+        (LONGER[:15], TEXT, LONGER[:15], 2),  # it may be longer: the look, and the whole
+        (LONGER, TEXT, LONGER, 2),
+        (ENDLESS, TEXT, TEXT, 2),  # the look, and the second search; never the whole loop
+        (ENDLESS, LONGER + LONGER[:25], LONGER + LONGER[:25], 2),  # at the limit without a loop
+        (ENDLESS, LOOKS_LONG, LOOKS_LONG, 3),  # a loop, but it ends: the whole is worse
+        (LOOKS_LONG, ENDLESS, LOOKS_LONG, 3),  # the whole is better
+        (ENDLESS, None, ENDLESS, 3),
+        ((*TEXT, *LONGER[:10], *(5,) * 12), TEXT, TEXT, 3),  # loops after the look
+        ((), TEXT, TEXT, 2),
+    ],
+)
+def test_a_first_look_finds_what_a_whole_search_finds(
+    first: Ids, second: Ids | None, kept: Ids, searches: int
+) -> None:
+    engine = Written({SHORT: (first, second)}, GREEDY)
+    assert ids_of(search_guarded(engine, [SHORT])[0]) == [kept]
+    assert len([one for one in engine.searches if one[2]]) == searches
+    whole = Written({SHORT: (first, second)}, GREEDY)
+    whole.looks_first = False
+    assert search_guarded(whole, [SHORT])[0] == search_guarded(engine, [SHORT])[0]
+
+
+def test_where_many_translations_are_long_there_is_no_first_look() -> None:
+    texts = {Source((number, 1, 2, 3, 4)): (LONGER, TEXT) for number in range(4)}
+    engine = Written(texts, GREEDY)
+    search_guarded(engine, list(texts))
+    assert len(engine.searches) == 2
+    search_guarded(engine, list(texts))
+    assert len(engine.searches) == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        replace(GREEDY, beam_size=2),
+        replace(GREEDY, no_guard=True),
+        replace(GREEDY, sampling=Sampling()),
+    ],
+)
+def test_beams_samples_and_unguarded_searches_have_no_first_look(options: SearchOptions) -> None:
+    engine = Written({SHORT: (LONGER, TEXT)}, options)
+    search_guarded(engine, [SHORT])
+    assert len(engine.searches) == 1
 
 
 # ----------------------------------------------------------------------------------- loops
