@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
+from nmt.plot import Panel, draw_curves
 from nmt.system.machine import WAITING
 
 NMT = (sys.executable, "-m", "nmt")
@@ -212,7 +213,13 @@ def publish(text: str) -> None:
             file.write(f"{text}\n\n")
 
 
-def publish_picture(name: str, picture: str) -> None:
-    """Write an SVG picture beside the file NMT_BENCH_OUT."""
+Line = tuple[Sequence[float], Sequence[float]]
+"""Places on the x axis and BLEU there."""
+
+
+def publish_bleu(name: str, lines: Mapping[str, Line], text: str, x_label: str, title: str) -> None:
+    """Draw BLEU of a text, by system, as NAME.svg beside the file NMT_BENCH_OUT."""
+    series = [(system, list(zip(x, y, strict=True))) for system, (x, y) in lines.items()]
+    picture = draw_curves([Panel("BLEU", series, text)], title, x_label=x_label)
     if path := setting("OUT", ""):
         Path(path).with_name(f"{name}.svg").write_text(picture, encoding="utf-8")

@@ -21,7 +21,7 @@ from benchmarks import corpora
 from benchmarks.harness import (
     nmt,
     publish,
-    publish_picture,
+    publish_bleu,
     rounds,
     setting,
     spread,
@@ -33,7 +33,6 @@ from benchmarks.translation import nmt as translator
 from toy_training import metrics
 
 from nmt.models.model_file import load_model
-from nmt.plot import Panel, draw_curves
 from nmt.scoring.metrics import score
 
 pytestmark = pytest.mark.benchmark
@@ -140,13 +139,12 @@ def test_architectures(tmp_path: Path) -> None:
         by_captions.append({"test BLEU, captions of a line": name} | cells)
     publish(table(rows))
     publish(table(by_captions))
-    draw(
-        "updates", "valid text", "update", {n: (one.updates, one.bleu) for n, one in curves.items()}
-    )
+    by_update = {name: (one.updates, one.bleu) for name, one in curves.items()}
     by_time = {name: (one.minutes, one.bleu) for name, one in curves.items()}
-    draw("time", "valid text", "minutes of training", by_time)
     by_length = {name: (CAPTIONS, one.bleu) for name, one in translated.items()}
-    draw("length", "test text", "captions of a line", by_length)
+    publish_bleu("bleu-over-updates", by_update, "valid text", "update", TITLE)
+    publish_bleu("bleu-over-time", by_time, "valid text", "minutes of training", TITLE)
+    publish_bleu("bleu-over-length", by_length, "test text", "captions of a line", TITLE)
     assert all(max(one.bleu) > 0 for one in curves.values())
 
 
@@ -177,15 +175,6 @@ def curve_of(out: Path) -> Curve:
     bleu = {one["update"]: one["bleu"] for one in metrics(out, "valid")}
     stretches = [(seconds[b] - seconds[a]) / (b - a) for a, b in pairwise([0, *bleu])]
     return Curve(list(bleu), list(bleu.values()), stretches)
-
-
-def draw(
-    over: str, text: str, x_label: str, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]
-) -> None:
-    """Publish a picture of BLEU of a text over something; lines: places and BLEU, by system."""
-    series = [(system, list(zip(x, y, strict=True))) for system, (x, y) in lines.items()]
-    panel = Panel(f"BLEU over {over}", series, text)
-    publish_picture(f"bleu-over-{over}", draw_curves([panel], TITLE, x_label=x_label))
 
 
 def translate(models: Mapping[str, Path], folder: Path) -> dict[str, Translated]:

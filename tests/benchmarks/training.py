@@ -101,26 +101,32 @@ def marian(job: Job, folder: Path) -> Contender:
     """
 
     def train(warmup: int, updates: int) -> Measurement:
-        done = run(_marian_command(job, folder, warmup + updates), ONE_THREAD)
+        speed_only = ("--no-reload", "--overwrite", "--learn-rate", "0.0001", "--disp-freq", "1u")
+        command = marian_command(job, folder, folder / "model.npz", warmup + updates, *speed_only)
+        done = run(command, ONE_THREAD)
         windows = [match.groups() for match in _WINDOW.finditer(done.stderr)][warmup:]
         words = sum(int(words.replace(",", "")) for words, _ in windows)
-        # Marian counts only target words, eos included.
-        counts = DataFolder.open(job.data).info.train
-        ratio = (counts.src.tokens + counts.pairs) / (counts.tgt.tokens + counts.pairs)
         seconds = sum(float(seconds) for _, seconds in windows)
-        return Measurement(words * (1 + ratio) / seconds, done.peak_bytes)
+        return Measurement(words * sides(job) / seconds, done.peak_bytes)
 
     return train
 
 
-def _marian_command(job: Job, folder: Path, updates: int) -> list[str]:
+def sides(job: Job) -> float:
+    """Return the tokens of both sides for each target token, eos included. Marian counts these."""
+    counts = DataFolder.open(job.data).info.train
+    return 1 + (counts.src.tokens + counts.pairs) / (counts.tgt.tokens + counts.pairs)
+
+
+def marian_command(job: Job, folder: Path, model: Path, updates: int, *options: str) -> list[str]:
+    """Return the command that trains a model, and write its text and `vocab.spm` into `folder`."""
     vocabulary = folder / "vocab.spm"  # Marian knows it by its ending
     if not vocabulary.exists():
         _write_text(job, folder, vocabulary)
     config, text = job.config, folder / "train"
     return [
         *(sys.executable, "-m", "pymarian", "train"),
-        *("--type", "transformer", "--model", str(folder / "model.npz")),
+        *("--type", "transformer", "--model", str(model)),
         *("--train-sets", f"{text}.src", f"{text}.tgt"),
         *("--vocabs", str(vocabulary), str(vocabulary)),
         *("--tempdir", str(folder)),
@@ -134,8 +140,7 @@ def _marian_command(job: Job, folder: Path, updates: int) -> list[str]:
         *("--clip-norm", "0", "--sync-sgd", "--optimizer-delay", "1"),
         *("--mini-batch-words", str(job.batch_tokens), "--mini-batch-round-up=false"),
         *("--maxi-batch", "1000", "--cpu-threads", str(CORES), "--seed", "1"),
-        *("--no-reload", "--overwrite", "--learn-rate", "0.0001", "--disp-freq", "1u"),
-        *("--after", f"{updates}u"),
+        *("--after", f"{updates}u", *options),
     ]
 
 
