@@ -8,7 +8,7 @@ the same work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -29,16 +29,29 @@ pytestmark = pytest.mark.benchmark
 PEERS = ("ctranslate2", "pymarian")
 
 
-@pytest.mark.parametrize(("size", "usual"), [("small", 1000), ("base", 300)])
-def test_translation_speed(size: str, usual: int, tmp_path: Path) -> None:
-    sources, references = corpora.multi30k_test(setting("LINES", usual))
-    text = tmp_path / "text"
-    text.write_text("".join(f"{source}\n" for source in sources), encoding="utf-8")
+@pytest.mark.parametrize(
+    ("size", "usual"), [("small", "1000"), ("base", "300"), ("trained", "300,1000")]
+)
+def test_translation_speed(size: str, usual: str, tmp_path: Path) -> None:
     model = model_of(size, tmp_path)
     card = card_for_peers(model)
     systems = {one.name: one for one in gather(model, card, tmp_path)}
-    batches = {name: system.fastest_batch(text, tmp_path) for name, system in systems.items()}
-    output = {name: tmp_path / f"output-{number}" for number, name in enumerate(systems)}
+    versions = [f"{name} {version(name)}" for name in PEERS if is_installed(name)]
+    publish(f"{'; '.join([describe(), *versions])}.")
+    for lines in setting("LINES", usual).split(","):
+        title = f"{size} model, Multi30k test, {int(lines):,} lines"
+        publish(table(compare(systems, card, int(lines), title, tmp_path)))
+
+
+def compare(
+    systems: Mapping[str, Contender], card: ModelCard, count: int, title: str, folder: Path
+) -> list[dict[str, str]]:
+    """Return the rows of a table: all systems on the first lines of the test text."""
+    sources, references = corpora.multi30k_test(count)
+    text = folder / "text"
+    text.write_text("".join(f"{source}\n" for source in sources), encoding="utf-8")
+    batches = {name: system.fastest_batch(text, folder) for name, system in systems.items()}
+    output = {name: folder / f"output-{number}" for number, name in enumerate(systems)}
     measures = {
         name: partial(system.seconds, text, output[name], batches[name])
         for name, system in systems.items()
@@ -56,7 +69,7 @@ def test_translation_speed(size: str, usual: int, tmp_path: Path) -> None:
         tokens = sum(map(len, card.tgt_vocabulary.encode(lines)))
         rows.append(
             {
-                f"transformer_{size}, Multi30k test, {len(sources):,} lines": name,
+                title: name,
                 "sentences/s, median (range)": spread([len(lines) / s for s in found[name]], ".1f"),
                 "target tokens/s": f"{tokens / loop:,.0f}",
                 "beside CTranslate2": f"{median(peer) / loop:.2f}x" if peer else "",
@@ -65,8 +78,7 @@ def test_translation_speed(size: str, usual: int, tmp_path: Path) -> None:
                 "batch": str(batches[name] or "its own"),
             }
         )
-    versions = [f"{name} {version(name)}" for name in PEERS if is_installed(name)]
-    publish(f"{'; '.join([describe(), *versions])}.\n\n{table(rows)}")
+    return rows
 
 
 def gather(model: Path, card: ModelCard, folder: Path) -> Iterator[Contender]:
