@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,7 +78,8 @@ def test_learning_curves(tmp_path: Path) -> None:
         found = zip(POINTS, bleu[name], minutes, strict=True)
         cells = {f"{update:,}": f"{value:.2f} ({at:.1f})" for update, value, at in found}
         points.append({"valid BLEU (minutes) by update": name} | cells)
-    publish(f"{describe()}\n\n{table(rows)}\n\n{table(points)}")
+    marian = [f"pymarian {version('pymarian')}"] if is_installed("pymarian") else []
+    publish(f"{'; '.join([describe(), *marian])}.\n\n{table(rows)}\n\n{table(points)}")
     by_update = {name: ([0, *POINTS], [0, *of]) for name, of in bleu.items()}
     publish_bleu("learning-over-updates", by_update, "valid text", "update", TITLE)
     publish_bleu("learning-over-minutes", by_time, "valid text", "minutes of training", TITLE)
