@@ -83,7 +83,7 @@ def _help(docstring: str | None, examples: Sequence[str]) -> str:
 
 
 COMMANDS = (
-    *("prepare", "train", "average", "translate", "score", "rescore", "evaluate"),
+    *("prepare", "train", "average", "distill", "translate", "score", "rescore", "evaluate"),
     *("import", "export", "models", "data"),
 )
 

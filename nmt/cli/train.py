@@ -176,7 +176,7 @@ def train(
     values_of_file = read_toml(config) if config else {}
     overrides = parse_overrides(assignments or [])
     given = shorthands.given()
-    _refuse_contradictions(given, overrides)
+    refuse_two_values(given, overrides)
     run = RunFolder(out)
     own = run.own_values() if run.exists else None
     layers: list[Layer]
@@ -341,13 +341,13 @@ def _preset_layers(
         if own.moses != new.moses or not models[1].extends(models[0]):
             raise UsageError(
                 f"{data} has another vocabulary than {init_from}: prepare it with --vocab "
-                f"{init_from}{_moses_options(card)}, or give --model"
+                f"{init_from}{moses_options(card)}, or give --model"
             )
     sizes = dataclasses.asdict(card.config)
     return card.architecture, [(str(init_from), sizes), (preset, FINE_TUNING_VALUES)]
 
 
-def _moses_options(card: ModelCard) -> str:
+def moses_options(card: ModelCard) -> str:
     """Return the options of `prepare` for the model's preprocessing."""
     rules = card.src_vocabulary.moses
     if rules is None:
@@ -355,7 +355,7 @@ def _moses_options(card: ModelCard) -> str:
     return " --moses-normalize" * rules.normalize + " --moses-tokenize" * rules.tokenize
 
 
-def _refuse_contradictions(given: Mapping[str, object], overrides: Mapping[str, object]) -> None:
+def refuse_two_values(given: Mapping[str, object], overrides: Mapping[str, object]) -> None:
     """Raise UsageError if an option and --set give a key different values."""
     specs = {spec.name: spec for spec in dataclasses.fields(TrainingConfig)}
     for key in given.keys() & overrides.keys():

@@ -331,6 +331,20 @@ FINE_TUNING_VALUES: dict[str, Value] = {
     "save_every": 200,
 }
 
+STUDENT_VALUES: dict[str, Value] = {
+    "schedule": "linear",
+    "learning_rate": 2e-3,
+    "warmup_updates": 500,
+    "dropout": 0.1,
+    "ema_decay": 0.999,
+    "validate_bleu": True,
+    "best_metric": "bleu",
+}
+"""What `nmt distill` changes in the preset of a student."""
+_STUDENT_OF_FEW_PAIRS: dict[str, Value] = {"batch_tokens": 2_000}
+_TUNING_SHARE = 10  # updates of a student for each one of its tuning
+_TUNING_RATE, _TUNING_WARMUP = 1e-3, 100  # at most; see examples/distill
+
 MOST_EPOCHS = 200
 """More is hardly ever of use: twice as many as JoeyNMT's configuration for IWSLT14 has."""
 _VALIDATIONS = 12
@@ -367,8 +381,33 @@ def values_for_size(tokens: int, batch_tokens: int, updates: int, warmup: int) -
     enough = MOST_EPOCHS * max(1, tokens // batch_tokens)
     if enough >= updates:
         return {}
-    every = -(-enough // _VALIDATIONS)
-    lengths: dict[str, Value] = {"max_updates": enough, "warmup_updates": min(warmup, enough // 3)}
+    return _lengths(enough, warmup)
+
+
+def student_values(pairs: int, updates: int) -> dict[str, Value]:
+    """Return what `nmt distill` sets over a preset.
+
+    Args:
+        pairs: of the teacher's training data.
+        updates: after which training ends.
+    """
+    few = _STUDENT_OF_FEW_PAIRS if pairs < FEW_PAIRS else {}
+    return STUDENT_VALUES | few | _lengths(updates, int(STUDENT_VALUES["warmup_updates"]))
+
+
+def tuning_values(updates: int, learning_rate: float) -> dict[str, Value]:
+    """Return what tuning changes, given the updates and the rate of a student."""
+    rate = min(learning_rate / 2, _TUNING_RATE)
+    return _lengths(max(1, updates // _TUNING_SHARE), _TUNING_WARMUP) | {"learning_rate": rate}
+
+
+def _lengths(updates: int, warmup: int) -> dict[str, Value]:
+    """Return the values of a run that count its updates."""
+    every = -(-updates // _VALIDATIONS)
+    lengths: dict[str, Value] = {
+        "max_updates": updates,
+        "warmup_updates": min(warmup, max(1, updates // 3)),
+    }
     return lengths | {"validate_every": every, "save_every": every}
 
 

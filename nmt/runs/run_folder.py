@@ -44,6 +44,8 @@ from nmt.system.files import (
 )
 
 FORMAT_VERSION = 2
+WORK = "distill"
+"""The folder in which `nmt distill` makes what a student learns, before there is a run."""
 _CHOSEN = "matmul", "precision", "compile", "validate_tokenizer"  # where they were auto
 _RUN = {"ranks": int} | dict.fromkeys(
     (
@@ -147,7 +149,7 @@ class RunFolder:
         if not self.exists and self.path.exists():
             if not self.path.is_dir():
                 raise UsageError(f"{self.path} exists and is not a folder; choose another --out")
-            if not all(_is_left_by_a_start(entry) for entry in self.path.iterdir()):
+            if not all(_may_come_before(entry) for entry in self.path.iterdir()):
                 raise UsageError(
                     f"{self.path} has other files and no run; choose an empty or new --out"
                 )
@@ -425,8 +427,10 @@ def run_of(path: Path) -> RunFolder | None:
     return run if run.exists else None
 
 
-def _is_left_by_a_start(entry: Path) -> bool:
-    """Return whether a run that was killed before writing config.toml may leave this entry."""
+def _may_come_before(entry: Path) -> bool:
+    """Return whether this entry may be there before a run has written config.toml."""
     if entry.name == "checkpoints" and entry.is_dir():
         return not any(entry.iterdir())
+    if entry.name == WORK:
+        return entry.is_dir()
     return entry.name in ("lock", "status.json") or entry.name.endswith(TEMPORARY_SUFFIX)

@@ -1,0 +1,338 @@
+"""`nmt distill`: a run to a student that learns what the run's model says.
+
+The text of the student is made in this process. Everything else is done by the other commands, each
+in a process of its own, so that they show progress, stop and go on as they always do. What a step
+has made is not made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from nmt import console
+from nmt.cli.options import Quiet, preset_names
+from nmt.cli.train import moses_options, refuse_two_values
+from nmt.config.fields import check, like, value
+from nmt.config.presets import find_preset, preset_values, student_values, tuning_values
+from nmt.config.recipes import Recipe, parse_overrides, resolve_recipe
+from nmt.config.training_config import TrainingConfig
+from nmt.data.manifest import FILE_NAME
+from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
+from nmt.interchange.programs import CTRANSLATE2, PORTABLE
+from nmt.jobs.options import JobOptions
+from nmt.system.files import is_there, parse_json, read_file
+from nmt.translate.options import TranslationConfig
+
+if TYPE_CHECKING:
+    from nmt.data.folder import DataFolder
+    from nmt.models.model_file import ModelCard
+
+EXAMPLES = (
+    "nmt distill run --out student",
+    "nmt distill run --ensemble run2 --out student",
+    "nmt distill run --out student --max-updates 12000 --dry-run",
+)
+
+_TEXT = "What the student learns"
+_MAY_CHANGE = ("device", "precision", "threads", "matmul", "compile")
+"""Values that may be others when a student goes on, as far as `nmt train` allows it."""
+
+Words = tuple[object, ...]
+"""Of a command line, after `nmt`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """What a student learns of what its teachers say."""
+
+    n_best: int = value(
+        8, "Translations that teachers make of each line.", minimum=1, maximum=1_000, panel=_TEXT
+    )
+    keep: int = value(
+        4,
+        "How many of them the student learns: those with the best sentence BLEU against the "
+        "reference.",
+        minimum=1,
+        panel=_TEXT,
+    )
+    min_chrf: float = value(
+        35.0, "It learns none with a lower chrF.", minimum=0, maximum=100, panel=_TEXT
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def distill(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of the teacher.")],
+    *,
+    out: Path = value(
+        ..., "Run folder of the student to create, or to go on with.", short="-o", metavar="STUDENT"
+    ),
+    ensemble: tuple[Path, ...] = like(TranslationConfig, "ensemble", (), panel=None),
+    model: str = value(PORTABLE, "Preset of the student.", completion=preset_names),
+    init_from: Path | None = value(
+        None,
+        "Start from the weights of this model or run, where they have the same names and shapes.",
+        metavar="MODEL_OR_RUN",
+    ),
+    assignments: tuple[str, ...] = value(
+        (),
+        "Set one value of the student, as in `nmt train`. You can repeat it.",
+        option="--set",
+        metavar="KEY=VALUE",
+    ),
+    max_updates: int | None = like(
+        TrainingConfig, "max_updates", metavar="N", shown="the teacher's", panel=None
+    ),
+    data: Path | None = value(
+        None, "Data folder whose text it learns.", metavar="DATA", shown="the teacher's"
+    ),
+    text: TextOptions,
+    precision: str | None = like(TrainingConfig, "precision", shown="auto", panel=None),
+    device: str = like(JobOptions, "device", "auto"),
+    processes: str | None = value(
+        None, "Processes that train, as in `nmt train`.", metavar="auto|N", shown="auto"
+    ),
+    seed: int | None = like(TrainingConfig, "seed", shown="1", panel=None),
+    dry_run: bool = value(False, "Write nothing, and show the steps with their commands."),
+    quiet: Quiet = False,
+) -> None:
+    """Make a student of a finished run: a model that learns from the run's translations.
+
+    By default it is a `transformer_portable`, which all programs of `nmt export` open. The teacher
+    translates its training text. The student learns the translations that are nearest to the
+    references, and in the end the likeliest ones. It has the teacher's vocabulary.
+
+    STUDENT becomes a run folder as of `nmt train`, and keeps its data in STUDENT/distill. If the
+    command is stopped or killed, run it again and it goes on.
+    """
+    from nmt.data.folder import DataFolder
+    from nmt.models.model_file import find_model, model_checksum, read_card
+    from nmt.runs.distillation import check_data, check_made_of
+    from nmt.runs.run_folder import WORK, RunFolder
+
+    teacher, student, work = RunFolder(run), RunFolder(out), out / WORK
+    teacher.check_run()
+    student.check()
+    if student.exists and not work.is_dir():
+        raise UsageError(f"{out}: is a run, but not of `nmt distill`; choose another --out")
+    source = data or teacher.data_path
+    if not is_there(source):
+        raise UsageError(f"{source}: the data of {run} is not there; say where it is with --data")
+    folder, card = DataFolder.open(source), read_card(find_model(run))
+    check_data(folder)
+    if folder.info.langs != (card.src_lang, card.tgt_lang):
+        raise UsageError(f"{source}: has other languages than {run}; choose another --data")
+    overrides = parse_overrides(assignments)
+    given = {"max_updates": max_updates, "seed": seed, "precision": precision, "device": device}
+    given = {key: one for key, one in given.items() if one not in (None, "auto")}
+    refuse_two_values(given, overrides)
+    updates = int(str(teacher.own_values()[2]["max_updates"]))
+    values, recipe = _values(model, overrides | given, folder.info.train.pairs, updates)
+    made_of = {
+        "the teacher": ", ".join(model_checksum(one)[:12] for one in (run, *ensemble)),
+        "its data": folder.fingerprint[:12],
+        "--model": model,
+        "--init-from": model_checksum(init_from)[:12] if init_from else None,
+        **dataclasses.asdict(text),
+        **{key: str(one) for key, one in values.items() if key not in _MAY_CHANGE},
+    }
+    tuning = values | tuning_values(recipe.training.max_updates, recipe.training.learning_rate)
+    same: Words = ("--model", model, *(("--processes", processes) if processes else ()))
+    first = work / "student"
+    steps = (
+        (f"reading the text of {source}", _reading(work, folder)),
+        (
+            f"translating it {text.n_best} times",
+            _translating(work, (run, *ensemble), card, text, device),
+        ),
+        ("choosing what the student learns", _choosing(work, run, folder, card, text, recipe)),
+        ("training the student", [_training(work / "data", first, init_from, values, same)]),
+        ("tuning it", [_training(work / "first-data", out, first, tuning, same)]),
+    )
+    if dry_run:
+        for number, (what, parts) in enumerate(steps, start=1):
+            console.print_row(f"# step {number} of {len(steps)}: {what}")
+            for part in parts:
+                if isinstance(part.do, tuple):
+                    console.print_row(shlex.join(map(str, ("nmt", *part.do))))
+        return
+    check_made_of(work, made_of)
+    for number, (what, parts) in enumerate(steps, start=1):
+        to_do = [part for part in parts if not part.is_done()]
+        if to_do:
+            console.notice(f"step {number} of {len(steps)}: {what}")
+        for part in to_do:
+            part.run(quiet=quiet)
+    _report(out, read_card(find_model(out)), card)
+
+
+class _Part(NamedTuple):
+    """A part of a step."""
+
+    do: Callable[[], None] | Words
+    """A function, or the words after `nmt`."""
+    is_done: Callable[[], bool]
+
+    def run(self, *, quiet: bool) -> None:
+        """Do it; typer.Exit if another command fails, which has said why."""
+        if callable(self.do):
+            self.do()
+            return
+        status = _run_nmt([*self.do, *(["--quiet"] * quiet)])
+        if not self.is_done():
+            raise typer.Exit(status or EXIT_FAILED)
+
+
+def _values(
+    model: str, chosen: Mapping[str, object], pairs: int, updates: int
+) -> tuple[dict[str, object], Recipe]:
+    """Return the values of the student over those of its preset, and its recipe (UsageError).
+
+    Args:
+        model: the preset.
+        chosen: what the user has set.
+        pairs: of the training data.
+        updates: how many there are, unless the user has set that.
+    """
+    preset = find_preset(model)
+
+    def resolved(values: Mapping[str, object]) -> Recipe:
+        layers = [(model, preset_values(model)), ("a student", values), ("--set", chosen)]
+        return resolve_recipe(model, preset.architecture, layers)
+
+    updates = resolved({"max_updates": updates}).training.max_updates
+    values = student_values(pairs, updates)
+    return {**values, **chosen}, resolved(values)
+
+
+def _reading(work: Path, data: DataFolder) -> list[_Part]:
+    from nmt.runs.distillation import write_training_text
+
+    return [_Part(partial(write_training_text, work, data), (work / "source").exists)]
+
+
+def _translating(
+    work: Path, models: Sequence[Path], card: ModelCard, text: TextOptions, device: str
+) -> list[_Part]:
+    """Return how the teachers translate: by CTranslate2 where that is faster, and the same."""
+    teacher, *others = models
+    lists, export = work / "lists", work / "teacher-ctranslate2"
+    parts, engine = list[_Part](), teacher
+    if not others and CTRANSLATE2.fault(card.config) is None and _has_ctranslate2(device):
+        to_export: Words = ("export", "ctranslate2", teacher, export)
+        # Which is no longer needed when the lists are there.
+        parts.append(_Part(to_export, lambda: export.exists() or lists.exists()))
+        engine = export
+    words: Words = (
+        *("translate", engine, *(word for one in others for word in ("--ensemble", one))),
+        *("--n-best", text.n_best, "--beam-size", text.n_best),
+        *("--length-penalty-form", "power", "--length-penalty", 1, "--device", device),
+        *("--input", work / "source", "--output", lists),
+    )
+    return [*parts, _Part(words, lists.exists)]
+
+
+def _has_ctranslate2(device: str) -> bool:
+    """Return whether to use CTranslate2: not on a GPU, on which the model itself is as fast."""
+    if device == "cuda" or importlib.util.find_spec("ctranslate2") is None:
+        return False
+    import torch
+
+    return device == "cpu" or not torch.cuda.is_available()
+
+
+def _choosing(
+    work: Path, run: Path, data: DataFolder, card: ModelCard, text: TextOptions, recipe: Recipe
+) -> list[_Part]:
+    """Return how pairs are chosen, and the data folders of both trainings are prepared."""
+    from nmt.runs.distillation import choose_text
+    from nmt.scoring.choice import Choice
+    from nmt.scoring.tokenizers import tokenizer_for
+
+    langs, (valid,) = data.info.langs, data.valid_texts
+    choice = Choice(text.keep, text.min_chrf, tokenizer_for(langs[1]))
+    tests = [work / "tests" / split.name.removeprefix("test-") for split in data.info.tests]
+    same: Words = (
+        *(
+            "--src",
+            langs[0],
+            "--tgt",
+            langs[1],
+            "--valid",
+            str(valid.src).removesuffix(f".{langs[0]}"),
+        ),
+        *(word for test in tests for word in ("--test", test)),
+        *("--vocab", run, *moses_options(card).split()),
+        *(["--keep-text"] * recipe.augment.any),
+    )
+    parts = [
+        _Part(
+            ("prepare", work / folder, "--train", work / name, *same),
+            (work / folder / FILE_NAME).exists,
+        )
+        for folder, name in (("data", "chosen"), ("first-data", "first"))
+    ]
+    is_chosen = (work / f"first.{langs[0]}").exists
+    return [_Part(partial(choose_text, work, langs, choice), is_chosen), *parts]
+
+
+def _training(
+    data: Path, out: Path, start: Path | None, values: Mapping[str, object], same: Words
+) -> _Part:
+    words: Words = ("train", data, "--out", out, *same)
+    words += ("--init-from", start) if start else ()
+    for key, one in values.items():
+        words += ("--set", f"{key}={str(one).lower() if isinstance(one, bool) else one}")
+    return _Part(words, lambda: _is_finished(out / "status.json"))
+
+
+def _is_finished(status: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return bool(parse_json(read_file(status))["status"] == "finished")
+    return False
+
+
+def _run_nmt(words: Sequence[object]) -> int:
+    """Run another command, and return its exit status; signals are passed on to it.
+
+    Raises:
+        KeyboardInterrupt: if it ends well in spite of a signal, after which no other may start.
+    """
+    is_stopped = False
+    with subprocess.Popen([sys.executable, "-m", "nmt", *map(str, words)]) as process:
+        while process.returncode is None:
+            try:
+                process.wait()
+            except KeyboardInterrupt:
+                is_stopped = True
+                process.terminate()
+    if process.returncode < 0:
+        name = signal.Signals(-process.returncode).name
+        console.error(f"`nmt {words[0]}` was ended by {name}; run the same command again")
+        return EXIT_FAILED
+    if is_stopped and process.returncode == EXIT_DONE:
+        raise KeyboardInterrupt
+    return process.returncode
+
+
+def _report(out: Path, student: ModelCard, teacher: ModelCard) -> None:
+    """Say how good the student is, and what comes next."""
+    if "bleu" in student.valid:
+        before = f" (teacher {teacher.valid['bleu']:.2f})" if "bleu" in teacher.valid else ""
+        console.notice(f"student: BLEU {student.valid['bleu']:.2f} on valid{before}")
+    console.next_step("nmt export bergamot", out, "FOLDER")
