@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import os
 import shlex
 import signal
 import subprocess
@@ -142,14 +143,16 @@ def distill(
     given = {key: one for key, one in given.items() if one not in (None, "auto")}
     refuse_two_values(given, overrides)
     updates = int(str(teacher.own_values()[2]["max_updates"]))
-    values, recipe = _values(model, overrides | given, folder.info.train.pairs, updates)
+    chosen = overrides | given
+    values, recipe = _values(model, chosen, folder.info.train.pairs, updates)
     made_of = {
         "the teacher": ", ".join(model_checksum(one)[:12] for one in (run, *ensemble)),
         "its data": folder.fingerprint[:12],
         "--model": model,
         "--init-from": model_checksum(init_from)[:12] if init_from else None,
         **dataclasses.asdict(text),
-        **{key: str(one) for key, one in values.items() if key not in _MAY_CHANGE},
+        **{key: one for key, one in chosen.items() if key not in _MAY_CHANGE},
+        "max_updates": recipe.training.max_updates,
     }
     tuning = values | tuning_values(recipe.training.max_updates, recipe.training.learning_rate)
     same: Words = ("--model", model, *(("--processes", processes) if processes else ()))
@@ -314,7 +317,8 @@ def _run_nmt(words: Sequence[object]) -> int:
         KeyboardInterrupt: if it ends well in spite of a signal, after which no other may start.
     """
     is_stopped = False
-    with subprocess.Popen([sys.executable, "-m", "nmt", *map(str, words)]) as process:
+    python = os.environ.get("PYTHON_EXEC", sys.executable)  # as for processes that train
+    with subprocess.Popen([python, "-m", "nmt", *map(str, words)]) as process:
         while process.returncode is None:
             try:
                 process.wait()

@@ -16,6 +16,8 @@ from nmt.config.model_config import MODEL_CONFIGS, ModelConfig, TransformerConfi
 
 PORTABLE = "transformer_portable"
 """The preset that every program opens."""
+DISTILL = "nmt distill RUN --out STUDENT"
+"""The command that makes a model of that preset from a run of any other."""
 MARIAN_EPSILON = 1e-6
 """What Marian adds in norms."""
 FIRST_POSITION = 2
@@ -81,11 +83,15 @@ class Form:
             return None
         if not isinstance(config, TransformerConfig):
             (own,) = (name for name, kind in MODEL_CONFIGS.items() if kind is type(config))
-            return f"{self.name} cannot be of architecture {own}; train with {advice}"
+            return (
+                f"{self.name} cannot be of architecture {own}; train with {advice}, or make a "
+                f"student: {DISTILL}"
+            )
         wrong = ", ".join(f"{key}={getattr(config, key)}" for key in self.changes(config))
         preset = f"--model {PORTABLE}"
         others = "" if advice == preset or self is M2M100 else f", or with {preset}"
-        return f"{self.name} cannot have {wrong}; train with {advice}{others}"
+        student = "" if self is M2M100 else f", or make a student: {DISTILL}"
+        return f"{self.name} cannot have {wrong}; train with {advice}{others}{student}"
 
 
 CTRANSLATE2 = Form(
@@ -186,4 +192,7 @@ def opening(config: ModelConfig) -> str:
     opened = f"with these values, a model opens in {opens_in(config)}"
     if not any(needs(config).values()):
         return opened
-    return f"{opened}; --model {PORTABLE} opens in all {len(PROGRAMS)} programs of `nmt export`"
+    return (
+        f"{opened}; for all {len(PROGRAMS)} programs of `nmt export`, take --model {PORTABLE}, or "
+        f"make a student of the finished run: {DISTILL}"
+    )

@@ -166,7 +166,9 @@ def _read_newest(run: RunFolder, vectors: Mapping[str, Tensor]) -> _Stored | Non
         state = replace(state, best=best)
         _remove_beyond(run, state)
         return state, stored
-    if not problems and any(run.path.rglob("*.safetensors")):
+    if not problems and any(
+        model for folder in (run.path, run.checkpoints) for model in folder.glob("*.safetensors")
+    ):
         problems = ["it has models, but no training state"]
     if problems:
         raise DataError(

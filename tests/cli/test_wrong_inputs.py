@@ -113,6 +113,7 @@ SCORE = "score valid.de valid.en"
 RESCORE = "rescore model valid.de --source valid.en"
 HALVES = "--set first_input=zeros --set positions=sinusoidal_halves"
 MEMORY, PORTABLE = "--set decoder_memory=attention", "--model transformer_portable"
+DISTILL = "nmt distill RUN --out STUDENT"
 
 CASES = [
     # A link that leads to itself.
@@ -227,6 +228,9 @@ CASES = [
     ("export ctranslate2 student out", 2, f"cannot have decoder_memory=ssru; train with {MEMORY}"),
     ("export argos student a.argosmodel", 2, f"train with {MEMORY}, or with {PORTABLE}"),
     ("export marian recurrent out", 2, f"architecture rnn_attention; train with {PORTABLE}"),
+    ("export bergamot modern out", 2, f"{PORTABLE}, or make a student: {DISTILL}"),
+    ("export bergamot odd out", 2, f"{PORTABLE}, or make a student: {DISTILL}"),
+    ("export marian recurrent out", 2, f"{PORTABLE}, or make a student: {DISTILL}"),
     ("export marian many out", 2, "cannot have several languages; take nmt export ctranslate2"),
     ("export argos many a.argosmodel", 2, "begin the pieces of each source with its target"),
     ("export argos many a.argosmodel", 2, "; take nmt export ctranslate2"),

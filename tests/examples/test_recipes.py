@@ -25,7 +25,7 @@ BLANKS = "path without blanks"
     ("example", "words", "said"),
     [
         ("backtranslate", ["NMT_DATA={0}"], "train.en.gz"),
-        ("distill", ["lists", "NMT_DATA={0}", "TEACHERS={0}/nobody"], "{0}/nobody"),
+        ("distill", ["student", "NMT_DATA={0}", "TEACHERS={0}/nobody"], "{0}/nobody"),
         ("iwslt14", ["-n", "MODEL=tiny"], "post-norm modern"),
         ("parsing", ["-n", "wsj"], "TREEBANK"),
         ("parsing", ["-n", "semi-supervised", "TREEBANK=."], "PARSED"),

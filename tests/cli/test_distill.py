@@ -1,0 +1,194 @@
+"""`nmt distill`: a run to a student, in steps that are done once."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from command_line import Nmt
+from toy_training import (
+    TINY,
+    assert_same_weights,
+    config_of,
+    content,
+    environment,
+    nmt_command,
+    prepare_toy,
+    status,
+    train,
+    validated_last,
+)
+from warm_python import warm_python
+
+from nmt.cli import distill as command
+from nmt.config.fields import Value
+from nmt.interchange.programs import needs, opens_in
+from nmt.models.model_file import find_model, read_card
+
+UNFIT: dict[str, Value] = {"pre_norm": True, "norm": "rms"}
+"""What only CTranslate2 can be."""
+SMALL: dict[str, Value] = {
+    key: TINY[key]
+    for key in (
+        *("num_encoder_layers", "num_decoder_layers", "num_heads", "d_ff", "batch_tokens"),
+        *("threads", "matmul", "sample_translations"),
+    )
+} | {"d_model": 64}
+OPTIONS = ("--precision", "fp32", "--device", "cpu", "--min-chrf", "5", "--quiet")
+WORDS = [*OPTIONS, *(f"--set={key}={one}" for key, one in SMALL.items())]
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("teacher")
+    return train(prepare_toy(folder), folder / "run", **UNFIT, validate_bleu=True, max_updates=60)
+
+
+@pytest.fixture(autouse=True)
+def _commands_start_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHON_EXEC", warm_python())
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="module")
+def student(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the command makes if nobody stops it."""
+    out = tmp_path_factory.mktemp("student") / "student"
+    done = subprocess.run(
+        nmt_command("distill", teacher, "--out", out, *WORDS),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment() | {"PYTHON_EXEC": warm_python()},
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    return out
+
+
+def test_a_student_is_a_run_of_the_portable_preset(
+    nmt: Nmt, teacher: Path, student: Path, tmp_path: Path
+) -> None:
+    assert (status(student)["status"], status(student)["update"]) == ("finished", 6)
+    assert config_of(student)["run"]["preset"] == "transformer_portable"
+    card = read_card(find_model(student))
+    assert not any(needs(card.config).values())
+    assert opens_in(read_card(find_model(teacher)).config) == "CTranslate2, Argos"
+    assert card.src_vocabulary.model == read_card(find_model(teacher)).src_vocabulary.model
+    assert nmt("export", "bergamot", student, tmp_path / "firefox", "--quiet").status == 0
+
+
+def test_the_student_learns_longer_and_at_twice_the_rate_before_it_is_tuned(student: Path) -> None:
+    before, after = (
+        config_of(run)["training"] for run in (student / "distill" / "student", student)
+    )
+    assert (before["max_updates"], after["max_updates"]) == (60, 6)
+    assert before["learning_rate"] == 2 * after["learning_rate"]
+    assert config_of(student)["run"]["init_from"] == str(student / "distill" / "student")
+
+
+def test_what_is_done_is_not_done_again(nmt: Nmt, teacher: Path, student: Path) -> None:
+    before = content(student)
+    words = [word for word in WORDS if word != "--quiet"]
+    (line,) = nmt("distill", teacher, "--out", student, *words).stderr.splitlines()
+    scores = [read_card(find_model(run)).valid["bleu"] for run in (student, teacher)]
+    assert [float(score) for score in re.findall(r"\d+\.\d\d", line)] == [
+        round(score, 2) for score in scores
+    ]
+    assert content(student) == before
+
+
+def test_it_goes_on_where_it_was_stopped(
+    nmt: Nmt, teacher: Path, student: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, work = tmp_path / "student", tmp_path / "student" / "distill"
+    words: list[str | Path] = ["distill", teacher, "--out", out, *WORDS]
+
+    def stop_before_prepare(given: list[object]) -> int:
+        if given[0] == "prepare":
+            raise KeyboardInterrupt
+        return run_nmt(given)
+
+    run_nmt = command._run_nmt
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "_run_nmt", stop_before_prepare)
+        assert nmt(*words).status == 75
+    lists = (work / "lists").stat().st_mtime_ns
+
+    process = subprocess.Popen(
+        nmt_command(*words),
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment() | {"PYTHON_EXEC": warm_python()},
+    )
+    give_up_at = time.monotonic() + 120
+    while validated_last(work / "student") < 10 and time.monotonic() < give_up_at:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, status(work / "student")["status"]) == (75, "stopped"), said
+    assert not (out / "config.toml").exists()
+
+    assert nmt(*words).status == 0
+    assert (work / "lists").stat().st_mtime_ns == lists
+    assert_same_weights(out, student)
+
+
+def test_a_dry_run_shows_commands_and_writes_nothing(
+    nmt: Nmt, teacher: Path, tmp_path: Path
+) -> None:
+    words = ("--init-from", teacher, "--ensemble", teacher, "--dry-run")
+    shown = nmt("distill", teacher, "--out", tmp_path / "out", *WORDS, *words).stdout.splitlines()
+    commands = [line.split()[1] for line in shown if line.startswith("nmt ")]
+    assert commands == ["translate", "prepare", "prepare", "train", "train"]
+    assert f"--init-from {teacher}" in shown[-3]
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_that_has_moved_is_named(nmt: Nmt, teacher: Path, tmp_path: Path) -> None:
+    run, data = shutil.copytree(teacher, tmp_path / "run"), teacher.parent / "data"
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace(str(data), str(tmp_path / "gone")))
+    words: list[str | Path] = ["distill", run, "--out", tmp_path / "out", *WORDS]
+    assert f"{tmp_path / 'gone'}: " in (line := nmt(*words).refusal(2))
+    assert "--data" in line
+    assert nmt(*words, "--data", data, "--dry-run").status == 0
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--set", "label_smoothing=0.2"), "label_smoothing"),
+        (("--max-updates", "61"), "max_updates"),
+        (("--keep", "3"), "keep"),
+        (("--ensemble", "{}"), "teacher"),
+    ],
+)
+def test_another_student_is_refused(
+    nmt: Nmt, teacher: Path, student: Path, words: tuple[str, ...], named: str
+) -> None:
+    before = content(student)
+    given = [word.format(teacher) for word in words]
+    line = nmt("distill", teacher, "--out", student, *WORDS, *given).refusal(2)
+    assert str(student) in line
+    assert named in line
+    assert content(student) == before
+
+
+def test_a_folder_of_something_else_is_refused(nmt: Nmt, teacher: Path, tmp_path: Path) -> None:
+    assert "--out" in nmt("distill", teacher, "--out", teacher, *WORDS).refusal(2)
+    (tmp_path / "notes").touch()
+    assert str(tmp_path) in nmt("distill", teacher, "--out", tmp_path, *WORDS).refusal(2)
+
+
+def test_wrong_values_are_refused_before_any_work(nmt: Nmt, teacher: Path, tmp_path: Path) -> None:
+    words: list[str | Path] = ["distill", teacher, "--out", tmp_path / "out", *WORDS]
+    assert "d_modell" in nmt(*words, "--set", "d_modell=3").refusal(2)
+    assert "max_updates" in nmt(*words, "--max-updates", "3", "--set", "max_updates=4").refusal(2)
+    assert "--keep" in nmt(*words, "--keep", "0").refusal(2)
+    assert not (tmp_path / "out").exists()
