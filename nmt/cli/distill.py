@@ -29,7 +29,7 @@ from nmt.cli.train import moses_options, refuse_two_values
 from nmt.config.fields import check, like, value
 from nmt.config.presets import find_preset, preset_values, student_values, tuning_values
 from nmt.config.recipes import Recipe, parse_overrides, resolve_recipe
-from nmt.config.training_config import TrainingConfig
+from nmt.config.training_config import AugmentConfig, TrainingConfig
 from nmt.data.manifest import FILE_NAME
 from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
 from nmt.interchange.programs import CTRANSLATE2, PORTABLE
@@ -97,18 +97,22 @@ def distill(
         metavar="KEY=VALUE",
     ),
     max_updates: int | None = like(
-        TrainingConfig, "max_updates", metavar="N", shown="the teacher's", panel=None
+        TrainingConfig,
+        "max_updates",
+        metavar="N",
+        help="Updates of the student. Its tuning takes a tenth of them more.",
+        shown="as many as the teacher had",
     ),
     data: Path | None = value(
         None, "Data folder whose text it learns.", metavar="DATA", shown="the teacher's"
     ),
     text: TextOptions,
-    precision: str | None = like(TrainingConfig, "precision", shown="auto", panel=None),
+    precision: str | None = like(TrainingConfig, "precision", shown="auto"),
     device: str = like(JobOptions, "device", "auto"),
     processes: str | None = value(
         None, "Processes that train, as in `nmt train`.", metavar="auto|N", shown="auto"
     ),
-    seed: int | None = like(TrainingConfig, "seed", shown="1", panel=None),
+    seed: int | None = like(TrainingConfig, "seed", shown="1"),
     dry_run: bool = value(False, "Write nothing, and show the steps with their commands."),
     quiet: Quiet = False,
 ) -> None:
@@ -144,7 +148,8 @@ def distill(
     refuse_two_values(given, overrides)
     updates = int(str(teacher.own_values()[2]["max_updates"]))
     chosen = overrides | given
-    values, recipe = _values(model, chosen, folder.info.train.pairs, updates)
+    values, recipe = _values(model, chosen, folder.info.train.pairs, updates, card)
+    _check_fit(recipe, folder, card)
     made_of = {
         "the teacher": ", ".join(model_checksum(one)[:12] for one in (run, *ensemble)),
         "its data": folder.fingerprint[:12],
@@ -202,7 +207,7 @@ class _Part(NamedTuple):
 
 
 def _values(
-    model: str, chosen: Mapping[str, object], pairs: int, updates: int
+    model: str, chosen: Mapping[str, object], pairs: int, updates: int, teacher: ModelCard
 ) -> tuple[dict[str, object], Recipe]:
     """Return the values of the student over those of its preset, and its recipe (UsageError).
 
@@ -211,6 +216,7 @@ def _values(
         chosen: what the user has set.
         pairs: of the training data.
         updates: how many there are, unless the user has set that.
+        teacher: whose vocabularies it has.
     """
     preset = find_preset(model)
 
@@ -220,7 +226,20 @@ def _values(
 
     updates = resolved({"max_updates": updates}).training.max_updates
     values = student_values(pairs, updates)
+    are_joint = teacher.src_vocabulary.has_ids_of(teacher.tgt_vocabulary)
+    if not are_joint and preset.architecture == "transformer":
+        values["tie_embeddings"] = "decoder"
     return {**values, **chosen}, resolved(values)
+
+
+def _check_fit(recipe: Recipe, data: DataFolder, teacher: ModelCard) -> None:
+    """Refuse a student that cannot be trained, before its text is made, with UsageError."""
+    from nmt.training.setup import check_fit
+
+    # Its text is kept, if its recipe changes that.
+    plain = dataclasses.replace(recipe, augment=AugmentConfig())
+    src, tgt = teacher.src_vocabulary, teacher.tgt_vocabulary
+    check_fit(plain, dataclasses.replace(data, src_vocabulary=src, tgt_vocabulary=tgt))
 
 
 def _reading(work: Path, data: DataFolder) -> list[_Part]:

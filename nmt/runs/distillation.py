@@ -44,7 +44,7 @@ def check_data(data: DataFolder) -> None:
     elif data.info.window > 1:
         fault = "has windows of documents, and a student learns lines; prepare it without them"
     elif data.info.reads_annotations:
-        fault = "has terms in its lines, and a student learns plain ones; prepare it without"
+        fault = "has annotated lines, and a student learns plain ones; prepare it without them"
     else:
         return
     raise UsageError(f"{data.path} {fault}, and name that folder with --data")

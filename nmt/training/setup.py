@@ -95,7 +95,7 @@ def _choose_on_cpu(recipe: Recipe, data: Path) -> tuple[int, str]:
 def _bytes_of_one(recipe: Recipe, data: Path) -> int:
     """Return the memory that one of several processes should have."""
     folder = DataFolder.open(data)
-    _check_fit(recipe, folder)  # else no model can be built
+    check_fit(recipe, folder)  # else no model can be built
     sizes = len(folder.src_vocabulary), len(folder.tgt_vocabulary)
     parameters = count_parameters(recipe.architecture, recipe.model, *sizes)
     return _BYTES_OF_A_PROCESS + _BYTES_OF_A_PARAMETER * parameters
@@ -128,7 +128,7 @@ def open_run(
         data = DataFolder.open(command.data, verify=ranks.local_rank == 0)
         if ranks.is_first and run.exists:
             _refuse(run.other_data(command.data, data.fingerprint), run)
-        _check_fit(recipe, data)
+        check_fit(recipe, data)
         if ranks.is_first:
             initial = _initial_model(command.init_from, run)
             if recipe.training.lora_rank and not initial[0]:
@@ -184,7 +184,8 @@ def _check_same(data: DataFolder, device: torch.device, ranks: Ranks) -> None:
         raise UsageError(f"{data.path} differs between the machines; copy one folder to all")
 
 
-def _check_fit(recipe: Recipe, data: DataFolder) -> None:
+def check_fit(recipe: Recipe, data: DataFolder) -> None:
+    """Refuse a recipe that cannot be trained on some data, with UsageError."""
     if recipe.augment.any and data.train_text is None:
         raise UsageError(
             f"{data.path} has no text, which [augment] changes; prepare it with --keep-text"

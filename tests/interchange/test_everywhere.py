@@ -1,6 +1,6 @@
-"""The preset for all programs, through each of them: their translations are ours.
+"""The preset for all programs, and a student of the usual preset, through each of them.
 
-A program that is not installed is left out.
+Their translations are ours. A program that is not installed is left out.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 from command_line import Nmt
-from toy_training import pairs, prepare_toy, train
+from toy_training import TINY, pairs, prepare_toy, train
+from toy_training import nmt as nmt_here
 
+from nmt.config.fields import Value
+from nmt.config.presets import preset_for
 from nmt.interchange.programs import PORTABLE
 
 pytestmark = pytest.mark.slow
@@ -28,22 +31,29 @@ FIT = 190
 """Lines of 200 that must be equal. Each program rounds otherwise, and int8 a little more."""
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the preset, of a smaller size, that has learnt number words."""
+SMALL: dict[str, Value] = {"d_model": 64, "d_ff": 128}
+
+
+@pytest.fixture(scope="module", params=["portable", "student"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the preset, of a smaller size, that has learnt number words by itself or from another.
+
+    The teacher is of the preset that `nmt train` takes by itself.
+    """
     folder = tmp_path_factory.mktemp("portable")
-    train(
-        prepare_toy(folder, count=1_000),
-        folder / "run",
-        preset=PORTABLE,
-        d_model=64,
-        d_ff=128,
-        max_updates=500,
-        warmup_updates=50,
-        validate_every=100,
-        save_every=100,
-        ema_decay=0.9,
-    )
+    data = prepare_toy(folder, count=1_000)
+    lengths: dict[str, Value] = dict.fromkeys(("validate_every", "save_every"), 100)
+    lengths |= {"max_updates": 500, "warmup_updates": 50, "ema_decay": 0.9}
+    if request.param == "portable":
+        return train(data, folder / "run", preset=PORTABLE, **SMALL, **lengths)
+    usual, _ = preset_for(1_000, gpu=False)
+    teacher = train(data, folder / "teacher", preset=usual, **SMALL, **lengths)
+    kept = ("batch_tokens", "sample_translations", "threads", "matmul", "precision", "device")
+    values = {key: TINY[key] for key in kept} | SMALL | {"num_heads": 2, "ema_decay": 0.99}
+    settings = [f"--set={key}={one}" for key, one in values.items()]
+    words = ("--max-updates", "1000", *settings)
+    done = nmt_here("distill", teacher, "--out", folder / "run", *words)
+    assert done.returncode == 0, done.stderr
     return folder / "run"
 
 
