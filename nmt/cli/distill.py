@@ -32,7 +32,7 @@ from nmt.config.recipes import Recipe, parse_overrides, resolve_recipe
 from nmt.config.training_config import AugmentConfig, TrainingConfig
 from nmt.data.manifest import FILE_NAME
 from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
-from nmt.interchange.programs import CTRANSLATE2, PORTABLE
+from nmt.interchange.programs import CTRANSLATE2, PORTABLE, PROGRAMS, needs
 from nmt.jobs.options import JobOptions
 from nmt.system.files import is_there, parse_json, read_file
 from nmt.translate.options import TranslationConfig
@@ -130,6 +130,8 @@ def distill(
     from nmt.runs.distillation import check_data, check_made_of
     from nmt.runs.run_folder import WORK, RunFolder
 
+    if "WORLD_SIZE" in os.environ:
+        raise UsageError("torchrun starts every step several times; use --processes instead")
     teacher, student, work = RunFolder(run), RunFolder(out), out / WORK
     teacher.check_run()
     student.check()
@@ -186,7 +188,7 @@ def distill(
             console.notice(f"step {number} of {len(steps)}: {what}")
         for part in to_do:
             part.run(quiet=quiet)
-    _report(out, read_card(find_model(out)), card)
+    _report(out, read_card(find_model(out)), card, folder)
 
 
 class _Part(NamedTuple):
@@ -353,9 +355,11 @@ def _run_nmt(words: Sequence[object]) -> int:
     return process.returncode
 
 
-def _report(out: Path, student: ModelCard, teacher: ModelCard) -> None:
+def _report(out: Path, student: ModelCard, teacher: ModelCard, data: DataFolder) -> None:
     """Say how good the student is, and what comes next."""
     if "bleu" in student.valid:
-        before = f" (teacher {teacher.valid['bleu']:.2f})" if "bleu" in teacher.valid else ""
+        has_same_text = "bleu" in teacher.valid and teacher.data == data.fingerprint
+        before = f" (teacher {teacher.valid['bleu']:.2f})" if has_same_text else ""
         console.notice(f"student: BLEU {student.valid['bleu']:.2f} on valid{before}")
-    console.next_step("nmt export bergamot", out, "FOLDER")
+    if needs(student.config)[PROGRAMS["bergamot"].name] is None:
+        console.next_step("nmt export bergamot", out, "FOLDER")

@@ -192,3 +192,10 @@ def test_wrong_values_are_refused_before_any_work(nmt: Nmt, teacher: Path, tmp_p
     assert "max_updates" in nmt(*words, "--max-updates", "3", "--set", "max_updates=4").refusal(2)
     assert "--keep" in nmt(*words, "--keep", "0").refusal(2)
     assert not (tmp_path / "out").exists()
+
+
+def test_torchrun_is_told_of_processes(
+    nmt: Nmt, teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "--processes" in nmt("distill", teacher, "--out", tmp_path / "out").refusal(2)

@@ -36,9 +36,9 @@ SMALL: dict[str, Value] = {"d_model": 64, "d_ff": 128}
 
 @pytest.fixture(scope="module", params=["portable", "student"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the preset, of a smaller size, that has learnt number words by itself or from another.
+    """A run of the preset, of a smaller size, that has learnt number words.
 
-    The teacher is of the preset that `nmt train` takes by itself.
+    It has learnt them from text, or from a run of the preset that `nmt train` takes by itself.
     """
     folder = tmp_path_factory.mktemp("portable")
     data = prepare_toy(folder, count=1_000)
