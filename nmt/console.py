@@ -32,6 +32,8 @@ _NARROWEST = 20  # columns of a terminal that are worth breaks between words
 _RED, _YELLOW = 31, 33  # of ECMA-48
 
 _RANK = int(os.environ.get("RANK", "0"))
+STEP = "NMT_STEP"
+"""Set in the environment of a command that is a step of another one, which says what is next."""
 
 
 class _Voice:
@@ -81,7 +83,7 @@ def next_step(command: str, path: object, rest: str) -> None:
 
     path: the argument between `command` and `rest` that a shell may need in quotes.
     """
-    if _Voice.speaks and is_terminal():
+    if _Voice.speaks and is_terminal() and STEP not in os.environ:
         _write(_shown(f"nmt: next: {command} {shlex.quote(str(path))} {rest}"))
 
 

@@ -122,6 +122,8 @@ def test_the_next_command_is_whole_and_only_for_people() -> None:
     assert terminal.finish() == 0
     assert terminal.written.strip() == "nmt: next: nmt train 'my data' --out run"
     assert subprocess.run(command, capture_output=True, check=True).stderr == b""
+    in_step = OnTerminal(["env", f"{console.STEP}=1", *command], columns=20)
+    assert (in_step.finish(), in_step.written) == (0, "")
 
 
 def test_a_pipe_gets_only_the_notices() -> None:

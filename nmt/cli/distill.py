@@ -25,7 +25,7 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, preset_names
-from nmt.cli.train import moses_options, refuse_two_values
+from nmt.cli.train import moses_options, number_of_processes, refuse_two_values
 from nmt.config.fields import check, like, value
 from nmt.config.presets import find_preset, preset_values, student_values, tuning_values
 from nmt.config.recipes import Recipe, parse_overrides, resolve_recipe
@@ -144,6 +144,7 @@ def distill(
     check_data(folder)
     if folder.info.langs != (card.src_lang, card.tgt_lang):
         raise UsageError(f"{source}: has other languages than {run}; choose another --data")
+    number_of_processes(processes)
     overrides = parse_overrides(assignments)
     given = {"max_updates": max_updates, "seed": seed, "precision": precision, "device": device}
     given = {key: one for key, one in given.items() if one not in (None, "auto")}
@@ -167,7 +168,7 @@ def distill(
     steps = (
         (f"reading the text of {source}", _reading(work, folder)),
         (
-            f"translating it {text.n_best} times",
+            f"translating it, with the {text.n_best} best of each line",
             _translating(work, (run, *ensemble), card, text, device),
         ),
         ("choosing what the student learns", _choosing(work, run, folder, card, text, recipe)),
@@ -339,7 +340,9 @@ def _run_nmt(words: Sequence[object]) -> int:
     """
     is_stopped = False
     python = os.environ.get("PYTHON_EXEC", sys.executable)  # as for processes that train
-    with subprocess.Popen([python, "-m", "nmt", *map(str, words)]) as process:
+    environment = os.environ | {console.STEP: "1"}
+    command = [python, "-m", "nmt", *map(str, words)]
+    with subprocess.Popen(command, env=environment) as process:
         while process.returncode is None:
             try:
                 process.wait()

@@ -171,7 +171,7 @@ def train(
     from nmt.jobs.deadline import first_limit
     from nmt.runs.run_folder import RunFolder
 
-    asked = _number_of(processes)
+    asked = number_of_processes(processes)
     stops_at = started + first_limit(time_limit, deadline)[0]
     values_of_file = read_toml(config) if config else {}
     overrides = parse_overrides(assignments or [])
@@ -238,7 +238,7 @@ def train(
     run_training(recipe, command, deadline=stops_at)
 
 
-def _number_of(processes: str | None) -> int | None:
+def number_of_processes(processes: str | None) -> int | None:
     """Return the number of processes on this machine that is given, or started; None: it is open.
 
     Raises:

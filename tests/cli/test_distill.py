@@ -191,6 +191,10 @@ def test_wrong_values_are_refused_before_any_work(nmt: Nmt, teacher: Path, tmp_p
     assert "d_modell" in nmt(*words, "--set", "d_modell=3").refusal(2)
     assert "max_updates" in nmt(*words, "--max-updates", "3", "--set", "max_updates=4").refusal(2)
     assert "--keep" in nmt(*words, "--keep", "0").refusal(2)
+    assert "--processes" in nmt(*words, "--processes", "two").refusal(2)
+    assert "max_positions" in nmt(
+        *words, "--set", "positions=learned", "--set", "max_positions=9"
+    ).refusal(2)
     assert not (tmp_path / "out").exists()
 
 
