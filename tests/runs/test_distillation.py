@@ -10,6 +10,7 @@ from toy_training import pairs, prepare_toy, write_text
 
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, UsageError
+from nmt.runs import distillation
 from nmt.runs.distillation import (
     check_data,
     check_made_of,
@@ -47,6 +48,16 @@ def test_what_is_near_and_what_is_likely_are_texts_of_their_own(tmp_path: Path) 
         "first.en": "A dog.\nThat ||| that\n",
         "first.de": "Ein Hund rennt.\nDas ||| das\n",
     }
+
+
+def test_several_processes_choose_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+    expected = chosen(one)
+    monkeypatch.setattr(distillation, "_LINES_OF_A_WORKER", 2)
+    monkeypatch.setattr(distillation, "cores", lambda: 2)
+    assert chosen(two) == expected
 
 
 def test_a_line_whose_likeliest_translation_is_empty_has_none(tmp_path: Path) -> None:
