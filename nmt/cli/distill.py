@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -26,7 +25,7 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet, preset_names
 from nmt.cli.train import moses_options, number_of_processes, refuse_two_values
-from nmt.config.fields import check, like, value
+from nmt.config.fields import like, value
 from nmt.config.presets import find_preset, preset_values, student_values, tuning_values
 from nmt.config.recipes import Recipe, parse_overrides, resolve_recipe
 from nmt.config.training_config import AugmentConfig, TrainingConfig
@@ -53,28 +52,6 @@ _MAY_CHANGE = ("device", "precision", "threads", "matmul", "compile")
 
 Words = tuple[object, ...]
 """Of a command line, after `nmt`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextOptions:
-    """What a student learns of what its teachers say."""
-
-    n_best: int = value(
-        8, "Translations that teachers make of each line.", minimum=1, maximum=1_000, panel=_TEXT
-    )
-    keep: int = value(
-        4,
-        "How many of them the student learns: those with the best sentence BLEU against the "
-        "reference.",
-        minimum=1,
-        panel=_TEXT,
-    )
-    min_chrf: float = value(
-        35.0, "It learns none with a lower chrF.", minimum=0, maximum=100, panel=_TEXT
-    )
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def distill(
@@ -106,7 +83,19 @@ def distill(
     data: Path | None = value(
         None, "Data folder whose text it learns.", metavar="DATA", shown="the teacher's"
     ),
-    text: TextOptions,
+    n_best: int = value(
+        8, "Translations that teachers make of each line.", minimum=1, maximum=1_000, panel=_TEXT
+    ),
+    keep: int = value(
+        4,
+        "How many of them the student learns: those with the best sentence BLEU against the "
+        "reference.",
+        minimum=1,
+        panel=_TEXT,
+    ),
+    min_chrf: float = value(
+        35.0, "It learns none with a lower chrF.", minimum=0, maximum=100, panel=_TEXT
+    ),
     precision: str | None = like(TrainingConfig, "precision", shown="auto"),
     device: str = like(JobOptions, "device", "auto"),
     processes: str | None = value(
@@ -158,20 +147,29 @@ def distill(
         "its data": folder.fingerprint[:12],
         "--model": model,
         "--init-from": model_checksum(init_from)[:12] if init_from else None,
-        **dataclasses.asdict(text),
+        "--n-best": n_best,
+        "--keep": keep,
+        "--min-chrf": min_chrf,
         **{key: one for key, one in chosen.items() if key not in _MAY_CHANGE},
         "max_updates": recipe.training.max_updates,
     }
     tuning = values | tuning_values(recipe.training.max_updates, recipe.training.learning_rate)
     same: Words = ("--model", model, *(("--processes", processes) if processes else ()))
+    to_prepare = [*moses_options(card).split(), *(["--keep-text"] * recipe.augment.any)]
     first = work / "student"
     steps = (
         (f"reading the text of {source}", _reading(work, folder)),
         (
-            f"translating it, with the {text.n_best} best of each line",
-            _translating(work, (run, *ensemble), card, text, device),
+            f"translating it, with the {n_best} best of each line",
+            _translating(work, (run, *ensemble), card, n_best, device),
         ),
-        ("choosing what the student learns", _choosing(work, run, folder, card, text, recipe)),
+        (
+            "choosing what the student learns",
+            [
+                _choosing(work, folder.info.langs, keep, min_chrf),
+                *_preparing(work, run, folder, to_prepare),
+            ],
+        ),
         ("training the student", [_training(work / "data", first, init_from, values, same)]),
         ("tuning it", [_training(work / "first-data", out, first, tuning, same)]),
     )
@@ -252,7 +250,7 @@ def _reading(work: Path, data: DataFolder) -> list[_Part]:
 
 
 def _translating(
-    work: Path, models: Sequence[Path], card: ModelCard, text: TextOptions, device: str
+    work: Path, models: Sequence[Path], card: ModelCard, n_best: int, device: str
 ) -> list[_Part]:
     """Return how the teachers translate: by CTranslate2 where that is faster, and the same."""
     teacher, *others = models
@@ -265,7 +263,7 @@ def _translating(
         engine = export
     words: Words = (
         *("translate", engine, *(word for one in others for word in ("--ensemble", one))),
-        *("--n-best", text.n_best, "--beam-size", text.n_best),
+        *("--n-best", n_best, "--beam-size", n_best),
         *("--length-penalty-form", "power", "--length-penalty", 1, "--device", device),
         *("--input", work / "source", "--output", lists),
     )
@@ -281,39 +279,27 @@ def _has_ctranslate2(device: str) -> bool:
     return device == "cpu" or not torch.cuda.is_available()
 
 
-def _choosing(
-    work: Path, run: Path, data: DataFolder, card: ModelCard, text: TextOptions, recipe: Recipe
-) -> list[_Part]:
-    """Return how pairs are chosen, and the data folders of both trainings are prepared."""
+def _choosing(work: Path, langs: tuple[str, str], keep: int, min_chrf: float) -> _Part:
     from nmt.runs.distillation import choose_text
     from nmt.scoring.choice import Choice
     from nmt.scoring.tokenizers import tokenizer_for
 
-    langs, (valid,) = data.info.langs, data.valid_texts
-    choice = Choice(text.keep, text.min_chrf, tokenizer_for(langs[1]))
+    choice = Choice(keep, min_chrf, tokenizer_for(langs[1]))
+    is_done = (work / f"first.{langs[0]}").exists
+    return _Part(partial(choose_text, work, langs, choice), is_done)
+
+
+def _preparing(work: Path, run: Path, data: DataFolder, options: Sequence[str]) -> list[_Part]:
+    """Return how the data folders of both trainings are made."""
+    (src, tgt), (valid,) = data.info.langs, data.valid_texts
     tests = [work / "tests" / split.name.removeprefix("test-") for split in data.info.tests]
-    same: Words = (
-        *(
-            "--src",
-            langs[0],
-            "--tgt",
-            langs[1],
-            "--valid",
-            str(valid.src).removesuffix(f".{langs[0]}"),
-        ),
-        *(word for test in tests for word in ("--test", test)),
-        *("--vocab", run, *moses_options(card).split()),
-        *(["--keep-text"] * recipe.augment.any),
-    )
-    parts = [
-        _Part(
-            ("prepare", work / folder, "--train", work / name, *same),
-            (work / folder / FILE_NAME).exists,
-        )
-        for folder, name in (("data", "chosen"), ("first-data", "first"))
+    same: Words = ("--src", src, "--tgt", tgt, "--vocab", run, *options)
+    same += ("--valid", str(valid.src).removesuffix(f".{src}"))
+    same += tuple(word for test in tests for word in ("--test", test))
+    return [
+        _Part(("prepare", folder, "--train", work / text, *same), (folder / FILE_NAME).exists)
+        for folder, text in ((work / "data", "chosen"), (work / "first-data", "first"))
     ]
-    is_chosen = (work / f"first.{langs[0]}").exists
-    return [_Part(partial(choose_text, work, langs, choice), is_chosen), *parts]
 
 
 def _training(

@@ -149,6 +149,13 @@ def test_a_dry_run_shows_commands_and_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
+def test_separate_vocabularies_stay_separate(nmt: Nmt, tmp_path: Path) -> None:
+    data = prepare_toy(tmp_path, separate_vocab=True)
+    teacher = train(data, tmp_path / "run", tie_embeddings="decoder", max_updates=2)
+    shown = nmt("distill", teacher, "--out", tmp_path / "out", *WORDS, "--dry-run").stdout
+    assert shown.count("--set tie_embeddings=decoder") == 2
+
+
 def test_data_that_has_moved_is_named(nmt: Nmt, teacher: Path, tmp_path: Path) -> None:
     run, data = shutil.copytree(teacher, tmp_path / "run"), teacher.parent / "data"
     config = run / "config.toml"
@@ -165,7 +172,7 @@ def test_data_that_has_moved_is_named(nmt: Nmt, teacher: Path, tmp_path: Path) -
     [
         (("--set", "label_smoothing=0.2"), "label_smoothing"),
         (("--max-updates", "61"), "max_updates"),
-        (("--keep", "3"), "keep"),
+        (("--keep", "3"), "--keep"),
         (("--ensemble", "{}"), "teacher"),
     ],
 )
