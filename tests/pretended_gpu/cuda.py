@@ -119,6 +119,7 @@ _FUNCTIONS: dict[str, Any] = {
     "Event": Event,
     "Stream": Stream,
     "stream": lambda _: contextlib.nullcontext(),
+    "device": lambda _: contextlib.nullcontext(),
     "CUDAGraph": graphs.CUDAGraph,
     "graph": graphs.graph,
     "graph_pool_handle": graphs.graph_pool_handle,

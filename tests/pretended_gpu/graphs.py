@@ -100,6 +100,7 @@ class CUDAGraph:
         forbid("another capture")
         assert self._calls is None, "a graph is captured once"
         self._pool = graph_pool_handle() if pool is None else pool
+        assert len(_graphs_of.get(self._pool, "new")), "a pool ends with the last of its graphs"
         self._recorder = _Recorder()
         self._recorder.__enter__()  # type: ignore[no-untyped-call]
         _capturing.append(self)
@@ -121,9 +122,11 @@ class CUDAGraph:
         forbid("a graph")
         assert self._calls is not None, "nothing was captured"
         _begun[0] += 1
-        for own in self._outside.values():
+        graphs = [one for pool in _graphs_of.values() for one in pool]
+        for address, own in self._outside.items():
             memory = own[0].untyped_storage()
-            if torch._C._storage_Use_Count(memory._cdata) <= len(own) + 1:  # with `memory`
+            recorded = sum(len(one._outside.get(address, ())) for one in graphs)
+            if torch._C._storage_Use_Count(memory._cdata) <= recorded + 1:  # with `memory`
                 raise RuntimeError(
                     f"a graph uses memory that was freed after its capture: {tuple(own[0].shape)}"
                 )

@@ -170,7 +170,7 @@ def test_a_graph_may_be_replayed_with_gradients() -> None:
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
 def test_a_capture_cannot_wait(wait: Callable[[Tensor], object]) -> None:
     x = torch.ones(3, device=GPU)
-    with pytest.raises(RuntimeError, match="when stream is capturing"):
+    with pytest.raises(RuntimeError, match="capturing"):
         captured(lambda: wait(x))  # type: ignore[arg-type, return-value]
     assert not torch.cuda.is_current_stream_capturing()
     wait(x)
@@ -181,23 +181,24 @@ def test_a_capture_cannot_synchronize(synchronize: str) -> None:
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record()
     of = {"stream": torch.cuda.current_stream(), "event": event}.get(synchronize, torch.cuda)
-    with pytest.raises(RuntimeError, match="when stream is capturing"):
+    with pytest.raises(RuntimeError, match="capturing"):
         captured(of.synchronize)  # type: ignore[attr-defined]
 
 
 def test_a_copy_from_the_host_is_not_part_of_a_graph() -> None:
     pinned = torch.ones(3).pin_memory()
-    with pytest.raises(RuntimeError, match="when stream is capturing"):
+    with pytest.raises(RuntimeError, match="capturing"):
         captured(lambda: pinned.to(GPU, non_blocking=True))
 
 
 def test_memory_that_was_freed_after_the_capture_is_found() -> None:
     x, held = torch.ones(3, device=GPU), torch.ones(3, device=GPU)
-    graph, _ = captured(lambda: x[1:] + held[1:])
-    graph.replay()
+    graphs = [captured(lambda: x[1:] + held[1:])[0] for _ in range(2)]  # which do not hold it
+    graphs[0].replay()
     x = torch.ones(3, device=GPU)
-    with pytest.raises(RuntimeError, match="freed after its capture"):
-        graph.replay()
+    for graph in graphs:
+        with pytest.raises(RuntimeError, match="freed"):
+            graph.replay()
 
 
 def test_what_python_read_is_part_of_a_graph_and_new_memory_is_new_each_time() -> None:
