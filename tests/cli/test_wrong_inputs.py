@@ -259,6 +259,7 @@ CASES = [
     (f"{TRANSLATE} --threads {'9' * 20}", 2, f"--threads {'9' * 20}: must be from 1 to 1024"),
     (f"{TRANSLATE} --top-k 5", 2, "--top-k needs --sample"),
     (f"{TRANSLATE} --sample --top-p 1.5", 2, "--top-p 1.5: must be above 0 and at most 1"),
+    ("translate model --device cpu --cuda-graphs", 2, "leave --cuda-graphs out"),
     (f"{TRANSLATE} --precision fp23", 2, "--precision fp23: unknown; did you mean 'fp32'?"),
     (f"{TRANSLATE} --length-penalty inf", 2, "--length-penalty inf: must be a finite number"),
     (f"{TRANSLATE} --workers two", 2, f"--workers 'two' {AUTO}"),
