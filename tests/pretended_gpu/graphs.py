@@ -7,7 +7,8 @@ GPU would do without a word is an error here:
 - an operator whose result has another shape than in the capture;
 - waiting for the host or copying from or to it in a capture (device.cpp).
 
-Numbers that Python read before or in the capture are part of the graph, as on a GPU. Graphs of one
+Numbers that Python read before or in the capture are part of the graph, as on a GPU. A capture
+leaves memory from outside and the random generator as they were, and its results are junk. Graphs of one
 pool may share the memory of what they compute inside. So a replay fills the results of the graphs
 that were captured after it in its pool with junk. Unlike a real graph, one here holds all that it
 computes inside.
@@ -102,6 +103,7 @@ class CUDAGraph:
         self._pool = graph_pool_handle() if pool is None else pool
         assert len(_graphs_of.get(self._pool, "new")), "a pool ends with the last of its graphs"
         self._recorder = _Recorder()
+        self._random_state = torch.get_rng_state()
         self._recorder.__enter__()  # type: ignore[no-untyped-call]
         _capturing.append(self)
         _DEVICE.set_capturing(True)
@@ -113,6 +115,10 @@ class CUDAGraph:
         _capturing.remove(self)
         self._recorder.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self._calls, self._inside = self._recorder.calls, self._recorder.inside
+        torch.set_rng_state(self._random_state)
+        for address, content in self._recorder.before.items():
+            ctypes.memmove(address, content, len(content))
+        self._spoil()
         self._outside, self._recorder = self._recorder.outside, None
         self._number = next(_numbers)
         _graphs_of.setdefault(self._pool, weakref.WeakSet()).add(self)
@@ -165,7 +171,8 @@ class graph:  # noqa: N801
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records operators. Tensors from outside are recorded as others of the same memory.
 
-    So the number of a memory's holders tells whether there are any besides the graph.
+    So the number of a memory's holders tells whether there are any besides the graph. Tensors from
+    inside are others, too, because operators such as `squeeze_` change their shape later.
     """
 
     def __init__(self) -> None:
@@ -173,27 +180,33 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.calls: list[_Call] = []
         self.inside: dict[int, Tensor] = {}  # by address
         self.outside: dict[int, list[Tensor]] = {}
+        self.before: dict[int, bytes] = {}  # what was in memory from outside that changes
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        given = {_address(x): x for x in _tensors((args, kwargs)) if x.is_cuda}
+        if torch.Tag.inplace_view in func.tags:
+            return func(*args, **kwargs)
+        recorded = tree_map_only(Tensor, lambda x: x.detach() if x.is_cuda else x, (args, kwargs))
+        if func._schema.is_mutable:
+            for address in given.keys() - self.inside.keys() - self.before.keys():
+                size = given[address].untyped_storage().nbytes()
+                self.before[address] = ctypes.string_at(address, size)
         results = func(*args, **kwargs)
-        given = {_address(x) for x in _tensors((args, kwargs))}
-        new = [x if x.is_cuda and _address(x) not in given else None for x in _tensors(results)]
+        new = [
+            x.detach() if x.is_cuda and _address(x) not in given else None
+            for x in _tensors(results)
+        ]
         self.inside.update((_address(x), x) for x in new if x is not None)
-        on_gpu = any(x.is_cuda for x in _tensors((args, kwargs, results)))
+        on_gpu = given or any(x is not None for x in new)
         if on_gpu and (func._schema.is_mutable or any(x is not None for x in new)):
-            args, kwargs = tree_map_only(Tensor, self._recorded, (args, kwargs))
-            self.calls.append(_Call(func, args, kwargs, new))
+            for x in _tensors(recorded):
+                if x.is_cuda and _address(x) not in self.inside:
+                    self.outside.setdefault(_address(x), []).append(x)
+            self.calls.append(_Call(func, *recorded, new))
         return results
-
-    def _recorded(self, x: Tensor) -> Tensor:
-        if not x.is_cuda or _address(x) in self.inside:
-            return x
-        own = x.detach()
-        self.outside.setdefault(_address(x), []).append(own)
-        return own
 
 
 def _address(x: Tensor) -> int:

@@ -144,6 +144,22 @@ def test_a_graph_runs_on_what_is_in_its_memory_by_then() -> None:
     }
 
 
+def test_a_capture_changes_nothing_and_its_results_are_junk_until_a_replay() -> None:
+    table, x = torch.zeros(4, 3, device=GPU), torch.ones(1, 3, device=GPU)
+    torch.manual_seed(1)
+
+    def changed() -> Tensor:
+        summed = (x @ torch.ones(3, 3, device=GPU)).squeeze_(0)  # which changes the shape in place
+        return table[2:].add_(summed).add_(torch.rand(3, device=GPU))
+
+    graph, _ = captured(changed)
+    assert not table.any()
+    graph.replay()
+    torch.manual_seed(1)
+    expected = 3.0 + torch.rand(3, device=GPU)
+    assert table.tolist() == [[0.0] * 3] * 2 + [expected.tolist()] * 2
+
+
 def test_a_graph_may_be_replayed_with_gradients() -> None:
     weight = torch.ones(3, device=GPU, requires_grad=True)
     weight.grad = gradient = torch.zeros(3, device=GPU)
