@@ -207,6 +207,12 @@ CASES = [
     ("distill model --out student", 2, "model: not a run folder"),
     ("distill data --out student", 2, "data: is a data folder; give the run folder"),
     ("distill nowhere --out student", 2, "nowhere: no such run folder; `nmt train` makes one"),
+    (f"{TRAIN} --device cpu --set cuda_graphs=true", 2, "cuda_graphs is for GPUs, but this run"),
+    (
+        f"{TRAIN} --set cuda_graphs=true --set guided_alignment=0.1",
+        2,
+        "cuda_graphs cannot be combined with guided_alignment or subword_dropout; leave it out",
+    ),
     ("generate", 2, "No such command 'generate'; write `nmt translate`"),
     ("build_vocab", 2, "No such command 'build_vocab'; `nmt prepare` learns it"),
     ("models qqq", 2, "'qqq' (`nmt models --all`"),

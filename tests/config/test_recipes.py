@@ -244,7 +244,7 @@ def test_what_may_change_on_resume_is_as_the_design_lists_it() -> None:
         "max_updates",
         "patience",
         "device",
-        "compile",  # which rounds, as the device does
+        *("compile", "cuda_graphs"),  # which round, as the device does
         "threads",  # which go with the number of processes
         "micro_batch_tokens",
         *("log_every", "validate_every", "save_every", "save_minutes"),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.data.vocabulary import PAD_ID
 from nmt.models.base import BARRED
 from nmt.training import loss as loss_module
 from nmt.training.loss import smoothed_cross_entropy as projected_cross_entropy
@@ -87,6 +88,34 @@ def test_a_bias_moves_logits_and_barred_types_have_no_share(eps: float) -> None:
     torch.testing.assert_close(
         [gradients[0], gradients[1][free], gradients[2][free]], [x.grad for x in expected]
     )
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_targets_of_padding_change_neither_loss_nor_gradients(
+    monkeypatch: pytest.MonkeyPatch, eps: float, has_bias: bool
+) -> None:
+    monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", 1)
+    random = torch.Generator().manual_seed(8)
+    tokens, padding = 600, 300  # so padding has chunks of its own
+    states, projection, bias = (
+        torch.randn(*size, generator=random)
+        for size in ((tokens + padding, 5), (TYPES, 5), (TYPES,))
+    )
+    states[-1] = torch.nan  # what no sentence has is anything
+    bias[PAD_ID] = BARRED
+    targets = torch.randint(PAD_ID + 1, TYPES, (tokens,), generator=random)
+    results = []
+    for padded in (False, True):
+        leaves = [x.clone().requires_grad_() for x in (states, projection, bias)]
+        named = F.pad(targets, (0, padding), value=PAD_ID) if padded else targets
+        loss, nll = projected_cross_entropy(
+            *leaves[:2], named, eps, bias=leaves[2] if has_bias else None, padded=padded
+        )
+        (3 * loss).backward()  # type: ignore[no-untyped-call]
+        results.append([loss.detach(), nll, *(x.grad for x in leaves if x.grad is not None)])
+    assert not results[1][2][tokens:].any()
+    torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
