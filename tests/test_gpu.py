@@ -357,6 +357,7 @@ MODELS: list[dict[str, Value]] = [
     {"subword_dropout": 0.1, "label_smoothing": 0.0},
 ]
 COMPILED: dict[str, Value] = {"precision": HALF, "compile": "true"}
+GRAPHED: dict[str, Value] = {"precision": HALF, "cuda_graphs": True}
 
 
 def words(values: dict[str, Value]) -> str:
@@ -368,12 +369,16 @@ def words(values: dict[str, Value]) -> str:
     [
         *MODELS,
         {"precision": HALF, "guided_alignment": 0.5},
+        GRAPHED,
         pytest.param(COMPILED, marks=needs_triton),
+        pytest.param(COMPILED | GRAPHED, marks=needs_triton),
     ],
     ids=words,
 )
 def test_nothing_waits_for_the_gpu_inside_an_update(toy: Toy, values: dict[str, Value]) -> None:
-    first = 3 if values is COMPILED else 1  # before it, layers are compiled
+    first = 1
+    if "compile" in values or "cuda_graphs" in values:
+        first = 3  # before it, layers are compiled, and graphs are captured
     run, numbers = UpdateRunner.run, []
 
     def run_without_waiting(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
@@ -434,6 +439,18 @@ def test_padded_sentences_are_in_groups_for_a_gpu(toy: Toy) -> None:
     toy.patch.setattr(batches, "group_bounds", noted)
     toy.train(device="cuda", max_updates=2, validate_bleu=True)
     assert set(found) == {True}
+
+
+@pytest.mark.parametrize("compiled", ["false", pytest.param("true", marks=needs_triton)])
+def test_a_run_by_cuda_graphs_takes_the_course_of_one_without_also_if_it_is_resumed(
+    toy: Toy, compiled: str
+) -> None:
+    values = PLAIN | {"device": "cuda", "precision": HALF, "compile": compiled}
+    expected = toy.train("expected", **values)
+    toy.stopped_after(3, **values | GRAPHED)
+    run = toy.train(**values | GRAPHED)
+    assert_same_course(run, expected)
+    assert all(record["padding"] > 0.0 for record in metrics(run, "train"))
 
 
 @pytest.mark.parametrize("precision", ["fp32", HALF])

@@ -8,10 +8,10 @@ GPU would do without a word is an error here:
 - waiting for the host or copying from or to it in a capture (device.cpp).
 
 Numbers that Python read before or in the capture are part of the graph, as on a GPU. A capture
-leaves memory from outside and the random generator as they were, and its results are junk. Graphs of one
-pool may share the memory of what they compute inside. So a replay fills the results of the graphs
-that were captured after it in its pool with junk. Unlike a real graph, one here holds all that it
-computes inside.
+leaves memory from outside and the random generator as they were, and its results are junk. Graphs
+of one pool may share the memory of what they compute inside. So a replay fills the results of the
+graphs that were captured after it in its pool with junk. Unlike a real graph, one here holds all
+that it computes inside.
 """
 
 from __future__ import annotations
@@ -205,7 +205,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for x in _tensors(recorded):
                 if x.is_cuda and _address(x) not in self.inside:
                     self.outside.setdefault(_address(x), []).append(x)
-            self.calls.append(_Call(func, *recorded, new))
+            args, kwargs = recorded
+            self.calls.append(_Call(func, args, kwargs, new))
         return results
 
 

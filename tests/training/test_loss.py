@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from pairs import batch_of
+from tiny_models import SOURCES, SRC_VOCAB, TARGETS, TGT_VOCAB, TINY, architecture_of
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.data.batches import FixedShape
 from nmt.data.vocabulary import PAD_ID
 from nmt.models.base import BARRED
+from nmt.models.registry import build_model
 from nmt.training import loss as loss_module
+from nmt.training.loss import losses_of
 from nmt.training.loss import smoothed_cross_entropy as projected_cross_entropy
 
 TOKENS, TYPES = 7, 11
@@ -107,15 +113,33 @@ def test_targets_of_padding_change_neither_loss_nor_gradients(
     targets = torch.randint(PAD_ID + 1, TYPES, (tokens,), generator=random)
     results = []
     for padded in (False, True):
-        leaves = [x.clone().requires_grad_() for x in (states, projection, bias)]
+        first, second, third = leaves = [
+            x.clone().requires_grad_() for x in (states, projection, bias)
+        ]
         named = F.pad(targets, (0, padding), value=PAD_ID) if padded else targets
         loss, nll = projected_cross_entropy(
-            *leaves[:2], named, eps, bias=leaves[2] if has_bias else None, padded=padded
+            first, second, named, eps, bias=third if has_bias else None, padded=padded
         )
         (3 * loss).backward()  # type: ignore[no-untyped-call]
         results.append([loss.detach(), nll, *(x.grad for x in leaves if x.grad is not None)])
     assert not results[1][2][tokens:].any()
     torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", TINY)
+def test_a_batch_of_fixed_shape_has_the_losses_and_gradients_of_its_pairs(kind: str) -> None:
+    config = replace(TINY[kind], dropout=0.0)
+    padded = batch_of(SOURCES, TARGETS, FixedShape(48, 40, 12, parts=1)).with_padded_targets()
+    assert (len(padded.targets), len(padded.src.starts)) == (40, 13)
+    results = []
+    for batch in (batch_of(SOURCES, TARGETS), padded):
+        torch.manual_seed(1)
+        model = build_model(architecture_of(config), config, SRC_VOCAB, TGT_VOCAB).train()
+        loss, nll = losses_of(model, batch, 0.1, padded=batch is padded)
+        loss.backward()  # type: ignore[no-untyped-call]
+        gradients = {name: weight.grad for name, weight in model.named_parameters()}
+        results.append({"loss": loss.detach(), "nll": nll, **gradients})
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -47,7 +47,7 @@ class MicroBatchGraphs:
         self._device = device
         self._inputs: Batch | None = None  # where graphs read
         self._update_tokens = torch.zeros((), device=device)
-        self._stream = torch.cuda.Stream()
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()  # of memory, for one graph at a time
         self._graphs: dict[tuple[int, int, bool], _Graph | None] = {}
         """By the bounds on lengths, and whether there is a gradient to add to. None: warmed up."""
