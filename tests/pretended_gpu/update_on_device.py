@@ -107,8 +107,15 @@ def _two_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "_SHORT", 4)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-@pytest.mark.parametrize("kind", ["transformer", "transformer_modern", "transformer_imported"])
+@pytest.mark.parametrize(
+    ("kind", "precision"),
+    [
+        ("transformer", "bf16"),
+        ("transformer", "fp16"),
+        ("transformer_modern", "bf16"),
+        ("transformer_imported", "bf16"),
+    ],
+)
 def test_graphs_come_to_the_same_losses_gradients_and_weights(kind: str, precision: str) -> None:
     # With dropout, the other run has batches of the same shape, so that it draws the same numbers.
     for dropout, shape in ((0.0, None), (0.2, SHAPE)):
