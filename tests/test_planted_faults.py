@@ -64,7 +64,9 @@ def run_tests(tests: str, folder: Path, *options: str) -> subprocess.CompletedPr
     """Run tests of the copy in a folder until one fails."""
     file, *only = shlex.split(tests)
     python, environment = warm_python(), os.environ | {"PYTHONPATH": str(folder)}
-    if file.endswith(("test_gpu.py", "_on_device.py")):  # torch takes the pretended GPU as it is loaded
+    if file.endswith(
+        ("test_gpu.py", "_on_device.py")
+    ):  # torch takes the pretended GPU as it is loaded
         try:
             environment, built = build.environment(), build.build().parent
         except build.NotHere as why:

@@ -3,7 +3,7 @@
     make gpu PYTHON=python3 [PART=smoke|tests|train|translate] [GPU_OUT=FOLDER]
 
 It is for a machine that you have for half an hour, and that may be gone any minute. So the parts
-run in the order of their worth. Each is a process of its own, which is killed after 5 minutes.
+run in the order of their worth. Each is a process of its own, which is killed after 2 to 8 minutes.
 Nothing is installed, and the checkout is run as it is.
 In GPU_OUT, report.md is written again after each result, PART.log holds all that a part has
 printed, and the traces of an update are for chrome://tracing. Data and runs are in NMT_BENCH_WORK,
@@ -32,7 +32,7 @@ from benchmarks.gpu_scale import GPU, REHEARSAL, Context
 from benchmarks.harness import process_tree, work_folder
 from pretended_gpu.build import NotHere, environment
 
-SECONDS = {"smoke": 120}  # about a minute, if compiling is not slow
+SECONDS = {"smoke": 120, "train": 480}  # of which smoke takes half, if compiling is not slow
 USUAL_SECONDS = 300
 """When a part is killed."""
 

@@ -20,7 +20,7 @@ from benchmarks.gpu_report import CTRANSLATE2, GRAPHS, LITTLE_WORK
 from benchmarks.gpu_scale import Context, no_compiler
 from benchmarks.harness import highest, is_installed, setting
 from benchmarks.machine import best_rate, product_rates
-from benchmarks.training import Contender, flops_per_token, update_tokens
+from benchmarks.training import Contender, Job, Measurement, flops_per_token, update_tokens
 from benchmarks.translation import BEAM_SIZE, card_for_peers
 from torch.distributed import is_nccl_available
 
@@ -108,36 +108,47 @@ def run_tests(context: Context, what: str, arguments: Sequence[str]) -> None:
 
 
 def train(context: Context) -> None:
-    """Time updates of the models, compiled and not."""
+    """Time updates of the models, compiled and not, and of the base model by CUDA graphs."""
     scale, report = context.scale, context.report
     with report.attempt("products"):
         rates = product_rates("cuda", scale.product_size)
         listed = ", ".join(f"{rate / 1e12:,.2f} {name}" for name, rate in rates.items())
         report.add("products", f"{listed} TFLOP/s")
     tokens = update_tokens(DataFolder.open(context.data), scale.batch_tokens)
+    found: dict[str, tuple[float, float]] = {}  # milliseconds and nll
+
+    def measure(what: str, job: Job, *, compiled: bool) -> None:
+        with report.attempt(what):
+            settings = how(compiled), f"cuda_graphs={str(what.endswith(GRAPHS)).lower()}"
+            contender = training.nmt(job, PRECISION, context.work, *settings)
+            (speed, _, nll), peak = timed(contender, scale.warmup, scale.updates)
+            ms = 1000 * tokens * job.batch_tokens / scale.batch_tokens / speed
+            share = flops_per_token(job) * speed / best_rate(rates, PRECISION)
+            met, goal = None, TRAINING_GOALS.get(what)
+            if goal:
+                met = goal(ms, share)
+            elif what.endswith(GRAPHS):
+                ms_without, nll_without = found[what.removesuffix(GRAPHS)]
+                met = ms < ms_without and abs(nll - nll_without) < 0.02
+            found[what] = ms, nll
+            report.add(
+                what,
+                f"{ms:,.1f} ms, {share:.0%} of products, {speed:,.0f} tokens/s, "
+                f"{peak / 2**30:.1f} GiB, nll {nll:.4f}",
+                met=met,
+            )
+
     for compiled in (True, False):
         for size in scale.presets:
-            what, job = f"{size}, nmt{' compiled' if compiled else ''}", context.job(size)
-            if compiled and no_compiler():
-                report.add(what, no_compiler())
-                continue
-            with report.attempt(what):
-                contender = training.nmt(job, PRECISION, context.work, how(compiled))
-                speed, peak = timed(contender, scale.warmup, scale.updates)
-                ms = 1000 * tokens / speed
-                share = flops_per_token(job) * speed / best_rate(rates, PRECISION)
-                goal = TRAINING_GOALS.get(what)
-                report.add(
-                    what,
-                    f"{ms:,.1f} ms, {share:.0%} of products, {speed:,.0f} tokens/s, "
-                    f"{peak / 2**30:.1f} GiB",
-                    met=goal and goal(ms, share),
-                )
-    with report.attempt(LITTLE_WORK):
-        job = replace(context.job("base"), batch_tokens=scale.batch_tokens // 10)
-        contender = training.nmt(job, PRECISION, context.work, how(compiled=False))
-        speed, _ = timed(contender, scale.warmup, scale.updates)
-        report.add(LITTLE_WORK, f"{1000 * tokens / 10 / speed:,.1f} ms, mostly Python's")
+            name = f"{size}, nmt{' compiled' if compiled else ''}"
+            for what in (name, name + GRAPHS) if size == "base" else (name,):
+                if compiled and no_compiler():
+                    report.add(what, no_compiler())
+                else:
+                    measure(what, context.job(size), compiled=compiled)
+    job = replace(context.job("base"), batch_tokens=scale.batch_tokens // 10)
+    for what in (LITTLE_WORK, LITTLE_WORK + GRAPHS):
+        measure(what, job, compiled=False)
 
 
 def how(compiled: bool) -> str:
@@ -145,12 +156,12 @@ def how(compiled: bool) -> str:
     return f"compile={'true' if compiled else 'false' if no_compiler() else 'loss'}"
 
 
-def timed(contender: Contender, warmup: int, updates: int) -> tuple[float, int]:
-    """Return the tokens a second of a training, and its peak of GPU memory in bytes."""
+def timed(contender: Contender, warmup: int, updates: int) -> tuple[Measurement, int]:
+    """Return the speed of a training and its nll, and its peak of GPU memory in bytes."""
     before = torch.cuda.mem_get_info()[0]
     with highest(lambda: before - torch.cuda.mem_get_info()[0], every=0.05) as peak:
-        speed = contender(warmup, updates).tokens_per_second
-    return speed, peak[0]
+        measured = contender(warmup, updates)
+    return measured, peak[0]
 
 
 def translate(context: Context) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import sys
@@ -57,6 +58,7 @@ class Measurement(NamedTuple):
 
     tokens_per_second: float  # of both sides, eos included, after the warm-up
     peak_bytes: int  # resident memory of the process, and of those that it starts, at its highest
+    nll: float = math.nan  # the mean of the last updates, if it is known
 
 
 Contender = Callable[[int, int], Measurement]
@@ -84,9 +86,8 @@ def nmt(
         )
         windows = metrics(out, "train")
         if job.device == "cuda":  # where compiling for another length takes seconds, once
-            return Measurement(
-                median(one["tokens_per_second"] for one in windows[1:]), done.peak_bytes
-            )
+            speed = median(one["tokens_per_second"] for one in windows[1:])
+            return Measurement(speed, done.peak_bytes, windows[-1]["nll"])
         seconds = [now["seconds"] - before["seconds"] for before, now in pairwise(windows)]
         tokens = sum(w["tokens_per_second"] * s for w, s in zip(windows[1:], seconds, strict=True))
         return Measurement(tokens / sum(seconds), done.peak_bytes)
