@@ -183,8 +183,9 @@ class Trainer:
         ]
         if device == "cpu" and config.precision == "fp32":
             choices.append(f"products by {config.matmul}")
+        choices += ["compiled"] * config.compiles + ["by CUDA graphs"] * config.cuda_graphs
         return (
-            f"{', '.join(choices + ['compiled'] * config.compiles)}; "
+            f"{', '.join(choices)}; "
             f"{len(self.stream.data.train):,} pairs, about "
             f"{console.counted(an_epoch, 'update', 'updates')} an epoch"
         )
