@@ -24,7 +24,7 @@ and backward, and returns the losses without their autograd graph."""
 
 @dataclass(frozen=True)
 class _Graph:
-    replay: Callable[[], None]
+    graph: torch.cuda.CUDAGraph
     losses: tuple[Tensor, ...]  # of the last replay
     reached: frozenset[int]  # after a replay
     kept: list[Tensor]
@@ -48,7 +48,6 @@ class MicroBatchGraphs:
         self._inputs: Batch | None = None  # where graphs read
         self._update_tokens = torch.zeros((), device=device)
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        self._pool = torch.cuda.graph_pool_handle()  # of memory, for one graph at a time
         self._graphs: dict[tuple[int, int, bool], _Graph | None] = {}
         """By the bounds on lengths, and whether there is a gradient to add to. None: warmed up."""
 
@@ -70,7 +69,7 @@ class MicroBatchGraphs:
         graph = self._graphs[kind]
         if graph is None:
             graph = self._graphs[kind] = self._capture(inputs)
-        graph.replay()
+        graph.graph.replay()
         self._reached.update(graph.reached)
         return graph.losses
 
@@ -100,13 +99,15 @@ class MicroBatchGraphs:
     def _capture(self, inputs: Batch) -> _Graph:
         """Note what a pass launches, which does not run yet."""
         graph = torch.cuda.CUDAGraph()
+        # One runs at a time, so they share memory, and it lasts as long as they do.
+        pools = [before.graph.pool() for before in self._graphs.values() if before is not None]
         with torch.cuda.graph(
             graph,
-            pool=self._pool,
+            pool=pools[0] if pools else None,
             stream=self._stream,
             capture_error_mode="thread_local",  # others may save, or wait for other processes
         ):
             losses = self._compute(inputs, self._update_tokens)
         parts = (value for module in self._model.modules() for value in vars(module).values())
         kept = [value for value in parts if isinstance(value, Tensor)]
-        return _Graph(graph.replay, losses, frozenset(self._reached), kept)
+        return _Graph(graph, losses, frozenset(self._reached), kept)
