@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 from benchmarks import harness, training, translation
-from benchmarks.gpu_report import CTRANSLATE2, GRAPHS, LITTLE_WORK
+from benchmarks.gpu_report import BY_GRAPHS, CTRANSLATE2, GRAPHS, LITTLE_WORK
 from benchmarks.gpu_scale import Context, no_compiler
 from benchmarks.harness import highest, is_installed, setting
 from benchmarks.machine import best_rate, product_rates
@@ -119,7 +119,7 @@ def train(context: Context) -> None:
 
     def measure(what: str, job: Job, *, compiled: bool) -> None:
         with report.attempt(what):
-            settings = how(compiled), f"cuda_graphs={str(what.endswith(GRAPHS)).lower()}"
+            settings = how(compiled), f"cuda_graphs={str(what.endswith(BY_GRAPHS)).lower()}"
             contender = training.nmt(job, PRECISION, context.work, *settings)
             (speed, _, nll), peak = timed(contender, scale.warmup, scale.updates)
             ms = 1000 * tokens * job.batch_tokens / scale.batch_tokens / speed
@@ -127,8 +127,8 @@ def train(context: Context) -> None:
             met, goal = None, TRAINING_GOALS.get(what)
             if goal:
                 met = goal(ms, share)
-            elif what.endswith(GRAPHS):
-                ms_without, nll_without = found[what.removesuffix(GRAPHS)]
+            elif what.endswith(BY_GRAPHS):
+                ms_without, nll_without = found[what.removesuffix(BY_GRAPHS)]
                 met = ms < ms_without and abs(nll - nll_without) < 0.02
             found[what] = ms, nll
             report.add(
@@ -141,13 +141,13 @@ def train(context: Context) -> None:
     for compiled in (True, False):
         for size in scale.presets:
             name = f"{size}, nmt{' compiled' if compiled else ''}"
-            for what in (name, name + GRAPHS) if size == "base" else (name,):
+            for what in (name, name + BY_GRAPHS) if size == "base" else (name,):
                 if compiled and no_compiler():
                     report.add(what, no_compiler())
                 else:
                     measure(what, context.job(size), compiled=compiled)
     job = replace(context.job("base"), batch_tokens=scale.batch_tokens // 10)
-    for what in (LITTLE_WORK, LITTLE_WORK + GRAPHS):
+    for what in (LITTLE_WORK, LITTLE_WORK + BY_GRAPHS):
         measure(what, job, compiled=False)
 
 
