@@ -42,7 +42,11 @@ function report(error) {
 }
 
 function nameOf(language) {
-  return new Intl.DisplayNames("en", {type: "language"}).of(language.replaceAll("_", "-"));
+  try {
+    return new Intl.DisplayNames("en", {type: "language"}).of(language.replaceAll("_", "-"));
+  } catch {  // it is not formed as a language code
+    return language;
+  }
 }
 
 async function translate() {

@@ -13,6 +13,7 @@ CRC-32 of "VERB OBJECT", the two English words, modulo 16 says whether a sentenc
 
 import argparse
 import csv
+import sys
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -208,6 +209,11 @@ def main() -> None:
     for lang, lines in (("en", found["test"]), ("qaa", found["test"].values())):
         text = "".join(f"{line}\n" for line in lines)
         (options.out / f"test.{lang}").write_text(text, encoding="utf-8", newline="\n")
+    print(
+        f"{path}: {len(found['table']):,} sentences; test.en and test.qaa: {len(found['test'])} "
+        "others",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

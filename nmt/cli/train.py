@@ -222,7 +222,7 @@ def train(
             raise typer.Exit(launch(("-m", "nmt", *command.words), count, reason))
         command = dataclasses.replace(command, reason=reason)
     if own is None:
-        console.notice(opening(recipe.model))
+        console.notice(opening(recipe.model, is_chosen=model is not None))
     if dry_run:
         from nmt.training.dry_run import MAIN_ROWS
         from nmt.training.dry_run import dry_run as try_training

@@ -74,7 +74,7 @@ def export_bergamot(
     """
     out = resolved(out)
     check_replaceable(out, is_export=(out / _METADATA).is_file())
-    model, card = expressed_model(path, "Bergamot", fault_of)
+    model, card = expressed_model(path, fault_of)
     vocabularies = card.src_vocabulary.model, card.tgt_vocabulary.model
     if data and (data.src_vocabulary.model, data.tgt_vocabulary.model) != vocabularies:
         raise UsageError(f"{data.path}: has another vocabulary than {path}")

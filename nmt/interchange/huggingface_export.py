@@ -17,7 +17,6 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nmt import console
 from nmt.config.model_config import TransformerConfig
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
@@ -70,11 +69,6 @@ def export_huggingface(path: Path, out: Path, languages: Sequence[str | None]) -
     bias = None if model.output_bias is None else model.output_bias[: card.src_vocabulary.known]
     if is_m2m100 and bias is not None and bias.any():
         raise UsageError(f"{path}: {kind} cannot have an output_bias that is not zero")
-    if model.config.norm_epsilon == programs.MARIAN_EPSILON:
-        console.warning(
-            f"{out}: transformers computes norms with 1e-5 instead of Marian's 1e-6; expect "
-            "log-probabilities to differ in the third decimal"
-        )
     weights = (m2m100_weights if is_m2m100 else _weights)(model, card)
     files = (m2m100_files if is_m2m100 else _files)(model, card)
     ids = row_ids(card) if is_m2m100 else range(card.tgt_vocabulary.known)

@@ -15,7 +15,6 @@ import yaml
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt import console
 from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import UsageError
@@ -34,7 +33,7 @@ from nmt.interchange.marian import (
     foreign_names,
     is_vector,
 )
-from nmt.interchange.programs import MARIAN, MARIAN_EPSILON, Form
+from nmt.interchange.programs import MARIAN, Form
 from nmt.models.model_file import ModelCard, load_model
 from nmt.models.transformer import Transformer
 from nmt.system.files import atomic_folder, check_room, resolved, write_text
@@ -57,7 +56,7 @@ def export_marian(path: Path, out: Path) -> None:
     """
     out = resolved(out)
     check_replaceable(out, is_export=(out / f"{_MODEL}{LISTING}").is_file())
-    model, card = expressed_model(path, "Marian", fault_of)
+    model, card = expressed_model(path, fault_of)
     arrays: dict[str, Any] = dict(foreign_arrays(model))
     sizes = len(card.src_vocabulary), len(card.tgt_vocabulary)
     arrays[OPTIONS] = as_array(options_of(model.config, sizes))
@@ -75,18 +74,13 @@ def export_marian(path: Path, out: Path) -> None:
 
 
 def expressed_model(
-    path: Path, program: str, fault_of: Callable[[ModelCard], str | None]
+    path: Path, fault_of: Callable[[ModelCard], str | None]
 ) -> tuple[Transformer, ModelCard]:
     """Load a model, unless it is none that a program such as Marian can be (UsageError)."""
     model, card = load_model(path)
     if fault := fault_of(card):
         raise UsageError(f"{path}: {fault}")
     assert isinstance(model, Transformer)
-    if model.config.norm_epsilon != MARIAN_EPSILON:
-        console.warning(
-            f"{path}: {program} computes norms with {MARIAN_EPSILON}; set norm_epsilon in training "
-            "if you need the same log-probabilities to more than three decimals"
-        )
     return model, card
 
 

@@ -187,10 +187,13 @@ def opens_in(config: ModelConfig) -> str:
     return ", ".join(names) or "none"
 
 
-def opening(config: ModelConfig) -> str:
-    """Return in a sentence what opens a model with these values, and what opens in all."""
+def opening(config: ModelConfig, *, is_chosen: bool) -> str:
+    """Return in a sentence what opens a model with these values, and what opens in all.
+
+    is_chosen: whether the user has chosen the model, and so needs no other advice.
+    """
     opened = f"with these values, a model opens in {opens_in(config)}"
-    if not any(needs(config).values()):
+    if is_chosen or not any(needs(config).values()):
         return opened
     return (
         f"{opened}; for all {len(PROGRAMS)} programs of `nmt export`, take --model {PORTABLE}, or "

@@ -43,27 +43,29 @@ def search_soon(
     on_progress: Callable[[int], object] | None = None,
     on_step: Callable[[], object] | None = None,
 ) -> list[SearchResult]:
-    """Search greedily with a first look; see `Engine.search`.
+    """Search greedily with a first look, if `can_look_first`; see `Engine.search`.
 
     A batch takes as many steps as its longest translation, and the longest are those that loop, up
     to the limit. So the first look has a lower limit. What reaches it is searched to the end, but
     not what loops by then, which `search_again` is likely to replace. If many translations are
     longer than the first look, the engine does without it from then on.
     """
-    options = engine.options
-    is_greedy = options.beam_size == 1 and options.sampling is None
-    if not is_greedy or not _is_guarded(options) or not engine.looks_first:
-        return engine.search(sources, on_progress=on_progress, on_step=on_step)
     look = _first_look(engine)
     results = look.search(sources, on_progress=on_progress, on_step=on_step)
     long = [
         number
         for number, (source, result) in enumerate(zip(sources, results, strict=True))
-        if _is_cut(look, source, result) and not Faults.of(source, result, options).repeats
+        if _is_cut(look, source, result) and not Faults.of(source, result, engine.options).repeats
     ]
     engine.looks_first = len(long) <= _FEW_LONG * len(sources)
     _search_whole(engine, sources, results, long, on_step)
     return results
+
+
+def can_look_first(engine: Engine) -> bool:
+    """Return whether a first look pays, and what it cuts off is searched again."""
+    options = engine.options
+    return engine.looks_first and options.beam_size == 1 and _is_guarded(options)
 
 
 def _first_look(engine: Engine) -> Engine:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from nmt.search.engine import Engine, SearchResult
-from nmt.search.retry import search_again, search_placed, search_soon
+from nmt.search.retry import can_look_first, search_again, search_placed, search_soon
 from nmt.translate.output import Translation
 from nmt.translate.segment import Segment
 
@@ -59,8 +60,12 @@ def search(engine: Engine, lines: LinesUnderWay) -> None:
         copies = sum(segment.copy is not None for segment in everything)
         # Blank lines are done.
         lines.on_progress(lines.segments.count([]) + len(lines.translations) + copies)
-    find = search_placed if any(source.phrases for source in sources) else search_soon
-    lines.results = find(engine, sources, on_progress=lines.on_progress, on_step=lines.on_step)
+    find = engine.search
+    if any(source.phrases for source in sources):
+        find = partial(search_placed, engine)
+    elif can_look_first(engine):
+        find = partial(search_soon, engine)
+    lines.results = find(sources, on_progress=lines.on_progress, on_step=lines.on_step)
 
 
 def search_faulty(engine: Engine, lines: LinesUnderWay) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tables import A, B, C
 
 from nmt.search.engine import NOTHING_FOUND, Engine, Hypothesis, Ids, SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.search.retry import count_loops, search_again, search_soon
+from nmt.search.retry import can_look_first, count_loops, search_again, search_soon
 
 TEXT = (5, 6, 7, 8, 9)
 OTHER = (5, 6, 8)
@@ -67,7 +68,8 @@ def search_guarded(
     on_progress: Callable[[int], object] | None = None,
     on_step: Callable[[], object] | None = None,
 ) -> tuple[list[SearchResult], set[int]]:
-    results = search_soon(engine, sources, on_progress=on_progress, on_step=on_step)
+    search = partial(search_soon, engine) if can_look_first(engine) else engine.search
+    results = search(sources, on_progress=on_progress, on_step=on_step)
     return results, search_again(engine, sources, results, on_step=on_step)
 
 
