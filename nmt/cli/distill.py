@@ -160,7 +160,7 @@ def distill(
     steps = (
         (f"reading the text of {source}", _reading(work, folder)),
         (
-            f"translating it, with the {n_best} best of each line",
+            f"translating its {folder.info.train.pairs:,} pairs, with the {n_best} best of each",
             _translating(work, (run, *ensemble), card, n_best, device),
         ),
         (
@@ -226,7 +226,7 @@ def _values(
         return resolve_recipe(model, preset.architecture, layers)
 
     updates = resolved({"max_updates": updates}).training.max_updates
-    values = student_values(pairs, updates)
+    values = student_values(model, pairs, updates)
     are_joint = teacher.src_vocabulary.has_ids_of(teacher.tgt_vocabulary)
     if not are_joint and preset.architecture == "transformer":
         values["tie_embeddings"] = "decoder"

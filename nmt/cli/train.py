@@ -180,6 +180,7 @@ def train(
     run = RunFolder(out)
     own = run.own_values() if run.exists else None
     layers: list[Layer]
+    is_chosen = model is not None
     if own is not None and model in (None, own[0]):
         preset, architecture, values = own
         layers = [(str(run.config), values)]
@@ -200,6 +201,8 @@ def train(
     is_first = "WORLD_SIZE" not in os.environ
     if is_first:  # under torchrun, all processes must fail together
         read_info(data)  # fails before torch is loaded
+        if own is None:
+            console.notice(opening(recipe.model, is_chosen=is_chosen))
     from nmt.training.train_command import TrainCommand
 
     options = [
@@ -221,8 +224,6 @@ def train(
 
             raise typer.Exit(launch(("-m", "nmt", *command.words), count, reason))
         command = dataclasses.replace(command, reason=reason)
-    if own is None:
-        console.notice(opening(recipe.model, is_chosen=model is not None))
     if dry_run:
         from nmt.training.dry_run import MAIN_ROWS
         from nmt.training.dry_run import dry_run as try_training

@@ -342,6 +342,15 @@ STUDENT_VALUES: dict[str, Value] = {
 }
 """What `nmt distill` changes in the preset of a student."""
 _STUDENT_OF_FEW_PAIRS: dict[str, Value] = {"batch_tokens": 2_000}
+_PORTABLE_OF_FEW_PAIRS: dict[str, Value] = {
+    **_layers(4),
+    "d_model": 128,
+    "d_ff": 512,
+    "feed_forward": "swish",
+    "learning_rate": 3e-3,
+}
+"""What `transformer_portable` gets besides: it is as narrow as `transformer_low_resource` then. See
+nmt/training/README.md, Students."""
 _TUNING_SHARE = 10  # updates of a student for each one of its tuning
 _TUNING_RATE, _TUNING_WARMUP = 1e-3, 100  # at most; see examples/distill
 
@@ -349,6 +358,7 @@ MOST_EPOCHS = 200
 """More is hardly ever of use: twice as many as JoeyNMT's configuration for IWSLT14 has."""
 _VALIDATIONS = 12
 """Of a run whose length follows its data; as many as `transformer_low_resource` has."""
+_FEWEST_UPDATES = 50  # between two validations
 
 FEW_PAIRS = 100_000
 _MANY_PAIRS = 1_000_000
@@ -384,14 +394,19 @@ def values_for_size(tokens: int, batch_tokens: int, updates: int, warmup: int) -
     return _lengths(enough, warmup)
 
 
-def student_values(pairs: int, updates: int) -> dict[str, Value]:
+def student_values(preset: str, pairs: int, updates: int) -> dict[str, Value]:
     """Return what `nmt distill` sets over a preset.
 
     Args:
+        preset: its name.
         pairs: of the teacher's training data.
         updates: after which training ends.
     """
-    few = _STUDENT_OF_FEW_PAIRS if pairs < FEW_PAIRS else {}
+    few: dict[str, Value] = {}
+    if pairs < FEW_PAIRS:
+        few = _STUDENT_OF_FEW_PAIRS
+        if preset == "transformer_portable":
+            few = few | _PORTABLE_OF_FEW_PAIRS
     return STUDENT_VALUES | few | _lengths(updates, int(STUDENT_VALUES["warmup_updates"]))
 
 
@@ -403,7 +418,7 @@ def tuning_values(updates: int, learning_rate: float) -> dict[str, Value]:
 
 def _lengths(updates: int, warmup: int) -> dict[str, Value]:
     """Return the values of a run that count its updates."""
-    every = -(-updates // _VALIDATIONS)
+    every = max(-(-updates // _VALIDATIONS), min(updates, _FEWEST_UPDATES))
     lengths: dict[str, Value] = {
         "max_updates": updates,
         "warmup_updates": min(warmup, max(1, updates // 3)),

@@ -77,17 +77,18 @@ def test_a_student_is_a_run_of_the_portable_preset(
     assert config_of(student)["run"]["preset"] == "transformer_portable"
     card = read_card(find_model(student))
     assert not any(needs(card.config).values())
+    assert config_of(student)["model"]["feed_forward"] == "swish"  # as for few pairs
     assert opens_in(read_card(find_model(teacher)).config) == "CTranslate2, Argos"
     assert card.src_vocabulary.model == read_card(find_model(teacher)).src_vocabulary.model
     assert nmt("export", "bergamot", student, tmp_path / "firefox", "--quiet").status == 0
 
 
-def test_the_student_learns_longer_and_at_twice_the_rate_before_it_is_tuned(student: Path) -> None:
+def test_the_student_learns_longer_and_at_a_higher_rate_before_it_is_tuned(student: Path) -> None:
     before, after = (
         config_of(run)["training"] for run in (student / "distill" / "student", student)
     )
     assert (before["max_updates"], after["max_updates"]) == (60, 6)
-    assert before["learning_rate"] == 2 * after["learning_rate"]
+    assert before["learning_rate"] > after["learning_rate"]
     assert config_of(student)["run"]["init_from"] == str(student / "distill" / "student")
 
 
