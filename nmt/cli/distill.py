@@ -187,7 +187,7 @@ def distill(
             console.notice(f"step {number} of {len(steps)}: {what}")
         for part in to_do:
             part.run(quiet=quiet)
-    _report(out, read_card(find_model(out)), card, folder)
+    _report(out, first, card, folder)
 
 
 class _Part(NamedTuple):
@@ -344,11 +344,17 @@ def _run_nmt(words: Sequence[object]) -> int:
     return process.returncode
 
 
-def _report(out: Path, student: ModelCard, teacher: ModelCard, data: DataFolder) -> None:
+def _report(out: Path, untuned: Path, teacher: ModelCard, data: DataFolder) -> None:
     """Say how good the student is, and what comes next."""
+    from nmt.models.model_file import find_model, read_card
+
+    student = read_card(find_model(out))
     if "bleu" in student.valid:
         has_same_text = "bleu" in teacher.valid and teacher.data == data.fingerprint
-        before = f" (teacher {teacher.valid['bleu']:.2f})" if has_same_text else ""
-        console.notice(f"student: BLEU {student.valid['bleu']:.2f} on valid{before}")
+        others = [("teacher", teacher)] if has_same_text else []
+        if untuned.is_dir():
+            others.append((f"{untuned}, before it was tuned,", read_card(find_model(untuned))))
+        bleu = [f"{name} {card.valid['bleu']:.2f}" for name, card in others]
+        console.notice("; ".join([f"student: BLEU {student.valid['bleu']:.2f} on valid", *bleu]))
     if needs(student.config)[PROGRAMS["bergamot"].name] is None:
         console.next_step("nmt export bergamot", out, "FOLDER")

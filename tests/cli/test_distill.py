@@ -96,7 +96,8 @@ def test_what_is_done_is_not_done_again(nmt: Nmt, teacher: Path, student: Path) 
     before = content(student)
     words = [word for word in WORDS if word != "--quiet"]
     (line,) = nmt("distill", teacher, "--out", student, *words).stderr.splitlines()
-    scores = [read_card(find_model(run)).valid["bleu"] for run in (student, teacher)]
+    runs = (student, teacher, student / "distill" / "student")
+    scores = [read_card(find_model(run)).valid["bleu"] for run in runs]
     assert [float(score) for score in re.findall(r"\d+\.\d\d", line)] == [
         round(score, 2) for score in scores
     ]
