@@ -17,9 +17,9 @@ placed by then, and if that fails, too, without any.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from nmt.search.engine import Engine, SearchResult, Source
 from nmt.search.options import SearchOptions
@@ -185,16 +185,16 @@ def count_loops(ids: Sequence[int]) -> int:
 
     Twelve equal tokens are one such place, and so are three equal sentences.
     """
-    often = sum(count for count in Counter(ids).values() if count >= _LOOP_TIMES)
-    if often < _LOOP_TIMES * _LOOP_TOKENS:  # nearly always: too few tokens for a loop
+    repeated = len(ids) - len(set(ids))
+    if repeated < (_LOOP_TIMES - 1) * _LOOP_TOKENS:  # nearly always: too few for a loop
         return 0
-    import numpy as np  # here, since an export starts without it
-
-    row, places = np.array(ids), 0
-    for size in range(_LOOP_TOKENS, len(row) // _LOOP_TIMES + 1):
-        comes_again = np.cumsum([False, *(row[:-size] == row[size:])])
+    places = 0
+    for size in range(_LOOP_TOKENS, len(ids) // _LOOP_TIMES + 1):
         further = (_LOOP_TIMES - 1) * size  # so many tokens in a row must be those of `size` later
-        places += int((comes_again[further:] - comes_again[:-further] == further).sum())
+        row = 0
+        for token, later in zip(ids, islice(ids, size, None), strict=False):
+            row = row + 1 if token == later else 0
+            places += row >= further
     return places
 
 
