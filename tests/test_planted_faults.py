@@ -77,6 +77,8 @@ def run_tests(tests: str, folder: Path, *options: str) -> subprocess.CompletedPr
         environment["PYTHONPATH"] = f"{folder}:{environment['PYTHONPATH']}"
     # Or what tests share would stay between runs, and be that of another version, or of a fault.
     environment.pop("PYTEST_XDIST_WORKER", None)
+    # Text of the same size, written in the same second, would be run as it was compiled before.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return subprocess.run(
         [python, "-m", "pytest", "-q", "-x", f"tests/{file}", *only, *options],
         cwd=folder,

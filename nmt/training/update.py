@@ -181,7 +181,7 @@ class UpdateRunner:
             return None
         compute = partial(self._compute, padded=True)
         reached = self.optimizer.weights.reached
-        return MicroBatchGraphs(self.model, reached, compute, self.device)
+        return MicroBatchGraphs(reached, compute, self.device)
 
     def _compute(
         self, batch: Batch, num_tokens: int | Tensor, *, padded: bool = False

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt.data.batches import Batch
 
@@ -27,21 +27,16 @@ class _Graph:
     graph: torch.cuda.CUDAGraph
     losses: tuple[Tensor, ...]  # of the last replay
     reached: frozenset[int]  # after a replay
-    kept: list[Tensor]
-    """Tables that the graph reads. The model may make longer ones, and would free these."""
 
 
 class MicroBatchGraphs:
     """Runs micro-batches of one shape by graphs, which it captures as they are needed."""
 
-    def __init__(
-        self, model: nn.Module, reached: set[int], compute: Compute, device: torch.device
-    ) -> None:
+    def __init__(self, reached: set[int], compute: Compute, device: torch.device) -> None:
         """Prepare to capture.
 
         reached: see `FlatWeights`; `compute` adds to it, and so does each replay.
         """
-        self._model = model
         self._reached = reached
         self._compute = compute
         self._device = device
@@ -108,6 +103,4 @@ class MicroBatchGraphs:
             capture_error_mode="thread_local",  # others may save, or wait for other processes
         ):
             losses = self._compute(inputs, self._update_tokens)
-        parts = (value for module in self._model.modules() for value in vars(module).values())
-        kept = [value for value in parts if isinstance(value, Tensor)]
-        return _Graph(graph, losses, frozenset(self._reached), kept)
+        return _Graph(graph, losses, frozenset(self._reached))
