@@ -39,6 +39,7 @@ $(VENV)/installed-dev: $(VENV)/installed
 
 demo: install  ## Run the whole pipeline on the embedded example: under 5 minutes on 2 cores.
 	$(MAKE) --no-print-directory -C examples/toy NMT=$(abspath $(BIN)/nmt) PYTHON=$(abspath $(BIN)/python)
+	@echo; echo "next: . $(BIN)/activate, and then \"From Excel to a web page\" or \"Train your own\" in README.md"
 
 multi30k: install  ## Train on Multi30k, English to German and French: hours on 2 cores.
 	for tgt in de fr; do \

@@ -107,8 +107,8 @@ def warning(message: str) -> None:
 
 
 def error(message: str) -> None:
-    """Tell why the command ends; every rank may have a reason of its own."""
-    rank = f"rank {_RANK}: " if "WORLD_SIZE" in os.environ else ""
+    """Tell why the command ends; other processes than the first may have reasons of their own."""
+    rank = f"rank {_RANK}: " if _RANK else ""
     _write(f"nmt: {rank}{_coloured('error', _RED)}: {_shown(message)}")
 
 

@@ -20,7 +20,7 @@ EXAMPLES = (
     "nmt export averaged.safetensors",
     "nmt export ctranslate2 averaged.safetensors fast --quantization int8",
     "nmt export huggingface averaged.safetensors wmt14-en-de",
-    "nmt export bergamot student firefox --data data/distilled",
+    "nmt export bergamot student firefox",
     "nmt export argos averaged.safetensors en_de.argosmodel",
 )
 

@@ -75,10 +75,13 @@ def prepare(
 def _report(folder: DataFolder, out: str) -> None:
     info = folder.info
     for corpus in info.train.corpora:
-        rejected = ", ".join(f"{rule} {count:,}" for rule, count in corpus.rejected.items())
+        by_rule = dict(corpus.rejected)
+        drawn = by_rule.pop("valid", 0)  # which nothing is wrong with
+        rejected = ", ".join(f"{rule} {count:,}" for rule, count in by_rule.items())
         console.notice(
-            f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept; rejected: "
-            f"{rejected or 'none'}"
+            f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept"
+            + f", {drawn:,} drawn for valid" * bool(drawn)
+            + f"; rejected: {rejected or 'none'}"
         )
         for flaw in corpus.flaws:
             side = dict(zip(("src", "tgt"), corpus.langs, strict=True))[flaw.side]

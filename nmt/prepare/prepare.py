@@ -306,13 +306,13 @@ class _Inputs:
         for lang in dict.fromkeys(lang for pair in self.options.pairs for lang in pair):
             if self.cleaning.applies("script") and not known_scripts(lang):
                 console.notice(
-                    f"{lang}: the script of this language is unknown, so the rule `script` skips "
-                    "its side"
+                    f"{lang}: nmt does not know the script of this language, so the rule `script` "
+                    "does not check it"
                 )
             if self.identifier is not None and not self.identifier.knows(lang):
                 console.notice(
-                    f"{lang}: --langid does not know this language, so the rule `language` skips "
-                    "its side"
+                    f"{lang}: --langid does not know this language, so the rule `language` does "
+                    "not check it"
                 )
 
     def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:

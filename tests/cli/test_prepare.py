@@ -62,6 +62,12 @@ def test_prepare_tells_what_it_did_and_then_that_it_is_done(prepare: Prepare, co
     assert "vocab_size" in prepare("--vocab-size", "301").refusal(2)
 
 
+def test_pairs_drawn_for_valid_are_not_called_rejected(nmt: Nmt, corpus: Path) -> None:
+    text = ("--train", corpus / "train", "--valid-lines", "5", "--vocab-size", "300")
+    said = nmt("prepare", corpus / "data", *PAIR, *text, "--workers", "1").stderr
+    assert "45 of 50 pairs kept, 5 drawn for valid; rejected: none" in said
+
+
 def test_a_data_folder_gives_its_vocabulary(nmt: Nmt, prepare: Prepare, corpus: Path) -> None:
     assert prepare().status == 0
     texts = ("--train", f"{corpus}/valid", "--valid", f"{corpus}/valid", "--workers", "1")

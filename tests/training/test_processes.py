@@ -151,7 +151,7 @@ def test_what_all_refuse_is_said_once(toy: Toy) -> None:
     done = nmt(*toy.words("run", *TWO, dropout=0.5))
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("nmt: rank 0: error: ")
+    assert line.startswith("nmt: error: ")
     assert "--init-from" in line
     assert "torchrun" not in line
 
