@@ -86,7 +86,8 @@ def _report(folder: DataFolder, out: str) -> None:
         for flaw in corpus.flaws:
             side = dict(zip(("src", "tgt"), corpus.langs, strict=True))[flaw.side]
             console.notice(
-                f"{corpus.prefix}: {flaw.lines:,} {side} lines have {FLAWS[flaw.kind]}, "
+                f"{corpus.prefix}: {counted(flaw.lines, f'{side} line has', f'{side} lines have')} "
+                f"{FLAWS[flaw.kind]}, "
                 + (f"{flaw.repaired:,} repaired" if flaw.repaired else "none repaired: see --fix")
             )
     if info.train.windows:
