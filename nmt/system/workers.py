@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import multiprocessing
 import os
 import queue
@@ -78,10 +79,15 @@ class Workers(Generic[Item, Result]):
         self._idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         with contextlib.ExitStack() as failing:
             failing.callback(self._kill)
+            # Or a fork might collect garbage that was left here, such as an engine of CTranslate2,
+            # whose end would wait for threads that only this process has.
+            gc.freeze()
+            failing.callback(gc.unfreeze)
             with _no_interrupts():
                 for _ in range(self._count):  # before there are threads, which a fork would lack
                     self._processes.append(_Process(self._function, self._method))
                     self._idle.put(self._processes[-1])
+            gc.unfreeze()
             failing.pop_all()
         # Each waits for one process, and so sees its death at once.
         self._threads = ThreadPoolExecutor(self._count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import multiprocessing
 import os
@@ -32,6 +33,20 @@ def refuse(number: int) -> int:
     if number == 3:
         raise DataError("three is refused")
     return number
+
+
+class Ending:
+    """Writes a file when it is collected as garbage."""
+
+    def __init__(self, told: Path) -> None:
+        self.told, self.itself = told, self
+
+    def __del__(self) -> None:
+        self.told.touch()
+
+
+def collect(_: int) -> int:
+    return gc.collect()
 
 
 class Unpicklable(Exception):
@@ -255,3 +270,16 @@ def test_an_error_comes_through_in_its_place() -> None:
     assert next(found) == 1
     with pytest.raises(ValueError, match="bad"):
         next(found)
+
+
+def test_a_fork_does_not_collect_the_garbage_of_this_process(tmp_path: Path) -> None:
+    gc.disable()
+    try:
+        Ending(tmp_path / "ended")
+        with Workers(collect, 1, method="fork") as workers:
+            list(workers.map([0]))
+            assert not (tmp_path / "ended").exists()
+    finally:
+        gc.enable()
+    gc.collect()
+    assert (tmp_path / "ended").exists()  # here it is collected as always
