@@ -180,7 +180,7 @@ def train(
     run = RunFolder(out)
     own = run.own_values() if run.exists else None
     layers: list[Layer]
-    is_chosen = model is not None
+    is_chosen = model is not None or init_from is not None
     if own is not None and model in (None, own[0]):
         preset, architecture, values = own
         layers = [(str(run.config), values)]

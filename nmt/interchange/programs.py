@@ -192,7 +192,7 @@ def opening(config: ModelConfig, *, is_chosen: bool) -> str:
 
     is_chosen: whether the user has chosen the model, and so needs no other advice.
     """
-    opened = f"with these values, a model opens in {opens_in(config)}"
+    opened = f"the model will open in {opens_in(config)}"
     if is_chosen or not any(needs(config).values()):
         return opened
     return (
