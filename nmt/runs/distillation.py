@@ -6,8 +6,8 @@ made-of.json        teachers, data and values; the same command again must have 
 tests/              the test sets of the teachers' data folder
 source, reference   its training text
 lists               the teachers' translations of `source`, the likeliest of each line first
-first.SRC, .TGT     the likeliest of each line, which the student learns in the end
-chosen.SRC, .TGT    those nearest to `reference`, which it learns before
+first.SRC, .TGT     the likeliest of each line, for `--tune`
+chosen.SRC, .TGT    those nearest to `reference`, which the student learns
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def student(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_student_is_a_run_of_the_portable_preset(
     nmt: Nmt, teacher: Path, student: Path, tmp_path: Path
 ) -> None:
-    assert (status(student)["status"], status(student)["update"]) == ("finished", 6)
+    assert (status(student)["status"], status(student)["update"]) == ("finished", 60)
     assert config_of(student)["run"]["preset"] == "transformer_portable"
     card = read_card(find_model(student))
     assert not any(needs(card.config).values())
@@ -83,32 +83,22 @@ def test_a_student_is_a_run_of_the_portable_preset(
     assert nmt("export", "bergamot", student, tmp_path / "firefox", "--quiet").status == 0
 
 
-def test_the_student_learns_longer_and_at_a_higher_rate_before_it_is_tuned(student: Path) -> None:
-    before, after = (
-        config_of(run)["training"] for run in (student / "distill" / "student", student)
-    )
-    assert (before["max_updates"], after["max_updates"]) == (60, 6)
-    assert before["learning_rate"] > after["learning_rate"]
-    assert config_of(student)["run"]["init_from"] == str(student / "distill" / "student")
-
-
 def test_what_is_done_is_not_done_again(nmt: Nmt, teacher: Path, student: Path) -> None:
     before = content(student)
     words = [word for word in WORDS if word != "--quiet"]
     (line,) = nmt("distill", teacher, "--out", student, *words).stderr.splitlines()
-    runs = (student, teacher, student / "distill" / "student")
-    scores = [read_card(find_model(run)).valid["bleu"] for run in runs]
+    scores = [read_card(find_model(run)).valid["bleu"] for run in (student, teacher)]
     assert [float(score) for score in re.findall(r"\d+\.\d\d", line)] == [
         round(score, 2) for score in scores
     ]
     assert content(student) == before
 
 
-def test_it_goes_on_where_it_was_stopped(
+def test_it_goes_on_where_it_was_stopped_and_is_tuned_if_asked(
     nmt: Nmt, teacher: Path, student: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, work = tmp_path / "student", tmp_path / "student" / "distill"
-    words: list[str | Path] = ["distill", teacher, "--out", out, *WORDS]
+    words: list[str | Path] = ["distill", teacher, "--out", out, *WORDS, "--tune"]
 
     def stop_before_prepare(given: list[object]) -> int:
         if given[0] == "prepare":
@@ -137,17 +127,23 @@ def test_it_goes_on_where_it_was_stopped(
 
     assert nmt(*words).status == 0
     assert (work / "lists").stat().st_mtime_ns == lists
-    assert_same_weights(out, student)
+    assert_same_weights(work / "student", student)
+    before, after = (config_of(run)["training"] for run in (work / "student", out))
+    assert (before["max_updates"], after["max_updates"]) == (60, 6)
+    assert before["learning_rate"] > after["learning_rate"]
+    assert config_of(out)["run"]["init_from"] == str(work / "student")
 
 
 def test_a_dry_run_shows_commands_and_writes_nothing(
     nmt: Nmt, teacher: Path, tmp_path: Path
 ) -> None:
     words = ("--init-from", teacher, "--ensemble", teacher, "--dry-run")
-    shown = nmt("distill", teacher, "--out", tmp_path / "out", *WORDS, *words).stdout.splitlines()
-    commands = [line.split()[1] for line in shown if line.startswith("nmt ")]
-    assert commands == ["translate", "prepare", "prepare", "train", "train"]
-    assert f"--init-from {teacher}" in shown[-3]
+    for tune, following in (((), []), (("--tune",), ["prepare", "train"])):
+        answer = nmt("distill", teacher, "--out", tmp_path / "out", *WORDS, *words, *tune)
+        shown = [line.split(maxsplit=2) for line in answer.stdout.splitlines() if line[0] != "#"]
+        commands = [command for _, command, _ in shown]
+        assert sorted(commands) == sorted(["translate", "prepare", "train", *following])
+        assert f"--init-from {teacher}" in shown[commands.index("train")][2]
     assert not list(tmp_path.iterdir())
 
 
@@ -155,7 +151,7 @@ def test_separate_vocabularies_stay_separate(nmt: Nmt, tmp_path: Path) -> None:
     data = prepare_toy(tmp_path, separate_vocab=True)
     teacher = train(data, tmp_path / "run", tie_embeddings="decoder", max_updates=2)
     shown = nmt("distill", teacher, "--out", tmp_path / "out", *WORDS, "--dry-run").stdout
-    assert shown.count("--set tie_embeddings=decoder") == 2
+    assert shown.count("--set tie_embeddings=decoder") == 1
 
 
 def test_data_that_has_moved_is_named(nmt: Nmt, teacher: Path, tmp_path: Path) -> None:
@@ -175,6 +171,7 @@ def test_data_that_has_moved_is_named(nmt: Nmt, teacher: Path, tmp_path: Path) -
         (("--set", "label_smoothing=0.2"), "label_smoothing"),
         (("--max-updates", "61"), "max_updates"),
         (("--keep", "3"), "--keep"),
+        (("--tune",), "--tune"),
         (("--ensemble", "{}"), "teacher"),
     ],
 )
