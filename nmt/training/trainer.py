@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from nmt import console
+from nmt.config.presets import FINE_TUNING
 from nmt.config.recipes import Recipe
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
@@ -174,7 +175,7 @@ class Trainer:
         """Name the same for people, after the model, and then the data."""
         config, device, an_epoch = self.config, self.device.type, self.stream.updates_an_epoch()
         choices = [
-            self.recipe.preset,
+            self.recipe.preset.replace(FINE_TUNING, "fine-tuning"),
             f"{self.optimizer.weights.count:,} parameters",
             f"{config.precision} on {device}",
             f"{self.ranks.world_size} x {console.counted(config.threads, 'thread', 'threads')}"

@@ -92,7 +92,9 @@ def test_a_tuned_run_knows_its_model(nmt: Nmt, data: Path, finished: Path, tmp_p
     start = Path(shutil.copy(finished / "best.safetensors", tmp_path / "start.safetensors"))
     sets = ("--set", "sample_translations=0", "--set", "matmul=torch", "--precision", "fp32")
     words = ("train", data, "--out", tmp_path / "tuned", "--max-updates", "2", *sets)
-    assert nmt(*words, "--batch-tokens", "200", "--init-from", start).status == 0
+    said = nmt(*words, "--batch-tokens", "200", "--init-from", start).stderr
+    assert "starting: fine-tuning, " in said
+    assert "--model" not in said  # which would not go with the weights
     start.unlink()
     done = nmt("train", data, "--out", tmp_path / "tuned", "--max-updates", "3")
     assert done.status == 0, done.stderr
