@@ -26,12 +26,18 @@ from nmt import console
 from nmt.cli.options import Quiet, preset_names
 from nmt.cli.train import moses_options, number_of_processes, refuse_two_values
 from nmt.config.fields import like, value
-from nmt.config.presets import find_preset, preset_values, student_values, tuning_values
+from nmt.config.presets import (
+    find_preset,
+    preset_values,
+    student_preset,
+    student_values,
+    tuning_values,
+)
 from nmt.config.recipes import Recipe, parse_overrides, resolve_recipe
 from nmt.config.training_config import AugmentConfig, TrainingConfig
 from nmt.data.manifest import FILE_NAME
 from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
-from nmt.interchange.programs import CTRANSLATE2, PORTABLE, PROGRAMS, needs
+from nmt.interchange.programs import CTRANSLATE2, PROGRAMS, needs
 from nmt.jobs.options import JobOptions
 from nmt.system.files import is_there, parse_json, read_file
 from nmt.translate.options import TranslationConfig
@@ -61,7 +67,13 @@ def distill(
         ..., "Run folder of the student to create, or to go on with.", short="-o", metavar="STUDENT"
     ),
     ensemble: tuple[Path, ...] = like(TranslationConfig, "ensemble", (), panel=None),
-    model: str = value(PORTABLE, "Preset of the student.", completion=preset_names),
+    model: str | None = value(
+        None,
+        "Preset of the student.",
+        metavar="PRESET",
+        shown="by the number of pairs",
+        completion=preset_names,
+    ),
     init_from: Path | None = value(
         None,
         "Start from the weights of this model or run, where they have the same names and shapes.",
@@ -112,7 +124,8 @@ def distill(
 ) -> None:
     """Make a student of a finished run: a model that learns from the run's translations.
 
-    By default it is a `transformer_portable`, which all programs of `nmt export` open. The teacher
+    By default it is a `transformer_portable`, or for fewer than 100,000 pairs a
+    `transformer_portable_few`, which all programs of `nmt export` open. The teacher
     translates its training text. The student learns the translations that are nearest to the
     references. It has the teacher's vocabulary.
 
@@ -136,6 +149,8 @@ def distill(
         raise UsageError(f"{source}: the data of {run} is not there; say where it is with --data")
     folder, card = DataFolder.open(source), read_card(find_model(run))
     check_data(folder)
+    pairs = folder.info.train.pairs
+    model = model or student_preset(pairs)
     if folder.info.langs != (card.src_lang, card.tgt_lang):
         raise UsageError(f"{source}: has other languages than {run}; choose another --data")
     number_of_processes(processes)
@@ -145,7 +160,7 @@ def distill(
     refuse_two_values(given, overrides)
     updates = int(str(teacher.own_values()[2]["max_updates"]))
     chosen = overrides | given
-    values, recipe = _values(model, chosen, folder.info.train.pairs, updates, card)
+    values, recipe = _values(model, chosen, pairs, updates, card)
     _check_fit(recipe, folder, card)
     made_of = {
         "the teacher": ", ".join(model_checksum(one)[:12] for one in (run, *ensemble)),
@@ -165,7 +180,7 @@ def distill(
     steps = [
         (f"reading the text of {source}", _reading(work, folder)),
         (
-            f"translating its {folder.info.train.pairs:,} pairs, with the {n_best} best of each",
+            f"translating its {pairs:,} pairs, with the {n_best} best of each",
             _translating(work, (run, *ensemble), card, n_best, device),
         ),
         (

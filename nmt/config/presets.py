@@ -49,6 +49,19 @@ def _layers(number: int) -> dict[str, Value]:
     return {"num_encoder_layers": number, "num_decoder_layers": number}
 
 
+_LOW_RESOURCE: dict[str, Value] = _layers(4) | {
+    "d_model": 128,
+    "batch_tokens": 2_000,
+    "max_updates": 6_000,
+    "schedule": "linear",
+    "learning_rate": 4e-3,
+    "ema_decay": 0.999,
+    "validate_every": 500,
+    "validate_bleu": True,
+    "best_metric": "bleu",
+    "save_every": 500,
+}
+
 TABLE_3: dict[str, Table3Row] = {
     "transformer_base": Table3Row("base", "", {}, 4.92, 25.8),
     "transformer_base_heads1": Table3Row("A", "1 head", {"num_heads": 1}, 5.29, 24.9),
@@ -187,23 +200,18 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         # Its values were found on the 29,000 pairs of Multi30k: see examples/multi30k.
         "transformer_low_resource": Preset(
             "transformer_modern_small",
-            {**_layers(4), "d_model": 128, "d_ff": 344}
-            | {
-                "dropout": 0.2,
-                "batch_tokens": 2_000,
-                "max_updates": 6_000,
-                "schedule": "linear",
-                "learning_rate": 4e-3,
-                "warmup_updates": 300,
-                "ema_decay": 0.999,
-                "validate_every": 500,
-                "validate_bleu": True,
-                "best_metric": "bleu",
-                "save_every": 500,
-            },
+            _LOW_RESOURCE | {"d_ff": 344, "dropout": 0.2, "warmup_updates": 300},
             "for some ten thousand pairs: narrow and modern, small updates, a high learning rate, "
             "averaged weights",
             1_846_016,
+        ),
+        # Its values were found there, too: see EXPERIMENTS.md there.
+        "transformer_portable_few": Preset(
+            "transformer_portable",
+            _LOW_RESOURCE
+            | {"d_ff": 512, "feed_forward": "swish", "dropout": 0.15, "warmup_updates": 500},
+            "transformer_low_resource by Marian's formulas, which all programs open",
+            1_845_248,
         ),
         "transformer_deep_shallow": Preset(
             "transformer_modern",
@@ -308,6 +316,7 @@ PRESETS: dict[str, Preset] = {
 CHOICES = {
     "transformer_tiny": "you try things out",
     "transformer_low_resource": "you have fewer than 100,000 pairs",
+    "transformer_portable_few": "as few, and all programs must open it",
     "transformer_small": "you have up to a million pairs, or no GPU",
     "transformer_portable": "as small, and all programs must open it",
     "transformer_base": "you have millions of pairs and a GPU",
@@ -342,15 +351,7 @@ STUDENT_VALUES: dict[str, Value] = {
 }
 """What `nmt distill` changes in the preset of a student."""
 _STUDENT_OF_FEW_PAIRS: dict[str, Value] = {"batch_tokens": 2_000}
-_PORTABLE_OF_FEW_PAIRS: dict[str, Value] = {
-    **_layers(4),
-    "d_model": 128,
-    "d_ff": 512,
-    "feed_forward": "swish",
-    "learning_rate": 3e-3,
-}
-"""What `transformer_portable` gets besides: it is as narrow as `transformer_low_resource` then. See
-nmt/training/README.md, Students."""
+_NARROW_RATE = 3e-3  # of a student that is a transformer_portable_few; see nmt/training
 _TUNING_SHARE = 10  # updates of a student for each one of its tuning
 _TUNING_RATE, _TUNING_WARMUP = 1e-3, 100  # at most; see examples/distill
 
@@ -394,6 +395,11 @@ def values_for_size(tokens: int, batch_tokens: int, updates: int, warmup: int) -
     return _lengths(enough, warmup)
 
 
+def student_preset(pairs: int) -> str:
+    """Return the preset of the student that `nmt distill` makes of so many pairs."""
+    return "transformer_portable_few" if pairs < FEW_PAIRS else "transformer_portable"
+
+
 def student_values(preset: str, pairs: int, updates: int) -> dict[str, Value]:
     """Return what `nmt distill` sets over a preset.
 
@@ -402,12 +408,10 @@ def student_values(preset: str, pairs: int, updates: int) -> dict[str, Value]:
         pairs: of the teacher's training data.
         updates: after which training ends.
     """
-    few: dict[str, Value] = {}
-    if pairs < FEW_PAIRS:
-        few = _STUDENT_OF_FEW_PAIRS
-        if preset == "transformer_portable":
-            few = few | _PORTABLE_OF_FEW_PAIRS
-    return STUDENT_VALUES | few | _lengths(updates, int(STUDENT_VALUES["warmup_updates"]))
+    few = _STUDENT_OF_FEW_PAIRS if pairs < FEW_PAIRS else {}
+    rate = {"learning_rate": _NARROW_RATE} if preset == student_preset(0) else {}
+    lengths = _lengths(updates, int(STUDENT_VALUES["warmup_updates"]))
+    return STUDENT_VALUES | few | rate | lengths
 
 
 def tuning_values(updates: int, learning_rate: float) -> dict[str, Value]:

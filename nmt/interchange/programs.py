@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 from nmt.config.fields import Value
 from nmt.config.model_config import MODEL_CONFIGS, ModelConfig, TransformerConfig
 
-PORTABLE = "transformer_portable"
-"""The preset that every program opens."""
 DISTILL = "nmt distill RUN --out STUDENT"
-"""The command that makes a model of that preset from a run of any other."""
+"""The command that makes a model that every program opens from a run of any preset."""
 MARIAN_EPSILON = 1e-6
 """What Marian adds in norms."""
 FIRST_POSITION = 2
 """Of M2M100, after those that fairseq keeps for padding."""
 
+_NARROW = 128  # d_model of transformer_low_resource
 _Values = Mapping[str, tuple[Value, ...] | None]
 _ANY_SIZE: _Values = dict.fromkeys(
     (
@@ -32,6 +31,11 @@ _ANY_SIZE: _Values = dict.fromkeys(
     )
 )
 _ACTIVATIONS = ("relu", "swish", "gelu")
+
+
+def portable_preset(config: ModelConfig) -> str:
+    """Return the preset that every program opens, of about the width of a model."""
+    return "transformer_portable_few" if config.d_model <= _NARROW else "transformer_portable"
 
 
 @dataclass(frozen=True)
@@ -67,12 +71,12 @@ class Form:
         A pre-norm model that is to be a post-norm one needs another learning rate, and so a preset.
         """
         if not isinstance(config, TransformerConfig):
-            return f"--model {PORTABLE}"
+            return f"--model {portable_preset(config)}"
         changes = self.changes(config)
         if not changes:
             return None
         if changes.get("pre_norm") is False or (self.only_holds_pre_norm and config.pre_norm):
-            return f"--model {PORTABLE}"
+            return f"--model {portable_preset(config)}"
         values = {key: str(value).lower() for key, value in changes.items()}
         return " ".join(f"--set {key}={value}" for key, value in values.items())
 
@@ -88,7 +92,7 @@ class Form:
                 f"student: {DISTILL}"
             )
         wrong = ", ".join(f"{key}={getattr(config, key)}" for key in self.changes(config))
-        preset = f"--model {PORTABLE}"
+        preset = f"--model {portable_preset(config)}"
         others = "" if advice == preset or self is M2M100 else f", or with {preset}"
         student = "" if self is M2M100 else f", or make a student: {DISTILL}"
         return f"{self.name} cannot have {wrong}; train with {advice}{others}{student}"
@@ -196,6 +200,6 @@ def opening(config: ModelConfig, *, is_chosen: bool) -> str:
     if is_chosen or not any(needs(config).values()):
         return opened
     return (
-        f"{opened}; for all {len(PROGRAMS)} programs of `nmt export`, take --model {PORTABLE}, or "
-        f"make a student of the finished run: {DISTILL}"
+        f"{opened}; for all {len(PROGRAMS)} programs of `nmt export`, take "
+        f"--model {portable_preset(config)}, or make a student of the finished run: {DISTILL}"
     )

@@ -43,7 +43,7 @@ def test_without_a_preset_one_that_fits_is_taken_and_named(
     assert values.warmup_updates < values.max_updates / 2
     assert f" {values.max_updates:,}, " in second
     assert opened == f"nmt: {opening(trained[0].model, is_chosen=False)}"
-    assert "transformer_portable" in opened and "nmt distill" in opened
+    assert "transformer_portable_few" in opened and "nmt distill" in opened
 
 
 @pytest.mark.usefixtures("trained")

@@ -113,6 +113,7 @@ SCORE = "score valid.de valid.en"
 RESCORE = "rescore model valid.de --source valid.en"
 HALVES = "--set first_input=zeros --set positions=sinusoidal_halves"
 MEMORY, PORTABLE = "--set decoder_memory=attention", "--model transformer_portable"
+NARROW = "--model transformer_portable_few"  # for models as narrow
 DISTILL = "nmt distill RUN --out STUDENT"
 
 CASES = [
@@ -229,7 +230,7 @@ CASES = [
     ("average data --last 2 --out mean", 2, "data: is a data folder; give the run folder"),
     ("average model nowhere --out mean", 1, "nowhere: no such file"),
     ("export marian model out --quantization int8", 2, "has no meaning for marian"),
-    ("export marian odd out", 2, f"positions=sinusoidal; train with {HALVES}, or with {PORTABLE}"),
+    ("export marian odd out", 2, f"positions=sinusoidal; train with {HALVES}, or with {NARROW}"),
     ("export bergamot odd out", 2, f"--set d_model=128 --set d_ff=128 {HALVES}, or with"),
     ("export bergamot modern out", 2, f"positions=rotary; train with {PORTABLE}"),
     ("export huggingface modern out", 2, "MarianMTModel cannot have pre_norm=True, norm=rms, "),
@@ -238,7 +239,7 @@ CASES = [
     ("export argos student a.argosmodel", 2, f"train with {MEMORY}, or with {PORTABLE}"),
     ("export marian recurrent out", 2, f"architecture rnn_attention; train with {PORTABLE}"),
     ("export bergamot modern out", 2, f"{PORTABLE}, or make a student: {DISTILL}"),
-    ("export bergamot odd out", 2, f"{PORTABLE}, or make a student: {DISTILL}"),
+    ("export bergamot odd out", 2, f"{NARROW}, or make a student: {DISTILL}"),
     ("export marian recurrent out", 2, f"{PORTABLE}, or make a student: {DISTILL}"),
     ("export marian many out", 2, "cannot have several languages; take nmt export ctranslate2"),
     ("export argos many a.argosmodel", 2, "begin the pieces of each source with its target"),

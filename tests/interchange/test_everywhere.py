@@ -17,8 +17,7 @@ from toy_training import TINY, pairs, prepare_toy, train
 from toy_training import nmt as nmt_here
 
 from nmt.config.fields import Value
-from nmt.config.presets import preset_for
-from nmt.interchange.programs import PORTABLE
+from nmt.config.presets import preset_for, student_preset
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +44,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     lengths: dict[str, Value] = dict.fromkeys(("validate_every", "save_every"), 100)
     lengths |= {"max_updates": 500, "warmup_updates": 50, "ema_decay": 0.9}
     if request.param == "portable":
-        return train(data, folder / "run", preset=PORTABLE, **SMALL, **lengths)
+        return train(data, folder / "run", preset=student_preset(1_000), **SMALL, **lengths)
     usual, _ = preset_for(1_000, gpu=False)
     teacher = train(data, folder / "teacher", preset=usual, **SMALL, **lengths)
     kept = ("batch_tokens", "sample_translations", "threads", "matmul", "precision", "device")

@@ -16,7 +16,7 @@ from nmt.cli.export import EXPORTERS
 from nmt.config.model_config import ModelConfig, TransformerConfig
 from nmt.config.presets import CHOICES, PRESETS, preset_values
 from nmt.config.recipes import Layer, parse_overrides, resolve_recipe
-from nmt.interchange.programs import PORTABLE, PROGRAMS, needs, opens_in
+from nmt.interchange.programs import PROGRAMS, needs, opens_in, portable_preset
 from nmt.models.model_file import ModelCard
 
 MANUAL = Path(__file__).parents[2] / "nmt" / "models" / "README.md"
@@ -50,8 +50,21 @@ def test_widths_become_multiples_that_the_heads_share() -> None:
     assert not replace(config, **changes).problems()  # type: ignore[arg-type]
 
 
-def test_one_preset_opens_in_every_program() -> None:
-    assert not any(needs(model_of(PORTABLE)).values())
+PORTABLE = ("transformer_portable", "transformer_portable_few")
+
+
+@pytest.mark.parametrize("preset", PORTABLE)
+def test_a_portable_preset_opens_in_every_program(preset: str) -> None:
+    assert not any(needs(model_of(preset)).values())
+    assert portable_preset(model_of(preset)) == preset
+
+
+@pytest.mark.parametrize(
+    ("usual", "portable"),
+    zip(("transformer_small", "transformer_low_resource"), PORTABLE, strict=True),
+)
+def test_the_portable_preset_that_is_named_is_of_the_same_size(usual: str, portable: str) -> None:
+    assert portable_preset(model_of(usual)) == portable
 
 
 @pytest.mark.parametrize("preset", [name for name in CHOICES if name.startswith("transformer")])
@@ -97,4 +110,4 @@ def test_every_value_of_a_form_is_one_of_a_model() -> None:
 def test_no_one_is_told_to_train_pre_norm_for_a_program_that_translates_otherwise(
     program: str,
 ) -> None:
-    assert needs(model_of("transformer_low_resource"))[program] == f"--model {PORTABLE}"
+    assert needs(model_of("transformer_modern"))[program] == "--model transformer_portable"
