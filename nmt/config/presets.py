@@ -315,8 +315,8 @@ PRESETS: dict[str, Preset] = {
 
 CHOICES = {
     "transformer_tiny": "you try things out",
-    "transformer_low_resource": "you have fewer than 100,000 pairs",
-    "transformer_portable_few": "as few, and all programs must open it",
+    "transformer_portable_few": "you have fewer than 100,000 pairs",
+    "transformer_low_resource": "as few, and only CTranslate2 is to open it",
     "transformer_small": "you have up to a million pairs, or no GPU",
     "transformer_portable": "as small, and all programs must open it",
     "transformer_base": "you have millions of pairs and a GPU",
@@ -372,7 +372,7 @@ def preset_for(pairs: int, *, gpu: bool) -> tuple[str, str]:
     gpu: whether a GPU trains; below FEW_PAIRS it makes no difference.
     """
     if pairs < FEW_PAIRS:
-        return "transformer_low_resource", f"the data has only {pairs:,} pairs"
+        return "transformer_portable_few", f"the data has only {pairs:,} pairs"
     if not gpu:
         return "transformer_small", "there is no GPU to train on"
     if pairs < _MANY_PAIRS:

@@ -52,8 +52,8 @@ def card(recipe: Recipe, card: ModelCard) -> ModelCard:
 @pytest.mark.parametrize(
     ("pairs", "gpu", "name"),
     [
-        (29_000, False, "transformer_low_resource"),
-        (29_000, True, "transformer_low_resource"),
+        (29_000, False, "transformer_portable_few"),
+        (29_000, True, "transformer_portable_few"),
         (300_000, True, "transformer_small"),
         (4_500_000, False, "transformer_small"),
         (4_500_000, True, "transformer_base"),

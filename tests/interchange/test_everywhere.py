@@ -1,4 +1,4 @@
-"""The preset for all programs, and a student of the usual preset, through each of them.
+"""The preset that `nmt train` takes by itself, and a student, through each program.
 
 Their translations are ours. A program that is not installed is left out.
 """
@@ -17,7 +17,7 @@ from toy_training import TINY, pairs, prepare_toy, train
 from toy_training import nmt as nmt_here
 
 from nmt.config.fields import Value
-from nmt.config.presets import preset_for, student_preset
+from nmt.config.presets import preset_for
 
 pytestmark = pytest.mark.slow
 
@@ -33,20 +33,18 @@ FIT = 190
 SMALL: dict[str, Value] = {"d_model": 64, "d_ff": 128}
 
 
-@pytest.fixture(scope="module", params=["portable", "student"])
+@pytest.fixture(scope="module", params=["usual", "student"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the preset, of a smaller size, that has learnt number words.
-
-    It has learnt them from text, or from a run of the preset that `nmt train` takes by itself.
-    """
-    folder = tmp_path_factory.mktemp("portable")
+    """A run of a smaller size that has learnt number words: from text, or from a pre-norm run."""
+    folder = tmp_path_factory.mktemp("everywhere")
     data = prepare_toy(folder, count=1_000)
     lengths: dict[str, Value] = dict.fromkeys(("validate_every", "save_every"), 100)
     lengths |= {"max_updates": 500, "warmup_updates": 50, "ema_decay": 0.9}
-    if request.param == "portable":
-        return train(data, folder / "run", preset=student_preset(1_000), **SMALL, **lengths)
-    usual, _ = preset_for(1_000, gpu=False)
-    teacher = train(data, folder / "teacher", preset=usual, **SMALL, **lengths)
+    if request.param == "usual":
+        usual, _ = preset_for(1_000, gpu=False)
+        return train(data, folder / "run", preset=usual, **SMALL, **lengths)
+    modern = "transformer_low_resource"
+    teacher = train(data, folder / "teacher", preset=modern, **SMALL, **lengths)
     kept = ("batch_tokens", "sample_translations", "threads", "matmul", "precision", "device")
     values = {key: TINY[key] for key in kept} | SMALL | {"num_heads": 2, "ema_decay": 0.99}
     settings = [f"--set={key}={one}" for key, one in values.items()]
