@@ -21,7 +21,7 @@ MARIAN_EPSILON = 1e-6
 FIRST_POSITION = 2
 """Of M2M100, after those that fairseq keeps for padding."""
 
-_NARROW = 128  # d_model of transformer_low_resource
+_NARROW = 128  # d_model of transformer_portable_few
 _Values = Mapping[str, tuple[Value, ...] | None]
 _ANY_SIZE: _Values = dict.fromkeys(
     (
