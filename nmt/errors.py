@@ -85,6 +85,11 @@ _SYNONYMS = {
     "hidden_size": "d_model",
     "encoder_layers": "num_encoder_layers",
     "decoder_layers": "num_decoder_layers",
+    # formats of export
+    "transformers": "huggingface",
+    "hf": "huggingface",
+    "libretranslate": "argos",
+    "firefox": "bergamot",
     # presets
     "transformer": "transformer_base",
     "transformer_wmt_en_de": "transformer_base",

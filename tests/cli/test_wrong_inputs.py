@@ -154,6 +154,7 @@ CASES = [
     (f"prepare out {TEXTS} --test hub.json", 1, "hub.json: cannot read JSON as parallel text"),
     (f"prepare out {TEXTS} --test valid.en", 2, "valid.en: give the prefix of both files, valid"),
     (f"prepare out {TEXTS} --test unicode.txt", 2, "unicode.txt: has columns parted by tabs; rena"),
+    (f"prepare out {TEXTS} --test unicode.txt:1,2", 2, "unicode.txt: has columns parted by tabs; "),
     (f"prepare out {TEXTS} --test old.xls", 2, "old.xls: is a spreadsheet; open it and save it as"),
     (f"prepare out {TEXTS} --test sheet.xlsx:1,2", 2, "sheet.xlsx: is a spreadsheet; open it and"),
     (f"prepare out {TEXTS} --test renamed.csv", 2, "renamed.csv: is a spreadsheet; open it and"),
@@ -222,6 +223,7 @@ CASES = [
     # Exporting.
     ("export onnx model out", 2, "unknown format 'onnx'"),
     ("export onnx", 2, "onnx: no such model or format"),
+    ("export transformers model out", 2, "unknown format 'transformers'; write huggingface"),
     ("export marian model", 2, "nmt export marian model OUT"),
     ("export model --src-name A", 2, "--src-name is for an export"),
     ("export ctranslate2 model nowhere/out", 2, "nowhere: no such folder"),

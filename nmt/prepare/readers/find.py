@@ -72,6 +72,8 @@ def find_reader(
     if suffix == PARQUET or (path.is_dir() and not _is_prefix(here, langs)):
         return ParquetFiles.find(request)
     if columns:
+        if path.is_file() and not is_one_file(name) and _has_tabs(path):
+            raise UsageError(_not_a_prefix(name, path, langs))
         raise UsageError(f"{prefix}: only {_WITH_COLUMNS} have columns; name no others")
     if suffix == ".tmx":
         return TmxFile(request)
@@ -129,9 +131,13 @@ def _refuse_document(path: Path, *, by_name: bool) -> None:
         )
 
 
+def _has_tabs(path: Path) -> bool:
+    return "\t" in decoded(first_bytes(path)).partition("\n")[0]
+
+
 def _not_a_prefix(name: str, path: Path, langs: tuple[str, str]) -> str:
     """Say what to give instead of a file."""
-    if "\t" in decoded(first_bytes(path)).partition("\n")[0]:
+    if _has_tabs(path):
         return f"{name}: has columns parted by tabs; rename it to .tsv"
     _refuse_document(path, by_name=True)
     for lang in langs:
