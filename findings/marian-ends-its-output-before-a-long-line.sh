@@ -34,4 +34,4 @@ decode --max-length-crop > cropped 2> /dev/null
 lines() { grep -c '' "$1"; }
 echo "lines given: $(lines in), by default: $(lines default), cropped: $(lines cropped)"
 [[ $(lines in) == 3 && $(lines default) == 1 && $(lines cropped) == 3 ]]
-! grep -qE '\[(warn|error|critical)\]' log
+if grep -qE '\[(warn|error|critical)\]' log; then exit 1; fi
