@@ -87,7 +87,6 @@ _SYNONYMS = {
     "decoder_layers": "num_decoder_layers",
     # formats of export
     "transformers": "huggingface",
-    "hf": "huggingface",
     "libretranslate": "argos",
     "firefox": "bergamot",
     # presets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,10 +70,10 @@ def prepare(
         return
     with made_for(out) as path:
         folder = run(path, options, cleaning, vocabularies, languages)
-    _report(folder, out)
+    _report(folder, out, options)
 
 
-def _report(folder: DataFolder, out: str) -> None:
+def _report(folder: DataFolder, out: str, options: PrepareOptions) -> None:
     info = folder.info
     for corpus in info.train.corpora:
         by_rule = dict(corpus.rejected)
@@ -105,4 +106,6 @@ def _report(folder: DataFolder, out: str) -> None:
         console.notice(f"train: {train.annotations:,} annotations in {train.annotated:,} pairs")
     sizes = " and ".join(f"{size:,}" for size in info.vocabulary.sizes)
     console.notice(f"{out} is ready, with a vocabulary of {sizes}")
-    console.next_step("nmt train", out, "--out run")
+    runs = [v for v in options.vocab if v.suffix == ".safetensors" or (v / "config.toml").exists()]
+    tune = "".join(f"--out tuned --init-from {shlex.quote(str(run))}" for run in runs[:1])
+    console.next_step("nmt train", out, tune or "--out run")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 
-_LOSS = {"nll": "nll {:.3f}", "perplexity": "perplexity {}"}
+_LOSS = {"nll": "nll {:.3f}", "perplexity": "ppl {}"}
 _RARE = {
     "padding": (0.2, "padding {:.0%}"),
     "skipped_updates": (1, "skipped updates {:,}"),

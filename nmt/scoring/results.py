@@ -157,15 +157,15 @@ _SIGNIFICANT = 0.05  # p-values below it are small enough for most papers
 def _verdict(what: str, baseline: str, comparison: Comparison, *, lower_is_better: bool) -> str:
     """Say in words who is better, by approximate randomisation, which is the sharper test."""
     p, difference = comparison.p_randomisation, comparison.difference
+    chance = f"p = {p:.4f}, approximate randomisation"
     if p >= _SIGNIFICANT:
         return (
-            f"{what}: the difference of {difference:+.2f} from {baseline} may be chance "
-            f"(p = {p:.4f})"
+            f"{what}: the difference of {difference:+.2f} from {baseline} may be chance ({chance})"
         )
     better = "better" if (difference > 0) != lower_is_better else "worse"
     return (
         f"{what}: {better} than {baseline} by {abs(difference):.2f}, which is unlikely to be "
-        f"chance (p = {p:.4f})"
+        f"chance ({chance})"
     )
 
 

@@ -176,7 +176,7 @@ def _how_sure(measured: int, processes: int, parts: int, updates: int, device: s
     """Describe how the times were found."""
     done = console.counted(updates, "update", "updates")
     if processes == measured:
-        who = "one process" if measured == 1 else f"all {measured:,} processes together"
+        who = "one process" if measured == 1 else f"{measured:,} processes together"
         share = f"1/{parts} of " if parts > 1 else ""
         how = f"measured on {who}, {share}{done}"
     else:

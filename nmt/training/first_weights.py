@@ -141,8 +141,8 @@ def warm_start(
             copied = _copy_rows(fitting, weights, other_card, parameter, card)
             if copied < len(parameter):
                 random.add(parameter)
-            share = f"{copied:,} of {len(parameter):,} pieces found ({copied / len(parameter):.1%})"
-            pieces.append(f"{names[0]}: {share}")
+                found = f"{copied:,} of {len(parameter):,} pieces found"
+                pieces.append(f"{names[0]}: {found} ({copied / len(parameter):.1%})")
         else:
             parameter.copy_(weights[names[0]])
     count = len(parameters)

@@ -154,8 +154,8 @@ def _refuse(changes: Sequence[str], run: RunFolder) -> None:
     """Raise UsageError if something changed that must not."""
     if changes:
         raise UsageError(
-            f"{run.path} has a run with other values: {'; '.join(changes)}; give the old values to "
-            f"resume it, or another --out, with --init-from {run.path} to start from its weights"
+            f"{run.path} holds a run with other values: {'; '.join(changes)}; give the old values "
+            f"to resume it, or another --out, with --init-from {run.path} to start from its weights"
         )
 
 

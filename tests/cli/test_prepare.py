@@ -12,6 +12,7 @@ from prepare_job import content
 from storage import Storage
 from toy_training import pairs, write_text
 
+from nmt import console
 from nmt.errors import NMTError
 from nmt.models.model_file import read_vocabularies
 
@@ -75,6 +76,15 @@ def test_a_data_folder_gives_its_vocabulary(nmt: Nmt, prepare: Prepare, corpus: 
     assert done.status == 0, done.stderr
     given, taken = (read_vocabularies(corpus / name) for name in ("data", "more"))
     assert [one.model for one in taken[0]] == [one.model for one in given[0]]
+
+
+def test_the_vocabulary_of_a_model_is_for_tuning_it(
+    nmt: Nmt, corpus: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "is_terminal", lambda: True)
+    texts = ("--train", f"{corpus}/train", "--valid", f"{corpus}/valid", "--workers", "1")
+    done = nmt("prepare", corpus / "more", *PAIR, *texts, "--vocab", model_file)
+    assert f"nmt train {corpus}/more --out tuned --init-from {model_file}" in done.stderr
 
 
 def test_quiet_says_nothing(prepare: Prepare) -> None:

@@ -82,7 +82,7 @@ def test_training_figures_go_to_metrics_and_log(
 ) -> None:
     trained(report, 1_200)
     assert metrics(tmp_path) == [window_metrics(1_200)]
-    line = "update 1,200 epoch 0.50: nll 4.250, perplexity 70.1, 12.35k tokens/s"
+    line = "update 1,200 epoch 0.50: nll 4.250, ppl 70.1, 12.35k tokens/s"
     rare = "update 1,200: skipped updates 2"
     assert log_of(tmp_path) == ["starting: a model", line, rare]
     assert capsys.readouterr().err.splitlines() == [f"nmt: {line}", f"nmt: {rare}"]
