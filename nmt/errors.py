@@ -85,11 +85,8 @@ _SYNONYMS = {
     "hidden_size": "d_model",
     "encoder_layers": "num_encoder_layers",
     "decoder_layers": "num_decoder_layers",
-    # formats of export
+    # presets and formats
     "transformers": "huggingface",
-    "libretranslate": "argos",
-    "firefox": "bergamot",
-    # presets
     "transformer": "transformer_base",
     "transformer_wmt_en_de": "transformer_base",
     "base": "transformer_base",

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -50,11 +50,7 @@ class _NothingDrawn(TorchFunctionMode):
     """Skips the filling of tensors with random numbers."""
 
     def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        self, func: Callable[..., Any], types: object, args: Any = (), kwargs: Any = None
     ) -> Any:
         keywords = kwargs or {}
         if getattr(func, "__name__", "") in _DRAWING:

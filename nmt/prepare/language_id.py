@@ -16,8 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import subprocess
-import sys
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,14 +39,6 @@ from nmt.system.files import is_there, sha256_file
 
 _LABEL = "__label__"
 _ALL = 1 << 20
-_LOAD = """
-import resource, sys
-import fasttext
-limit = int(sys.argv[2])
-resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-fasttext.load_model(sys.argv[1]).predict("a")
-"""
-_MEMORY_BESIDE = 1 << 30  # bytes, for Python and what a model needs beside its file
 _CONFUSED = 0.01  # the share of valid from which on a language counts as that of valid
 _WIKIPEDIAS = {
     "als": ("gsw",),
@@ -182,17 +173,48 @@ def _load(path: Path) -> Any:
 
 
 def _check(path: Path) -> None:
-    """Raise DataError if a file is no model of languages.
+    """Raise DataError if a file is no model of languages, or cut short.
 
-    At a file that is cut short, the library may end the process or take all memory. So another
-    process is the first to read it.
+    fastText itself does not notice the end: it may end the process or take all memory.
     """
-    limit = 2 * path.stat().st_size + _MEMORY_BESIDE
-    command = [sys.executable, "-P", "-c", _LOAD, str(path), str(limit)]
-    if subprocess.run(command, check=False, capture_output=True).returncode:
+    is_whole = False
+    with contextlib.suppress(struct.error, ValueError, OverflowError):
+        is_whole = _end_of_tables(data := path.read_bytes()) == len(data)
+    if not is_whole:
         raise DataError(f"--langid {path}: not a fastText model, or cut short")
     if not any(label.startswith(_LABEL) for label in _labels(path)):
         raise DataError(f"--langid {path}: this fastText model has no labels such as {_LABEL}de")
+
+
+def _end_of_tables(data: bytes) -> int:
+    """Return where the last table of a fastText model ends (its `FastText::loadModel`).
+
+    struct.error, ValueError or OverflowError if it has none.
+    """
+    at = 0
+
+    def read(form: str) -> tuple[int, ...]:
+        nonlocal at
+        at += struct.calcsize(f"<{form}")
+        return struct.unpack_from(f"<{form}", data, at - struct.calcsize(f"<{form}"))
+
+    header = read("14id3i2q")
+    for _ in range(header[15]):  # words and labels, each with its count and type
+        at = data.index(b"\0", at) + 10
+    at += 8 * max(0, header[19])  # what pruning has left
+    quantised = 1
+    for _ in range(2):  # input and output
+        quantised &= read("?")[0]
+        if not quantised:
+            rows, columns = read("2q")
+            at += 4 * rows * columns
+            continue
+        has_norms, rows, _, codes = read("?2qi")
+        at += codes
+        for part in range(1 + has_norms):
+            at += part * rows  # codes of the norms
+            at = 1024 * read("4i")[0] + at  # `read` moves it; 256 centroids in fp32
+    return at
 
 
 @functools.cache

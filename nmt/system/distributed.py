@@ -27,7 +27,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import NMTError, Stopped
-from nmt.system.program import SIGNALS
+from nmt.system.program import handling_signals
 
 WAIT = timedelta(minutes=20)
 """How long a rank waits for another in one operation. The first rank may check or save a lot."""
@@ -118,7 +118,8 @@ class Ranks:
             self._store = PrefixStore(start, lasting)
             with contextlib.suppress(AttributeError):  # Linux has it
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            with _dying_of_signals():  # for one of them the others might wait in vain
+            # One of them ends this process, also inside torch: the others might wait in vain.
+            with handling_signals(signal.SIG_DFL):
                 dist.init_process_group(
                     f"cpu:gloo{gpu}", timeout=WAIT, store=self._store, rank=rank, world_size=size
                 )
@@ -218,21 +219,6 @@ class Ranks:
             return kind(f"rank {rank} {was}: {reason}; {AGAIN}")
         what = f"another process is gone or hangs: {error}"
         return NMTError(f"{what}; {AGAIN}") if is_lost else None
-
-
-@contextlib.contextmanager
-def _dying_of_signals() -> Iterator[None]:
-    """Let signals end this process at once, also while it waits inside torch."""
-    before = {
-        number: signal.signal(number, signal.SIG_DFL)
-        for number in SIGNALS
-        if signal.getsignal(number) != signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def is_of_the_group(error: BaseException) -> bool:

@@ -13,6 +13,7 @@ A signal has one of three answers, and never a traceback:
 from __future__ import annotations
 
 import _thread
+import contextlib
 import os
 import signal
 import sys
@@ -22,7 +23,7 @@ from nmt.system.streams import open_closed_streams
 
 TYPE_CHECKING = False  # for type checkers it is True; typing itself takes milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Iterator, MutableMapping
     from types import FrameType
     from typing import Any
 
@@ -93,6 +94,21 @@ def interrupt(number: int, frame: FrameType | None) -> None:
             return
         frame = frame.f_back
     raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def handling_signals(
+    handler: Callable[[int, FrameType | None], None] | signal.Handlers,
+) -> Iterator[None]:
+    """Have a handler for signals during a block; those that are ignored (nohup) stay ignored."""
+    numbers = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = [signal.signal(number, handler) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, own in zip(numbers, before, strict=True):
+            if signal.getsignal(number) != signal.SIG_IGN:  # see `end`
+                signal.signal(number, own)
 
 
 def end() -> None:

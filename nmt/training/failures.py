@@ -53,7 +53,7 @@ def end_with(
     if ranks.in_group:
         program.end()
     by_signal = asked or "by a signal"
-    with StopRequest().listening():  # or the next signal would interrupt this
+    with program.handling_signals(StopRequest().note):  # or the next signal would interrupt this
         cause = ranks.cause_elsewhere(error)
         if cause is None and isinstance(error, KeyboardInterrupt):
             ranks.leave_word("stopped", by_signal)

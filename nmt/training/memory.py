@@ -13,7 +13,7 @@ import os
 import resource
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +80,7 @@ class LiveBytes(TorchDispatchMode):
         self._known: set[int] = set()  # addresses of the storages counted
 
     def __torch_dispatch__(
-        self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        self, func: Callable[..., Any], types: object, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Run one operation and count its new tensors."""
         before = {storage._cdata for storage in _storages(args)}

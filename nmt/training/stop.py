@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from nmt.system.program import SIGNALS, interrupt
+from nmt.system.program import interrupt
 
 # One Ctrl-C may come twice: from the terminal, and passed on by torchrun.
 _SAME_CTRL_C = 1.0  # seconds
@@ -35,7 +35,8 @@ class StopRequest:
             self.reason = "time limit"
         return bool(self.reason)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal for a request, as its handler."""
         self.reason = signal.Signals(number).name
         if self._at_once:
             interrupt(number, frame)
@@ -54,18 +55,3 @@ class StopRequest:
             yield
         finally:
             self._at_once = False
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Handle signals during a block; signals that are ignored (nohup) stay ignored."""
-        before = {
-            number: signal.signal(number, self._note)
-            for number in SIGNALS
-            if signal.getsignal(number) != signal.SIG_IGN
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                if signal.getsignal(number) != signal.SIG_IGN:  # see `program.end`
-                    signal.signal(number, handler)

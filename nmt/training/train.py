@@ -18,6 +18,7 @@ from nmt.errors import Stopped
 from nmt.models.device import memory_errors
 from nmt.runs.report import Report
 from nmt.runs.run_folder import RunFolder
+from nmt.system import program
 from nmt.system.distributed import Ranks
 from nmt.training.failures import end_with, ignoring_signals_after_failure
 from nmt.training.run_metrics import checksum_of_all
@@ -50,7 +51,7 @@ def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) 
     try:
         recipe, data, device, initial = open_run(recipe, command, run, ranks)
         config = recipe.training
-        with stop.listening(), ignoring_signals_after_failure(ranks):
+        with program.handling_signals(stop.note), ignoring_signals_after_failure(ranks):
             # Finding the size of micro-batches may take minutes, to compile; so may links.
             takes_long = config.compiles or config.guided_alignment
             with stop.at_once() if takes_long else contextlib.nullcontext():

@@ -34,6 +34,7 @@ from nmt.jobs.deadline import parse_time_limit
 from nmt.models.model_file import ModelReader
 from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
+from nmt.system.program import handling_signals
 from nmt.training import stop, trainer, validation
 from nmt.training import update as update_module
 from nmt.training.stop import StopRequest
@@ -70,7 +71,7 @@ def test_the_deadline_is_a_reason_to_stop_and_a_signal_comes_before_it(
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     request, signalled = StopRequest(100.0), StopRequest(100.0)
-    with signalled.listening():
+    with handling_signals(signalled.note):
         os.kill(os.getpid(), signal.SIGUSR1)
     now = 99.0
     assert not request()
@@ -87,7 +88,7 @@ def test_ctrl_c_that_torchrun_passes_on_is_still_one_request(
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     request = StopRequest()
-    with request.listening():
+    with handling_signals(request.note):
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGINT)
         assert request.reason == "SIGINT"
@@ -98,11 +99,12 @@ def test_ctrl_c_that_torchrun_passes_on_is_still_one_request(
 
 def test_a_stop_is_answered_at_once_while_nothing_needs_saving() -> None:
     request = StopRequest()
-    with request.listening(), pytest.raises(KeyboardInterrupt), request.at_once():
+    with handling_signals(request.note), pytest.raises(KeyboardInterrupt), request.at_once():
         os.kill(os.getpid(), signal.SIGUSR1)
         time.sleep(10)  # no more than a moment of it
     assert request.reason == "SIGUSR1"
-    with (request := StopRequest()).listening():
+    request = StopRequest()
+    with handling_signals(request.note):
         with request.at_once():
             pass
         os.kill(os.getpid(), signal.SIGUSR1)  # from here on it is noted
