@@ -31,6 +31,7 @@ from nmt import console
 from nmt.data.composition import compose
 from nmt.data.languages import are_close
 from nmt.errors import DataError, UsageError
+from nmt.markup.file_types import first_bytes
 from nmt.prepare.block import Block, Mask, Pairs
 from nmt.prepare.characters import known_scripts, letters_by_script
 from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
@@ -39,6 +40,7 @@ from nmt.system.files import is_there, sha256_file
 
 _LABEL = "__label__"
 _ALL = 1 << 20
+_FASTTEXT = struct.pack("<i", 793712314)  # how its files begin
 _CONFUSED = 0.01  # the share of valid from which on a language counts as that of valid
 _WIKIPEDIAS = {
     "als": ("gsw",),
@@ -77,9 +79,8 @@ class LanguageIdentifier:
             path = Path(package.origin).parent / "resources" / "lid.176.ftz"
         if not is_there(path):
             raise DataError(f"--langid {path}: no such file")
-        identifier = cls(path, sha256_file(path))
         _check(path)
-        return identifier
+        return cls(path, sha256_file(path))
 
     @property
     def fingerprint(self) -> str:
@@ -179,7 +180,8 @@ def _check(path: Path) -> None:
     """
     is_whole = False
     with contextlib.suppress(struct.error, ValueError, OverflowError):
-        is_whole = _end_of_tables(data := path.read_bytes()) == len(data)
+        if first_bytes(path).startswith(_FASTTEXT):  # others may be too large to read
+            is_whole = _end_of_tables(data := path.read_bytes()) == len(data)
     if not is_whole:
         raise DataError(f"--langid {path}: not a fastText model, or cut short")
     if not any(label.startswith(_LABEL) for label in _labels(path)):
@@ -187,10 +189,7 @@ def _check(path: Path) -> None:
 
 
 def _end_of_tables(data: bytes) -> int:
-    """Return where the last table of a fastText model ends (its `FastText::loadModel`).
-
-    struct.error, ValueError or OverflowError if it has none.
-    """
+    """Return where the tables of a fastText model end (`FastText::loadModel`), or raise."""
     at = 0
 
     def read(form: str) -> tuple[int, ...]:

@@ -156,12 +156,14 @@ def test_what_is_no_model_is_refused_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "empty.ftz").touch()
     (tmp_path / "odd.ftz").write_bytes(b"nonsense" * 99)
     (tmp_path / "short.ftz").write_bytes(whole[:-1])
+    (tmp_path / "other.ftz").write_bytes(b"1234" + whole[4:])
     for name, message in (
         ("none.ftz", "no such file"),
         *((f"cut{part}.ftz", ".*fastText") for part in range(1, 4)),
         ("empty.ftz", ".*fastText"),
         ("odd.ftz", ".*fastText"),
         ("short.ftz", ".*fastText"),
+        ("other.ftz", ".*fastText"),
     ):
         with pytest.raises(DataError, match=f"--langid .*{name}: {message}"):
             LanguageIdentifier.find(str(tmp_path / name))
