@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,8 +33,7 @@ from nmt.models.kernels.packed_attention import (
 )
 from nmt.models.model_file import ModelCard
 from nmt.models.registry import build_model
-from nmt.models.static_memory import Slots
-from nmt.search.engine import SearchResult, Source
+from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.training import dry_run, run_metrics
 from nmt.training.first_weights import first_weights
@@ -122,128 +120,6 @@ def test_translations_are_those_of_the_cpu(
     for on_gpu, on_cpu in zip(found, expected, strict=True):
         assert [t.text for t in on_gpu.n_best] == [t.text for t in on_cpu.n_best]
         assert on_gpu.alignment == on_cpu.alignment
-
-
-# ---------------------------------------------------------------------- steps as CUDA graphs
-
-STATIC_KINDS = [
-    *("transformer", "transformer_pre_norm", "transformer_learned_positions"),
-    *("transformer_modern", "transformer_imported", "transformer_imported_pre_norm"),
-]
-"""The Transformers of `TINY` whose steps can be graphs."""
-LONG_SOURCES = [
-    Source(tuple(4 + (7 * row + 3 * column) % (SRC_VOCAB - 4) for column in range(length)))
-    for row, length in enumerate([36, 35, 30, 22, 21, 20, 12, 11, 11, 10, 9, 9, 8, 7, 5, 3, 2, 1])
-]
-"""They join in several groups if a batch has 120 tokens, and pass one size of the cache."""
-LONG_BEAM = SearchOptions(beam_size=4, n_best=2, barred_ids=(0, 1, 2), max_extra_tokens=6)
-
-
-def engines(kind: str, options: SearchOptions, **others: Any) -> tuple[TorchEngine, TorchEngine]:
-    """Return engines of one model in fp32: without graphs and with them."""
-    model = tiny(kind).float()
-    with torch.no_grad():  # so that sentences end at different times
-        model.output_projection.mul_(6)
-    without, with_graphs = (
-        TorchEngine(
-            model.to(GPU), options, device=GPU, batch_tokens=120, cuda_graphs=cuda_graphs, **others
-        )
-        for cuda_graphs in (False, True)
-    )
-    return without, with_graphs
-
-
-def assert_same(found: list[SearchResult], expected: list[SearchResult]) -> None:
-    for own, other in zip(found, expected, strict=True):
-        assert not isinstance(own, str)
-        assert not isinstance(other, str)
-        assert [one.ids for one in own] == [one.ids for one in other]
-        for one, same in zip(own, other, strict=True):
-            assert one.token_log_probs == pytest.approx(same.token_log_probs, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        *((kind, LONG_BEAM) for kind in STATIC_KINDS),
-        ("transformer", replace(LONG_BEAM, beam_size=1, n_best=1)),
-        ("transformer", replace(LONG_BEAM, min_tokens=9, first_ids=(5, 6, 7))),
-        ("transformer", replace(LONG_BEAM, no_repeat_ngram=2, repetition_penalty=1.3)),
-        ("transformer", SearchOptions(n_best=3, sampling=Sampling(), max_extra_tokens=6)),
-    ],
-    ids=[*STATIC_KINDS, "greedy", "lengths and first ids", "repetition", "sampling"],
-)
-def test_steps_as_graphs_find_what_others_find(kind: str, options: SearchOptions) -> None:
-    sources = [replace(one, prefix=(6, 6)) if len(one.ids) < 8 else one for one in LONG_SOURCES]
-    without, with_graphs = engines(kind, options)
-    with counted_captures() as captures:
-        assert_same(with_graphs.search(sources), without.search(sources))
-    assert captures
-
-
-@contextmanager
-def counted_captures() -> Iterator[list[object]]:
-    """Yield a list that gets an entry for each graph that is captured."""
-    captures: list[object] = []
-    capture = torch.cuda.graph
-
-    def counted(*args: Any, **others: Any) -> object:
-        captures.append(args)
-        return capture(*args, **others)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.cuda, "graph", counted)
-        yield captures
-
-
-def test_a_size_is_captured_once_and_later_searches_find_its_graph() -> None:
-    _, with_graphs = engines("transformer", LONG_BEAM)
-    for _ in range(2):  # while the memory grows, which ends graphs
-        with_graphs.search(LONG_SOURCES)
-    (steps,) = with_graphs._static.values()
-    uncaptured = sum(graph is None for graph in steps._memory.graphs.values())
-    for expected in (uncaptured, 0):
-        with counted_captures() as captures:
-            with_graphs.with_options(LONG_BEAM).search(LONG_SOURCES)
-        assert len(captures) == expected
-    assert all(steps._memory.graphs.values())
-    assert [*with_graphs._static.values()] == [steps]
-
-
-@torch.inference_mode()
-def test_what_an_earlier_sentence_left_is_never_seen() -> None:
-    without, with_graphs = engines("transformer", replace(LONG_BEAM, max_tokens=20))
-
-    def spoil() -> None:
-        (steps,) = with_graphs._static.values()
-        slots = cast(Slots, steps._memory)
-        free = set(range(slots.shape.slots))
-        free -= {slot for one in slots._states if one.encoded is None for slot in one.slots}
-        for slot in free:
-            rows = slice(slot * slots.width, (slot + 1) * slots.width)
-            for view in (slots._cache[:, :, :, rows], slots._memory[:, :, slot]):
-                view.fill_(torch.nan)
-            slots._score_bias[slot].fill_(torch.nan)
-
-    assert_same(with_graphs.search(LONG_SOURCES, on_step=spoil), without.search(LONG_SOURCES))
-
-
-def test_graphs_stay_right_when_longer_sentences_come() -> None:
-    without, with_graphs = engines("transformer", LONG_BEAM)
-    for _ in range(3):
-        found = with_graphs.search(LONG_SOURCES)
-    places = torch.arange(600, device=GPU)
-    with_graphs.model.tgt_positions(places, len(places))  # type: ignore[attr-defined]
-    assert_same(with_graphs.search(LONG_SOURCES), found)
-    assert_same(found, without.search(LONG_SOURCES))
-
-
-@pytest.mark.parametrize("kind", [kind for kind in TINY if kind not in STATIC_KINDS])
-def test_other_models_step_as_usual(kind: str) -> None:
-    without, with_graphs = engines(kind, LONG_BEAM)
-    with counted_captures() as captures:
-        assert_same(with_graphs.search(LONG_SOURCES), without.search(LONG_SOURCES))
-    assert not captures
 
 
 WITH_EMPTY_SENTENCES = FixedShape(2_000, 1_900, 300, parts=1)
@@ -357,7 +233,6 @@ MODELS: list[dict[str, Value]] = [
     {"subword_dropout": 0.1, "label_smoothing": 0.0},
 ]
 COMPILED: dict[str, Value] = {"precision": HALF, "compile": "true"}
-GRAPHED: dict[str, Value] = {"precision": HALF, "cuda_graphs": True}
 
 
 def words(values: dict[str, Value]) -> str:
@@ -369,16 +244,12 @@ def words(values: dict[str, Value]) -> str:
     [
         *MODELS,
         {"precision": HALF, "guided_alignment": 0.5},
-        GRAPHED,
         pytest.param(COMPILED, marks=needs_triton),
-        pytest.param(COMPILED | GRAPHED, marks=needs_triton),
     ],
     ids=words,
 )
 def test_nothing_waits_for_the_gpu_inside_an_update(toy: Toy, values: dict[str, Value]) -> None:
-    first = 1
-    if "compile" in values or "cuda_graphs" in values:
-        first = 3  # before it, layers are compiled, and graphs are captured
+    first = 3 if "compile" in values else 1  # before it, layers are compiled
     run, numbers = UpdateRunner.run, []
 
     def run_without_waiting(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
@@ -439,18 +310,6 @@ def test_padded_sentences_are_in_groups_for_a_gpu(toy: Toy) -> None:
     toy.patch.setattr(batches, "group_bounds", noted)
     toy.train(device="cuda", max_updates=2, validate_bleu=True)
     assert set(found) == {True}
-
-
-@pytest.mark.parametrize("compiled", ["false", pytest.param("true", marks=needs_triton)])
-def test_a_run_by_cuda_graphs_takes_the_course_of_one_without_also_if_it_is_resumed(
-    toy: Toy, compiled: str
-) -> None:
-    values = PLAIN | {"device": "cuda", "precision": HALF, "compile": compiled}
-    expected = toy.train("expected", **values)
-    toy.stopped_after(3, **values | GRAPHED)
-    run = toy.train(**values | GRAPHED)
-    assert_same_course(run, expected)
-    assert all(record["padding"] > 0.0 for record in metrics(run, "train"))
 
 
 @pytest.mark.parametrize("precision", ["fp32", HALF])

@@ -16,12 +16,16 @@ release, what `make.sh` writes then goes into a folder beside this one, and both
 
 from __future__ import annotations
 
+import json
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
 from command_line import Nmt
 from toy_training import metrics, status
+
+from nmt.runs.run_folder import _checksum
 
 WRITTEN = Path(__file__).parent / "written_before"
 ONE_WORKER = ("--workers", "1", "--threads", "1", "--quiet")
@@ -97,6 +101,37 @@ def test_a_run_stopped_before_goes_on(nmt: Nmt) -> None:
     assert status(run)["update"] == 4
     assert metrics(run)[: len(before)] == before
     assert metrics(run, "valid")[-1]["chrf"] > 90
+
+
+def with_keys(run: Path, **lines: str) -> Path:
+    """Put lines into sections of a run's config.toml, as if the run had been written with them."""
+    path = run / "config.toml"
+    text = path.read_text(encoding="utf-8")
+    for section, line in lines.items():
+        text = text.replace(f"[{section}]\n", f"[{section}]\n{line}\n")
+    values = tomllib.loads(text)
+    before = values.pop("run")["checksum"]
+    path.write_text(text.replace(before, _checksum(values)), encoding="utf-8")
+    return run
+
+
+def test_a_run_with_keys_that_are_gone_goes_on_translates_and_is_evaluated(nmt: Nmt) -> None:
+    run, data = unpack("run"), unpack("table")
+    with_keys(run, model="attention_window = 0", training="cuda_graphs = false")
+    assert translate(nmt, run, "--input", WRITTEN / "held.en") == read("held.run.de")
+    answer = nmt("train", data, "--out", run, "--max-updates", "4")
+    assert answer.status == 0, answer.stderr
+    answer = nmt("evaluate", run, "--json")
+    assert answer.status == 0, answer.stderr
+    assert json.loads(answer.stdout)
+    assert status(run)["update"] == 4
+
+
+def test_a_run_that_did_what_is_gone_is_refused(nmt: Nmt) -> None:
+    run, data = with_keys(unpack("run"), training="cuda_graphs = true"), unpack("table")
+    answer = nmt("train", data, "--out", run, "--max-updates", "4")
+    assert answer.status == 2
+    assert f"{run / 'config.toml'}: cuda_graphs is true" in answer.stderr
 
 
 @pytest.mark.parametrize("name", ["table", "languages", "documents", "terms"])

@@ -46,8 +46,22 @@ def recipe_fields(*architectures: str) -> dict[str, dataclasses.Field[Any]]:
     return {spec.name: spec for cls in classes for spec in dataclasses.fields(cls)}
 
 
-_GONE = ("attention_window", 0)
-"""A key of version 0.1.0 with the value that most of its files have: what there is without it."""
+GONE: Mapping[str, Value] = {"attention_window": 0, "cuda_graphs": False}
+"""Keys that earlier versions had, each with its default: what `nmt` does without the key."""
+
+
+def without_gone(values: Mapping[str, object], origin: str) -> dict[str, object]:
+    """Leave out `GONE` keys from the values that an earlier version wrote to a run or model file.
+
+    UsageError if one of them does not have its default: then this version would do something else.
+    """
+    for key, default in GONE.items():
+        if values.get(key, default) != default:
+            raise UsageError(
+                f"{origin}: {key} is {as_toml(values[key])}, which nmt no longer does; use the "
+                "version that wrote the file"
+            )
+    return {key: value for key, value in values.items() if key not in GONE}
 
 
 def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> Recipe:
@@ -60,7 +74,9 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
             try:
                 if key in fields:
                     values[key] = checked(fields[key], raw)
-                elif (key, raw) != _GONE:
+                elif key in GONE:
+                    raise ValueError(f"{key!r} is no longer a key; leave it out")
+                else:
                     hint = did_you_mean(key, fields) or "; `nmt models PRESET` lists all keys"
                     raise ValueError(f"unknown key {key!r}{hint}")
             except ValueError as error:
@@ -83,7 +99,8 @@ def model_config_from(architecture: str, values: Mapping[str, object], origin: s
             f"{did_you_mean(architecture, MODEL_CONFIGS)}"
         )
     try:
-        return resolve_recipe("", architecture, [(origin, values)]).model
+        layer = origin, without_gone(values, origin)
+        return resolve_recipe("", architecture, [layer]).model
     except UsageError as error:
         raise DataError(str(error)) from error
 
@@ -113,7 +130,8 @@ def parse_overrides(assignments: Sequence[str]) -> dict[str, object]:
 def read_toml(path: Path) -> dict[str, object]:
     """Read a recipe: keys under [model], [training] and [augment], flattened.
 
-    The section [run] of a run folder's config.toml does not belong to the recipe and is ignored.
+    If there is a section [run], this is the config.toml of a run, maybe of an earlier version. The
+    section does not belong to the recipe and is ignored, and so are keys that are gone.
     UsageError if the file is missing, not TOML, or has unknown sections or misplaced keys.
     """
     try:
@@ -123,7 +141,7 @@ def read_toml(path: Path) -> dict[str, object]:
     except ValueError as error:
         raise UsageError(f"{path}: not a TOML file: {error}") from None
     values: dict[str, object] = {}
-    document.pop("run", None)
+    is_run = document.pop("run", None) is not None
     for section, content in document.items():
         if section not in _SECTION_OF.values() or not isinstance(content, dict):
             raise UsageError(
@@ -133,7 +151,7 @@ def read_toml(path: Path) -> dict[str, object]:
         if astray := sorted(key for key in content if _SECTION_OF.get(key, section) != section):
             raise UsageError(f"{path}: {', '.join(astray)}: not a key of [{section}]")
         values.update(content)
-    return values
+    return without_gone(values, str(path)) if is_run else values
 
 
 def recorded_preset(path: Path) -> str:

@@ -72,13 +72,6 @@ class TrainingConfig:
         choices=("auto", "true", "loss", "false"),
         resumable=True,
     )
-    cuda_graphs: bool = value(
-        False,
-        "Whether a GPU repeats forward and backward pass of a micro-batch as one CUDA graph, so "
-        "that Python does not launch each kernel. For Transformers in bf16 or fp16, without "
-        "guided_alignment, subword_dropout and augmentation. Not yet measured.",
-        resumable=True,
-    )
     matmul: str = value(
         "auto",
         "Library for fp32 matrix products on CPUs. auto: torch, unless a trial is at least 1.1 "
@@ -223,11 +216,6 @@ class TrainingConfig:
             problems.append(f"best_metric {self.best_metric!r} needs {needed[self.best_metric]}")
         if self.lora_rank and (self.freeze or self.compile == "true"):
             problems.append("lora_rank cannot be combined with freeze or compile; leave them out")
-        if self.cuda_graphs and (self.guided_alignment or self.subword_dropout):
-            problems.append(
-                "cuda_graphs cannot be combined with guided_alignment or subword_dropout; "
-                "leave it out"
-            )
         return problems
 
 

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from nmt.data.epochs import EncodedPairs, Indices, cut_by_tokens
 from nmt.data.shards import Lengths, TokenRows
@@ -76,13 +75,10 @@ class Packed:
         )
         return replace(self, groups=(whole,))
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return self.tokens, self.sentences, self.positions, self.starts
-
     def to(self, device: torch.device) -> Packed:
         """Return the sentences on another device; a GPU copies them while the CPU goes on."""
-        tokens, sentences, positions, starts = (_moved(tensor, device) for tensor in self.tensors)
+        fields = self.tokens, self.sentences, self.positions, self.starts
+        tokens, sentences, positions, starts = (_moved(tensor, device) for tensor in fields)
         return Packed(tokens, sentences, positions, starts, self.longest, self.groups)
 
 
@@ -121,16 +117,6 @@ class Batch:
     def padded_tokens(self) -> int:
         """Tokens of both sides, including the padding of `FixedShape`."""
         return len(self.src.tokens) + len(self.tgt_in.tokens)
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors, without links."""
-        return *self.src.tensors, *self.tgt_in.tensors, self.targets
-
-    def with_padded_targets(self) -> Batch:
-        """Return the batch with as many targets as `tgt_in` has tokens: `PAD_ID` at padding."""
-        missing = len(self.tgt_in.tokens) - len(self.targets)
-        return replace(self, targets=pad(self.targets, (0, missing), value=PAD_ID))
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on another device; a GPU copies it while the CPU goes on."""

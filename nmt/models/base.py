@@ -8,20 +8,15 @@ of packed sentences.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmt.config.model_config import AttentionHead
 from nmt.data.batches import Batch, Packed
 from nmt.models.kernels.linear import linear
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -88,46 +83,6 @@ class Decoder(Protocol):
 
         features: (n, F), rows of the result of `step`.
         """
-
-
-class StaticMemory(Protocol):
-    """A decoder whose states are in common memory, so that a CUDA graph can step them.
-
-    The N rows of this memory are more than those of some states: see `prepare`.
-    """
-
-    graphs: dict[Hashable, Any]
-    """What was captured of `step`, by anything. Emptied when addresses change."""
-
-    @property
-    def device(self) -> torch.device:
-        """The GPU."""
-
-    @property
-    def shape(self) -> Hashable:
-        """What decides which addresses and shapes `step` uses."""
-
-    def begin(self, src: Packed) -> DecoderState:
-        """See `Decoder`."""
-
-    def prepare(
-        self, states: Sequence[DecoderState], tokens: Integers, scored: Integers
-    ) -> Integers:
-        """Make everything ready for a step of some states, in one transfer unless `shape` changes.
-
-        tokens: (N',) the last ones of their hypotheses.
-        scored: (N',) other tokens, which `step` passes on.
-        Returns the row (N',) of each hypothesis among the N.
-        """
-
-    def step(self) -> tuple[Tensor, Tensor]:
-        """Extend all rows: return features (N, F), and the tokens (N,) to be scored.
-
-        It can be captured, and is the same for any states.
-        """
-
-    def advance(self, states: Sequence[DecoderState]) -> None:
-        """Finish a step of the states that were prepared."""
 
 
 class TranslationModel(nn.Module, ABC):
@@ -202,13 +157,6 @@ class TranslationModel(nn.Module, ABC):
     @abstractmethod
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
         """See `Decoder`. The features are last states (N, D), as from `forward`."""
-
-    def static_memory(self, width: int) -> StaticMemory | None:  # noqa: ARG002
-        """Return memory for steps of static shapes, with so many hypotheses of each sentence.
-
-        None if the model has no such steps.
-        """
-        return None
 
     def project(self, features: Tensor) -> Tensor:
         """See `Decoder`."""

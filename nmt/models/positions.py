@@ -99,7 +99,6 @@ class PositionTable(nn.Module):
         self._width = width
         self._first = first
         self._table: Tensor | None = None
-        self._smaller: list[Tensor] = []  # CUDA graphs still read them
 
     def forward(self, places: Tensor, end: int) -> Tensor:
         """Return the rows of some positions, all below `end`.
@@ -113,8 +112,6 @@ class PositionTable(nn.Module):
             # Doubling keeps the number of rebuilds logarithmic in the longest sentence seen.
             length = max(2 * len(table) if table is not None else 0, end, 256)
             rows = self._formula(self._first + length, self._width)[self._first :]
-            if table is not None and table.is_cuda:
-                self._smaller.append(table)
             self._table = table = rows.to(places.device)
         return F.embedding(places, table)
 

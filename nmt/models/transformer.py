@@ -28,7 +28,7 @@ from nmt.models.attention import (
     padding_bias,
     recorded_weights,
 )
-from nmt.models.base import AttentionWeights, DecoderState, StaticMemory, TranslationModel
+from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.device import joined, to_device
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, takes_packed
@@ -37,7 +37,6 @@ from nmt.models.kv_cache import CacheRows, KeyValueCache, move_, moved
 from nmt.models.layers import Residual, bias, feed_forward, final_norm, shared_embeddings
 from nmt.models.positions import Positions, added_positions, turning_positions
 from nmt.models.ssru import SSRU, CellCache
-from nmt.models.static_memory import Slots, StepRows
 
 
 class EncoderLayer(nn.Module):
@@ -93,11 +92,7 @@ class DecoderLayer(nn.Module):
         return self.after_feed_forward(x, self.feed_forward), *seen
 
     def step(
-        self,
-        x: Tensor,
-        number: int,
-        states: Sequence[TransformerState | StepRows],
-        rotation: Tensor | None,
+        self, x: Tensor, number: int, states: Sequence[TransformerState], rotation: Tensor | None
     ) -> Tensor:
         """Decode one position x (N, D) of the hypotheses of some states: (N, D).
 
@@ -112,7 +107,7 @@ class DecoderLayer(nn.Module):
             projected = self.attention.project(y, rotation)
             by_state = zip(*(torch.split(part, rows) for part in projected), strict=True)
             parts = [
-                cast(KeyValueCache | StepRows, state.cache).attend(
+                cast(KeyValueCache, state.cache).attend(
                     number, own, self.attention.relative_vectors
                 )
                 for state, own in zip(states, by_state, strict=True)
@@ -153,7 +148,7 @@ class TransformerState:
         projected = [layer.cross_attention.project_memory(memory) for layer in layers]
         keys, values = zip(*projected, strict=True)
         # Each (layers, parts, B, H, S, width). Keys and values are together if they are as wide.
-        self.memories = (
+        self._memory = (
             [torch.stack([*chain(*projected)]).view(len(layers), 2, *keys[0].shape)]
             if keys[0].shape == values[0].shape
             else [torch.stack(keys)[:, None], torch.stack(values)[:, None]]
@@ -169,7 +164,7 @@ class TransformerState:
 
     def memory(self, layer: int) -> tuple[Tensor, Tensor]:
         """Return a layer's keys (B, H, S, K) and values (B, H, S, V) of the sources."""
-        key, value = chain.from_iterable(store[layer] for store in self.memories)
+        key, value = chain.from_iterable(store[layer] for store in self._memory)
         return key, value
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
@@ -182,7 +177,7 @@ class TransformerState:
     def move(self, in_cache: Tensor, in_memory: Tensor) -> None:
         """Move vectors as `moves` says, given the same on the device."""
         self.cache.move(in_cache)
-        self.memories = [move_(store, 2, in_memory, self._count) for store in self.memories]
+        self._memory = [move_(store, 2, in_memory, self._count) for store in self._memory]
         self.score_bias = move_(self.score_bias, 0, in_memory, self._count)
         self.moves = _NO_MOVES
 
@@ -298,42 +293,15 @@ class Transformer(TranslationModel):
         )
         for number, state in enumerate(own):
             state.move(*on_device[2 * number : 2 * number + 2])
-        features = self.step_rows(last_tokens, positions, int(lengths.max()) + 1, own)
+        end = int(lengths.max()) + 1
+        x = self._embed_targets(last_tokens, positions, end)  # (N, D)
+        rotation = _of(self.rotations, positions, end)
+        with fused_backends(device):
+            for number, layer in enumerate(self._decoder_layers()):
+                x = layer.step(x, number, own, rotation)  # (N, D)
         for state in own:
             state.cache.advance()
-        return features.index_select(0, in_order)
-
-    def step_rows(
-        self,
-        tokens: Tensor,
-        positions: Tensor,
-        end: int,
-        states: Sequence[TransformerState | StepRows],
-    ) -> Tensor:
-        """Extend the rows of some states by tokens (N,) at positions (N,), all below `end`: (N, D).
-
-        All arguments are on the model's device.
-        """
-        x = self._embed_targets(tokens, positions, end)  # (N, D)
-        rotation = _of(self.rotations, positions, end)
-        with fused_backends(tokens.device):
-            for number, layer in enumerate(self._decoder_layers()):
-                x = layer.step(x, number, states, rotation)  # (N, D)
-        return self.decoder_norm(x)  # type: ignore[no-any-return]
-
-    def static_memory(self, width: int) -> StaticMemory | None:
-        is_plain = self.config.decoder_memory != "ssru" and self.config.positions != "relative"
-        keys, values = self.config.head_widths
-        if not is_plain or keys != values:
-            return None
-
-        def encode(src: Packed) -> tuple[Tensor, Tensor]:
-            state = self.begin(src)
-            (memory,) = state.memories
-            return memory, state.score_bias
-
-        vectors = len(self.decoder), self.config.num_heads, keys
-        return Slots(width, vectors, self.output_projection, encode, self.step_rows)
+        return self.decoder_norm(x).index_select(0, in_order)  # type: ignore[no-any-return]
 
     def _decoder_layer(self, from_top: int) -> DecoderLayer:
         layers = self._decoder_layers()

@@ -42,7 +42,6 @@ from nmt.search.engine import Hypothesis, Source
 from nmt.search.options import SearchOptions
 from nmt.search.phrase_banks import PhraseBanks
 from nmt.search.sampling import draw_tokens, generators_of
-from nmt.search.static_steps import StaticSteps
 from nmt.search.top_k import FREE, Integers, NextTokens, Pick, StepQuery, pick_tokens, top_tokens
 
 Floats = NDArray[np.float64]
@@ -100,15 +99,11 @@ def decode(
         # Step the model: a row for each hypothesis, of all groups together.
         last_tokens = torch.from_numpy(np.concatenate([beams.last_tokens for beams in active]))
         states = [beams.group.state for beams in active]
-        if isinstance(model, StaticSteps):  # both at once
-            queries = [beams.query() for beams in active]
-            picked = model.next_tokens(states, last_tokens, StepQuery.joined(queries), pick)
-        else:
-            features = model.step(states, last_tokens)  # (N, F)
-            # Top-k: the best next tokens of each.
-            queries = [beams.query() for beams in active]
-            logits, query = logits_in_blocks(model, features), StepQuery.joined(queries)
-            picked = pick_tokens(logits, query, pick=pick, barred_ids=options.barred_ids)
+        features = model.step(states, last_tokens)  # (N, F)
+        # Top-k: the best next tokens of each.
+        queries = [beams.query() for beams in active]
+        logits, query = logits_in_blocks(model, features), StepQuery.joined(queries)
+        picked = pick_tokens(logits, query, pick=pick, barred_ids=options.barred_ids)
         # Finish and reorder.
         parts = picked.split([len(beams.last_tokens) for beams in active])
         for beams, query, next_tokens in zip(active, queries, parts, strict=True):

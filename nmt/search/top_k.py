@@ -48,21 +48,18 @@ class NextTokens:
     def read(cls, fields: Fields) -> NextTokens:
         """Read them, from a GPU in one transfer."""
         if fields[0].device.type == "cpu":
-            return cls(*(values.numpy() for values in fields))._without_nan()
-        return cls.from_bits(to_bits(*fields).cpu().numpy(), fields[0].shape[1])
-
-    @classmethod
-    def from_bits(cls, bits: NDArray[np.int32], count: int) -> NextTokens:
-        """Undo `to_bits`, given k."""
-        floats = np.ascontiguousarray(bits[:, count:]).view(np.float32)  # (N, k + 1 + M)
-        tokens = bits[:, :count].astype(np.int64)
-        return cls(floats[:, :count], tokens, floats[:, count:])._without_nan()
-
-    def _without_nan(self) -> NextTokens:
+            found = cls(*(values.numpy() for values in fields))
+        else:
+            log_probs, tokens, scored = fields
+            # One tensor (N, 2k + 1 + M): floats travel as their bits.
+            each = tokens.int(), log_probs.view(torch.int32), scored.view(torch.int32)
+            bits, count = torch.cat(each, dim=1).cpu().numpy(), tokens.shape[1]
+            floats = np.ascontiguousarray(bits[:, count:]).view(np.float32)  # (N, k + 1 + M)
+            found = cls(floats[:, :count], bits[:, :count].astype(np.int64), floats[:, count:])
         # NaN cannot be ordered. One makes the whole row NaN, through the sum of the softmax.
-        is_bad = np.isnan(self.scored_log_probs[:, 0])
-        self.log_probs[is_bad], self.tokens[is_bad] = math.nan, EOS_ID  # any valid id will do
-        return self
+        is_bad = np.isnan(found.scored_log_probs[:, 0])
+        found.log_probs[is_bad], found.tokens[is_bad] = math.nan, EOS_ID  # any valid id will do
+        return found
 
     def split(self, rows: Sequence[int]) -> list[NextTokens]:
         """Split into parts of so many hypotheses."""
@@ -76,12 +73,6 @@ class NextTokens:
 Fields = tuple[Tensor, ...]  # the fields of `NextTokens` as tensors
 
 
-def to_bits(log_probs: Tensor, tokens: Tensor, scored_log_probs: Tensor) -> Tensor:
-    """Join the fields of `NextTokens` in one tensor (N, 2k + 1 + M), floats as their bits."""
-    floats = (values.view(torch.int32) for values in (log_probs, scored_log_probs))
-    return torch.cat((tokens.int(), *floats), dim=1)
-
-
 @dataclass
 class StepQuery:
     """What search wants to know of N hypotheses at a step. Constraints write into it."""
@@ -92,11 +83,6 @@ class StepQuery:
     repetition_penalty: float = 1.0  # at least 1
     wanted: Integers | None = None  # (N, M) tokens that are scored, too; filled up with eos
     uniforms: NDArray[np.float64] | None = None  # (N,) random numbers from [0, 1), for samples
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether only one token of each hypothesis is asked for, beside the best."""
-        return not (self.barred or self.penalised) and self.wanted is None and self.uniforms is None
 
     @property
     def scored(self) -> Integers:
@@ -234,19 +220,13 @@ def pick_tokens(
     for block in logits:
         rows = slice(start, start + len(block))
         start = rows.stop
-        parts.append(
-            pick_fields(block, query.of_rows(rows, block.device, barred_ids, block.shape[1]), pick)
-        )
+        own = query.of_rows(rows, block.device, barred_ids, block.shape[1])
+        if len(own.penalised):
+            own.penalise(block)
+        log_probs = torch.log_softmax(block.float(), dim=-1)  # (n, V)
+        scored = own.scored_log_probs(log_probs)  # (n, 1 + M), before any is barred
+        parts.append((*pick(log_probs, own), scored))
     return NextTokens.read(tuple(map(joined, zip(*parts, strict=True))))
-
-
-def pick_fields(logits: Tensor, query: BlockQuery, pick: Pick) -> Fields:
-    """Pick the next tokens of the hypotheses of a block; its logits (n, V) are overwritten."""
-    if len(query.penalised):
-        query.penalise(logits)
-    log_probs = torch.log_softmax(logits.float(), dim=-1)  # (n, V)
-    scored = query.scored_log_probs(log_probs)  # (n, 1 + M), before any is barred
-    return (*pick(log_probs, query), scored)
 
 
 def top_tokens(log_probs: Tensor, query: BlockQuery, *, count: int) -> tuple[Tensor, Tensor]:

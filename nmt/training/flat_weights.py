@@ -55,7 +55,7 @@ class FlatWeights:
         self.master = whole.to(device=device) if self._is_rounded else self._compute
         """(n,) fp32. Unless rounded, the model computes with this memory."""
         self.trainable = self.master[: self.trained_count]  # (m,) a view
-        self.reached: set[int] = set()
+        self._reached: set[int] = set()
         """The `id` of each parameter whose gradient is in the vector."""
         self.trained: list[tuple[nn.Parameter, slice]] = []
         """The parameters that need a gradient, and the slice of each in the vectors."""
@@ -69,7 +69,7 @@ class FlatWeights:
             if parameter.requires_grad:
                 self.trained.append((parameter, slice(offset, end)))
                 own = self.gradient[offset:end].view(parameter.shape)
-                parameter.register_post_accumulate_grad_hook(_collector(own, self.reached))  # type: ignore[no-untyped-call]
+                parameter.register_post_accumulate_grad_hook(_collector(own, self._reached))  # type: ignore[no-untyped-call]
             offset = end
 
     def held_bytes(self) -> dict[str, int]:
@@ -96,12 +96,12 @@ class FlatWeights:
 
     def begin_gradient(self) -> None:
         """Let the following backward passes sum up a new gradient."""
-        self.reached.clear()
+        self._reached.clear()
 
     def clear_unreached(self, trained: Iterable[tuple[nn.Parameter, slice]]) -> None:
         """Clear the gradient of those of `trained` that no backward pass has reached."""
         for parameter, place in trained:
-            if id(parameter) not in self.reached:
+            if id(parameter) not in self._reached:
                 self.gradient[place].zero_()
 
     def refresh(self) -> None:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Batch
-from nmt.data.vocabulary import PAD_ID
 from nmt.models.base import BARRED, TranslationModel
 from nmt.models.kernels.linear import matmul
 from nmt.training.guided_alignment import GUIDED_HEAD, alignment_loss
@@ -22,17 +21,11 @@ OfChunk = Callable[[Tensor, Tensor, float, bool], tuple[Tensor, Tensor, Tensor |
 
 
 def losses_of(
-    model: TranslationModel,
-    batch: Batch,
-    label_smoothing: float,
-    *,
-    compiled: bool = False,
-    padded: bool = False,
+    model: TranslationModel, batch: Batch, label_smoothing: float, *, compiled: bool = False
 ) -> tuple[Tensor, ...]:
     """Run a model forward, and return its losses on a batch, summed over target tokens.
 
     compiled: whether torch.compile fuses the operations on logits.
-    padded: whether targets may be `PAD_ID`, which then has no loss.
 
     Returns:
         Scalars: the smoothed loss; the negative log-likelihood, which has no gradient; and the
@@ -51,7 +44,6 @@ def losses_of(
         label_smoothing,
         bias=model.output_bias,
         compiled=compiled,
-        padded=padded,
     )
     return loss, nll, *alignment
 
@@ -64,7 +56,6 @@ def smoothed_cross_entropy(
     *,
     bias: Tensor | None = None,
     compiled: bool = False,
-    padded: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return the smoothed loss and the plain negative log-likelihood, each summed over tokens.
 
@@ -80,13 +71,12 @@ def smoothed_cross_entropy(
         label_smoothing: eps.
         bias: (V,), of types; None: 0.
         compiled: whether torch.compile fuses the operations on logits.
-        padded: whether targets may be `PAD_ID`, which then has no loss.
 
     Returns:
         Two scalars in fp32 and natural logarithms; only the first carries a gradient.
     """
     of_chunk = _compiled() if compiled else _of_chunk
-    arguments = (states, projection, bias, targets, label_smoothing, of_chunk, padded)
+    arguments = (states, projection, bias, targets, label_smoothing, of_chunk)
     loss, nll = _SmoothedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss, nll
 
@@ -110,13 +100,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         targets: Tensor,
         label_smoothing: float,
         of_chunk: OfChunk,
-        padded: bool,
     ) -> tuple[Tensor, Tensor]:
         types, tokens = len(projection), len(targets)
-        real: Tensor | None = None
-        if padded:  # no size depends on how many are real, so that the host need not know
-            real = targets != PAD_ID  # (n,)
-            states = states.masked_fill(~real[:, None], 0.0)  # no part in products
         loss, nll, mean_bias = torch.zeros(3, dtype=torch.float32, device=states.device)
         # The mean of all logits of a token is its state times the mean row of the projection, plus
         # the mean bias, which stays 0 without a bias.
@@ -143,23 +128,16 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 label_smoothing,
                 with_gradient,
             )
-            if real is not None:
-                chunk_nll, normaliser = chunk_nll * real[part], normaliser * real[part]
-            chunk_nll = chunk_nll.sum()
             nll += chunk_nll
             # (1 - eps) * nll + eps * (log normaliser - mean logit)
             loss += (1 - label_smoothing) * chunk_nll
             if label_smoothing:
                 mean_logits = chunk.float() @ mean_row + mean_bias  # (rows,)
-                if real is not None:
-                    mean_logits *= real[part]
-                loss += label_smoothing * (normaliser.sum() - mean_logits.sum())
+                loss += label_smoothing * (normaliser - mean_logits.sum())
             if gradient is not None:
                 states_gradient[part] = matmul(gradient, projection)
                 projection_gradient += matmul(gradient.t(), chunk)
                 if bias is not None:
-                    if real is not None:
-                        gradient *= real[part, None]
                     bias_gradient += gradient.sum(0, dtype=torch.float32)
         if with_gradient:
             states_gradient[tokens:] = 0.0  # of padding
@@ -170,10 +148,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                     projection_gradient -= summed * (label_smoothing / types)  # from each row
                 else:
                     projection_gradient.addr_(shares, summed, alpha=-label_smoothing)
-                    count = tokens if real is None else real.sum()
-                    bias_gradient -= label_smoothing * count * shares
-            if real is not None:
-                states_gradient.masked_fill_(~real[:, None], 0.0)
+                    bias_gradient -= label_smoothing * tokens * shares
             ctx.save_for_backward(states_gradient, projection_gradient, bias_gradient)
             ctx.dtype = projection.dtype
         ctx.mark_non_differentiable(nll)
@@ -187,7 +162,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         states_gradient *= scale.to(states_gradient.dtype)
         projection_gradient *= scale
         bias_gradient = (bias_gradient * scale).to(ctx.dtype) if ctx.needs_input_grad[2] else None
-        return states_gradient, projection_gradient.to(ctx.dtype), bias_gradient, *[None] * 4
+        return states_gradient, projection_gradient.to(ctx.dtype), bias_gradient, *[None] * 3
 
 
 def _logits(chunk: Tensor, projection: Tensor, bias: Tensor | None) -> Tensor:
@@ -207,22 +182,22 @@ def _of_chunk(
         with_gradient: whether to compute the gradient.
 
     Returns:
-        The negative log-likelihood and the logarithm of the sum of exp(logits), both (rows,);
-        p - (1 - eps) at the target (rows, V), in the type of the logits.
+        The negative log-likelihood and the logarithm of the sum of exp(logits), each summed over
+        rows; p - (1 - eps) at the target (rows, V), in the type of the logits.
     """
     dtype = logits.dtype
     logits = logits.float()
     probabilities = torch.softmax(logits, dim=-1)  # (rows, V)
     # log of the sum of exp(logits), from the largest logit, whose probability is never 0
     normaliser = logits.amax(-1) - probabilities.amax(-1).log()  # (rows,)
-    nll = normaliser - logits.gather(1, column)[:, 0]  # (rows,)
+    nll = (normaliser - logits.gather(1, column)[:, 0]).sum()
     if not with_gradient:
-        return nll, normaliser, None
+        return nll, normaliser.sum(), None
     del logits
     # In place: p is needed no more.
     at_target = probabilities.new_full(column.shape, label_smoothing - 1)
     gradient = probabilities.scatter_add_(1, column, at_target).to(dtype)
-    return nll, normaliser, gradient
+    return nll, normaliser.sum(), gradient
 
 
 def _of_chunk_for_the_compiler(
@@ -235,12 +210,12 @@ def _of_chunk_for_the_compiler(
     dtype = logits.dtype
     logits = logits.float()
     normaliser = logits.logsumexp(-1, keepdim=True)  # (rows, 1)
-    nll = normaliser - logits.gather(1, column)  # (rows, 1)
+    nll = (normaliser - logits.gather(1, column)).sum()
     if not with_gradient:
-        return nll[:, 0], normaliser[:, 0], None
+        return nll, normaliser.sum(), None
     at_target = torch.arange(logits.shape[1], device=logits.device) == column  # (rows, V)
     gradient = (logits - normaliser).exp() - (1 - label_smoothing) * at_target
-    return nll[:, 0], normaliser[:, 0], gradient.to(dtype)
+    return nll, normaliser.sum(), gradient.to(dtype)
 
 
 @functools.cache

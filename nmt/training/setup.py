@@ -123,10 +123,6 @@ def open_run(
     recipe = ranks.gather(recipe)[0]
     with ranks.raise_on_all_ranks():
         device = choose_device(recipe.training.device, ranks.local_rank)
-        if recipe.training.cuda_graphs and device.type != "cuda":
-            raise UsageError(
-                f"cuda_graphs is for GPUs, but this run is on {device.type}; set cuda_graphs=false"
-            )
         if device.type == "cpu":
             keep_freed_memory()
         data = DataFolder.open(command.data, verify=ranks.local_rank == 0)

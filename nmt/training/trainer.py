@@ -184,7 +184,7 @@ class Trainer:
         ]
         if device == "cpu" and config.precision == "fp32":
             choices.append(f"products by {config.matmul}")
-        choices += ["compiled"] * config.compiles + ["by CUDA graphs"] * config.cuda_graphs
+        choices += ["compiled"] * config.compiles
         return (
             f"{', '.join(choices)}; "
             f"{len(self.stream.data.train):,} pairs, about "

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -21,11 +21,9 @@ from torch import Tensor
 from nmt.data.batches import Batch, FixedShape
 from nmt.data.epochs import EncodedPairs
 from nmt.data.updates import Update, fixed_shape
-from nmt.errors import UsageError
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
 from nmt.models.kernels.compiler import compiler_errors
-from nmt.models.kernels.micro_batch_graphs import MicroBatchGraphs
 from nmt.models.layers import seed_dropout
 from nmt.system.distributed import Ranks
 from nmt.training.flat_weights import GradientSum
@@ -107,13 +105,7 @@ class UpdateRunner:
         self.config = config = optimizer.config
         self.device = device
         self.stop = stop
-        can_be_fixed = model.is_padding_free and keeps_lengths
-        if config.cuda_graphs and not can_be_fixed:
-            raise UsageError(
-                "cuda_graphs needs a Transformer without relative positions in bf16 or fp16 on a "
-                "GPU since Ampere, and no augmentation; set cuda_graphs=false"
-            )
-        self._fixed = can_be_fixed and (config.compiles or config.cuda_graphs)
+        self._fixed = config.compiles and model.is_padding_free and keeps_lengths
         self.fixed_shape: FixedShape | None = None
         """Of all micro-batches; None: any will do."""
         # Uncompiled, a GPU moves 28 bytes for each logit, and 6 compiled.
@@ -124,7 +116,6 @@ class UpdateRunner:
                 block.compile(dynamic=not self._fixed)
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
         self._dropping = torch.zeros((), device=device)  # 1.0 since an update was dropped
-        self._graphs = self._no_graphs()
 
     def run(self, update: Update, number: int, *, save: bool = False) -> UpdateResult:
         """Run update number `number`, counted from 1; `save`: ask to save the training state."""
@@ -136,15 +127,10 @@ class UpdateRunner:
             if stop:
                 break  # the other micro-batches are not needed: the update is dropped
             self._seed_dropout(number, index)
-            # What is summed while a graph runs would have to be in the graph.
-            is_last = index == len(update.batches) - 1 and self._graphs is None
-            self._gradient_sum.begin(last=is_last)
+            self._gradient_sum.begin(last=index == len(update.batches) - 1)
             try:
                 with self._errors(), self._compiling():
-                    if self._graphs is not None:
-                        losses = self._graphs.run(batch, update.tgt_tokens)
-                    else:
-                        losses = self._compute(batch.to(self.device), update.tgt_tokens)
+                    losses = self._compute(batch.to(self.device), update.tgt_tokens)
             except MemoryError:
                 if self._gradient_sum.is_broken:
                     raise
@@ -175,32 +161,18 @@ class UpdateRunner:
         """Take steps again, after the loop has gone back to the first dropped update."""
         self._dropping.zero_()
 
-    def _no_graphs(self) -> MicroBatchGraphs | None:
-        """Return what captures graphs, before any, if the recipe wants them."""
-        if not self.config.cuda_graphs:
-            return None
-        compute = partial(self._compute, padded=True)
-        reached = self.optimizer.weights.reached
-        return MicroBatchGraphs(reached, compute, self.device)
-
-    def _compute(
-        self, batch: Batch, num_tokens: int | Tensor, *, padded: bool = False
-    ) -> tuple[Tensor, ...]:
+    def _compute(self, batch: Batch, num_tokens: int) -> tuple[Tensor, ...]:
         """Run forward and backward, and return the losses without the graph that they hold.
 
-        num_tokens: of the update; padded: see `losses_of`.
+        num_tokens: of the update.
         """
         losses = losses_of(
-            self.model,
-            batch,
-            self.config.label_smoothing,
-            compiled=self._compiles_loss,
-            padded=padded,
+            self.model, batch, self.config.label_smoothing, compiled=self._compiles_loss
         )
         self._backward(losses, num_tokens)
         return tuple(of_batch.detach() for of_batch in losses)
 
-    def _backward(self, losses: Sequence[Tensor], num_tokens: int | Tensor) -> None:
+    def _backward(self, losses: Sequence[Tensor], num_tokens: int) -> None:
         """Add a micro-batch's share of the update's mean gradient.
 
         Every rank knows the number of the update's tokens in advance, so gradients are only summed.
@@ -254,9 +226,7 @@ class UpdateRunner:
             longest=longest,
         )
         if shape != self.fixed_shape:
-            if self._compiles_loss:  # what was compiled for another shape will not come again
-                torch.compiler.reset()
-            self._graphs = self._no_graphs()
+            torch.compiler.reset()  # what was compiled for another shape will not come again
             self.fixed_shape = shape
         return shape
 

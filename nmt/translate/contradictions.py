@@ -100,7 +100,6 @@ TABLE = (
         )
     ),
     Contradiction("--precision", EXPORT, "it keeps the precision that it was exported with"),
-    Contradiction("--cuda-graphs", EXPORT, f"it has steps of its own{_NOT_IN_EXPORT}"),
     Contradiction("--max-tokens 0", EXPORT, "it takes 1 or more"),
     Contradiction(
         "--length-penalty-form wu",

@@ -131,12 +131,6 @@ class TranslationConfig:
         choices=("auto", *PRECISIONS["cuda"]),
         panel="Machine",
     )
-    cuda_graphs: bool = value(
-        False,
-        "Launch each step of the search on a GPU as one CUDA graph, if the model is a Transformer "
-        "with usual attention. Not yet measured on a GPU.",
-        panel="Machine",
-    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -34,7 +34,6 @@ from nmt.search.beam_search import Group, decode, logits_in_blocks
 from nmt.search.engine import Engine, Hypothesis, Ids, Pair, Source, source_cost
 from nmt.search.options import SearchOptions
 from nmt.search.phrase_banks import beam_size
-from nmt.search.static_steps import StaticSteps
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 
@@ -64,8 +63,6 @@ def load(
         raise UsageError(
             f"unknown precision {precision!r} on {device.type}{did_you_mean(precision, known)}"
         )
-    if config.cuda_graphs and device.type != "cuda":
-        raise UsageError("CUDA graphs need a GPU; leave --cuda-graphs out")
     if kernel is not None and not (device.type == "cpu" and is_usable(kernel, precision)):
         raise MissingKernel(f"{device.type} has no kernel {kernel!r} for {precision} here")
     models, cards = zip(*map(load_model, config.models), strict=True)
@@ -95,7 +92,6 @@ def load(
         batch_tokens=batch_tokens,
         alignment_head=cards[0].alignment_head,
         kernel=kernel,
-        cuda_graphs=config.cuda_graphs,
     )
     return engine, language_pair
 
@@ -139,13 +135,11 @@ class TorchEngine(Engine):
         batch_tokens: int | None = None,
         alignment_head: AttentionHead | None = None,
         kernel: str | None = None,
-        cuda_graphs: bool = False,
     ) -> None:
         """Take a model on `device`, in evaluation mode.
 
         All but search needs a `TranslationModel` or an `Ensemble`. The head is one that was trained
-        to show alignments. The kernel is that of the model's weights on a CPU. The steps of search
-        are CUDA graphs if you want and the model can (`_decoder`).
+        to show alignments. The kernel is that of the model's weights on a CPU.
         """
         default = _GPU_BATCH_TOKENS if device.type == "cuda" else _CPU_BATCH_TOKENS
         super().__init__(options, default if batch_tokens is None else batch_tokens)
@@ -153,8 +147,6 @@ class TorchEngine(Engine):
         self.device = device
         self.alignment_head = alignment_head
         self.kernel = kernel
-        self.cuda_graphs = cuda_graphs
-        self._static: dict[Hashable, StaticSteps] = {}
 
     @torch.inference_mode()
     def find(
@@ -165,32 +157,11 @@ class TorchEngine(Engine):
         on_step: Callable[[], object] | None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """See `Engine`. `on_step` is called before each step of the decoder."""
-        decoder = self._decoder(any(sources[number].phrases for number in order))
-        groups = self._groups(decoder, sources, order, budget)
-        try:
-            yield from decode(decoder, groups, self.options, budget=budget, on_step=on_step)
-        except RuntimeError:
-            self._static.clear()  # a smaller batch needs the memory
-            raise
-
-    def _decoder(self, has_phrases: bool) -> Decoder:
-        """Return the model, or its steps as graphs if this search can have them.
-
-        Beams with phrases differ in width, and other models and ensembles have no static memory.
-        """
-        if not self.cuda_graphs or has_phrases or not isinstance(self.model, TranslationModel):
-            return self.model
-        width, barred_ids = self.options.width, self.options.barred_ids
-        found = self._static.get((width, barred_ids))
-        memory = None if found else self.model.static_memory(width)
-        if memory is not None:
-            found = StaticSteps(self.model, memory, barred_ids)
-            self._static.clear()
-            self._static[width, barred_ids] = found
-        return found or self.model
+        groups = self._groups(sources, order, budget)
+        yield from decode(self.model, groups, self.options, budget=budget, on_step=on_step)
 
     def _groups(
-        self, decoder: Decoder, sources: Sequence[Source], order: Sequence[int], budget: int
+        self, sources: Sequence[Source], order: Sequence[int], budget: int
     ) -> Iterator[Group]:
         """Yield encoded sources of similar length: each time half of the budget, at least one.
 
@@ -205,19 +176,15 @@ class TorchEngine(Engine):
                 longest = source_cost(sources[of_width[start]]) * width // self.options.width
                 numbers = of_width[start : start + max(1, budget // 2 // longest)]
                 start += len(numbers)
-                yield self._group(
-                    decoder, numbers, [sources[number] for number in numbers], longest
-                )
+                yield self._group(numbers, [sources[number] for number in numbers], longest)
 
-    def _group(
-        self, decoder: Decoder, numbers: Sequence[int], sources: Sequence[Source], cost: int
-    ) -> Group:
+    def _group(self, numbers: Sequence[int], sources: Sequence[Source], cost: int) -> Group:
         on_gpu = self.device.type == "cuda"
         packed = pack_sources([source.ids for source in sources], on_gpu=on_gpu)
-        state = decoder.begin(packed.to(self.device))
+        state = self.model.begin(packed.to(self.device))
         # The last of the first tokens is read by the search.
         for token in (BOS_ID, *self.options.first_ids)[:-1]:
-            decoder.step([state], torch.full((len(sources),), token))  # (B,)
+            self.model.step([state], torch.full((len(sources),), token))  # (B,)
         return Group(numbers, sources, state, cost_per_sentence=cost)
 
     def log_probs(

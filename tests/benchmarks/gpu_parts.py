@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import platform
 import re
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import torch
 from benchmarks import harness, training, translation
-from benchmarks.gpu_report import BY_GRAPHS, CTRANSLATE2, GRAPHS, LITTLE_WORK
+from benchmarks.gpu_report import CTRANSLATE2, LITTLE_WORK
 from benchmarks.gpu_scale import Context, no_compiler
 from benchmarks.harness import highest, is_installed, setting
 from benchmarks.machine import best_rate, product_rates
@@ -108,47 +107,37 @@ def run_tests(context: Context, what: str, arguments: Sequence[str]) -> None:
 
 
 def train(context: Context) -> None:
-    """Time updates of the models, compiled and not, and of the base model by CUDA graphs."""
+    """Time updates of the models, compiled and not."""
     scale, report = context.scale, context.report
     with report.attempt("products"):
         rates = product_rates("cuda", scale.product_size)
         listed = ", ".join(f"{rate / 1e12:,.2f} {name}" for name, rate in rates.items())
         report.add("products", f"{listed} TFLOP/s")
     tokens = update_tokens(DataFolder.open(context.data), scale.batch_tokens)
-    found: dict[str, tuple[float, float]] = {}  # milliseconds and nll
 
     def measure(what: str, job: Job, *, compiled: bool) -> None:
         with report.attempt(what):
-            settings = how(compiled), f"cuda_graphs={str(what.endswith(BY_GRAPHS)).lower()}"
-            contender = training.nmt(job, PRECISION, context.work, *settings)
+            contender = training.nmt(job, PRECISION, context.work, how(compiled))
             (speed, _, nll), peak = timed(contender, scale.warmup, scale.updates)
             ms = 1000 * tokens * job.batch_tokens / scale.batch_tokens / speed
             share = flops_per_token(job) * speed / best_rate(rates, PRECISION)
-            met, goal = None, TRAINING_GOALS.get(what)
-            if goal:
-                met = goal(ms, share)
-            elif what.endswith(BY_GRAPHS):
-                ms_without, nll_without = found[what.removesuffix(BY_GRAPHS)]
-                met = ms < ms_without and abs(nll - nll_without) < 0.02
-            found[what] = ms, nll
+            goal = TRAINING_GOALS.get(what)
             report.add(
                 what,
                 f"{ms:,.1f} ms, {share:.0%} of products, {speed:,.0f} tokens/s, "
                 f"{peak / 2**30:.1f} GiB, nll {nll:.4f}",
-                met=met,
+                met=goal(ms, share) if goal else None,
             )
 
     for compiled in (True, False):
         for size in scale.presets:
-            name = f"{size}, nmt{' compiled' if compiled else ''}"
-            for what in (name, name + BY_GRAPHS) if size == "base" else (name,):
-                if compiled and no_compiler():
-                    report.add(what, no_compiler())
-                else:
-                    measure(what, context.job(size), compiled=compiled)
+            what = f"{size}, nmt{' compiled' if compiled else ''}"
+            if compiled and no_compiler():
+                report.add(what, no_compiler())
+            else:
+                measure(what, context.job(size), compiled=compiled)
     job = replace(context.job("base"), batch_tokens=scale.batch_tokens // 10)
-    for what in (LITTLE_WORK, LITTLE_WORK + BY_GRAPHS):
-        measure(what, job, compiled=False)
+    measure(LITTLE_WORK, job, compiled=False)
 
 
 def how(compiled: bool) -> str:
@@ -176,32 +165,21 @@ def translate(context: Context) -> None:
     short = [line for line in lines if len(line.split()) <= scale.max_tokens]
     text.write_text("".join(f"{line}\n" for line in short[: scale.lines]), encoding="utf-8")
     speeds: dict[str, float] = {}
-    translations: dict[str, list[str]] = {}
 
     def measure(what: str, system: translation.Contender) -> None:
         batch = system.fastest_batch(text, context.work)
         seconds = min(system.seconds(text, output, batch) for _ in range(scale.rounds))
         found = output.read_text(encoding="utf-8").split("\n")[:-1]
         tokens = sum(map(len, vocabulary.encode(found)))
-        speeds[what], translations[what] = len(found) / seconds, found
+        speeds[what] = len(found) / seconds
         said = f"{system.name}: {speeds[what]:,.0f} sentences/s, {tokens / seconds:,.0f} tokens/s"
         others = {name: speed / speeds[what] for name, speed in speeds.items() if name != what}
         said += "".join(f"; {name} does {ratio:.2f}x" for name, ratio in others.items())
-        met = None
-        if what == GRAPHS:  # in half precision, rounding may decide between hypotheses
-            differ = sum(map(operator.ne, found, translations.get("nmt", [])))
-            said += f"; {differ} of {len(found)} translations differ"
-            met = others.get("nmt", 0.0) < 1 and differ <= len(found) / 100
-        elif what == CTRANSLATE2:
-            met = max(others.values(), default=0.0) > 1
+        met = max(others.values(), default=0.0) > 1 if what == CTRANSLATE2 else None
         report.add(what, said, met=met)
 
-    for what in ("nmt", GRAPHS):
-        with report.attempt(what):
-            system = translation.nmt(
-                model, PRECISION, BEAM_SIZE, device="cuda", cuda_graphs=what == GRAPHS
-            )
-            measure(what, system)
+    with report.attempt("nmt"):
+        measure("nmt", translation.nmt(model, PRECISION, BEAM_SIZE, device="cuda"))
     with report.attempt(CTRANSLATE2):
         if not is_installed("ctranslate2") or not (scale.is_rehearsal or gpus_of_ctranslate2()):
             report.add(CTRANSLATE2, "not installed, or without GPUs")

@@ -18,11 +18,7 @@ from benchmarks.machine import describe
 from nmt.system.files import write_text
 
 CTRANSLATE2 = "CTranslate2"
-GRAPHS = "nmt with CUDA graphs"
 LITTLE_WORK = "base, nmt, a tenth of the tokens"
-BY_GRAPHS = ", CUDA graphs"
-"""After the name of the row without them."""
-_GRAPHS_GOAL = "less time, and the nll of the row without to 0.02"
 
 GOALS: dict[str, dict[str, str]] = {
     "smoke": {"versions": "", "smoke tests": "none fails"},
@@ -30,19 +26,15 @@ GOALS: dict[str, dict[str, str]] = {
     "train": {
         "products": "",
         "base, nmt compiled": "at most 26 ms, or 45 % of products",
-        f"base, nmt compiled{BY_GRAPHS}": _GRAPHS_GOAL,
         "big, nmt compiled": "55 % of products",
         "base, nmt": "",
-        f"base, nmt{BY_GRAPHS}": _GRAPHS_GOAL,
         LITTLE_WORK: "",
-        f"{LITTLE_WORK}{BY_GRAPHS}": _GRAPHS_GOAL,
         "big, nmt": "",
         "modern, nmt compiled": "",
         "modern, nmt": "",
     },
     "translate": {
         "nmt": "",
-        GRAPHS: "faster, at most 1 % of translations differ",
         CTRANSLATE2: "nmt is faster",
     },
 }

@@ -62,14 +62,7 @@ class Contender:
         return min(times, key=times.__getitem__, default=0)
 
 
-def nmt(
-    model: Path,
-    precision: str,
-    beam_size: int,
-    *,
-    device: str = "cpu",
-    cuda_graphs: bool = False,
-) -> Contender:
+def nmt(model: Path, precision: str, beam_size: int, *, device: str = "cpu") -> Contender:
     """Return `nmt translate` in a precision; an export has its own."""
     exported = is_export(model)
     settings: dict[str, object] = {
@@ -78,7 +71,6 @@ def nmt(
         "beam_size": beam_size,
         "alpha": ALPHA,
         "device": device,
-        "cuda_graphs": cuda_graphs,
     }
     name = "nmt by CTranslate2" if exported else "nmt"
     return Contender(name, precision, beam_size, settings)

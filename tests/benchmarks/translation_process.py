@@ -18,15 +18,7 @@ from pathlib import Path
 Translate = Callable[[list[str]], list[str]]
 
 
-def nmt(
-    *,
-    model: str,
-    precision: str,
-    beam_size: int,
-    alpha: float,
-    device: str,
-    cuda_graphs: bool,
-) -> Translate:
+def nmt(*, model: str, precision: str, beam_size: int, alpha: float, device: str) -> Translate:
     """Load `nmt translate` without its command line."""
     from nmt.jobs.lines import Line
     from nmt.jobs.options import JobOptions
@@ -40,7 +32,6 @@ def nmt(
             beam_size=beam_size, length_penalty=alpha, length_penalty_form="power"
         ),
         precision=precision,
-        cuda_graphs=cuda_graphs,
     )
     translators = Translators.start(config, JobOptions(device=device))
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from nmt.config.fields import as_toml
 from nmt.config.model_config import TransformerConfig
 from nmt.config.presets import preset_values
 from nmt.config.recipes import (
+    GONE,
     Layer,
     Recipe,
     format_toml,
@@ -227,6 +229,24 @@ def test_a_run_s_configuration_is_a_recipe(tmp_path: Path) -> None:
     assert read_toml(tmp_path / "config.toml") == {"d_ff": 100}
 
 
+@pytest.mark.parametrize("key", GONE)
+def test_a_key_that_is_gone_is_read_in_what_an_earlier_version_wrote(
+    tmp_path: Path, key: str
+) -> None:
+    path, default = tmp_path / "config.toml", GONE[key]
+    other = not default if isinstance(default, bool) else 7
+    run = f"[run]\nranks = 2\n[training]\nseed = 3\n{key} = "
+    path.write_text(run + as_toml(default))
+    assert read_toml(path) == {"seed": 3}
+    assert model_config_from("transformer", {key: default}, "m") == TransformerConfig()
+    path.write_text(run + as_toml(other))
+    with pytest.raises(UsageError, match=f"config.toml: {key} is "):
+        read_toml(path)
+    with pytest.raises(DataError, match=f"m: {key} is "):
+        model_config_from("transformer", {key: other}, "m")
+    assert refusal(**{key: default}).startswith(f"--set: '{key}'")  # a recipe is of today
+
+
 # ---------------------------------------------------------------- model files, resuming
 
 
@@ -244,7 +264,7 @@ def test_what_may_change_on_resume_is_as_the_design_lists_it() -> None:
         "max_updates",
         "patience",
         "device",
-        *("compile", "cuda_graphs"),  # which round, as the device does
+        "compile",  # which rounds, as the device does
         "threads",  # which go with the number of processes
         "micro_batch_tokens",
         *("log_every", "validate_every", "save_every", "save_minutes"),

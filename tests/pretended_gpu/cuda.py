@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import time
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from pretended_gpu import build, graphs, kernels
+from pretended_gpu import build, kernels
 
 _DEVICE = ctypes.CDLL(str(build.build()))
 _DEVICE.wait.argtypes = _DEVICE.set_limit.argtypes = [ctypes.c_int64]
@@ -25,14 +24,10 @@ _PROPERTIES = SimpleNamespace(
 
 
 def counts() -> dict[str, int]:
-    """Return how often the host has waited, and how many operators, copies and graphs it began.
-
-    Operators that a graph runs again do not count.
-    """
+    """Return how often the host has waited, and how many operators and copies it began."""
     found = (ctypes.c_int64 * 4)()
     _DEVICE.counts(found)
-    names = ("waits", "operators", "copies in", "copies out")
-    return dict(zip(names, found, strict=True)) | {"graphs": graphs.replays()}
+    return dict(zip(("waits", "operators", "copies in", "copies out"), found, strict=True))
 
 
 class Event:
@@ -68,16 +63,8 @@ class Stream:
         """Wait for all that was begun."""
         _wait(_DEVICE.record())
 
-    def wait_stream(self, _: Stream) -> None:
-        """Do nothing: there is no other."""
-
-    def is_current_stream_capturing(self) -> bool:
-        """Say whether a graph records what is begun."""
-        return graphs.is_capturing()
-
 
 def _wait(event: int) -> None:
-    graphs.forbid("waiting for an event or a stream")
     problem = _DEVICE.wait(event)
     if problem is not None:
         raise RuntimeError(problem.decode())
@@ -118,12 +105,6 @@ _FUNCTIONS: dict[str, Any] = {
     "synchronize": _synchronize,
     "Event": Event,
     "Stream": Stream,
-    "stream": lambda _: contextlib.nullcontext(),
-    "device": lambda _: contextlib.nullcontext(),
-    "CUDAGraph": graphs.CUDAGraph,
-    "graph": graphs.graph,
-    "graph_pool_handle": graphs.graph_pool_handle,
-    "is_current_stream_capturing": graphs.is_capturing,
 }
 # torch.compile wants each of them to be another function.
 for _name in ("_lazy_init", "empty_cache", "manual_seed", "manual_seed_all", "set_device"):

@@ -130,14 +130,7 @@ int64_t copies_begun() {
   return begun;
 }
 
-std::atomic<bool> capturing{false}, replaying{false};  // a graph (graphs.py)
-
-void forbid_in_capture(const std::string& what) {
-  TORCH_CHECK(!capturing, "operation not permitted when stream is capturing: ", what);
-}
-
 void wait_for(const std::string& what) {
-  forbid_in_capture(what);
   waits++;
   TORCH_CHECK(!waiting_is_an_error, "called a synchronizing CUDA operation: ", what);
   finish(copies_begun());
@@ -248,7 +241,7 @@ struct Given {
 
 void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack) {
   const auto& schema = op.schema();
-  if (!replaying) operators++;
+  operators++;
   Given given{schema.name(), {}};
   if (WAITS.count(schema.name())) wait_for(schema.name());
   const size_t first = stack->size() - schema.arguments().size();
@@ -320,13 +313,12 @@ const Tensor& resize_(const Tensor& self, c10::SymIntArrayRef size,
 }
 
 Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
-  if (!replaying) operators++;
+  operators++;
   Tensor to = self.is_cuda() ? on_cpu(self) : self, from = source.is_cuda() ? on_cpu(source) : source;
   const bool out = !self.is_cuda(), in = !source.is_cuda();
   if (out) copies_out++;
   if (in) copies_in++;
   if (out || in) {
-    forbid_in_capture("copy from or to the host");
     const Tensor& host = out ? self : source;
     // A change of type or order on the way takes memory that is not pinned.
     const bool is_plain = self.dtype() == source.dtype() && to.is_contiguous() && from.is_contiguous();
@@ -446,11 +438,6 @@ const char* wait(int64_t event) {
 
 // Makes waits errors, or allows them.
 void forbid_waits(bool forbidden) { waiting_is_an_error = forbidden; }
-
-// Forbids waits and copies from or to the host, while a graph records operators.
-void set_capturing(bool on) { capturing = on; }
-// Does not count the operators that a graph runs again.
-void set_replaying(bool on) { replaying = on; }
 
 void counts(int64_t* of) {
   for (auto counter : {&waits, &operators, &copies_in, &copies_out}) *of++ = *counter;

@@ -100,34 +100,3 @@ def test_each_search_waits_once(options: SearchOptions, copies: int, waits: int)
     for step in steps_of("transformer", options):
         assert (step["waits"], step["copies out"]) == (waits, 1)
         assert step["copies in"] <= copies
-
-
-def test_a_step_of_static_shapes_is_one_graph() -> None:
-    """It also copies what the step is given, and moves rows of the cache by two operators."""
-    steps = steps_of("transformer", BEAM, cuda_graphs=True)
-    usual = {"waits": 1, "operators": 3, "copies in": 1, "copies out": 1, "graphs": 1}
-    # The others have a new size: they lay the slots out, or capture a graph.
-    assert steps.count(usual) >= 0.8 * len(steps)
-
-
-def test_a_search_whose_slots_do_not_fit_into_memory_goes_on_with_less() -> None:
-    sources = [Source(tuple(4 + (row + at) % 30 for at in range(20))) for row in range(64)]
-    whole, less = (
-        TorchEngine(build("transformer", 0), BEAM, device=GPU, batch_tokens=2048, cuda_graphs=True)
-        for _ in range(2)
-    )
-    expected = whole.search(sources)
-    del whole
-    torch.cuda.reset_peak_memory_stats()
-    total = torch.cuda.get_device_properties(GPU).total_memory
-    limit = torch.cuda.memory_allocated() + 3_000_000
-    torch.cuda.set_per_process_memory_fraction(limit / total)
-    try:
-        found = less.search(sources)
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
-    assert less.batch_tokens < 2048
-    for own, other in zip(found, expected, strict=True):
-        assert not isinstance(own, str)
-        assert not isinstance(other, str)
-        assert [one.ids for one in own] == [one.ids for one in other]

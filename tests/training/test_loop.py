@@ -381,7 +381,6 @@ def test_what_may_change_may_change(toy: Toy, run: Path) -> None:
         "max_updates": 20,
         "patience": 9,
         "compile": "loss",
-        "cuda_graphs": False,  # without a GPU, there is no other value
         "threads": 2,
         "device": "auto" if not torch.cuda.is_available() else "cpu",
         "log_every": 3,

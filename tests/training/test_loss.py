@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.data.batches import FixedShape
-from nmt.data.vocabulary import PAD_ID
 from nmt.models.base import BARRED
 from nmt.models.registry import build_model
 from nmt.training import loss as loss_module
@@ -96,46 +95,16 @@ def test_a_bias_moves_logits_and_barred_types_have_no_share(eps: float) -> None:
     )
 
 
-@pytest.mark.parametrize("eps", [0.0, 0.1])
-@pytest.mark.parametrize("has_bias", [False, True])
-def test_targets_of_padding_change_neither_loss_nor_gradients(
-    monkeypatch: pytest.MonkeyPatch, eps: float, has_bias: bool
-) -> None:
-    monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", 1)
-    random = torch.Generator().manual_seed(8)
-    tokens, padding = 600, 300  # so padding has chunks of its own
-    states, projection, bias = (
-        torch.randn(*size, generator=random)
-        for size in ((tokens + padding, 5), (TYPES, 5), (TYPES,))
-    )
-    states[-1] = torch.nan  # what no sentence has is anything
-    bias[PAD_ID] = BARRED
-    targets = torch.randint(PAD_ID + 1, TYPES, (tokens,), generator=random)
-    results = []
-    for padded in (False, True):
-        first, second, third = leaves = [
-            x.clone().requires_grad_() for x in (states, projection, bias)
-        ]
-        named = F.pad(targets, (0, padding), value=PAD_ID) if padded else targets
-        loss, nll = projected_cross_entropy(
-            first, second, named, eps, bias=third if has_bias else None, padded=padded
-        )
-        (3 * loss).backward()  # type: ignore[no-untyped-call]
-        results.append([loss.detach(), nll, *(x.grad for x in leaves if x.grad is not None)])
-    assert not results[1][2][tokens:].any()
-    torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-4)
-
-
 @pytest.mark.parametrize("kind", TINY)
 def test_a_batch_of_fixed_shape_has_the_losses_and_gradients_of_its_pairs(kind: str) -> None:
     config = replace(TINY[kind], dropout=0.0)
-    padded = batch_of(SOURCES, TARGETS, FixedShape(48, 40, 12, parts=1)).with_padded_targets()
-    assert (len(padded.targets), len(padded.src.starts)) == (40, 13)
+    padded = batch_of(SOURCES, TARGETS, FixedShape(48, 40, 12, parts=1))
+    assert (len(padded.tgt_in.tokens), len(padded.src.starts)) == (40, 13)
     results = []
     for batch in (batch_of(SOURCES, TARGETS), padded):
         torch.manual_seed(1)
         model = build_model(architecture_of(config), config, SRC_VOCAB, TGT_VOCAB).train()
-        loss, nll = losses_of(model, batch, 0.1, padded=batch is padded)
+        loss, nll = losses_of(model, batch, 0.1)
         loss.backward()  # type: ignore[no-untyped-call]
         gradients = {name: weight.grad for name, weight in model.named_parameters()}
         results.append({"loss": loss.detach(), "nll": nll, **gradients})
