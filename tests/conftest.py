@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, settings
 from toy_training import Toy, prepare_toy, python_command, run_command, train
 
 from nmt import console
-from nmt.cli import main
+from nmt.__main__ import main
 from nmt.config.fields import Value
 from nmt.config.model_config import TransformerConfig
 from nmt.data.pieces import Kind, Piece, PieceModel

@@ -25,7 +25,6 @@ from nmt import console
 from nmt.cli.command import exit_status, finish
 from nmt.cli.options import with_options
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError, synonym
-from nmt.system import program
 from nmt.system.files import naming
 
 _INTERRUPTED = 130
@@ -125,8 +124,7 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 def main() -> NoReturn:
-    """Run the command line and exit."""
-    program.begin()
+    """Run the command line and exit. The program has begun: see `nmt.__main__`."""
     # Or Python looks for garbage in all that is loaded before it ends: 0.4 s with torch.
     atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):

@@ -259,7 +259,9 @@ def test_without_matplotlib_a_run_says_once_that_it_draws_no_curves(
 
 # --- a real run
 
-AT_ONCE = "from nmt import cli, console; console._FRAME_SECONDS = 0.0; cli.main()"
+AT_ONCE = (
+    "from nmt import console; from nmt.__main__ import main; console._FRAME_SECONDS = 0.0; main()"
+)
 
 
 def shown_at_once(toy: Toy, **values: Value) -> OnTerminal:

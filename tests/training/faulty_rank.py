@@ -24,7 +24,7 @@ from mishaps import WAIT, save_states_every
 from torch import Tensor
 from toy_training import settings_of
 
-from nmt.cli import main as nmt
+from nmt.__main__ import main as nmt
 from nmt.data.updates import Update
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
