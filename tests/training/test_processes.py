@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from benchmarks.harness import process_tree
+from processes import LONG, listening, wait_until, wait_until_gone
 from toy_training import (
     Toy,
     assert_same_state,
@@ -178,9 +175,9 @@ def test_a_stop_is_as_of_one_process(toy: Toy, number: signal.Signals) -> None:
     values = {"max_updates": 1_000_000, "log_every": 100}
     command = nmt_command(*toy.words("run", *TWO, **values))
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as started:
-        wait_for(run / "best.safetensors")
+        wait_until((run / "best.safetensors").exists, "a checkpoint")
         started.send_signal(number)
-        said = started.communicate(timeout=60)[1]
+        said = started.communicate(timeout=LONG)[1]
     assert started.returncode == 75, said
     assert len(re.findall("nmt: warning: stopped at update", said)) == 1
     assert all(line.startswith("nmt: ") for line in said.splitlines())
@@ -189,41 +186,44 @@ def test_a_stop_is_as_of_one_process(toy: Toy, number: signal.Signals) -> None:
     assert newest_state(run)[0]["progress"]["update"] == found["update"]
 
 
-def wait_for(path: Path) -> None:
-    """Wait until a file is there."""
-    for _ in range(1_200):
-        if path.exists():
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"{path} does not come")
+@pytest.fixture
+def cold(toy: Toy) -> Iterator[subprocess.Popen[bytes]]:
+    """A long training of two processes, which are not those of a warm Python's server."""
+    words = toy.words("run", *TWO, max_updates=1_000_000, log_every=100)
+    with subprocess.Popen(
+        [sys.executable, "-m", "nmt", *words],
+        stderr=subprocess.DEVNULL,
+        env=environment() | {"PYTHON_EXEC": sys.executable},
+    ) as started:
+        yield started
+        started.kill()
+
+
+def test_nobody_on_another_machine_can_reach_a_training(
+    toy: Toy, cold: subprocess.Popen[bytes]
+) -> None:
+    wait_until((toy.folder / "run/best.safetensors").exists, "a checkpoint")
+    launcher, *ranks = process_tree(cold.pid)
+    assert len(ranks) >= 2
+    for process in (launcher, *ranks):
+        addresses = list(listening(process))
+        assert all(address.is_loopback for address in addresses), addresses
+        if process == launcher:
+            assert addresses  # where the processes meet
 
 
 @SLOW
-def test_no_process_is_left_when_the_first_one_is_killed(toy: Toy) -> None:
-    # Not by a warm Python, whose processes are those of a server.
-    run, words = toy.folder / "run", toy.words("run", *TWO, max_updates=1_000_000, log_every=100)
-    variables = environment() | {"PYTHON_EXEC": sys.executable}
-    with subprocess.Popen(
-        [sys.executable, "-m", "nmt", *words], stderr=subprocess.DEVNULL, env=variables
-    ) as started:
-        wait_for(run / "best.safetensors")
-        ranks = process_tree(started.pid)[1:]
-        started.kill()
+def test_no_process_is_left_when_the_first_one_is_killed(
+    toy: Toy, cold: subprocess.Popen[bytes]
+) -> None:
+    run = toy.folder / "run"
+    wait_until((run / "best.safetensors").exists, "a checkpoint")
+    ranks = process_tree(cold.pid)[1:]
     assert len(ranks) >= 2
-    for _ in range(600):
-        if not any(map(is_alive, ranks)):
-            break
-        time.sleep(0.1)
-    assert not any(map(is_alive, ranks))
+    cold.kill()
+    wait_until_gone(ranks)
     assert status(run)["status"] == "stopped"
     assert newest_state(run)[0]["progress"]["update"] == status(run)["update"]
-
-
-def is_alive(process: int) -> bool:
-    with suppress(OSError):
-        os.kill(process, 0)
-        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    return False
 
 
 @SLOW
