@@ -10,7 +10,6 @@ torchrun then ends the processes that are left.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import json
 import os
@@ -27,7 +26,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import NMTError, Stopped
-from nmt.system.program import handling_signals
+from nmt.system.program import end_with_parent, handling_signals
 
 WAIT = timedelta(minutes=20)
 """How long a rank waits for another in one operation. The first rank may check or save a lot."""
@@ -37,9 +36,6 @@ AGAIN = "run the same command again to go on from the last save"
 # Keys of torchrun's store, which outlives the processes if torchrun starts them again.
 _LAST_WORD = "last word"  # of the first rank that ends without the others
 _ASKED = "nmt was asked to stop"
-
-_PR_SET_PDEATHSIG = 1
-"""Of `prctl`: the signal that a process gets when the one that has started it is gone."""
 
 
 class Pending(Protocol):
@@ -107,19 +103,19 @@ class Ranks:
             # ends, where one of them aborts the process now and then.
             importlib.import_module("torch.distributed.nn.functional")
             gpu = ",cuda:nccl" if torch.cuda.is_available() else ""
-            lasting, rank, size = next(rendezvous("env://"))
-            if lasting.check([_ASKED]):
-                raise Stopped(
-                    f"torchrun has started this run again, but it was asked to stop "
-                    f"({lasting.get(_ASKED).decode()}); run the same command again to resume"
-                )
-            # Or what was written before a restart (--max-restarts) would be read again.
-            start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} with {size}"
-            self._store = PrefixStore(start, lasting)
-            with contextlib.suppress(AttributeError):  # Linux has it
-                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            # One of them ends this process, also inside torch: the others might wait in vain.
+            end_with_parent()
+            # One of them ends this process, also inside torch: the others might wait in vain, or
+            # this one for a store that is gone.
             with handling_signals(signal.SIG_DFL):
+                lasting, rank, size = next(rendezvous("env://"))
+                if lasting.check([_ASKED]):
+                    raise Stopped(
+                        f"torchrun has started this run again, but it was asked to stop "
+                        f"({lasting.get(_ASKED).decode()}); run the same command again to resume"
+                    )
+                # Or what was written before a restart (--max-restarts) would be read again.
+                start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} with {size}"
+                self._store = PrefixStore(start, lasting)
                 dist.init_process_group(
                     f"cpu:gloo{gpu}", timeout=WAIT, store=self._store, rank=rank, world_size=size
                 )

@@ -84,6 +84,8 @@ def launch(words: Sequence[str], processes: int, reason: str) -> int:
     """
     heard = [one.name for one in program.SIGNALS if signal.getsignal(one) != signal.SIG_IGN]
     os.environ |= {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(heard), REASON: reason}
+    if "PYTHON_EXEC" not in os.environ:  # which may be a script that starts Python
+        os.environ[program.PARENT] = str(os.getpid())
     interface = socket.if_indextoname(1)  # loopback: `lo` on Linux
     os.environ |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
     # Or the libraries of each would start threads for all cores.

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -190,10 +192,10 @@ def test_a_stop_is_as_of_one_process(toy: Toy, number: signal.Signals) -> None:
 def cold(toy: Toy) -> Iterator[subprocess.Popen[bytes]]:
     """A long training of two processes, which are not those of a warm Python's server."""
     words = toy.words("run", *TWO, max_updates=1_000_000, log_every=100)
+    variables = environment()
+    del variables["PYTHON_EXEC"]
     with subprocess.Popen(
-        [sys.executable, "-m", "nmt", *words],
-        stderr=subprocess.DEVNULL,
-        env=environment() | {"PYTHON_EXEC": sys.executable},
+        [sys.executable, "-m", "nmt", *words], stderr=subprocess.DEVNULL, env=variables
     ) as started:
         yield started
         started.kill()
@@ -224,6 +226,37 @@ def test_no_process_is_left_when_the_first_one_is_killed(
     wait_until_gone(ranks)
     assert status(run)["status"] == "stopped"
     assert newest_state(run)[0]["progress"]["update"] == status(run)["update"]
+
+
+@pytest.mark.parametrize(
+    "reached",
+    [
+        pytest.param("python", id="as they start"),
+        pytest.param("torch/lib", id="as they load torch", marks=SLOW),
+        pytest.param("socket:", id="as they meet", marks=SLOW),
+    ],
+)
+def test_no_process_is_left_when_the_first_one_is_killed_early(
+    cold: subprocess.Popen[bytes], reached: str
+) -> None:
+    def have_come_so_far() -> bool:
+        ranks = process_tree(cold.pid)[1:]
+        return len(ranks) == 2 and all(map(partial(has_open, what=reached), ranks))
+
+    wait_until(have_come_so_far, f"processes with {reached}")
+    cold.send_signal(signal.SIGSTOP)
+    ranks = process_tree(cold.pid)[1:]
+    cold.kill()
+    wait_until_gone(ranks)
+
+
+def has_open(process: int, what: str) -> bool:
+    """Tell whether a process has mapped or opened a file of such a name."""
+    try:
+        opened = [str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()]
+        return any(what in name for name in [*opened, Path(f"/proc/{process}/maps").read_text()])
+    except FileNotFoundError:
+        return False
 
 
 @SLOW
