@@ -179,9 +179,14 @@ class _Process:
             self._pipe.send(item)
             result, error = self._pipe.recv()
         except (EOFError, OSError):
-            raise WorkerDied(
-                "a worker process has died, most likely for lack of memory; try fewer --workers"
-            ) from None
+            # Not raised here: its context would keep the buffer of `send` in a circle, and Python
+            # from 3.13 on complains of a buffer in use when it collects that as garbage.
+            result, error = (
+                None,
+                WorkerDied(
+                    "a worker process has died, most likely for lack of memory; try fewer --workers"
+                ),
+            )
         if error is not None:
             raise error
         return result

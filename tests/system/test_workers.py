@@ -229,6 +229,29 @@ def test_workers_that_die_with_nothing_to_do_are_replaced() -> None:
     assert len(deaths) == 1
 
 
+def test_the_end_of_a_worker_leaves_no_buffer_in_use() -> None:
+    program = (
+        "import gc, multiprocessing\n"
+        "from nmt.errors import WorkerDied\n"
+        "from nmt.system.workers import Workers\n"
+        "def work():\n"
+        "    with Workers(abs, 1, method='fork') as workers:\n"
+        "        (process,) = multiprocessing.active_children()\n"
+        "        process.kill()\n"
+        "        process.join()\n"
+        "        try:\n"
+        "            list(workers.map([-1]))\n"
+        "        except WorkerDied:\n"
+        "            print('died')\n"
+        "work()\n"
+        "gc.collect()\n"
+    )
+    # Only from 3.13 on does Python say what goes wrong as it collects garbage, or with -X dev.
+    command = [sys.executable, "-X", "dev", "-W", "ignore", "-c", program]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("died\n", "")
+
+
 def test_a_failure_while_workers_write_large_results_ends_at_once() -> None:
     program = (
         "from nmt.system.workers import Workers\n"
