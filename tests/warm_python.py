@@ -68,7 +68,8 @@ def warm_python() -> str:
                 stdout=subprocess.DEVNULL,
                 pass_fds=[listener.fileno()],
                 cwd="/",
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                # What `nmt` sets before it loads torch, which is loaded here.
+                env=os.environ | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"},
                 start_new_session=True,  # Ctrl-C is for this process
             )
         )

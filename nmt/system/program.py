@@ -78,6 +78,8 @@ def prepare_libraries() -> None:
 
     let_waiting_threads_sleep()
     let_gpu_memory_grow()
+    # Or, where no name server answers, torch reports each connection that it cannot name.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def let_gpu_memory_grow(environment: MutableMapping[str, str] = os.environ) -> None:
