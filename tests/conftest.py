@@ -80,11 +80,13 @@ def real_text() -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def three_hosts(tmp_path: Path) -> Iterator[list[Host]]:
-    """Three hosts that share the folder of the test."""
+def three_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
+    """Three hosts that share the folders of tests."""
     if reason := missing():
         pytest.skip(reason)
-    with network(("north", "east", "west"), tmp_path) as hosts:
+    # Above it are the folders that parallel workers of pytest share.
+    shared = tmp_path_factory.getbasetemp().parent
+    with network(("north", "east", "west"), shared) as hosts:
         yield hosts
 
 

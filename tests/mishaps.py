@@ -31,7 +31,7 @@ from nmt.training.saving import Saver
 
 Action = Callable[[Optimizer, int], object]
 
-WAIT = 10.0  # seconds that a rank waits for another in `training/faulty_rank.py`
+WAIT = 18.0  # seconds after which a rank without signs of life is lost in `training/faulty_rank.py`
 
 
 def around_steps(

@@ -106,6 +106,11 @@ class Host:
             if folder.name.isdecimal() and _is_in(folder, namespace, words)
         ]
 
+    def resolve(self, name: str, address: str) -> None:
+        """Let a name have another address there, by its own /etc/hosts."""
+        own = f"sed 's/^.* {name}$/{address} {name}/' /etc/hosts > /tmp/hosts"
+        self.run("bash", "-c", f"{own} && cat /tmp/hosts > /etc/hosts")
+
     def cut(self) -> None:
         """Pull its cable: the others get no sign of that."""
         self._set_link("down")
@@ -130,7 +135,6 @@ def network(
     names: Sequence[str],
     shared: Path,
     *,
-    wrong_names: Sequence[str] = (),
     more: Mapping[str, str] | None = None,
 ) -> Iterator[list[Host]]:
     """Make hosts, and end them with all of their processes.
@@ -138,7 +142,6 @@ def network(
     names: theirs, of up to 15 letters.
     shared: a folder that all of them see, also if it lies in /tmp. They see all of this machine's
         other files, except those of /tmp and /dev/shm.
-    wrong_names: hosts for which /etc/hosts says 127.0.1.1 for their own name, as Debian does.
     more: other names, and their addresses, for /etc/hosts.
     """
     addresses = {name: f"192.0.2.{number}" for number, name in enumerate(names, 1)}
@@ -146,9 +149,7 @@ def network(
         begin = ["unshare", "--net", "bash", "-c", _BEGIN_HUB]
         hub = stack.enter_context(_until_the_end(begin, ""))
         yield [
-            stack.enter_context(
-                _host(name, addresses, shared, hub.pid, more or {}, is_wrong=name in wrong_names)
-            )
+            stack.enter_context(_host(name, addresses, shared, hub.pid, more or {}))
             for name in names
         ]
 
@@ -160,12 +161,8 @@ def _host(
     shared: Path,
     hub: int,
     more: Mapping[str, str],
-    *,
-    is_wrong: bool,
 ) -> Iterator[Host]:
     known = {"localhost": "127.0.0.1", **addresses, **more}
-    if is_wrong:
-        known[name] = "127.0.1.1"
     lines = "|".join(f"{address} {known_name}" for known_name, address in known.items())
     begin = ["unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork"]
     begin += ["--kill-child", "--mount-proc", "--propagation", "private"]
