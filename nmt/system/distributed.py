@@ -140,7 +140,12 @@ class Ranks:
                 places = [f"rank {n} on {host}" for n, (host, *_) in enumerate(self._places)]
                 self._signs = SignsOfLife(self._store.clone(), rank, places)
                 self._signs.watch(lambda lost: self._end_without(lost, before_end))
-                self._connect(f"cpu:gloo{gpu}")
+                one_of_all = {"store": self._store, "rank": rank, "world_size": size}
+                try:
+                    dist.init_process_group(f"cpu:gloo{gpu}", timeout=CONNECTING, **one_of_all)
+                except RuntimeError as error:
+                    raise self._unreached() if is_of_the_group(error) else error from error
+                _set_pg_timeout(WAIT)
                 self._signs.has_met = True
 
     def _meet(self) -> None:
@@ -154,35 +159,21 @@ class Ranks:
             self._store.wait(keys, MEETING)
             self._places = [json.loads(value) for value in self._store.multi_get(keys)]
         except dist.DistError as error:
-            absent = list[str]()
+            who = "a process"
             with contextlib.suppress(dist.DistError):
-                absent = [key for key in keys if not self._store.check([key])]
-            who, minutes = ", ".join(absent) or "a process", MEETING.total_seconds() / 60
-            raise NMTError(f"{who} did not begin within {minutes:.0f} minutes; {AGAIN}") from error
+                who = ", ".join(key for key in keys if not self._store.check([key]))
+            raise NMTError(f"{who} did not begin within 3 minutes; {AGAIN}") from error
         first, _, expected = self._places[0]
         for host, _, version in self._places:
             if version != expected:
-                refusal = UsageError(
-                    f"{host} has {version}, but {first} has {expected}; "
-                    "install the same versions on all machines"
+                raise UsageError(
+                    f"{host} has {version}, but {first} has {expected}; install the same everywhere"
                 )
-                refusal.is_said = self.local_rank > 0
-                raise refusal
         # Debian gives a machine's own name a loopback address, which Gloo then tells the others.
         # One that listens there in vain would learn nothing of it.
         is_loopback = any(address.startswith("127.") for _, address, _ in self._places)
         if is_loopback and len({host for host, *_ in self._places}) > 1:
             raise self._unreached()
-
-    def _connect(self, backend: str) -> None:
-        rank, size = self.rank, self.world_size
-        try:
-            dist.init_process_group(
-                backend, timeout=CONNECTING, store=self._store, rank=rank, world_size=size
-            )
-        except RuntimeError as error:
-            raise self._unreached() if is_of_the_group(error) else error from error
-        _set_pg_timeout(WAIT)
 
     def _unreached(self) -> NMTError:
         places = dict.fromkeys(f"{host} ({address})" for host, address, _ in self._places)

@@ -12,12 +12,12 @@ a quarter of an hour, so that the second one uses no store.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch.distributed as dist
 
 EVERY = 10.0  # seconds between two signs
 _MOST_MISSED, _MOST_FOR_MEETING = 18, 6  # of these times
@@ -38,6 +38,7 @@ class SignsOfLife:
         self.store = store
         self._rank = rank
         self._places = places
+        self._keys = [f"sign of {place}" for place in places]
         self._read = self._counted = [b""] * len(places)
         self._missed = [0] * len(places)
         self._ended = threading.Event()
@@ -57,15 +58,14 @@ class SignsOfLife:
         self._exchanging.join(timeout=2.0)
         if self._exchanging.is_alive():
             return False
-        with contextlib.suppress(dist.DistError):
-            self.store.set(self._key(self._rank), _LEFT)
+        with contextlib.suppress(RuntimeError):
+            self.store.set(self._keys[self._rank], _LEFT)
         return True
 
     def exchange(self, sign: int) -> None:
         """Leave a sign and read those of all ranks."""
-        self.store.set(self._key(self._rank), str(sign))
-        keys = map(self._key, range(len(self._places)))
-        self._read = self.store.multi_get(list(keys))
+        self.store.set(self._keys[self._rank], str(sign))
+        self._read = self.store.multi_get(self._keys)
 
     def lost(self) -> str:
         """Count once more; return who is lost: ranks, or the machine of the store."""
@@ -80,20 +80,17 @@ class SignsOfLife:
             return f"{os.environ.get('MASTER_ADDR')}, where the processes meet"
         return ", ".join(self._places[rank] for rank in silent)
 
-    def _key(self, rank: int) -> str:
-        return f"sign of rank {rank}"
-
     def _exchange_on(self) -> None:
-        sign = 0
-        with contextlib.suppress(dist.DistError):  # then `lost` notices
-            while not self._ended.is_set():
-                self.exchange(sign := sign + 1)
-                self._ended.wait(EVERY)
+        with contextlib.suppress(RuntimeError):  # then `lost` notices
+            for sign in itertools.count():
+                self.exchange(sign)
+                if self._ended.wait(EVERY):
+                    return
 
     def _judge_on(self, end_run: Callable[[str], object]) -> None:
-        ticks = 0
-        while not self._ended.wait(EVERY):
-            ticks += 1
+        for times in itertools.count():
+            if self._ended.wait(EVERY):
+                return
             lost = self.lost()
-            if lost or (ticks > _MOST_FOR_MEETING and not self.has_met):
+            if lost or (times >= _MOST_FOR_MEETING and not self.has_met):
                 end_run(lost)

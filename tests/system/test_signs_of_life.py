@@ -21,7 +21,7 @@ def ranks() -> list[SignsOfLife]:
     store.set_timeout(timedelta(seconds=60))
     ranks = [SignsOfLife(store, rank, PLACES) for rank in range(3)]
     for rank in range(3):
-        store.set(ranks[rank]._key(rank), "0")
+        store.set(ranks[rank]._keys[rank], "0")
     return ranks
 
 
