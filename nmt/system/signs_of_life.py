@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-
 EVERY = 10.0  # seconds between two signs
 _MOST_MISSED, _MOST_FOR_MEETING = 18, 6  # of these times
 _LEFT = b"left"
