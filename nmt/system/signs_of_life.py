@@ -75,7 +75,8 @@ class SignsOfLife:
         silent = [rank for rank, missed in enumerate(self._missed) if missed >= _MOST_MISSED]
         if silent == [self._rank] and read.count(_LEFT) == len(read) - 1:
             return ""
-        if self._rank in silent:
+        # Of a store that is gone, the last that was read is not equally old for all ranks.
+        if silent and self._missed[self._rank] > 2:
             return f"{os.environ.get('MASTER_ADDR')}, where the processes meet"
         return ", ".join(self._places[rank] for rank in silent)
 

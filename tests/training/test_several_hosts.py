@@ -43,14 +43,14 @@ def start(
     """
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(len(hosts))]
     own = environment() | {"PYTHON_EXEC": sys.executable}  # a warm one is in no namespace
-    started = []
+    started = []  # not in the folder of the sources, which `-m` would prefer
     for number, host in enumerate(hosts):
         meeting = [*SERVER, "--rdzv-conf", f"is_host={int(number == 0)}"]
         if is_static:
             meeting = ["--node-rank", str(number), "--master-addr", hosts[0].address]
         command = [*torchrun, *meeting, "--local-addr", host.address, *words]
         environ = {**own, **variables.get(host.name, {})}
-        started.append(host.start(*command, stderr=subprocess.PIPE, env=environ))
+        started.append(host.start(*command, stderr=subprocess.PIPE, env=environ, cwd="/"))
     return started
 
 
@@ -90,7 +90,7 @@ def test_hosts_share_nothing_but_a_network_and_a_folder(
         assert server.wait(timeout=60) != 0
 
 
-@pytest.mark.parametrize("fault", ["power", "cable", "the store's power"])
+@pytest.mark.parametrize("fault", ["power", "cable"])
 def test_a_host_that_is_gone_is_named_and_the_run_goes_on(
     three_hosts: list[Host], toy: Toy, fault: str
 ) -> None:
@@ -102,7 +102,7 @@ def test_a_host_that_is_gone_is_named_and_the_run_goes_on(
     while not (run.path / "best.safetensors").exists():
         assert started[0].poll() is None
         time.sleep(0.1)
-    gone = three_hosts[0 if fault == "the store's power" else 2]
+    gone = three_hosts[2]
     if fault == "cable":
         gone.cut()
     else:
@@ -110,7 +110,7 @@ def test_a_host_that_is_gone_is_named_and_the_run_goes_on(
     left = [one for host, one in zip(three_hosts, started, strict=True) if host is not gone]
     for end in end_of(left):
         assert end.status == 1
-        assert gone.name in end.said or gone.address in end.said
+        assert gone.name in end.said
     if fault == "cable":
         end_of(started)
         gone.mend()
@@ -119,8 +119,6 @@ def test_a_host_that_is_gone_is_named_and_the_run_goes_on(
     updates = max(updates_of(run, STATE)) + 2
     again = [host for host in three_hosts if host is not gone or fault == "cable"]
     more = ["none", "9", "--set", f"max_updates={updates}"]
-    if gone is three_hosts[0]:
-        return  # the others would need another meeting place
     for end in end_of(start(again, [*words, *more])):
         assert end.status == 0, end.said
     assert (status(run.path)["status"], status(run.path)["update"]) == ("finished", updates)
