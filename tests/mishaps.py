@@ -32,7 +32,8 @@ from nmt.training.saving import Saver
 Action = Callable[[Optimizer, int], object]
 
 WAIT = 40.0
-"""Seconds that a rank waits for another in `training/faulty_rank.py`; also for a slow start."""
+"""Seconds after which a rank without signs of life is lost in `training/faulty_rank.py`; also for a
+slow start."""
 
 
 def around_steps(
