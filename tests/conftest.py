@@ -21,6 +21,7 @@ from benchmarks import corpora
 from command_line import QUICK, Answer, Nmt, TranslateText
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
+from network_of_hosts import Host, missing, network
 from toy_training import Toy, prepare_toy, python_command, run_command, train
 
 from nmt import console
@@ -76,6 +77,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def real_text() -> Callable[[str], Path]:
     """Find the folder of a corpus in NMT_DATA, or skip the test."""
     return corpora.real_text
+
+
+@pytest.fixture
+def three_hosts(tmp_path: Path) -> Iterator[list[Host]]:
+    """Three hosts that share the folder of the test."""
+    if reason := missing():
+        pytest.skip(reason)
+    with network(("north", "east", "west"), tmp_path) as hosts:
+        yield hosts
 
 
 @pytest.fixture(scope="session", autouse=True)
