@@ -33,13 +33,11 @@ _MOST_DEATHS = 5
 """How often nodes or workers may die over the same item."""
 _PATIENCE = 5.0
 """Seconds for which a job waits for free cores in silence: those of its last step are soon free."""
-_NO_NODE = "No node info found"
-"""What Ray says on a machine that is no node of the cluster."""
-_KEEPALIVE = {
-    "RAY_grpc_client_keepalive_time_ms": "10000",
-    "RAY_grpc_client_keepalive_timeout_ms": "10000",
-}
-"""By these, Ray gives up a node that has vanished after half a minute, and not after seven."""
+_KEEPALIVE = "RAY_grpc_client_keepalive_time_ms", "RAY_grpc_client_keepalive_timeout_ms"
+"""Settings by which Ray gives up a node that has vanished after half a minute, and not after seven.
+
+Ray reads them when it is loaded.
+"""
 
 
 class RayWorkers(Generic[Item, Result]):
@@ -172,13 +170,9 @@ def temporary_folder() -> Iterator[Path]:
     A process removes it as soon as this one no longer holds its end of a pipe. The process is in a
     session of its own and nobody's child, because Ray kills the children of workers, too.
     """
-    remove = 'exec 3<&0; (cat <&3; rm -rf -- "$0") > /dev/null 2>&1 &'
-    with (
-        tempfile.TemporaryDirectory(prefix="nmt-", ignore_cleanup_errors=True) as folder,
-        subprocess.Popen(
-            ["sh", "-c", remove, folder], stdin=subprocess.PIPE, start_new_session=True
-        ),
-    ):
+    folder = tempfile.mkdtemp(prefix="nmt-")
+    remove = ("sh", "-c", 'exec 3<&0; (cat <&3; rm -rf -- "$0") > /dev/null 2>&1 &', folder)
+    with subprocess.Popen(remove, stdin=subprocess.PIPE, start_new_session=True):
         yield Path(folder)
 
 
@@ -199,8 +193,8 @@ def connect() -> Any:
         UsageError: if Ray is missing, or the environment does not name its cluster.
         NMTError: if the cluster cannot be reached.
     """
-    for name, milliseconds in _KEEPALIVE.items():  # which Ray reads when it is loaded
-        os.environ.setdefault(name, milliseconds)
+    for name in _KEEPALIVE:
+        os.environ.setdefault(name, "10000")
     try:
         import ray
     except ImportError:
@@ -218,7 +212,7 @@ def connect() -> Any:
                 ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 why = " ".join(str(error).split())
-                if _NO_NODE in why:
+                if "No node info found" in why:  # as Ray says it
                     why = (
                         "this machine is no node of it; make it one without workers by "
                         f"`ray start --address {address} --num-cpus 0`"
