@@ -42,9 +42,8 @@ def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
         def answer() -> None:
             if name in _ANSWER_ON_STDOUT and sys.stdout is None:
                 raise UsageError("stdout is closed, where the answer would go")
-            if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
-                # What a program reads is UTF-8, whatever the locale.
-                sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+            if sys.stdout is not None and not sys.stdout.isatty():
+                console.take_stdout()
             with naming("stdout") if name in _ANSWER_ON_STDOUT else contextlib.nullcontext():
                 try:
                     command(*args, **kwargs)

@@ -237,6 +237,8 @@ def train(
         if count > 1:
             from nmt.system.launch import launch
 
+            if stream := console.stdout():  # of which the processes inherit file 1
+                os.dup2(stream.fileno(), 1)
             raise typer.Exit(launch(("-m", "nmt", *command.words), count, reason))
         command = dataclasses.replace(command, reason=reason)
     if dry_run:

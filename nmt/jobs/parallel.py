@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import platform
 import re
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from nmt.models.device import choose_device, gpus_of, keep_freed_memory, use_tf3
 from nmt.search.engine import Engine
 from nmt.system.lookahead import Pause
 from nmt.system.machine import RAY, cores, default_threads, most_workers
-from nmt.system.ray_workers import RayWorkers, connect, has_gpu
+from nmt.system.ray_workers import RayWorkers, connect, has_gpu, temporary_folder
 from nmt.system.workers import Workers, number_of_this_worker
 from nmt.translate.ctranslate2_engine import count_gpus
 from nmt.translate.ctranslate2_engine import load as load_export
@@ -263,9 +262,9 @@ class _OnRay:
 
     def __call__(self, lines: Pool) -> Translations:
         if self.translate is None:
-            with tempfile.TemporaryDirectory(prefix="nmt-") as folder:
+            with temporary_folder() as folder:
                 try:
-                    self.translate = self.load(self._copied(Path(folder)))
+                    self.translate = self.load(self._copied(folder))
                 except MissingKernel as error:
                     raise MissingKernel(
                         f"node {platform.node()} of the Ray cluster: {error}; take nodes with the "

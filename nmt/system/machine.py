@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 from collections.abc import Iterator, MutableMapping
+from importlib.metadata import version
 from pathlib import Path
 
 WAITING = {
@@ -76,14 +77,12 @@ def version_of_code() -> str:
     The processes of one job compare them. Builds of one torch are equal, such as +cpu and +cu128,
     because a job may have machines with GPUs and without.
     """
-    import torch
-
     from nmt import __version__
 
     package, checksum = Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         checksum.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes())
-    of_torch = torch.__version__.partition("+")[0]
+    of_torch = version("torch").partition("+")[0]  # without loading it, which takes seconds
     return f"nmt {__version__} ({checksum.hexdigest()[:12]}) with torch {of_torch}"
 
 
