@@ -55,7 +55,7 @@ def require_matplotlib() -> None:
         UsageError: if matplotlib is missing.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("pictures need matplotlib; run `pip install 'nmt-toolkit[plot]'`")
+        raise UsageError("pictures need matplotlib; run `pip install matplotlib`")
 
 
 def draw(width: float, height: float, title: str, fill: Callable[[Figure], None]) -> str:

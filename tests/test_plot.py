@@ -84,5 +84,5 @@ def test_all_that_is_written_is_written_as_it_is() -> None:
 
 def test_without_matplotlib_we_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UsageError, match=r"nmt-toolkit\[plot\]"):
+    with pytest.raises(UsageError, match="pip install matplotlib`"):
         draw_curves([], "run")
