@@ -13,26 +13,27 @@ from typing import Any
 from nmt.errors import NMTError
 
 _CALL = """
-import importlib, json, sys
-sys.path, module, name, values = json.load(sys.stdin)
-json.dump(getattr(importlib.import_module(module), name)(*values), sys.stdout)
+import json, pkgutil, sys
+sys.path, function, values = json.load(sys.stdin)
+json.dump(pkgutil.resolve_name(function)(*values), sys.stdout)
 """
 _LONGEST = 600  # seconds
 
 
-def in_own_process(function: Callable[..., Any], *values: Any, **environment: str) -> Any:
+def in_own_process(
+    failure: str, function: Callable[..., Any], *values: Any, **environment: str
+) -> Any:
     """Return what a function of a module returns in a new process, whose folder is `/`.
 
+    failure: how the message of an NMTError begins, if the process raises, is killed, or takes long.
     values: as JSON can hold them, like what is returned.
     environment: variables that differ from this process's.
-    NMTError tells why, if the process raises, is killed, or takes too long.
     """
     path = [str(Path(folder).absolute()) for folder in sys.path]
-    asked = json.dumps([path, function.__module__, function.__name__, values])
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-W", "ignore", "-c", _CALL],
-            input=asked.encode(),
+            input=json.dumps([path, full_name(function), values]).encode(),
             capture_output=True,
             cwd="/",
             env=os.environ | environment,
@@ -41,8 +42,13 @@ def in_own_process(function: Callable[..., Any], *values: Any, **environment: st
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise NMTError(f"took longer than {_LONGEST} seconds") from None
+        raise NMTError(f"{failure}: it took longer than {_LONGEST} seconds") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").splitlines() if done.returncode > 0 else []
-        raise NMTError(lines[-1] if lines else f"its process ended with {done.returncode}")
+        raise NMTError(f"{failure}: {lines[-1] if lines else f'ended by {done.returncode}'}")
     return json.loads(done.stdout)
+
+
+def full_name(function: Callable[..., Any]) -> str:
+    """Return what `pkgutil.resolve_name` finds a function by."""
+    return f"{function.__module__}:{function.__qualname__}"

@@ -12,12 +12,13 @@ import importlib.util
 import io
 import math
 import os
+import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import NMTError, UsageError
-from nmt.own_process import in_own_process
+from nmt.errors import UsageError
+from nmt.own_process import full_name, in_own_process
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,19 +75,13 @@ def draw(width: float, height: float, title: str, fill: Callable[..., None], *va
         NMTError: if it fails.
     """
     require_matplotlib()
-    place = fill.__module__, fill.__name__
+    asked = width, height, title, full_name(fill), values
     # The file of settings in the current folder comes first: that is `/`, and has none.
     settings = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "svg"}
-    try:
-        picture: str = in_own_process(_draw, width, height, title, place, values, **settings)
-    except NMTError as error:
-        raise NMTError(f"matplotlib cannot draw: {error}") from None
-    return picture
+    return str(in_own_process("matplotlib cannot draw", _draw, *asked, **settings))
 
 
-def _draw(
-    width: float, height: float, title: str, place: tuple[str, str], values: Sequence[Any]
-) -> str:
+def _draw(width: float, height: float, title: str, fill: str, values: Sequence[Any]) -> str:
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -94,7 +89,7 @@ def _draw(
     content = io.BytesIO()
     figure = Figure((width / 72, height / 72))
     figure.text(MARGIN / width, 1 - 34 / height, legible(title), size=16, weight="bold")
-    getattr(importlib.import_module(place[0]), place[1])(figure, *values)
+    pkgutil.resolve_name(fill)(figure, *values)
     figure.savefig(content, format="svg", metadata={"Date": None, "Title": legible(title)})
     return content.getvalue().decode()
 
@@ -142,37 +137,21 @@ def draw_curves(
 
     best: the place on the x axis that a vertical line marks as the best.
     """
-    drawable = [
-        [
-            (legible(label), shown)
-            for label, points in panel.series
-            if (shown := _drawable(points, panel.log_scale))
-        ]
-        for panel in panels
-    ]
-    top = _TOP + _LEGEND_LINE * max(map(len, drawable), default=0)
+    drawable = [replace(panel, series=_drawable(panel)) for panel in panels]
+    top = _TOP + _LEGEND_LINE * max((len(panel.series) for panel in drawable), default=0)
     panel_height = top + _PLOT_HEIGHT + _BOTTOM
     width = min(len(panels), _COLUMNS) * _PANEL_WIDTH
     height = HEADER + math.ceil(len(panels) / _COLUMNS) * panel_height
-    shown = [
-        astuple(replace(panel, series=series))
-        for panel, series in zip(panels, drawable, strict=True)
-    ]
-    return draw(width, height, title, _fill, shown, (width, height, panel_height), x_label, best)
+    values = list(map(vars, drawable)), (width, height, panel_height), x_label, best
+    return draw(width, height, title, _fill, *values)
 
 
-def _fill(
-    figure: Figure,
-    panels: Sequence[Sequence[Any]],
-    sizes: tuple[int, int, int],
-    x_label: str,
-    best: float | None,
-) -> None:
+def _fill(figure: Figure, drawable: Any, sizes: Any, x_label: str, best: float | None) -> None:
     width, height, panel_height = sizes
-    drawable = [Panel(*panel) for panel in panels]
-    every = (points for panel in drawable for _, points in panel.series)
+    panels = [Panel(**values) for values in drawable]
+    every = (points for panel in panels for _, points in panel.series)
     x_high = max((x for points in every for x, _ in points), default=0)
-    for index, panel in enumerate(drawable):
+    for index, panel in enumerate(panels):
         row, column = divmod(index, _COLUMNS)
         left = column * _PANEL_WIDTH + _LEFT
         bottom = height - HEADER - (row + 1) * panel_height + _BOTTOM
@@ -186,12 +165,13 @@ def _fill(
             axes.text(best, 0.97, " best ", transform=above, ha=side, va="top", color=FAINT)
 
 
-def _drawable(points: Sequence[Point], log_scale: bool) -> list[Point]:
-    return [
-        (x, y)
-        for x, y in points
-        if 0 <= x < _HUGE and abs(y) < _HUGE and (y > 1 / _HUGE or not log_scale)
+def _drawable(panel: Panel) -> list[Series]:
+    least = 1 / _HUGE if panel.log_scale else -_HUGE
+    series = [
+        (legible(label), [(x, y) for x, y in points if 0 <= x < _HUGE and least < y < _HUGE])
+        for label, points in panel.series
     ]
+    return [(label, points) for label, points in series if points]
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:

@@ -21,14 +21,14 @@ from nmt.own_process import in_own_process
 
 
 def test_a_function_is_called_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert in_own_process(math.hypot, 3, 4) == 5
-    assert in_own_process(os.getpid) != os.getpid()
-    assert in_own_process(os.getenv, "COLOUR", COLOUR="blau") == "blau"
+    assert in_own_process("it failed", math.hypot, 3, 4) == 5
+    assert in_own_process("it failed", os.getpid) != os.getpid()
+    assert in_own_process("it failed", os.getenv, "COLOUR", COLOUR="blau") == "blau"
     assert "COLOUR" not in os.environ
     (tmp_path / "somewhere.py").write_text("def total(*values): return sum(values)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend("")  # the current folder, as in an interactive Python
-    assert in_own_process(importlib.import_module("somewhere").total, 1, 2) == 3
+    assert in_own_process("it failed", importlib.import_module("somewhere").total, 1, 2) == 3
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_whatever_ends_it_is_one_line(
 ) -> None:
     monkeypatch.setattr(own_process, "_LONGEST", 600 if function is not time.sleep else 1)
     with pytest.raises(NMTError) as caught:
-        in_own_process(function, value)
+        in_own_process("it failed", function, value)
     assert why in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -52,4 +52,4 @@ def test_python_that_makes_errors_of_warnings_does_not_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONWARNINGS", "error")
-    assert in_own_process(warnings.warn, "the Glyph is missing") is None
+    assert in_own_process("it failed", warnings.warn, "the Glyph is missing") is None

@@ -52,18 +52,12 @@ def draw_matrix(weights: Floats, src_tokens: Sequence[str], tgt_tokens: Sequence
     width = left + max(len(src_tokens) * _CELL, 100) + MARGIN  # the title has room
     height = top + len(tgt_tokens) * _CELL + MARGIN
 
-    values = weights.tolist(), src_tokens, tgt_tokens, left, top
+    values = weights.tolist(), (src_tokens, tgt_tokens), left, top
     return draw(width, height, "Attention", _fill_matrix, *values)
 
 
-def _fill_matrix(
-    figure: Figure,
-    weights: list[list[float]],
-    src_tokens: Sequence[str],
-    tgt_tokens: Sequence[str],
-    left: int,
-    top: int,
-) -> None:
+def _fill_matrix(figure: Figure, weights: Any, tokens: Any, left: int, top: int) -> None:
+    src_tokens, tgt_tokens = tokens
     rows, columns = len(tgt_tokens), len(src_tokens)
     axes = _axes(figure, left, top, columns * _CELL, rows * _CELL)
     axes.pcolormesh(weights, cmap="Blues", vmin=0, vmax=1, edgecolors=GRID, linewidth=1)
@@ -105,9 +99,7 @@ def draw_attention(
     return picture.replace("<defs>", f"{_HOVER}<defs>", 1)
 
 
-def _fill_rows(
-    figure: Figure, rows: Sequence[Any], heads: int, margin: int, size: tuple[int, int]
-) -> None:
+def _fill_rows(figure: Figure, rows: Any, heads: int, margin: int, size: Any) -> None:
     import numpy as np
     from matplotlib import colormaps
 
