@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PLACES = ("nmt", "tests", "examples", ".github")
 LOCKS = {path.stem.removeprefix("python"): path for path in sorted(ROOT.glob(".locks/*"))}
 
 
@@ -53,6 +54,24 @@ def test_a_lock_holds_versions_of_all_that_is_installed_but_torch(python: str) -
         if is_needed and requirement.name not in ("torch", PROJECT["name"]):
             version = versions[canonicalize_name(requirement.name)]
             assert requirement.specifier.contains(version), requirement
+
+
+def test_hints_to_install_name_packages_that_exist() -> None:
+    """Our own name is in no registry: whoever took it would be installed by such a hint."""
+    for pattern in ("*.md", "*.py", "*.sh", "*.toml", "*.yml", "Makefile"):
+        files = [path for place in PLACES for path in (ROOT / place).rglob(pattern)]
+        files += [path for path in ROOT.glob(pattern) if path.name != "pyproject.toml"]
+        assert not [path for path in files if PROJECT["name"] in path.read_text(encoding="utf-8")]
+
+    extras = PROJECT["optional-dependencies"].values()
+    ours = {re.split(r"[>;]", requirement)[0] for extra in extras for requirement in extra}
+    hints = set[str]()
+    for path in ROOT.glob("nmt/**/*.py"):
+        code = re.sub(r'"\n\s+"', "", path.read_text(encoding="utf-8"))  # literals side by side
+        hints |= set(re.findall(r"`pip install ([^`]*)`", code))
+    assert len(hints) > 9
+    for hint in hints - {"'sacrebleu[{tokenizer[:2]}]'"}:
+        assert hint in ours
 
 
 def run(*command: str | Path, cwd: Path) -> str:

@@ -34,10 +34,7 @@ LIBRARIES = (
     *("numpy", "pytest", "rich.live", "sacrebleu", "safetensors.torch", "sentencepiece", "torch"),
     *("torch.distributed.launcher", "torch.distributed.nn.functional", "typer"),
 )
-MAYBE_MISSING = (
-    *("matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.style"),
-    "pydantic.type_adapter",  # which typer needs since 0.29
-)
+MAYBE_MISSING = ("pydantic.type_adapter",)  # which typer needs since 0.29
 MOST_FILES = 250  # that one message can hold
 LENGTH_BYTES = 8
 

@@ -29,7 +29,7 @@ from nmt import __version__, console
 from nmt.config.model_config import MODEL_CONFIGS
 from nmt.config.recipes import Recipe, format_toml, read_toml, resumable_keys
 from nmt.config.training_config import TrainingConfig
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError, NMTError, UsageError
 from nmt.plot import Panel, Point, draw_curves
 from nmt.system.files import (
     TEMPORARY_SUFFIX,
@@ -381,7 +381,7 @@ class RunFolder:
         """Let training continue if a line or a picture cannot be written; warn once per file."""
         try:
             yield
-        except (OSError, UsageError) as error:
+        except (OSError, NMTError) as error:
             if path not in self._unwritten:
                 self._unwritten.add(path)
                 why = error.strerror if isinstance(error, OSError) else error

@@ -198,7 +198,7 @@ def connect() -> Any:
     try:
         import ray
     except ImportError:
-        raise UsageError("--workers ray needs ray; run `pip install 'nmt-toolkit[ray]'`") from None
+        raise UsageError("--workers ray needs ray; run `pip install ray`") from None
     address = os.environ.get(_ADDRESS)
     if address in (None, "", "local"):  # by which Ray would start a head of its own
         raise UsageError(
