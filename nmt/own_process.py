@@ -36,7 +36,7 @@ def in_own_process(
             input=json.dumps([path, full_name(function), values]).encode(),
             capture_output=True,
             cwd="/",
-            env=os.environ | environment,
+            env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,  # threads take memory
             start_new_session=True,  # Ctrl-C is for this process, which may finish its work
             timeout=_LONGEST,
             check=False,

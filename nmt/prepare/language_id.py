@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import resource
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,7 @@ from nmt.data.composition import compose
 from nmt.data.languages import are_close
 from nmt.errors import DataError, UsageError
 from nmt.markup.file_types import first_bytes
+from nmt.own_process import in_own_process
 from nmt.prepare.block import Block, Mask, Pairs
 from nmt.prepare.characters import known_scripts, letters_by_script
 from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
@@ -41,6 +43,8 @@ from nmt.system.files import is_there, sha256_file
 _LABEL = "__label__"
 _ALL = 1 << 20
 _FASTTEXT = struct.pack("<i", 793712314)  # how its files begin
+_MEMORY_BESIDE = 1 << 31  # bytes, for Python and what a model needs beside its file
+_MANY_NGRAMS = " ".join(map(str, range(30_000)))  # as many as a model may have rows
 _CONFUSED = 0.01  # the share of valid from which on a language counts as that of valid
 _WIKIPEDIAS = {
     "als": ("gsw",),
@@ -172,9 +176,10 @@ def _load(path: Path) -> Any:
 
 
 def _check(path: Path) -> None:
-    """Raise DataError if a file is no model of languages, or cut short.
+    """Raise DataError if a file is no model of languages or cut short, NMTError if it is damaged.
 
-    fastText itself does not notice the end: it may end the process or take all memory.
+    fastText itself does not notice the end. At other damage it may raise any error, end the process
+    or take all memory, so another process is the first to use it.
     """
     is_whole = False
     with contextlib.suppress(struct.error, ValueError, OverflowError):
@@ -182,8 +187,18 @@ def _check(path: Path) -> None:
             is_whole = _end_of_tables(data := path.read_bytes()) == len(data)
     if not is_whole:
         raise DataError(f"--langid {path}: not a fastText model, or cut short")
-    if not any(label.startswith(_LABEL) for label in _labels(path)):
+    labels = in_own_process(f"--langid {path}: not usable", _try_model, str(path.absolute()))
+    if not any(label.startswith(_LABEL) for label in labels):
         raise DataError(f"--langid {path}: this fastText model has no labels such as {_LABEL}de")
+
+
+def _try_model(path: str) -> tuple[str, ...]:
+    """Use a model in this process; return its labels."""
+    limit = 2 * Path(path).stat().st_size + _MEMORY_BESIDE
+    with contextlib.suppress(ValueError):  # the user's own limit is lower
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    _load(Path(path)).predict(_MANY_NGRAMS)
+    return _labels(Path(path))
 
 
 def _end_of_tables(data: bytes) -> int:

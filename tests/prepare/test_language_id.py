@@ -9,7 +9,7 @@ from unicodedata import normalize
 import pytest
 from prepare_job import Job, job_of, write
 
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError, NMTError, UsageError
 from nmt.prepare.language_id import LanguageIdentifier
 
 ENGLISH = [
@@ -167,6 +167,24 @@ def test_what_is_no_model_is_refused_by_its_name(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError, match=f"--langid .*{name}: {message}"):
             LanguageIdentifier.find(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        *("raise RuntimeError('Unknown loss')", "raise ValueError('size')", "raise MemoryError"),
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    ],
+)
+def test_a_model_that_the_library_cannot_use_is_refused_whatever_its_tables_say(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = LanguageIdentifier.find("auto").path  # whole
+    (tmp_path / "fasttext.py").write_text(f"def load_model(path):\n    {end}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(NMTError, match=f"--langid {model}: ") as caught:
+        LanguageIdentifier.find(str(model))
+    assert "\n" not in str(caught.value)
 
 
 def test_without_its_package_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
