@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -88,9 +87,11 @@ class RayWorkers(Generic[Item, Result]):
         return in_order(items, self._submit, _take_first, ahead=AHEAD * self.count)
 
     def _submit(self, item: Item) -> Future[Result]:
-        # A future, because a signal's exception would be lost in Ray's own waiting.
+        import ray
+
         # As bytes, which a node with another nmt can read, too.
-        sent = pickle.dumps(item)
+        sent = ray.cloudpickle.dumps(item)
+        # A future, because a signal's exception would be lost in Ray's own waiting.
         future: Future[Result] = self._work.remote(self._reference, sent).future()
         return future
 
@@ -122,7 +123,6 @@ def _worker(version: str) -> Callable[[list[Any], bytes], Any]:
     functions: dict[str, Callable[[Any], Any]] = {}  # in a worker, its newest, by its reference
 
     def work(reference: list[Any], item: bytes) -> Any:
-        import pickle
         import platform
 
         import ray
@@ -139,7 +139,7 @@ def _worker(version: str) -> Callable[[list[Any], bytes], Any]:
                     raise ImportError(f"has {found}, and this machine has {version}")
                 functions.clear()
                 functions[name] = ray.get(reference[0])
-            return functions[name](pickle.loads(item))
+            return functions[name](ray.cloudpickle.loads(item))
         except ImportError as error:
             address = ray.util.get_node_ip_address()
             raise ImportError(
@@ -211,7 +211,7 @@ def connect() -> Any:
             try:
                 ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, RuntimeError, ValueError) as error:
-                why = " ".join(str(error).split())
+                why = " ".join(str(error.__cause__ or error).split())
                 if "No node info found" in why:  # as Ray says it
                     why = (
                         "this machine is no node of it; make it one without workers by "

@@ -31,6 +31,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
     module.available_resources = lambda: {"CPU": 2.0}
     module.put = module.get = lambda value: value
     module.remote = lambda **_: lambda function: function
+    module.cloudpickle = pickle
     module.util = SimpleNamespace(get_node_ip_address=lambda: "192.0.2.7")
     monkeypatch.setitem(sys.modules, "ray", module)
     monkeypatch.setenv("RAY_ADDRESS", "auto")
@@ -113,7 +114,7 @@ def test_a_node_that_vanishes_is_given_up_soon_unless_the_user_chose_when(
 
 def test_a_driver_that_is_no_node_gets_the_way_to_become_one(ray: Any) -> None:
     def init(*_: object, **__: object) -> None:
-        raise RuntimeError("No node info found matching attributes: ''\nmore")
+        raise ConnectionError("Failed") from RuntimeError("No node info found matching: ''")
 
     ray.is_initialized, ray.init = (lambda: False), init
     with pytest.raises(NMTError, match="ray start --address auto --num-cpus 0"):
