@@ -16,7 +16,7 @@ from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 
 SLOW = pytest.mark.slow
-AT_ONCE, AFTER_TORCHRUN_KILLS = 30.0, WAIT + 60.0  # seconds, with those of a start
+AT_ONCE, AFTER_TORCHRUN_KILLS = 30.0, WAIT + 200.0  # seconds, with those of a start
 BY_NMT = None  # in place of options of torchrun
 
 
