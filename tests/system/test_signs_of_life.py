@@ -54,7 +54,7 @@ def test_a_store_that_is_silent_is_lost_unless_the_others_have_ended(
 ) -> None:
     monkeypatch.setenv("MASTER_ADDR", "192.0.2.1")
     tick(ranks, (0, 1, 2), 3)
-    tick(ranks, (0, 2), 1, sign=100)  # the sign of rank 1 comes a moment later
+    tick(ranks, (0, 2), 2, sign=100)  # the sign of rank 1 comes a moment later
     found = [ranks[0].lost() for _ in range(LIMIT - 1)]  # what was read stays as it was
     assert found[-2] == ""
     assert "192.0.2.1" in found[-1]
