@@ -258,7 +258,7 @@ def take_stdout() -> None:
         # What a program reads is UTF-8, whatever the locale.
         _Voice.taken = os.fdopen(data, "w", encoding="utf-8", errors="backslashreplace")
         os.dup2(2, 1)
-        sys.stdout = sys.stderr
+        sys.stdout = sys.stderr  # which, unlike a pipe, holds no lines back
 
 
 def stdout() -> TextIO | Any:
