@@ -29,9 +29,8 @@ from nmt.terms.annotation import Annotation, annotate
 from nmt.terms.term_list import TermUse
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.output import Translation
-from nmt.translate.segment import Segment
+from nmt.translate.segment import Segment, Spans
 from nmt.translate.segmentation import split_ids
-from nmt.translate.steps import LinesUnderWay, Spans
 
 
 @dataclass(frozen=True)
@@ -154,16 +153,24 @@ def _words(places: Sequence[FoundWord]) -> tuple[ListedWord, ...]:
     return tuple(dict.fromkeys(place.word for place in places))
 
 
-def note_terms(form: str | None, inflected_lang: str | None, lines: LinesUnderWay) -> None:
-    """Tell of each line's terms whether its translation has them: the last step.
+def note_terms(
+    translations: Sequence[Translation],
+    segments: Sequence[Sequence[Segment]],
+    form: str | None,
+    inflected_lang: str | None,
+) -> list[Translation]:
+    """Return translations that tell of each of the line's terms whether they have it.
 
-    form: of the tags in lines; inflected_lang: of translations, if any form of a term will do.
+    segments: of each line; form: of the tags in lines; inflected_lang: of translations, if any form
+    of a term that lemmas know will do.
     """
-    for number, translation in lines.translations.items():
-        listed = (segment.listed for segment in lines.segments[number])
-        words = dict.fromkeys(chain.from_iterable(listed))
+    noted = []
+    for translation, of_line in zip(translations, segments, strict=True):
+        words = dict.fromkeys(chain.from_iterable(segment.listed for segment in of_line))
         if words and not translation.error:
-            lines.translations[number] = _noted(translation, words, form, inflected_lang)
+            translation = _noted(translation, words, form, inflected_lang)
+        noted.append(translation)
+    return noted
 
 
 def _noted(

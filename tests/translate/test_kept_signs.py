@@ -11,7 +11,7 @@ import pytest
 
 import nmt
 from nmt.markup.kept_pieces import SIGN
-from nmt.translate.tagged_lines import knows_signs
+from nmt.translate.taken_out import knows_signs
 from nmt.translate.torch_engine import TorchEngine
 
 LINES = [
