@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from nmt.lexical.lemmas import is_installed
 from nmt.markup.breaks import LINE_END
 from nmt.search.engine import Engine
 from nmt.search.retry import (
@@ -20,8 +21,6 @@ from nmt.search.retry import (
     search_placed,
     search_with_low_limit,
 )
-from nmt.terms.lemmas import is_installed
-from nmt.terms.translate import note_terms
 from nmt.translate.context import search_windows, windows_of
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
@@ -30,6 +29,7 @@ from nmt.translate.output import Translation
 from nmt.translate.segment import Found, Segment
 from nmt.translate.segment_lines import SegmentLines
 from nmt.translate.taken_out import TakenOut, restore_lost_signs, restored
+from nmt.translate.terms import note_terms
 
 
 def translate_lines(

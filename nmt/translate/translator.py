@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nmt.errors import NMTError, UsageError
+from nmt.lexical.term_list import read_terms
 from nmt.markup.file_types import FORMS
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
-from nmt.terms.term_list import read_terms
-from nmt.terms.translate import ForceTerms, ReadTerms
 from nmt.translate.context import Before, contexts_of
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
@@ -21,6 +20,7 @@ from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
 from nmt.translate.segment_lines import Cut, SegmentLines, only_text
 from nmt.translate.taken_out import TakenOut, knows_signs, take_signs_out, take_tags_out
+from nmt.translate.terms import ForceTerms, ReadTerms
 from nmt.translate.translate import search_segments, translate_lines
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Translator:
         not support the precision, models cannot be joined, options conflict, or a language is not
         known.
         """
-        from nmt.translate.torch_engine import load
+        from nmt.translate.load_model import load
 
         config = TranslationConfig.from_call(path, options, **values)
         return cls(*load(config, device=device, batch_tokens=batch_tokens), config)

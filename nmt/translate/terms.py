@@ -1,9 +1,9 @@
 """`nmt translate --terms`: sentences whose terms the model reads, or search puts in.
 
-A model that was trained to read terms finds them in its sources (`nmt.terms.annotation`). For other
-models they are phrases that search puts into the translation. Such a phrase is cut into tokens as a
-word inside a sentence. It may also follow an opening bracket or the like, without a space. If its
-first word is in lower case, it may begin the translation with a capital.
+A model that was trained to read terms finds them in its sources (`nmt.lexical.annotation`). For
+other models they are phrases that search puts into the translation. Such a phrase is cut into
+tokens as a word inside a sentence. It may also follow an opening bracket or the like, without a
+space. If its first word is in lower case, it may begin the translation with a capital.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.lexical.annotation import Annotation, annotate
+from nmt.lexical.term_list import TermUse
 from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_list import (
     FoundWord,
@@ -25,8 +27,6 @@ from nmt.lexical.word_list import (
 )
 from nmt.markup.breaks import MarkedLines
 from nmt.search.phrases import Ids, Phrase
-from nmt.terms.annotation import Annotation, annotate
-from nmt.terms.term_list import TermUse
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.output import Translation
 from nmt.translate.segment import Segment, Spans
