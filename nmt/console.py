@@ -19,7 +19,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -41,6 +41,7 @@ class _Voice:
 
     speaks = _RANK == 0
     tells_all = False
+    taken: TextIO | None = None  # stdout, once `take_stdout` has kept it from others
 
 
 def set_quiet(quiet: bool) -> bool:
@@ -244,9 +245,30 @@ def without_secrets(text: str) -> str:
     return "://".join(parts)
 
 
+def take_stdout() -> None:
+    """Keep stdout for data: what libraries print there goes to stderr until the process ends.
+
+    Ray tells of its dead workers by `print`, from a thread. Libraries in C write to file 1, as
+    oneDNN does with ONEDNN_VERBOSE=1. Lines of both would stand in the middle of a translation. So
+    both names, `sys.stdout` and file 1, become stderr, and only `stdout` finds the real one.
+    """
+    with contextlib.suppress(OSError):  # a stream of Python's without a file, as in tests
+        data = os.dup(sys.stdout.fileno())
+        sys.stdout.flush()
+        # What a program reads is UTF-8, whatever the locale.
+        _Voice.taken = os.fdopen(data, "w", encoding="utf-8", errors="backslashreplace")
+        os.dup2(2, 1)
+        sys.stdout = sys.stderr
+
+
+def stdout() -> TextIO | Any:
+    """Return the stream for data. It is None where stdout is closed, as `sys.stdout` is."""
+    return _Voice.taken or sys.stdout
+
+
 def print_row(*cells: str) -> None:
     """Print a line on stdout, with tabs between the cells."""
-    print("\t".join(map(printable, cells)))
+    print("\t".join(map(printable, cells)), file=stdout())
 
 
 def print_text(text: str) -> None:
@@ -273,7 +295,7 @@ def print_table(
         title: stands above the table on a terminal.
         line_after: rows after which a terminal has an empty line.
     """
-    if not sys.stdout.isatty():
+    if not stdout().isatty():
         for row in (columns, *rows):
             print_row(*row)
         return

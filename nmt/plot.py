@@ -1,22 +1,24 @@
 """Pictures as SVG files: line diagrams, and the frame, text and colours of all pictures.
 
-matplotlib draws them. It is an extra, and importing it takes half a second, so it is imported only
-where something is drawn. Text stays text, which the viewer shows in fonts of any script. Equal
-pictures are equal files.
+matplotlib, an extra, draws them in a process of its own. When it is imported, it reads settings of
+the current folder and of the user, which may be wrong or block. So a Python caller's matplotlib
+also stays as it is. Text stays text, which the viewer shows in fonts of any script. Equal pictures
+are equal files.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import io
-import logging
 import math
-import warnings
+import os
+import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from nmt.errors import UsageError
+from nmt.own_process import full_name, in_own_process
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +30,7 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARGIN = 24
 HEADER = 48  # points from the top of a picture to what is below its title
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "axes.edgecolor": FAINT,
     "axes.grid": True,
     "axes.spines.right": False,
@@ -55,34 +57,40 @@ def require_matplotlib() -> None:
         UsageError: if matplotlib is missing.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("pictures need matplotlib; run `pip install 'nmt-toolkit[plot]'`")
+        raise UsageError("pictures need matplotlib; run `pip install matplotlib`")
 
 
-def draw(width: float, height: float, title: str, fill: Callable[[Figure], None]) -> str:
+def draw(width: float, height: float, title: str, fill: Callable[..., None], *values: Any) -> str:
     """Return an SVG document with a title in the top left corner.
 
     Args:
         width: in points.
         height: in points.
         title: any text.
-        fill: draws the rest of the picture.
+        fill: draws the rest of the picture into a `Figure`; a function of a module.
+        values: further ones for `fill`, as JSON can hold them.
 
     Raises:
         UsageError: if matplotlib is missing.
+        NMTError: if it fails.
     """
     require_matplotlib()
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its cache of fonts
-    from matplotlib import style
+    asked = width, height, title, full_name(fill), values
+    # The file of settings in the current folder comes first: that is `/`, and has none.
+    settings = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "svg"}
+    return str(in_own_process("matplotlib cannot draw", _draw, *asked, **settings))
+
+
+def _draw(width: float, height: float, title: str, fill: str, values: Sequence[Any]) -> str:
+    import matplotlib
     from matplotlib.figure import Figure
 
+    matplotlib.rcParams.update(_STYLE)
     content = io.BytesIO()
-    with warnings.catch_warnings(), style.context(["default", _STYLE]):
-        # It lays text out by a font that lacks many scripts.
-        warnings.filterwarnings("ignore", "Glyph")
-        figure = Figure((width / 72, height / 72))
-        figure.text(MARGIN / width, 1 - 34 / height, legible(title), size=16, weight="bold")
-        fill(figure)
-        figure.savefig(content, format="svg", metadata={"Date": None, "Title": legible(title)})
+    figure = Figure((width / 72, height / 72))
+    figure.text(MARGIN / width, 1 - 34 / height, legible(title), size=16, weight="bold")
+    pkgutil.resolve_name(fill)(figure, *values)
+    figure.savefig(content, format="svg", metadata={"Date": None, "Title": legible(title)})
     return content.getvalue().decode()
 
 
@@ -129,48 +137,47 @@ def draw_curves(
 
     best: the place on the x axis that a vertical line marks as the best.
     """
-    drawable = [
-        [
-            (legible(label), shown)
-            for label, points in panel.series
-            if (shown := _drawable(points, panel.log_scale))
-        ]
-        for panel in panels
-    ]
-    x_high = max((x for lines in drawable for _, points in lines for x, _ in points), default=0)
-    top = _TOP + _LEGEND_LINE * max(map(len, drawable), default=0)
+    drawable = [replace(panel, series=_drawable(panel)) for panel in panels]
+    top = _TOP + _LEGEND_LINE * max((len(panel.series) for panel in drawable), default=0)
     panel_height = top + _PLOT_HEIGHT + _BOTTOM
     width = min(len(panels), _COLUMNS) * _PANEL_WIDTH
     height = HEADER + math.ceil(len(panels) / _COLUMNS) * panel_height
-
-    def fill(figure: Figure) -> None:
-        for index, panel in enumerate(panels):
-            row, column = divmod(index, _COLUMNS)
-            left = column * _PANEL_WIDTH + _LEFT
-            bottom = height - HEADER - (row + 1) * panel_height + _BOTTOM
-            place = (left / width, bottom / height, _PLOT_WIDTH / width, _PLOT_HEIGHT / height)
-            axes = figure.add_axes(place, xlabel=x_label, xlim=(0, (x_high or 1) * 1.01))
-            _draw_panel(axes, panel, drawable[index])
-            if best is not None and drawable[index] and best <= x_high:
-                axes.axvline(best, color=FAINT, linewidth=1, linestyle=":")
-                side = "right" if best > x_high / 2 else "left"  # where there is room
-                above = axes.get_xaxis_transform()
-                axes.text(best, 0.97, " best ", transform=above, ha=side, va="top", color=FAINT)
-
-    return draw(width, height, title, fill)
+    values = list(map(vars, drawable)), (width, height, panel_height), x_label, best
+    return draw(width, height, title, _fill, *values)
 
 
-def _drawable(points: Sequence[Point], log_scale: bool) -> list[Point]:
-    return [
-        (x, y)
-        for x, y in points
-        if 0 <= x < _HUGE and abs(y) < _HUGE and (y > 1 / _HUGE or not log_scale)
+def _fill(figure: Figure, drawable: Any, sizes: Any, x_label: str, best: float | None) -> None:
+    width, height, panel_height = sizes
+    panels = [Panel(**values) for values in drawable]
+    every = (points for panel in panels for _, points in panel.series)
+    x_high = max((x for points in every for x, _ in points), default=0)
+    for index, panel in enumerate(panels):
+        row, column = divmod(index, _COLUMNS)
+        left = column * _PANEL_WIDTH + _LEFT
+        bottom = height - HEADER - (row + 1) * panel_height + _BOTTOM
+        place = (left / width, bottom / height, _PLOT_WIDTH / width, _PLOT_HEIGHT / height)
+        axes = figure.add_axes(place, xlabel=x_label, xlim=(0, (x_high or 1) * 1.01))
+        _draw_panel(axes, panel)
+        if best is not None and panel.series and best <= x_high:
+            axes.axvline(best, color=FAINT, linewidth=1, linestyle=":")
+            side = "right" if best > x_high / 2 else "left"  # where there is room
+            above = axes.get_xaxis_transform()
+            axes.text(best, 0.97, " best ", transform=above, ha=side, va="top", color=FAINT)
+
+
+def _drawable(panel: Panel) -> list[Series]:
+    least = 1 / _HUGE if panel.log_scale else -_HUGE
+    series = [
+        (legible(label), [(x, y) for x, y in points if 0 <= x < _HUGE and least < y < _HUGE])
+        for label, points in panel.series
     ]
+    return [(label, points) for label, points in series if points]
 
 
-def _draw_panel(axes: Axes, panel: Panel, series: Sequence[Series]) -> None:
+def _draw_panel(axes: Axes, panel: Panel) -> None:
     from matplotlib.ticker import LogLocator, NullLocator
 
+    series = panel.series
     pad = 8 + _LEGEND_LINE * len(series)
     axes.set_title(legible(panel.title), loc="left", pad=pad, size=12, weight="bold")
     axes.set_title(legible(panel.unit), loc="right", pad=pad, size=9, color=FAINT)

@@ -21,10 +21,11 @@ from benchmarks import corpora
 from command_line import QUICK, Answer, Nmt, TranslateText
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
+from network_of_hosts import Host, missing, network
 from toy_training import Toy, prepare_toy, python_command, run_command, train
 
 from nmt import console
-from nmt.cli import main
+from nmt.__main__ import main
 from nmt.config.fields import Value
 from nmt.config.model_config import TransformerConfig
 from nmt.data.pieces import Kind, Piece, PieceModel
@@ -76,6 +77,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def real_text() -> Callable[[str], Path]:
     """Find the folder of a corpus in NMT_DATA, or skip the test."""
     return corpora.real_text
+
+
+@pytest.fixture
+def three_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
+    """Three hosts that share the folders of tests."""
+    if reason := missing():
+        pytest.skip(reason)
+    # Above it are the folders that parallel workers of pytest share.
+    shared = tmp_path_factory.getbasetemp().parent
+    with network(("north", "east", "west"), shared) as hosts:
+        yield hosts
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -31,7 +31,9 @@ from nmt.training.saving import Saver
 
 Action = Callable[[Optimizer, int], object]
 
-WAIT = 10.0  # seconds that a rank waits for another in `training/faulty_rank.py`
+WAIT = 40.0
+"""Seconds after which a rank without signs of life is lost in `training/faulty_rank.py`; also for a
+slow start."""
 
 
 def around_steps(

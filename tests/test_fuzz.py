@@ -27,7 +27,7 @@ from foreign_models import MarianModel, MarianMT, to_binary, write_package
 from text_formats import write_csv, write_tmx, write_tsv, write_zip
 from toy_training import pairs, prepare_toy, train, write_text
 
-from nmt.cli import main
+from nmt.__main__ import main
 from nmt.interchange.ctranslate2 import export_ctranslate2
 
 pytestmark = pytest.mark.slow

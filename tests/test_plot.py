@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
 import sys
 import warnings
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from svg_picture import places, texts, titles
 
-from nmt.errors import UsageError
+from nmt.errors import NMTError, UsageError
 from nmt.plot import Panel, draw_curves, legible
 
 pytest.importorskip("matplotlib", reason="needs the extra plot")
@@ -61,8 +64,12 @@ def test_a_spike_of_a_long_series_is_drawn() -> None:
 
 @pytest.mark.parametrize("log_scale", [False, True])
 def test_any_numbers_make_a_picture(log_scale: bool) -> None:
-    for value in (0.0, 5e-324, 1e200, 1.7e308, -1e299):
-        drawing([(value, 1.0)], [(1.0, value)], [(1.0, 1.0), (2.0, value)], log_scale=log_scale)
+    panels = [
+        points
+        for value in (0.0, 5e-324, 1e200, 1.7e308, -1e299)
+        for points in ([(value, 1.0)], [(1.0, value)], [(1.0, 1.0), (2.0, value)])
+    ]
+    drawing(*panels, log_scale=log_scale)
 
 
 def test_all_that_is_written_is_written_as_it_is() -> None:
@@ -82,7 +89,55 @@ def test_all_that_is_written_is_written_as_it_is() -> None:
     assert {f"{legible(name)} 3.142" for name in names} <= {text.strip() for text in texts(root)}
 
 
+PICTURE = [Panel("panel", [("series", [(0, 1), (9, 2)])], "unit")], "run"
+SCRIPT = f"""
+import sys
+from nmt.plot import Panel, draw_curves
+print(draw_curves(*{PICTURE}), end="")
+sys.exit("matplotlib" in sys.modules)  # which would have read the settings of this folder
+"""
+
+
+@pytest.mark.parametrize("case", ["backend", "a bad byte", "a fifo", "here", "file", "folder"])
+def test_no_settings_of_the_user_change_a_picture_or_are_read(case: str, tmp_path: Path) -> None:
+    here, wide = tmp_path / "matplotlibrc", "lines.linewidth: 9\nfigure.facecolor: red\n"
+    more = dict[str, str]()
+    match case:
+        case "backend":
+            more["MPLBACKEND"] = "nonsense"
+        case "a bad byte":
+            here.write_bytes(b"\xff")
+        case "a fifo":
+            os.mkfifo(here)
+        case "here":
+            here.write_text(wide)
+        case "file":
+            (tmp_path / "mine").write_text(wide)
+            more["MATPLOTLIBRC"] = str(tmp_path / "mine")
+        case "folder":
+            (tmp_path / "mine").mkdir()
+            (tmp_path / "mine" / "matplotlibrc").write_text(wide)
+            more["MPLCONFIGDIR"] = str(tmp_path / "mine")
+    drawn = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=tmp_path,
+        env=os.environ | more,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert drawn.stdout == draw_curves(*PICTURE)
+    assert not drawn.stderr
+
+
+def test_a_picture_that_cannot_be_drawn_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(NMTError):
+        draw_curves(*PICTURE)
+
+
 def test_without_matplotlib_we_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UsageError, match=r"nmt-toolkit\[plot\]"):
+    with pytest.raises(UsageError, match="pip install matplotlib`"):
         draw_curves([], "run")

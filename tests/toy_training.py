@@ -171,7 +171,7 @@ class Toy:
     ) -> subprocess.CompletedProcess[str]:
         """Train the run `run` in so many processes, with a fault of one (see `faulty_rank.py`)."""
         command = self.fault_command(fault, rank, ranks=ranks, torchrun=torchrun)
-        return run_command(command, timeout=300)
+        return run_command(command, timeout=900)  # without a lost rank, they wait 20 minutes
 
     def fault_command(
         self, fault: str, rank: int, *more: str, ranks: int, torchrun: Sequence[str] | None = ()
@@ -203,6 +203,7 @@ def nmt_command(*arguments: str | Path, ranks: int | None = None) -> list[str]:
 def python_command(*arguments: str | Path, ranks: int | None = None) -> list[str]:
     """Return a command line of a warm Python, under torchrun where `ranks` are given."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    torchrun += ["--local-addr", "127.0.0.1"]  # this machine's name need not resolve
     torchrun += ["--signals-to-handle", "SIGTERM,SIGINT,SIGHUP,SIGUSR1"]
     return [warm_python(), *(torchrun if ranks else []), *map(str, arguments)]
 

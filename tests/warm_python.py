@@ -34,10 +34,7 @@ LIBRARIES = (
     *("numpy", "pytest", "rich.live", "sacrebleu", "safetensors.torch", "sentencepiece", "torch"),
     *("torch.distributed.launcher", "torch.distributed.nn.functional", "typer"),
 )
-MAYBE_MISSING = (
-    *("matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.style"),
-    "pydantic.type_adapter",  # which typer needs since 0.29
-)
+MAYBE_MISSING = ("pydantic.type_adapter",)  # which typer needs since 0.29
 MOST_FILES = 250  # that one message can hold
 LENGTH_BYTES = 8
 
@@ -68,7 +65,8 @@ def warm_python() -> str:
                 stdout=subprocess.DEVNULL,
                 pass_fds=[listener.fileno()],
                 cwd="/",
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                # What `nmt` sets before it loads torch, which is loaded here.
+                env=os.environ | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"},
                 start_new_session=True,  # Ctrl-C is for this process
             )
         )

@@ -25,7 +25,6 @@ from nmt import console
 from nmt.cli.command import exit_status, finish
 from nmt.cli.options import with_options
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError, synonym
-from nmt.system import program
 from nmt.system.files import naming
 
 _INTERRUPTED = 130
@@ -43,9 +42,8 @@ def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
         def answer() -> None:
             if name in _ANSWER_ON_STDOUT and sys.stdout is None:
                 raise UsageError("stdout is closed, where the answer would go")
-            if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
-                # What a program reads is UTF-8, whatever the locale.
-                sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+            if sys.stdout is not None and not sys.stdout.isatty():
+                console.take_stdout()
             with naming("stdout") if name in _ANSWER_ON_STDOUT else contextlib.nullcontext():
                 try:
                     command(*args, **kwargs)
@@ -125,8 +123,7 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 def main() -> NoReturn:
-    """Run the command line and exit."""
-    program.begin()
+    """Run the command line and exit. The program has begun: see `nmt.__main__`."""
     # Or Python looks for garbage in all that is loaded before it ends: 0.4 s with torch.
     atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):

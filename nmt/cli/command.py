@@ -54,7 +54,7 @@ def exit_status(command: Callable[[], None]) -> int:
     warnings.showwarning = _report_warning
     status = _report(command)
     # Python flushes both streams at its end, and if that fails, it says so and ends with 120.
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (console.stdout(), sys.stderr):
         try:
             if stream is not None:
                 stream.flush()
@@ -66,9 +66,9 @@ def exit_status(command: Callable[[], None]) -> int:
 def _report(command: Callable[[], None]) -> int:
     def run() -> None:
         command()
-        if sys.stdout is not None:  # it may be closed
+        if (out := console.stdout()) is not None:  # it may be closed
             with naming("stdout"):
-                sys.stdout.flush()
+                out.flush()
 
     try:
         program.interruptible(run)
@@ -99,8 +99,8 @@ def _report(command: Callable[[], None]) -> int:
 
 
 def _nobody_reads_stdout() -> bool:
-    if sys.stdout is None:
+    if (out := console.stdout()) is None:
         return False
     poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
+    poll.register(out.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -188,7 +187,7 @@ def rescore(
             for row in ([] if options.in_total else render(number, translation))
         )
     for row in rows:
-        sys.stdout.buffer.write(f"{row}\n".encode())
+        console.stdout().buffer.write(f"{row}\n".encode())
     if likelihood.failed.lines:
         raise NMTError(likelihood.failed.told(name, ("could", "could"), "not be scored"))
     if options.in_total:

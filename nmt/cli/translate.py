@@ -77,7 +77,7 @@ def translate(
         job = replace(job, inputs=inputs, output=output)
         files = find_files(job.inputs, job.output, also_read)
         is_terminal = all(
-            stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)
+            stream is not None and stream.isatty() for stream in (sys.stdin, console.stdout())
         )
         talks = is_terminal and not job.inputs and job.output is None
         circumstances = {FILES: bool(files), TERMINAL: talks}

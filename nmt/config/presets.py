@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from nmt.config.fields import Value
 from nmt.errors import UsageError, did_you_mean
@@ -28,23 +27,6 @@ class Preset:
     architecture: str = "transformer"
 
 
-class Table3Row(NamedTuple):
-    """A row of Table 3 of "Attention Is All You Need", with the paper's own results.
-
-    They are for English to German on newstest2013, without averaging checkpoints: perplexity per
-    subword and tokenised BLEU. Nothing here computes them.
-    """
-
-    row: str
-    what: str
-    changes: Mapping[str, Value]
-    perplexity: float
-    bleu: float
-    parameters: int = 65
-    """In millions. Rows without a number in the table have those of the base model."""
-    body: int | None = None  # see `Preset`
-
-
 def _layers(number: int) -> dict[str, Value]:
     return {"num_encoder_layers": number, "num_decoder_layers": number}
 
@@ -62,53 +44,27 @@ _LOW_RESOURCE: dict[str, Value] = _layers(4) | {
     "save_every": 500,
 }
 
-TABLE_3: dict[str, Table3Row] = {
-    "transformer_base": Table3Row("base", "", {}, 4.92, 25.8),
-    "transformer_base_heads1": Table3Row("A", "1 head", {"num_heads": 1}, 5.29, 24.9),
-    "transformer_base_heads4": Table3Row("A", "4 heads", {"num_heads": 4}, 5.00, 25.5),
-    "transformer_base_heads16": Table3Row("A", "16 heads", {"num_heads": 16}, 4.91, 25.8),
-    "transformer_base_heads32": Table3Row("A", "32 heads", {"num_heads": 32}, 5.01, 25.4),
-    "transformer_base_dk16": Table3Row(
-        "B", "queries and keys 16 wide", {"d_k": 16}, 5.16, 25.1, 58, 37_023_744
-    ),
-    "transformer_base_dk32": Table3Row(
-        "B", "queries and keys 32 wide", {"d_k": 32}, 5.01, 25.4, 60, 39_383_040
-    ),
-    "transformer_base_layers2": Table3Row(
-        "C", "2 layers a side", _layers(2), 6.11, 23.7, 36, 14_700_544
-    ),
-    "transformer_base_layers4": Table3Row(
-        "C", "4 layers a side", _layers(4), 5.19, 25.3, 50, 29_401_088
-    ),
-    "transformer_base_layers8": Table3Row(
-        "C", "8 layers a side", _layers(8), 4.88, 25.5, 80, 58_802_176
-    ),
-    "transformer_base_dmodel256": Table3Row(
-        "C", "narrower", {"d_model": 256}, 5.75, 24.5, 28, 17_344_512
-    ),
-    "transformer_base_dmodel1024": Table3Row(
-        "C", "wider", {"d_model": 1024}, 4.66, 26.0, 168, 125_927_424
-    ),
-    "transformer_base_dff1024": Table3Row(
-        "C", "narrower feed-forward", {"d_ff": 1024}, 5.12, 25.4, 53, 31_506_432
-    ),
-    "transformer_base_dff4096": Table3Row(
-        "C", "wider feed-forward", {"d_ff": 4096}, 4.75, 26.2, 90, 69_292_032
-    ),
-    "transformer_base_dropout0": Table3Row("D", "no dropout", {"dropout": 0.0}, 5.77, 24.6),
-    "transformer_base_dropout0.2": Table3Row("D", "more dropout", {"dropout": 0.2}, 4.95, 25.5),
-    "transformer_base_smoothing0": Table3Row(
-        "D", "no label smoothing", {"label_smoothing": 0.0}, 4.67, 25.3
-    ),
-    "transformer_base_smoothing0.2": Table3Row(
-        "D", "more label smoothing", {"label_smoothing": 0.2}, 5.47, 25.7
-    ),
-    "transformer_base_learned_positions": Table3Row(
-        "E", "learned positions", {"positions": "learned"}, 4.92, 25.7, body=45_150_208
-    ),
-    "transformer_big": Table3Row("big", "", {}, 4.33, 26.4, 213),
+_VARIATIONS: dict[str, tuple[str, dict[str, Value], int | None]] = {
+    "heads1": ("A: 1 head", {"num_heads": 1}, None),
+    "heads4": ("A: 4 heads", {"num_heads": 4}, None),
+    "heads16": ("A: 16 heads", {"num_heads": 16}, None),
+    "heads32": ("A: 32 heads", {"num_heads": 32}, None),
+    "dk16": ("B: queries and keys 16 wide", {"d_k": 16}, 37_023_744),
+    "dk32": ("B: queries and keys 32 wide", {"d_k": 32}, 39_383_040),
+    "layers2": ("C: 2 layers a side", _layers(2), 14_700_544),
+    "layers4": ("C: 4 layers a side", _layers(4), 29_401_088),
+    "layers8": ("C: 8 layers a side", _layers(8), 58_802_176),
+    "dmodel256": ("C: narrower", {"d_model": 256}, 17_344_512),
+    "dmodel1024": ("C: wider", {"d_model": 1024}, 125_927_424),
+    "dff1024": ("C: narrower feed-forward", {"d_ff": 1024}, 31_506_432),
+    "dff4096": ("C: wider feed-forward", {"d_ff": 4096}, 69_292_032),
+    "dropout0": ("D: no dropout", {"dropout": 0.0}, None),
+    "dropout0.2": ("D: more dropout", {"dropout": 0.2}, None),
+    "smoothing0": ("D: no label smoothing", {"label_smoothing": 0.0}, None),
+    "smoothing0.2": ("D: more label smoothing", {"label_smoothing": 0.2}, None),
+    "learned_positions": ("E: learned positions", {"positions": "learned"}, 45_150_208),
 }
-"""By preset."""
+"""Rows of the paper's Table 3: what differs from base, and `changes` and `body` of the `Preset`."""
 
 FAMILIES: dict[str, dict[str, Preset]] = {
     "Transformer": {
@@ -261,11 +217,10 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         ),
     },
     "Transformer, variations of the paper's Table 3": {
-        name: Preset(
-            "transformer_base", row.changes, f"Table 3, row {row.row}: {row.what}", row.body
+        f"transformer_base_{name}": Preset(
+            "transformer_base", changes, f"Table 3, row {what}", body
         )
-        for name, row in TABLE_3.items()
-        if row.changes
+        for name, (what, changes, body) in _VARIATIONS.items()
     },
     "Convolutional (Gehring et al. 2017)": {
         # The paper clips gradients at 0.1 and uses Nesterov's rule. Learning rates are for Adam:

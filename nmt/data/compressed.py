@@ -30,7 +30,11 @@ MOST_TIMES_UNPACKED = 200
 bytes of a hostile file could take all memory."""
 
 _PIECE = 1 << 20  # bytes of text at a time: a megabyte may become gigabytes of it
-_INSTALL = "needs a package; run `pip install 'nmt-toolkit[zstd]'`"
+_INSTALL = (
+    "needs a Python that was built with zstd"  # else it has no `compression.zstd`
+    if sys.version_info >= (3, 14)
+    else "needs a package; run `pip install backports.zstd`"
+)
 
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, *((zstd.ZstdError,) if zstd else ()))
 """The errors that damaged files raise."""

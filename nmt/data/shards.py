@@ -88,12 +88,12 @@ class TokenRows:
         return cls(np.frombuffer(b"".join(encoded), np.uint8), lengths)
 
     def text(self) -> list[str]:
-        """Return the lines that `of_text` was given."""
+        """Return the lines that `from_text` was given."""
         joined, bounds = self.ids.tobytes(), [0, *np.cumsum(self.lengths).tolist()]
         return [joined[start:end].decode() for start, end in pairwise(bounds)]
 
     def lists(self) -> list[list[int]]:
-        """Return the rows that `of` was given."""
+        """Return the rows as lists: those that `from_lists` was given."""
         ids, bounds = self.ids.tolist(), [0, *np.cumsum(self.lengths).tolist()]
         return [ids[start:end] for start, end in pairwise(bounds)]
 

@@ -116,7 +116,8 @@ class Vocabulary:
         processor = sentencepiece.SentencePieceProcessor()
         try:
             loaded = processor.LoadFromSerializedProto(model)
-        except RuntimeError:
+            tokens = processor.id_to_piece(list(range(processor.get_piece_size())))
+        except (RuntimeError, UnicodeDecodeError):
             loaded = False
         if not loaded or processor.get_piece_size() == 0:
             raise DataError("not a SentencePiece model")
@@ -131,7 +132,7 @@ class Vocabulary:
         self.model = model
         self.moses = moses
         self._processor = processor
-        self._tokens: list[str] = processor.id_to_piece(list(range(len(self))))
+        self._tokens: list[str] = tokens
         # One call for all ids: SentencePiece takes longer to be asked than to answer.
         is_unused = processor.is_unused(list(range(len(self))))
         is_control = processor.is_control(list(range(len(self))))

@@ -17,10 +17,12 @@ import numpy as np
 from nmt.data.pieces import PieceModel
 from nmt.data.shards import ID_TYPES, TokenRows
 from nmt.data.vocabulary import Vocabulary
+from nmt.errors import DataError
 
 _SPACE = "\u2581"  # in pieces
 _MOST_WORDS = 400_000  # in a dictionary: some 70 MB
 _LONGEST_WORD = 40  # characters; what is longer hardly comes again
+_LONGEST_RULE = 256  # bytes that are replaced; rules in a circle replace any number
 _LONGEST_MEAN = 15  # characters of a word of a line; above, it is Chinese, Thai or the like
 
 
@@ -97,13 +99,17 @@ def cuts_by_words(vocabulary: Vocabulary) -> bool:
     """Whether the ids of a word are the same beside any other, so that `WordIds` gives them.
 
     Runs of spaces must become one `▁` before each word, no rule of normalisation may replace a
-    space together with what is beside it, and pieces with `▁` must begin with their only one.
+    space together with what is beside it, and pieces with `▁` must begin with their only one. By
+    itself it must be a piece that text may have: several unknown characters are one token, and so
+    are a `▁` that is unknown and those beside it.
+
+    DataError if the rules of normalisation are damaged.
     """
     model = PieceModel.read(vocabulary.model)
     texts = {piece.text for piece in model.pieces}
     return (
         model.is_bpe
-        and _SPACE in texts
+        and _SPACE in model.own
         and not any(_SPACE in text[1:] or " " in text for text in texts)
         and vocabulary.normalized("  a  b ") == f"{_SPACE}a{_SPACE}b"
         and not _replaces(model.charsmap, ord(" "))
@@ -118,10 +124,11 @@ def _replaces(charsmap: bytes, byte: int) -> bool:
     Keeping Character Codes"): a length in bytes, then the units. A unit has its label in its lowest
     8 bits, which the highest bit says to be a value instead, and from bit 10 on where its children
     are: child c stands at (own place) XOR offset XOR c. We walk through all of them level by level.
+    Without rules (`identity`), there are no bytes at all.
     """
-    units = np.frombuffer(charsmap, "<u4", int.from_bytes(charsmap[:4], "little") // 4, offset=4)
-    places = np.zeros(1, np.uint32)
-    while len(places):
+    units = np.frombuffer(charsmap[4:], "<u4", int.from_bytes(charsmap[:4], "little") // 4)
+    places = np.zeros(1, np.uint32)[: len(units)]
+    for _ in range(_LONGEST_RULE):
         unit = units[places]
         bases = places ^ ((unit >> 10) << ((unit & 512) >> 6))
         found = []
@@ -132,5 +139,7 @@ def _replaces(charsmap: bytes, byte: int) -> bool:
             if label == byte and len(children):
                 return True
             found.append(children)
-        places = np.concatenate(found)
-    return False
+        places = np.unique(np.concatenate(found))  # rules with one ending share its units
+        if not len(places):
+            return False
+    raise DataError("--vocab: the model's rules of normalisation run in a circle")

@@ -173,9 +173,7 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
     try:
         from ctranslate2.specs import common_spec, transformer_spec
     except ImportError:
-        raise UsageError(
-            "CTranslate2 is not installed; run `pip install 'nmt-toolkit[ctranslate2]'`"
-        ) from None
+        raise UsageError("CTranslate2 is not installed; run `pip install ctranslate2`") from None
     if fault := fault_of(card):
         raise UsageError(f"{path}: {fault}")
     assert isinstance(model, Transformer)

@@ -84,9 +84,9 @@ class Job:
         with contextlib.ExitStack() as leaving:
             out: BinaryIO
             if output is None:
-                if sys.stdout is None:
+                if console.stdout() is None:
                     raise UsageError("stdout is closed; name an --output")
-                out = sys.stdout.buffer
+                out = console.stdout().buffer
             elif output.exists() and not output.is_file():
                 leaving.enter_context(naming(output))  # also if closing fails on a full disk
                 out = leaving.enter_context(output.open("wb"))

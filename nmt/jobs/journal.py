@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, Self
 
 from nmt.data.compressed import compress, is_compressed
 from nmt.data.manifest import build_value
+from nmt.errors import NMTError, describe
 from nmt.jobs.counts import Counts
 from nmt.system.files import (
     TEMPORARY_SUFFIX,
@@ -177,7 +178,14 @@ class Journal:
 
     def _put_in_place(self, complete: Path) -> None:
         if complete != self.output:
-            os.replace(complete, self.output)
+            try:
+                os.replace(complete, self.output)
+            except OSError as error:
+                error.filename = None
+                raise NMTError(
+                    f"{self.output}: the finished text is in {complete.name}, which cannot be "
+                    f"renamed: {describe(error)}"
+                ) from None
         for left_over in (self._partial, self._compressed):
             left_over.unlink(missing_ok=True)
         sync_folder(self.output.parent)

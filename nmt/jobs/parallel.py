@@ -8,15 +8,12 @@ files from this process, which also chooses the kernel for all of them.
 
 from __future__ import annotations
 
-import multiprocessing
 import platform
 import re
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,8 +26,8 @@ from nmt.search.ctranslate2_engine import count_gpus
 from nmt.search.engine import Engine
 from nmt.system.lookahead import Pause
 from nmt.system.machine import RAY, cores, default_threads, most_workers
-from nmt.system.ray_workers import RayWorkers, connect, has_gpu
-from nmt.system.workers import Workers
+from nmt.system.ray_workers import RayWorkers, connect, has_gpu, temporary_folder
+from nmt.system.workers import Workers, number_of_this_worker
 from nmt.translate.load_export import load as load_export
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import BLANK, Translation
@@ -105,8 +102,7 @@ class Translators:
                 translator = _load(config, device=chosen, batch_tokens=batch_tokens)
                 return cls(translator, 1, kernel=_GPU_KERNEL)
             load_on_gpu = partial(_load_same, config, config.identity(), batch_tokens=batch_tokens)
-            taken: Synchronized[int] = multiprocessing.get_context("spawn").Value("i", 0)
-            on_gpu = _OnGpu(load_on_gpu, taken)
+            on_gpu = _OnGpu(load_on_gpu)
             processes = Workers(on_gpu, count, on_death=on_gpu.halve_batch)
             # This process needs one only for pictures of attention and the like: then on the CPU.
             load_here = partial(_load, replace(config, precision="fp32"))
@@ -225,7 +221,6 @@ def _halve_after_death(translator: Translator) -> None:
 @dataclass
 class _OnGpu:
     load: Callable[..., Translator]
-    taken: Synchronized[int]  # GPUs
     deaths: int = 0  # of processes
     translator: Translator | None = None  # of this process, once loaded
 
@@ -233,9 +228,7 @@ class _OnGpu:
         if self.translator is None:
             import torch
 
-            with self.taken.get_lock():
-                number, self.taken.value = self.taken.value, self.taken.value + 1
-            device = torch.device("cuda", number)
+            device = torch.device("cuda", number_of_this_worker())
             torch.cuda.set_device(device)
             self.translator = self.load(device=device)
             _halve(self.translator, self.deaths)
@@ -244,7 +237,6 @@ class _OnGpu:
     def halve_batch(self) -> None:
         """Halve the batch of future processes after one has died."""
         self.deaths += 1
-        self.taken.value = 0  # all processes are started again
         _warn_of_death()
 
 
@@ -270,9 +262,9 @@ class _OnRay:
 
     def __call__(self, lines: Pool) -> Translations:
         if self.translate is None:
-            with tempfile.TemporaryDirectory(prefix="nmt-") as folder:
+            with temporary_folder() as folder:
                 try:
-                    self.translate = self.load(self._copied(Path(folder)))
+                    self.translate = self.load(self._copied(folder))
                 except MissingKernel as error:
                     raise MissingKernel(
                         f"node {platform.node()} of the Ray cluster: {error}; take nodes with the "

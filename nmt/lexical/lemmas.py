@@ -34,7 +34,7 @@ def is_installed() -> bool:
 def has_lemmas(lang: str) -> bool:
     """Whether there are lemmas for a language; UsageError if the package is missing."""
     if not is_installed():
-        raise UsageError("--terms needs simplemma; run `pip install 'nmt-toolkit[terms]'`")
+        raise UsageError("--terms needs simplemma; run `pip install simplemma`")
     from simplemma import lemmatize
 
     try:

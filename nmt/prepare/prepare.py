@@ -111,19 +111,19 @@ def prepare(
     check_target(folder)
     there = find_folder(folder)
     with copies_kept(options.texts, folder.parent) as copies:
-        inputs = _Inputs.read(options, cleaning, vocabularies, languages, copies)
+        given = _Inputs.read(options, cleaning, vocabularies, languages, copies)
         if there is not None:
-            check_same(there, inputs.settings, inputs.sources, inputs.vocabularies)
-            console.notice(f"{out} is already prepared from the same text and options")
-            return there
+            return given.same_as(there)
 
-        needed = inputs.sources.space_needed(options)
+        needed = given.sources.space_needed(options)
         check_space(folder, needed)
-        inputs.check_text()
-        inputs = inputs.with_langid_measured().with_valid()
+        given.check_text()
+        inputs = given.with_langid_measured().with_valid()
         held_out = inputs.read_held_out()
         inputs.report_skipped_rules()
         with building_folder(folder) as unfinished:
+            if unfinished == folder:
+                return given.same_as(DataFolder.open(folder))
             cleaner = inputs.cleaner(held_out)
             progress, learnt = _resume_or_begin(unfinished, inputs, cleaner)
             _build(unfinished, inputs, cleaner, progress, learnt, held_out)
@@ -228,6 +228,12 @@ class _Inputs:
         return cls(
             options, cleaning, vocabularies, languages, sources, identifier, annotator, fixes
         )
+
+    def same_as(self, there: DataFolder) -> DataFolder:
+        """Return a finished folder; UsageError if it is of other text or options."""
+        check_same(there, self.settings, self.sources, self.vocabularies)
+        console.notice(f"{there.path} is already prepared from the same text and options")
+        return there
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def broken_word(line: str) -> str:
 def ftfy_version() -> str:
     """Return the version of ftfy; UsageError if it is not installed."""
     if find_spec("ftfy") is None:
-        raise UsageError("--fix encoding needs ftfy; run `pip install 'nmt-toolkit[fix]'`")
+        raise UsageError("--fix encoding needs ftfy; run `pip install ftfy`")
     return metadata.version("ftfy")
 
 

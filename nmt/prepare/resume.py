@@ -190,6 +190,7 @@ def _spell(value: object) -> str:
 def building_folder(out: Path) -> Iterator[Path]:
     """Yield the folder to build in; rename it to `out` at the end.
 
+    It is `out` itself if another process has finished that since the caller looked.
     It may hold the progress of an earlier run. Errors in text or options remove everything. Any
     other failure, such as a full disk or a worker that died, keeps the progress for the next run.
     HeldOff: another process is building the same folder. Stopped: this process was interrupted.
@@ -198,6 +199,10 @@ def building_folder(out: Path) -> Iterator[Path]:
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = _partial(out)
     with _locked(partial):
+        if (out / FILE_NAME).exists():
+            shutil.rmtree(partial)
+            yield out
+            return
         try:
             yield partial
             shutil.rmtree(partial / PROGRESS_FOLDER)
@@ -254,6 +259,10 @@ def _locked(partial: Path) -> Iterator[None]:
             f"another process is building {partial}; wait for it, then run the same command again"
         )
         lock(folder, partial, busy)
+        if not (partial.exists() and os.path.samestat(os.fstat(folder), partial.stat())):
+            with _locked(partial):  # the other process has renamed or removed what we had opened
+                yield
+            return
         (partial / PROGRESS_FOLDER).mkdir(exist_ok=True)
         for inner in (partial, partial / PROGRESS_FOLDER):
             remove_left_overs(inner)

@@ -73,7 +73,7 @@ def require_tensorboard() -> None:
     except ImportError:
         raise UsageError(
             "tensorboard = true needs the package tensorboard; run `pip install "
-            "'nmt-toolkit[tensorboard]'` or set tensorboard = false"
+            "tensorboard` or set tensorboard = false"
         ) from None
 
 

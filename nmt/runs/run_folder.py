@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,7 +29,7 @@ from nmt import __version__, console
 from nmt.config.model_config import MODEL_CONFIGS
 from nmt.config.recipes import Recipe, format_toml, read_toml, resumable_keys
 from nmt.config.training_config import TrainingConfig
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError, NMTError, UsageError
 from nmt.plot import Panel, Point, draw_curves
 from nmt.system.files import (
     TEMPORARY_SUFFIX,
@@ -133,6 +134,7 @@ class RunFolder:
         self.config = path / "config.toml"
         self._metrics = path / "metrics.jsonl"
         self._lock: BinaryIO | None = None
+        self.mark = ""  # in the file that is locked
         self._unwritten: set[Path] = set()  # files whose failure we have warned of
 
     @property
@@ -170,7 +172,7 @@ class RunFolder:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def lock(self) -> None:
-        """Lock the folder until `unlock`, or until this process ends.
+        """Lock the folder until `unlock`, or until this process ends, and mark it as ours.
 
         HeldOff if another process is training in it.
         """
@@ -180,6 +182,17 @@ class RunFolder:
             self.path / "lock",
             f"{self.path}: another process is training here; wait for it or choose another --out",
         )
+        self.mark = uuid.uuid4().hex
+        self._lock.write(self.mark.encode())
+        self._lock.flush()
+        os.fsync(self._lock.fileno())  # other machines may read it
+
+    def has_mark(self, mark: str) -> bool:
+        """Tell whether this folder has the mark of another process, also if it is on NFS."""
+        with contextlib.suppress(OSError):
+            list(self.path.parent.iterdir())  # NFS looks anew, whatever it has seen before
+            return (self.path / "lock").read_text() == mark
+        return False
 
     def unlock(self) -> None:
         if self._lock is not None:
@@ -368,7 +381,7 @@ class RunFolder:
         """Let training continue if a line or a picture cannot be written; warn once per file."""
         try:
             yield
-        except (OSError, UsageError) as error:
+        except (OSError, NMTError) as error:
             if path not in self._unwritten:
                 self._unwritten.add(path)
                 why = error.strerror if isinstance(error, OSError) else error

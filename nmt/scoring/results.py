@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -106,7 +105,7 @@ def print_tables(results: Mapping[str, Result], baselines: Sequence[str]) -> Non
         for result in results.values()
     ]
     names = [name for name in rows[0] if any(row[name] for row in rows)]
-    if sys.stdout.isatty():  # whose width no signature should exceed
+    if console.stdout().isatty():  # whose width no signature should exceed
         names.remove("signature")
     _print_rows([{name: row[name] for name in names} for row in rows])
     if "signature" not in names:

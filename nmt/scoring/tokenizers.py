@@ -65,7 +65,7 @@ def check_tokenizer(tokenizer: str) -> None:
 
 def missing_packages(tokenizer: str) -> str:
     """Say how to install the packages that a tokenizer needs."""
-    return f"needs other packages; run `pip install 'nmt-toolkit[{tokenizer[:2]}]'`"
+    return f"needs other packages; run `pip install 'sacrebleu[{tokenizer[:2]}]'`"
 
 
 def has_packages(tokenizer: str) -> bool:

@@ -207,7 +207,5 @@ def import_ctranslate2() -> Any:
     try:
         import ctranslate2
     except ImportError:
-        raise UsageError(
-            "CTranslate2 is not installed; run `pip install 'nmt-toolkit[ctranslate2]'`"
-        ) from None
+        raise UsageError("CTranslate2 is not installed; run `pip install ctranslate2`") from None
     return ctranslate2

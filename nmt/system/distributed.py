@@ -3,43 +3,46 @@
 With one process, every operation does nothing. Under torchrun the processes find each other by its
 environment variables. They use gloo on CPUs and NCCL on GPUs.
 
-A rank that is gone breaks the operations of the others. One that hangs breaks them after `WAIT`.
-torchrun then ends the processes that are left.
+A rank that is gone breaks the operations of the others. If one is stopped, or its machine does not
+answer, its signs of life end, and the others end after three minutes. If only its main thread
+hangs, operations break after `WAIT`. torchrun then ends the processes that are left.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import json
 import os
 import signal
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.distributed_c10d import PrefixStore, _set_pg_timeout
 from torch.distributed.rendezvous import rendezvous
 
-from nmt.errors import NMTError, Stopped
-from nmt.system.program import handling_signals
+from nmt import console
+from nmt.errors import EXIT_FAILED, NMTError, Stopped, UsageError
+from nmt.system.machine import version_of_code
+from nmt.system.program import end_with_parent, handling_signals
+from nmt.system.signs_of_life import SignsOfLife
 
 WAIT = timedelta(minutes=20)
 """How long a rank waits for another in one operation. The first rank may check or save a lot."""
+MEETING, CONNECTING = timedelta(minutes=3), timedelta(minutes=1)
+"""How long a rank waits at the start until all have begun, and then until all are connected."""
 REASON = "NMT_PROCESSES_REASON"
 """The variable of the environment that tells processes why there are so many of them."""
 AGAIN = "run the same command again to go on from the last save"
 # Keys of torchrun's store, which outlives the processes if torchrun starts them again.
 _LAST_WORD = "last word"  # of the first rank that ends without the others
 _ASKED = "nmt was asked to stop"
-
-_PR_SET_PDEATHSIG = 1
-"""Of `prctl`: the signal that a process gets when the one that has started it is gone."""
 
 
 class Pending(Protocol):
@@ -69,6 +72,9 @@ class Ranks:
     """Why there are so many processes, for people."""
     _store: Any = field(default=None, repr=False, compare=False)
     """The part of torchrun's store that is of this start, once the ranks have met."""
+    _places: list[tuple[str, str, str]] = field(default_factory=list, repr=False, compare=False)
+    """The host, address and version of the code of each rank."""
+    _signs: SignsOfLife | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def from_environment(cls, reason: str = "") -> Ranks:
@@ -95,11 +101,16 @@ class Ranks:
         """Whether this is the rank that writes and speaks."""
         return self.rank == 0
 
-    def join(self) -> None:
+    def join(self, before_end: Callable[[str], object] = lambda _: None) -> None:
         """Meet the other processes.
+
+        before_end: called from a thread with the reason, before it ends this process because
+            another rank is lost.
 
         Raises:
             Stopped: if torchrun starts a run again that was asked to stop.
+            UsageError: if a rank has another version of the code.
+            NMTError: if the ranks do not come, or do not reach each other.
         """
         if self.in_group:
             # Its functions have the group that exists at their import as a default. Imported later,
@@ -107,25 +118,85 @@ class Ranks:
             # ends, where one of them aborts the process now and then.
             importlib.import_module("torch.distributed.nn.functional")
             gpu = ",cuda:nccl" if torch.cuda.is_available() else ""
-            lasting, rank, size = next(rendezvous("env://"))
-            if lasting.check([_ASKED]):
-                raise Stopped(
-                    f"torchrun has started this run again, but it was asked to stop "
-                    f"({lasting.get(_ASKED).decode()}); run the same command again to resume"
-                )
-            # Or what was written before a restart (--max-restarts) would be read again.
-            start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} with {size}"
-            self._store = PrefixStore(start, lasting)
-            with contextlib.suppress(AttributeError):  # Linux has it
-                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            # One of them ends this process, also inside torch: the others might wait in vain.
+            end_with_parent()
+            # One of them ends this process, also inside torch: the others might wait in vain, or
+            # this one for a store that is gone.
             with handling_signals(signal.SIG_DFL):
-                dist.init_process_group(
-                    f"cpu:gloo{gpu}", timeout=WAIT, store=self._store, rank=rank, world_size=size
+                lasting, rank, size = next(rendezvous("env://", timeout=MEETING))
+                lasting.set_timeout(WAIT)
+                if lasting.check([_ASKED]):
+                    raise Stopped(
+                        f"torchrun has started this run again, but it was asked to stop "
+                        f"({lasting.get(_ASKED).decode()}); run the same command again to resume"
+                    )
+                # Or what was written before a restart (--max-restarts) would be read again.
+                start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} with {size}"
+                self._store = PrefixStore(start, lasting)
+                self._meet()
+                places = [f"rank {n} on {host}" for n, (host, *_) in enumerate(self._places)]
+                self._signs = SignsOfLife(self._store.clone(), rank, places)
+                self._signs.watch(lambda lost: self._end_without(lost, before_end))
+                one_of_all = {"store": self._store, "rank": rank, "world_size": size}
+                try:
+                    dist.init_process_group(f"cpu:gloo{gpu}", timeout=CONNECTING, **one_of_all)
+                except RuntimeError as error:
+                    raise self._unreached() if is_of_the_group(error) else error from error
+                _set_pg_timeout(WAIT)
+                self._signs.has_met = True
+
+    def _meet(self) -> None:
+        """Wait until all ranks have begun, and refuse another version of the code."""
+        host, address = socket.gethostname(), os.environ.get("GLOO_SOCKET_IFNAME", "")
+        with contextlib.suppress(OSError):
+            address = address or socket.gethostbyname(host)  # as Gloo does
+        self._store.set(f"rank {self.rank}", json.dumps([host, address, version_of_code()]))
+        keys = [f"rank {rank}" for rank in range(self.world_size)]
+        try:
+            self._store.wait(keys, MEETING)
+            self._places = [json.loads(value) for value in self._store.multi_get(keys)]
+        except dist.DistError as error:
+            who = "a process"
+            with contextlib.suppress(dist.DistError):
+                who = ", ".join(key for key in keys if not self._store.check([key]))
+            raise NMTError(f"{who} did not begin within 3 minutes; {AGAIN}") from error
+        first, _, expected = self._places[0]
+        for host, _, version in self._places:
+            if version != expected:
+                raise UsageError(
+                    f"{host} has {version}, but {first} has {expected}; install the same everywhere"
                 )
+        # Debian gives a machine's own name a loopback address, which Gloo then tells the others.
+        # One that listens there in vain would learn nothing of it.
+        is_loopback = any(address.startswith("127.") for _, address, _ in self._places)
+        if is_loopback and len({host for host, *_ in self._places}) > 1:
+            raise self._unreached()
+
+    def _unreached(self) -> NMTError:
+        places = dict.fromkeys(f"{host} ({address})" for host, address, _ in self._places)
+        return NMTError(
+            f"the processes do not reach each other at {', '.join(places)}; name the network "
+            "interface that joins the machines, for example GLOO_SOCKET_IFNAME=eth0"
+        )
+
+    def _end_without(self, lost: str, before_end: Callable[[str], object]) -> None:
+        """End this process from a thread, because its main thread waits for somebody in vain."""
+        reason = f"no sign of life for 3 minutes from {lost}" if lost else str(self._unreached())
+        try:
+            console.error(f"{reason}; {AGAIN}")
+            if self._signs is not None and self._signs.end():
+                replace(self, _store=self._signs.store).leave_word("failed", reason)
+            before_end(reason)
+        finally:
+            os._exit(EXIT_FAILED)
+
+    def stop_watching(self) -> None:
+        """End the signs of life: this rank ends by itself, and so may the others."""
+        if self._signs is not None:
+            self._signs.end()
 
     def leave(self) -> None:
         """Part from the other processes."""
+        self.stop_watching()
         if self.in_group and dist.is_initialized():
             dist.destroy_process_group()
 

@@ -3,6 +3,9 @@
 This process then only waits. The agent passes signals on, and if a process fails, it ends the
 others: with SIGTERM, and in the end with SIGKILL. torchrun itself says little of their exit
 statuses. Here they become one, as of a run in one process.
+
+torchrun listens on every interface, and asks nobody for a password. Here the processes meet on
+loopback only, which other machines cannot reach.
 """
 
 from __future__ import annotations
@@ -10,17 +13,19 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
 import tempfile
 import uuid
 from collections.abc import Sequence
 
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.api import SubprocessContext
-from torch.distributed.elastic.rendezvous import RendezvousParameters
-from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousStoreInfo
+from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 
 from nmt import console
 from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
@@ -28,8 +33,28 @@ from nmt.system import program
 from nmt.system.distributed import AGAIN, REASON
 from nmt.system.machine import default_threads
 
+_LOOPBACK = "127.0.0.1"  # `localhost` need not resolve
 _PATIENCE = "120"
 """Seconds that processes have to save after a signal, unless the user says otherwise."""
+
+
+class _OnLoopback(StaticTCPRendezvous):
+    """The place where the processes meet: a store of this process, at a free port of loopback."""
+
+    def __init__(self) -> None:
+        listening = socket.create_server((_LOOPBACK, 0))
+        port = listening.getsockname()[1]
+        super().__init__(_LOOPBACK, port, rank=0, world_size=1, run_id=str(uuid.uuid4()), timeout=0)
+        self._server = TCPStore(
+            *(_LOOPBACK, port),
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=listening.detach(),
+        )
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        where = RendezvousStoreInfo(self.master_addr, self.master_port)
+        return RendezvousInfo(self._server, self.rank, self.world_size, where)
 
 
 class _Agent(LocalElasticAgent):
@@ -59,28 +84,28 @@ def launch(words: Sequence[str], processes: int, reason: str) -> int:
     """
     heard = [one.name for one in program.SIGNALS if signal.getsignal(one) != signal.SIG_IGN]
     os.environ |= {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(heard), REASON: reason}
+    if "PYTHON_EXEC" not in os.environ:  # which may be a script that starts Python
+        os.environ[program.PARENT] = str(os.getpid())
+    interface = socket.if_indextoname(1)  # loopback: `lo` on Linux
+    os.environ |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
     # Or the libraries of each would start threads for all cores.
     os.environ.setdefault("OMP_NUM_THREADS", str(default_threads(processes)))
     patience = int(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", _PATIENCE))
     logging.disable()  # the processes say what happens
-    meeting = get_rendezvous_handler(
-        RendezvousParameters("c10d", "localhost:0", str(uuid.uuid4()), 1, 1, "localhost")
-    )
     spec = WorkerSpec(
         role="rank",
         local_world_size=processes,
         entrypoint=os.environ.get("PYTHON_EXEC", sys.executable),
         args=("-u", *words),
-        rdzv_handler=meeting,
+        rdzv_handler=_OnLoopback(),
         max_restarts=0,
         monitor_interval=0.1,
-        local_addr="localhost",
+        local_addr=_LOOPBACK,
     )
     with tempfile.TemporaryDirectory() as logs:  # in which torchrun leaves an empty folder
         agent = _Agent(spec, DefaultLogsSpecs(logs), shutdown_timeout=patience)
         try:
             agent.run()
-            meeting.shutdown()
         except SignalException:
             pass
         finally:

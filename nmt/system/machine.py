@@ -1,10 +1,13 @@
-"""What this process may use of its machine: cores and threads."""
+"""What this process may use of its machine: cores and threads. And which nmt it is."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import math
 import os
 from collections.abc import Iterator, MutableMapping
+from importlib.metadata import version
 from pathlib import Path
 
 WAITING = {
@@ -65,6 +68,22 @@ def default_threads(processes: int = 1) -> int:
 def most_workers() -> int:
     """Return how many processes may work side by side."""
     return max(_WORKERS_EVERYWHERE, cores())
+
+
+@functools.cache
+def version_of_code() -> str:
+    """Return nmt's version with a checksum of its sources, and torch's version, for people too.
+
+    The processes of one job compare them. Builds of one torch are equal, such as +cpu and +cu128,
+    because a job may have machines with GPUs and without.
+    """
+    from nmt import __version__
+
+    package, checksum = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        checksum.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes())
+    of_torch = version("torch").partition("+")[0]  # without loading it, which takes seconds
+    return f"nmt {__version__} ({checksum.hexdigest()[:12]}) with torch {of_torch}"
 
 
 def _quotas(system: Path) -> Iterator[float]:

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 """Ctrl-C. Schedulers send the next two before they kill, and a closed terminal sends the last."""
 
+PARENT = "NMT_PARENT"
+"""The variable that tells a rank of a training which process has started it."""
+
 _AGAIN_SECONDS = 0.05
+_PR_SET_PDEATHSIG = 1
+"""Of `prctl`: the signal that a process gets when the one that has started it is gone."""
 
 
 class _Course:
@@ -51,7 +56,20 @@ def begin() -> None:
             signal.signal(number, _hear)
     if sys.unraisablehook is sys.__unraisablehook__:
         sys.unraisablehook = _report_unraisable
+    if PARENT in os.environ:
+        end_with_parent()
     prepare_libraries()
+
+
+def end_with_parent() -> None:
+    """Let this process get SIGTERM when its parent is gone: now, if that is gone already."""
+    import ctypes  # takes milliseconds, and few programs need it
+
+    with contextlib.suppress(AttributeError):  # Linux has it
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # What this process starts has another parent, so it must not find the variable.
+    if int(os.environ.pop(PARENT, os.getppid())) != os.getppid():
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def prepare_libraries() -> None:
@@ -60,6 +78,8 @@ def prepare_libraries() -> None:
 
     let_waiting_threads_sleep()
     let_gpu_memory_grow()
+    # Or, where no name server answers, torch reports each connection that it cannot name.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def let_gpu_memory_grow(environment: MutableMapping[str, str] = os.environ) -> None:

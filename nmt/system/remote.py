@@ -121,7 +121,7 @@ def _storage(url: str, missing: str = "no such file") -> Iterator[tuple[Any, str
     try:
         import fsspec
     except ImportError:
-        raise UsageError(f"{url}: needs fsspec; run `pip install 'nmt-toolkit[remote]'`") from None
+        raise UsageError(f"{url}: needs fsspec; run `pip install fsspec`") from None
     try:
         storage, path = fsspec.core.url_to_fs(url)
     except Exception as error:  # each kind of storage has its own

@@ -44,6 +44,14 @@ def map_in_order(
             yield from pool.map(items)
 
 
+def number_of_this_worker() -> int:
+    """Return which of the workers that were started together this process is, from 0.
+
+    Nobody counts them in shared memory: whoever dies with its lock would let the others wait.
+    """
+    return int(multiprocessing.current_process().name)
+
+
 class Workers(Generic[Item, Result]):
     """Processes that all call one function."""
 
@@ -84,8 +92,9 @@ class Workers(Generic[Item, Result]):
             gc.freeze()
             failing.callback(gc.unfreeze)
             with _no_interrupts():
-                for _ in range(self._count):  # before there are threads, which a fork would lack
-                    self._processes.append(_Process(self._function, self._method))
+                # Before there are threads, which a fork would lack.
+                for number in range(self._count):
+                    self._processes.append(_Process(self._function, self._method, number))
                     self._idle.put(self._processes[-1])
             gc.unfreeze()
             failing.pop_all()
@@ -151,10 +160,12 @@ class Workers(Generic[Item, Result]):
 class _Process:
     """A worker process, and this side's end of the pipe to it."""
 
-    def __init__(self, function: Callable[[Any], Any], method: str) -> None:
+    def __init__(self, function: Callable[[Any], Any], method: str, number: int) -> None:
         context: Any = multiprocessing.get_context(method)
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(function, theirs), daemon=True)
+        self._process = context.Process(
+            target=_serve, args=(function, theirs), name=str(number), daemon=True
+        )
         self._process.start()
         theirs.close()  # or it would stay open when the worker dies, and we would wait forever
 
@@ -168,9 +179,14 @@ class _Process:
             self._pipe.send(item)
             result, error = self._pipe.recv()
         except (EOFError, OSError):
-            raise WorkerDied(
-                "a worker process has died, most likely for lack of memory; try fewer --workers"
-            ) from None
+            # Not raised here: its context would keep the buffer of `send` in a circle, and Python
+            # from 3.13 on complains of a buffer in use when it collects that as garbage.
+            result, error = (
+                None,
+                WorkerDied(
+                    "a worker process has died, most likely for lack of memory; try fewer --workers"
+                ),
+            )
         if error is not None:
             raise error
         return result

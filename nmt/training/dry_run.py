@@ -102,12 +102,12 @@ def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
 
 def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> list[Row]:
     """Return the estimates for a run of `processes`; others than those may measure."""
-    recipe, data, device, ranks = trainer.recipe, trainer.stream.data, trainer.device, trainer.ranks
+    recipe, data, device, ranks = trainer.recipe, trainer.data, trainer.device, trainer.ranks
     config = recipe.training
     for warning in trainer.warnings():
         console.warning(warning)
     peak.restart()  # after the sizes that were tried
-    longest, share = trainer.stream.longest, share_of_update(config.batch_tokens, processes)
+    longest, share = trainer.longest, share_of_update(config.batch_tokens, processes)
     tokens = min(trainer.state.micro_batch_tokens, max(longest, share))
     is_estimate = processes > ranks.world_size
     # All shares of an update are about equal, so a process may do another's, or a part of its own.
@@ -133,7 +133,7 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.optimizer.weights.gradient.nbytes
     summing = sent / _SUM_RATE[device.type] if is_estimate else 0.0
-    an_epoch = trainer.stream.updates_an_epoch()
+    an_epoch = trainer.updates_an_epoch()
     operations = trainer.flops(window.lengths) / window.updates * config.max_updates
     times = _time_rows(config, disk, parts / metrics["updates_per_second"] + summing, validation)
     used = max(sum(needs.values()), peak.bytes())

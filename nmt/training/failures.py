@@ -1,9 +1,9 @@
 """How a run ends that cannot end in an orderly way: what the other processes and the user hear.
 
 torchrun's agent, which `nmt train` uses too, ends the processes that are left when one has failed:
-it sends SIGTERM, and SIGKILL after 30 seconds. An operation that waits for a rank in vain raises
-after `nmt.system.distributed.WAIT`. Here is only what they do not do: a rank that fails tells the
-others why, what was given to be saved is written, and status.json says what has happened.
+it sends SIGTERM, and SIGKILL after 30 seconds. Ranks that wait for one in vain end as
+`nmt.system.distributed` says. Here is only what they do not do: a rank that fails tells the others
+why, what was given to be saved is written, and status.json says what has happened.
 """
 
 from __future__ import annotations
@@ -60,16 +60,24 @@ def end_with(
         elif cause is None:
             kind = "" if isinstance(error, NMTError) else f"{type(error).__name__}: "
             ranks.leave_word("failed", f"{kind}{error}")
-        if trainer is not None:
-            trainer.saver.wait()
-            if ranks.is_first:
-                reason = by_signal if isinstance(error, KeyboardInterrupt) else str(cause or error)
-                is_stop = isinstance(cause or error, KeyboardInterrupt | Stopped)
-                _write_end(run, trainer.state.update, reason, is_stop=is_stop)
+        ranks.stop_watching()  # only now: the others may be gone, but what asks the store may hang
+        reason = by_signal if isinstance(error, KeyboardInterrupt) else str(cause or error)
+        is_stop = isinstance(cause or error, KeyboardInterrupt | Stopped)
+        finish_saving(reason, run, ranks, trainer, is_stop=is_stop)
     is_of_all = isinstance(error, NMTError) and not isinstance(error, CompilerError)
     if cause is None and is_of_all:
         ranks.leave()  # all ranks raise it together; after any other error, nobody may wait
     return cause or error
+
+
+def finish_saving(
+    reason: str, run: RunFolder, ranks: Ranks, trainer: Trainer | None, *, is_stop: bool = False
+) -> None:
+    """Wait for what is being saved, and write to status.json why the run ends."""
+    if trainer is not None:
+        trainer.saver.wait()
+        if ranks.is_first:
+            _write_end(run, trainer.state.update, reason, is_stop=is_stop)
 
 
 def _write_end(run: RunFolder, update: int, reason: str, *, is_stop: bool) -> None:

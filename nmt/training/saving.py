@@ -47,7 +47,7 @@ class DiskBudget:
 
     @classmethod
     def of(cls, optimizer: Optimizer, card: ModelCard) -> DiskBudget:
-        """Return the need of a run with these values, vectors and vocabularies."""
+        """Return the budget of a run with these values, vectors and vocabularies."""
         config = optimizer.config
         # A new file is written before an old one is removed. Until the next state is written, the
         # best models of the last one stay too. last.safetensors and best.safetensors are links, or

@@ -5,11 +5,14 @@ Data, machine and run folder are checked against the recipe, and what is `auto` 
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
+from nmt import console
 from nmt.config.recipes import Recipe
 from nmt.data.folder import DataFolder
 from nmt.errors import UsageError
@@ -33,6 +36,8 @@ With fewer, its products are so small that calls take longer than they do.
 """
 _MOST_ON_CPUS = 8
 """The most processes on CPUs that are chosen: each sends its gradient to all others."""
+_SECONDS_OF_NFS = 10.0
+"""How long a machine looks for what another has just written."""
 _BYTES_OF_A_PARAMETER, _BYTES_OF_A_PROCESS = 20, 1 << 30
 """Memory that a process on a CPU should have: for fp32 weights, gradient, Adam's vectors and an
 average, and besides for torch itself and a micro-batch, which is smaller if need be."""
@@ -137,6 +142,8 @@ def open_run(
                 run.check()
             else:
                 _claim(run, tensorboard=recipe.training.tensorboard)
+    if not is_trial:
+        _check_shared(run, ranks)
     _check_same(data, device, ranks)
     initial = ranks.gather(initial)[0]
     recipe = choose_auto_values(recipe, data, run, ranks, device)
@@ -160,6 +167,28 @@ def _claim(run: RunFolder, *, tensorboard: bool) -> None:
         require_tensorboard()
     run.create()
     run.lock()
+
+
+def _check_shared(run: RunFolder, ranks: Ranks) -> None:
+    """Refuse a machine that has another run in place of this one; warn if it has none there.
+
+    torchrun may choose that machine to go on with the run, which would begin again.
+    """
+    mark = ranks.gather(run.mark)[0]
+    give_up_at = time.monotonic() + _SECONDS_OF_NFS
+    while not (sees := run.has_mark(mark)) and time.monotonic() < give_up_at:
+        time.sleep(0.2)
+    found = ranks.gather((socket.gethostname(), sees, run.exists))
+    blind = {host: is_run for host, sees, is_run in found if not sees}
+    for host, is_run in blind.items():
+        problem = (
+            f"{run.path} on {host} is not the folder on {found[0][0]}; "
+            "put it on a file system that all machines share"
+        )
+        if is_run:
+            raise UsageError(f"{problem}, and keep the run that has more updates")
+        if ranks.is_first:
+            console.warning(f"{problem}, or let {found[0][0]} always run the first process")
 
 
 def _initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:

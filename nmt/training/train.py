@@ -20,7 +20,7 @@ from nmt.runs.report import Report
 from nmt.runs.run_folder import RunFolder
 from nmt.system import program
 from nmt.system.distributed import Ranks
-from nmt.training.failures import end_with, ignoring_signals_after_failure
+from nmt.training.failures import end_with, finish_saving, ignoring_signals_after_failure
 from nmt.training.run_metrics import checksum_of_all
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
@@ -47,7 +47,7 @@ def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) 
     ranks, run = Ranks.from_environment(command.reason), RunFolder(command.out)
     stop = StopRequest(deadline)
     trainer: Trainer | None = None
-    ranks.join()
+    ranks.join(lambda reason: finish_saving(reason, run, ranks, trainer))
     try:
         recipe, data, device, initial = open_run(recipe, command, run, ranks)
         config = recipe.training

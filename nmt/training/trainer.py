@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,9 +19,12 @@ import torch
 from nmt import console
 from nmt.config.presets import FINE_TUNING
 from nmt.config.recipes import Recipe
+from nmt.data.augment import augment_by
 from nmt.data.batches import LengthSums
+from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
-from nmt.data.updates import Update
+from nmt.data.subword_dropout import SubwordDropout
+from nmt.data.updates import BatchPartition, Update, updates_from
 from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.flops import training_flops
@@ -30,17 +34,20 @@ from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report, ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
+from nmt.system.lookahead import prefetched
 from nmt.training.first_weights import card_of, first_weights
-from nmt.training.memory import fitting_tokens
+from nmt.training.guided_alignment import learn_links
+from nmt.training.memory import fitting_tokens, longest_pair
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_metrics import MetricsWindow, device_name, matrix_product_rate
 from nmt.training.saving import Saver
 from nmt.training.stop import StopRequest
 from nmt.training.stopping import ends, warnings_before
 from nmt.training.update import UpdateResult, UpdateRunner
-from nmt.training.update_stream import UpdateStream
 from nmt.training.validation import Validator
 
+# Waiting updates take little memory, and even out other load on the machine.
+_UPDATES_AHEAD = 4
 # Updates that are launched before we ask what became of the one before them.
 _UNREAD = {"cpu": 0, "cuda": 1}
 _EARLY = 1, 10, 25, 50  # updates that are logged, too
@@ -78,7 +85,10 @@ class Trainer:
             self.card, config, ranks, device, warm_from=warm_from
         )
         self.optimizer = Optimizer(weights, config, recipe.model.d_model)
-        self.stream = UpdateStream(recipe, data, ranks)
+        self.data = data
+        self.longest = longest_pair(data)
+        self._updates_from = _changed_updates(recipe, data, ranks)
+        self._updates: Iterator[Update]  # after the present one, since `begin_stream`
         # Other subwords and other text make sentences longer than the longest one in the data.
         keeps_lengths = not (config.subword_dropout or recipe.augment.any)
         self.runner = UpdateRunner(
@@ -130,7 +140,7 @@ class Trainer:
         ranks, asked = self.ranks, self.config.micro_batch_tokens
         wanted = f"{asked} on {self.device.type}, {ranks.world_size} x {ranks.local_world_size}"
         if self.state.micro_batch_for != wanted:
-            tokens = fitting_tokens(self.recipe, self.stream.data, self.runner, ranks, self.device)
+            tokens = fitting_tokens(self.recipe, self.data, self.runner, ranks, self.device)
             self.state = replace(self.state, micro_batch_tokens=tokens, micro_batch_for=wanted)
         self.begin_stream()
 
@@ -138,18 +148,22 @@ class Trainer:
         """Let a thread prepare the next updates, in micro-batches of the present size or another.
 
         share: which share of each update, of how many; by default that of this process.
+        UsageError if a single pair exceeds the budget of an update.
         """
+        check_budget(self.config.batch_tokens, self.longest)
         if tokens:
             self.state = replace(self.state, micro_batch_tokens=tokens)
         tokens = self.validator.micro_batch_tokens = self.state.micro_batch_tokens
         share = share or (self.ranks.rank, self.ranks.world_size)
         shape = self.runner.shape(
-            self.stream.data.train,
+            self.data.train,
             world_size=share[1],
             micro_batch_tokens=tokens,
-            longest=self.stream.longest,
+            longest=self.longest,
         )
-        self.stream.begin(self.state, share, shape, on_gpu=self.device.type == "cuda")
+        partition = BatchPartition(tokens, *share, shape, on_gpu=self.device.type == "cuda")
+        updates = self._updates_from(self.state.position, partition=partition)
+        self._updates = prefetched(updates, ahead=_UPDATES_AHEAD)
 
     def measure_machine(self) -> None:
         """Measure the rate of matrix products, of all ranks together."""
@@ -173,7 +187,7 @@ class Trainer:
 
     def describe(self) -> str:
         """Name the same for people, after the model, and then the data."""
-        config, device, an_epoch = self.config, self.device.type, self.stream.updates_an_epoch()
+        config, device, an_epoch = self.config, self.device.type, self.updates_an_epoch()
         choices = [
             self.recipe.preset.replace(FINE_TUNING, "fine-tuning"),
             f"{self.optimizer.weights.count:,} parameters",
@@ -187,21 +201,26 @@ class Trainer:
         choices += ["compiled"] * config.compiles
         return (
             f"{', '.join(choices)}; "
-            f"{len(self.stream.data.train):,} pairs, about "
+            f"{len(self.data.train):,} pairs, about "
             f"{console.counted(an_epoch, 'update', 'updates')} an epoch"
         )
 
     def warnings(self) -> list[str]:
         """Return what is probably wrong with the length of the run, or its valid text."""
-        return (
-            warnings_before(self.config, self.stream.updates_an_epoch()) + self.validator.doubts()
-        )
+        return warnings_before(self.config, self.updates_an_epoch()) + self.validator.doubts()
+
+    def updates_an_epoch(self) -> int:
+        """Return about how many updates an epoch has, from its tokens."""
+        train = self.data.info.train
+        tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
+        visits = Epochs(self.data.train.shares, seed=self.config.seed).visits
+        return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1
 
     # --- an update
 
     def next_update(self) -> Update:
         """Return the next update, once a thread has made it."""
-        return self.window.take(self.stream.updates)
+        return self.window.take(self._updates)
 
     def advance(self, update: Update, result: UpdateResult) -> None:
         """Take note of an update that is launched; `read_results` sees the end of it."""
@@ -257,7 +276,7 @@ class Trainer:
     def _halve_micro_batch(self) -> None:
         """Halve the micro-batches after memory ran out; the update comes again."""
         tokens, update = self.state.micro_batch_tokens, self.state.update
-        longest = self.stream.longest
+        longest = self.longest
         if tokens <= longest:
             raise NMTError(
                 f"out of memory: not even one pair of {longest} tokens fits; train a smaller model "
@@ -333,3 +352,21 @@ class Trainer:
         """Return the FLOPs of training on pairs of these lengths."""
         types = len(self.card.tgt_vocabulary)
         return training_flops(self.card.architecture, self.card.config, types, lengths)
+
+
+def _changed_updates(recipe: Recipe, data: DataFolder, ranks: Ranks) -> partial[Iterator[Update]]:
+    """Return `updates_from` with everything that the recipe does to the pairs.
+
+    All ranks learn the links together, if the recipe has guided alignment.
+    """
+    config = recipe.training
+    p, sides = config.subword_dropout, (data.src_vocabulary, data.tgt_vocabulary)
+    return partial(
+        updates_from,
+        pairs=data.train,
+        batch_tokens=config.batch_tokens,
+        seed=config.seed,
+        augment=augment_by(data, recipe.augment),
+        dropouts=(SubwordDropout(sides[0], p), SubwordDropout(sides[1], p)) if p else None,
+        find_links=learn_links(config, data, ranks),
+    )

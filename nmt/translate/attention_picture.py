@@ -52,17 +52,20 @@ def draw_matrix(weights: Floats, src_tokens: Sequence[str], tgt_tokens: Sequence
     width = left + max(len(src_tokens) * _CELL, 100) + MARGIN  # the title has room
     height = top + len(tgt_tokens) * _CELL + MARGIN
 
-    def fill(figure: Figure) -> None:
-        rows, columns = weights.shape
-        axes = _axes(figure, left, top, columns * _CELL, rows * _CELL)
-        axes.pcolormesh(weights, cmap="Blues", vmin=0, vmax=1, edgecolors=GRID, linewidth=1)
-        for column, token in enumerate(src_tokens):
-            _write(axes, token, (column + 0.5, 0), (0, _GAP), ha="left", rotation=90)
-        for row, token in enumerate(tgt_tokens):
-            _write(axes, token, (0, row + 0.5), (-_GAP, 0), ha="right")
-        axes.set(xlim=(0, columns), ylim=(rows, 0))
+    values = weights.tolist(), (src_tokens, tgt_tokens), left, top
+    return draw(width, height, "Attention", _fill_matrix, *values)
 
-    return draw(width, height, "Attention", fill)
+
+def _fill_matrix(figure: Figure, weights: Any, tokens: Any, left: int, top: int) -> None:
+    src_tokens, tgt_tokens = tokens
+    rows, columns = len(tgt_tokens), len(src_tokens)
+    axes = _axes(figure, left, top, columns * _CELL, rows * _CELL)
+    axes.pcolormesh(weights, cmap="Blues", vmin=0, vmax=1, edgecolors=GRID, linewidth=1)
+    for column, token in enumerate(src_tokens):
+        _write(axes, token, (column + 0.5, 0), (0, _GAP), ha="left", rotation=90)
+    for row, token in enumerate(tgt_tokens):
+        _write(axes, token, (0, row + 0.5), (-_GAP, 0), ha="right")
+    axes.set(xlim=(0, columns), ylim=(rows, 0))
 
 
 def draw_attention(
@@ -76,7 +79,7 @@ def draw_attention(
     assert weights.cross.shape[1] == 1
     source, read, predicted = [*src_tokens, _EOS], [_BOS, *tgt_tokens], [*tgt_tokens, _EOS]
     rows = [
-        (name, layers[:, 0].cpu().numpy(), left, right)
+        (name, layers[:, 0].tolist(), left, right)
         for name, layers, left, right in (
             ("Encoder", weights.encoder, source, source),
             ("Decoder", weights.decoder, predicted, read),
@@ -84,42 +87,48 @@ def draw_attention(
         )
         if len(layers)
     ]
-    heads = max(layers.shape[1] for _, layers, _, _ in rows)
+    heads = max(len(layers[0]) for _, layers, _, _ in rows)
     legend = _LEGEND + _ROW * -(-heads // _HEADS_IN_A_ROW)
     margin = _GAP + max(_width(token) for token in {*source, *read})
     panel_width = 2 * margin + _LINES + _BETWEEN
     most_layers = max(len(layers) for _, layers, _, _ in rows)
     width = 2 * MARGIN + max(most_layers * panel_width - _BETWEEN, _HEADS_IN_A_ROW * _HEAD)
-    heights = [_ROW * max(len(left), len(right)) for _, _, left, right in rows]
-    height = HEADER + legend + sum(heights) + 2 * _BETWEEN * len(rows)
+    tokens = sum(max(len(left), len(right)) for _, _, left, right in rows)
+    height = HEADER + legend + _ROW * tokens + 2 * _BETWEEN * len(rows)
+    picture = draw(width, height, "Attention", _fill_rows, rows, heads, margin, (width, height))
+    return picture.replace("<defs>", f"{_HOVER}<defs>", 1)
 
-    def fill(figure: Figure) -> None:
-        from matplotlib import colormaps
 
-        colours = colormaps["tab10" if heads <= 10 else "turbo"].resampled(heads)(range(heads))
-        for head, colour in enumerate(colours):
-            row, column = divmod(head, _HEADS_IN_A_ROW)
-            place = (MARGIN + column * _HEAD) / width, 1 - (HEADER + _ROW * row) / height
-            figure.text(*place, "●", color=colour, va="top")
-            figure.text(place[0] + 12 / width, place[1], f"head {head + 1}", va="top")
-        notes = 1 - (HEADER + legend - _LEGEND + _GAP) / height
-        figure.text(MARGIN / width, notes, _NOTES, color=FAINT, va="top")
-        top = HEADER + legend + _BETWEEN
-        for (name, layers, left, right), row_height in zip(rows, heights, strict=True):
-            for number, layer in enumerate(layers):
-                x = MARGIN + margin + number * panel_width
-                axes = _axes(figure, x, top, _LINES, row_height)
-                axes.set(xlim=(0, 1), ylim=(row_height / _ROW - 0.5, -0.5))
-                title = f"{name}, layer {number + 1}"
-                _write(axes, title, (0, -0.5), (-margin, 16), ha="left", size=13, weight="bold")
-                _draw_heads(axes, f"{name}{number + 1}", layer, colours)
-                for row, token in enumerate(left):
-                    _write(axes, token, (0, row), (-_GAP, 0), ha="right")
-                for row, token in enumerate(right):
-                    _write(axes, token, (1, row), (_GAP, 0), ha="left")
-            top += row_height + 2 * _BETWEEN
+def _fill_rows(figure: Figure, rows: Any, heads: int, margin: int, size: Any) -> None:
+    import numpy as np
+    from matplotlib import colormaps
 
-    return draw(width, height, "Attention", fill).replace("<defs>", f"{_HOVER}<defs>", 1)
+    width, height = size
+    colours = colormaps["tab10" if heads <= 10 else "turbo"].resampled(heads)(range(heads))
+    for head, colour in enumerate(colours):
+        row, column = divmod(head, _HEADS_IN_A_ROW)
+        place = (MARGIN + column * _HEAD) / width, 1 - (HEADER + _ROW * row) / height
+        figure.text(*place, "●", color=colour, va="top")
+        figure.text(place[0] + 12 / width, place[1], f"head {head + 1}", va="top")
+    legend = _ROW * -(-heads // _HEADS_IN_A_ROW)
+    figure.text(
+        MARGIN / width, 1 - (HEADER + legend + _GAP) / height, _NOTES, color=FAINT, va="top"
+    )
+    top = HEADER + _LEGEND + legend + _BETWEEN
+    for name, layers, left, right in rows:
+        row_height = _ROW * max(len(left), len(right))
+        for number, layer in enumerate(np.array(layers, np.float32)):
+            x = MARGIN + margin + number * (2 * margin + _LINES + _BETWEEN)
+            axes = _axes(figure, x, top, _LINES, row_height)
+            axes.set(xlim=(0, 1), ylim=(row_height / _ROW - 0.5, -0.5))
+            title = f"{name}, layer {number + 1}"
+            _write(axes, title, (0, -0.5), (-margin, 16), ha="left", size=13, weight="bold")
+            _draw_heads(axes, f"{name}{number + 1}", layer, colours)
+            for row, token in enumerate(left):
+                _write(axes, token, (0, row), (-_GAP, 0), ha="right")
+            for row, token in enumerate(right):
+                _write(axes, token, (1, row), (_GAP, 0), ha="left")
+        top += row_height + 2 * _BETWEEN
 
 
 def _draw_heads(axes: Axes, panel: str, weights: Floats, colours: Floats) -> None:

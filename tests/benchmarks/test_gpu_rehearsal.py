@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from benchmarks.gpu_report import GOALS
 from benchmarks.gpu_scale import REHEARSAL
 from benchmarks.harness import run
 from pretended_gpu import build
+from processes import wait_until_gone
 
 
 @pytest.mark.slow
@@ -36,15 +36,6 @@ def test_a_rehearsal_reports_every_row(tmp_path: Path) -> None:
                 assert not found[what]["found"].startswith("failed"), found[what]
 
 
-def runs(process: str) -> bool:
-    """Return whether a process is there, and not only its entry."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
 def test_a_part_that_runs_over_is_killed_with_all_that_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,8 +45,5 @@ def test_a_part_that_runs_over_is_killed_with_all_that_it_has_started(
     assert gpu.run_limited(words, log, 0.5) == "killed"
     started = log.read_text().split()
     assert len(started) == 2
-    stop = time.monotonic() + 10
-    while any(map(runs, started)) and time.monotonic() < stop:  # the kernel may take a moment
-        time.sleep(0.01)
-    assert not any(map(runs, started))
+    wait_until_gone(map(int, started))
     assert gpu.run_limited(["sh", "-c", "exit 3"], log, 60.0) == "exit status 3"

@@ -6,11 +6,11 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from command_line import Nmt
+from processes import LONG, wait_until
 from toy_training import (
     TINY,
     assert_same_weights,
@@ -116,11 +116,9 @@ def test_it_goes_on_where_it_was_stopped_and_is_tuned_if_asked(
         text=True,
         env=environment() | {"PYTHON_EXEC": warm_python()},
     )
-    give_up_at = time.monotonic() + 120
-    while validated_last(work / "student") < 20 and time.monotonic() < give_up_at:
-        time.sleep(0.02)
+    wait_until(lambda: validated_last(work / "student") >= 20, "update 20")
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=LONG)
     assert (process.returncode, status(work / "student")["status"]) == (75, "stopped"), said
     assert not (out / "config.toml").exists()
 

@@ -89,7 +89,7 @@ def test_help_of_a_command_opens_with_examples(
 def test_bash_completes_commands_and_presets(words: str, expected: set[str]) -> None:
     asked = {"_NMT_COMPLETE": "complete_bash", "COMP_WORDS": words}
     asked["COMP_CWORD"] = str(len(words.split()) - 1)
-    program = "import sys; from nmt.cli import main\ntry: main()\nfinally: "
+    program = "import sys; from nmt.__main__ import main\ntry: main()\nfinally: "
     done = subprocess.run(
         [sys.executable, "-c", program + "assert 'torch' not in sys.modules"],
         capture_output=True,

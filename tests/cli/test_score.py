@@ -254,8 +254,8 @@ def test_a_tokenizer_that_is_not_installed_is_told_of(nmt: Nmt, tmp_path: Path) 
     path = write(tmp_path / "ref.ko", ["나는 오늘 어머니와 시장에 갑니다."])
     answer = nmt("score", path, path, *BLEU)
     assert "tok:13a" in answer.stdout
-    assert "nmt-toolkit[ko]" in answer.stderr
-    assert "nmt-toolkit[ko]" in nmt("score", path, path, "--tokenize", "ko-mecab").refusal(2)
+    assert "sacrebleu[ko]" in answer.stderr
+    assert "sacrebleu[ko]" in nmt("score", path, path, "--tokenize", "ko-mecab").refusal(2)
 
 
 def test_ter_splits_chinese_into_characters(nmt: Nmt, tmp_path: Path) -> None:

@@ -78,6 +78,59 @@ def test_a_reader_that_leaves_early_is_no_failure(model_file: Path) -> None:
     assert done.stdout.count(b"\n") == 1
 
 
+NOISY = """
+import atexit, functools, os
+from nmt import cli
+
+def make_noise():
+    print("noise", flush=True)
+    os.write(1, b"noise\\n")
+
+def noisy(command):
+    @functools.wraps(command)
+    def run(*args, **kwargs):
+        make_noise()
+        try:
+            command(*args, **kwargs)
+        finally:
+            make_noise()
+    return run
+
+of_ours = cli.with_options
+cli.with_options = lambda command: noisy(of_ours(command))
+atexit.register(make_noise)
+cli.main()
+"""
+"""A program that is `nmt`, with a library that prints before, after and at the end."""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"translate MODEL --input in {shlex.join(QUICK)}",
+        "rescore MODEL in --source in --scores",
+        "score in in --json",
+        "models transformer_tiny",
+    ],
+)
+def test_what_libraries_print_stays_out_of_the_answer(
+    model_file: Path, tmp_path: Path, words: str
+) -> None:
+    (tmp_path / "in").write_text("the cat\na dog\n")
+    command = words.replace("MODEL", shlex.quote(str(model_file)))
+    plain = start(*shlex.split(command), cwd=tmp_path)
+    noisy = subprocess.run(
+        [sys.executable, "-c", NOISY, *shlex.split(command)],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
+    assert noisy.returncode == plain.returncode == 0, noisy.stderr
+    assert plain.stdout
+    assert noisy.stdout == plain.stdout
+    assert noisy.stderr.count(b"noise\n") == 6
+
+
 @pytest.mark.parametrize(
     ("locale", "shown"),
     [

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from command_line import QUICK, TranslateText
+from processes import LONG
 from toy_training import nmt_command
 
 from nmt.data.vocabulary import learn_vocabulary
@@ -133,14 +134,14 @@ def test_on_a_terminal_each_typed_line_is_answered(
         nonlocal seen
         size = len(seen)
         while len(seen) == size or not seen.endswith("> "):
-            assert select.select([master], [], [], 60)[0], f"nothing comes after {seen!r}"
+            assert select.select([master], [], [], LONG)[0], f"nothing comes after {seen!r}"
             seen += os.read(master, 4_096).decode(errors="replace")
 
     try:
         for typed in (b"the cat sees a bird\n", b"\n", b"the small tree\n", b"\x04"):  # Ctrl-D
             read_until_prompt()
             os.write(master, typed)
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=LONG)
     finally:
         process.kill()
         os.close(master)

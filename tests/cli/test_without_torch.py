@@ -48,7 +48,7 @@ PROGRAM = """
 import contextlib, io, json, sys
 unneeded, commands = json.load(sys.stdin)
 sys.modules |= dict.fromkeys(unneeded)
-from nmt.cli import main
+from nmt.__main__ import main
 answers = []
 for words in commands:
     sys.argv = ["nmt", *words]

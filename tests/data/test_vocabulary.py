@@ -53,6 +53,11 @@ def test_text_to_ids_and_back_is_the_identity(vocabulary: Vocabulary, line: str)
     assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID} & set(ids[0])
 
 
+def test_a_piece_that_is_not_text_is_refused(vocabulary: Vocabulary) -> None:
+    with pytest.raises(DataError):
+        Vocabulary(vocabulary.model.replace("\u2581the".encode(), b"\xff\xff\xffthe"))
+
+
 def test_many_lines_may_be_any_sequence(vocabulary: Vocabulary) -> None:
     lines = ("the cat",) * 300
     assert vocabulary.encode(lines) == vocabulary.encode(list(lines))

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.moses import Moses
+from nmt.data.pieces import Kind, PieceModel
+from nmt.data.protobuf import write_field
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.data.word_ids import WordIds, cuts_by_words, encode_rows
+from nmt.errors import DataError
 
 LINES = [
     "the cat sat on the mat",
@@ -58,6 +63,7 @@ def by_words(vocabulary: Vocabulary, lines: Sequence[str]) -> list[list[int]]:
 
 VOCABULARIES = {rules: learn(normalization=rules) for rules in RULES}
 VOCABULARIES["digits"] = learn(split_digits=True)
+VOCABULARIES["no rules"] = sentencepiece_model(normalization_rule_name="identity")
 VOCABULARIES["no byte fallback"] = sentencepiece_model(byte_fallback=False, vocab_size=60)
 
 
@@ -115,3 +121,26 @@ def test_a_rule_that_replaces_a_space_is_found_among_all_rules(tmp_path: Path) -
     vocabulary = sentencepiece_model(normalization_rule_tsv=rule_with_a_space(tmp_path))
     assert vocabulary.normalized("a \u0301b") == "\u2581a\u00b4b"  # one word out of two
     assert not cuts_by_words(vocabulary)
+
+
+@pytest.mark.parametrize("kind", [Kind.UNUSED, Kind.CONTROL])
+def test_a_space_mark_that_text_cannot_have_makes_words_depend_on_each_other(kind: Kind) -> None:
+    model = PieceModel.read(VOCABULARIES["no byte fallback"].model)
+    pieces = [replace(one, kind=kind) if one.text == "\u2581" else one for one in model.pieces]
+    vocabulary = Vocabulary(replace(model, pieces=tuple(pieces), serialised=b"").write())
+    # An unknown mark and the unknown character beside it are one token.
+    assert by_words(vocabulary, ["\u4e00 a"]) != vocabulary.encode(["\u4e00 a"])
+    assert not cuts_by_words(vocabulary)
+
+
+def test_rules_that_run_in_a_circle_are_refused() -> None:
+    units = np.zeros(512, "<u4")
+    first, label = 0x100 ^ ord("a"), ord("a")
+    units[0] = 0x100 << 10  # its child for "a" stands at `first`
+    units[first] = label | ord("a") << 10  # its own is itself: first ^ "a" ^ "a"
+    charsmap = np.uint32(units.nbytes).tobytes() + units.tobytes() + b"\0"
+    model = PieceModel.read(VOCABULARIES["no rules"].model)
+    rest = write_field(3, write_field(2, charsmap))  # NormalizerSpec
+    vocabulary = Vocabulary(replace(model, rest=rest, serialised=b"").write())
+    with pytest.raises(DataError, match="--vocab"):
+        cuts_by_words(vocabulary)

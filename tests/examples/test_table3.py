@@ -14,7 +14,10 @@ import share
 from example_runs import TINY, make, needs_make
 from toy_training import metrics, prepare_toy
 
+from nmt.config.presets import PRESETS, preset_values
+from nmt.config.recipes import resolve_recipe
 from nmt.data.folder import DataFolder
+from nmt.models.registry import count_parameters
 
 ROWS = ("transformer_base_heads1", "transformer_big")
 UPDATES = 20
@@ -48,6 +51,22 @@ def test_cost_by_time_is_the_papers_on_its_machine(preset: str, hours: float, co
     found = results.flops_by_time([machine, {"kind": "train", "seconds": 3600 * hours}])
     assert found == pytest.approx(cost, rel=0.01)
     assert results.PAPER_FLOPS[preset] == cost
+
+
+def test_the_rows_are_presets_and_differ_in_size_as_in_the_paper() -> None:
+    variations = {name for name, preset in PRESETS.items() if "Table 3" in preset.summary}
+    assert results.TABLE_3.keys() == variations | {"transformer_base", "transformer_big"}
+    vocab = 37_000  # the paper's joint vocabulary of English and German
+
+    def millions(name: str) -> float:
+        recipe = resolve_recipe(name, "transformer", [(name, preset_values(name))])
+        return count_parameters(recipe.architecture, recipe.model, vocab, vocab) / 1e6
+
+    base = millions("transformer_base")
+    for name, row in results.TABLE_3.items():
+        # The paper rounds, and slips.
+        by_paper = row.parameters - results.TABLE_3["transformer_base"].parameters
+        assert millions(name) - base == pytest.approx(by_paper, abs=4), name
 
 
 @pytest.mark.slow

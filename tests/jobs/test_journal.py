@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from nmt.data import compressed
 from nmt.data.corpus import Encoding, read_chunks
-from nmt.errors import Stopped
+from nmt.errors import NMTError, Stopped
 from nmt.jobs.counts import Counts
 from nmt.jobs.journal import Journal
 
@@ -202,6 +203,21 @@ def test_a_job_killed_before_the_renaming_is_finished_by_the_next(
     assert work(output) is None
     assert content(output) == TEXT.upper()
     assert names(tmp_path) == [f".out{suffix}.journal", f"out{suffix}"]
+
+
+@pytest.mark.parametrize(("suffix", "partial"), [("", "partial"), (".gz", "compressed.partial")])
+def test_text_that_cannot_get_its_name_is_named_and_kept(
+    tmp_path: Path, suffix: str, partial: str
+) -> None:
+    output = tmp_path / f"out{suffix}"
+    output.mkdir()
+    finished = f".out{suffix}.{partial}"
+    with pytest.raises(NMTError, match=rf"{re.escape(f'{output}: ')}.*{re.escape(finished)}[, ]"):
+        work(output)
+    assert (tmp_path / finished).is_file()
+    output.rmdir()
+    assert work(output) is None  # nothing is left to do but the renaming
+    assert content(output) == TEXT.upper()
 
 
 def test_one_job_at_a_time_is_at_work(output: Path) -> None:

@@ -18,6 +18,7 @@ from unittest import mock
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from processes import LONG
 
 from nmt.data.compressed import MAGIC, zstd
 from nmt.data.corpus import Encoding
@@ -180,7 +181,7 @@ def test_a_pool_is_delivered_while_the_pipe_stays_open() -> None:
             for number in range(3):
                 os.write(writing, f"line {number}\nhalf a li".encode())
                 # The limit only keeps a broken reader from waiting for ever.
-                pool = executor.submit(next, pools).result(timeout=60)
+                pool = executor.submit(next, pools).result(timeout=LONG)
                 assert not isinstance(pool, Pause)
                 assert [line.text.removeprefix("half a li") for line in pool] == [f"line {number}"]
                 assert next(pools) is PAUSE
@@ -214,5 +215,5 @@ def test_a_pipe_that_does_not_block_is_waited_for() -> None:
         time.sleep(0.2)  # it finds nothing first
         os.write(writing, b"a line")
         os.close(writing)
-        ((line,),) = pools.result(timeout=60)
+        ((line,),) = pools.result(timeout=LONG)
         assert line.text == "a line"

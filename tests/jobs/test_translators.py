@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators
 from nmt.search.options import SearchOptions
 from nmt.search.torch_engine import TorchEngine
+from nmt.system.workers import Workers
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.load_model import load
 from nmt.translate.options import TranslationConfig
@@ -65,6 +67,36 @@ def test_lines_of_a_dead_worker_are_translated_again_with_half_the_batch(
     assert [one.text for one in found] == [one.text for one in undisturbed]
     assert batches.read_text().split() == ["4096", "2048", "1024"][: deaths + 1]
     assert capsys.readouterr().err.count("warning: ") == deaths
+
+
+def test_each_worker_has_its_gpu_also_after_one_has_died_as_it_took_it(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died, gpus = tmp_path / "died", tmp_path / "gpus"
+    search = SearchOptions(beam_size=2, max_extra_tokens=2)
+    config = TranslationConfig(models=(model_file,), search=search)
+
+    def die_once(device: torch.device) -> None:
+        if device.index == 0 and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if died.exists():
+            with gpus.open("a") as file:
+                file.write(f"{device} ")
+
+    def load_on_cpu(config: TranslationConfig, *_: Any, **__: Any) -> Translator:
+        return Translator(*load(config), config)
+
+    monkeypatch.setattr("nmt.jobs.parallel.choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", die_once)
+    monkeypatch.setattr("nmt.jobs.parallel._load_same", load_on_cpu)
+    monkeypatch.setattr("nmt.jobs.parallel.Workers", partial(Workers, method="fork"))
+    with Translators.start(config, JobOptions()) as translators:
+        pools = [[Line(line) for line in LINES]]
+        ((*found,),) = translators.translate(pools, lambda _: None)
+    assert len(found) == len(LINES)
+    assert sorted(gpus.read_text().split()[-2:]) == ["cuda:0", "cuda:1"]
 
 
 def test_lines_that_no_worker_survives_end_the_job(

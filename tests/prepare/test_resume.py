@@ -12,7 +12,9 @@ from prepare_job import Job, content, pairs, stop, write
 
 from nmt.data.shards import ShardBuilder
 from nmt.errors import DataError, NMTError, Stopped, UsageError
+from nmt.prepare import resume
 from nmt.prepare.resume import building_folder, check_space, check_target, empty_folder
+from nmt.system.files import lock
 
 
 def names(folder: Path) -> list[str]:
@@ -148,6 +150,33 @@ def test_preparing_the_same_again_changes_nothing_and_says_so(
     assert same.prepare().fingerprint == fingerprint
     assert {path: path.stat().st_mtime_ns for path in job.out.iterdir()} == before
     assert "already prepared" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_opened", [True, False])
+def test_a_folder_that_another_process_finishes_meanwhile_is_the_answer(
+    job: Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_opened: bool,
+) -> None:
+    """It renames its folder before we lock that: the one that we have opened, or before."""
+    other = job.but(out=tmp_path / "other").prepare()
+
+    def finish_and_lock(descriptor: int, path: Path, busy: str) -> None:
+        if not job.out.exists():
+            shutil.copytree(other.path, job.out)
+            if is_opened:
+                path.rmdir()
+        lock(descriptor, path, busy)
+
+    monkeypatch.setattr(resume, "lock", finish_and_lock)
+    assert job.prepare().fingerprint == other.fingerprint
+    assert "already prepared" in capsys.readouterr().err
+    assert names(job.out.parent) == [job.out.name]
+    shutil.rmtree(job.out)
+    with pytest.raises(UsageError, match="options"):
+        job.but(keep=("ratio",)).prepare()
 
 
 def test_other_options_and_text_are_refused_with_what_differs(job: Job, tmp_path: Path) -> None:

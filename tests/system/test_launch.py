@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import LONG
 from toy_training import environment, python_command
 
 LAUNCHED = Path(__file__).parents[1] / "training" / "launched.py"
@@ -31,19 +32,21 @@ def start(code: str, *words: str) -> subprocess.Popen[str]:
         ("sys.exit(0)", 0),
         ("sys.exit(75)", 75),
         ("sys.exit(2 if rank else 0)", 2),
-        ("import time; rank or time.sleep(30); sys.exit(2)", 2),
-        ("os.kill(os.getpid(), 9 if rank else 15)", 1),
+        ("import time; rank or time.sleep(600); sys.exit(2)", 2),
+        ("import time; rank or time.sleep(600); os.kill(os.getpid(), 9)", 1),  # the other by 15
         ("os.kill(os.getpid(), 15)", 75),  # before Python hears signals
     ],
 )
 def test_many_statuses_become_one(code: str, status: int) -> None:
     with start(code) as started:
-        said = started.communicate(timeout=60)[1]
+        said = started.communicate(timeout=LONG)[1]
     assert started.returncode == status, said
     killed = "nmt: error: process 1 was ended by SIGKILL; run the same command again"
     lines = [line for line in said.splitlines() if "warning: stopped" not in line]
     assert [killed in line for line in lines] == ([True] if status == 1 else [])
-    assert ("warning: stopped" in said) == (status == 75 and "15" in code)
+    # One that ends by itself may come before the other hears signals, which then ends so, too.
+    if code != "sys.exit(75)":
+        assert ("warning: stopped" in said) == (status == 75)
 
 
 def test_every_signal_is_passed_on(tmp_path: Path) -> None:
@@ -59,6 +62,6 @@ def test_every_signal_is_passed_on(tmp_path: Path) -> None:
                 time.sleep(0.02)
                 assert started.poll() is None
             started.send_signal(signal.SIGINT)
-        said = started.communicate(timeout=30)[1]
+        said = started.communicate(timeout=LONG)[1]
     assert started.returncode == 75
     assert not said

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from nmt.system import machine
 from nmt.system.machine import (
     WAITING,
     cores,
     default_threads,
     let_waiting_threads_sleep,
     most_workers,
+    version_of_code,
 )
 
 CORES = len(os.sched_getaffinity(0))
@@ -36,7 +39,7 @@ def test_waiting_threads_sleep_from_the_first_import_of_torch(tmp_path: Path) ->
         text=True,
         check=False,
     )
-    assert done.stdout.split() == ["passive"], done.stderr
+    assert done.stderr.split() == ["passive"]  # stdout is for data
 
 
 @pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
@@ -119,3 +122,32 @@ def test_there_may_be_8_workers_or_as_many_as_there_are_cores(
 ) -> None:
     monkeypatch.setattr("nmt.system.machine.cores", lambda: found)
     assert most_workers() == most
+
+
+def test_the_version_of_the_code_tells_other_sources_and_another_torch_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def version_now() -> str:
+        version_of_code.cache_clear()
+        return version_of_code()
+
+    package = tmp_path / "nmt"
+    (package / "system").mkdir(parents=True)
+    source = package / "system/machine.py"
+    source.write_text("a = 1\n")
+    monkeypatch.setattr(machine, "__file__", str(source))
+    monkeypatch.setattr(machine, "version", lambda _: "2.13.0+cpu")
+    before = version_now()
+    assert re.fullmatch(r"nmt \S+ \([0-9a-f]{12}\) with torch 2\.13\.0", before)
+    monkeypatch.setattr(machine, "version", lambda _: "2.13.0+cu128")  # a build for the same work
+    (package / "system/__pycache__").mkdir()
+    (package / "system/__pycache__/machine.cpython-311.pyc").write_bytes(b"compiled")
+    assert version_now() == before
+    monkeypatch.setattr(machine, "version", lambda _: "2.14.0")
+    found = {before, version_now()}
+    source.write_text("a = 2\n")
+    found.add(version_now())
+    source.rename(package / "machine.py")
+    found.add(version_now())
+    version_of_code.cache_clear()
+    assert len(found) == 4

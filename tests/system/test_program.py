@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import LONG
 
 STOPPED = "nmt: warning: stopped; run the same command again\n"
 IMPORTS = """
@@ -28,9 +29,9 @@ def run(main):
 @pytest.mark.parametrize(
     ("program", "status", "said"),
     [
-        ("begin(); send(); time.sleep(60)", 75, STOPPED),
+        ("begin(); send(); time.sleep(600)", 75, STOPPED),
         ("run(send)", 75, STOPPED),
-        ("run(lambda: (Late() and None, time.sleep(60)))", 75, STOPPED),
+        ("run(lambda: (Late() and None, time.sleep(600)))", 75, STOPPED),
         ("run(lambda: __import__('swallows_all').work())", 75, STOPPED),
         ("atexit.register(send); run(lambda: None)", 0, ""),
         ("late = Late(); run(lambda: None)", 0, ""),
@@ -51,12 +52,12 @@ def test_a_signal_at_any_time_gives_one_of_our_statuses(
         "import __main__, time\n"
         "try: __main__.send()\n"
         "except BaseException: pass\n"
-        "def work(): time.sleep(60)\n"
+        "def work(): time.sleep(600)\n"
     )
     script = tmp_path / "script.py"
     script.write_text(IMPORTS.replace("SIGNAL", number) + program)
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=False, timeout=50
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=LONG
     )
     assert done.returncode == status
     assert done.stderr.endswith(said) and done.stderr.count("\n") == bool(said)

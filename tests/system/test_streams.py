@@ -31,7 +31,7 @@ MODULE = [sys.executable, "-m", "nmt"]
 CONSOLE_SCRIPT = [sys.executable, "-c", "from nmt.__main__ import main; main()"]
 # torchrun keeps its own stderr, and each rank closes the one that it has from there.
 TWO_RANKS = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-TWO_RANKS += ["--no-python", "sh", "-c", 'exec "$@" 2>&-', "sh", *MODULE]
+TWO_RANKS += ["--local-addr=127.0.0.1", "--no-python", "sh", "-c", 'exec "$@" 2>&-', "sh", *MODULE]
 TRAIN = ["train", "DATA", "--out=run", "--model=transformer_tiny", "--max-updates=2"]
 TRAIN += [f"--set={key}={value}" for key, value in TINY.items() if key != "max_updates"]
 PREPARE = ["prepare", "out", "--src=en", "--tgt=de", "--train=text", "--valid=text"]

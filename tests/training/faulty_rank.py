@@ -3,8 +3,8 @@
 Arguments: a data folder, a run folder, what happens in the eleventh update, to which rank, and more
 arguments of `nmt train`. What happens is `memory` (there is none, once), `late` (likewise, and
 verdicts are read late as on a GPU), `error` (a fault of the program), `kill`, `suspend` (SIGSTOP),
-`signal` (SIGTERM to it only) or `interrupt` (Ctrl-C twice). The others of a suspended rank wait for
-`WAIT` seconds.
+`signal` (SIGTERM to it only) or `interrupt` (Ctrl-C twice). With `suspend`, a rank without signs of
+life is lost after `WAIT` seconds.
 
 There is no fault when torchrun starts the processes again. Writing the state of update 10 is slow.
 """
@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,12 +23,12 @@ from mishaps import WAIT, save_states_every
 from torch import Tensor
 from toy_training import settings_of
 
-from nmt.cli import main as nmt
+from nmt.__main__ import main as nmt
 from nmt.data.updates import Update
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
-from nmt.system import distributed
+from nmt.system import signs_of_life
 from nmt.training import stop, trainer
 from nmt.training import update as update_module
 from nmt.training.loss import losses_of
@@ -72,7 +71,8 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
     save_states_every(patch, 2)
     patch.setattr(checkpoint, "write_state", write_slowly)
     if fault == "suspend":
-        patch.setattr(distributed, "WAIT", timedelta(seconds=WAIT))
+        patch.setattr(signs_of_life, "EVERY", WAIT / signs_of_life._MOST_MISSED)
+        patch.setattr(signs_of_life, "_MOST_FOR_MEETING", 60)
     patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
     if fault == "late":
         patch.setitem(trainer._UNREAD, "cpu", 1)

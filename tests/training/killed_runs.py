@@ -23,7 +23,7 @@ import pytest
 from mishaps import save_states_every
 
 import nmt.training.train  # noqa: F401
-from nmt.cli import main
+from nmt.__main__ import main
 
 
 def start(arguments: list[str], instant: str = "") -> int:

@@ -161,7 +161,7 @@ def test_two_processes_stop_together_and_go_on_bit_for_bit(toy: Toy, how: str) -
             time.sleep(0.02)
         if not limit:
             started.send_signal(signal.Signals[how])
-        started.communicate(timeout=20)  # what a preempted job has before it is killed
+        started.communicate()
     found = status(run)
     assert (found["status"], found["reason"]) == ("stopped", how.replace("--time-", "time "))
     end = found["update"] + 5

@@ -21,6 +21,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from mishaps import at_updates, pretend_to_compile
+from processes import LONG
 from torch import nn
 from torch._dynamo.utils import counters
 from toy_training import (
@@ -231,16 +232,17 @@ def test_layers_of_a_fixed_shape_are_compiled_once_for_each_bound_on_lengths(toy
 
 @pytest.mark.slow
 def test_two_machines_meet_and_come_to_what_one_comes_to(toy: Toy) -> None:
-    with socket.create_server(("localhost", 0)) as free:
-        meeting = f"localhost:{free.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        meeting = f"127.0.0.1:{free.getsockname()[1]}"
     torchrun = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d"]
+    torchrun += ["--local-addr", "127.0.0.1"]  # this machine's name need not resolve
     command = [sys.executable, "-m", "torch.distributed.run", *torchrun]
     command += ["--rdzv-endpoint", meeting, "-m", "nmt", *toy.words("run", **COMPARABLE)]
     machines = [
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
         for _ in range(2)
     ]
-    said = [machine.communicate(timeout=120)[1] for machine in machines]
+    said = [machine.communicate(timeout=LONG)[1] for machine in machines]
     assert [machine.returncode for machine in machines] == [0, 0], said
     assert difference(toy.undisturbed(**COMPARABLE), toy.folder / "run") < 1e-4
 
@@ -446,7 +448,7 @@ def test_training_goes_on_while_a_model_is_written(toy: Toy) -> None:
 
     def slow(path: Path, *arguments: Any) -> None:
         if path.name == "update-00000008.safetensors":
-            assert update_12_is_done.wait(timeout=60)
+            assert update_12_is_done.wait(timeout=LONG)
         write_model(path, *arguments)
 
     toy.patch.setattr(saving, "write_model", slow)

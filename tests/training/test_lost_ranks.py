@@ -9,14 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from mishaps import WAIT
+from processes import LONG
 from toy_training import Toy, assert_same_state, assert_same_weights, environment, status
 
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 
 SLOW = pytest.mark.slow
-AT_ONCE, AFTER_TORCHRUN_KILLS = 30.0, WAIT + 60.0  # seconds, with those of a start
 BY_NMT = None  # in place of options of torchrun
 
 
@@ -39,47 +38,41 @@ def assert_resumes(toy: Toy, ranks: int, at_once: dict[int, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "fault", "rank", "within", "said"),
+    ("ranks", "fault", "rank", "said"),
     [
-        pytest.param(2, "error", 1, AT_ONCE, "rank 1 failed: ValueError: a fault of", marks=SLOW),
-        (2, "kill", 1, AT_ONCE, "another process is gone"),
-        pytest.param(3, "error", 0, AT_ONCE, "rank 0 failed: ValueError", marks=SLOW),
-        pytest.param(3, "kill", 0, AT_ONCE, "another process is gone", marks=SLOW),
-        pytest.param(
-            2, "suspend", 1, AFTER_TORCHRUN_KILLS, "another process is gone or hangs", marks=SLOW
-        ),
-        pytest.param(
-            3, "suspend", 0, AFTER_TORCHRUN_KILLS, "another process is gone or hangs", marks=SLOW
-        ),
-        pytest.param(2, "interrupt", 1, AT_ONCE, "rank 1 was stopped: SIGINT", marks=SLOW),
+        pytest.param(2, "error", 1, "rank 1 failed: ValueError: a fault of", marks=SLOW),
+        (2, "kill", 1, "another process is gone"),
+        pytest.param(3, "error", 0, "rank 0 failed: ValueError", marks=SLOW),
+        pytest.param(3, "kill", 0, "another process is gone", marks=SLOW),
+        pytest.param(2, "suspend", 1, "no sign.* from rank 1", marks=SLOW),
+        pytest.param(3, "suspend", 0, "no sign.* from rank 0", marks=SLOW),
+        pytest.param(2, "interrupt", 1, "rank 1 was stopped: SIGINT", marks=SLOW),
     ],
 )
 def test_a_rank_that_is_lost_ends_all_in_time_with_everything_saved(
-    toy: Toy, at_once: dict[int, Path], ranks: int, fault: str, rank: int, within: float, said: str
+    toy: Toy, at_once: dict[int, Path], ranks: int, fault: str, rank: int, said: str
 ) -> None:
-    began = time.monotonic()
     done = toy.train_with_fault(fault, rank, ranks=ranks)
-    assert time.monotonic() - began < within
     assert done.returncode == 1
     assert re.search(rf"nmt: (rank \d: error|error|warning): {said}", done.stderr)
     if rank:  # the first one writes what it was saving, and why the run has ended
         assert max(updates_of(RunFolder(toy.folder / "run"), STATE)) == 10
         found = status(toy.folder / "run")
         assert found["status"] == ("stopped" if fault == "interrupt" else "failed")
-        assert said in found["reason"]
+        assert re.search(said, found["reason"])
     assert_resumes(toy, ranks, at_once)
 
 
 @pytest.mark.parametrize(
-    ("fault", "rank", "within", "status_of_all", "said"),
+    ("fault", "rank", "status_of_all", "said"),
     [
-        ("kill", 1, AT_ONCE, 1, ["another process is gone", "process 1 was ended by SIGKILL"]),
-        pytest.param("error", 1, AT_ONCE, 1, ["rank 1 failed: ValueError"], marks=SLOW),
-        pytest.param("kill", 0, AT_ONCE, 1, ["process 0 was ended by SIGKILL"], marks=SLOW),
-        pytest.param("signal", 1, AT_ONCE, 75, ["stopped at update 1[01] .SIGTERM"], marks=SLOW),
+        ("kill", 1, 1, ["another process is gone", "process 1 was ended by SIGKILL"]),
+        pytest.param("error", 1, 1, ["rank 1 failed: ValueError"], marks=SLOW),
+        pytest.param("kill", 0, 1, ["process 0 was ended by SIGKILL"], marks=SLOW),
+        pytest.param("signal", 1, 75, ["stopped at update 1[01] .SIGTERM"], marks=SLOW),
         pytest.param(
-            *("suspend", 1, AFTER_TORCHRUN_KILLS, 1),
-            ["another process is gone or hangs", "process 1 was ended by SIGKILL"],
+            *("suspend", 1, 1),
+            ["no sign.* from rank 1", "process 1 was ended by SIGKILL"],
             marks=SLOW,
         ),
     ],
@@ -89,13 +82,10 @@ def test_processes_of_ours_end_as_those_of_torchrun(
     at_once: dict[int, Path],
     fault: str,
     rank: int,
-    within: float,
     status_of_all: int,
     said: list[str],
 ) -> None:
-    began = time.monotonic()
     done = toy.train_with_fault(fault, rank, torchrun=BY_NMT)
-    assert time.monotonic() - began < within
     assert done.returncode == status_of_all, done.stderr
     for words in said:
         assert re.search(words, done.stderr)
@@ -116,7 +106,7 @@ def test_a_stop_ends_all_in_time_though_a_rank_hangs(
         while max(updates_of(run, STATE), default=0) < 10:
             time.sleep(0.1)
         started.send_signal(signal.SIGTERM)
-        assert started.wait(timeout=20) != 0
+        assert started.wait(timeout=LONG) != 0
     assert_resumes(toy, 2, at_once)
 
 

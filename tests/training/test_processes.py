@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from benchmarks.harness import process_tree
+from processes import LONG, listening, wait_until, wait_until_gone
 from toy_training import (
     Toy,
     assert_same_state,
@@ -22,6 +21,7 @@ from toy_training import (
     config_of,
     environment,
     log_of,
+    metrics,
     newest_state,
     nmt,
     nmt_command,
@@ -146,6 +146,19 @@ def test_it_starts_what_torchrun_would_and_names_another_number(toy: Toy) -> Non
     assert "processes were 2 and are now 1" in log_of(run)
 
 
+def test_a_configuration_repeats_its_run_with_as_many_processes(toy: Toy) -> None:
+    run, again = toy.folder / "run", toy.folder / "again"
+    done = nmt(*toy.words("run", *TWO))
+    assert done.returncode == 0, done.stderr
+    repeated = nmt("train", str(toy.data), "--out", str(again), "--config", f"{run}/config.toml")
+    assert repeated.returncode == 0, repeated.stderr
+    assert_same_weights(run, again)
+    assert_same_state(run, again)
+    losses = [[record["loss"] for record in metrics(one, "train")] for one in (run, again)]
+    assert losses[0] == losses[1]
+    assert config_of(again)["training"] == config_of(run)["training"]
+
+
 def test_what_all_refuse_is_said_once(toy: Toy) -> None:
     toy.train(max_updates=1)
     done = nmt(*toy.words("run", *TWO, dropout=0.5))
@@ -164,9 +177,9 @@ def test_a_stop_is_as_of_one_process(toy: Toy, number: signal.Signals) -> None:
     values = {"max_updates": 1_000_000, "log_every": 100}
     command = nmt_command(*toy.words("run", *TWO, **values))
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as started:
-        wait_for(run / "best.safetensors")
+        wait_until((run / "best.safetensors").exists, "a checkpoint")
         started.send_signal(number)
-        said = started.communicate(timeout=60)[1]
+        said = started.communicate(timeout=LONG)[1]
     assert started.returncode == 75, said
     assert len(re.findall("nmt: warning: stopped at update", said)) == 1
     assert all(line.startswith("nmt: ") for line in said.splitlines())
@@ -175,41 +188,75 @@ def test_a_stop_is_as_of_one_process(toy: Toy, number: signal.Signals) -> None:
     assert newest_state(run)[0]["progress"]["update"] == found["update"]
 
 
-def wait_for(path: Path) -> None:
-    """Wait until a file is there."""
-    for _ in range(1_200):
-        if path.exists():
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"{path} does not come")
-
-
-@SLOW
-def test_no_process_is_left_when_the_first_one_is_killed(toy: Toy) -> None:
-    # Not by a warm Python, whose processes are those of a server.
-    run, words = toy.folder / "run", toy.words("run", *TWO, max_updates=1_000_000, log_every=100)
-    variables = environment() | {"PYTHON_EXEC": sys.executable}
+@pytest.fixture
+def cold(toy: Toy) -> Iterator[subprocess.Popen[bytes]]:
+    """A long training of two processes, which are not those of a warm Python's server."""
+    words = toy.words("run", *TWO, max_updates=1_000_000, log_every=100)
+    variables = environment()
+    del variables["PYTHON_EXEC"]
     with subprocess.Popen(
         [sys.executable, "-m", "nmt", *words], stderr=subprocess.DEVNULL, env=variables
     ) as started:
-        wait_for(run / "best.safetensors")
-        ranks = process_tree(started.pid)[1:]
+        yield started
         started.kill()
+
+
+def test_nobody_on_another_machine_can_reach_a_training(
+    toy: Toy, cold: subprocess.Popen[bytes]
+) -> None:
+    wait_until((toy.folder / "run/best.safetensors").exists, "a checkpoint")
+    launcher, *ranks = process_tree(cold.pid)
     assert len(ranks) >= 2
-    for _ in range(600):
-        if not any(map(is_alive, ranks)):
-            break
-        time.sleep(0.1)
-    assert not any(map(is_alive, ranks))
+    for process in (launcher, *ranks):
+        addresses = list(listening(process))
+        assert all(address.is_loopback for address in addresses), addresses
+        if process == launcher:
+            assert addresses  # where the processes meet
+
+
+@SLOW
+def test_no_process_is_left_when_the_first_one_is_killed(
+    toy: Toy, cold: subprocess.Popen[bytes]
+) -> None:
+    run = toy.folder / "run"
+    wait_until((run / "best.safetensors").exists, "a checkpoint")
+    ranks = process_tree(cold.pid)[1:]
+    assert len(ranks) >= 2
+    cold.kill()
+    wait_until_gone(ranks)
     assert status(run)["status"] == "stopped"
     assert newest_state(run)[0]["progress"]["update"] == status(run)["update"]
 
 
-def is_alive(process: int) -> bool:
-    with suppress(OSError):
-        os.kill(process, 0)
-        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    return False
+@pytest.mark.parametrize(
+    "reached",
+    [
+        pytest.param("python", id="as they start"),
+        pytest.param("torch/lib", id="as they load torch", marks=SLOW),
+        pytest.param("socket:", id="as they meet", marks=SLOW),
+    ],
+)
+def test_no_process_is_left_when_the_first_one_is_killed_early(
+    cold: subprocess.Popen[bytes], reached: str
+) -> None:
+    def have_come_so_far() -> bool:
+        ranks = process_tree(cold.pid)[1:]
+        return len(ranks) == 2 and all(map(partial(has_open, what=reached), ranks))
+
+    wait_until(have_come_so_far, f"processes with {reached}")
+    cold.send_signal(signal.SIGSTOP)
+    ranks = process_tree(cold.pid)[1:]
+    cold.kill()
+    wait_until_gone(ranks)
+
+
+def has_open(process: int, what: str) -> bool:
+    """Tell whether a process has mapped or opened a file of such a name."""
+    try:
+        opened = [str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()]
+        return any(what in name for name in [*opened, Path(f"/proc/{process}/maps").read_text()])
+    except FileNotFoundError:
+        return False
 
 
 @SLOW

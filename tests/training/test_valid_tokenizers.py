@@ -232,7 +232,7 @@ def test_a_tokenizer_must_be_installed_where_bleu_is_computed(
     if not refused:
         assert resolve() == "ko-mecab"
         return
-    with pytest.raises(UsageError, match=r"nmt-toolkit\[ko\]"):
+    with pytest.raises(UsageError, match=r"sacrebleu\[ko\]"):
         resolve()
 
 

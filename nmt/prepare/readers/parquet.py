@@ -1,6 +1,6 @@
 """Rows of Parquet files, and of folders of them as hubs have them.
 
-This needs the extra `nmt-toolkit[arrow]`. Columns are named: `hub.parquet:en,de`, or
+This needs pyarrow, the extra `arrow`. Columns are named: `hub.parquet:en,de`, or
 `hub.parquet:translation.en,translation.de` for the fields of one column, which is found by itself.
 """
 
@@ -97,9 +97,7 @@ def _open(path: Path) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UsageError(
-            "reading Parquet needs pyarrow; run `pip install 'nmt-toolkit[arrow]'`"
-        ) from None
+        raise UsageError("reading Parquet needs pyarrow; run `pip install pyarrow`") from None
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as error:

@@ -1,0 +1,55 @@
+"""A call in a process of its own: its result, and one line about whatever goes wrong in it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt import own_process
+from nmt.errors import NMTError
+from nmt.own_process import in_own_process
+
+
+def test_a_function_is_called_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert in_own_process("it failed", math.hypot, 3, 4) == 5
+    assert in_own_process("it failed", os.getpid) != os.getpid()
+    assert in_own_process("it failed", os.getenv, "COLOUR", COLOUR="blau") == "blau"
+    assert "COLOUR" not in os.environ
+    (tmp_path / "somewhere.py").write_text("def total(*values): return sum(values)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")  # the current folder, as in an interactive Python
+    assert in_own_process("it failed", importlib.import_module("somewhere").total, 1, 2) == 3
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "why"),
+    [
+        (json.loads, "{", "JSONDecodeError"),
+        (signal.raise_signal, signal.SIGKILL, "-9"),  # as the kernel does when memory is short
+        (time.sleep, 600, "seconds"),
+    ],
+)
+def test_whatever_ends_it_is_one_line(
+    function: Callable[..., Any], value: object, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_process, "_LONGEST", 600 if function is not time.sleep else 1)
+    with pytest.raises(NMTError) as caught:
+        in_own_process("it failed", function, value)
+    assert why in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_python_that_makes_errors_of_warnings_does_not_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    assert in_own_process("it failed", warnings.warn, "the Glyph is missing") is None
