@@ -14,7 +14,7 @@ from nmt.data.vocabulary import Vocabulary, join_lines, learn_vocabulary, split_
 from nmt.models.model_file import ModelCard, write_model
 from nmt.search.engine import Engine, Hypothesis, Ids, Source
 from nmt.search.options import SearchOptions
-from nmt.translate.torch_engine import TorchEngine
+from nmt.search.torch_engine import TorchEngine
 
 Copy = Callable[[Source], Sequence[int]]
 

@@ -147,7 +147,7 @@ def short_of_memory(monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
                 raise MemoryError
             yield from decode(model, iter([group]), *arguments, **options)
 
-    monkeypatch.setattr("nmt.translate.torch_engine.decode", search_or_fail)
+    monkeypatch.setattr("nmt.search.torch_engine.decode", search_or_fail)
 
 
 def free_bytes(monkeypatch: pytest.MonkeyPatch, free: int) -> None:

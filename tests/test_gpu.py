@@ -35,11 +35,11 @@ from nmt.models.model_file import ModelCard
 from nmt.models.registry import build_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
+from nmt.search.torch_engine import TorchEngine
 from nmt.training import dry_run, run_metrics
 from nmt.training.first_weights import first_weights
 from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateRunner
-from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
 pytestmark = needs_gpu

@@ -37,13 +37,6 @@ STAGES = (
 )
 """In the order of the data: a stage imports itself and stages before it."""
 
-FEATURES = {"terms": "lexical"}
-"""Folders of features, and the stage on which they stand. Their file with the name of a stage, such
-as `terms/prepare.py`, stands on that one."""
-
-MOST_OUTSIDE = {"terms": 10}
-"""How many files besides its own may speak of a feature."""
-
 ONLY_FROM = {"scoring": {"system", "config", "data", "markup", "scoring"}}
 """Stages that are held closer than their place in the order."""
 
@@ -62,11 +55,11 @@ DOORS: dict[str, str | tuple[str, ...]] = {
     "langcodes": "nmt/data/languages.py",
     "pyarrow": "nmt/prepare/readers/parquet.py",
     "fasttext": "nmt/prepare/language_id.py",
-    "simplemma": "nmt/terms/lemmas.py",
+    "simplemma": "nmt/lexical/lemmas.py",
     "backports.zstd": "nmt/data/compressed.py",
     "ray": "nmt/system/ray_workers.py",
     "fsspec": "nmt/system/remote.py",
-    "ctranslate2.Translator": "nmt/translate/ctranslate2_engine.py",
+    "ctranslate2.Translator": "nmt/translate/load_export.py",
     "ctranslate2.specs": "nmt/interchange/ctranslate2.py",
     "tensorboard": "",
     "torch.distributed": ("nmt/system/distributed.py", "nmt/system/launch.py"),
@@ -141,29 +134,20 @@ def within(name: str, interface: str) -> bool:
     return name == interface or name.startswith(f"{interface}.")
 
 
-def stage_of(folder: str, module: str) -> str:
-    """Return the stage on which a module stands: terms and prepare give prepare."""
-    if folder not in FEATURES:
-        return folder
-    return module if module in STAGES else FEATURES[folder]
-
-
 def allowed_stages(file: str) -> set[str]:
     """Return the stages that a file may import: nmt/prepare/block.py gives data and prepare."""
     _, folder, *rest = Path(file).with_suffix("").parts
     if folder in GROUND_FLOOR and not rest:
         return set()
-    stage = stage_of(folder, "".join(rest[:1]))
-    if stage in STAGES:
-        return ONLY_FROM.get(stage, set(STAGES[: STAGES.index(stage) + 1]))
+    if folder in STAGES:
+        return ONLY_FROM.get(folder, set(STAGES[: STAGES.index(folder) + 1]))
     return set(STAGES)
 
 
 def goes_up(file: str, name: str) -> bool:
     """A stage imports only itself and stages before it, and the ground floor imports none."""
-    package, folder, module, *_ = (*name.split("."), "", "")
-    stage = stage_of(folder, module)
-    return package == "nmt" and stage in set(STAGES) - allowed_stages(file)
+    package, folder, *_ = (*name.split("."), "")
+    return package == "nmt" and folder in set(STAGES) - allowed_stages(file)
 
 
 def misses_the_door(file: str, name: str) -> bool:
@@ -226,19 +210,6 @@ def test_folders_are_small_and_file_names_mean_one_thing() -> None:
     assert not {folder for folder, count in folders.items() if count > MOST_FILES}
     shared = {name for name, count in names.items() if count > 1} - {"__init__.py"}
     assert not shared - SHARED_FILE_NAMES
-
-
-@pytest.mark.parametrize("feature", MOST_OUTSIDE)
-def test_a_feature_stands_in_its_folder(feature: str) -> None:
-    named = re.compile(rf"(?<![a-z]){feature.removesuffix('s')}s?(?![a-z])", re.IGNORECASE)
-    outside = {
-        file.relative_to(ROOT).as_posix()
-        for file in (ROOT / "nmt").rglob("*.py")
-        # $TERM is the type of a terminal.
-        if file.parent.name != feature
-        and named.search(file.read_text("utf-8").replace('"TERM"', ""))
-    }
-    assert len(outside) <= MOST_OUTSIDE[feature], sorted(outside)
 
 
 def test_names_say_what_a_module_is() -> None:

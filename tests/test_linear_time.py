@@ -16,6 +16,7 @@ from nmt.data.languages import names_language, variant_rank
 from nmt.data.moses import Moses
 from nmt.data.words import has_letters
 from nmt.errors import NMTError
+from nmt.lexical.lemmas import WORD
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.markup.breaks import MarkedLines, unwrap
 from nmt.markup.directives import fit_directives, protect_directives
@@ -28,7 +29,6 @@ from nmt.prepare.repairs import broken_word, first_entity, fixed_encoding, witho
 from nmt.scoring.inputs import Text, check_plain
 from nmt.scoring.pitfalls import pitfalls
 from nmt.system.files import parse_json, parse_toml
-from nmt.terms.lemmas import WORD
 from nmt.translate.output import read_n_best
 from nmt.translate.segmentation import split_sentences
 

@@ -17,11 +17,11 @@ from collections import defaultdict
 from pathlib import Path
 
 from nmt.data.corpus import Encoding, find_sides, read_lines
+from nmt.lexical.lemmas import WORD, LineForms, lemma
+from nmt.lexical.term_list import read_terms
+from nmt.lexical.word_lexicon import learn_words
 from nmt.lexical.word_list import WordList, has_phrase
 from nmt.system.files import write_text
-from nmt.terms.lemmas import WORD, LineForms, lemma
-from nmt.terms.term_list import read_terms
-from nmt.terms.word_lexicon import learn_words
 
 LANGS = ("en", "de")
 COLUMNS = ["", "terms as given", "in any form", "in the reference's", "BLEU", "chrF", "lines/s"]

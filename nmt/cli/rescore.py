@@ -152,8 +152,8 @@ def rescore(
     # Here, since they load torch.
     import torch
 
+    from nmt.translate.load_model import load
     from nmt.translate.rescoring import Likelihood, score_pairs
-    from nmt.translate.torch_engine import load
     from nmt.translate.translator import Translator
 
     torch.set_num_threads(default_threads())  # torch ignores the CPU quota

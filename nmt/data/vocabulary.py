@@ -61,7 +61,7 @@ it, and search never produces it unless it translates a window."""
 
 ANNOTATION = ("<term>", "<as>", "</term>")
 """In a source, before words, before the translation that they are to have, and after that. Control
-pieces, too; see `nmt.terms.annotation`."""
+pieces, too; see `nmt.lexical.annotation`."""
 
 # A translated line must stay one line, tabs part columns, NUL ends strings in other programs, and
 # the other control characters steer terminals.

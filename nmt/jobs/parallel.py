@@ -22,13 +22,13 @@ from nmt.errors import DataError, MissingKernel, UsageError
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory, use_tf32
+from nmt.search.ctranslate2_engine import count_gpus
 from nmt.search.engine import Engine
 from nmt.system.lookahead import Pause
 from nmt.system.machine import RAY, cores, default_threads, most_workers
 from nmt.system.ray_workers import RayWorkers, connect, has_gpu, temporary_folder
 from nmt.system.workers import Workers, number_of_this_worker
-from nmt.translate.ctranslate2_engine import count_gpus
-from nmt.translate.ctranslate2_engine import load as load_export
+from nmt.translate.load_export import load as load_export
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.translator import Translator
@@ -323,7 +323,7 @@ def _load(
             with_scores=config.form != "text",
         )
     else:
-        from nmt.translate.torch_engine import load
+        from nmt.translate.load_model import load
 
         engine, language_pair = load(
             config, device=device, batch_tokens=batch_tokens, kernel=kernel

@@ -66,6 +66,7 @@ from nmt.prepare.resume import (
 )
 from nmt.prepare.rules import Cleaner, judge_tokens
 from nmt.prepare.samples import draw_pairs, judge_text, sample_blocks, sample_steps, text_steps
+from nmt.prepare.term_annotator import Annotator, learn_lexicon
 from nmt.prepare.text_checks import check_moses, warn_of_faults
 from nmt.prepare.vocabularies import (
     NOTHING_LEARNT,
@@ -83,7 +84,6 @@ from nmt.prepare.write_splits import HeldOutText, TrainSplit, write_held_out
 from nmt.system.files import resolved, write_text
 from nmt.system.ray_workers import connect
 from nmt.system.workers import map_in_order
-from nmt.terms.prepare import Annotator, learn_lexicon
 
 _NOT_RECORDED = {
     *("pair", "train", "valid", "test", "weight", "tag", "quoting"),

@@ -61,7 +61,9 @@ class Engine(ABC):
     """Finds translations with fixed search options."""
 
     kernel: str | None = None  # for matrix products on a CPU, if there is a choice
-    looks_first: bool = True  # whether a first look finds most translations; see `search_soon`
+    looks_first: bool = (
+        True  # whether a first look finds most translations; see `search_with_low_limit`
+    )
 
     def __init__(self, options: SearchOptions, batch_tokens: int) -> None:
         """Set the options and the batch size.

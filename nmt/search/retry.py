@@ -36,7 +36,7 @@ _FEW_LONG = 0.05
 saves."""
 
 
-def search_soon(
+def search_with_low_limit(
     engine: Engine,
     sources: Sequence[Source],
     *,
@@ -47,8 +47,8 @@ def search_soon(
 
     A batch takes as many steps as its longest translation, and the longest are those that loop, up
     to the limit. So the first look has a lower limit. What reaches it is searched to the end, but
-    not what loops by then, which `search_again` is likely to replace. If many translations are
-    longer than the first look, the engine does without it from then on.
+    not what loops by then, which `search_again_if_suspicious` is likely to replace. If many
+    translations are longer than the first look, the engine does without it from then on.
     """
     look = _first_look(engine)
     results = look.search(sources, on_progress=on_progress, on_step=on_step)
@@ -92,7 +92,7 @@ def _search_whole(
         results[number] = result
 
 
-def search_again(
+def search_again_if_suspicious(
     engine: Engine,
     sources: Sequence[Source],
     results: list[SearchResult],

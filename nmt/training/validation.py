@@ -38,12 +38,12 @@ from nmt.scoring.tokenizers import (
     tokenizer_for,
 )
 from nmt.search.options import SearchOptions
+from nmt.search.torch_engine import TorchEngine
 from nmt.system.distributed import Ranks
 from nmt.training.first_weights import whole_src_tokens
 from nmt.training.loss import losses_of
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
-from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
 _SEARCH = SearchOptions(no_guard=True)  # a young model loops nearly everywhere

@@ -12,17 +12,16 @@ its own text and the lines before it, but not on pools, workers or where a job w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from nmt.data.vocabulary import join_lines, split_lines
 from nmt.errors import UsageError
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.retry import Faults
-from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
-from nmt.translate.segment import Segment
-from nmt.translate.steps import LinesUnderWay, Step
+from nmt.translate.segment import Found, Segment
 
 
 class Before:
@@ -43,7 +42,9 @@ class Before:
         return before
 
 
-Window = tuple[Segment, int]  # a line with lines before it, as one source, and how many these are
+class Window(NamedTuple):
+    segment: Segment  # a line with lines before it, as one source
+    lines_before: int
 
 
 def contexts_of(
@@ -62,60 +63,30 @@ def contexts_of(
     return [list(context[max(0, len(context) - count) :]) for context in contexts]
 
 
-def translate_in_context(
-    engine: Engine,
+def windows_of(
+    lines: Sequence[str],
+    contexts: Sequence[Sequence[str]],
+    segments: Sequence[Sequence[Segment]],
     language_pair: LanguagePair,
-    join: JoinSegments,
-    alone: Sequence[Step],
-    lines: LinesUnderWay,
-) -> None:
-    """Translate lines together with lines before them, as far as the model can.
-
-    alone: the steps that translate the other lines, each by itself.
-    """
-    separator = language_pair.tgt_vocabulary.separator
-    assert separator is not None  # `check_context` has seen to it
-    windows = _windows(lines, language_pair)
-    # Only here may search produce the separator.
-    barred = tuple(token for token in engine.options.barred_ids if token != separator)
-    within = engine.with_options(replace(engine.options, barred_ids=barred))
-    sources = [window.source for window, _ in windows.values()]
-    results = within.search(sources, on_step=lines.on_step)
-    found = dict[int, SearchResult]()
-    for (number, (window, before)), result in zip(windows.items(), results, strict=True):
-        (line,) = lines.segments[number]
-        own = _own_line(engine, window.source, line.source, before, result, separator)
-        if own is not None:
-            found[number] = [own]
-    translated = join.translations([windows[n][0] for n in found], list(found.values()), ())
-    for number, translation in zip(found, translated, strict=True):
-        window, before = windows[number]
-        joined = join.joined([window], [translation])
-        lines.translations[number] = replace(joined, context=before)
-    fell_back = windows.keys() - found.keys()
-    for step in alone:
-        step(lines)
-    for number in fell_back:
-        lines.translations[number] = replace(lines.translations[number], fell_back=True)
-
-
-def _windows(lines: LinesUnderWay, language_pair: LanguagePair) -> dict[int, Window]:
+) -> dict[int, Window]:
     """Return the windows of the lines that have one, by their number.
 
     A window has as many lines before its own as fit. A line that is cut into segments has none, and
     neither has one that is copied, or with a tag of its own, such as `>>fra<<`.
+
+    contexts: the lines before each line; segments: of each line.
     """
     vocabulary = language_pair.src_vocabulary
     separator, first = vocabulary.separator, vocabulary.first
     assert separator is not None  # `check_context` has seen to it
-    texts = list(dict.fromkeys(line for context in lines.contexts for line in context))
+    texts = list(dict.fromkeys(line for context in contexts for line in context))
     rows = vocabulary.encode_text([vocabulary.split_tag(text)[1] for text in texts])
     ids = dict(zip(texts, rows, strict=True))
     windows = {}
-    for number, (text, context) in enumerate(zip(lines.texts, lines.contexts, strict=True)):
-        if len(lines.segments[number]) != 1:
+    for number, (text, context) in enumerate(zip(lines, contexts, strict=True)):
+        if len(segments[number]) != 1:
             continue
-        (line,) = lines.segments[number]
+        (line,) = segments[number]
         if line.is_cut or line.copy or vocabulary.split_tag(text)[0] != first:
             continue
         room = language_pair.max_src_tokens - len(line.source.ids)
@@ -128,27 +99,58 @@ def _windows(lines: LinesUnderWay, language_pair: LanguagePair) -> dict[int, Win
         if before:
             joined = join_lines([*before, line.source.ids[len(first) :]], separator)
             added = len(first) + sum(len(row) + 1 for row in before)
-            windows[number] = Segment(Source((*first, *joined)), added=added), len(before)
+            window = Segment(Source((*first, *joined)), added=added)
+            windows[number] = Window(window, len(before))
     return windows
 
 
+def search_windows(
+    engine: Engine,
+    windows: Mapping[int, Window],
+    segments: Sequence[Sequence[Segment]],
+    language_pair: LanguagePair,
+    on_step: Callable[[], object] | None,
+) -> dict[int, list[Found | None]]:
+    """Return what search has found for the line of each window, by its number, if it can be used.
+
+    segments: of each line by itself.
+    """
+    separator = language_pair.tgt_vocabulary.separator
+    assert separator is not None  # `check_context` has seen to it
+    # Only here may search produce the separator.
+    barred = tuple(token for token in engine.options.barred_ids if token != separator)
+    within = engine.with_options(replace(engine.options, barred_ids=barred))
+    sources = [window.segment.source for window in windows.values()]
+    results = within.search(sources, on_step=on_step)
+    found = dict[int, list[Found | None]]()
+    for (number, window), result in zip(windows.items(), results, strict=True):
+        (line,) = segments[number]
+        own = _own_line(engine, window, line.source, result, separator)
+        if own is not None:
+            found[number] = [Found([own])]
+    return found
+
+
 def _own_line(
-    engine: Engine, window: Source, line: Source, before: int, result: SearchResult, separator: int
+    engine: Engine, window: Window, line: Source, result: SearchResult, separator: int
 ) -> Hypothesis | None:
-    """Return the translation of a window's own line, after `before` others, if it can be used."""
+    """Return the translation of a window's own line, after those of the others, if it has one.
+
+    It has none if it does not have as many lines, or if search would look at it again.
+    """
     if isinstance(result, str):
         return None
     whole, options = result[0], engine.options
     parts = split_lines(whole.ids, separator)
     ids = tuple(parts[-1])
-    if len(parts) != before + 1 or not ids:
+    if len(parts) != window.lines_before + 1 or not ids:
         return None
     log_probs = whole.token_log_probs[-len(ids) - 1 :]  # with eos
     log_prob = sum(log_probs)
     score = log_prob / options.penalty(len(ids) + 1)
     hypothesis = Hypothesis(ids, log_prob, score, log_probs, whole.ids[: -len(ids)])
     if not options.no_guard and options.sampling is None:
-        runs_on = Faults.of(window, result, options).runs_on
+        runs_on = Faults.of(window.segment.source, result, options).runs_on
         if runs_on or Faults.of(line, [hypothesis], options) != Faults():
             return None
     return hypothesis

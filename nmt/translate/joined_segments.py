@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from nmt.lexical.token_offsets import WORD_START
-from nmt.search.engine import Engine, Hypothesis, SearchResult
+from nmt.search.engine import Engine, Hypothesis
 from nmt.translate.alignment import Alignment
 from nmt.translate.copied_text import copy_translation
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.output import BLANK, Translation
-from nmt.translate.segment import Segment
+from nmt.translate.segment import Found, Segment
 from nmt.translate.segmentation import join_segments
-from nmt.translate.steps import LinesUnderWay
 
 # Search never produces these, but a foreign vocabulary's rules for decoding might.
 _LINE_BREAKERS = re.compile(r"[\n\r\0]")
@@ -25,63 +24,69 @@ _CONTROLS = re.compile(r"[\0-\x08\n-\x1f\x7f-\x9f]")
 
 
 class JoinSegments:
-    """The step from the results of search to the translations of lines."""
+    """Makes the translations of lines, of what search has found for their segments."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        language_pair: LanguagePair,
-        *,
-        is_aligned: bool = False,
-    ) -> None:
-        """Set up the step. The engine has the attention for alignments.
-
-        is_aligned: whether each translation gets its alignment.
-        """
+    def __init__(self, engine: Engine, language_pair: LanguagePair) -> None:
+        """Take the engine, which has the attention for alignments, and the vocabularies."""
         self._engine = engine
         self._src_vocabulary = language_pair.src_vocabulary
         self._tgt_vocabulary = language_pair.tgt_vocabulary
-        self._is_aligned = is_aligned
 
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Translate the lines that no step before has translated."""
-        translated = iter(self.translations(lines.searched, lines.results, lines.guarded))
-        for number, segments in enumerate(lines.segments):
-            if number in lines.translations:
-                continue
-            parts = [
-                self._copies(segment) if segment.copy else next(translated) for segment in segments
-            ]
-            lines.translations[number] = self.joined(segments, parts)
+    def __call__(
+        self,
+        lines: Sequence[Sequence[Segment]],
+        found: Sequence[Sequence[Found | None]],
+        *,
+        is_aligned: bool,
+    ) -> list[Translation]:
+        """Return the translation of each line.
 
-    def _copies(self, segment: Segment) -> list[Translation]:
+        lines: the segments of each; found: for each segment; None: it is copied.
+        is_aligned: whether each translation gets its alignment.
+        """
+        searched = [
+            (segment, of_segment)
+            for segments, of_line in zip(lines, found, strict=True)
+            for segment, of_segment in zip(segments, of_line, strict=True)
+            if of_segment is not None
+        ]
+        translated = iter(self._translations(searched, is_aligned=is_aligned))
+        return [
+            self.joined(
+                segments,
+                [
+                    self._copies(segment, is_aligned) if of_segment is None else next(translated)
+                    for segment, of_segment in zip(segments, of_line, strict=True)
+                ],
+            )
+            for segments, of_line in zip(lines, found, strict=True)
+        ]
+
+    def _copies(self, segment: Segment, is_aligned: bool) -> list[Translation]:
         """Return the copy of a segment, once, or as often as there are samples of others."""
-        copied = copy_translation(segment, self._src_vocabulary, alignment=self._is_aligned)
+        copied = copy_translation(segment, self._src_vocabulary, alignment=is_aligned)
         options = self._engine.options
         return [copied] * (1 if options.sampling is None else options.n_best)
 
-    def translations(
-        self, segments: Sequence[Segment], results: Sequence[SearchResult], guarded: Container[int]
+    def _translations(
+        self, searched: Sequence[tuple[Segment, Found]], *, is_aligned: bool
     ) -> list[list[Translation] | str]:
-        """Return each segment's translations, best first, or the reason why there are none.
-
-        guarded: the numbers of those that were searched twice.
-        """
+        """Return each segment's translations, best first, or the reason why there are none."""
         pairs = [
             (segment, hypothesis)
-            for segment, hypotheses in zip(segments, results, strict=True)
-            if not isinstance(hypotheses, str)
-            for hypothesis in hypotheses
+            for segment, (result, _) in searched
+            if not isinstance(result, str)
+            for hypothesis in result
         ]
         # In one call: each call costs as much as decoding hundreds.
         texts = self._tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
         each_text = iter(texts)
         alignments: Iterator[Alignment | None] = iter([None] * len(pairs))
-        if self._is_aligned:
+        if is_aligned:
             alignments = self._alignments(pairs)
         return [
-            hypotheses
-            if isinstance(hypotheses, str)
+            result
+            if isinstance(result, str)
             else [
                 Translation(
                     next(each_text),
@@ -91,12 +96,12 @@ class JoinSegments:
                     hypothesis.token_log_probs[:-1],
                     1,
                     is_cut=segment.is_cut,
-                    guarded=number in guarded,
+                    guarded=guarded,
                     alignment=next(alignments),
                 )
-                for hypothesis in hypotheses
+                for hypothesis in result
             ]
-            for number, (segment, hypotheses) in enumerate(zip(segments, results, strict=True))
+            for segment, (result, guarded) in searched
         ]
 
     def _alignments(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from nmt.search.engine import NOT_A_NUMBER, OUT_OF_MEMORY, Ids
+from nmt.search.torch_engine import FORCED_TOKENS, TorchEngine
 from nmt.translate.output import BLANK, Tally, Translation
-from nmt.translate.torch_engine import FORCED_TOKENS, TorchEngine
 from nmt.translate.translator import POOL_LINES, Translator
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.lexical.word_list import ListedWord
-from nmt.search.engine import Ids, Source
+from nmt.search.engine import Ids, SearchResult, Source
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+Spans = Sequence[tuple[int, int]]
+"""Starts and ends in a text, in order."""
 
 
 class Copy(NamedTuple):
@@ -57,3 +61,10 @@ class Segment:
         to_plain = np.zeros((len(weights), len(self.plain)), np.float32)  # (T, P)
         np.add.at(to_plain.T, np.array(self.owners), weights.T)
         return to_plain
+
+
+class Found(NamedTuple):
+    """What search has found for a segment."""
+
+    result: SearchResult
+    guarded: bool = False  # whether it was searched again

@@ -1,4 +1,4 @@
-"""The step that cuts lines into segments.
+"""Lines are cut into segments.
 
 A line is split into sentences if wanted. Sentences with too many tokens are cut into segments. What
 has no letters is copied.
@@ -20,9 +20,8 @@ from nmt.search.engine import Ids, Source
 from nmt.translate.copied_text import copying, has_words
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
-from nmt.translate.segment import Copy, Segment
+from nmt.translate.segment import Copy, Segment, Spans
 from nmt.translate.segmentation import split_ids, split_sentences, translated_separator
-from nmt.translate.steps import LinesUnderWay, Spans
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_BREAKERS = re.compile("[\n\r]")
@@ -49,43 +48,33 @@ class Cut(Protocol):
 
 
 class SegmentLines:
-    """The step that cuts lines into segments."""
+    """Cuts lines into segments."""
 
     def __init__(
-        self,
-        language_pair: LanguagePair,
-        config: TranslationConfig,
-        cut: Cut | None = None,
-        *,
-        has_breaks: bool = False,
+        self, language_pair: LanguagePair, config: TranslationConfig, cut: Cut | None = None
     ) -> None:
         """Set how lines are cut.
 
         cut: cuts sentences that are too long, if not only by their length.
-        has_breaks: whether lines had tags, so that line ends part what is apart.
         """
         self._src_vocabulary = language_pair.src_vocabulary
         self._tgt_vocabulary = language_pair.tgt_vocabulary
         self._languages = language_pair.languages
         self._max_tokens = language_pair.max_src_tokens
-        self._has_breaks = has_breaks
         self._split = config.split
         self._may_split = not (config.no_split or config.context)
         self._whole_tokens = language_pair.whole_src_tokens or language_pair.max_src_tokens
         self._cut = cut or self._cut_by_length
         self._copies = not config.search.no_copy
 
-    def __call__(self, lines: LinesUnderWay) -> None:
-        """Set the segments of each line."""
-        lines.segments = self.of(lines.texts, lines.prefixes, are_units=lines.are_units)
-
-    def of(
+    def __call__(
         self,
         lines: Sequence[str],
         prefixes: Sequence[str] = (),
         kept: Sequence[Spans] = (),
         *,
-        are_units: bool = False,
+        is_document: bool = False,
+        has_breaks: bool = False,
     ) -> list[list[Segment]]:
         """Return the segments of each line; blank lines have none.
 
@@ -94,17 +83,18 @@ class SegmentLines:
 
         prefixes: what the first segment's translation begins with, of each line; or none.
         kept: what stays as it is in each line, so that no word in it is found; or none.
-        are_units: whether they are of a document, and so split into sentences if that may be.
+        is_document: whether they are units of one, and so split into sentences if that may be.
+        has_breaks: whether lines had tags, so that line ends part what is apart.
         """
         most: float = self._whole_tokens if self._may_split else math.inf
-        if self._split or (are_units and self._may_split):
+        if self._split or (is_document and self._may_split):
             most = 0
         whole = list(map(only_text, lines))
         tagged = [self._src_vocabulary.split_tag(line) for line in whole]
         begun = self._tgt_vocabulary.encode_text(prefixes)
         parts_of_lines = zip(whole, tagged, kept or repeat(()), begun or repeat(()), strict=False)
         sentences = [
-            self._sentences(line, text, spans, most, has_prefix=bool(prefix))
+            self._sentences(line, text, spans, most, has_prefix=bool(prefix), has_breaks=has_breaks)
             for line, (_, text), spans, prefix in parts_of_lines
         ]
         texts = [sentence.text for line in sentences for sentence in line]
@@ -123,7 +113,14 @@ class SegmentLines:
         return segments
 
     def _sentences(
-        self, line: str, text: str, kept: Spans, most: float, *, has_prefix: bool
+        self,
+        line: str,
+        text: str,
+        kept: Spans,
+        most: float,
+        *,
+        has_prefix: bool,
+        has_breaks: bool,
     ) -> list[_Sentence]:
         """Return the sentences of a line's text, which is all of it, or what follows its tag.
 
@@ -132,7 +129,7 @@ class SegmentLines:
         if not text or text.isspace():
             return []
         at = len(line) - len(text)
-        is_one_line = not (self._has_breaks and LINE_END in text)
+        is_one_line = not (has_breaks and LINE_END in text)
         if self._copies and not has_prefix and is_one_line:
             copied = text.lstrip() if at else text
             kept_here = _shifted(kept, len(line) - len(copied))
@@ -140,7 +137,7 @@ class SegmentLines:
                 return [_Sentence(copied, "", kept_here, is_copied=True)]
         if has_prefix and most:  # it may be that of several sentences
             most = math.inf
-        parts = _with_whole_pieces(self._parts(text, most), _shifted(kept, at))
+        parts = _with_whole_pieces(self._parts(text, most, has_breaks), _shifted(kept, at))
         sentences = []
         for number, (part, separator) in enumerate(parts):
             kept_here = _shifted(kept[_first(kept, at) : _first(kept, at + len(part))], at)
@@ -150,9 +147,9 @@ class SegmentLines:
             at += len(part) + len(separator)
         return sentences
 
-    def _parts(self, text: str, most: float) -> Iterator[tuple[str, str]]:
+    def _parts(self, text: str, most: float, has_breaks: bool) -> Iterator[tuple[str, str]]:
         """Yield the parts of a text that are translated one by one, each with what follows it."""
-        *lines, last = text.split(LINE_END) if self._has_breaks else [text]
+        *lines, last = text.split(LINE_END) if has_breaks else [text]
         for line in lines:
             *sentences, (sentence, space) = self._split_text(line, most)
             yield from sentences

@@ -1,13 +1,4 @@
-"""The translator: lines in, translations out.
-
-A translator is a list of steps, which the configuration decides. All lines go through one step
-after the other: lines, segments, ids, search, text. Without `context`, a line's translation does
-not depend on the other lines. Batches change only the speed and rounding.
-
-A line on its way has four forms: its text, a `Source` for each segment, `Hypothesis`es of
-search, and `Translation`s of the segments and then of the line. This file imports no torch, so that
-CTranslate2 exports start without it.
-"""
+"""The translator: an engine with vocabularies and options, for Python and for all commands."""
 
 from __future__ import annotations
 
@@ -18,20 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nmt.errors import NMTError, UsageError
+from nmt.lexical.term_list import read_terms
 from nmt.markup.file_types import FORMS
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
-from nmt.terms.lemmas import is_installed
-from nmt.terms.term_list import read_terms
-from nmt.terms.translate import ForceTerms, ReadTerms, note_terms
-from nmt.translate.context import Before, contexts_of, translate_in_context
+from nmt.translate.context import Before, contexts_of
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
 from nmt.translate.segment_lines import Cut, SegmentLines, only_text
-from nmt.translate.steps import LinesUnderWay, Step, put_back, search, search_faulty
-from nmt.translate.tagged_lines import knows_signs, take_signs_out, take_tags_out
+from nmt.translate.taken_out import TakenOut, knows_signs, take_signs_out, take_tags_out
+from nmt.translate.terms import ForceTerms, ReadTerms
+from nmt.translate.translate import search_segments, translate_lines
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +35,7 @@ class Translator:
     def __init__(
         self, engine: Engine, language_pair: LanguagePair, config: TranslationConfig
     ) -> None:
-        """Set up the steps. From Python, use `load`.
+        """Take what `load` makes, which Python calls.
 
         engine: its options are those of `config.search`, made for the pair.
         """
@@ -53,9 +43,9 @@ class Translator:
         self.language_pair = language_pair
         self.config = config
         self.engine = engine
-        cut = self._cut()
-        # By the form of tags in lines.
-        self.steps = {form: list(self._steps(form, cut)) for form in (config.tags, *FORMS)}
+        self._segment_lines = SegmentLines(language_pair, config, self._cut())
+        self._join_segments = JoinSegments(engine, language_pair)
+        self._is_known = knows_signs(language_pair.src_vocabulary)
 
     def _cut(self) -> Cut | None:
         """Return what cuts sentences with terms; None without `config.terms`."""
@@ -66,33 +56,11 @@ class Translator:
             return ReadTerms(terms, pair.src_vocabulary, pair.languages)
         return ForceTerms(terms, pair, self.engine.options.barred_ids)
 
-    def _steps(self, form: str | None, cut: Cut | None) -> Iterator[Step]:
-        """Yield the steps that the configuration asks for, in order, for lines with such tags."""
-        engine, language_pair, config = self.engine, self.language_pair, self.config
-        segment = SegmentLines(language_pair, config, cut, has_breaks=form is not None)
-        aligned = JoinSegments(engine, language_pair, is_aligned=True)
-        join = JoinSegments(engine, language_pair)
-        if config.alignment or form is not None:
-            join = aligned
-        is_known = knows_signs(language_pair.src_vocabulary)
+    def _take_out(self, form: str | None) -> Callable[[str], TakenOut]:
+        """Return what takes out of a line what the model must not see, given the form of tags."""
         if form is None:
-            yield partial(take_signs_out, is_known, None if config.alignment else aligned)
-            yield segment
-        else:
-            yield partial(take_tags_out, form, is_known, config.alignment, segment.of)
-        translate: list[Step] = [partial(search, engine)]
-        if not (engine.options.no_guard or engine.options.sampling is not None):
-            translate.append(partial(search_faulty, engine))
-        translate.append(join)
-        if config.context:
-            yield partial(translate_in_context, engine, language_pair, join, translate)
-        else:
-            yield from translate
-        yield put_back
-        if config.terms is not None:
-            # A model that reads terms inflects them, so any form that lemmas know will do.
-            inflects = config.reads_annotations and is_installed()
-            yield partial(note_terms, form, language_pair.languages[1] if inflects else None)
+            return partial(take_signs_out, self._is_known)
+        return partial(take_tags_out, form, self._is_known)
 
     @classmethod
     def load(
@@ -115,7 +83,7 @@ class Translator:
         not support the precision, models cannot be joined, options conflict, or a language is not
         known.
         """
-        from nmt.translate.torch_engine import load
+        from nmt.translate.load_model import load
 
         config = TranslationConfig.from_call(path, options, **values)
         return cls(*load(config, device=device, batch_tokens=batch_tokens), config)
@@ -162,37 +130,32 @@ class Translator:
         Returns the translation of each line, with `error` set if there is none. UsageError if
         something is not text, numbers differ, or options do not go together.
         """
-        texts = _as_lines(lines)
-        under_way = self._take_steps(
-            texts, _as_lines(prefixes), contexts, on_progress, on_step, unit_form
-        )
-        return [under_way.translations[number] for number in range(len(texts))]
-
-    def _take_steps(
-        self,
-        texts: Sequence[str],
-        prefixes: Sequence[str] = (),
-        contexts: Sequence[Sequence[str]] | None = None,
-        on_progress: Callable[[int], object] | None = None,
-        on_step: Callable[[], object] | None = None,
-        unit_form: str | None = None,
-    ) -> LinesUnderWay:
         if unit_form not in (None, *FORMS):
             raise UsageError(f"unit_form is {unit_form!r}; it must be one of {', '.join(FORMS)}")
-        if prefixes and len(prefixes) != len(texts):
+        texts, begun = _as_lines(lines), _as_lines(prefixes)
+        if begun and len(begun) != len(texts):
             raise UsageError(
-                f"{len(texts)} lines but {len(prefixes)} prefixes; give one for each line"
+                f"{len(texts)} lines but {len(begun)} prefixes; give one for each line"
             )
-        if any(prefixes):
+        if any(begun):
             self.config.check_prefixes()
-        contexts = contexts_of(texts, contexts, self.config.context)
-        contexts = [list(map(only_text, _as_lines(context))) for context in contexts]
-        under_way = LinesUnderWay(
-            texts, prefixes, contexts, on_progress, on_step, are_units=unit_form is not None
+        before = contexts_of(texts, contexts, self.config.context)
+        form = unit_form or self.config.tags
+        return translate_lines(
+            list(map(only_text, texts)),
+            begun,
+            [list(map(only_text, _as_lines(context))) for context in before],
+            engine=self.engine,
+            language_pair=self.language_pair,
+            config=self.config,
+            form=form,
+            is_document=unit_form is not None,
+            take_out=self._take_out(form),
+            segment_lines=self._segment_lines,
+            join_segments=self._join_segments,
+            on_progress=on_progress,
+            on_step=on_step,
         )
-        for step in self.steps[unit_form or self.config.tags]:
-            step(under_way)
-        return under_way
 
     def draw_attention(self, line: str, prefix: str = "", *, all_heads: bool = False) -> str:
         """Draw the attention of a line's translation to the line as SVG.
@@ -205,13 +168,20 @@ class Translator:
         """
         from nmt.translate.attention_picture import draw_attention, draw_matrix
 
-        lines = self._take_steps(_as_lines([line]), _as_lines([prefix]))
-        hypotheses = lines.results[0] if lines.results else "the line has no letters"
+        (text,), prefixes = _as_lines([line]), _as_lines([prefix])
+        taken = self._take_out(self.config.tags)(only_text(text))
+        (segments,) = self._segment_lines(
+            [taken.text], prefixes, [taken.kept], has_breaks=self.config.tags is not None
+        )
+        searched = next((segment for segment in segments if segment.copy is None), None)
+        if searched is None:
+            raise NMTError("cannot draw attention: the line has no letters")
+        ((hypotheses, _),) = search_segments(self.engine, [searched])
         if isinstance(hypotheses, str):
             raise NMTError(f"cannot draw attention: {hypotheses}")
         src_vocabulary = self.language_pair.src_vocabulary
         tgt_vocabulary = self.language_pair.tgt_vocabulary
-        source, target = lines.searched[0].source.ids, (*tgt_vocabulary.first, *hypotheses[0].ids)
+        source, target = searched.source.ids, (*tgt_vocabulary.first, *hypotheses[0].ids)
         tokens = src_vocabulary.tokens(source), tgt_vocabulary.tokens(target)
         if all_heads:
             return draw_attention(self.engine.attention_weights(source, target), *tokens)

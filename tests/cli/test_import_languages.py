@@ -20,7 +20,7 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import Piece, PieceModel
 from nmt.models.model_file import load_model, model_checksum, read_card, write_model
 from nmt.search.engine import Source
-from nmt.translate.torch_engine import TorchEngine
+from nmt.search.torch_engine import TorchEngine
 
 PAIR = {"nllb": ("eng_Latn", "deu_Latn"), "m2m100": ("en", "de")}
 

@@ -370,7 +370,7 @@ def test_a_plain_line_passes_few_frames_and_files(
         monkeypatch.setattr(model, "step", noting_step)
         return model, card
 
-    monkeypatch.setattr("nmt.translate.torch_engine.load_model", load_stub)
+    monkeypatch.setattr("nmt.translate.load_model.load_model", load_stub)
     words = ("--workers", "1", "--threads", "1", "--max-extra-tokens", "0")
     assert nmt("translate", model_file, *words, stdin=b"the cat\n").status == 0
     stack = stacks[0]  # of the first search

@@ -180,7 +180,7 @@ def test_each_file_of_a_folder_is_translated_by_its_own_type(
         loaded.append(path)
         return load_model(path)
 
-    monkeypatch.setattr("nmt.translate.torch_engine.load_model", load)
+    monkeypatch.setattr("nmt.translate.load_model.load_model", load)
     out, apart = tmp_path / "out", tmp_path / "apart"
     done = translate("--input", mixed, "--output", out, *words)
     assert len(loaded) == 1

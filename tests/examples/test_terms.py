@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from term_use import find, shares
 
+from nmt.lexical import word_lexicon
 from nmt.lexical.word_list import ListedWord, WordList
-from nmt.terms import word_lexicon
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
 

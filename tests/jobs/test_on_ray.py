@@ -26,8 +26,8 @@ from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators, _loaded, _OnRay
 from nmt.models.kernels.packed_weights import KERNELS
 from nmt.search.options import SearchOptions
+from nmt.translate.load_model import load
 from nmt.translate.options import TranslationConfig
-from nmt.translate.torch_engine import load
 from nmt.translate.translator import Translator
 
 LINES = [f"the cat sees a dog {number}" for number in range(8)]

@@ -18,11 +18,12 @@ from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators
 from nmt.search.options import SearchOptions
+from nmt.search.torch_engine import TorchEngine
 from nmt.system.workers import Workers
 from nmt.translate.language_pair import LanguagePair
+from nmt.translate.load_model import load
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
-from nmt.translate.torch_engine import TorchEngine, load
 from nmt.translate.translator import Translator
 
 WORDS = ["the", "cat", "sees", "a", "dog", "and", "then", "a", "bird", "finds", "a", "house"]
@@ -139,7 +140,7 @@ def test_the_parent_of_gpu_workers_loads_a_model_only_for_itself(
     monkeypatch.setattr("nmt.jobs.parallel.choose_device", lambda _: torch.device("cuda"))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("nmt.jobs.parallel.Workers", lambda *_, **__: nullcontext())
-    monkeypatch.setattr("nmt.translate.torch_engine.load", load_and_note)
+    monkeypatch.setattr("nmt.translate.load_model.load", load_and_note)
     config = TranslationConfig(models=(model_file,), search=SearchOptions(), precision="bf16")
     with Translators.start(config, JobOptions()) as translators:
         assert (translators.count, loaded) == (2, [])

@@ -20,7 +20,7 @@ from nmt.models.registry import build_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.phrases import Phrase
-from nmt.translate.torch_engine import TorchEngine
+from nmt.search.torch_engine import TorchEngine
 
 GPU = torch.device("cuda")
 SRC_VOCAB, TGT_VOCAB = 40, 307  # a prime: the best tokens are looked for in blocks that are filled

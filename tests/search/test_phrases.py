@@ -20,7 +20,7 @@ from nmt.search.options import SearchOptions
 from nmt.search.phrase_banks import in_turns
 from nmt.search.phrases import Phrase, SentencePhrases
 from nmt.search.retry import search_placed
-from nmt.translate.torch_engine import TorchEngine
+from nmt.search.torch_engine import TorchEngine
 
 LIMIT = 4
 OPTIONS = SearchOptions(barred_ids=SPECIAL, max_extra_tokens=0)

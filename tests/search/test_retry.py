@@ -12,7 +12,12 @@ from tables import A, B, C
 
 from nmt.search.engine import NOTHING_FOUND, Engine, Hypothesis, Ids, SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.search.retry import can_look_first, count_loops, search_again, search_soon
+from nmt.search.retry import (
+    can_look_first,
+    count_loops,
+    search_again_if_suspicious,
+    search_with_low_limit,
+)
 
 TEXT = (5, 6, 7, 8, 9)
 OTHER = (5, 6, 8)
@@ -68,9 +73,9 @@ def search_guarded(
     on_progress: Callable[[int], object] | None = None,
     on_step: Callable[[], object] | None = None,
 ) -> tuple[list[SearchResult], set[int]]:
-    search = partial(search_soon, engine) if can_look_first(engine) else engine.search
+    search = partial(search_with_low_limit, engine) if can_look_first(engine) else engine.search
     results = search(sources, on_progress=on_progress, on_step=on_step)
-    return results, search_again(engine, sources, results, on_step=on_step)
+    return results, search_again_if_suspicious(engine, sources, results, on_step=on_step)
 
 
 SHORT = Source((1, 2, 3, 4, 5))

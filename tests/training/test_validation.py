@@ -156,7 +156,7 @@ def test_without_memory_it_goes_on_in_smaller_batches(
         return decode(*arguments, budget=budget, **options)
 
     monkeypatch.setattr(validation, "losses_of", losses_of_few)
-    monkeypatch.setattr("nmt.translate.torch_engine.decode", search_few)
+    monkeypatch.setattr("nmt.search.torch_engine.decode", search_few)
     found = measure(validate_bleu=True)
     assert found.metrics() == pytest.approx(result.metrics(), rel=1e-5)
     assert sizes == [4096 >> halvings for halvings in range(7)]

@@ -19,8 +19,8 @@ from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.models.registry import build_model
 from nmt.search.engine import Ids, Pair
 from nmt.search.options import SearchOptions
+from nmt.search.torch_engine import TorchEngine
 from nmt.translate.alignment import Alignment, align_words
-from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import nmt
 from nmt.markup.kept_pieces import SIGN
-from nmt.translate.tagged_lines import knows_signs
-from nmt.translate.torch_engine import TorchEngine
+from nmt.search.torch_engine import TorchEngine
+from nmt.translate.taken_out import knows_signs
 
 LINES = [
     *(

@@ -15,9 +15,9 @@ from nmt.models.base import TranslationModel
 from nmt.models.ensemble import Ensemble
 from nmt.search.engine import Pair
 from nmt.search.options import SearchOptions
+from nmt.search.torch_engine import TorchEngine
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.rescoring import Likelihood, score_pairs
-from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
 # Of many lengths, so that most share a batch with longer ones; without a source, and a target.

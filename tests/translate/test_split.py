@@ -63,4 +63,4 @@ def test_context_takes_lines_whole(vocabulary: Vocabulary) -> None:
     for values in ({}, {"no_split": True}):
         translator, _ = translator_of(vocabulary, 5, context=2, **values)
         segment = SegmentLines(translator.language_pair, translator.config)
-        assert [len(line) for line in segment.of([PARAGRAPH])] == [1]
+        assert [len(line) for line in segment([PARAGRAPH])] == [1]

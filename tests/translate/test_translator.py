@@ -25,6 +25,7 @@ from nmt.models.base import DecoderState
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
+from nmt.search.torch_engine import TorchEngine
 from nmt.system.lookahead import Pause
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
@@ -32,7 +33,6 @@ from nmt.translate.options import TranslationConfig
 from nmt.translate.output import BLANK, Render, Translation, render_n_best, render_text
 from nmt.translate.segment import Segment
 from nmt.translate.segmentation import split_ids
-from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import POOL_LINES, Translator
 
 LIMIT = 20  # source tokens of a segment, as the model file says

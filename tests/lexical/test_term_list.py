@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import DataError
+from nmt.lexical.term_list import TermUse, read_terms
 from nmt.lexical.word_list import ListedWord
-from nmt.terms.term_list import TermUse, read_terms
 
 
 def test_a_file_is_read_with_its_forms_and_alternatives(tmp_path: Path) -> None:

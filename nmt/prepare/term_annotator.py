@@ -1,4 +1,4 @@
-"""`--terms`: training lines say how some of their words are translated (`nmt.terms.annotation`).
+"""`--terms`: training lines say how some of their words are translated (`nmt.lexical.annotation`).
 
 - `auto`: words that translate each other by a lexicon, learnt from a sample of the text. The
   annotation is the lemma of the target word.
@@ -26,8 +26,12 @@ from nmt.data.epochs import random_bits, random_shares
 from nmt.data.manifest import FileRecord
 from nmt.data.shards import TokenRows
 from nmt.errors import DataError
+from nmt.lexical.annotation import Annotation, annotate
 from nmt.lexical.ibm_model1 import LEXICON_STEPS
+from nmt.lexical.lemmas import LineForms, has_lemmas, lemmas_version
+from nmt.lexical.term_list import read_terms
 from nmt.lexical.token_offsets import token_offsets
+from nmt.lexical.word_lexicon import WordLexicon, learn_words
 from nmt.lexical.word_list import WordList, has_phrase
 from nmt.prepare.block import Work
 from nmt.prepare.corpora import SourceText
@@ -38,10 +42,6 @@ from nmt.prepare.rules import Cleaner
 from nmt.prepare.samples import clean_sample, sample_blocks
 from nmt.system.files import is_there, sha256_file, write_text
 from nmt.system.workers import map_in_order
-from nmt.terms.annotation import Annotation, annotate
-from nmt.terms.lemmas import LineForms, has_lemmas, lemmas_version
-from nmt.terms.term_list import read_terms
-from nmt.terms.word_lexicon import WordLexicon, learn_words
 
 _LINES_OF_FILE = 0.5  # share of the lines in which the terms of a file are annotated
 _LEARNT_FROM = 50_000

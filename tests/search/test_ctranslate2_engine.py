@@ -21,11 +21,12 @@ from nmt.errors import DataError, UsageError
 from nmt.interchange.ctranslate2 import export_ctranslate2
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, Export
 from nmt.models.model_file import ModelCard, load_model, write_model
+from nmt.search.ctranslate2_engine import CTranslate2Engine
 from nmt.search.engine import Hypothesis, SearchResult, Source
 from nmt.search.options import SearchOptions
-from nmt.translate.ctranslate2_engine import CTranslate2Engine, load
+from nmt.search.torch_engine import TorchEngine
+from nmt.translate.load_export import load
 from nmt.translate.options import TranslationConfig
-from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
 pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")

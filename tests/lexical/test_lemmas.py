@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.terms.lemmas import WORD, LineForms, has_lemmas, lemma
+from nmt.lexical.lemmas import WORD, LineForms, has_lemmas, lemma
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
 

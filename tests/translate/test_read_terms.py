@@ -17,8 +17,8 @@ from nmt.markup.tags import parse
 from nmt.models.model_file import read_card, write_model
 from nmt.search.engine import Source
 from nmt.search.options import SearchOptions
-from nmt.terms.translate import ReadTerms
 from nmt.translate.segment import Segment
+from nmt.translate.terms import ReadTerms
 from nmt.translate.translator import Translator
 
 LIMIT = 20  # source tokens of a segment, as the model file says

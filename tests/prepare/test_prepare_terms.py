@@ -11,9 +11,9 @@ from prepare_job import Job, content, job_of, stop, write
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import ANNOTATION
 from nmt.errors import UsageError
+from nmt.lexical import word_lexicon
 from nmt.prepare import prepare as stage
 from nmt.prepare.readers import reader
-from nmt.terms import word_lexicon
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from nmt.data.shards import TokenRows
 from nmt.lexical.ibm_model1 import Lexicon, learn_from_rows
-from nmt.terms.lemmas import WORD, lemma
+from nmt.lexical.lemmas import WORD, lemma
 
 _LEAST_PROBABILITY = 0.1
 """In either direction; Model 1 spreads less than that over words that merely come together."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import DataError
+from nmt.lexical.lemmas import LineForms
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase, numbered_lines
-from nmt.terms.lemmas import LineForms
 
 
 def read_terms(path: Path) -> WordList:

@@ -1,9 +1,9 @@
 """`nmt translate --terms`: sentences whose terms the model reads, or search puts in.
 
-A model that was trained to read terms finds them in its sources (`nmt.terms.annotation`). For other
-models they are phrases that search puts into the translation. Such a phrase is cut into tokens as a
-word inside a sentence. It may also follow an opening bracket or the like, without a space. If its
-first word is in lower case, it may begin the translation with a capital.
+A model that was trained to read terms finds them in its sources (`nmt.lexical.annotation`). For
+other models they are phrases that search puts into the translation. Such a phrase is cut into
+tokens as a word inside a sentence. It may also follow an opening bracket or the like, without a
+space. If its first word is in lower case, it may begin the translation with a capital.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.lexical.annotation import Annotation, annotate
+from nmt.lexical.term_list import TermUse
 from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_list import (
     FoundWord,
@@ -25,13 +27,10 @@ from nmt.lexical.word_list import (
 )
 from nmt.markup.breaks import MarkedLines
 from nmt.search.phrases import Ids, Phrase
-from nmt.terms.annotation import Annotation, annotate
-from nmt.terms.term_list import TermUse
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.output import Translation
-from nmt.translate.segment import Segment
+from nmt.translate.segment import Segment, Spans
 from nmt.translate.segmentation import split_ids
-from nmt.translate.steps import LinesUnderWay, Spans
 
 
 @dataclass(frozen=True)
@@ -154,16 +153,24 @@ def _words(places: Sequence[FoundWord]) -> tuple[ListedWord, ...]:
     return tuple(dict.fromkeys(place.word for place in places))
 
 
-def note_terms(form: str | None, inflected_lang: str | None, lines: LinesUnderWay) -> None:
-    """Tell of each line's terms whether its translation has them: the last step.
+def note_terms(
+    translations: Sequence[Translation],
+    segments: Sequence[Sequence[Segment]],
+    form: str | None,
+    inflected_lang: str | None,
+) -> list[Translation]:
+    """Return translations that tell of each of the line's terms whether they have it.
 
-    form: of the tags in lines; inflected_lang: of translations, if any form of a term will do.
+    segments: of each line; form: of the tags in lines; inflected_lang: of translations, if any form
+    of a term that lemmas know will do.
     """
-    for number, translation in lines.translations.items():
-        listed = (segment.listed for segment in lines.segments[number])
-        words = dict.fromkeys(chain.from_iterable(listed))
+    noted = []
+    for translation, of_line in zip(translations, segments, strict=True):
+        words = dict.fromkeys(chain.from_iterable(segment.listed for segment in of_line))
         if words and not translation.error:
-            lines.translations[number] = _noted(translation, words, form, inflected_lang)
+            translation = _noted(translation, words, form, inflected_lang)
+        noted.append(translation)
+    return noted
 
 
 def _noted(

@@ -16,9 +16,9 @@ import nmt as package
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.search.options import SearchOptions
-from nmt.terms.translate import ForceTerms
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
+from nmt.translate.terms import ForceTerms
 
 TERMS = "# animals\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
 LINES = [

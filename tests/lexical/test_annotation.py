@@ -8,8 +8,8 @@ import pytest
 
 from nmt.data.vocabulary import ANNOTATION, Vocabulary, learn_vocabulary
 from nmt.errors import DataError
+from nmt.lexical.annotation import AnnotatedIds, Annotation, annotate
 from nmt.lexical.token_offsets import token_offsets
-from nmt.terms.annotation import AnnotatedIds, Annotation, annotate
 
 LINE = "Two dogs bark, and a cat sleeps."
 WORDS = ["Hund", "Katze", "und"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.terms import word_lexicon
-from nmt.terms.word_lexicon import WordLexicon, learn_words
+from nmt.lexical import word_lexicon
+from nmt.lexical.word_lexicon import WordLexicon, learn_words
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
 
