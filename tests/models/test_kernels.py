@@ -18,7 +18,7 @@ from torch import Tensor
 from nmt.models.kernels import packed_weights as kernels
 from nmt.models.kernels.linear import Product
 from nmt.models.kernels.packed_weights import KERNELS, choose, is_usable
-from nmt.translate import torch_engine as loading
+from nmt.translate import load_model as loading
 from nmt.translate.translator import Translator
 
 TINY_SHAPES = [(32, 16), (16, 16)]
