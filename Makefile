@@ -3,11 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What pip is asked for. README.md says how to choose a build.
-TORCH ?= torch==2.13.0
+# The build of torch to install, in pip's words. If it is empty, `make torch` chooses one.
+TORCH ?=
+TESTED_TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo multi30k wmt14 iwslt14 test test-slow lint fresh bench lock gpu \
+.PHONY: help install torch demo multi30k wmt14 iwslt14 test test-slow lint fresh bench lock gpu \
   pretended-gpu clean
 
 help:  ## List the targets.
@@ -17,8 +18,7 @@ install: $(VENV)/installed  ## Create .venv and install nmt in it, editable.
 
 # pip takes the versions that were tested, which .locks holds. With NEWEST=1, or with a Python that
 # has no file there, it takes the newest. torch comes first and by itself: its range in
-# pyproject.toml would fetch the newest release, of a build that nobody chose. One that is in .venv
-# already stays.
+# pyproject.toml would fetch the newest release, of a build that nobody chose.
 PIP_INSTALL := $(BIN)/pip install --quiet --constraint $(VENV)/versions.txt
 $(VENV)/installed: pyproject.toml $(wildcard .locks/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -26,11 +26,34 @@ $(VENV)/installed: pyproject.toml $(wildcard .locks/*)
 	$(PYTHON) -m venv $(VENV)
 	@lock=.locks/python$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt; \
 	  if [ -z "$(NEWEST)" ] && [ -e $$lock ]; then cat $$lock; fi > $(VENV)/versions.txt
-	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install $(TORCH)
+	@$(MAKE) --no-print-directory torch
 	$(PIP_INSTALL) 'setuptools>=77'
 	$(PIP_INSTALL) --no-build-isolation --config-settings editable_mode=compat \
-	  --editable '.[ctranslate2,langid,plot,terms,zstd]'
+	  --editable '.[arrow,ctranslate2,langid,plot,terms,zstd]'
 	@touch $@
+
+# Put torch into .venv, unless it is there. The usual wheel for x86-64 brings CUDA, 3.4 GB that a
+# machine without an NVIDIA GPU has no use for. PyTorch's own index has a wheel without it. That index
+# must first answer in time, since pip by itself waits for each of a host's addresses, and longer for
+# its name. If it does not, the wheel comes from where pip looks by its own settings.
+TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
+TORCH_WAIT ?= 10
+CPU_INDEX := --timeout 10 --retries 0 --index-url $(TORCH_CPU_INDEX)
+# Empty if there is none. With `make install GPU=`, a machine that has one gets the wheel without CUDA.
+GPU ?= $(shell command -v nvidia-smi 2>/dev/null)$(wildcard /proc/driver/nvidia)
+torch:
+	@set -e; \
+	without_cuda() { \
+	  timeout $(TORCH_WAIT) $(BIN)/pip index versions torch $(CPU_INDEX) >/dev/null 2>&1 || \
+	    { echo "$(TORCH_CPU_INDEX) does not answer: taking the usual wheel of torch"; return 1; }; \
+	  if command -v uv >/dev/null && UV_HTTP_TIMEOUT=10 \
+	    uv pip install --python $(BIN)/python --torch-backend auto $(TESTED_TORCH); then return; fi; \
+	  $(BIN)/pip install $(CPU_INDEX) $(TESTED_TORCH); \
+	}; \
+	$(BIN)/python -c 'import torch' 2>/dev/null || \
+	  $(if $(TORCH)$(GPU),,without_cuda ||) $(BIN)/pip install $(or $(TORCH),$(TESTED_TORCH)); \
+	version=$$($(BIN)/python -c 'import torch; print(torch.__version__)'); \
+	echo "torch $$version: $(VENV) takes $$(du -sm $(VENV) | cut -f 1) MB so far"
 
 # What only tests and lint need.
 $(VENV)/installed-dev: $(VENV)/installed
@@ -39,7 +62,9 @@ $(VENV)/installed-dev: $(VENV)/installed
 
 demo: install  ## Run the whole pipeline on the embedded example: under 5 minutes on 2 cores.
 	$(MAKE) --no-print-directory -C examples/toy NMT=$(abspath $(BIN)/nmt) PYTHON=$(abspath $(BIN)/python)
-	@echo; echo "next: . $(BIN)/activate, and then \"From Excel to a web page\" or \"Train your own\" in README.md"
+	@echo; echo "next: \"From Excel to a web page\" or \"Train your own\" in README.md, or try the model:"
+	@echo "  . $(BIN)/activate"
+	@echo '  echo "The man buys the lamp." | nmt translate examples/toy/work/run'
 
 multi30k: install  ## Train on Multi30k, English to German and French: hours on 2 cores.
 	for tgt in de fr; do \
@@ -80,9 +105,9 @@ lock: $(VENV)/installed  ## Renew .locks: the newest versions for each Python.
 	$(BIN)/pip install --quiet uv
 	for version in 3.11 3.12 3.13 3.14; do \
 	  { echo "# Versions that were tested with Python $$version. \`make lock\` renews them."; \
-	    echo $(TORCH) | $(BIN)/uv pip compile pyproject.toml --quiet --python-version $$version \
+	    echo $(TESTED_TORCH) | $(BIN)/uv pip compile pyproject.toml --quiet --python-version $$version \
 	      --constraint - --no-config --no-header --no-annotate --no-emit-index-url \
-	      $(addprefix --extra ,ctranslate2 dev langid plot terms zstd) > $(VENV)/lock && \
+	      $(addprefix --extra ,arrow ctranslate2 dev langid plot terms zstd) > $(VENV)/lock && \
 	    grep -vE '^(torch|triton|nvidia-.*|cuda-.*)==' $(VENV)/lock; \
 	  } > .locks/python$$version.txt || exit; \
 	done

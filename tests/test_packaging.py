@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from example_runs import needs_make
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -56,6 +59,107 @@ def run(*command: str | Path, cwd: Path) -> str:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def write_index(index: Path, *versions: str) -> None:
+    """Make a folder that pip takes for an index with these versions of a made-up torch."""
+    (index / "torch").mkdir(parents=True)
+    for version in versions:
+        info = f"torch-{version}.dist-info"
+        with zipfile.ZipFile(index / "torch" / f"torch-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("torch/__init__.py", f"__version__ = {version!r}\n")
+            wheel.writestr(f"{info}/METADATA", f"Name: torch\nVersion: {version}\n")
+            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+            wheel.writestr(f"{info}/RECORD", "")
+    links = (f'<a href="{path.name}">{path.name}</a>' for path in (index / "torch").iterdir())
+    (index / "torch/index.html").write_text("\n".join(links), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def installing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with our Makefile, a fresh .venv, and PyTorch's index and the usual one."""
+    folder = tmp_path_factory.mktemp("installing")
+    shutil.copy(ROOT / "Makefile", folder)
+    venv.create(folder / ".venv", with_pip=True, symlinks=True)
+    write_index(folder / "pytorch", "2.12.0+cpu", "2.13.0+cpu")
+    write_index(folder / "usual", "2.12.0", "2.13.0")
+    return folder
+
+
+def make_torch(folder: Path, **variables: str) -> str:
+    """Run `make torch` with these variables in the environment, and return what it printed."""
+    for path in folder.glob(".venv/lib/python*/site-packages/torch*"):
+        shutil.rmtree(path)
+    # Neither the machine's settings for pip nor its uv, which looks on the network.
+    bin_folder = folder / "bin"
+    bin_folder.mkdir(exist_ok=True)
+    uv = bin_folder / "uv"
+    uv.write_text(
+        '#!/bin/sh\nfor one; do echo "uv was given $one"; done\nfalse\n', encoding="utf-8"
+    )
+    uv.chmod(0o755)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "TORCH", "MAKE"))}
+    settings = kept | {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": (folder / "usual").as_uri(),
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "TORCH_CPU_INDEX": (folder / "pytorch").as_uri(),
+        "TORCH_WAIT": "600",
+        "GPU": "",
+    }
+    done = subprocess.run(
+        ["make", "torch"],
+        cwd=folder, env=settings | variables, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def installed_torch(printed: str) -> str:
+    match = re.search(r"^torch (\S+): \.venv takes \d+ MB so far$", printed, flags=re.MULTILINE)
+    assert match, printed
+    return match[1]
+
+
+@needs_make
+@pytest.mark.parametrize(
+    ("variables", "version"),
+    [
+        ({}, "2.13.0+cpu"),
+        ({"GPU": "/usr/bin/nvidia-smi"}, "2.13.0"),
+        ({"TORCH_CPU_INDEX": "file:///nowhere"}, "2.13.0"),
+        ({"TORCH_CPU_INDEX": "http://127.0.0.1:9"}, "2.13.0"),  # nobody listens
+        ({"TORCH": "torch==2.12.0"}, "2.12.0"),
+    ],
+    ids=["no-gpu", "gpu", "no-index", "no-answer", "user"],
+)
+def test_a_machine_without_a_gpu_gets_torch_without_cuda_unless_the_user_chooses(
+    installing: Path, variables: dict[str, str], version: str
+) -> None:
+    assert installed_torch(make_torch(installing, **variables)) == version
+
+
+@needs_make
+def test_uv_chooses_the_build_of_torch_where_it_is_installed(installing: Path) -> None:
+    given = re.findall("^uv was given (.*)$", make_torch(installing), flags=re.MULTILINE)
+    assert given[:2] == ["pip", "install"]
+    assert given[given.index("--torch-backend") + 1] == "auto"
+
+
+@needs_make
+def test_an_nvidia_gpu_is_seen_by_its_program(installing: Path, tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    # Exactly what the Makefile finds out by itself.
+    question = 'include Makefile\nshow:\n\t@echo "GPU is $(GPU)"\n'
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    shown = subprocess.run(
+        ["make", "-f", "-", "show"], input=question, cwd=installing,
+        env={k: v for k, v in os.environ.items() if k != "GPU"} | {"PATH": path},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert str(program) in shown.stdout
 
 
 @pytest.mark.slow
