@@ -15,7 +15,14 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet, Verbose, completion, preset_names
 from nmt.config.fields import checked, like
-from nmt.config.recipes import Layer, parse_overrides, read_toml, recipe_fields, resolve_recipe
+from nmt.config.recipes import (
+    Layer,
+    parse_overrides,
+    read_toml,
+    recipe_fields,
+    recorded_run,
+    resolve_recipe,
+)
 from nmt.config.training_config import TrainingConfig
 from nmt.errors import UsageError
 from nmt.interchange.programs import opening
@@ -133,7 +140,7 @@ def train(
             metavar="auto|N",
             help="Processes that share each update, on this machine. auto: one a GPU, or on CPUs "
             "one a core where that is faster.",
-            show_default="the run's, or auto",
+            show_default="the run's, or that of a run's config.toml, or auto",
         ),
     ] = None,
     time_limit: Annotated[
@@ -178,6 +185,15 @@ def train(
     given = shorthands.given()
     refuse_two_values(given, overrides)
     run = RunFolder(out)
+    is_first = "WORLD_SIZE" not in os.environ
+    ranks = recorded_run(config).get("ranks") if config else None
+    if type(ranks) is int:  # the file is that of a run, which is repeated
+        if processes is None and is_first and not run.exists:
+            console.notice(f"no --processes given: taking {ranks}, as {config} had")
+            asked = ranks
+        # `threads` are those of each process. Of another number, each takes its share of the cores.
+        if ranks != int(os.environ.get("WORLD_SIZE", asked or 0)):
+            values_of_file.pop("threads", None)
     own = run.own_values() if run.exists else None
     layers: list[Layer]
     is_chosen = model is not None or init_from is not None
@@ -198,7 +214,6 @@ def train(
     layers += [(str(config), values_of_file)] if config else []
     layers += [("--set", overrides), ("command line", given)]
     recipe = resolve_recipe(preset, architecture, layers)
-    is_first = "WORLD_SIZE" not in os.environ
     if is_first:  # under torchrun, all processes must fail together
         read_info(data)  # fails before torch is loaded
         if own is None:
@@ -274,11 +289,10 @@ def _choose_preset(data: Path, config: Path | None, init_from: Path | None, *, d
         DataError: if `data` is not a data folder.
     """
     from nmt.config.presets import FEW_PAIRS, FINE_TUNING, preset_for
-    from nmt.config.recipes import recorded_preset
     from nmt.data.manifest import read_info
 
-    if config and (noted := recorded_preset(config)):
-        return noted
+    if config and (noted := recorded_run(config).get("preset")):
+        return str(noted)
     if init_from is not None:
         return FINE_TUNING
     pairs = read_info(data).train.pairs

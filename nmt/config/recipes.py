@@ -136,14 +136,14 @@ def read_toml(path: Path) -> dict[str, object]:
     return values
 
 
-def recorded_preset(path: Path) -> str:
-    """Return the preset recorded in a file if it is a run's config.toml; else empty."""
+def recorded_run(path: Path) -> dict[str, object]:
+    """Return the section [run] of a file if it is a run's config.toml; else an empty one."""
     try:
         document = parse_toml(path.read_bytes())
     except (OSError, ValueError):
-        return ""  # later reading reports the problem
+        return {}  # later reading reports the problem
     run = document.get("run")
-    return str(run.get("preset", "")) if isinstance(run, dict) else ""
+    return run if isinstance(run, dict) else {}
 
 
 _SECTION_OF = {

@@ -15,6 +15,7 @@ from nmt.data.folder import DataFolder
 from nmt.interchange.programs import PROGRAMS, opening
 from nmt.runs.run_folder import RunFolder
 from nmt.training import dry_run as dry_run_module
+from nmt.training import setup
 from nmt.training import train as train_module
 
 
@@ -85,6 +86,25 @@ def test_a_run_and_its_configuration_bring_their_preset(
     assert [one.preset for one in trained] == ["transformer_tiny"]
     nmt("train", data, "--out", tmp_path / "again", "--config", run.path / "config.toml")
     assert trained[1:] == [recipe()]
+
+
+@pytest.mark.parametrize(("processes", "threads"), [("3", 5), ("2", 0), ("auto", 0)])
+def test_a_configuration_brings_its_threads_to_as_many_processes_only(
+    nmt: Nmt,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    processes: str,
+    threads: int,
+    trained: list[Recipe],
+) -> None:
+    monkeypatch.setattr(setup, "choose_processes", lambda *_: (1, "so that none is started"))
+    run = RunFolder(tmp_path / "run")
+    run.create()
+    run.write_config(recipe(threads=5), "text", ("", ""), ranks=3, data_path=data)
+    given = ("--config", run.config, "--processes", processes)
+    nmt("train", data, "--out", tmp_path / "again", *given)
+    assert [one.training.threads for one in trained] == [threads]
 
 
 def test_what_is_given_goes_before_a_file(

@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tarfile
 import time
 from html import escape
@@ -100,6 +101,18 @@ def test_what_a_recipe_needs_is_one_table(tmp_path: Path) -> None:
     table = run("needs", f"WORK={tmp_path}", "PROCESSES=1", "FORCE=1").splitlines()
     names = [line[:25].strip() for line in table if not line.startswith("make")]
     assert names == ["en-de-base", "GPUs", "disk, written and free"]
+
+
+def test_without_a_gpu_a_recipe_stops_before_it_downloads(tmp_path: Path) -> None:
+    # A Python for which no GPU is there, whatever this machine has.
+    hidden = f"PYTHON=env CUDA_VISIBLE_DEVICES= {sys.executable}"
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    work, given = tmp_path / "work", (f"MIRROR={mirror}", hidden, "DISK=0")
+    done = make("wmt14", "en-de-base", f"WORK={work}", *given)
+    assert done.returncode
+    assert "FORCE=1" in done.stderr
+    assert not (work / "downloads").exists()
 
 
 @pytest.mark.parametrize("pair", ["en-de", "en-fr"])

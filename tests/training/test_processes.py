@@ -22,6 +22,7 @@ from toy_training import (
     config_of,
     environment,
     log_of,
+    metrics,
     newest_state,
     nmt,
     nmt_command,
@@ -144,6 +145,19 @@ def test_it_starts_what_torchrun_would_and_names_another_number(toy: Toy) -> Non
     longer = nmt(*toy.words("run", max_updates=31), "--processes", "1")
     assert longer.returncode == 0, longer.stderr
     assert "processes were 2 and are now 1" in log_of(run)
+
+
+def test_a_configuration_repeats_its_run_with_as_many_processes(toy: Toy) -> None:
+    run, again = toy.folder / "run", toy.folder / "again"
+    done = nmt(*toy.words("run", *TWO))
+    assert done.returncode == 0, done.stderr
+    repeated = nmt("train", str(toy.data), "--out", str(again), "--config", f"{run}/config.toml")
+    assert repeated.returncode == 0, repeated.stderr
+    assert_same_weights(run, again)
+    assert_same_state(run, again)
+    losses = [[record["loss"] for record in metrics(one, "train")] for one in (run, again)]
+    assert losses[0] == losses[1]
+    assert config_of(again)["training"] == config_of(run)["training"]
 
 
 def test_what_all_refuse_is_said_once(toy: Toy) -> None:
