@@ -129,8 +129,7 @@ def evaluate(
 def _check_folder(out: Path, runs: Sequence[Path]) -> None:
     """Make the folder of the translations, with one for each run.
 
-    Raises:
-        UsageError: if two runs have one name, or the folder cannot be made.
+    UsageError if two runs have one name, or the folder cannot be made.
     """
     names = [_folder_name(run) for run in runs]
     for name in names:

@@ -112,8 +112,7 @@ def _training_pairs(data: DataFolder, rows: Indices) -> Iterator[tuple[str, str]
 def choose_text(work: Path, langs: tuple[str, str], choice: Choice) -> None:
     """Write what a student learns, by the teachers' lists, and say how much that is.
 
-    Raises:
-        DataError: if the lists are not those of the source, or nothing in them is good enough.
+    DataError if the lists are not those of the source, or nothing in them is good enough.
     """
     with (work / "source").open("rb") as file:
         total = sum(1 for _ in file)

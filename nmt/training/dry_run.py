@@ -65,8 +65,7 @@ def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
 
     The first row is the answer in short.
 
-    Raises:
-        UsageError: in the same cases as `train`.
+    UsageError in the same cases as `train`.
     """
     ranks = Ranks.from_environment(command.reason)
     processes = ranks.world_size

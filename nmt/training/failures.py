@@ -37,15 +37,12 @@ def end_with(
 ) -> BaseException:
     """Wait for what is being saved, tell the others and status.json why the run ends.
 
-    Args:
-        error: what has been raised.
-        asked: by which signal this rank was asked to stop, if any.
-        run: the run folder.
-        ranks: all processes.
-        trainer: None if there is none yet; then the run folder stays as it was.
-
-    Returns:
-        The error to raise: this one, or what another rank has ended with, if that is the cause.
+    error: what has been raised.
+    asked: by which signal this rank was asked to stop, if any.
+    run: the run folder.
+    ranks: all processes.
+    trainer: None if there is none yet; then the run folder stays as it was.
+    Returns the error to raise: this one, or what another rank has ended with, if that is the cause.
     """
     if isinstance(error, Stopped):  # all ranks together
         ranks.leave()

@@ -172,9 +172,8 @@ def even_batch(
 ) -> Batch:
     """Return a batch of up to `tokens` tokens per side, in sentences of one length, with eos.
 
-    Args:
-        types: size of the smaller vocabulary.
-        has_links: whether tokens are linked, for guided alignment.
+    types: size of the smaller vocabulary.
+    has_links: whether tokens are linked, for guided alignment.
     """
     lengths = np.full(tokens // length, length - 1, dtype=np.int32)
     while shape and not shape.fits(lengths, lengths):
@@ -192,8 +191,7 @@ def fitting_tokens(
 
     All ranks take part and get the same number.
 
-    Raises:
-        NMTError: if not even one pair fits.
+    NMTError if not even one pair fits.
     """
     config, longest = recipe.training, longest_pair(data)
     cpu = device.type == "cpu"

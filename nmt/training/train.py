@@ -33,16 +33,12 @@ from nmt.training.trainer import Trainer
 def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) -> None:
     """Train a model until max_updates or the end of patience, or resume a run that was stopped.
 
-    Args:
-        recipe: all values.
-        command: the folders, and what else the user gave.
-        deadline: the time, as of `time.monotonic`, at which the run stops.
-
-    Raises:
-        UsageError: if the recipe does not fit the data, the machine or the run folder.
-        Stopped: if asked to stop, with everything saved.
-        NMTError: if training diverges, memory is too small for a single pair, or another
-            process of the run has failed.
+    recipe: all values.
+    command: the folders, and what else the user gave.
+    deadline: the time, as of `time.monotonic`, at which the run stops.
+    UsageError if the recipe does not fit the data, the machine or the run folder. Stopped if asked
+    to stop, with everything saved. NMTError if training diverges, memory is too small for a single
+    pair, or another process of the run has failed.
     """
     ranks, run = Ranks.from_environment(command.reason), RunFolder(command.out)
     stop = StopRequest(deadline)

@@ -253,11 +253,8 @@ class Trainer:
     def recover(self, results: Sequence[UpdateResult]) -> bool:
         """See to what went wrong in the newest update that was read.
 
-        Returns:
-            Whether the run now goes on from another state, or in another way.
-
-        Raises:
-            NMTError: if training diverges, or not even one pair fits into memory.
+        Returns whether the run now goes on from another state, or in another way. NMTError if
+        training diverges, or not even one pair fits into memory.
         """
         if not results:
             return False
@@ -307,11 +304,8 @@ class Trainer:
     def validate(self, report: Report) -> ValidationResult | None:
         """Validate the weights.
 
-        Returns:
-            None if asked to stop before the end; a resumed run validates again.
-
-        Raises:
-            NMTError: if their loss is no number.
+        Returns None if asked to stop before the end; a resumed run validates again. NMTError if
+        their loss is no number.
         """
         self.state = state = self.saver.confirmed(self.state)
         with (
