@@ -13,13 +13,8 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, Verbose, completion, preset_names
-from nmt.config.fields import like
-from nmt.config.recipes import (
-    parse_overrides,
-    recipe_fields,
-    recorded_run,
-    refuse_two_values,
-)
+from nmt.config.fields import like, value
+from nmt.config.recipes import parse_overrides, recipe_fields, recorded_run, refuse_two_values
 from nmt.config.training_config import TrainingConfig
 from nmt.errors import UsageError
 from nmt.interchange.programs import opening
@@ -74,81 +69,57 @@ def train(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="A data folder that `nmt prepare` wrote.")
     ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="RUN", help="Run folder to create, or to go on with."),
-    ],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help="A preset. `nmt models` lists them.",
-            autocompletion=preset_names,
-            show_default="the run's, or what fits data and machine",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE.toml",
-            help="Recipe with values under \\[model], \\[training] and \\[augment] that override "
-            "the preset's.",
-        ),
-    ] = None,
-    init_from: Annotated[
-        Path | None,
-        typer.Option(
-            "--init-from",
-            metavar="MODEL_OR_RUN",
-            help="Start from the weights of a model file or of a run's best model. Without "
-            "--model, architecture and sizes are its own, and the data must have its vocabulary. "
-            "With --model, parameters with the same name and shape are copied, and embeddings of "
-            "the subwords in common.",
-        ),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Set one value, over preset and recipe. You can repeat it. `nmt models NAME` "
-            "lists all keys.",
-            autocompletion=_complete_assignment,
-        ),
-    ] = None,
     *,
+    out: Path = value(..., "Run folder to create, or to go on with.", short="-o", metavar="RUN"),
+    model: str | None = value(
+        None,
+        "A preset. `nmt models` lists them.",
+        shown="the run's, or what fits data and machine",
+        completion=preset_names,
+    ),
+    config: Path | None = value(
+        None,
+        "Recipe with values under \\[model], \\[training] and \\[augment] that override the "
+        "preset's.",
+        metavar="FILE.toml",
+    ),
+    init_from: Path | None = value(
+        None,
+        "Start from the weights of a model file or of a run's best model. Without --model, "
+        "architecture and sizes are its own, and the data must have its vocabulary. With --model, "
+        "parameters with the same name and shape are copied, and embeddings of the subwords in "
+        "common.",
+        metavar="MODEL_OR_RUN",
+    ),
+    assignments: tuple[str, ...] = value(
+        (),
+        "Set one value, over preset and recipe. You can repeat it. `nmt models NAME` lists all "
+        "keys.",
+        option="--set",
+        metavar="KEY=VALUE",
+        completion=_complete_assignment,
+    ),
     shorthands: Shorthands,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Write nothing. Train for some seconds in memory, and show how long the run would "
-            "take, and how much memory and disk; --verbose shows more. To estimate eight processes "
-            "that you cannot start here, set WORLD_SIZE=8 in the environment.",
-        ),
-    ] = False,
-    processes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|N",
-            help="Processes that share each update, on this machine. auto: one a GPU, or on CPUs "
-            "one a core where that is faster.",
-            show_default="the run's, or that of a run's config.toml, or auto",
-        ),
-    ] = None,
-    time_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Save and stop after this time: minutes, 1h30m, HH:MM or H:MM:SS. Saving may take "
-            "20 seconds more.",
-        ),
-    ] = None,
-    deadline: Annotated[
-        str | None,
-        typer.Option(metavar="HH:MM", help="Save and stop at this time of day."),
-    ] = None,
+    dry_run: bool = value(
+        False,
+        "Write nothing. Train for some seconds in memory, and show how long the run would take, "
+        "and how much memory and disk; --verbose shows more. To estimate eight processes that you "
+        "cannot start here, set WORLD_SIZE=8 in the environment.",
+    ),
+    processes: str | None = value(
+        None,
+        "Processes that share each update, on this machine. auto: one a GPU, or on CPUs one a core "
+        "where that is faster.",
+        metavar="auto|N",
+        shown="the run's, or that of a run's config.toml, or auto",
+    ),
+    time_limit: str | None = value(
+        None,
+        "Save and stop after this time: minutes, 1h30m, HH:MM or H:MM:SS. Saving may take 20 "
+        "seconds more.",
+        metavar="TIME",
+    ),
+    deadline: str | None = value(None, "Save and stop at this time of day.", metavar="HH:MM"),
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -171,10 +142,11 @@ def train(
     from nmt.jobs.deadline import first_limit
     from nmt.runs.run_folder import RunFolder
     from nmt.training.choose_recipe import choose_recipe, hand_over, handed_over
+    from nmt.training.train_command import TrainCommand
 
     asked = number_of_processes(processes)
     stops_at = started + first_limit(time_limit, deadline)[0]
-    overrides, given = parse_overrides(assignments or []), shorthands.given()
+    overrides, given = parse_overrides(assignments), shorthands.given()
     refuse_two_values(given, overrides)
     run = RunFolder(out)
     is_first = "WORLD_SIZE" not in os.environ
@@ -183,33 +155,21 @@ def train(
     if type(ranks) is int and processes is None and is_first and not run.exists:
         console.notice(f"no --processes given: taking {ranks}, as {config} had")
         asked = ranks
-    recipe = handed_over() or choose_recipe(
-        data,
-        run,
-        model=model,
-        config=config,
-        init_from=init_from,
-        overrides=overrides,
-        given=given,
-        processes=int(os.environ.get("WORLD_SIZE", asked or 0)),
-    )
-    if is_first:  # under torchrun, all processes must fail together
-        read_info(data)  # fails before torch is loaded
-        if not run.exists:
-            is_chosen = model is not None or init_from is not None
-            console.notice(opening(recipe.model, is_chosen=is_chosen))
-    from nmt.training.train_command import TrainCommand
-
     options = [
         *((f"--{key.replace('_', '-')}", value) for key, value in given.items()),
-        *(("--set", assignment) for assignment in assignments or []),
+        *(("--set", assignment) for assignment in assignments),
         *(("--time-limit", time_limit), ("--deadline", deadline), ("--processes", asked)),
         *(("--dry-run", dry_run), ("--quiet", quiet), ("--verbose", verbose)),
     ]
     command = TrainCommand(
         data, out, init_from=init_from, model=model, config=config, settings=_words(options)
     )
-    if is_first:
+    world_size = int(os.environ.get("WORLD_SIZE", asked or 0))
+    recipe = handed_over() or choose_recipe(command, overrides, given, processes=world_size)
+    if is_first:  # under torchrun, all processes must fail together
+        read_info(data)  # fails before torch is loaded
+        if not run.exists:
+            console.notice(opening(recipe.model, is_chosen=bool(model or init_from)))
         from nmt.training.setup import choose_processes
 
         kept_by = None if processes == _AUTO else run
@@ -258,7 +218,7 @@ def number_of_processes(processes: str | None) -> int | None:
 def _words(options: Sequence[tuple[str, object]]) -> tuple[str, ...]:
     """Return the options that are given, as words of a command line."""
     words: list[str] = []
-    for option, value in options:
-        if value is not None and value is not False:
-            words += [option] if value is True else [option, str(value)]
+    for option, given in options:
+        if given is not None and given is not False:
+            words += [option] if given is True else [option, str(given)]
     return tuple(words)

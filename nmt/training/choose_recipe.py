@@ -32,6 +32,7 @@ from nmt.data.pieces import PieceModel
 from nmt.errors import UsageError
 from nmt.models.model_file import ModelCard, find_model, read_card
 from nmt.runs.run_folder import RunFolder
+from nmt.training.train_command import TrainCommand
 
 _RECIPE = "NMT_RECIPE"
 """The variable that holds a recipe for the processes that this one starts."""
@@ -54,54 +55,52 @@ def handed_over() -> Recipe | None:
 
 
 def choose_recipe(
-    data: Path,
-    run: RunFolder,
-    *,
-    model: str | None,
-    config: Path | None,
-    init_from: Path | None,
+    command: TrainCommand,
     overrides: Mapping[str, object],
     given: Mapping[str, object],
+    *,
     processes: int,
 ) -> Recipe:
     """Return the recipe of a run: its own if it goes on, else a preset's, with what the user gave.
 
+    command: the folders and files.
     overrides: the values of --set.
     given: the values of other options.
     processes: their number; 0 if it is not known yet.
-    UsageError if a value is wrong, or data and tuned model do not fit. DataError if `data` is not a
-    data folder.
+    UsageError if a value is wrong, or data and tuned model do not fit. DataError if the data is
+    not a data folder.
     """
+    run, config, model = RunFolder(command.out), command.config, command.model
     values_of_file = read_toml(config) if config else {}
     # `threads` are those of each process. Of another number, each takes its share of the cores.
     if config and recorded_run(config).get("ranks", processes) != processes:
         values_of_file.pop("threads", None)
-    asked_for = values_of_file | overrides | given
+    asked_for = {**values_of_file, **overrides, **given}
     layers: list[Layer]
     if run.exists and model in (None, (own := run.own_values())[0]):
         preset, architecture, values = own
         layers = [(str(run.config), values)]
     else:
         device = str(asked_for.get("device", "auto"))
-        preset = model or _choose_preset(data, config, init_from, device=device)
-        architecture, layers = _preset_layers(preset, data, init_from)
+        preset = model or _choose_preset(command, device)
+        architecture, layers = _preset_layers(preset, command.data, command.init_from)
         if model is None and preset != FINE_TUNING:
-            layers.append((preset, _values_for_size(preset, data, asked_for.keys())))
+            layers.append((preset, _values_for_size(preset, command.data, asked_for.keys())))
     layers += [(str(config), values_of_file)] if config else []
     layers += [("--set", overrides), ("command line", given)]
     return resolve_recipe(preset, architecture, layers)
 
 
-def _choose_preset(data: Path, config: Path | None, init_from: Path | None, *, device: str) -> str:
+def _choose_preset(command: TrainCommand, device: str) -> str:
     """Return the preset of the run that is repeated, or else one that fits, and say so.
 
-    DataError if `data` is not a data folder.
+    DataError if the data is not a data folder.
     """
-    if config and (noted := recorded_run(config).get("preset")):
+    if command.config and (noted := recorded_run(command.config).get("preset")):
         return str(noted)
-    if init_from is not None:
+    if command.init_from is not None:
         return FINE_TUNING
-    pairs = read_info(data).train.pairs
+    pairs = read_info(command.data).train.pairs
     gpu = device == "cuda"
     if device == "auto" and pairs >= FEW_PAIRS:
         import torch

@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from command_line import Nmt
 from mishaps import at_updates, pretend_to_compile
 from processes import LONG
 from torch import nn
@@ -40,8 +41,6 @@ from toy_training import (
     weights,
 )
 
-from nmt.cli.train import Shorthands
-from nmt.cli.train import train as train_command
 from nmt.config.fields import Value
 from nmt.config.recipes import resumable_keys
 from nmt.data import batches
@@ -120,9 +119,9 @@ def test_low_precision_learns_nearly_the_same(toy: Toy, run: Path, precision: st
 # --- it is the same however it is split
 
 
-def test_a_run_is_repeated_by_its_configuration_and_its_seed(toy: Toy, run: Path) -> None:
+def test_a_run_is_repeated_by_its_configuration_and_its_seed(nmt: Nmt, toy: Toy, run: Path) -> None:
     again, config = toy.folder / "again", run / "config.toml"
-    train_command(toy.data, again, config=config, shorthands=Shorthands())
+    assert nmt("train", toy.data, "--out", again, "--config", config).status == 0
     assert difference(run, again) == 0
     assert difference(run, toy.train("other", **KEPT, seed=2)) > 0.1
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from command_line import Nmt
 from mishaps import fail_at, spoil_gradients
 from pairs import batch_of
 from torch import Tensor
@@ -27,8 +28,6 @@ from toy_training import (
     status,
 )
 
-from nmt.cli.train import Shorthands
-from nmt.cli.train import train as train_command
 from nmt.config.fields import Value
 from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
@@ -205,9 +204,12 @@ def test_on_a_cpu_the_micro_batch_is_what_memory_allows(toy: Toy) -> None:
 
 
 @pytest.mark.parametrize(("given", "asked", "used"), [("auto", 0, 2_048), ("150", 150, 150)])
-def test_the_command_takes_a_size_or_auto(toy: Toy, given: str, asked: int, used: int) -> None:
+def test_the_command_takes_a_size_or_auto(
+    nmt: Nmt, toy: Toy, given: str, asked: int, used: int
+) -> None:
     config, run = toy.undisturbed(max_updates=1) / "config.toml", toy.folder / "run"
-    train_command(toy.data, run, config=config, shorthands=Shorthands(micro_batch_tokens=given))
+    words = "train", toy.data, "--out", run, "--config", config, "--micro-batch-tokens", given
+    assert nmt(*words).status == 0
     assert f"\nmicro_batch_tokens = {asked}\n" in (run / "config.toml").read_text()
     assert metrics(run, "start")[0]["micro_batch_tokens"] == used
 

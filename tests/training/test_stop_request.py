@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Nmt
 from mishaps import pretend_to_compile, signal_after
 from torch import nn
 from toy_training import (
@@ -26,10 +27,8 @@ from toy_training import (
     validated_last,
 )
 
-from nmt.cli.train import Shorthands
-from nmt.cli.train import train as train_command
 from nmt.config.fields import Value
-from nmt.errors import Stopped, UsageError
+from nmt.errors import EXIT_STOPPED, Stopped, UsageError
 from nmt.jobs.deadline import parse_time_limit
 from nmt.models.model_file import ModelReader
 from nmt.runs.run_folder import RunFolder
@@ -138,14 +137,13 @@ def test_the_end_of_a_terminal_is_no_stop_under_nohup(toy: Toy) -> None:
     assert status(run)["status"] == "finished"
 
 
-def test_the_command_stops_at_its_time_limit(toy: Toy) -> None:
+def test_the_command_stops_at_its_time_limit(nmt: Nmt, toy: Toy) -> None:
     config, run = toy.train("other", max_updates=1) / "config.toml", toy.folder / "run"
-    endless = Shorthands(max_updates=1_000_000)
-    with pytest.raises(UsageError, match="--time-limit 'soon'"):
-        train_command(toy.data, run, config=config, shorthands=endless, time_limit="soon")
+    words = "train", toy.data, "--out", run, "--config", config, "--max-updates", "1000000"
+    refused = nmt(*words, "--time-limit", "soon")
+    assert refused.status == 2 and "--time-limit 'soon'" in refused.stderr
     assert not run.exists()
-    with pytest.raises(Stopped, match=r"\(time limit\)"):
-        train_command(toy.data, run, config=config, shorthands=endless, time_limit="0.005")
+    assert nmt(*words, "--time-limit", "0.005").status == EXIT_STOPPED
     assert status(run)["reason"] == "time limit"
 
 
