@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from read_document import read_document
 
 from nmt.data.composition import compose
 from nmt.data.corpus import Encoding
@@ -20,7 +21,6 @@ from nmt.lexical.lemmas import WORD
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.markup.breaks import MarkedLines, unwrap
 from nmt.markup.directives import fit_directives, protect_directives
-from nmt.markup.documents import Document
 from nmt.markup.file_types import odd_lines, type_of_content
 from nmt.markup.segment_files import read_sgml, read_side
 from nmt.prepare.characters import plain_classes
@@ -82,7 +82,7 @@ TERMS = WordList(ListedWord(source, ("b",)) for source in ("a a a", "1 2", "a - 
 
 
 def _document(path: str, text: str) -> None:
-    document = Document.read(Path(path), text.encode(errors="replace"), UTF8)
+    document = read_document(path, text.encode(errors="replace"))
     document.write(unit.line for unit in document.units)
 
 

@@ -188,14 +188,14 @@ _LINE_KINDS = (
 """What most lines of a file may have, by which sign, and what to do."""
 
 
-def file_type(path: Path, content: bytes | None = None) -> FileType | None:
+def file_type(path: Path) -> FileType | None:
     """Return the type of a file, by its name and its bytes; None if it is lines of text."""
     plain = path.with_suffix("") if path.suffix in SUFFIXES else path
     suffix = plain.suffix.lower()
     by_name = next((kind for kind in TYPES if suffix in kind.suffixes), None)
     if by_name is not None and by_name.markup:
         return by_name
-    return type_of_content(first_bytes(path) if content is None else content) or by_name
+    return type_of_content(first_bytes(path)) or by_name
 
 
 def first_bytes(path: Path) -> bytes:
@@ -208,14 +208,12 @@ def first_bytes(path: Path) -> bytes:
     return b""
 
 
-def document_form(path: Path) -> str | None:
-    """Return the markup of a document, None for lines; DataError if its type is not read."""
+def document_type(path: Path) -> FileType | None:
+    """Return the type of a document, None for lines; DataError if it is not supported."""
     kind = file_type(path)
-    if kind is None:
-        return None
-    if not kind.markup or path.suffix in SUFFIXES:
+    if kind is not None and (not kind.markup or path.suffix in SUFFIXES):
         raise DataError(kind.refusal(path))
-    return kind.markup
+    return kind
 
 
 def type_of_content(content: bytes) -> FileType | None:
