@@ -27,8 +27,7 @@ import numpy.typing as npt
 
 from nmt.data.composition import compose_lines
 from nmt.data.epochs import mix
-from nmt.data.language_tokens import spell_pair, tagged
-from nmt.prepare.block import Hashes, Mask, TextSide, Work
+from nmt.prepare.block import Hashes, Mask, TextSide
 from nmt.prepare.characters import (
     LETTERS_END,
     NUMBER,
@@ -38,7 +37,7 @@ from nmt.prepare.characters import (
     letters_of,
     plain_classes,
 )
-from nmt.prepare.cleaning import NEAR, OVERLAP_FREE_LETTERS, WIDE_LETTER
+from nmt.prepare.cleaning import OVERLAP_FREE_LETTERS, WIDE_LETTER
 
 Numbers = npt.NDArray[np.uint32]
 
@@ -78,18 +77,6 @@ def normalized(lines: Sequence[str]) -> list[str]:
 def hash_pairs(src: Hashes, tgt: Hashes) -> Hashes:
     """Return a 64-bit hash of each pair from the hashes of its sides; never 0: (pairs,)."""
     return np.maximum(src * _SRC_FACTOR + tgt * _TGT_FACTOR, np.uint64(1))
-
-
-def hash_block(work: Work, *, rule: str, by_source: bool, has_languages: bool) -> None:
-    """Hash the pairs that are left, to find those that a rule of duplicates drops: a step.
-
-    has_languages: whether texts are in several pairs of languages; in another it is another pair.
-    """
-    src, tgt = map(normalized, work.lines) if rule == NEAR else work.lines
-    if has_languages:
-        src = [tagged(line, spell_pair(work.block.langs)) for line in src]
-    hashes = hash_lines(src)
-    work.hashes[rule] = hashes if by_source else hash_pairs(hashes, hash_lines(tgt))
 
 
 class SeenHashes:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from nmt.console import printable
 from nmt.data.manifest import FlawRecord
 from nmt.errors import UsageError
-from nmt.prepare.block import Pairs, Rows, TextSide, Work
+from nmt.prepare.block import Pairs, Rows, TextSide
 from nmt.prepare.cleaning import ENCODING, ENTITIES, FLAWS
 
 _WORTH_A_WARNING = 0.001
@@ -153,11 +153,6 @@ def recorded_fixes(fix: Sequence[str]) -> list[str]:
     """Return what `dataset.json` records of --fix; UsageError if ftfy is missing."""
     versions = {ENCODING: f" by ftfy {ftfy_version()}"} if ENCODING in fix else {}
     return [kind + versions.get(kind, "") for kind in sorted(set(fix))]
-
-
-def repair(work: Work, *, fix: Sequence[str]) -> None:
-    """Count flaws, and repair those of some kinds: a step."""
-    work.pairs, work.flaws = examine(work.pairs, fix)
 
 
 def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, ...]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from nmt.data.composition import compose
 from nmt.data.shards import Lengths
-from nmt.prepare.block import KEPT, Counts, Mask, Pairs, Rows, Verdicts, Work
+from nmt.prepare.block import KEPT, Counts, Mask, Pairs, Rows, Verdicts
 from nmt.prepare.cleaning import RATIO_FREE_CHARACTERS, RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
@@ -38,11 +38,6 @@ class Cleaner:
     """The keys of whole pairs of valid and test that the rule `overlap` drops whatever their
     length."""
     documents: bool = False  # whether lines that are blank on both sides end documents
-
-    def __call__(self, work: Work) -> None:
-        """Drop pairs by the rules that need no tokens."""
-        work.lines = work.pairs.src.lines, work.pairs.tgt.lines
-        work.judge(self.judge_text(work.pairs))
 
     def judge_text(self, pairs: Pairs) -> Verdicts:
         """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""
@@ -126,13 +121,6 @@ OF_TOKENS: Mapping[str, Callable[[TokenCounts, TokenCounts, Cleaning], Mask]] = 
     "too_long": lambda _, longer, cleaning: np.greater(longer, cleaning.max_length),
 }
 """Likewise, by the number of tokens of the shorter and of the longer side: (pairs,) each."""
-
-
-def judge_tokens(work: Work, *, cleaning: Cleaning) -> None:
-    """Drop pairs by their number of tokens, not counting the end token: a step."""
-    assert work.ids is not None
-    src, tgt = work.ids
-    work.judge(token_verdicts(src.lengths, tgt.lengths, cleaning))
 
 
 def token_verdicts(

@@ -17,10 +17,10 @@ from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.prepare.block import Block
+from nmt.prepare.block_steps import clean_sample
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.rules import Cleaner
-from nmt.prepare.samples import clean_sample
 
 TEXT = [
     "die Größe über alles",

@@ -11,12 +11,13 @@ from prepare_job import Job, write
 
 from nmt.data.corpus import Encoding
 from nmt.prepare.block import Block
+from nmt.prepare.block_steps import clean_sample
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.readers import reader
 from nmt.prepare.rules import Cleaner
-from nmt.prepare.samples import clean_sample, sample_blocks
+from nmt.prepare.samples import sample_blocks
 
 NO_KEYS = OverlapKeys.join([])
 UTF8 = Encoding.find("utf-8")
