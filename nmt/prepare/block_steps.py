@@ -8,10 +8,10 @@ order in which the whole work takes them:
     fix, measure the shift, filter by text | encode, filter by tokens | annotate terms, keep text,
     join windows, hash
 
-The left ones need only text, so the pass that counts words can do them for the whole work, too.
-Filters see text after its fixes, and only the pairs that they keep are encoded. They count subwords
-without annotations, so terms come after them. With `--documents`, it is windows that may be
-duplicates, so hashing comes last.
+The first three need only text, so the pass that counts words does them, and the whole work takes
+over what it found. Filters see text after its fixes, and only the pairs that filters keep are
+encoded. Filters count subwords without annotations, so terms come after them. With `--documents`,
+windows may be duplicates, and not single lines, so hashing comes last.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from nmt.data.language_tokens import spell_pair, tagged
 from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows
-from nmt.data.subwords import Subwords
+from nmt.data.word_ids import Subwords
 from nmt.prepare.block import Block, Hashes, Judgement, Verdicts, Work
-from nmt.prepare.cleaning import NEAR, Cleaning
+from nmt.prepare.cleaning_options import NEAR, CleaningOptions
 from nmt.prepare.duplicates import hash_lines, hash_pairs, normalized
+from nmt.prepare.filters import Filters, token_verdicts
+from nmt.prepare.fixes import examine
 from nmt.prepare.options import PrepareOptions
-from nmt.prepare.repairs import examine
-from nmt.prepare.rules import Cleaner, token_verdicts
 from nmt.prepare.term_annotator import Annotator
 from nmt.prepare.text_checks import line_shift
 from nmt.prepare.windows import choose_windows, draw_context, join_side, split_tags
@@ -67,16 +67,16 @@ class EncodedBlock:
 def encode_block(
     block: Block,
     *,
-    cleaner: Cleaner,
+    filters: Filters,
     subwords: Subwords,
     annotator: Annotator | None,
     options: PrepareOptions,
 ) -> EncodedBlock:
     """Do all the work on a block of training text."""
     start = time.process_time()
-    cleaning, work = cleaner.cleaning, Work.decode(block)
+    cleaning, work = filters.cleaning, Work.decode(block)
     if block.judgement is None:
-        judge_text(work, cleaner)
+        judge_text(work, filters)
     else:
         take_over(work, block.judgement)
     encode_lines(work, subwords)
@@ -103,24 +103,24 @@ def encode_block(
 
 
 def judge_block(
-    block: Block, *, cleaner: Cleaner, subwords: Subwords | None
+    block: Block, *, filters: Filters, subwords: Subwords | None
 ) -> tuple[Verdicts, tuple[FlawRecord, ...]]:
     """Return the verdicts on the pairs of a block except duplicates, and the flaws of its lines.
 
     subwords: None if there is no vocabulary yet.
     """
     work = Work.decode(block)
-    judge_text(work, cleaner)
+    judge_text(work, filters)
     if subwords is None:
-        judge_fewest_tokens(work, cleaner.cleaning)
+        judge_fewest_tokens(work, filters.cleaning)
     else:
         encode_lines(work, subwords)
-        judge_tokens(work, cleaner.cleaning)
+        judge_tokens(work, filters.cleaning)
     return work.verdicts, work.flaws
 
 
 def clean_sample(
-    block: Block, *, cleaner: Cleaner, moses: MosesRules = (None, None), composes: bool = False
+    block: Block, *, filters: Filters, moses: MosesRules = (None, None), composes: bool = False
 ) -> tuple[list[tuple[str, str]], Verdicts]:
     """Return the pairs of a block that are kept, as the vocabulary sees them, and all verdicts.
 
@@ -128,8 +128,8 @@ def clean_sample(
     composes: whether the vocabulary composes text, before Moses' rules split letters and marks.
     """
     work = Work.decode(block)
-    judge_text(work, cleaner)
-    judge_fewest_tokens(work, cleaner.cleaning)
+    judge_text(work, filters)
+    judge_fewest_tokens(work, filters.cleaning)
     src, tgt = lines_to_learn_from(work, moses, composes=composes)
     return list(zip(src, tgt, strict=True)), work.verdicts
 
@@ -137,7 +137,7 @@ def clean_sample(
 def count_words(
     blocks: Sequence[Block],
     *,
-    cleaner: Cleaner,
+    filters: Filters,
     moses: MosesRules,
     composes: bool,
     sides: Sequence[Sequence[int]],
@@ -151,9 +151,9 @@ def count_words(
     judgements, verdicts = [], []
     for block in blocks:
         work = Work.decode(block)
-        judge_text(work, cleaner)
+        judge_text(work, filters)
         judgements.append(Judgement.of(work))
-        judge_fewest_tokens(work, cleaner.cleaning)
+        judge_fewest_tokens(work, filters.cleaning)
         verdicts.append(work.verdicts)
         lines = lines_to_learn_from(work, moses, composes=composes)
         for table, chosen in zip(tables, sides, strict=True):
@@ -168,12 +168,12 @@ def count_words(
 # The steps, in the order of the whole work.
 
 
-def judge_text(work: Work, cleaner: Cleaner) -> None:
+def judge_text(work: Work, filters: Filters) -> None:
     """Fix lines and count their flaws, look for a shift, and drop pairs by what needs no tokens."""
-    work.pairs, work.flaws = examine(work.pairs, cleaner.cleaning.fix)
+    work.pairs, work.flaws = examine(work.pairs, filters.cleaning.fix)
     work.shift = line_shift(work.pairs)
     work.lines = work.pairs.src.lines, work.pairs.tgt.lines
-    work.judge(cleaner.judge_text(work.pairs))
+    work.judge(filters.judge_text(work.pairs))
 
 
 def take_over(work: Work, known: Judgement) -> None:
@@ -190,14 +190,14 @@ def encode_lines(work: Work, subwords: Subwords) -> None:
     work.encoding_seconds = time.process_time() - start
 
 
-def judge_tokens(work: Work, cleaning: Cleaning) -> None:
+def judge_tokens(work: Work, cleaning: CleaningOptions) -> None:
     """Drop pairs by their number of tokens, not counting the end token."""
     assert work.ids is not None
     src, tgt = work.ids
     work.judge(token_verdicts(src.lengths, tgt.lengths, cleaning))
 
 
-def judge_fewest_tokens(work: Work, cleaning: Cleaning) -> None:
+def judge_fewest_tokens(work: Work, cleaning: CleaningOptions) -> None:
     """Drop pairs that are too long even with the fewest tokens that their characters can have."""
     src, tgt = (-(-side.lengths[work.rows] // _PIECE_CHARACTERS) for side in work.pairs.sides)
     work.judge(token_verdicts(src, tgt, cleaning, ["too_long"]))
@@ -254,7 +254,7 @@ def join_windows(work: Work, subwords: Subwords, options: PrepareOptions, *, lon
     work.lines = src_lines, tgt_lines
 
 
-def hash_work(work: Work, rule: str, cleaning: Cleaning, *, has_languages: bool) -> None:
+def hash_work(work: Work, rule: str, cleaning: CleaningOptions, *, has_languages: bool) -> None:
     """Hash the pairs that are left, to find the ones that a rule of duplicates drops.
 
     has_languages: whether texts are in several pairs of languages. Then the same source in another

@@ -34,7 +34,7 @@ from nmt.errors import DataError, UsageError
 from nmt.markup.file_types import first_bytes
 from nmt.prepare.block import Mask, Pairs
 from nmt.prepare.characters import known_scripts, letters_by_script
-from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
+from nmt.prepare.cleaning_options import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
 from nmt.prepare.corpora import SourceText
 from nmt.system.files import is_there, sha256_file
 
@@ -49,8 +49,8 @@ _WIKIPEDIAS = {
     "pnb": ("pnb", "pa-Arab"),
     "zh": ("zh", "zh-Hant", "cdo", "gan", "hak", "hsn", "lzh", "nan", "wuu", "yue"),
 }
-"""Labels without a script are codes of Wikipedias. These stand for other languages than in BCP 47,
-where als is Tosk Albanian, or for several."""
+"""Labels without a script are codes of Wikipedias. The labels here stand for other languages than
+in BCP 47, where als is Tosk Albanian, or for several."""
 
 
 @dataclass(frozen=True)

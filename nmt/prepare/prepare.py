@@ -28,14 +28,16 @@ from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.manifest import DatasetInfo, FileRecord, SplitRecord
 from nmt.data.moses import moses_rules
-from nmt.data.subwords import Subwords
 from nmt.data.vocabulary import Vocabulary
+from nmt.data.word_ids import Subwords
 from nmt.errors import DataError, UsageError
 from nmt.prepare.block_steps import MosesRules, encode_block, judge_block
 from nmt.prepare.characters import known_scripts
-from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.corpora import Sources
 from nmt.prepare.duplicates import OverlapKeys
+from nmt.prepare.filters import Filters
+from nmt.prepare.fixes import recorded_fixes
 from nmt.prepare.language_id import LanguageIdentifier, measured
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.copies import copies_kept
@@ -46,7 +48,6 @@ from nmt.prepare.reject_report import (
     warn_of_flaws,
     write_reports,
 )
-from nmt.prepare.repairs import recorded_fixes
 from nmt.prepare.resume import (
     LEXICON_NAME,
     PROGRESS_FOLDER,
@@ -61,7 +62,6 @@ from nmt.prepare.resume import (
     read_progress,
     write_progress,
 )
-from nmt.prepare.rules import Cleaner
 from nmt.prepare.samples import clean_pairs, draw_valid, sample_blocks
 from nmt.prepare.term_annotator import LEXICON_PAIRS, Annotator, learn_lexicon
 from nmt.prepare.text_checks import check_moses, warn_of_faults
@@ -90,7 +90,7 @@ _NOT_RECORDED = {
 def prepare(
     out: Path,
     options: PrepareOptions,
-    cleaning: Cleaning,
+    cleaning: CleaningOptions,
     vocabularies: Sequence[Vocabulary] | None = None,
     languages: LanguageTokens | None = None,
 ) -> DataFolder:
@@ -112,15 +112,15 @@ def prepare(
             return _same(finished, settings, inputs)
         check_space(folder, inputs.sources.space_needed(options))
         _check_text(options, inputs)
-        sources, held_out, cleaner = _hold_out(options, cleaning, inputs)
-        _report_skipped_rules(options, cleaner)
+        sources, held_out, filters = _hold_out(options, cleaning, inputs)
+        _report_skipped_rules(options, filters)
         with building_folder(folder) as unfinished:
             if unfinished == folder:
                 return _same(DataFolder.open(folder), settings, inputs)
             key = progress_key(settings, sources, inputs.vocabularies)
             progress, learnt = _progress_of(unfinished, key), NOTHING_LEARNT
             if progress is None:
-                progress, learnt = _begin(unfinished, key, options, inputs, cleaner)
+                progress, learnt = _begin(unfinished, key, options, inputs, filters)
             models = [(unfinished / file.name).read_bytes() for file in progress.vocabulary.files]
             subwords = Subwords(tuple(models), _moses(options), inputs.languages)
             subwords.add_words(learnt.counts)
@@ -130,7 +130,7 @@ def prepare(
             train = TrainSplit(unfinished, sources.train, progress, options, cleaning, subwords)
             # A judgement holds verdicts without the fixed lines, so --fix has to make them anew.
             judgements = {} if cleaning.fix else learnt.judgements
-            encode = partial(encode_block, cleaner=cleaner, subwords=subwords, annotator=annotator)
+            encode = partial(encode_block, filters=filters, subwords=subwords, annotator=annotator)
             train.write(partial(encode, options=options), judgements)
             check_any_left(train.rejects)
             warn_if_most_rejected(train.rejects)
@@ -153,7 +153,7 @@ def prepare(
 
 def dry_run(
     options: PrepareOptions,
-    cleaning: Cleaning,
+    cleaning: CleaningOptions,
     vocabularies: Sequence[Vocabulary] | None = None,
     languages: LanguageTokens | None = None,
     *,
@@ -167,8 +167,8 @@ def dry_run(
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
         inputs = _read_inputs(options, cleaning, vocabularies, languages, copies)
         _check_text(options, inputs)
-        sources, _, cleaner = _hold_out(options, cleaning, inputs)
-        _report_skipped_rules(options, cleaner)
+        sources, _, filters = _hold_out(options, cleaning, inputs)
+        _report_skipped_rules(options, filters)
         subwords = None
         if inputs.vocabularies:
             models = tuple(vocabulary.model for vocabulary in inputs.vocabularies)
@@ -177,7 +177,7 @@ def dry_run(
             report_what_is_not_learnt(options, sources.train)
         rejects = [CorpusRejects.begin(text) for text in sources.train]
         blocks = sample_blocks(sources.train, size=pairs, seed=options.seed)
-        judge = partial(judge_block, cleaner=cleaner, subwords=subwords)
+        judge = partial(judge_block, filters=filters, subwords=subwords)
         for block, judged in map_in_order(judge, blocks, workers=options.processes):
             rejects[block.corpus].add(block, *judged)
         for corpus in rejects:
@@ -200,7 +200,7 @@ class _Inputs:
 
 def _read_inputs(
     options: PrepareOptions,
-    cleaning: Cleaning,
+    cleaning: CleaningOptions,
     vocabularies: Sequence[Vocabulary] | None,
     languages: LanguageTokens | None,
     copies: Mapping[str, Path],
@@ -228,7 +228,9 @@ def _read_inputs(
     return _Inputs(vocabularies, languages, identifier, annotator, fixes, sources)
 
 
-def _settings(options: PrepareOptions, cleaning: Cleaning, inputs: _Inputs) -> dict[str, Any]:
+def _settings(
+    options: PrepareOptions, cleaning: CleaningOptions, inputs: _Inputs
+) -> dict[str, Any]:
     """Return the options that decide, with the text, what is written: for `dataset.json`."""
     vocabularies, languages = inputs.vocabularies, inputs.languages
     used = asdict(options) | asdict(cleaning)
@@ -272,8 +274,8 @@ def _check_text(options: PrepareOptions, inputs: _Inputs) -> None:
 
 
 def _hold_out(
-    options: PrepareOptions, cleaning: Cleaning, inputs: _Inputs
-) -> tuple[Sources, list[HeldOutText], Cleaner]:
+    options: PrepareOptions, cleaning: CleaningOptions, inputs: _Inputs
+) -> tuple[Sources, list[HeldOutText], Filters]:
     """Read valid and the test sets, or draw valid from train, and keep both out of train.
 
     Returns the texts with those of valid, what was read of valid and the tests, and the rules that
@@ -284,26 +286,26 @@ def _hold_out(
         identifier = measured(identifier, sources.held_out)
     read = partial(HeldOutText.read, documents=options.documents, fix=cleaning.fix)
     held_out = list(map(read, sources.held_out))
-    cleaner = _cleaner(options, cleaning, identifier, held_out)
+    filters = _filters_for(options, cleaning, identifier, held_out)
     if sources.valids:
-        return sources, held_out, cleaner
-    valids, numbers = draw_valid(sources.train, cleaner, options)
+        return sources, held_out, filters
+    valids, numbers = draw_valid(sources.train, filters, options)
     drawn = list(map(read, valids))
     held_out = [*drawn, *held_out]
-    cleaner = replace(
-        _cleaner(options, cleaning, identifier, held_out),
+    filters = replace(
+        _filters_for(options, cleaning, identifier, held_out),
         drawn=numbers,
         drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
     )
-    return replace(sources, valids=valids), held_out, cleaner
+    return replace(sources, valids=valids), held_out, filters
 
 
-def _cleaner(
+def _filters_for(
     options: PrepareOptions,
-    cleaning: Cleaning,
+    cleaning: CleaningOptions,
     identifier: LanguageIdentifier | None,
     held_out: Sequence[HeldOutText],
-) -> Cleaner:
+) -> Filters:
     """Return the rules for text of which nothing was drawn for valid."""
     src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
     pairs = frozenset[frozenset[str]]()
@@ -312,7 +314,7 @@ def _cleaner(
         # and in valid, so train must not repeat whole pairs either, whatever their length.
         src = tgt = OverlapKeys.join([src, tgt])
         pairs = pairs.union(*(text.pairs for text in held_out))
-    return Cleaner(
+    return Filters(
         cleaning=cleaning,
         held_out=(src, tgt),
         held_out_pairs=pairs,
@@ -321,15 +323,15 @@ def _cleaner(
     )
 
 
-def _report_skipped_rules(options: PrepareOptions, cleaner: Cleaner) -> None:
+def _report_skipped_rules(options: PrepareOptions, filters: Filters) -> None:
     """Tell of the rules that do not know a language, and so skip its side."""
     for lang in dict.fromkeys(lang for pair in options.pairs for lang in pair):
-        if cleaner.cleaning.applies("script") and not known_scripts(lang):
+        if filters.cleaning.applies("script") and not known_scripts(lang):
             console.notice(
                 f"{lang}: nmt does not know the script of this language, so the rule `script` "
                 "does not check it"
             )
-        if cleaner.identifier is not None and not cleaner.identifier.knows(lang):
+        if filters.identifier is not None and not filters.identifier.knows(lang):
             console.notice(
                 f"{lang}: --langid does not know this language, so the rule `language` does "
                 "not check it"
@@ -353,7 +355,7 @@ def _progress_of(folder: Path, key: str) -> Progress | None:
 
 
 def _begin(
-    folder: Path, key: str, options: PrepareOptions, inputs: _Inputs, cleaner: Cleaner
+    folder: Path, key: str, options: PrepareOptions, inputs: _Inputs, filters: Filters
 ) -> tuple[Progress, Learnt]:
     """Learn and write the vocabulary, and the lexicon of `--terms auto`, into an emptied folder.
 
@@ -363,12 +365,12 @@ def _begin(
     train, learnt, lexicon = inputs.sources.train, NOTHING_LEARNT, tuple[FileRecord, ...]()
     if not inputs.vocabularies:
         learnt = learn_vocabularies(
-            options, inputs.languages, train, cleaner=cleaner, moses=_moses(options)
+            options, inputs.languages, train, filters=filters, moses=_moses(options)
         )
     vocabularies = inputs.vocabularies or learnt.vocabularies
     vocabulary = write_vocabularies(folder, vocabularies, given=bool(inputs.vocabularies))
     if options.terms == AUTO_TERMS:
-        pairs = clean_pairs(train, cleaner, options, size=LEXICON_PAIRS)
+        pairs = clean_pairs(train, filters, options, size=LEXICON_PAIRS)
         path = folder / PROGRESS_FOLDER / LEXICON_NAME
         lexicon = (learn_lexicon(path, pairs, options.langs),)
     progress = Progress(

@@ -20,10 +20,10 @@ from nmt.errors import DataError
 from nmt.prepare.block import KEPT, Block, Rows
 from nmt.prepare.block_steps import clean_sample
 from nmt.prepare.corpora import SourceText
+from nmt.prepare.filters import Filters
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.line_files import LineFiles
 from nmt.prepare.readers.reader import Advance, Survey
-from nmt.prepare.rules import Cleaner
 from nmt.system.workers import map_in_order
 
 _OTHER_DRAW = 1 << 32  # added to the seed, so that valid is not the vocabulary's sample
@@ -59,18 +59,18 @@ def sample_blocks(
 
 
 def clean_pairs(
-    train: Sequence[SourceText], cleaner: Cleaner, options: PrepareOptions, *, size: int
+    train: Sequence[SourceText], filters: Filters, options: PrepareOptions, *, size: int
 ) -> Iterator[tuple[str, str]]:
     """Yield the pairs that are kept of a sample of `size` pairs, drawn by the texts' weights."""
     weights = [text.weight for text in train]
     blocks = sample_blocks(train, size=size, seed=options.seed, weights=weights)
-    clean = partial(clean_sample, cleaner=cleaner)
+    clean = partial(clean_sample, filters=filters)
     for _, (pairs, _) in map_in_order(clean, blocks, workers=options.processes):
         yield from pairs
 
 
 def draw_valid(
-    train: Sequence[SourceText], cleaner: Cleaner, options: PrepareOptions
+    train: Sequence[SourceText], filters: Filters, options: PrepareOptions
 ) -> tuple[tuple[SourceText, ...], tuple[Rows, ...]]:
     """Draw a text of `--valid-lines` pairs from train for each pair of languages.
 
@@ -79,7 +79,7 @@ def draw_valid(
     valids, drawn = [], [np.zeros(0, np.int64)] * len(train)
     for langs in options.pairs:
         places = [at for at, text in enumerate(train) if text.langs == langs]
-        valid, numbers_by_text = _draw_pairs([train[at] for at in places], cleaner, options)
+        valid, numbers_by_text = _draw_pairs([train[at] for at in places], filters, options)
         valids.append(valid)
         for place, numbers in zip(places, numbers_by_text, strict=True):
             drawn[place] = numbers
@@ -87,7 +87,7 @@ def draw_valid(
 
 
 def _draw_pairs(
-    texts: Sequence[SourceText], cleaner: Cleaner, options: PrepareOptions
+    texts: Sequence[SourceText], filters: Filters, options: PrepareOptions
 ) -> tuple[SourceText, list[Rows]]:
     """Draw `--valid-lines` different pairs that pass the rules, to become valid.
 
@@ -101,7 +101,7 @@ def _draw_pairs(
     while True:
         places: dict[tuple[str, str], tuple[int, int]] = {}  # pair -> text and line
         blocks = sample_blocks(texts, size=candidates, seed=seed + _OTHER_DRAW)
-        clean = partial(clean_sample, cleaner=cleaner)
+        clean = partial(clean_sample, filters=filters)
         for block, (sample, verdicts) in map_in_order(clean, blocks, workers=options.processes):
             rows = np.flatnonzero(verdicts == KEPT).tolist()
             for row, pair in zip(rows, sample, strict=True):

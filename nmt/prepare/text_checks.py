@@ -24,7 +24,7 @@ from nmt.data.words import LETTERS, torn_mark
 from nmt.errors import UsageError
 from nmt.prepare.block import Block, Mask, Pairs, TextSide
 from nmt.prepare.corpora import Sources, SourceText
-from nmt.prepare.repairs import describe_flaw, examine, is_frequent
+from nmt.prepare.fixes import describe_flaw, examine, is_frequent
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _LARGEST_SHIFT = 3

@@ -34,12 +34,12 @@ from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
 from nmt.prepare.block import KEPT, Block, Judgements, Verdicts
 from nmt.prepare.block_steps import MosesRules, clean_sample, count_words
-from nmt.prepare.cleaning import RULES
+from nmt.prepare.cleaning_options import RULES
 from nmt.prepare.corpora import SourceText
+from nmt.prepare.filters import CODES, Filters
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import nothing_left
-from nmt.prepare.rules import CODES, Cleaner
 from nmt.prepare.samples import sample_blocks
 from nmt.prepare.word_counts import WordCounts
 from nmt.system.files import atomic_writer
@@ -187,7 +187,7 @@ def learn_vocabularies(
     languages: LanguageTokens | None,
     train: Sequence[SourceText],
     *,
-    cleaner: Cleaner,
+    filters: Filters,
     moses: MosesRules,
 ) -> Learnt:
     """Learn one vocabulary for both languages, or one for each, from clean pairs.
@@ -215,7 +215,7 @@ def learn_vocabularies(
         f"learning the vocabular{'ies' if len(names) > 1 else 'y'} of {' and '.join(names)} from "
         f"{pairs:,} pairs"
     )
-    clean = {"cleaner": cleaner, "moses": moses, "composes": options.normalization == NFC}
+    clean = {"filters": filters, "moses": moses, "composes": options.normalization == NFC}
     learn = partial(
         learn_vocabulary,
         subwords=options.subwords,

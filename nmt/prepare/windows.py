@@ -34,7 +34,7 @@ def split_tags(vocabulary: Vocabulary, lines: Sequence[str], rows: TokenRows) ->
 def join_side(side: Side, starts: Sequence[int], separator: int | None) -> list[list[int]]:
     """Return the ids of the windows that begin at these lines, one for each line.
 
-    The tag of the last line begins its window. The others are left out.
+    The tag of the last line begins its window. The tags of lines before it are left out.
     """
     assert separator is not None  # `prepare` has seen to it
     tags, lines = side
@@ -47,7 +47,7 @@ def join_side(side: Side, starts: Sequence[int], separator: int | None) -> list[
 def choose_windows(
     numbers: Sequence[int], wanted: Sequence[int], src: Side, tgt: Side, *, longest: int
 ) -> list[int]:
-    """Choose the window of each line that passed the rules. It ends with that line.
+    """Choose the window of each line that passed the rules. A window ends with its line.
 
     If lines 1, 2 and 4 passed, and two lines before each are wanted, the windows are 1; 1 and 2; 4.
 

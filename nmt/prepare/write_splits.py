@@ -1,9 +1,10 @@
 """Writing the splits of a data folder: shards, and their records for `dataset.json`.
 
-- `HeldOutText` is valid or a test set. It is checked, not cleaned: an unusable line is an error.
-- `TrainSplit` sends blocks to the workers and takes the results back in order. It does only what
-  depends on the order: find duplicates, count rejects, fill shards. A shard ends with the block
-  that fills it, so that a killed run can resume with the next block.
+- `HeldOutText` is valid or a test set. Its text is checked, not cleaned: an unusable line is an
+  error.
+- `TrainSplit` sends blocks to the workers and takes the results back in order. The main process
+  does only what depends on the order: find duplicates, count rejects, fill shards. A shard ends
+  with the block that fills it, so that a killed run can resume with the next block.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from nmt.data.folder import PairDataset
 from nmt.data.language_tokens import tagged
 from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecord, SplitRecord
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
-from nmt.data.subwords import Subwords
+from nmt.data.word_ids import Subwords
 from nmt.errors import DataError
 from nmt.prepare.block import KEPT, Block, Hashes, Judgements, Mask, Pairs
 from nmt.prepare.block_steps import EncodedBlock
-from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.duplicates import OverlapKeys, SeenHashes, pair_keys
+from nmt.prepare.filters import CODES, blank_pairs
+from nmt.prepare.fixes import examine
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import warn_of_flaws
-from nmt.prepare.repairs import examine
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
-from nmt.prepare.rules import CODES, blank_pairs
 from nmt.prepare.text_checks import describe_shift
 from nmt.system.files import atomic_writer
 from nmt.system.workers import map_in_order
@@ -113,8 +114,8 @@ def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
 class HeldOutText:
     """A text for valid or test, every line of which can be used.
 
-    With `--documents`, it may have lines that are blank on both sides, which end documents. They
-    are in its raw text, and no pairs.
+    With `--documents`, the text may have lines that are blank on both sides, which end documents.
+    Such lines are in its raw text, and no pairs.
     """
 
     source: SourceText
@@ -222,7 +223,7 @@ class TrainSplit:
         texts: Sequence[SourceText],
         progress: Progress,
         options: PrepareOptions,
-        cleaning: Cleaning,
+        cleaning: CleaningOptions,
         subwords: Subwords,
     ) -> None:
         self.rejects = progress.rejects
@@ -233,7 +234,7 @@ class TrainSplit:
         self._subwords = subwords
         self._builder, self._side_builders = self._new_builders()
         self._seen = {rule: SeenHashes(self._lines) for rule in cleaning.duplicate_rules}
-        # Those that came after the last complete shard.
+        # The hashes that were new since the last complete shard.
         self._new_hashes: dict[str, list[Hashes]] = {rule: [] for rule in self._seen}
         for file in progress.hashes:
             self._seen[hashed_rule(file)].add(read_hashes(folder, file))
