@@ -24,8 +24,8 @@ from nmt.markup.directives import fit_directives, protect_directives
 from nmt.markup.file_types import odd_lines, type_of_content
 from nmt.markup.segment_files import read_sgml, read_side
 from nmt.prepare.characters import plain_classes
+from nmt.prepare.fixes import broken_word, first_entity, fixed_encoding, without_entities
 from nmt.prepare.readers.find import find_reader
-from nmt.prepare.repairs import broken_word, first_entity, fixed_encoding, without_entities
 from nmt.scoring.inputs import Text, check_plain
 from nmt.scoring.pitfalls import pitfalls
 from nmt.system.files import parse_json, parse_toml

@@ -24,7 +24,7 @@ _BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
 covers about four), and for each pair (two offsets, a line number and two hashes)."""
 _TEXT_BYTES_A_PAIR = 12
-"""Likewise of text that is kept, beside that itself: two offsets, a line number."""
+"""Disk space for each pair whose text is kept, beside the text: two offsets, a line number."""
 
 _MOST_LINES = 2**32 - 1  # shards keep line numbers in 32 bits
 

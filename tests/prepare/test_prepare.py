@@ -20,7 +20,7 @@ from nmt.data.folder import DataFolder
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.prepare.cleaning import RULES
+from nmt.prepare.cleaning_options import RULES
 from nmt.prepare.readers import reader
 from nmt.system import workers
 
