@@ -16,6 +16,7 @@ import numpy as np
 from nmt.data.composition import compose_lines
 from nmt.data.corpus import Encoding
 from nmt.data.epochs import Epochs, Permutation
+from nmt.data.line_blocks import Advance
 from nmt.data.manifest import FileRecord
 from nmt.data.moses import Moses
 from nmt.errors import DataError
@@ -24,7 +25,7 @@ from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.encode import Step, run_steps
 from nmt.prepare.readers.line_files import LineFiles
-from nmt.prepare.readers.reader import Advance, Survey
+from nmt.prepare.readers.reader import Survey
 from nmt.prepare.repairs import repair
 from nmt.prepare.rules import Cleaner, token_verdicts
 from nmt.prepare.text_checks import measure_shift

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from prepare_job import Job, write
 
+from nmt.data import line_blocks
 from nmt.data.corpus import Encoding
 from nmt.prepare.block import Block
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.readers import reader
 from nmt.prepare.rules import Cleaner
 from nmt.prepare.samples import clean_sample, sample_blocks
 
@@ -24,7 +24,7 @@ UTF8 = Encoding.find("utf-8")
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "BLOCK_LINES", 16)
+    monkeypatch.setattr(line_blocks, "BLOCK_LINES", 16)
 
 
 def numbered(folder: Path, **counts: int) -> tuple[SourceText, ...]:
