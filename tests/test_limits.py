@@ -17,7 +17,7 @@ from text_formats import rows_of
 from nmt.data.compressed import MOST_TIMES_UNPACKED, UNPACKED_FREELY, zstd
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError
-from nmt.interchange.marian import import_marian, parse_yaml
+from nmt.interchange.importers.marian import import_marian, parse_yaml
 from nmt.markup.xliff import MOST_OPEN_ELEMENTS
 from nmt.prepare.readers.find import find_reader
 from nmt.system.files import LONGEST_SETTINGS

@@ -26,6 +26,7 @@ from nmt.markup.segment_files import read_sgml, read_side
 from nmt.prepare.characters import plain_classes
 from nmt.prepare.fixes import broken_word, first_entity, fixed_encoding, without_entities
 from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.reading import blocks_of, surveys_of
 from nmt.scoring.inputs import Text, check_plain
 from nmt.scoring.pitfalls import pitfalls
 from nmt.system.files import parse_json, parse_toml
@@ -104,9 +105,9 @@ def _reading(name: str, content: str) -> None:
     for one in (file, f"{file}.en", f"{file}.de"):
         Path(one).write_text(content, errors="replace")
     reader = find_reader(name, ("en", "de"), UTF8)
-    for survey in reader.surveys():
+    for survey in surveys_of(reader):
         survey(lambda size: size)
-    for _ in reader.blocks():
+    for _ in blocks_of(reader):
         pass
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError
+from nmt.tables.formats import CSV, JSON_LINES, PARQUET
 
 FORMS = ("html", "xml")  # of markup
 AS_LINES = "none"  # the form of markup of what is translated as lines, whatever its type
@@ -88,7 +89,7 @@ TYPES = (
     ),
     FileType(
         "JSON",
-        (".json", ".jsonl", ".arb", ".ipynb"),
+        (".json", JSON_LINES.suffix, ".arb", ".ipynb"),
         rf"\s*+[\[{{]\s*+(?:\{{\s*+)?{_STRING}\s*+:|\s*+\[[ \r]*+\n\s*+{_STRING}\s*+(?:,|\])",
     ),
     FileType("YAML", (".yaml", ".yml")),
@@ -125,7 +126,7 @@ TYPES = (
         r"(?>(?:\s++|%[^\n]*+\n)*)\\documentclass\b",
         way="make a .po file with po4a",
     ),
-    FileType("CSV", (".csv",)),
+    FileType(CSV.name, (CSV.suffix,)),
     FileType(
         "this type of subtitles",
         (".ass", ".ssa", ".sub", ".sbv", ".smi", ".lrc"),
@@ -154,7 +155,7 @@ TYPES = (
     ),
     FileType(
         "a table of Parquet or Arrow",
-        (".parquet", ".arrow", ".feather"),
+        (PARQUET.suffix, ".arrow", ".feather"),
         r"PAR1[\x00-\x1f]|ARROW1\x00",
         way="write its text to a file, one line for each row",
         is_text=False,

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import tagged
+from nmt.data.line_blocks import LINE_FEED
 from nmt.data.manifest import FlawRecord
 from nmt.data.shards import TokenRows
 from nmt.prepare.characters import (
@@ -33,8 +34,6 @@ from nmt.prepare.characters import (
     letters_by_script,
 )
 from nmt.prepare.cleaning_options import WIDE_LETTER
-
-LINE_FEED = ord("\n")
 
 Rows = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]

@@ -15,6 +15,7 @@ import numpy as np
 
 from nmt.data.corpus import Encoding
 from nmt.data.epochs import Epochs, Permutation
+from nmt.data.line_blocks import Advance
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.block import KEPT, Block, Rows
@@ -23,7 +24,7 @@ from nmt.prepare.corpora import SourceText
 from nmt.prepare.filters import Filters
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.line_files import LineFiles
-from nmt.prepare.readers.reader import Advance, Survey
+from nmt.prepare.readers.reader import Survey
 from nmt.system.workers import map_in_order
 
 _OTHER_DRAW = 1 << 32  # added to the seed, so that valid is not the vocabulary's sample

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from prepare_job import Job, write
 
+from nmt.data import line_blocks
 from nmt.data.corpus import Encoding
 from nmt.prepare.block import Block
 from nmt.prepare.block_steps import clean_sample
@@ -16,7 +17,6 @@ from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.filters import Filters
-from nmt.prepare.readers import reader
 from nmt.prepare.samples import sample_blocks
 
 NO_KEYS = OverlapKeys.join([])
@@ -25,7 +25,7 @@ UTF8 = Encoding.find("utf-8")
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "BLOCK_LINES", 16)
+    monkeypatch.setattr(line_blocks, "BLOCK_LINES", 16)
 
 
 def numbered(folder: Path, **counts: int) -> tuple[SourceText, ...]:

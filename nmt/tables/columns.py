@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nmt.console import printable
 from nmt.data.languages import names_language
 from nmt.errors import DataError, UsageError
-from nmt.prepare.readers.table import TableRequest
+from nmt.tables.formats import FileRequest
 
 _SIDES = (("source", "src"), ("target", "tgt", "trg"))
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -32,7 +32,7 @@ class Columns:
 
 
 def find_columns(
-    request: TableRequest, rows: Sequence[Sequence[bytes]], header: Sequence[str]
+    request: FileRequest, rows: Sequence[Sequence[bytes]], header: Sequence[str]
 ) -> Columns:
     """Find the columns of a table.
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from nmt.config.model_config import TransformerConfig
 from nmt.config.recipes import model_config_from
 from nmt.errors import DataError, UsageError, is_of_memory
-from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, first_input
+from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS, first_input
 from nmt.models.tensor_file import SafetensorsFile
 from nmt.system.files import UnchangedFile, parse_json, read_file
 

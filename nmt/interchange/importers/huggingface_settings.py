@@ -15,8 +15,14 @@ from typing import Any
 from nmt.data.pieces import SPECIAL
 from nmt.data.vocabulary import EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.foreign import WITHOUT_PIECE
-from nmt.interchange.huggingface_files import CONFIG, TOKENIZER, content_of, numbered, read_json
+from nmt.interchange.importers.huggingface_files import (
+    CONFIG,
+    TOKENIZER,
+    content_of,
+    numbered,
+    read_json,
+)
+from nmt.interchange.importers.model_import import WITHOUT_PIECE
 
 GENERATION, _SPECIAL_TOKENS = "generation_config.json", "special_tokens_map.json"
 _ADDED = "added_tokens.json"
