@@ -16,7 +16,10 @@ from nmt.models.kernels.linear import matmul
 from nmt.training.guided_alignment import GUIDED_HEAD, alignment_loss
 
 _CHUNK_LOGITS = 1 << 25
-"""Logits computed at a time on a CPU, four times as many on a GPU; smaller chunks are slower."""
+"""Logits computed at a time on a CPU, four times as many on a GPU; smaller chunks are slower.
+
+Without a gradient they are not, so that a CPU computes a quarter, and needs less memory.
+"""
 
 OfChunk = Callable[[Tensor, Tensor, float, bool], tuple[Tensor, Tensor, Tensor | None]]
 
@@ -44,6 +47,9 @@ def losses_of(
     else:
         states, queries, keys = model.forward_with_head(batch, GUIDED_HEAD)
         alignment = (alignment_loss(queries, keys, batch),)
+    if not states.is_cuda and len(states) > batch.num_tokens:
+        # On a CPU, padding is there so that products have few sizes (see `collate`).
+        batch, padded = batch.with_padded_targets(), True
     loss, nll = smoothed_cross_entropy(
         states,
         model.output_projection,
@@ -132,8 +138,10 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             # In fp32, since it sums over chunks.
             projection_gradient = torch.zeros(projection.shape, device=states.device)  # (V, D)
             bias_gradient = projection_gradient.new_zeros(types)
-        rows = max(256, _CHUNK_LOGITS * (4 if states.is_cuda else 1) // types)
-        rows = -(-tokens // max(1, -(-tokens // rows)))  # as few chunks, but of equal size
+        quarters = 16 if states.is_cuda else 4 if with_gradient else 1
+        rows = max(256, _CHUNK_LOGITS // 4 * quarters // types)
+        # As few chunks, but of about equal size: a multiple of 64, as batches have on a CPU.
+        rows = 64 * -(-tokens // (64 * max(1, -(-tokens // rows))))
         for start in range(0, tokens, rows):
             part = slice(start, min(start + rows, tokens))
             chunk = states[part]  # (rows, D)
