@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.models.attention import attend
+from nmt.models.kernels.linear import batched_type
 from nmt.models.kernels.padded_layout import Projected
 from nmt.models.positions import Relative
 
@@ -101,7 +102,8 @@ class KeyValueCache:
             self._writers = np.zeros((len(added[0]), 0), np.int64)
             for new in added:
                 count, parts, heads, width = new.shape
-                self._stores.append(new.new_empty(self.num_layers, parts, 0, count, heads, width))
+                shape = self.num_layers, parts, 0, count, heads, width
+                self._stores.append(new.new_empty(shape, dtype=batched_type(new)))
         if self.length == self._stores[0].shape[2]:
             count = len(added[0])  # maybe fewer than before
             positions = self.length + max(16, self.length // 2)

@@ -192,6 +192,8 @@ def _validate(trainer: Trainer, report: Report) -> bool:
     result = trainer.validate(report)
     if result is not None and trainer.ranks.is_first:
         report.validated(trainer.state, result, time.monotonic() - started)
+        if doubt := trainer.doubt():
+            trainer.run.warn(doubt)
     return result is not None
 
 
@@ -217,7 +219,8 @@ def _finish(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
     trainer.save_at_the_end()
     reasons = trainer.ends
     if trainer.ranks.is_first:
-        reason = next(iter(reasons))
-        trainer.run.write_status("finished", trainer.state.update, reason)
+        reason, doubt = next(iter(reasons)), trainer.doubt()
+        status = f"{reason}; {doubt}" if doubt else reason
+        trainer.run.write_status("finished", trainer.state.update, status)
         longer = " ".join(reasons.values()) if was_finished else ""
         report.finished(trainer.state, reason, longer=longer)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Packed
+from nmt.models.kernels.linear import batched_type
 from nmt.models.kernels.padded_layout import HeadLayout, PaddedLayout, Projected, in_heads
 from nmt.models.kernels.softmax import softmax, softmax_gradient
 from nmt.models.positions import Relative, spread_by_distance, sum_by_distance
@@ -242,7 +243,7 @@ class _PaddedAttention(torch.autograd.Function):
     ) -> Tensor:
         own, others = layout.own, layout.others
         dtype = projected[0].dtype
-        wide = dtype if projected[0].is_cuda else torch.promote_types(dtype, torch.float32)
+        wide = batched_type(projected[0])
         for_keys, for_values = (None if x is None else x.to(wide) for x in (for_keys, for_values))
         laid_out = [x.to(wide) for x in in_heads(projected, own, others)]  # (P, K), (P, K), (P, V)
         attended = laid_out[0].new_empty(len(own.tokens), laid_out[2].shape[1])  # (P, V)
