@@ -60,9 +60,15 @@ class _OnLoopback(StaticTCPRendezvous):
 class _Agent(LocalElasticAgent):
     """An agent that passes every signal on, and knows how its processes have ended."""
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+    patience: int
+    """Seconds that processes have to save after a signal."""
+
+    def _shutdown(self, death_sig: signal.Signals | None = None, timeout: int = 30) -> None:
+        if death_sig is not None:
+            timeout = self.patience  # which torch knows only from 2.13 on
         try:
-            super()._shutdown(death_sig, timeout)
+            if self._pcontext is not None:
+                self._pcontext.close(death_sig, timeout)
         except SignalException as another:  # such as a second Ctrl-C, while they save
             self._shutdown(another.sigval, timeout)
 
@@ -103,7 +109,8 @@ def launch(words: Sequence[str], processes: int, reason: str) -> int:
         local_addr=_LOOPBACK,
     )
     with tempfile.TemporaryDirectory() as logs:  # in which torchrun leaves an empty folder
-        agent = _Agent(spec, DefaultLogsSpecs(logs), shutdown_timeout=patience)
+        agent = _Agent(spec, DefaultLogsSpecs(logs))
+        agent.patience = patience
         try:
             agent.run()
         except SignalException:
