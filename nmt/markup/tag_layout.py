@@ -73,8 +73,8 @@ class Layout:
         self.starts = [start for start, _ in self.source]
         self.tgt_starts = [start for start, _ in self.target]
         # The order of the phases:
-        # 1. Wrong links of punctuation are dropped. After the pieces, this would also drop the label
-        #    of a `{` that has just been taken for the placeholder `%s` of the source.
+        # 1. Wrong links of punctuation are dropped. After the pieces, this would also drop the
+        #    label of a `{` that has just been taken for the placeholder `%s` of the source.
         # 2. Pieces come before elements. An element gets the units that come from its text, and a
         #    piece may still take such a unit, or give it back.
         # 3. The last signs wait for the pieces, since they must not take a label from one.
