@@ -327,6 +327,8 @@ class Beams:
 
         log_probs, parents, tokens: each (B', W') of the new hypotheses. For example, with W = 2,
         parents 1 0 of sentence 3 are rows 7 and 6 of the model's state.
+
+        The state moves nothing yet. It notes what to move in its next step (`nmt.models.kv_cache`).
         """
         if self.phrases is not None:
             self.phrases.follow(rows, parents, tokens)
@@ -335,7 +337,7 @@ class Beams:
         self.history = _extended(self.history, parents, log_probs)  # (B', W', t + 1)
         self.log_probs, self.last_tokens = log_probs, tokens.reshape(-1)  # (B', W'), (N',)
         self.sentences = self.sentences[rows]
-        if len(rows):
+        if len(rows):  # else the group is done, and its state is not used again
             self.group.state.select(torch.from_numpy(parents.reshape(-1)), torch.from_numpy(rows))
 
 
