@@ -36,7 +36,7 @@ from nmt.training.memory import (
 from nmt.training.run_metrics import MetricsWindow, device_name
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
-from nmt.training.stop import StopRequest
+from nmt.training.stop_request import StopRequest
 from nmt.training.train_command import TrainCommand
 from nmt.training.trainer import Trainer
 

@@ -17,7 +17,7 @@ from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 from nmt.system import program
 from nmt.system.distributed import Ranks
-from nmt.training.stop import StopRequest
+from nmt.training.stop_request import StopRequest
 from nmt.training.trainer import Trainer
 
 

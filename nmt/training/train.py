@@ -24,7 +24,7 @@ from nmt.training.failures import end_with, finish_saving, ignoring_signals_afte
 from nmt.training.run_metrics import checksum_of_all
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
-from nmt.training.stop import StopRequest
+from nmt.training.stop_request import StopRequest
 from nmt.training.train_command import TrainCommand
 from nmt.training.trainer import Trainer
 

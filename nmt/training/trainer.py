@@ -41,8 +41,8 @@ from nmt.training.memory import fitting_tokens, longest_pair
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_metrics import MetricsWindow, device_name, matrix_product_rate
 from nmt.training.saving import Saver
-from nmt.training.stop import StopRequest
-from nmt.training.stopping import ends, warnings_before
+from nmt.training.stop_request import StopRequest
+from nmt.training.stopping_criteria import ends, warnings_before
 from nmt.training.update import UpdateResult, UpdateRunner
 from nmt.training.validation import Validator
 
@@ -106,7 +106,7 @@ class Trainer:
 
     @property
     def ends(self) -> dict[str, str]:
-        """See `stopping.ends`."""
+        """See `stopping_criteria.ends`."""
         return ends(self.config, self.state)
 
     @property

@@ -29,7 +29,7 @@ from nmt.system.distributed import Ranks
 from nmt.training.flat_weights import GradientSum
 from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
-from nmt.training.stop import StopRequest
+from nmt.training.stop_request import StopRequest
 
 
 @dataclass(frozen=True)

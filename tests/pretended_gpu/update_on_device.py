@@ -22,7 +22,7 @@ from nmt.models.device import dtype_of
 from nmt.models.registry import build_model
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.optimizer import Optimizer
-from nmt.training.stop import StopRequest
+from nmt.training.stop_request import StopRequest
 from nmt.training.update import UpdateRunner
 
 GPU = torch.device("cuda")

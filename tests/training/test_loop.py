@@ -1,6 +1,6 @@
 """What a run promises: it learns, it is the same however it is split, and it leaves what it says.
 
-That a run which was stopped goes on as if it had not been is in `test_stop.py`.
+That a run which was stopped goes on as if it had not been is in `test_stop_request.py`.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from nmt.search import beam_search
 from nmt.system.program import handling_signals
 from nmt.training import stop, trainer, validation
 from nmt.training import update as update_module
-from nmt.training.stop import StopRequest
+from nmt.training.stop_request import StopRequest
 from nmt.training.train import train as train_run
 from nmt.training.train_command import TrainCommand
 from nmt.training.update import UpdateRunner
