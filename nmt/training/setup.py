@@ -24,7 +24,7 @@ from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.system.distributed import Ranks
 from nmt.system.machine import default_threads, most_workers
-from nmt.training.auto_values import choose_auto_values
+from nmt.training.autotune import choose_auto_values
 from nmt.training.memory import available_bytes
 from nmt.training.train_command import TrainCommand
 from nmt.training.validation import tokenizers_of

@@ -12,7 +12,7 @@ from torch._inductor.exc import InductorError
 from toy_training import Toy, assert_same_weights, status
 
 from nmt.models.kernels.compiler import CompilerError
-from nmt.training import auto_values, loss
+from nmt.training import autotune, loss
 from nmt.training.update import UpdateRunner
 
 
@@ -35,7 +35,7 @@ def test_when_the_compiler_fails_the_run_ends_and_goes_on_without_it(toy: Toy) -
 
 
 def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
-    toy.patch.setattr(auto_values, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(autotune, "problem_of_compiling", lambda _: "")
     compiled, ways = loss._of_chunk_for_the_compiler, []
 
     def noted() -> Any:

@@ -57,7 +57,7 @@ from nmt.runs.averaging import select_checkpoints
 from nmt.runs.report import TextResult, ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.scoring.metrics import Score
-from nmt.training import auto_values, saving
+from nmt.training import autotune, saving
 from nmt.training.run_metrics import device_name
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
@@ -395,7 +395,7 @@ def test_what_may_change_may_change(toy: Toy, run: Path) -> None:
         "tensorboard": find_spec("tensorboard") is not None,
     }
     assert other.keys() == resumable_keys()
-    toy.patch.setattr(auto_values, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(autotune, "problem_of_compiling", lambda _: "")
     again = shutil.copytree(run, toy.folder / "run")
     toy.train(**other)  # done already: nothing is lost
     assert status(again)["status"] == "finished"
