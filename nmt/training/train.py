@@ -1,7 +1,7 @@
 """The road of a training run: open, loop, do what is due, finish.
 
 For each update: take its batches from the stream. Run forward, loss and backward over this rank's
-micro-batches, sum the gradient over ranks, and step Adam once (`UpdateRunner.run` in update.py).
+micro-batches, sum the gradient over ranks, and step Adam once (`TrainStep.run` in update.py).
 Then see to what went wrong, and log, validate and save if that is due. A run that is stopped and
 resumed gives the same result as one that was never stopped.
 """
@@ -94,7 +94,7 @@ def _loop(trainer: Trainer) -> None:
             update, number = trainer.next_update(), trainer.state.update + 1
             save = trainer.saver.is_due(number)
             # Forward, loss and backward of each micro-batch, the sum over ranks, Adam's step.
-            result = trainer.runner.run(update, number, save=save)
+            result = trainer.train_step.run(update, number, save=save)
             trainer.advance(update, result)
             results = trainer.read_results(wait=_is_something_due(trainer))
             if results and results[-1].stop:

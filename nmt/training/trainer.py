@@ -43,7 +43,7 @@ from nmt.training.run_metrics import MetricsWindow, device_name, matrix_product_
 from nmt.training.saving import Saver
 from nmt.training.stop_request import StopRequest
 from nmt.training.stopping_criteria import ends, warnings_before
-from nmt.training.update import UpdateResult, UpdateRunner
+from nmt.training.update import TrainStep, UpdateResult
 from nmt.training.validation import Validator
 
 # Waiting updates take little memory, and even out other load on the machine.
@@ -91,7 +91,7 @@ class Trainer:
         self._updates: Iterator[Update]  # after the present one, since `begin_stream`
         # Other subwords and other text make sentences longer than the longest one in the data.
         keeps_lengths = not (config.subword_dropout or recipe.augment.any)
-        self.runner = UpdateRunner(
+        self.train_step = TrainStep(
             self.model, self.optimizer, ranks, device, stop, keeps_lengths=keeps_lengths
         )
         self.validator = Validator(data, ranks, device, config)
@@ -140,7 +140,7 @@ class Trainer:
         ranks, asked = self.ranks, self.config.micro_batch_tokens
         wanted = f"{asked} on {self.device.type}, {ranks.world_size} x {ranks.local_world_size}"
         if self.state.micro_batch_for != wanted:
-            tokens = fitting_tokens(self.recipe, self.data, self.runner, ranks, self.device)
+            tokens = fitting_tokens(self.recipe, self.data, self.train_step, ranks, self.device)
             self.state = replace(self.state, micro_batch_tokens=tokens, micro_batch_for=wanted)
         self.begin_stream()
 
@@ -155,7 +155,7 @@ class Trainer:
             self.state = replace(self.state, micro_batch_tokens=tokens)
         tokens = self.validator.micro_batch_tokens = self.state.micro_batch_tokens
         share = share or (self.ranks.rank, self.ranks.world_size)
-        shape = self.runner.shape(
+        shape = self.train_step.shape(
             self.data.train,
             world_size=share[1],
             micro_batch_tokens=tokens,
@@ -245,7 +245,7 @@ class Trainer:
             if result.dropped:  # with all updates after it
                 self.state = before
                 self._unread.clear()
-                self.runner.go_on()
+                self.train_step.go_on()
             else:
                 self.window.count(update, result)
         return results
@@ -310,7 +310,7 @@ class Trainer:
         self.state = state = self.saver.confirmed(self.state)
         with (
             self.optimizer.weights.replaced_by(self.optimizer.eval_weights),
-            self.runner.eager(),
+            self.train_step.eager(),
             report.validating(self.validator.work) as on_progress,
         ):
             result = self.validator.measure(self.model, self.stop, on_progress)

@@ -82,8 +82,8 @@ class UpdateResult:
         return self._read[3]
 
 
-class UpdateRunner:
-    """Runs the updates of one model."""
+class TrainStep:
+    """Trains one model: an update runs its micro-batches, sums over ranks and steps Adam."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class UpdateRunner:
         *,
         keeps_lengths: bool = True,
     ) -> None:
-        """Prepare to run updates.
+        """Prepare for updates.
 
         keeps_lengths: whether no sentence gets longer than it is in the data.
         """

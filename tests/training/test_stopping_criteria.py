@@ -108,7 +108,7 @@ def test_it_is_warned_of_before_the_first_update(
     def fail(*_: object, **__: object) -> None:
         raise NMTError("before any update")
 
-    toy.patch.setattr("nmt.training.update.UpdateRunner.run", fail)
+    toy.patch.setattr("nmt.training.update.TrainStep.run", fail)
     with pytest.raises(NMTError, match="before any update"):
         toy.train(max_updates=8)
     warned = [line for line in capsys.readouterr().err.splitlines() if "nmt: warning: " in line]
