@@ -16,7 +16,7 @@ from typing import BinaryIO
 from nmt.data.corpus import Encoding, TextStream
 from nmt.errors import DataError
 from nmt.system.files import read_when_ready
-from nmt.system.lookahead import PAUSE, Pause
+from nmt.system.prefetch import PAUSE, Pause
 from nmt.translate.context import Before
 
 _BLOCK = 1 << 20  # bytes read at a time

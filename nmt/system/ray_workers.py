@@ -23,8 +23,8 @@ from typing import Any, Generic, Self
 from nmt import console
 from nmt.console import counted
 from nmt.errors import NMTError, UsageError, WorkerDied
-from nmt.system.lookahead import AHEAD, Item, Pause, Result, in_order
 from nmt.system.machine import version_of_code
+from nmt.system.prefetch import AHEAD, Item, Pause, Result, in_order
 
 _ADDRESS = "RAY_ADDRESS"
 _CONNECT_SECONDS = 10.0

@@ -18,7 +18,7 @@ from multiprocessing import connection
 from typing import Any, Generic, Self
 
 from nmt.errors import WorkerDied
-from nmt.system.lookahead import AHEAD, Item, Pause, Result, in_order
+from nmt.system.prefetch import AHEAD, Item, Pause, Result, in_order
 from nmt.system.ray_workers import RayWorkers
 
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGALRM}

@@ -34,7 +34,7 @@ from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report, ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
-from nmt.system.lookahead import prefetched
+from nmt.system.prefetch import prefetched
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.guided_alignment import learn_links
 from nmt.training.memory import fitting_tokens, longest_pair

@@ -17,7 +17,7 @@ from nmt.prepare.readers.line_files import CHUNKS_AHEAD
 from nmt.prepare.readers.reader import Advance
 from nmt.prepare.readers.table import Row, Table, TableRequest
 from nmt.system.files import parse_json
-from nmt.system.lookahead import prefetched
+from nmt.system.prefetch import prefetched
 
 _SAMPLED = 100
 

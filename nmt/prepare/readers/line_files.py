@@ -24,7 +24,7 @@ from nmt.errors import DataError
 from nmt.prepare.block import LINE_FEED, Block, Rows
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
-from nmt.system.lookahead import prefetched
+from nmt.system.prefetch import prefetched
 
 LONGEST_LINE = 1 << 26
 CHUNKS_AHEAD = 4  # read and decompressed by a thread, of about a megabyte each

@@ -20,7 +20,7 @@ from nmt.prepare.readers.columns import Columns, find_columns
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.readers.table import Row, Table, TableRequest
-from nmt.system.lookahead import prefetched
+from nmt.system.prefetch import prefetched
 
 _WITH_STATES = ("iso2022", "hz", "utf-7")
 """Encodings in which the byte of a quote or a comma may be part of a letter."""
