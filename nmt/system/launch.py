@@ -108,7 +108,7 @@ def launch(words: Sequence[str], processes: int, reason: str) -> int:
         except SignalException:
             pass
         finally:
-            program.end()
+            program.ignore_signals()
     return _status_of(agent.statuses())
 
 

@@ -28,7 +28,7 @@ def ignoring_signals_after_failure(ranks: Ranks) -> Iterator[None]:
         yield
     except Exception as error:
         if ranks.in_group and not isinstance(error, Stopped):
-            program.end()
+            program.ignore_signals()
         raise
 
 
@@ -48,7 +48,7 @@ def end_with(
         ranks.leave()
         return error
     if ranks.in_group:
-        program.end()
+        program.ignore_signals()
     by_signal = asked or "by a signal"
     with program.handling_signals(StopRequest().note):  # or the next signal would interrupt this
         cause = ranks.cause_elsewhere(error)
