@@ -195,8 +195,8 @@ def _scores(tests: Sequence[_TestSet], metrics: Sequence[str]) -> dict[str, Resu
     from nmt.data.composition import compose_lines, is_composed
     from nmt.scoring.inputs import Text
     from nmt.scoring.metrics import make_metrics
-    from nmt.scoring.pitfalls import equal_only_in_nfc
     from nmt.scoring.results import evaluate as score
+    from nmt.scoring.text_warnings import equal_only_in_nfc
     from nmt.scoring.tokenizers import has_han
 
     test, *others = tests

@@ -30,7 +30,7 @@ from nmt.models.device import memory_errors
 from nmt.runs.report import TextResult, ValidationResult
 from nmt.scoring.metrics import Score, make_metrics, score
 from nmt.scoring.options import TOKENIZERS
-from nmt.scoring.pitfalls import unspaced_lines
+from nmt.scoring.text_warnings import unspaced_lines
 from nmt.scoring.tokenizers import (
     has_packages,
     missing_packages,
