@@ -302,12 +302,12 @@ def _has_ctranslate2(device: str) -> bool:
 
 def _choosing(work: Path, langs: tuple[str, str], keep: int, min_chrf: float) -> _Part:
     from nmt.runs.distillation import choose_text
-    from nmt.scoring.choice import Choice
+    from nmt.scoring.nearest_translations import NearestTranslations
     from nmt.scoring.tokenizers import tokenizer_for
 
-    choice = Choice(keep, min_chrf, tokenizer_for(langs[1]))
+    nearest = NearestTranslations(keep, min_chrf, tokenizer_for(langs[1]))
     is_done = (work / f"first.{langs[0]}").exists
-    return _Part(partial(choose_text, work, langs, choice), is_done)
+    return _Part(partial(choose_text, work, langs, nearest), is_done)
 
 
 def _preparing(work: Path, run: Path, data: DataFolder, options: Sequence[str]) -> list[_Part]:
