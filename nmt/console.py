@@ -171,11 +171,10 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
     Lines on stderr appear above it, and it leaves nothing behind. A bar inside another one stands
     below it. There is no thread, so you can fork inside the block.
 
-    Args:
-        description: what is done.
-        total: how much there is to do, if that is known.
-        unit: what is counted; B for bytes.
-        initial: what was done before.
+    description: what is done.
+    total: how much there is to do, if that is known.
+    unit: what is counted; B for bytes.
+    initial: what was done before.
     """
     if not (_Voice.speaks and is_terminal()):
         yield _NoBar()
@@ -295,11 +294,10 @@ def print_table(
     Cells that look like numbers are aligned to the right. If a terminal is too narrow for the words
     of the heads, each row becomes a list of names and values.
 
-    Args:
-        columns: their names.
-        rows: as many cells each.
-        title: stands above the table on a terminal.
-        line_after: rows after which a terminal has an empty line.
+    columns: their names.
+    rows: as many cells each.
+    title: stands above the table on a terminal.
+    line_after: rows after which a terminal has an empty line.
     """
     if not stdout().isatty():
         for row in (columns, *rows):
@@ -337,10 +335,9 @@ def _widths(rows: Sequence[Sequence[Text]], numeric: Sequence[bool], room: int) 
     The first column holds names, which are copied. It stays whole, and so do numbers and heads.
     Long words of other text may be folded.
 
-    Args:
-        rows: the heads, and all others.
-        numeric: whether a column holds numbers.
-        room: columns of the terminal.
+    rows: the heads, and all others.
+    numeric: whether a column holds numbers.
+    room: columns of the terminal.
     """
     widths, wanted = [], []
     for index, is_numeric in enumerate(numeric):

@@ -53,8 +53,7 @@ _STYLE: dict[Any, Any] = {
 def require_matplotlib() -> None:
     """Check that pictures can be drawn.
 
-    Raises:
-        UsageError: if matplotlib is missing.
+    UsageError if matplotlib is missing.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise UsageError("pictures need matplotlib; run `pip install matplotlib`")
@@ -63,16 +62,12 @@ def require_matplotlib() -> None:
 def draw(width: float, height: float, title: str, fill: Callable[..., None], *values: Any) -> str:
     """Return an SVG document with a title in the top left corner.
 
-    Args:
-        width: in points.
-        height: in points.
-        title: any text.
-        fill: draws the rest of the picture into a `Figure`; a function of a module.
-        values: further ones for `fill`, as JSON can hold them.
-
-    Raises:
-        UsageError: if matplotlib is missing.
-        NMTError: if it fails.
+    width: in points.
+    height: in points.
+    title: any text.
+    fill: draws the rest of the picture into a `Figure`; a function of a module.
+    values: further ones for `fill`, as JSON can hold them.
+    UsageError if matplotlib is missing. NMTError if it fails.
     """
     require_matplotlib()
     asked = width, height, title, full_name(fill), values

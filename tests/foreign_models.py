@@ -495,10 +495,9 @@ class MarianFile(Formulas):
 def to_binary(path: Path, quantised: str = "_W.?$|Wemb", number: int = 0x4101) -> Path:
     """Write model.bin beside model.npz, and give model.npz the values that are left.
 
-    Args:
-        path: of model.npz.
-        quantised: a pattern for the names of int8 matrices.
-        number: of their type.
+    path: of model.npz.
+    quantised: a pattern for the names of int8 matrices.
+    number: of their type.
     """
     arrays, table, contents = dict(np.load(path)), [], []
     for name, array in arrays.items():

@@ -23,7 +23,7 @@ from nmt.errors import Stopped
 from nmt.jobs.journal import Journal
 from nmt.models.base import TranslationModel
 from nmt.search.beam_search import decode
-from nmt.training import auto_values, loss
+from nmt.training import autotune, loss
 from nmt.training import update as update_module
 from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
@@ -121,7 +121,7 @@ def fail_at(
 
 def pretend_to_compile(monkeypatch: pytest.MonkeyPatch, problem: str = "") -> None:
     """Let torch.compile seem to work here, or have a problem. The loss is not compiled."""
-    monkeypatch.setattr(auto_values, "problem_of_compiling", lambda _: problem)
+    monkeypatch.setattr(autotune, "problem_of_compiling", lambda _: problem)
     monkeypatch.setattr(loss, "_compiled", lambda: loss._of_chunk)
 
 

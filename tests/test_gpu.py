@@ -39,7 +39,7 @@ from nmt.search.torch_engine import TorchEngine
 from nmt.training import dry_run, run_metrics
 from nmt.training.first_weights import first_weights
 from nmt.training.train_command import TrainCommand
-from nmt.training.update import UpdateRunner
+from nmt.training.update import TrainStep
 from nmt.translate.translator import Translator
 
 pytestmark = needs_gpu
@@ -250,9 +250,9 @@ def words(values: dict[str, Value]) -> str:
 )
 def test_nothing_waits_for_the_gpu_inside_an_update(toy: Toy, values: dict[str, Value]) -> None:
     first = 3 if "compile" in values else 1  # before it, layers are compiled
-    run, numbers = UpdateRunner.run, []
+    run, numbers = TrainStep.run, []
 
-    def run_without_waiting(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+    def run_without_waiting(self: TrainStep, update: Any, number: int, *, save: bool) -> Any:
         torch.cuda.set_sync_debug_mode("error" if number >= first else "default")
         try:
             numbers.append(number)
@@ -260,7 +260,7 @@ def test_nothing_waits_for_the_gpu_inside_an_update(toy: Toy, values: dict[str, 
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
-    toy.patch.setattr(UpdateRunner, "run", run_without_waiting)
+    toy.patch.setattr(TrainStep, "run", run_without_waiting)
     always: dict[str, Value] = {"device": "cuda", "compile": "false", "max_updates": 5}
     toy.train(**always | values)
     assert numbers == [1, 2, 3, 4, 5]

@@ -226,6 +226,19 @@ def test_names_say_what_a_module_is() -> None:
     ]
 
 
+def test_docstrings_are_plain_sentences() -> None:
+    """One line per argument (`path: the file.`), and sentences such as "UsageError if ..."."""
+    header = re.compile(r"^\s+(?:Args|Arguments|Returns|Yields|Raises):$", re.MULTILINE)
+    folders = ("nmt", "tests", "examples")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in files
+        if header.search(path.read_text("utf-8"))
+    }
+    assert found - {"nmt/prepare/vocabularies.py"} == set()
+
+
 def test_the_wording_of_messages_stands_in_one_table() -> None:
     """Which is in `cli/test_wrong_inputs.py`; elsewhere, `match=` names what a message names."""
     prose = re.compile(r"(?:\b[a-z']+,? ){3}[a-z']+\b")

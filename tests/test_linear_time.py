@@ -28,7 +28,7 @@ from nmt.prepare.fixes import broken_word, first_entity, fixed_encoding, without
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.reading import blocks_of, surveys_of
 from nmt.scoring.inputs import Text, check_plain
-from nmt.scoring.pitfalls import pitfalls
+from nmt.scoring.text_warnings import text_warnings
 from nmt.system.files import parse_json, parse_toml
 from nmt.translate.output import read_n_best
 from nmt.translate.segmentation import split_sentences
@@ -113,7 +113,7 @@ def _reading(name: str, content: str) -> None:
 
 def _scoring(text: str) -> None:
     line = Text("x", [text])
-    list(pitfalls([line], [line], line, spaced=["BLEU"]))
+    list(text_warnings([line], [line], line, spaced=["BLEU"]))
     check_plain([line])
 
 

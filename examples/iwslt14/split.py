@@ -66,13 +66,10 @@ class Tokenizer:
 def split(archive: Path, lines: dict[str, int], folder: Path) -> None:
     """Write training, validation and test text into a folder.
 
-    Args:
-        archive: WIT3's de-en.tgz.
-        lines: how many there must be of `raw` training text, and of `train`, `valid` and `test`.
-        folder: where to.
-
-    Raises:
-        DataError: the archive is damaged, lacks a member, or does not have the lines it should.
+    archive: WIT3's de-en.tgz.
+    lines: how many there must be of `raw` training text, and of `train`, `valid` and `test`.
+    folder: where to.
+    DataError if the archive is damaged, lacks a member, or does not have the lines it should.
     """
     files = _read(archive)
     tokenizers = [Tokenizer(language) for language in LANGUAGES]

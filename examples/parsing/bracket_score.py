@@ -88,8 +88,7 @@ def brackets(tree: Tree) -> Counter[tuple[str, int, int]]:
 def score(gold: Path, written: Path, parses: Path | None) -> Score:
     """Return the score of a model's lines; write them as trees with the gold tags, for evalb.
 
-    Raises:
-        DataError: if there is not a line for each tree.
+    DataError if there is not a line for each tree.
     """
     trees, lines = list(read_trees(read_lines(gold), str(gold))), list(read_lines(written))
     check_counts(gold, len(trees), written, len(lines))

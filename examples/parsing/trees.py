@@ -88,8 +88,7 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
     Left out are empty elements, phrases that hold nothing else, and the functions of phrases: of
     NP-SBJ-1, NP remains.
 
-    Raises:
-        DataError: naming the file and line of what is not a tree.
+    DataError if something is not a tree; it names the file and line.
     """
     depth, number, first, text = 0, 0, 1, ""
     for number, line in enumerate(lines, start=1):
@@ -191,8 +190,7 @@ def read_lines(path: Path) -> Iterator[str]:
 def files_of(path: Path, sections: Sequence[int]) -> list[Path]:
     """Return a file, or the files of a treebank's sections in order.
 
-    Raises:
-        DataError: if a folder lacks a section, or has a file of one twice.
+    DataError if a folder lacks a section, or has a file of one twice.
     """
     if not path.is_dir():
         return [path]
@@ -216,8 +214,7 @@ def files_of(path: Path, sections: Sequence[int]) -> list[Path]:
 def convert(out: Path, paths: Sequence[Path], sections: Sequence[int], expect: int) -> None:
     """Write the trees of files and of a treebank's sections, as OUT.en, OUT.tree and OUT.gold.
 
-    Raises:
-        DataError: if there are none, or not as many as expected, which is any number if 0.
+    DataError if there are none, or not as many as expected, which is any number if 0.
     """
     count = empty = 0
     files = [file for path in paths for file in files_of(path, sections)]
@@ -244,8 +241,7 @@ def convert(out: Path, paths: Sequence[Path], sections: Sequence[int], expect: i
 def restore(sentences: Path, written: Path, out: Path) -> None:
     """Write the bracketed trees of sentences and of what a model wrote for them, tagged XX.
 
-    Raises:
-        DataError: if there are not as many of both.
+    DataError if there are not as many of both.
     """
     lines, outputs = list(read_lines(sentences)), list(read_lines(written))
     check_counts(sentences, len(lines), written, len(outputs))

@@ -121,8 +121,7 @@ def epoch_lengths(data: DataFolder) -> list[tuple[float, LengthSums]]:
 def read_result(run: Path, lengths: Sequence[tuple[float, LengthSums]]) -> Result:
     """Read the results of a run.
 
-    Raises:
-        NMTError: if something is missing or damaged.
+    NMTError if something is missing or damaged.
     """
     card = read_card(run / "last.safetensors")
     records = RunFolder(run).metrics()
@@ -156,8 +155,7 @@ def flops_by_time(records: Sequence[Mapping[str, Any]]) -> float:
     For the rate of all together it takes matrix products, measured at each start. Validation and
     saving do not count.
 
-    Args:
-        records: of metrics.jsonl, in their order.
+    records: of metrics.jsonl, in their order.
     """
     flops = rate = before = 0.0
     for record in records:

@@ -45,8 +45,7 @@ def main() -> None:
 def make_share(path: Path, share: float, out: Path) -> DataFolder:
     """Write a share of the data folder at `path` to `out`.
 
-    Raises:
-        UsageError: if that is not possible.
+    UsageError if that is not possible.
     """
     data = DataFolder.open(path)
     if not 0 < share < 1:

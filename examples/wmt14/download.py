@@ -40,14 +40,11 @@ WAIT_SECONDS = 5
 def fetch(archive: Archive, folder: Path, mirror: str | None = None) -> None:
     """Download an archive to a folder, complete and as it was published, or not at all.
 
-    Args:
-        archive: which.
-        folder: where to.
-        mirror: a folder, or the address of one, to take it from instead of its own addresses.
-
-    Raises:
-        NMTError: if no address has it, or its content is wrong.
-        Stopped: if another process is fetching it.
+    archive: which.
+    folder: where to.
+    mirror: a folder, or the address of one, to take it from instead of its own addresses.
+    NMTError if no address has it, or its content is wrong. Stopped if another process is fetching
+    it.
     """
     if mirror and "://" not in mirror:
         mirror = Path(mirror).resolve().as_uri()

@@ -34,8 +34,7 @@ DAMAGES = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 def extract(text: ParallelText, archive: Path, folder: Path) -> None:
     """Write both sides of a text into a folder.
 
-    Raises:
-        DataError: the archive is damaged, lacks a member, or does not have the lines it should.
+    DataError if the archive is damaged, lacks a member, or does not have the lines it should.
     """
     if not archive.is_file():
         raise DataError(f"{archive}: no such file")

@@ -123,7 +123,7 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 def main() -> NoReturn:
-    """Run the command line and exit. The program has begun: see `nmt.__main__`."""
+    """Run the command line and exit. The process is prepared: see `nmt.__main__`."""
     # Or Python looks for garbage in all that is loaded before it ends: 0.4 s with torch.
     atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):

@@ -30,13 +30,13 @@ from nmt.system.files import naming
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Call the main function of a script, and exit."""
-    program.begin()
+    program.prepare_process()
     finish(exit_status(main))
 
 
 def finish(status: int) -> NoReturn:
     """Exit, and let no signal change the status any more."""
-    program.end()
+    program.ignore_signals()
     sys.exit(status)
 
 

@@ -234,12 +234,11 @@ def _values(
 ) -> tuple[dict[str, object], Recipe]:
     """Return the values of the student over those of its preset, and its recipe (UsageError).
 
-    Args:
-        model: the preset.
-        chosen: what the user has set.
-        pairs: of the training data.
-        updates: how many there are, unless the user has set that.
-        teacher: whose vocabularies it has.
+    model: the preset.
+    chosen: what the user has set.
+    pairs: of the training data.
+    updates: how many there are, unless the user has set that.
+    teacher: whose vocabularies it has.
     """
     preset = find_preset(model)
 
@@ -303,12 +302,12 @@ def _has_ctranslate2(device: str) -> bool:
 
 def _choosing(work: Path, langs: tuple[str, str], keep: int, min_chrf: float) -> _Part:
     from nmt.runs.distillation import choose_text
-    from nmt.scoring.choice import Choice
+    from nmt.scoring.nearest_translations import NearestTranslations
     from nmt.scoring.tokenizers import tokenizer_for
 
-    choice = Choice(keep, min_chrf, tokenizer_for(langs[1]))
+    nearest = NearestTranslations(keep, min_chrf, tokenizer_for(langs[1]))
     is_done = (work / f"first.{langs[0]}").exists
-    return _Part(partial(choose_text, work, langs, choice), is_done)
+    return _Part(partial(choose_text, work, langs, nearest), is_done)
 
 
 def _preparing(work: Path, run: Path, data: DataFolder, options: Sequence[str]) -> list[_Part]:
@@ -343,8 +342,7 @@ def _is_finished(status: Path) -> bool:
 def _run_nmt(words: Sequence[object]) -> int:
     """Run another command, and return its exit status; signals are passed on to it.
 
-    Raises:
-        KeyboardInterrupt: if it ends well in spite of a signal, after which no other may start.
+    KeyboardInterrupt if it ends well in spite of a signal, after which no other may start.
     """
     is_stopped = False
     python = os.environ.get("PYTHON_EXEC", sys.executable)  # as for processes that train

@@ -129,8 +129,7 @@ def evaluate(
 def _check_folder(out: Path, runs: Sequence[Path]) -> None:
     """Make the folder of the translations, with one for each run.
 
-    Raises:
-        UsageError: if two runs have one name, or the folder cannot be made.
+    UsageError if two runs have one name, or the folder cannot be made.
     """
     names = [_folder_name(run) for run in runs]
     for name in names:
@@ -196,8 +195,8 @@ def _scores(tests: Sequence[_TestSet], metrics: Sequence[str]) -> dict[str, Resu
     from nmt.data.composition import compose_lines, is_composed
     from nmt.scoring.inputs import Text
     from nmt.scoring.metrics import make_metrics
-    from nmt.scoring.pitfalls import equal_only_in_nfc
     from nmt.scoring.results import evaluate as score
+    from nmt.scoring.text_warnings import equal_only_in_nfc
     from nmt.scoring.tokenizers import has_han
 
     test, *others = tests

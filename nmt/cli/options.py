@@ -194,8 +194,7 @@ def preset_names(incomplete: str) -> list[str]:
 def check_new_file(name: str) -> Path:
     """Return the path of a file to be written, as it was typed.
 
-    Raises:
-        UsageError: if it is a folder, or has a slash at its end, or is in no folder.
+    UsageError if it is a folder, or has a slash at its end, or is in no folder.
     """
     path = Path(name)
     if name.endswith("/") or path.is_dir():
@@ -210,8 +209,7 @@ def check_new_file(name: str) -> Path:
 def check_picture(name: str) -> Path:
     """Return the path of a picture to be drawn, as it was typed.
 
-    Raises:
-        UsageError: if it cannot be written, is no name of an SVG file, or matplotlib is missing.
+    UsageError if it cannot be written, is no name of an SVG file, or matplotlib is missing.
     """
     if not name.lower().endswith(".svg"):
         raise UsageError(f"{name}: pictures are SVG; give a name that ends in .svg")

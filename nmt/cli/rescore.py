@@ -202,8 +202,7 @@ def _pairs(
 ) -> Iterator[tuple[str, str]]:
     """Yield each source with its translation.
 
-    Raises:
-        DataError: at the end, if there are more of one than of the other.
+    DataError at the end, if there are more of one than of the other.
     """
     num_sources = num_lines = 0
     for source, line in zip_longest(src_lines, lines):

@@ -61,7 +61,7 @@ def score(
     about problems that make scores incomparable, for example subword marks.
     """
     from nmt.scoring import results
-    from nmt.scoring.pitfalls import pitfalls
+    from nmt.scoring.text_warnings import text_warnings
 
     if _STDIN in (reference, options.source, *options.references, *options.baselines):
         raise UsageError("- is stdin, which only HYPOTHESIS can be here")
@@ -69,7 +69,7 @@ def score(
     references, outputs, source = _read(reference, hypothesis, options)
     metrics, spaced = _metrics(options, reference, references)
     tokenised = options.tokenize == "none"
-    for warning in pitfalls(outputs, references, source, tokenised=tokenised, spaced=spaced):
+    for warning in text_warnings(outputs, references, source, tokenised=tokenised, spaced=spaced):
         console.warning(warning)
     evaluated = {
         name: results.evaluate(

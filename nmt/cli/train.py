@@ -259,8 +259,7 @@ def train(
 def number_of_processes(processes: str | None) -> int | None:
     """Return the number of processes on this machine that is given, or started; None: it is open.
 
-    Raises:
-        UsageError: if it is no number above 0, or not the one that torchrun has started.
+    UsageError if it is no number above 0, or not the one that torchrun has started.
     """
     local, world = (os.environ.get(name) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
     if processes in (None, _AUTO):
@@ -287,8 +286,7 @@ def _words(options: Sequence[tuple[str, object]]) -> tuple[str, ...]:
 def _choose_preset(data: Path, config: Path | None, init_from: Path | None, *, device: str) -> str:
     """Return the preset of the run that is repeated, or else one that fits, and say so.
 
-    Raises:
-        DataError: if `data` is not a data folder.
+    DataError if `data` is not a data folder.
     """
     from nmt.config.presets import FEW_PAIRS, FINE_TUNING, preset_for
     from nmt.data.manifest import read_info
@@ -336,8 +334,7 @@ def _preset_layers(
 ) -> tuple[str, list[tuple[str, Mapping[str, object]]]]:
     """Return the architecture and the lowest layers of values, of a preset or of a tuned model.
 
-    Raises:
-        UsageError: if the data has another vocabulary than the model that is tuned.
+    UsageError if the data has another vocabulary than the model that is tuned.
     """
     from nmt.config.presets import FINE_TUNING, FINE_TUNING_VALUES, find_preset, preset_values
 

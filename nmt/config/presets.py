@@ -338,11 +338,10 @@ def preset_for(pairs: int, *, gpu: bool) -> tuple[str, str]:
 def values_for_size(tokens: int, batch_tokens: int, updates: int, warmup: int) -> dict[str, Value]:
     """Return the values by which a preset does not see small data more than MOST_EPOCHS times.
 
-    Args:
-        tokens: of the longer side of the training data, with eos.
-        batch_tokens: of the preset, and so on.
-        updates: after which training ends.
-        warmup: updates in which the learning rate rises.
+    tokens: of the longer side of the training data, with eos.
+    batch_tokens: of the preset, and so on.
+    updates: after which training ends.
+    warmup: updates in which the learning rate rises.
     """
     enough = MOST_EPOCHS * max(1, tokens // batch_tokens)
     if enough >= updates:
@@ -358,10 +357,9 @@ def student_preset(pairs: int) -> str:
 def student_values(preset: str, pairs: int, updates: int) -> dict[str, Value]:
     """Return what `nmt distill` sets over a preset.
 
-    Args:
-        preset: its name.
-        pairs: of the teacher's training data.
-        updates: after which training ends.
+    preset: its name.
+    pairs: of the teacher's training data.
+    updates: after which training ends.
     """
     few = _STUDENT_OF_FEW_PAIRS if pairs < FEW_PAIRS else {}
     rate = {"learning_rate": _NARROW_RATE} if preset == "transformer_portable_few" else {}

@@ -18,7 +18,7 @@ from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batch
 from nmt.data.epochs import EncodedPairs, Epochs, Indices, plan_pool
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.subword_dropout import SubwordDropout
-from nmt.system.lookahead import prefetched
+from nmt.system.prefetch import prefetched
 
 FindLinks = Callable[[TokenRows, TokenRows], Indices]
 """Returns the position of each target token's source token (see `nmt.lexical.alignment_links`)."""

@@ -195,8 +195,7 @@ class Vocabulary:
     def beginning_with(self, piece: str) -> Vocabulary:
         """Return this vocabulary with a language token, which begins each line.
 
-        Raises:
-            DataError: if it has no such control piece.
+        DataError if it has no such control piece.
         """
         vocabulary = copy.copy(self)
         vocabulary.first = self.control_ids([piece])
@@ -205,8 +204,7 @@ class Vocabulary:
     def control_ids(self, pieces: Sequence[str]) -> tuple[int, ...]:
         """Return the ids of control pieces, which no text has.
 
-        Raises:
-            DataError: if one of them is no such piece.
+        DataError if one of them is no such piece.
         """
         for piece in pieces:
             if not self.has_control(piece):

@@ -39,7 +39,7 @@ from nmt.jobs.parallel import Pool, Translators, check_unchanged
 from nmt.jobs.stream import translate_stream
 from nmt.markup.file_types import AS_LINES, FileType, document_type, odd_lines, type_of_content
 from nmt.system.files import atomic_writer, naming, write_text
-from nmt.system.lookahead import Pause
+from nmt.system.prefetch import Pause
 from nmt.translate.context import Before
 from nmt.translate.contradictions import DOCUMENT, Given, refuse_contradictions
 from nmt.translate.options import TranslationConfig

@@ -17,7 +17,7 @@ from nmt.data.corpus import Encoding, TextStream
 from nmt.errors import DataError
 from nmt.markup.breaks import MarkedLines
 from nmt.system.files import read_when_ready
-from nmt.system.lookahead import PAUSE, Pause
+from nmt.system.prefetch import PAUSE, Pause
 from nmt.translate.context import Before
 
 _BLOCK = 1 << 20  # bytes read at a time

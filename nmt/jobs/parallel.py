@@ -24,8 +24,8 @@ from nmt.jobs.options import JobOptions
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory, use_tf32
 from nmt.search.ctranslate2_engine import count_gpus
 from nmt.search.engine import Engine
-from nmt.system.lookahead import Pause
 from nmt.system.machine import RAY, cores, default_threads, most_workers
+from nmt.system.prefetch import Pause
 from nmt.system.ray_workers import RayWorkers, connect, has_gpu, temporary_folder
 from nmt.system.workers import Workers, number_of_this_worker
 from nmt.translate.load_export import load as load_export

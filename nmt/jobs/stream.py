@@ -12,7 +12,7 @@ from nmt.errors import NMTError
 from nmt.jobs.counts import Counts
 from nmt.jobs.lines import Line, LineReader
 from nmt.jobs.parallel import Pool
-from nmt.system.lookahead import Pause
+from nmt.system.prefetch import Pause
 from nmt.translate.output import Render, Translation
 
 _POOL_SECONDS = 7.0  # target for a pool, of the 10 that are promised

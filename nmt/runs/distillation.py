@@ -27,7 +27,7 @@ from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.scoring.choice import Choice, Translated
+from nmt.scoring.nearest_translations import NearestTranslations, Translated
 from nmt.system.files import atomic_writer, parse_json, read_file, write_text
 from nmt.system.machine import cores
 from nmt.system.workers import map_in_order
@@ -109,11 +109,10 @@ def _training_pairs(data: DataFolder, rows: Indices) -> Iterator[tuple[str, str]
             yield src.removeprefix(data.info.train.corpora[corpus].tag).lstrip(), tgt
 
 
-def choose_text(work: Path, langs: tuple[str, str], choice: Choice) -> None:
+def choose_text(work: Path, langs: tuple[str, str], nearest: NearestTranslations) -> None:
     """Write what a student learns, by the teachers' lists, and say how much that is.
 
-    Raises:
-        DataError: if the lists are not those of the source, or nothing in them is good enough.
+    DataError if the lists are not those of the source, or nothing in them is good enough.
     """
     with (work / "source").open("rb") as file:
         total = sum(1 for _ in file)
@@ -125,7 +124,7 @@ def choose_text(work: Path, langs: tuple[str, str], choice: Choice) -> None:
             for name in ("first", "chosen")
         )
         bar = leaving.enter_context(console.progress("choosing", total=total, unit="lines"))
-        blocks = map_in_order(choice.of_lines, _translated(work), workers=workers)
+        blocks = map_in_order(nearest.of_lines, _translated(work), workers=workers)
         for block, texts_of_lines in blocks:
             for line, texts in zip(block, texts_of_lines, strict=True):
                 _write_pairs(first, line.source, line.texts[:1])
@@ -135,7 +134,7 @@ def choose_text(work: Path, langs: tuple[str, str], choice: Choice) -> None:
             bar.update(len(block))
         if not pairs:
             raise DataError(
-                f"{work / 'lists'}: no translation has a chrF of {choice.min_chrf:g}; train the "
+                f"{work / 'lists'}: no translation has a chrF of {nearest.min_chrf:g}; train the "
                 "teacher for longer, or lower --min-chrf"
             )
     console.notice(

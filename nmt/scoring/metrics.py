@@ -25,7 +25,7 @@ from sacrebleu.utils import SACREBLEU_DIR
 
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.scoring.options import METRICS, TOKENIZERS
-from nmt.scoring.pitfalls import wmt14_hint
+from nmt.scoring.text_warnings import wmt14_hint
 from nmt.scoring.tokenizers import check_tokenizer
 
 References = Sequence[Sequence[str]]  # R references of N lines each
@@ -164,7 +164,7 @@ def _partial(references: References) -> References:
 def _bleu(tokenize: str, *, lowercase: bool, references: References) -> BLEU:
     check_tokenizer(tokenize)
     try:
-        # `force` only stops sacreBLEU from logging about tokenised text (`nmt.scoring.pitfalls`).
+        # `force` only stops sacreBLEU from logging about tokenised text (see `text_warnings`).
         return BLEU(tokenize=tokenize, lowercase=lowercase, force=True, references=references)
     except (OSError, RuntimeError, SystemExit) as error:
         if tokenize not in SPM_MODELS:

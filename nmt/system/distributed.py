@@ -123,10 +123,8 @@ class Ranks:
         before_end: called from a thread with the reason, before it ends this process because
             another rank is lost.
 
-        Raises:
-            Stopped: if torchrun starts a run again that was asked to stop.
-            UsageError: if a rank has another version of the code.
-            NMTError: if the ranks do not come, or do not reach each other.
+        Stopped if torchrun starts a run again that was asked to stop. UsageError if a rank has
+        another version of the code. NMTError if the ranks do not come, or do not reach each other.
         """
         if self.in_group:
             # Its functions have the group that exists at their import as a default. Imported later,

@@ -44,13 +44,10 @@ def lock(descriptor: int, path: Path, busy: str) -> None:
 
     On a file system without locks, the work goes on after a warning.
 
-    Args:
-        descriptor: of the file or folder.
-        path: where it is.
-        busy: says that another process holds the lock.
-
-    Raises:
-        HeldOff: if another process holds the lock.
+    descriptor: of the file or folder.
+    path: where it is.
+    busy: says that another process holds the lock.
+    HeldOff if another process holds the lock.
     """
     from filelock import lock_descriptor
 
@@ -87,9 +84,8 @@ def sync_folder(folder: Path) -> None:
 def resolved(path: Path) -> Path:
     """Return where a path leads, after following all symbolic links.
 
-    Raises:
-        OSError: if a link leads to itself, for which `Path.resolve` would raise RuntimeError; or if
-            it is of another user, who may want a file of ours to be written over.
+    OSError if a link leads to itself, for which `Path.resolve` would raise RuntimeError; or if it
+    is of another user, who may want a file of ours to be written over.
     """
     target = Path(os.path.realpath(path))
     if target.is_symlink():
@@ -104,9 +100,8 @@ def resolved(path: Path) -> Path:
 def is_there(path: Path) -> bool:
     """Return whether there is something at a path; a link that points nowhere is nothing.
 
-    Raises:
-        OSError: if the system cannot tell, for example without permission. Since Python 3.14,
-            `Path.exists` and `Path.is_file` return False then.
+    OSError if the system cannot tell, for example without permission. Since Python 3.14,
+    `Path.exists` and `Path.is_file` return False then.
     """
     try:
         path.stat()
@@ -216,12 +211,9 @@ def open_unlinked(path: Path, flags: int = 0) -> BinaryIO:
 
     In a folder that others can write to, a link to another file may have been planted in its place.
 
-    Args:
-        path: where it is.
-        flags: of `os.open`, besides the usual ones.
-
-    Raises:
-        OSError: if it is a symbolic link, has other names, or is no file.
+    path: where it is.
+    flags: of `os.open`, besides the usual ones.
+    OSError if it is a symbolic link, has other names, or is no file.
     """
     flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -263,9 +255,8 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
 def open_file(path: Path) -> io.BufferedReader:
     """Open a file of a folder for reading.
 
-    Raises:
-        DataError: if it is a folder; or a pipe or a device, which one would wait for.
-        OSError: if it cannot be opened.
+    DataError if it is a folder; or a pipe or a device, which one would wait for. OSError if it
+    cannot be opened.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -304,8 +295,7 @@ class UnchangedFile:
     def fill(self, buffer: memoryview, start: int) -> None:
         """Fill a buffer with the bytes from `start` on.
 
-        Raises:
-            DataError: if there are fewer, or the file was changed since it was opened.
+        DataError if there are fewer, or the file was changed since it was opened.
         """
         while buffer.nbytes:
             with naming(self._path):

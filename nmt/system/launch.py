@@ -83,10 +83,9 @@ class _Agent(LocalElasticAgent):
 def launch(words: Sequence[str], processes: int, reason: str) -> int:
     """Run Python in some processes that are ranks of one run, and return an exit status.
 
-    Args:
-        words: what follows `python` on its command line.
-        processes: their number.
-        reason: why so many, for the log.
+    words: what follows `python` on its command line.
+    processes: their number.
+    reason: why so many, for the log.
     """
     heard = [one.name for one in program.SIGNALS if signal.getsignal(one) != signal.SIG_IGN]
     os.environ |= {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(heard), REASON: reason}
@@ -116,7 +115,7 @@ def launch(words: Sequence[str], processes: int, reason: str) -> int:
         except SignalException:
             pass
         finally:
-            program.end()
+            program.ignore_signals()
     return _status_of(agent.statuses())
 
 

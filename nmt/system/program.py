@@ -1,7 +1,7 @@
 """How a program of nmt begins and ends: its streams, its signals, and what libraries read.
 
-A program calls `begin` before it imports anything else, so this module imports little. Nothing here
-happens when nmt is imported: a library leaves the process of its caller alone.
+A program calls `prepare_process` before it imports anything else, so this module imports little.
+Nothing here happens when nmt is imported: a library leaves the process of its caller alone.
 
 A signal has one of three answers, and never a traceback:
 
@@ -45,8 +45,8 @@ class _Course:
     heard: int = signal.SIGINT  # the last signal
 
 
-def begin() -> None:
-    """Prepare the process for closed streams, for signals and for libraries."""
+def prepare_process() -> None:
+    """Open closed streams, install the signal handlers, and set what libraries read."""
     open_closed_streams()  # also for scripts; Python's stdin and stdout stay None
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w")
@@ -127,11 +127,11 @@ def handling_signals(
         yield
     finally:
         for number, own in zip(numbers, before, strict=True):
-            if signal.getsignal(number) != signal.SIG_IGN:  # see `end`
+            if signal.getsignal(number) != signal.SIG_IGN:  # see `ignore_signals`
                 signal.signal(number, own)
 
 
-def end() -> None:
+def ignore_signals() -> None:
     """Ignore signals until the process is gone, also those that come after Python's own end."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -23,8 +23,8 @@ from typing import Any, Generic, Self
 from nmt import console
 from nmt.console import counted
 from nmt.errors import NMTError, UsageError, WorkerDied
-from nmt.system.lookahead import AHEAD, Item, Pause, Result, in_order
 from nmt.system.machine import version_of_code
+from nmt.system.prefetch import AHEAD, Item, Pause, Result, in_order
 
 _ADDRESS = "RAY_ADDRESS"
 _CONNECT_SECONDS = 10.0
@@ -47,13 +47,10 @@ class RayWorkers(Generic[Item, Result]):
     ) -> None:
         """Send the function to the cluster. Each process loads it once.
 
-        Args:
-            function: picklable, as items and results must be.
-            threads: cores that a process takes.
-            gpus: that a process takes.
-
-        Raises:
-            UsageError, NMTError: see `connect`; also if no node has so many cores and GPUs.
+        function: picklable, as items and results must be.
+        threads: cores that a process takes.
+        gpus: that a process takes.
+        UsageError or NMTError as from `connect`, also if no node has so many cores and GPUs.
         """
         ray = connect()
         takes = {what: number for what, number in (("CPU", threads), ("GPU", gpus)) if number}
@@ -81,8 +78,7 @@ class RayWorkers(Generic[Item, Result]):
     def map(self, items: Iterable[Item | Pause]) -> Iterator[tuple[Item, Result]]:
         """Yield each item with its result, in the order of the items. Few are in memory at once.
 
-        Raises:
-            WorkerDied: if workers die again and again over an item, or cannot begin.
+        WorkerDied if workers die again and again over an item, or cannot begin.
         """
         return in_order(items, self._submit, _take_first, ahead=AHEAD * self.count)
 
@@ -189,9 +185,8 @@ def _nodes() -> list[dict[str, float]]:
 def connect() -> Any:
     """Return the module of Ray, connected to its cluster until this process ends.
 
-    Raises:
-        UsageError: if Ray is missing, or the environment does not name its cluster.
-        NMTError: if the cluster cannot be reached.
+    UsageError if Ray is missing, or the environment does not name its cluster. NMTError if the
+    cluster cannot be reached.
     """
     for name in _KEEPALIVE:
         os.environ.setdefault(name, "10000")

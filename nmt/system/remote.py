@@ -35,8 +35,7 @@ def is_url(name: str) -> bool:
 def without_scheme(name: str) -> str:
     """Return the path of `file:///path`, and other names as they are.
 
-    Raises:
-        UsageError: if there is no path.
+    UsageError if there is no path.
     """
     if name == _LOCAL:
         raise UsageError(f"{name}: has no path; write it as file:///path")
@@ -66,8 +65,7 @@ def cached(url: str) -> Path:
 def files_at(url: str) -> list[str]:
     """Return the URLs of the files of a folder `.../` or a pattern `.../*.en`, else the URL.
 
-    Raises:
-        NMTError: if the folder cannot be listed.
+    NMTError if the folder cannot be listed.
     """
     folder, _, pattern = url.rpartition("/")
     if pattern and "*" not in pattern:
@@ -94,9 +92,7 @@ def make_folder(url: str) -> None:
 def download(url: str, path: Path) -> None:
     """Copy a file to this machine.
 
-    Raises:
-        DataError: if there is none.
-        NMTError: if it cannot be read.
+    DataError if there is none. NMTError if it cannot be read.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _storage(url) as (storage, remote):

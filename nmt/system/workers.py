@@ -18,7 +18,7 @@ from multiprocessing import connection
 from typing import Any, Generic, Self
 
 from nmt.errors import WorkerDied
-from nmt.system.lookahead import AHEAD, Item, Pause, Result, in_order
+from nmt.system.prefetch import AHEAD, Item, Pause, Result, in_order
 from nmt.system.ray_workers import RayWorkers
 
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGALRM}
@@ -65,14 +65,13 @@ class Workers(Generic[Item, Result]):
     ) -> None:
         """Start the processes.
 
-        Args:
-            function: sent to each process once; picklable if processes are spawned.
-            count: of processes.
-            method: "spawn" starts new processes. "fork" copies this one, and the copies share all
-                memory that neither side writes to.
-            on_death: called when a process has died, before others repeat what was under way. It
-                may change `function` to need less memory. Without it, a death ends the work,
-                because the next process would need as much memory.
+        function: sent to each process once; picklable if processes are spawned.
+        count: of processes.
+        method: "spawn" starts new processes. "fork" copies this one, and the copies share all
+            memory that neither side writes to.
+        on_death: called when a process has died, before others repeat what was under way. It may
+            change `function` to need less memory. Without it, a death ends the work, because the
+            next process would need as much memory.
         """
         self._function = function
         self._count = count
@@ -172,8 +171,7 @@ class _Process:
     def call(self, item: Any) -> Any:
         """Return the function's result of an item, or raise its error.
 
-        Raises:
-            WorkerDied: if the process has died, or dies over it.
+        WorkerDied if the process has died, or dies over it.
         """
         try:
             self._pipe.send(item)

@@ -13,7 +13,7 @@ from nmt.data.corpus import Encoding, read_chunks, split_lines
 from nmt.data.line_blocks import CHUNKS_AHEAD, Advance
 from nmt.errors import DataError
 from nmt.system.files import parse_json
-from nmt.system.lookahead import prefetched
+from nmt.system.prefetch import prefetched
 from nmt.tables.cells import one_line
 from nmt.tables.columns import lacks_column, nested_columns
 from nmt.tables.formats import FileRequest

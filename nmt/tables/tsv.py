@@ -16,7 +16,7 @@ from nmt.console import printable
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.data.line_blocks import CHUNKS_AHEAD, Advance, Lines
 from nmt.errors import DataError
-from nmt.system.lookahead import prefetched
+from nmt.system.prefetch import prefetched
 from nmt.tables.cells import TAB, Quotes, first_rows, guess_separator, quoted_rows
 from nmt.tables.columns import Columns, find_columns
 from nmt.tables.formats import CSV, FileRequest, suffix_of

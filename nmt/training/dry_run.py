@@ -36,7 +36,7 @@ from nmt.training.memory import (
 from nmt.training.run_metrics import MetricsWindow, device_name
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
-from nmt.training.stop import StopRequest
+from nmt.training.stop_request import StopRequest
 from nmt.training.train_command import TrainCommand
 from nmt.training.trainer import Trainer
 
@@ -65,8 +65,7 @@ def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
 
     The first row is the answer in short.
 
-    Raises:
-        UsageError: in the same cases as `train`.
+    UsageError in the same cases as `train`.
     """
     ranks = Ranks.from_environment(command.reason)
     processes = ranks.world_size
@@ -120,7 +119,7 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
         tokens,
         longest,
         min(sizes),
-        trainer.runner.fixed_shape,
+        trainer.train_step.fixed_shape,
         has_links=bool(config.guided_alignment),
     )
     needs = memory_needs(recipe, sizes, largest)
@@ -129,7 +128,7 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
     window, metrics = sorted(rounds, key=lambda one: one[1]["updates_per_second"])[len(rounds) // 2]
     if device.type == "cuda":  # whose attention keeps no scores, which are counted above
         needs["micro-batch"] = peak.bytes() - sum(trainer.optimizer.held_bytes().values())
-    with trainer.runner.eager():
+    with trainer.train_step.eager():
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.optimizer.weights.gradient.nbytes
     summing = sent / _SUM_RATE[device.type] if is_estimate else 0.0
@@ -216,7 +215,7 @@ def _try(trainer: Trainer, largest: Batch) -> list[Round]:
     Returns its rounds of updates, each with its metrics.
     """
     rounds: list[Round] = []
-    fits = not trainer.ranks.any(not trainer.runner.fits(largest))
+    fits = not trainer.ranks.any(not trainer.train_step.fits(largest))
     began, updates, is_first = time.monotonic(), 1, True
     while fits and (not rounds or trainer.ranks.any(time.monotonic() - began < TRIAL_SECONDS)):
         trainer.begin_window()
@@ -243,7 +242,7 @@ def _has_memory_for(updates: int, trainer: Trainer) -> bool:
     """Train some updates as the loop does, and return whether they had enough memory."""
     for number in range(updates):
         update = trainer.next_update()
-        trainer.advance(update, trainer.runner.run(update, trainer.state.update + 1))
+        trainer.advance(update, trainer.train_step.run(update, trainer.state.update + 1))
         results = trainer.read_results(wait=number == updates - 1)
         if any(result.out_of_memory for result in results):
             return False

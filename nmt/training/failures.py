@@ -17,7 +17,7 @@ from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 from nmt.system import program
 from nmt.system.distributed import Ranks
-from nmt.training.stop import StopRequest
+from nmt.training.stop_request import StopRequest
 from nmt.training.trainer import Trainer
 
 
@@ -28,7 +28,7 @@ def ignoring_signals_after_failure(ranks: Ranks) -> Iterator[None]:
         yield
     except Exception as error:
         if ranks.in_group and not isinstance(error, Stopped):
-            program.end()
+            program.ignore_signals()
         raise
 
 
@@ -37,21 +37,18 @@ def end_with(
 ) -> BaseException:
     """Wait for what is being saved, tell the others and status.json why the run ends.
 
-    Args:
-        error: what has been raised.
-        asked: by which signal this rank was asked to stop, if any.
-        run: the run folder.
-        ranks: all processes.
-        trainer: None if there is none yet; then the run folder stays as it was.
-
-    Returns:
-        The error to raise: this one, or what another rank has ended with, if that is the cause.
+    error: what has been raised.
+    asked: by which signal this rank was asked to stop, if any.
+    run: the run folder.
+    ranks: all processes.
+    trainer: None if there is none yet; then the run folder stays as it was.
+    Returns the error to raise: this one, or what another rank has ended with, if that is the cause.
     """
     if isinstance(error, Stopped):  # all ranks together
         ranks.leave()
         return error
     if ranks.in_group:
-        program.end()
+        program.ignore_signals()
     by_signal = asked or "by a signal"
     with program.handling_signals(StopRequest().note):  # or the next signal would interrupt this
         cause = ranks.cause_elsewhere(error)

@@ -39,11 +39,7 @@ _FEW = 0.2  # of them: fewer lines of several sentences are not learnt
 def choose_trained(model: TranslationModel, config: TrainingConfig) -> list[str]:
     """Freeze what the recipe does not train, and add what it trains instead.
 
-    Returns:
-        Lines for the log.
-
-    Raises:
-        UsageError: see `freeze` and `adapt`.
+    Returns lines for the log. UsageError as from `freeze` and `adapt`.
     """
     count = sum(parameter.numel() for parameter in model.parameters())
     if config.lora_rank:
@@ -66,11 +62,8 @@ def freeze(model: TranslationModel, patterns: str) -> list[str]:
     patterns: globs over names, separated by commas; "" freezes nothing. A tied parameter matches by
     any of its names.
 
-    Returns:
-        The names of the frozen parameters; tied names are joined by ` = `.
-
-    Raises:
-        UsageError: if a pattern matches no name, or nothing is left to train.
+    Returns the names of the frozen parameters; tied names are joined by ` = `. UsageError if a
+    pattern matches no name, or nothing is left to train.
     """
     if not patterns:
         return []
@@ -115,13 +108,9 @@ def warm_start(
 ) -> tuple[list[str], set[nn.Parameter]]:
     """Copy the matching weights of another model, at `path`, into a model in fp32.
 
-    Returns:
-        Lines for the log that list copied and other weights, and the parameters that stay random,
-        at least in part.
-
-    Raises:
-        NMTError: if there is no such model, or it is damaged.
-        UsageError: if no weight matches.
+    Returns lines for the log that list copied and other weights, and the parameters that stay
+    random, at least in part. NMTError if there is no such model, or it is damaged. UsageError if no
+    weight matches.
     """
     source = find_model(path)
     other, other_card = load_model(source)
@@ -279,8 +268,7 @@ def first_weights(
 
     warm_from: the model to copy matching weights from; None: all weights are random.
 
-    Returns:
-        The model, its weights, and remarks on them for the log.
+    Returns the model, its weights, and remarks on them for the log.
     """
     torch.manual_seed(config.seed)
     model = card.build()  # on the CPU, so that a GPU never holds it twice

@@ -131,9 +131,8 @@ def _collector(own: Tensor, reached: set[int]) -> Callable[[Tensor], None]:
 
     It does not hold the parameter: torch never frees one that is held by its own hook.
 
-    Args:
-        own: this place, a view of the parameter's shape.
-        reached: see `FlatWeights`.
+    own: this place, a view of the parameter's shape.
+    reached: see `FlatWeights`.
     """
 
     def collect(parameter: Tensor) -> None:
@@ -178,8 +177,7 @@ class GradientSum:
 
         Every rank calls this once per update, even if it had no backward pass or a failed one.
 
-        Raises:
-            MemoryError: if there is none to sum; then this rank must end.
+        MemoryError if there is none to sum; then this rank must end.
         """
         self._watching = False
         if not self._ranks.in_group:

@@ -37,13 +37,10 @@ def alignment_loss(queries: Tensor, keys: Tensor, batch: Batch) -> Tensor:
     That is the sum of -log softmax(query keys^T / sqrt(K)) at the linked source token, over target
     tokens with a link. The keys are those of the target's source.
 
-    Args:
-        queries: (n, K), of the positions of `batch.tgt_in`.
-        keys: (m, K), of the tokens of `batch.src`.
-        batch: pairs with links.
-
-    Returns:
-        A scalar in fp32 at least.
+    queries: (n, K), of the positions of `batch.tgt_in`.
+    keys: (m, K), of the tokens of `batch.src`.
+    batch: pairs with links.
+    Returns a scalar in fp32 at least.
     """
     links, wide = batch.links, torch.promote_types(queries.dtype, torch.float32)
     assert links is not None

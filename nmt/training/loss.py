@@ -31,9 +31,8 @@ def losses_of(
 
     compiled: whether torch.compile fuses the operations on logits.
 
-    Returns:
-        Scalars: the smoothed loss; the negative log-likelihood, which has no gradient; and the
-        alignment loss, if the batch has links.
+    Returns scalars: the smoothed loss; the negative log-likelihood, which has no gradient; and the
+    alignment loss, if the batch has links.
     """
     alignment: tuple[Tensor, ...] = ()
     if batch.links is None:
@@ -67,17 +66,14 @@ def smoothed_cross_entropy(
     loss = (1 - eps) * -log p(target) - eps * mean over types of log p, where p is the softmax of
     states projection^T + bias. Types that the bias bars have no share of eps.
 
-    Args:
-        states: (n, D), the model's last states before its output projection, of n target tokens;
-            rows beyond those are padding.
-        projection: (V, D).
-        targets: (n,) int64.
-        label_smoothing: eps.
-        bias: (V,), of types; None: 0.
-        compiled: whether torch.compile fuses the operations on logits.
-
-    Returns:
-        Two scalars in fp32 and natural logarithms; only the first carries a gradient.
+    states: (n, D), the model's last states before its output projection, of n target tokens; rows
+        beyond those are padding.
+    projection: (V, D).
+    targets: (n,) int64.
+    label_smoothing: eps.
+    bias: (V,), of types; None: 0.
+    compiled: whether torch.compile fuses the operations on logits.
+    Returns two scalars in fp32 and natural logarithms; only the first carries a gradient.
     """
     of_chunk = _compiled() if compiled else _of_chunk
     arguments = (states, projection, bias, targets, label_smoothing, of_chunk)
@@ -186,15 +182,12 @@ def _of_chunk(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Compute a chunk's parts of the loss and the gradient of its logits.
 
-    Args:
-        logits: (rows, V); not needed afterwards.
-        column: (rows, 1), the targets.
-        label_smoothing: eps.
-        with_gradient: whether to compute the gradient.
-
-    Returns:
-        The negative log-likelihood and the logarithm of the sum of exp(logits), each summed over
-        rows; p - (1 - eps) at the target (rows, V), in the type of the logits.
+    logits: (rows, V); not needed afterwards.
+    column: (rows, 1), the targets.
+    label_smoothing: eps.
+    with_gradient: whether to compute the gradient.
+    Returns the negative log-likelihood and the logarithm of the sum of exp(logits), each summed
+    over rows; p - (1 - eps) at the target (rows, V), in the type of the logits.
     """
     dtype = logits.dtype
     logits = logits.float()

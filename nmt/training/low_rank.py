@@ -36,11 +36,7 @@ class Change(nn.Module):
 def adapt(model: TranslationModel, rank: int) -> list[str]:
     """Freeze a model, and add a change of this rank to each matrix of its layers.
 
-    Returns:
-        The names of these matrices.
-
-    Raises:
-        UsageError: if the model is not a Transformer.
+    Returns the names of these matrices. UsageError if the model is not a Transformer.
     """
     if not isinstance(model, Transformer):
         raise UsageError("lora_rank is for Transformers; set it to 0")

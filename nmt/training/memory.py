@@ -36,7 +36,7 @@ from nmt.training.first_weights import choose_trained
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
-from nmt.training.update import UpdateRunner
+from nmt.training.update import TrainStep
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -172,9 +172,8 @@ def even_batch(
 ) -> Batch:
     """Return a batch of up to `tokens` tokens per side, in sentences of one length, with eos.
 
-    Args:
-        types: size of the smaller vocabulary.
-        has_links: whether tokens are linked, for guided alignment.
+    types: size of the smaller vocabulary.
+    has_links: whether tokens are linked, for guided alignment.
     """
     lengths = np.full(tokens // length, length - 1, dtype=np.int32)
     while shape and not shape.fits(lengths, lengths):
@@ -186,14 +185,13 @@ def even_batch(
 
 
 def fitting_tokens(
-    recipe: Recipe, data: DataFolder, runner: UpdateRunner, ranks: Ranks, device: torch.device
+    recipe: Recipe, data: DataFolder, train_step: TrainStep, ranks: Ranks, device: torch.device
 ) -> int:
     """Return the tokens of a micro-batch: the recipe's value, or less if memory is too small.
 
     All ranks take part and get the same number.
 
-    Raises:
-        NMTError: if not even one pair fits.
+    NMTError if not even one pair fits.
     """
     config, longest = recipe.training, longest_pair(data)
     cpu = device.type == "cpu"
@@ -210,17 +208,17 @@ def fitting_tokens(
         return ranks.any(not fits(eager=eager))
 
     def fits(*, eager: bool) -> bool:
-        shape = runner.shape(
+        shape = train_step.shape(
             data.train, world_size=ranks.world_size, micro_batch_tokens=tokens, longest=longest
         )
         is_guided = bool(config.guided_alignment)
         batch = even_batch(tokens, longest, min(sizes), shape, has_links=is_guided)
         if not cpu:
-            return runner.fits(batch, eager=eager)
+            return train_step.fits(batch, eager=eager)
         if config.micro_batch_tokens:  # we trust the user's value
             return True
         need = memory_needs(recipe, sizes, batch)["micro-batch"]
-        copy_to_save = sum(vector.nbytes for vector in runner.optimizer.vectors().values())
+        copy_to_save = sum(vector.nbytes for vector in train_step.optimizer.vectors().values())
         return need + copy_to_save < available_bytes() / ranks.local_world_size
 
     def halve() -> None:
@@ -233,7 +231,7 @@ def fitting_tokens(
         tokens = max(longest, tokens // 2)
 
     if not cpu:
-        runner.rehearse_sum()
+        train_step.rehearse_sum()
     # Compiling for a size takes minutes. So after the first, sizes are tried eager, which takes no
     # less memory, and only the one that fits is compiled. What we return has been tried as it runs.
     while is_too_much():

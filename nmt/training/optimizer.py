@@ -65,9 +65,8 @@ class LossScaler:
     def note(self, bad: Tensor, dropped: Tensor) -> None:
         """Count an update.
 
-        Args:
-            bad: a scalar, 1.0 if its gradient was not finite, else 0.0.
-            dropped: a scalar, 1.0 if the update does not count, else 0.0.
+        bad: a scalar, 1.0 if its gradient was not finite, else 0.0.
+        dropped: a scalar, 1.0 if the update does not count, else 0.0.
         """
         scale, good, in_a_row = self.state
         good = (good + 1) * (1 - bad)  # a bad update begins the count anew
@@ -123,9 +122,8 @@ class Optimizer:
 
         dropped: a scalar. If it is 1.0, take no step; else it is 0.0.
 
-        Returns:
-            The gradient's norm before clipping, a scalar tensor. If it is not finite, nothing
-            except the loss scaler has changed.
+        Returns the gradient's norm before clipping, a scalar tensor. If it is not finite, nothing
+        except the loss scaler has changed.
         """
         gradient = self.weights.gradient  # (m,)
         norm: Tensor = gradient.norm() / self.loss_scaler.scale  # of the gradient without the scale

@@ -43,8 +43,7 @@ def checksum(vector: Tensor) -> int:
     value or a swap of two, since neither changes the sum by a multiple of 2^64. Other different
     vectors collide with a chance of about 2^-64. It does not protect against deliberate collisions.
 
-    Args:
-        vector: (n,) fp32, on any device; n below 2^31.
+    vector: (n,) fp32, on any device; n below 2^31.
     """
     bits = vector.detach().view(torch.int32)  # (n,)
     total = torch.zeros((), dtype=torch.int64, device=vector.device)
@@ -59,8 +58,7 @@ def checksum(vector: Tensor) -> int:
 def checksum_of_all(weights: Tensor, ranks: Ranks) -> str:
     """Return the checksum of weights (n,) that all ranks have, in 16 hexadecimal digits.
 
-    Raises:
-        NMTError: if they differ.
+    NMTError if they differ.
     """
     checksums: list[int] = ranks.gather(checksum(weights))
     if len(set(checksums)) > 1:
@@ -182,10 +180,9 @@ class MetricsWindow:
     ) -> dict[str, float]:
         """Return the metrics of a `train` record; all ranks take part. This waits for the GPU.
 
-        Args:
-            ranks: the processes of the run.
-            flops: returns the FLOPs of training on pairs of these lengths.
-            machine_rate: FLOP/s of matrix products, summed over ranks.
+        ranks: the processes of the run.
+        flops: returns the FLOPs of training on pairs of these lengths.
+        machine_rate: FLOP/s of matrix products, summed over ranks.
         """
         tokens = float(self.loss_tokens)
         loss, nll, *alignment = (total / tokens for total in ranks.sum_(self.losses).tolist())

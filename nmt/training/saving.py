@@ -70,8 +70,7 @@ class DiskBudget:
     def check(self, run: RunFolder) -> None:
         """Refuse a disk without that much room; the run's checkpoints count as free.
 
-        Raises:
-            NMTError: with the space that is needed and free.
+        NMTError if there is less, with the space that is needed and free.
         """
         files = [
             path.stat()
@@ -145,12 +144,11 @@ class Saver:
     ) -> None:
         """Let rank 0's thread write a copy of the weights or of everything.
 
-        Args:
-            state: confirmed, and perhaps validated since.
-            card: of the model.
-            best: write the model as one of the best of `state`.
-            checkpoint: write the model as a checkpoint for averaging.
-            whole: write the training state.
+        state: confirmed, and perhaps validated since.
+        card: of the model.
+        best: write the model as one of the best of `state`.
+        checkpoint: write the model as a checkpoint for averaging.
+        whole: write the training state.
         """
         self.wait()  # for the write before, which uses the same copies
         self._copy(self._optimizer.vectors() if whole else [self._optimizer.eval_name])
@@ -165,8 +163,7 @@ class Saver:
     def save_at_the_end(self, state: RunState, card: ModelCard) -> None:
         """Write the training state and the last model, unless they are already there.
 
-        Raises:
-            NMTError: if they cannot be written.
+        NMTError if they cannot be written.
         """
         state = self.confirmed(state)
         self._copy(self._optimizer.vectors())

@@ -24,7 +24,7 @@ from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.system.distributed import Ranks
 from nmt.system.machine import default_threads, most_workers
-from nmt.training.auto_values import choose_auto_values
+from nmt.training.autotune import choose_auto_values
 from nmt.training.memory import available_bytes
 from nmt.training.train_command import TrainCommand
 from nmt.training.validation import tokenizers_of
@@ -48,15 +48,12 @@ def choose_processes(
 ) -> tuple[int, str]:
     """Return how many processes train, and in some words why.
 
-    Args:
-        asked: how many the user wants; None: as many as the run had, or else what is best.
-        recipe: the values of the run.
-        data: the data folder.
-        run: the run folder, which need not exist; None: the run may get another number.
-
-    Raises:
-        UsageError: if there are not so many GPUs, or too few cores by far, or if recipe and data
-            do not fit.
+    asked: how many the user wants; None: as many as the run had, or else what is best.
+    recipe: the values of the run.
+    data: the data folder.
+    run: the run folder, which need not exist; None: the run may get another number.
+    UsageError if there are not so many GPUs, or too few cores by far, or if recipe and data do not
+    fit.
     """
     gpus = gpus_of(
         recipe.training.device,
@@ -111,18 +108,13 @@ def open_run(
 ) -> tuple[Recipe, DataFolder, torch.device, InitialModel]:
     """Open data and run folder, and choose the device and the values that the recipe leaves open.
 
-    Args:
-        recipe: that of the first rank counts, as only its machine need have the run folder.
-        command: see `train`.
-        run: the run folder, which is then locked.
-        ranks: all processes.
-        is_trial: do not make or lock the run folder.
-
-    Returns:
-        The recipe with every value chosen, the data, the device, and the model to start from.
-
-    Raises:
-        UsageError: if the recipe does not fit the data, the machine or the run folder.
+    recipe: that of the first rank counts, as only its machine need have the run folder.
+    command: see `train`.
+    run: the run folder, which is then locked.
+    ranks: all processes.
+    is_trial: do not make or lock the run folder.
+    Returns the recipe with every value chosen, the data, the device, and the model to start from.
+    UsageError if the recipe does not fit the data, the machine or the run folder.
     """
     initial = "", ""
     recipe = ranks.gather(recipe)[0]

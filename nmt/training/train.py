@@ -1,7 +1,7 @@
 """The road of a training run: open, loop, do what is due, finish.
 
 For each update: take its batches from the stream. Run forward, loss and backward over this rank's
-micro-batches, sum the gradient over ranks, and step Adam once (`UpdateRunner.run` in update.py).
+micro-batches, sum the gradient over ranks, and step Adam once (`TrainStep.run` in update.py).
 Then see to what went wrong, and log, validate and save if that is due. A run that is stopped and
 resumed gives the same result as one that was never stopped.
 """
@@ -24,7 +24,7 @@ from nmt.training.failures import end_with, finish_saving, ignoring_signals_afte
 from nmt.training.run_metrics import checksum_of_all
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
-from nmt.training.stop import StopRequest
+from nmt.training.stop_request import StopRequest
 from nmt.training.train_command import TrainCommand
 from nmt.training.trainer import Trainer
 
@@ -33,16 +33,12 @@ from nmt.training.trainer import Trainer
 def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) -> None:
     """Train a model until max_updates or the end of patience, or resume a run that was stopped.
 
-    Args:
-        recipe: all values.
-        command: the folders, and what else the user gave.
-        deadline: the time, as of `time.monotonic`, at which the run stops.
-
-    Raises:
-        UsageError: if the recipe does not fit the data, the machine or the run folder.
-        Stopped: if asked to stop, with everything saved.
-        NMTError: if training diverges, memory is too small for a single pair, or another
-            process of the run has failed.
+    recipe: all values.
+    command: the folders, and what else the user gave.
+    deadline: the time, as of `time.monotonic`, at which the run stops.
+    UsageError if the recipe does not fit the data, the machine or the run folder. Stopped if asked
+    to stop, with everything saved. NMTError if training diverges, memory is too small for a single
+    pair, or another process of the run has failed.
     """
     ranks, run = Ranks.from_environment(command.reason), RunFolder(command.out)
     stop = StopRequest(deadline)
@@ -98,7 +94,7 @@ def _loop(trainer: Trainer) -> None:
             update, number = trainer.next_update(), trainer.state.update + 1
             save = trainer.saver.is_due(number)
             # Forward, loss and backward of each micro-batch, the sum over ranks, Adam's step.
-            result = trainer.runner.run(update, number, save=save)
+            result = trainer.train_step.run(update, number, save=save)
             trainer.advance(update, result)
             results = trainer.read_results(wait=_is_something_due(trainer))
             if results and results[-1].stop:

@@ -36,16 +36,16 @@ from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report, ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
-from nmt.system.lookahead import prefetched
+from nmt.system.prefetch import prefetched
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.guided_alignment import learn_links
 from nmt.training.memory import fitting_tokens, longest_pair
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_metrics import MetricsWindow, device_name, matrix_product_rate
 from nmt.training.saving import Saver
-from nmt.training.stop import StopRequest
-from nmt.training.stopping import ends, warnings_before
-from nmt.training.update import UpdateResult, UpdateRunner
+from nmt.training.stop_request import StopRequest
+from nmt.training.stopping_criteria import ends, warnings_before
+from nmt.training.update import TrainStep, UpdateResult
 from nmt.training.validation import Validator, spread
 
 # Waiting updates take little memory, and even out other load on the machine.
@@ -94,7 +94,7 @@ class Trainer:
         self._updates: Iterator[Update]  # after the present one, since `begin_stream`
         # Other subwords and other text make sentences longer than the longest one in the data.
         keeps_lengths = not (config.subword_dropout or recipe.augment.any)
-        self.runner = UpdateRunner(
+        self.train_step = TrainStep(
             self.model, self.optimizer, ranks, device, stop, keeps_lengths=keeps_lengths
         )
         self.validator = Validator(data, ranks, device, config)
@@ -109,7 +109,7 @@ class Trainer:
 
     @property
     def ends(self) -> dict[str, str]:
-        """See `stopping.ends`."""
+        """See `stopping_criteria.ends`."""
         return ends(self.config, self.state)
 
     @property
@@ -143,7 +143,7 @@ class Trainer:
         ranks, asked = self.ranks, self.config.micro_batch_tokens
         wanted = f"{asked} on {self.device.type}, {ranks.world_size} x {ranks.local_world_size}"
         if self.state.micro_batch_for != wanted:
-            tokens = fitting_tokens(self.recipe, self.data, self.runner, ranks, self.device)
+            tokens = fitting_tokens(self.recipe, self.data, self.train_step, ranks, self.device)
             self.state = replace(self.state, micro_batch_tokens=tokens, micro_batch_for=wanted)
         self.begin_stream()
 
@@ -158,7 +158,7 @@ class Trainer:
             self.state = replace(self.state, micro_batch_tokens=tokens)
         tokens = self.validator.micro_batch_tokens = self.state.micro_batch_tokens
         share = share or (self.ranks.rank, self.ranks.world_size)
-        shape = self.runner.shape(
+        shape = self.train_step.shape(
             self.data.train,
             world_size=share[1],
             micro_batch_tokens=tokens,
@@ -248,7 +248,7 @@ class Trainer:
             if result.dropped:  # with all updates after it
                 self.state = before
                 self._unread.clear()
-                self.runner.go_on()
+                self.train_step.go_on()
             else:
                 self.window.count(update, result)
         return results
@@ -256,11 +256,8 @@ class Trainer:
     def recover(self, results: Sequence[UpdateResult]) -> bool:
         """See to what went wrong in the newest update that was read.
 
-        Returns:
-            Whether the run now goes on from another state, or in another way.
-
-        Raises:
-            NMTError: if training diverges, or not even one pair fits into memory.
+        Returns whether the run now goes on from another state, or in another way. NMTError if
+        training diverges, or not even one pair fits into memory.
         """
         if not results:
             return False
@@ -310,16 +307,13 @@ class Trainer:
     def validate(self, report: Report) -> ValidationResult | None:
         """Validate the weights.
 
-        Returns:
-            None if asked to stop before the end; a resumed run validates again.
-
-        Raises:
-            NMTError: if their loss is no number.
+        Returns None if asked to stop before the end; a resumed run validates again. NMTError if
+        their loss is no number.
         """
         self.state = state = self.saver.confirmed(self.state)
         with (
             self.optimizer.weights.replaced_by(self.optimizer.eval_weights),
-            self.runner.eager(),
+            self.train_step.eager(),
             report.validating(self.validator.work) as on_progress,
         ):
             result = self.validator.measure(self.model, self.stop, on_progress)

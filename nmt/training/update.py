@@ -52,7 +52,7 @@ from nmt.system.distributed import Ranks
 from nmt.training.flat_weights import GradientSum
 from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
-from nmt.training.stop import StopRequest
+from nmt.training.stop_request import StopRequest
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class UpdateResult:
         return self._read[3]
 
 
-class UpdateRunner:
-    """Runs the updates of one model."""
+class TrainStep:
+    """Trains one model: an update runs its micro-batches, sums over ranks and steps Adam."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class UpdateRunner:
         *,
         keeps_lengths: bool = True,
     ) -> None:
-        """Prepare to run updates.
+        """Prepare for updates.
 
         keeps_lengths: whether no sentence gets longer than it is in the data.
         """

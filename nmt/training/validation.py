@@ -30,7 +30,7 @@ from nmt.models.device import memory_errors
 from nmt.runs.report import TextResult, ValidationResult
 from nmt.scoring.metrics import Score, make_metrics, score
 from nmt.scoring.options import TOKENIZERS
-from nmt.scoring.pitfalls import unspaced_lines
+from nmt.scoring.text_warnings import unspaced_lines
 from nmt.scoring.tokenizers import (
     has_packages,
     missing_packages,
@@ -314,15 +314,12 @@ def resolve_tokenizers(config: TrainingConfig, named: str, data: DataFolder, ran
 
     Every rank scores, so what a tokenizer needs must be installed for all of them.
 
-    Args:
-        config: the recipe's values.
-        named: the recipe's `validate_tokenizer`, or that of the run that goes on.
-        data: the data folder.
-        ranks: all of them take part.
-
-    Raises:
-        UsageError: if the run computes BLEU, and the packages of a tokenizer are missing.
-        DataError: if the model of a tokenizer cannot be downloaded.
+    config: the recipe's values.
+    named: the recipe's `validate_tokenizer`, or that of the run that goes on.
+    data: the data folder.
+    ranks: all of them take part.
+    UsageError if the run computes BLEU, and the packages of a tokenizer are missing. DataError if
+    the model of a tokenizer cannot be downloaded.
     """
     usable = [name for name in TOKENIZERS if has_packages(name)]
     usable = [name for name in TOKENIZERS if all(name in names for names in ranks.gather(usable))]
@@ -350,13 +347,10 @@ def tokenizers_of(
 ) -> dict[str, str]:
     """Return the tokenizer of each pair of languages of valid.
 
-    Args:
-        named: a recipe's validate_tokenizer.
-        data: the data folder.
-        is_installed: for auto, tells whether the packages of a tokenizer are there.
-
-    Raises:
-        UsageError: if a name is unknown, or the pairs are not those of the data.
+    named: a recipe's validate_tokenizer.
+    data: the data folder.
+    is_installed: for auto, tells whether the packages of a tokenizer are there.
+    UsageError if a name is unknown, or the pairs are not those of the data.
     """
     targets = {spell_pair(text.langs): text.langs[1] for text in data.valid_texts}
     if named == _AUTO:

@@ -25,7 +25,7 @@ from nmt.data.corpus import Encoding
 from nmt.errors import DataError
 from nmt.jobs import lines as lines_module
 from nmt.jobs.lines import Line, LineReader, pipe_chunks
-from nmt.system.lookahead import PAUSE, Pause
+from nmt.system.prefetch import PAUSE, Pause
 
 BOM = b"\xef\xbb\xbf"
 

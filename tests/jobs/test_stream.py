@@ -8,7 +8,7 @@ from nmt.data.corpus import Encoding
 from nmt.jobs.counts import Counts
 from nmt.jobs.lines import LineReader
 from nmt.jobs.stream import translate_stream
-from nmt.system.lookahead import Pause
+from nmt.system.prefetch import Pause
 from nmt.translate.output import BLANK, render_text
 
 

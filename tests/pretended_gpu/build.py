@@ -24,8 +24,7 @@ class NotHere(Exception):
 def environment() -> dict[str, str]:
     """Return the environment in which Python and its children have a pretended GPU.
 
-    Raises:
-        NotHere: without a C++ compiler, or with a torch that is no CPU build for Linux.
+    NotHere if there is no C++ compiler, or torch is no CPU build for Linux.
     """
     build()
     paths = [str(_HERE / "site"), str(_HERE.parent), os.environ.get("PYTHONPATH", "")]
@@ -35,8 +34,7 @@ def environment() -> dict[str, str]:
 def load() -> ctypes.CDLL:
     """Load the library into this process; torch must not be imported yet.
 
-    Raises:
-        NotHere: see `environment`.
+    NotHere as from `environment`.
     """
     assert "torch" not in sys.modules, "load the pretended GPU before torch"
     library = build()
@@ -48,8 +46,7 @@ def load() -> ctypes.CDLL:
 def build() -> Path:
     """Return the library, which is built unless it is there.
 
-    Raises:
-        NotHere: see `environment`.
+    NotHere as from `environment`.
     """
     torch = _folder_of_torch()
     source = _SOURCE.read_bytes() + (torch / "version.py").read_bytes()

@@ -22,8 +22,8 @@ from nmt.models.device import dtype_of
 from nmt.models.registry import build_model
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.optimizer import Optimizer
-from nmt.training.stop import StopRequest
-from nmt.training.update import UpdateRunner
+from nmt.training.stop_request import StopRequest
+from nmt.training.update import TrainStep
 
 GPU = torch.device("cuda")
 
@@ -46,14 +46,14 @@ def test_an_update_begins_so_many_operators(kind: str, precision: str, operators
     model = build_model(architecture_of(config), config, SRC_VOCAB, TGT_VOCAB).train()
     weights = FlatWeights(model, dtype_of(precision), device=GPU)
     optimizer = Optimizer(weights, training, config.d_model)
-    runner = UpdateRunner(model, optimizer, ALONE, GPU, StopRequest())
+    train_step = TrainStep(model, optimizer, ALONE, GPU, StopRequest())
     src, tgt = (TokenRows.from_lists(side, token_bytes=2) for side in (SOURCES, TARGETS))
     sums, found = LengthSums.of_pairs(src.lengths, tgt.lengths), []
     for number in (1, 2, 3):  # the first one makes tables
         batches = [collate(src, tgt, on_gpu=True)]
         update = Update(np.arange(3), batches, sums, sums.src + sums.tgt, Position(), 0.0)
         before = counts()
-        runner.run(update, number)
+        train_step.run(update, number)
         found.append({name: count - before[name] for name, count in counts().items()})
     assert found[1] == found[2]
     assert found[1]["operators"] == pytest.approx(operators, rel=0.03)

@@ -17,7 +17,7 @@ from nmt.runs.distillation import (
     choose_text,
     write_training_text,
 )
-from nmt.scoring.choice import Choice
+from nmt.scoring.nearest_translations import NearestTranslations
 
 LISTS = """\
 0 ||| Ein Hund rennt. ||| -0.1
@@ -25,10 +25,10 @@ LISTS = """\
 1 ||| Das ||| das ||| -0.5
 1 |||  ||| -0.6
 """
-BEST = Choice(keep=1, min_chrf=10)
+BEST = NearestTranslations(keep=1, min_chrf=10)
 
 
-def chosen(work: Path, lists: str = LISTS, choice: Choice = BEST) -> dict[str, str]:
+def chosen(work: Path, lists: str = LISTS, nearest: NearestTranslations = BEST) -> dict[str, str]:
     """What is chosen of some lists for two lines."""
     texts = {
         "lists": lists,
@@ -37,7 +37,7 @@ def chosen(work: Path, lists: str = LISTS, choice: Choice = BEST) -> dict[str, s
     }
     for name, text in texts.items():
         (work / name).write_text(text, encoding="utf-8")
-    choose_text(work, ("en", "de"), choice)
+    choose_text(work, ("en", "de"), nearest)
     return {path.name: path.read_text("utf-8") for path in work.iterdir() if path.suffix}
 
 
@@ -76,7 +76,7 @@ def test_lists_that_are_not_those_of_the_lines_are_refused(tmp_path: Path, lists
 
 def test_nothing_to_learn_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="--min-chrf"):
-        chosen(tmp_path, choice=Choice(keep=4, min_chrf=101))
+        chosen(tmp_path, nearest=NearestTranslations(keep=4, min_chrf=101))
 
 
 @pytest.mark.parametrize("keep_text", [False, True])

@@ -13,7 +13,7 @@ STOPPED = "nmt: warning: stopped; run the same command again\n"
 IMPORTS = """
 import atexit, os, signal, sys, time
 from nmt import console
-from nmt.system.program import begin
+from nmt.system.program import prepare_process
 def send():
     os.kill(os.getpid(), signal.SIGNAL)
 class Late:
@@ -29,7 +29,7 @@ def run(main):
 @pytest.mark.parametrize(
     ("program", "status", "said"),
     [
-        ("begin(); send(); time.sleep(600)", 75, STOPPED),
+        ("prepare_process(); send(); time.sleep(600)", 75, STOPPED),
         ("run(send)", 75, STOPPED),
         ("run(lambda: (Late() and None, time.sleep(600)))", 75, STOPPED),
         ("run(lambda: __import__('swallows_all').work())", 75, STOPPED),

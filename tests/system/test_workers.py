@@ -21,7 +21,7 @@ import pytest
 from processes import LONG, wait_until, wait_until_gone
 
 from nmt.errors import DataError, NMTError
-from nmt.system.lookahead import PAUSE, Pause, prefetched
+from nmt.system.prefetch import PAUSE, Pause, prefetched
 from nmt.system.workers import Workers, map_in_order, number_of_this_worker
 
 

@@ -29,10 +29,10 @@ from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
 from nmt.system import signs_of_life
-from nmt.training import stop, trainer
+from nmt.training import stop_request, trainer
 from nmt.training import update as update_module
 from nmt.training.loss import losses_of
-from nmt.training.update import UpdateResult, UpdateRunner
+from nmt.training.update import TrainStep, UpdateResult
 
 _SIGNALS = {
     "kill": [signal.SIGKILL],
@@ -44,10 +44,10 @@ _SIGNALS = {
 
 def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
     patch = pytest.MonkeyPatch()
-    run, begun = UpdateRunner.run, list[int]()
+    run, begun = TrainStep.run, list[int]()
     write_state = checkpoint.write_state
 
-    def count(self: UpdateRunner, update: Update, number: int, *, save: bool) -> UpdateResult:
+    def count(self: TrainStep, update: Update, number: int, *, save: bool) -> UpdateResult:
         begun.append(number)
         return run(self, update, number, save=save)
 
@@ -73,11 +73,11 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
     if fault == "suspend":
         patch.setattr(signs_of_life, "EVERY", WAIT / signs_of_life._MOST_MISSED)
         patch.setattr(signs_of_life, "_MOST_FOR_MEETING", 60)
-    patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
+    patch.setattr(stop_request, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
     if fault == "late":
         patch.setitem(trainer._UNREAD, "cpu", 1)
     if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == rank:
-        patch.setattr(UpdateRunner, "run", count)
+        patch.setattr(TrainStep, "run", count)
         patch.setattr(update_module, "losses_of", fail)
     sys.argv = ["nmt", "train", data, "--out", out, *settings_of(dropout=0.0, save_every=2), *more]
     nmt()

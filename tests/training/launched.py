@@ -11,5 +11,5 @@ from nmt.system import program
 from nmt.system.launch import launch
 
 if __name__ == "__main__":
-    program.begin()
+    program.prepare_process()
     sys.exit(launch(sys.argv[2:], int(sys.argv[1]), "as asked"))

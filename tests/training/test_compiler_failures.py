@@ -12,22 +12,22 @@ from torch._inductor.exc import InductorError
 from toy_training import Toy, assert_same_weights, status
 
 from nmt.models.kernels.compiler import CompilerError
-from nmt.training import auto_values, loss
-from nmt.training.update import UpdateRunner
+from nmt.training import autotune, loss
+from nmt.training.update import TrainStep
 
 
 def test_when_the_compiler_fails_the_run_ends_and_goes_on_without_it(toy: Toy) -> None:
     expected = toy.undisturbed(max_updates=6)
     run = toy.train(max_updates=2)
     pretend_to_compile(toy.patch)
-    backward = UpdateRunner._backward
+    backward = TrainStep._backward
 
-    def fail(self: UpdateRunner, losses: Sequence[Tensor], num_tokens: int) -> None:
+    def fail(self: TrainStep, losses: Sequence[Tensor], num_tokens: int) -> None:
         backward(self, losses, num_tokens)  # the gradient is partly there
         raise InductorError(RuntimeError("Failed to find C compiler"), None)
 
     with toy.patch.context() as patch, pytest.raises(CompilerError, match="--set compile=false"):
-        patch.setattr(UpdateRunner, "_backward", fail)
+        patch.setattr(TrainStep, "_backward", fail)
         toy.train(compile="loss", max_updates=6)
     assert status(run)["status"] == "failed"
     toy.train(max_updates=6)
@@ -35,7 +35,7 @@ def test_when_the_compiler_fails_the_run_ends_and_goes_on_without_it(toy: Toy) -
 
 
 def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
-    toy.patch.setattr(auto_values, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(autotune, "problem_of_compiling", lambda _: "")
     compiled, ways = loss._of_chunk_for_the_compiler, []
 
     def noted() -> Any:
@@ -43,12 +43,12 @@ def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
         return compiled
 
     toy.patch.setattr(loss, "_compiled", noted)
-    run = UpdateRunner.run
+    run = TrainStep.run
 
-    def try_first(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+    def try_first(self: TrainStep, update: Any, number: int, *, save: bool) -> Any:
         assert self.fits(update.batches[0], eager=True) and not ways
         assert self.fits(update.batches[0]) and ways
         return run(self, update, number, save=save)
 
-    toy.patch.setattr(UpdateRunner, "run", try_first)
+    toy.patch.setattr(TrainStep, "run", try_first)
     toy.train(compile="loss", max_updates=1)

@@ -19,7 +19,7 @@ from nmt.training import dry_run as module
 from nmt.training.dry_run import MAIN_ROWS, dry_run
 from nmt.training.run_metrics import MetricsWindow
 from nmt.training.train_command import TrainCommand
-from nmt.training.update import UpdateResult, UpdateRunner
+from nmt.training.update import TrainStep, UpdateResult
 from nmt.training.validation import Validator
 
 GRADIENT_BYTES = 4 * count_parameters("transformer", recipe().model, 345, 345)
@@ -157,13 +157,13 @@ def test_for_processes_that_are_not_there_the_sum_of_gradients_is_added(toy: Toy
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_process_does_a_share_of_a_large_update(toy: Toy, processes: str) -> None:
     done: list[Update] = []
-    run = UpdateRunner.run
+    run = TrainStep.run
 
-    def noted(self: UpdateRunner, update: Update, number: int) -> UpdateResult:
+    def noted(self: TrainStep, update: Update, number: int) -> UpdateResult:
         done.append(update)
         return run(self, update, number)
 
-    toy.patch.setattr(UpdateRunner, "run", noted)
+    toy.patch.setattr(TrainStep, "run", noted)
     toy.patch.setenv("WORLD_SIZE", processes)
     rows(toy.data, toy.folder / "run")
     update = done[-1]

@@ -1,6 +1,6 @@
 """What a run promises: it learns, it is the same however it is split, and it leaves what it says.
 
-That a run which was stopped goes on as if it had not been is in `test_stop.py`.
+That a run which was stopped goes on as if it had not been is in `test_stop_request.py`.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ from nmt.runs.averaging import select_checkpoints
 from nmt.runs.report import TextResult, ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.scoring.metrics import Score
-from nmt.training import auto_values, saving
+from nmt.training import autotune, saving
 from nmt.training.run_metrics import device_name
-from nmt.training.update import UpdateRunner
+from nmt.training.update import TrainStep
 from nmt.training.validation import Validator
 
 # Without dropout, and with an epsilon that keeps Adam from blowing up gradients that are nothing
@@ -178,11 +178,11 @@ def test_a_run_goes_on_with_other_processes_and_micro_batches(toy: Toy) -> None:
 def fix_shapes(patch: pytest.MonkeyPatch) -> None:
     """Let all micro-batches be of one shape, as on a GPU for a compiled model."""
 
-    def shape(runner: UpdateRunner, pairs: EncodedPairs, **bounds: int) -> FixedShape:
-        config = runner.config
+    def shape(step: TrainStep, pairs: EncodedPairs, **bounds: int) -> FixedShape:
+        config = step.config
         return fixed_shape(pairs, batch_tokens=config.batch_tokens, seed=config.seed, **bounds)
 
-    patch.setattr(UpdateRunner, "shape", shape)
+    patch.setattr(TrainStep, "shape", shape)
 
 
 def test_micro_batches_of_one_shape_come_to_the_same_update(toy: Toy) -> None:
@@ -395,7 +395,7 @@ def test_what_may_change_may_change(toy: Toy, run: Path) -> None:
         "tensorboard": find_spec("tensorboard") is not None,
     }
     assert other.keys() == resumable_keys()
-    toy.patch.setattr(auto_values, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(autotune, "problem_of_compiling", lambda _: "")
     again = shutil.copytree(run, toy.folder / "run")
     toy.train(**other)  # done already: nothing is lost
     assert status(again)["status"] == "finished"

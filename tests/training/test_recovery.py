@@ -43,7 +43,7 @@ from nmt.training import update as update_module
 from nmt.training.flat_weights import FlatWeights, GradientSum
 from nmt.training.loss import losses_of
 from nmt.training.memory import memory_needs
-from nmt.training.update import UpdateRunner
+from nmt.training.update import TrainStep
 
 PLAIN: dict[str, Value] = {"dropout": 0.0}
 
@@ -96,23 +96,23 @@ def test_what_smaller_batches_do_not_help_fails_the_run(
 
 def test_a_batch_that_is_tried_leaves_nothing_behind(toy: Toy) -> None:
     expected = toy.train("expected", max_updates=3, **PLAIN)
-    run, found = UpdateRunner.run, []
+    run, found = TrainStep.run, []
 
-    def try_first(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+    def try_first(self: TrainStep, update: Any, number: int, *, save: bool) -> Any:
         found.append(self.fits(update.batches[0]))
         with toy.patch.context() as patch:
             fail_at(patch, MemoryError(), tokens=0)
             found.append(self.fits(update.batches[0]))
         return run(self, update, number, save=save)
 
-    toy.patch.setattr(UpdateRunner, "run", try_first)
+    toy.patch.setattr(TrainStep, "run", try_first)
     tried = toy.train(max_updates=3, **PLAIN)
     assert found == [True, False] * 3
     assert_same_weights(tried, expected)
 
 
-class Runner:
-    """A GPU with room for so many tokens, or for half of them uncompiled."""
+class StepWithRoom:
+    """The step of a GPU with room for so many tokens, or for half of them uncompiled."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -132,9 +132,9 @@ class Runner:
         return batch.num_tokens <= self.room // (2 if eager else 1)
 
 
-def fitting_tokens(data: Path, runner: Runner, **values: Value) -> int:
+def fitting_tokens(data: Path, step: StepWithRoom, **values: Value) -> int:
     """What a run on such a GPU begins with."""
-    arguments: Any = DataFolder.open(data), runner, ALONE, torch.device("cuda")
+    arguments: Any = DataFolder.open(data), step, ALONE, torch.device("cuda")
     return memory.fitting_tokens(recipe(micro_batch_tokens=0, **values), *arguments)
 
 
@@ -153,16 +153,16 @@ def fitting_tokens(data: Path, runner: Runner, **values: Value) -> int:
 def test_on_a_gpu_the_micro_batch_is_what_goes_through(
     data: Path, compiled: str, batch_tokens: int, room: int, tokens: int, eager: list[bool]
 ) -> None:
-    runner = Runner(room)
-    assert fitting_tokens(data, runner, batch_tokens=batch_tokens, compile=compiled) == tokens
+    step = StepWithRoom(room)
+    assert fitting_tokens(data, step, batch_tokens=batch_tokens, compile=compiled) == tokens
     if batch_tokens == 200:
-        assert runner.tried[0] == 186  # six of the longest sentences
-    assert runner.eager == eager
+        assert step.tried[0] == 186  # six of the longest sentences
+    assert step.eager == eager
 
 
 def test_a_gpu_too_small_for_one_pair_is_an_error(data: Path) -> None:
     with pytest.raises(NMTError, match=r"memory .* 31 "):
-        fitting_tokens(data, Runner(0))
+        fitting_tokens(data, StepWithRoom(0))
 
 
 def test_without_memory_to_sum_a_gradient_the_rank_ends(
@@ -263,13 +263,13 @@ def test_divergence_is_seen_wherever_it_would_be_kept(
 
 def read_late(toy: Toy) -> list[int]:
     """Read results late from now on; return the updates that will be launched."""
-    run, numbers = UpdateRunner.run, list[int]()
+    run, numbers = TrainStep.run, list[int]()
 
-    def note(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+    def note(self: TrainStep, update: Any, number: int, *, save: bool) -> Any:
         numbers.append(number)
         return run(self, update, number, save=save)
 
-    toy.patch.setattr(UpdateRunner, "run", note)
+    toy.patch.setattr(TrainStep, "run", note)
     toy.patch.setitem(trainer._UNREAD, "cpu", 1)
     return numbers
 

@@ -1,4 +1,4 @@
-"""The recurrent model learns and translates the toy language; `test_stop.py` stops its runs."""
+"""The recurrent model learns and translates the toy language; its stops: `test_stop_request.py`."""
 
 from __future__ import annotations
 

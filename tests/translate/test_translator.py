@@ -26,7 +26,7 @@ from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.torch_engine import TorchEngine
-from nmt.system.lookahead import Pause
+from nmt.system.prefetch import Pause
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig

@@ -18,7 +18,7 @@ from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.block import Block
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Survey, record_file
-from nmt.system.lookahead import prefetched
+from nmt.system.prefetch import prefetched
 from nmt.tables.formats import FileRequest
 
 _CHUNK_BYTES = 1 << 20

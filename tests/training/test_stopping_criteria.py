@@ -12,8 +12,8 @@ from nmt.config.training_config import TrainingConfig
 from nmt.errors import NMTError
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import ValidationResult
-from nmt.training import stopping
-from nmt.training.stopping import ends, warnings_before
+from nmt.training import stopping_criteria
+from nmt.training.stopping_criteria import ends, warnings_before
 from nmt.training.validation import Validator
 
 
@@ -103,12 +103,12 @@ def test_a_length_that_cannot_be_meant_is_warned_of(
 def test_it_is_warned_of_before_the_first_update(
     toy: Toy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    toy.patch.setattr(stopping, "MOST_EPOCHS", 0.5)
+    toy.patch.setattr(stopping_criteria, "MOST_EPOCHS", 0.5)
 
     def fail(*_: object, **__: object) -> None:
         raise NMTError("before any update")
 
-    toy.patch.setattr("nmt.training.update.UpdateRunner.run", fail)
+    toy.patch.setattr("nmt.training.update.TrainStep.run", fail)
     with pytest.raises(NMTError, match="before any update"):
         toy.train(max_updates=8)
     warned = [line for line in capsys.readouterr().err.splitlines() if "nmt: warning: " in line]

@@ -33,11 +33,10 @@ def in_order(
 ) -> Iterator[tuple[Item, Result]]:
     """Yield each item with its result, in the order of the items.
 
-    Args:
-        items: read only when there is room.
-        submit: begins the work on an item.
-        take_first: waits for the first item's result, and takes it off the queue.
-        ahead: how many may be under way.
+    items: read only when there is room.
+    submit: begins the work on an item.
+    take_first: waits for the first item's result, and takes it off the queue.
+    ahead: how many may be under way.
     """
     waiting: deque[tuple[Item, Future[Result]]] = deque()
     for item in items:

@@ -23,8 +23,8 @@ class Translated(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A rule by which translations are chosen, which can be sent to other processes."""
+class NearestTranslations:
+    """Chooses the translations nearest to the reference; it can be sent to other processes."""
 
     keep: int
     """Translations of a line, at most."""

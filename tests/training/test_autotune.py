@@ -19,8 +19,8 @@ from nmt.models.device import default_precision, use_tf32
 from nmt.models.kernels.linear import use_library
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
-from nmt.training import auto_values
-from nmt.training.auto_values import is_clearly_faster
+from nmt.training import autotune
+from nmt.training.autotune import is_clearly_faster
 
 Capture = pytest.CaptureFixture[str]
 NO_COMPILER = "Failed to find C compiler; install gcc"
@@ -35,8 +35,8 @@ def let_be(toy: Toy, *, bf16: float = 1.0, onednn: float = 1.0) -> None:
             return bf16 >= gain
         return (onednn if way == "onednn" else bf16) >= gain
 
-    toy.patch.setattr(auto_values, "is_clearly_faster", is_faster)
-    toy.patch.setattr(auto_values, "_NARROWEST", 32)
+    toy.patch.setattr(autotune, "is_clearly_faster", is_faster)
+    toy.patch.setattr(autotune, "_NARROWEST", 32)
 
 
 def chosen(run: Path) -> dict[str, Value]:
@@ -53,7 +53,7 @@ def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
     toy: Toy, capsys: Capture, speed: float, narrowest: int, precision: str
 ) -> None:
     let_be(toy, bf16=speed)
-    toy.patch.setattr(auto_values, "_NARROWEST", narrowest)
+    toy.patch.setattr(autotune, "_NARROWEST", narrowest)
     assert chosen(toy.train(precision="auto", max_updates=1))["precision"] == precision
     assert f"no --precision given: taking {precision}, because" in capsys.readouterr().err
 
@@ -124,9 +124,9 @@ def test_a_trial_trains_in_all_ways_and_changes_nothing_of_the_run(toy: Toy) -> 
         return len(ways) == 4  # products in bf16 are faster, so that models are tried
 
     plain = toy.train("plain", max_updates=2, dropout=0.1)
-    toy.patch.setattr(auto_values, "is_clearly_faster", noted)
-    toy.patch.setattr(auto_values, "has_onednn", lambda: True)
-    toy.patch.setattr(auto_values, "_NARROWEST", 32)
+    toy.patch.setattr(autotune, "is_clearly_faster", noted)
+    toy.patch.setattr(autotune, "has_onednn", lambda: True)
+    toy.patch.setattr(autotune, "_NARROWEST", 32)
     tried = toy.train("tried", precision="auto", matmul="auto", max_updates=2, dropout=0.1)
     libraries, products, models = ways[:2], ways[2:4], ways[4:]
     assert libraries == ["torch", "onednn"]
@@ -161,10 +161,10 @@ def test_without_a_compiler_on_any_rank_none_compiles_and_one_warning_says_why(
     pretend_to_compile(toy.patch)
     ranks = TwoRanks(rank=0, local_rank=0, local_world_size=2, world_size=2)
     given = "true", torch.device("cpu"), ranks
-    assert auto_values._if_it_works(*given, is_asked=False) == "true"
+    assert autotune._if_it_works(*given, is_asked=False) == "true"
     assert not capsys.readouterr().err
     toy.patch.setattr(TwoRanks, "other", NO_COMPILER)
-    assert auto_values._if_it_works(*given, is_asked=False) == "false"
+    assert autotune._if_it_works(*given, is_asked=False) == "false"
     (said,) = capsys.readouterr().err.splitlines()
     for words in ("runs uncompiled", "slower", "rank 1: ", "install gcc"):
         assert words in said

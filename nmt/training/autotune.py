@@ -61,8 +61,7 @@ def choose_auto_values(
 ) -> Recipe:
     """Return the recipe with every value chosen, after setting threads and library.
 
-    Raises:
-        UsageError: if compiling was asked for, but does not work here.
+    UsageError if compiling was asked for, but does not work here.
     """
     training = recipe.training
     share = max(1, cores() // ranks.local_world_size)
@@ -220,8 +219,7 @@ def _if_it_works(compiled: str, device: torch.device, ranks: Ranks, *, is_asked:
 
     We find out before the first update, so that none is spoilt and all ranks compute alike.
 
-    Raises:
-        UsageError: if it does not work and is asked for.
+    UsageError if it does not work and is asked for.
     """
     answers: list[str] = ranks.gather(problem_of_compiling(device))
     problems = [f"rank {rank}: {problem}" for rank, problem in enumerate(answers) if problem]

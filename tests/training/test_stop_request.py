@@ -35,12 +35,12 @@ from nmt.models.model_file import ModelReader
 from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
 from nmt.system.program import handling_signals
-from nmt.training import stop, trainer, validation
+from nmt.training import stop_request, trainer, validation
 from nmt.training import update as update_module
-from nmt.training.stop import StopRequest
+from nmt.training.stop_request import StopRequest
 from nmt.training.train import train as train_run
 from nmt.training.train_command import TrainCommand
-from nmt.training.update import UpdateRunner
+from nmt.training.update import TrainStep
 from nmt.training.validation import Validator
 
 # --- requests
@@ -151,7 +151,7 @@ def test_the_command_stops_at_its_time_limit(toy: Toy) -> None:
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [(trainer, "fitting_tokens"), (UpdateRunner, "_backward")],
+    [(trainer, "fitting_tokens"), (TrainStep, "_backward")],
     ids=["trying what fits", "the first update"],
 )
 def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
@@ -176,7 +176,7 @@ def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [(validation, "losses_of"), (UpdateRunner, "run")],
+    [(validation, "losses_of"), (TrainStep, "run")],
     ids=["in validation", "after it"],
 )
 def test_ctrl_c_twice_does_not_wait_and_tells_what_is_saved(
@@ -192,7 +192,7 @@ def test_ctrl_c_twice_does_not_wait_and_tells_what_is_saved(
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("it waits")
 
-    toy.patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # not one that torchrun passes on
+    toy.patch.setattr(stop_request, "_SAME_CTRL_C", -1.0)  # not one that torchrun passes on
     toy.patch.setattr(module, function, hurried)
     with pytest.raises(KeyboardInterrupt):
         toy.train(validate_every=4)

@@ -1,4 +1,4 @@
-"""Pitfalls: each problem is reported with file, count, first line and remedy; good text is not."""
+"""Warnings: each names its problem, the file, count, first line and remedy; good text has none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 
 from nmt.scoring.inputs import Text
-from nmt.scoring.pitfalls import pitfalls, wmt14_hint
+from nmt.scoring.text_warnings import text_warnings, wmt14_hint
 
 REFERENCE = Text("ref.de", ["Das ist ein Haus.", "Was nun?", "Guten Tag!", "10 - 4 @ 5", "AT&T; x"])
 SOURCE = Text("src.en", ["This is a house.", "What now?", "Good day!", "10 - 4 @ 5", "AT&T; y"])
@@ -15,13 +15,13 @@ GOOD = ["Dies ist ein Haus.", "Was jetzt?", "Guten Tag!", "10 - 4 @ 5.", "Bei AT
 
 
 def warnings(lines: list[str], *, tokenised: bool = False) -> list[str]:
-    return list(pitfalls([Text("hyp.de", lines)], [REFERENCE], SOURCE, tokenised=tokenised))
+    return list(text_warnings([Text("hyp.de", lines)], [REFERENCE], SOURCE, tokenised=tokenised))
 
 
 def test_good_text_has_no_warnings() -> None:
     assert warnings(GOOD) == []
     # Blank on both sides.
-    assert list(pitfalls([Text("hyp", ["", "Ja"])], [Text("ref", ["", "Jawohl"])])) == []
+    assert list(text_warnings([Text("hyp", ["", "Ja"])], [Text("ref", ["", "Jawohl"])])) == []
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_tokens_are_not_reported_if_they_are_intended() -> None:
 
 def test_gaps_in_one_of_two_references_are_reported_as_such() -> None:
     full, gaps = Text("a.de", ["Ja", "Nein", ""]), Text("b.de", ["Ja", "", ""])
-    found = pitfalls([Text("hyp.de", ["Ja!", "Nein!", "Gut!"])], [full, gaps])
+    found = text_warnings([Text("hyp.de", ["Ja!", "Nein!", "Gut!"])], [full, gaps])
     named = [re.match(r"(\w)\.de: 1 of 3 .* where (\w+)\.de .*line (\d)", one) for one in found]
     # Line 3 is lost in both, line 2 is in one.
     assert [match and match.groups() for match in named] == [
@@ -61,7 +61,7 @@ def test_gaps_in_one_of_two_references_are_reported_as_such() -> None:
 def test_a_hundred_lines_with_a_separate_full_stop_look_tokenised() -> None:
     def found(number: int) -> list[str]:
         lines = ["Das ist gut ."] * number + ["Gut."] * (200 - number)
-        return list(pitfalls([Text("hyp", lines)], [Text("ref", ["Nein."] * 200)]))
+        return list(text_warnings([Text("hyp", lines)], [Text("ref", ["Nein."] * 200)]))
 
     assert found(99) == []
     (warning,) = found(100)
@@ -72,7 +72,7 @@ def test_a_copy_of_the_reference_is_reported() -> None:
     (warning,) = warnings(REFERENCE.lines)
     assert re.match(r"hyp\.de: 5 of 5 .*ref\.de, line 1 ", warning)
     copied = [*REFERENCE.lines, "", ""]  # blank lines do not count
-    (warning,) = pitfalls([Text("hyp.de", copied)], [Text("ref.de", copied)])
+    (warning,) = text_warnings([Text("hyp.de", copied)], [Text("ref.de", copied)])
     assert re.match(r"hyp\.de: 5 of 7 .*ref\.de", warning)
 
 
@@ -97,30 +97,30 @@ SPACED = {
 @pytest.mark.parametrize("lines", UNSPACED.values(), ids=UNSPACED)
 def test_text_without_spaces_is_reported(lines: list[str]) -> None:
     text = Text("ref", lines)
-    assert list(pitfalls([], [text])) == []
-    (warning,) = pitfalls([], [text], spaced=["BLEU"])
+    assert list(text_warnings([], [text])) == []
+    (warning,) = text_warnings([], [text], spaced=["BLEU"])
     assert re.match(r"ref: \d of \d .*BLEU.*line 1 .*--tokenize .*--lang", warning)
-    (warning,) = pitfalls([], [text], spaced=["TER"])
+    (warning,) = text_warnings([], [text], spaced=["TER"])
     assert "--tokenize" not in warning
 
 
 @pytest.mark.parametrize("lines", SPACED.values(), ids=SPACED)
 def test_text_with_spaces_is_not_reported(lines: list[str]) -> None:
-    assert list(pitfalls([], [Text("ref", lines)], spaced=["BLEU"])) == []
+    assert list(text_warnings([], [Text("ref", lines)], spaced=["BLEU"])) == []
 
 
 def test_untranslated_text_is_reported() -> None:
     (warning,) = warnings([GOOD[0], *SOURCE.lines[1:4], GOOD[4]])
     assert re.match(r"hyp\.de: 3 of 5 .*src\.en, line 2 ", warning)
-    (warning,) = pitfalls([Text("hyp", GOOD)], [Text("ref", SOURCE.lines)], SOURCE)
+    (warning,) = text_warnings([Text("hyp", GOOD)], [Text("ref", SOURCE.lines)], SOURCE)
     assert re.match(r"ref: 5 of 5 .*src\.en, line 1 ", warning)
 
 
 def test_the_filtered_newstest2014_is_reported() -> None:
     reference, hypothesis = (Text(name, [name] * 2737) for name in ("ref.de", "hyp.de"))
-    (warning,) = pitfalls([hypothesis], [reference])
+    (warning,) = text_warnings([hypothesis], [reference])
     assert re.match(r"ref\.de .*2,737 .*3,003 .*wmt14/full", warning)
-    assert list(pitfalls([Text("h", ["h"] * 3003)], [Text("r", ["r"] * 3003)])) == []
+    assert list(text_warnings([Text("h", ["h"] * 3003)], [Text("r", ["r"] * 3003)])) == []
     assert wmt14_hint(3003, 3000) == ""
 
 
@@ -135,7 +135,7 @@ def test_the_filtered_newstest2014_is_reported() -> None:
 def test_letters_that_nfc_takes_apart_or_joins_are_reported(written: str, nfc: str) -> None:
     keyboard, model = Text("keyboard", ["a", written]), Text("model", ["a", nfc])
     for sides in ((keyboard, model), (model, keyboard)):
-        (found,) = (one for one in pitfalls([sides[0]], [sides[1]]) if "NFC" in one)
+        (found,) = (one for one in text_warnings([sides[0]], [sides[1]]) if "NFC" in one)
         assert re.match(r"keyboard: 1 of 2 .*model .* line 2 ", found)
     other = Text("other", ["b", "c"])
-    assert not any("NFC" in one for one in pitfalls([keyboard], [other]))
+    assert not any("NFC" in one for one in text_warnings([keyboard], [other]))

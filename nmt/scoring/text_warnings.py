@@ -52,7 +52,7 @@ def wmt14_hint(*counts: int) -> str:
     return f"; {_WMT14}" if set(counts) == {_WMT14_FILTERED, _WMT14_FULL} else ""
 
 
-def pitfalls(
+def text_warnings(
     hypotheses: Sequence[Text],
     references: Sequence[Text],
     source: Text | None = None,
