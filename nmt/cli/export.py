@@ -113,8 +113,7 @@ class Exporter(NamedTuple):
 
     @property
     def options(self) -> list[str]:
-        parameters = inspect.signature(self.write).parameters.values()
-        return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+        return inspect.getfullargspec(self.write).kwonlyargs
 
 
 EXPORTERS = {
@@ -236,11 +235,10 @@ def export(
     for name, flag in flags.items():
         if name not in exporter.options:
             raise UsageError(f"{flag} has no meaning for {form}; leave it out")
-    for name in ("src_name", "tgt_name"):
-        if name in given:
-            if not (given[name].strip() and given[name].isprintable()):
-                raise UsageError(f"{flags[name]} {given[name]!r}: is not a name")
-            given[name] = given[name].strip()
+    for name in given.keys() & {"src_name", "tgt_name"}:
+        if not (given[name].strip() and given[name].isprintable()):
+            raise UsageError(f"{flags[name]} {given[name]!r}: is not a name")
+        given[name] = given[name].strip()
     if fault := _fault_of(exporter, source):
         raise UsageError(f"{source}: {fault}")
     console.notice(f"{out}: {exporter.write(source, target, **given)}")

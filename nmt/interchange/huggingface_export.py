@@ -25,8 +25,6 @@ from nmt.interchange import programs
 from nmt.interchange.exports import check_replaceable, expressed_model, not_segmented
 from nmt.interchange.huggingface_card import language_tag, model_card
 from nmt.interchange.importers.huggingface_files import (
-    CONFIG,
-    TOKENIZER,
     WEIGHTS,
     foreign_names,
     interleaved,
@@ -34,7 +32,14 @@ from nmt.interchange.importers.huggingface_files import (
     sizes_of,
     zero_biases,
 )
-from nmt.interchange.importers.huggingface_settings import ARCHITECTURES, GENERATION, M2M100, MARIAN
+from nmt.interchange.importers.huggingface_settings import (
+    ARCHITECTURES,
+    CONFIG,
+    GENERATION,
+    M2M100,
+    MARIAN,
+    TOKENIZER,
+)
 from nmt.interchange.importers.m2m100 import PIECES
 from nmt.interchange.importers.marian_mt import EXPORTED, IDS, SRC_PIECES, TGT_IDS, TGT_PIECES
 from nmt.interchange.importers.model_import import EMBEDDINGS

@@ -15,7 +15,7 @@ from nmt.errors import DataError
 from nmt.system.files import parse_json
 from nmt.system.prefetch import prefetched
 from nmt.tables.cells import one_line
-from nmt.tables.columns import lacks_column, nested_columns
+from nmt.tables.columns import nested_columns
 from nmt.tables.formats import FileRequest
 from nmt.tables.table import Row, Table
 
@@ -43,11 +43,8 @@ class JsonLines(Table):
                 names[key] = None
                 if isinstance(inner, dict):
                     names |= dict.fromkeys(f"{key}.{field}" for field in inner)
-        if not request.columns and names:
-            table = replace(table, columns=nested_columns(request.name, list(names), request.langs))
-        for column in table.columns:
-            if names and column not in names:
-                raise lacks_column(request.name, column, list(names))
+        if names:
+            table = replace(table, columns=nested_columns(request, request.name, list(names)))
         return table
 
     def rows(self, advance: Advance) -> Iterator[Row]:

@@ -7,7 +7,7 @@ This needs pyarrow, the extra `arrow`. Columns are named: `hub.parquet:en,de`, o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from nmt.data.corpus import Encoding
 from nmt.data.line_blocks import Advance
 from nmt.errors import DataError, UsageError
 from nmt.tables.cells import one_line
-from nmt.tables.columns import lacks_column, nested_columns
+from nmt.tables.columns import nested_columns
 from nmt.tables.formats import PARQUET, FileRequest
 from nmt.tables.table import Row, Table
 
@@ -48,17 +48,14 @@ class ParquetFiles(Table):
                 "FOLDER/train, or one file"
             )
         types = list(map(_types, shards))
-        first = str(shards[0]), list(types[0])
-        columns = request.columns or nested_columns(*first, request.langs)
+        chosen = replace(request, columns=nested_columns(request, str(shards[0]), list(types[0])))
         for shard, there in zip(shards, types, strict=True):
-            for column in columns:
-                if column not in there:
-                    raise lacks_column(str(shard), column, list(there))
+            for column in nested_columns(chosen, str(shard), list(there)):
                 if there[column] not in _BYTES_OF:
                     raise DataError(
                         f"{shard}: the column {column} is of type {there[column]}, not a string"
                     )
-        return cls(request, tuple(shards), columns)
+        return cls(request, tuple(shards), chosen.columns)
 
     @property
     def files(self) -> tuple[Path, ...]:

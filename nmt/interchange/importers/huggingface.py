@@ -8,11 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from nmt.errors import UsageError
-from nmt.interchange.importers.huggingface_files import TOKENIZER, Config, open_weights, read_json
+from nmt.interchange.importers.huggingface_files import Config, open_weights
 from nmt.interchange.importers.huggingface_settings import (
     MARIAN,
+    TOKENIZER,
     check_search,
     model_type_of,
+    read_json,
     settings_of,
 )
 from nmt.interchange.importers.m2m100 import choose_languages, read_m2m100

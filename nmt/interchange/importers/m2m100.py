@@ -18,16 +18,13 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import ADDED, ADDED_WITH_SPACE, BOS_ID, EOS_ID, PAD_ID
 from nmt.errors import DataError
-from nmt.interchange.importers.huggingface_files import (
-    Config,
-    Weights,
-    content_of,
-    numbered,
-    read_json,
-)
+from nmt.interchange.importers.huggingface_files import Config, Weights
 from nmt.interchange.importers.huggingface_settings import (
     added_tokens,
     check_folder,
+    content_of,
+    numbered,
+    read_json,
     settings_of,
     with_added,
 )

@@ -17,19 +17,15 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.importers.huggingface_files import (
-    CONFIG,
-    TOKENIZER,
-    Config,
-    Weights,
-    interleaved,
-    numbered,
-    read_json,
-)
+from nmt.interchange.importers.huggingface_files import Config, Weights, interleaved
 from nmt.interchange.importers.huggingface_settings import (
+    CONFIG,
     NO_TEXT,
+    TOKENIZER,
     added_tokens,
     check_folder,
+    numbered,
+    read_json,
     with_added,
 )
 from nmt.interchange.importers.model_import import (

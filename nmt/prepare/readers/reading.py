@@ -48,12 +48,10 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
             first, first_row = first or row, first_row or rows
             continue
         text_bytes += len(row.src) + len(row.tgt)
-        is_bad = False
-        for side in (row.src, row.tgt):
-            if not side.isascii():
-                validity.look_at(side)
-                is_bad = is_bad or table.encoding.decode(side, number=rows) is None
-        if is_bad:
+        beyond_ascii = [side for side in (row.src, row.tgt) if not side.isascii()]
+        for side in beyond_ascii:
+            validity.look_at(side)
+        if any(table.encoding.decode(side, number=rows) is None for side in beyond_ascii):
             validity.count_bad(rows)
     warnings = validity.warnings(str(request.path), rows, "row")
     if first is not None:

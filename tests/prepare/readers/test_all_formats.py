@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ from text_formats import FORMATS
 from nmt.data import line_blocks
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.reading import Reader, blocks_of, surveys_of
+from nmt.prepare.readers.text_names import FORMATS as ALL_FORMATS
 
 UTF8 = Encoding.find("utf-8")
 TEXT = [("Ein & <b>", "über"), ("“x”", "東京\u2028y"), *pairs(38)]
@@ -117,3 +121,13 @@ def test_a_table_is_not_one_of_two_files(tmp_path: Path) -> None:
     write(tmp_path, "half", pairs(1))
     with pytest.raises(UsageError, match=r"x\.tsv is"):
         found(f"{tmp_path}/x.tsv,{tmp_path}/half.de")
+
+
+def test_help_and_messages_name_every_format(tmp_path: Path) -> None:
+    (help_text,) = (one.metadata["help"] for one in fields(PrepareOptions) if one.name == "train")
+    (tmp_path / "a").write_text("text\n")
+    with pytest.raises(UsageError) as refused:
+        found(f"{tmp_path}/a")
+    for form in ALL_FORMATS:
+        assert re.search(rf"\{form.suffix}\b", help_text), form.name
+        assert re.search(rf"\{form.suffix}\b", str(refused.value)), form.name
