@@ -92,6 +92,8 @@ def smoothed_cross_entropy(
         Two scalars in fp32 and natural logarithms; only the first carries a gradient.
     """
     of_chunk = _compiled() if compiled else _of_chunk
+    if not torch.is_grad_enabled():  # else autograd would want the weights' gradient all the same
+        projection, bias = projection.detach(), None if bias is None else bias.detach()
     arguments = (states, projection, bias, targets, label_smoothing, of_chunk, padded)
     loss, nll = _SmoothedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss, nll
