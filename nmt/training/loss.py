@@ -18,7 +18,7 @@ from nmt.training.guided_alignment import GUIDED_HEAD, alignment_loss
 _CHUNK_LOGITS = 1 << 25
 """Logits computed at a time on a CPU, four times as many on a GPU; smaller chunks are slower.
 
-Without a gradient they are not, so that a CPU computes a quarter, and needs less memory.
+Without a gradient they are not, so that a CPU computes an eighth, and needs less memory.
 """
 
 OfChunk = Callable[[Tensor, Tensor, float, bool], tuple[Tensor, Tensor, Tensor | None]]
@@ -76,6 +76,8 @@ def smoothed_cross_entropy(
     Returns two scalars in fp32 and natural logarithms; only the first carries a gradient.
     """
     of_chunk = _compiled() if compiled else _of_chunk
+    if not torch.is_grad_enabled():  # else autograd would want the weights' gradient all the same
+        projection, bias = projection.detach(), None if bias is None else bias.detach()
     arguments = (states, projection, bias, targets, label_smoothing, of_chunk)
     loss, nll = _SmoothedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss, nll
@@ -117,8 +119,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             # In fp32, since it sums over chunks.
             projection_gradient = torch.zeros(projection.shape, device=states.device)  # (V, D)
             bias_gradient = projection_gradient.new_zeros(types)
-        quarters = 16 if states.is_cuda else 4 if with_gradient else 1
-        rows = max(256, _CHUNK_LOGITS // 4 * quarters // types)
+        eighths = 32 if states.is_cuda else 8 if with_gradient else 1
+        rows = max(256, _CHUNK_LOGITS // 8 * eighths // types)
         # As few chunks, but of about equal size: a multiple of 64, as batches have on a CPU.
         rows = 64 * -(-tokens // (64 * max(1, -(-tokens // rows))))
         for start in range(0, tokens, rows):

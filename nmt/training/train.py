@@ -215,8 +215,8 @@ def _finish(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
     trainer.save_at_the_end()
     reasons = trainer.ends
     if trainer.ranks.is_first:
-        reason, doubt = next(iter(reasons)), trainer.doubt()
-        status = f"{reason}; {doubt}" if doubt else reason
-        trainer.run.write_status("finished", trainer.state.update, status)
+        reason = next(iter(reasons))
+        noted = "; ".join(filter(None, (reason, trainer.doubt())))
+        trainer.run.write_status("finished", trainer.state.update, noted)
         longer = " ".join(reasons.values()) if was_finished else ""
         report.finished(trainer.state, reason, longer=longer)

@@ -52,7 +52,6 @@ from nmt.training.validation import Validator, spread
 _UPDATES_AHEAD = 4
 # Updates that are launched before we ask what became of the one before them.
 _UNREAD = {"cpu": 0, "cuda": 1}
-_FIRST = 100  # updates in which a model may be no better than guessing
 _EARLY = 1, 10, 25, 50  # updates that are logged, too
 
 
@@ -335,15 +334,14 @@ class Trainer:
         """Return that the weights just validated are no better than guessing, and what to do.
 
         To guess is to give each token its frequency in train, whatever the source: the nll is the
-        entropy of these frequencies. Models learn that much in their first updates.
+        entropy of these frequencies. Models learn that much in their first 100 updates.
         """
-        train, update = self.data.train, self.state.update
+        train, update, nll = self.data.train, self.state.update, self.valid.get("nll", 0.0)
         _, tgt = train.rows(np.array(spread(10_000, len(train))))  # pairs, or all
         ids = np.append(tgt.ids, np.full(len(tgt), EOS_ID))
         _, counts = np.unique(ids, return_counts=True)
         guessing = math.log(len(ids)) - float(counts @ np.log(counts)) / len(ids)
-        nll = self.valid.get("nll", 0.0)
-        if update <= max(_FIRST, self.config.warmup_updates) or nll < guessing:
+        if update <= max(100, self.config.warmup_updates) or nll < guessing:
             return ""
         return (
             f"valid nll {nll:.2f} at update {update:,} is no better than guessing "
