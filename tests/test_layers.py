@@ -89,7 +89,7 @@ MOST_FILES = 22
 
 WITHOUT_TORCH = (
     *("nmt.data.folder", "nmt.prepare.prepare", "nmt.models.model_file", "nmt.config.presets"),
-    *("nmt.scoring.metrics", "nmt.jobs.job", "nmt.runs.run_folder"),
+    *("nmt.scoring.metrics", "nmt.jobs.job", "nmt.runs.run_folder", "nmt.training.choose_recipe"),
 )
 """Modules that load no torch, nor does what they load; it takes seconds. What CTranslate2, the
 journal, locks and finished jobs need is behind `nmt.jobs.job`."""

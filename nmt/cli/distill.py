@@ -24,7 +24,7 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, preset_names
-from nmt.cli.train import moses_options, number_of_processes, refuse_two_values
+from nmt.cli.train import number_of_processes
 from nmt.config.fields import like, value
 from nmt.config.presets import (
     find_preset,
@@ -33,7 +33,7 @@ from nmt.config.presets import (
     student_values,
     tuning_values,
 )
-from nmt.config.recipes import Recipe, parse_overrides, resolve_recipe
+from nmt.config.recipes import Recipe, parse_overrides, refuse_two_values, resolve_recipe
 from nmt.config.training_config import AugmentConfig, TrainingConfig
 from nmt.data.manifest import FILE_NAME
 from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
@@ -136,6 +136,7 @@ def distill(
     from nmt.models.model_file import find_model, model_checksum, read_card
     from nmt.runs.distillation import check_data, check_made_of
     from nmt.runs.run_folder import WORK, RunFolder
+    from nmt.training.choose_recipe import moses_options
 
     if "WORLD_SIZE" in os.environ:
         raise UsageError("torchrun starts every step several times; use --processes instead")

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, Verbose, completion, preset_names
-from nmt.config.fields import checked, like
+from nmt.config.fields import like
 from nmt.config.recipes import (
-    Layer,
     parse_overrides,
-    read_toml,
     recipe_fields,
     recorded_run,
-    resolve_recipe,
+    refuse_two_values,
 )
 from nmt.config.training_config import TrainingConfig
 from nmt.errors import UsageError
 from nmt.interchange.programs import opening
-
-if TYPE_CHECKING:
-    from nmt.models.model_file import ModelCard
 
 EXAMPLES = (
     "nmt train data --out run --model transformer_small --set dropout=0.3",
@@ -173,50 +167,36 @@ def train(
     of processes. To use several machines, start the same command by torchrun on each.
     """
     started = time.monotonic()
-    from nmt.config.presets import FINE_TUNING
     from nmt.data.manifest import read_info
     from nmt.jobs.deadline import first_limit
     from nmt.runs.run_folder import RunFolder
+    from nmt.training.choose_recipe import choose_recipe, hand_over, handed_over
 
     asked = number_of_processes(processes)
     stops_at = started + first_limit(time_limit, deadline)[0]
-    values_of_file = read_toml(config) if config else {}
-    overrides = parse_overrides(assignments or [])
-    given = shorthands.given()
+    overrides, given = parse_overrides(assignments or []), shorthands.given()
     refuse_two_values(given, overrides)
     run = RunFolder(out)
     is_first = "WORLD_SIZE" not in os.environ
     ranks = recorded_run(config).get("ranks") if config else None
-    if type(ranks) is int:  # the file is that of a run, which is repeated
-        if processes is None and is_first and not run.exists:
-            console.notice(f"no --processes given: taking {ranks}, as {config} had")
-            asked = ranks
-        # `threads` are those of each process. Of another number, each takes its share of the cores.
-        if ranks != int(os.environ.get("WORLD_SIZE", asked or 0)):
-            values_of_file.pop("threads", None)
-    own = run.own_values() if run.exists else None
-    layers: list[Layer]
-    is_chosen = model is not None or init_from is not None
-    if own is not None and model in (None, own[0]):
-        preset, architecture, values = own
-        layers = [(str(run.config), values)]
-    else:
-        device = (values_of_file | overrides | given).get("device", "auto")
-        preset = model or _choose_preset(data, config, init_from, device=str(device))
-        if model is None and preset != FINE_TUNING:
-            asked_for = (values_of_file | overrides | given).keys()
-            sized = _values_for_size(preset, data, asked_for)
-            overrides |= sized
-            assignments = [*(assignments or []), *(f"{key}={sized[key]}" for key in sized)]
-        # So that both are chosen once.
-        model = None if preset == FINE_TUNING else preset
-        architecture, layers = _preset_layers(preset, data, init_from)
-    layers += [(str(config), values_of_file)] if config else []
-    layers += [("--set", overrides), ("command line", given)]
-    recipe = resolve_recipe(preset, architecture, layers)
+    # The file is that of a run, which is repeated.
+    if type(ranks) is int and processes is None and is_first and not run.exists:
+        console.notice(f"no --processes given: taking {ranks}, as {config} had")
+        asked = ranks
+    recipe = handed_over() or choose_recipe(
+        data,
+        run,
+        model=model,
+        config=config,
+        init_from=init_from,
+        overrides=overrides,
+        given=given,
+        processes=int(os.environ.get("WORLD_SIZE", asked or 0)),
+    )
     if is_first:  # under torchrun, all processes must fail together
         read_info(data)  # fails before torch is loaded
-        if own is None:
+        if not run.exists:
+            is_chosen = model is not None or init_from is not None
             console.notice(opening(recipe.model, is_chosen=is_chosen))
     from nmt.training.train_command import TrainCommand
 
@@ -237,6 +217,7 @@ def train(
         if count > 1:
             from nmt.system.launch import launch
 
+            hand_over(recipe)
             if stream := console.stdout():  # of which the processes inherit file 1
                 os.dup2(stream.fileno(), 1)
             raise typer.Exit(launch(("-m", "nmt", *command.words), count, reason))
@@ -281,101 +262,3 @@ def _words(options: Sequence[tuple[str, object]]) -> tuple[str, ...]:
         if value is not None and value is not False:
             words += [option] if value is True else [option, str(value)]
     return tuple(words)
-
-
-def _choose_preset(data: Path, config: Path | None, init_from: Path | None, *, device: str) -> str:
-    """Return the preset of the run that is repeated, or else one that fits, and say so.
-
-    DataError if `data` is not a data folder.
-    """
-    from nmt.config.presets import FEW_PAIRS, FINE_TUNING, preset_for
-    from nmt.data.manifest import read_info
-
-    if config and (noted := recorded_run(config).get("preset")):
-        return str(noted)
-    if init_from is not None:
-        return FINE_TUNING
-    pairs = read_info(data).train.pairs
-    gpu = device == "cuda"
-    if device == "auto" and pairs >= FEW_PAIRS:
-        import torch
-
-        gpu = torch.cuda.is_available()
-    name, reason = preset_for(pairs, gpu=gpu)
-    console.notice(f"no --model given: taking {name}, because {reason}")
-    return name
-
-
-def _values_for_size(preset: str, data: Path, asked_for: Collection[str]) -> dict[str, object]:
-    """Return what a preset that we chose changes for small data, and say so.
-
-    asked_for: keys whose values the user gave; nothing changes if they decide on the length.
-    """
-    from nmt.config.presets import MOST_EPOCHS, preset_values, values_for_size
-    from nmt.data.manifest import read_info
-
-    if not {"max_updates", "batch_tokens"}.isdisjoint(asked_for):
-        return {}
-    train = read_info(data).train
-    defaults = dataclasses.asdict(TrainingConfig()) | preset_values(preset)
-    lengths = (defaults[key] for key in ("batch_tokens", "max_updates", "warmup_updates"))
-    tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
-    values = values_for_size(tokens, *lengths)
-    if values:
-        console.notice(
-            f"no --max-updates given: taking {values['max_updates']:,}, which see the "
-            f"{console.counted(train.pairs, 'pair', 'pairs')} {MOST_EPOCHS} times at most"
-        )
-    return {key: value for key, value in values.items() if key not in asked_for}
-
-
-def _preset_layers(
-    preset: str, data: Path, init_from: Path | None
-) -> tuple[str, list[tuple[str, Mapping[str, object]]]]:
-    """Return the architecture and the lowest layers of values, of a preset or of a tuned model.
-
-    UsageError if the data has another vocabulary than the model that is tuned.
-    """
-    from nmt.config.presets import FINE_TUNING, FINE_TUNING_VALUES, find_preset, preset_values
-
-    if preset != FINE_TUNING:
-        return find_preset(preset).architecture, [(preset, preset_values(preset))]
-    if init_from is None:
-        raise UsageError("this run tunes a model; give the same --init-from as at its start")
-    from nmt.data.folder import DataFolder
-    from nmt.data.pieces import PieceModel
-    from nmt.models.model_file import find_model, read_card
-
-    card, folder = read_card(find_model(init_from)), DataFolder.open(data)
-    for own, new in (
-        (card.src_vocabulary, folder.src_vocabulary),
-        (card.tgt_vocabulary, folder.tgt_vocabulary),
-    ):
-        models = [PieceModel.read(vocabulary.model) for vocabulary in (own, new)]
-        if own.moses != new.moses or not models[1].extends(models[0]):
-            raise UsageError(
-                f"{data} has another vocabulary than {init_from}: prepare it with --vocab "
-                f"{init_from}{moses_options(card)}, or give --model"
-            )
-    sizes = dataclasses.asdict(card.config)
-    return card.architecture, [(str(init_from), sizes), (preset, FINE_TUNING_VALUES)]
-
-
-def moses_options(card: ModelCard) -> str:
-    """Return the options of `prepare` for the model's preprocessing."""
-    rules = card.src_vocabulary.moses
-    if rules is None:
-        return ""
-    return " --moses-normalize" * rules.normalize + " --moses-tokenize" * rules.tokenize
-
-
-def refuse_two_values(given: Mapping[str, object], overrides: Mapping[str, object]) -> None:
-    """Raise UsageError if an option and --set give a key different values."""
-    specs = {spec.name: spec for spec in dataclasses.fields(TrainingConfig)}
-    for key in given.keys() & overrides.keys():
-        with contextlib.suppress(ValueError):  # reported with all other problems
-            if checked(specs[key], given[key]) != checked(specs[key], overrides[key]):
-                raise UsageError(
-                    f"--{key.replace('_', '-')} {given[key]} and --set {key}={overrides[key]} "
-                    "contradict each other; give one of them"
-                )

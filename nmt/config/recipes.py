@@ -7,6 +7,7 @@ are reported at once, each with the name of its layer. This module does not impo
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,6 +126,18 @@ def parse_overrides(assignments: Sequence[str]) -> dict[str, object]:
             raise UsageError(f"--set {assignment!r} is not of the form key=value")
         values[key.strip()] = value.strip()
     return values
+
+
+def refuse_two_values(given: Mapping[str, object], overrides: Mapping[str, object]) -> None:
+    """Raise UsageError if an option and --set give a key different values."""
+    specs = {spec.name: spec for spec in dataclasses.fields(TrainingConfig)}
+    for key in given.keys() & overrides.keys():
+        with contextlib.suppress(ValueError):  # reported with all other problems
+            if checked(specs[key], given[key]) != checked(specs[key], overrides[key]):
+                raise UsageError(
+                    f"--{key.replace('_', '-')} {given[key]} and --set {key}={overrides[key]} "
+                    "contradict each other; give one of them"
+                )
 
 
 def read_toml(path: Path) -> dict[str, object]:

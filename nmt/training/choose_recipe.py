@@ -1,0 +1,164 @@
+"""The recipe of a run, from what the user gave: a preset, sizes that suit the data, and layers.
+
+It is chosen once. `nmt train` hands it over to the processes that it starts, in the environment.
+torchrun starts processes that no process of ours has started. Each chooses for itself then, so that
+all fail together, and the first one's choice counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from nmt import console
+from nmt.config.presets import (
+    FEW_PAIRS,
+    FINE_TUNING,
+    FINE_TUNING_VALUES,
+    MOST_EPOCHS,
+    find_preset,
+    preset_for,
+    preset_values,
+    values_for_size,
+)
+from nmt.config.recipes import Layer, Recipe, read_toml, recorded_run, resolve_recipe
+from nmt.config.training_config import TrainingConfig
+from nmt.data.folder import DataFolder
+from nmt.data.manifest import read_info
+from nmt.data.pieces import PieceModel
+from nmt.errors import UsageError
+from nmt.models.model_file import ModelCard, find_model, read_card
+from nmt.runs.run_folder import RunFolder
+
+_RECIPE = "NMT_RECIPE"
+"""The variable that holds a recipe for the processes that this one starts."""
+
+
+def hand_over(recipe: Recipe) -> None:
+    """Let the processes that this one starts have its recipe."""
+    sections = map(dataclasses.asdict, recipe.sections.values())
+    values = {key: value for section in sections for key, value in section.items()}
+    os.environ[_RECIPE] = json.dumps((recipe.preset, recipe.architecture, values))
+
+
+def handed_over() -> Recipe | None:
+    """Take the recipe of the process that started this one; None if it gave none."""
+    text = os.environ.pop(_RECIPE, None)
+    if text is None:
+        return None
+    preset, architecture, values = json.loads(text)
+    return resolve_recipe(preset, architecture, [(_RECIPE, values)])
+
+
+def choose_recipe(
+    data: Path,
+    run: RunFolder,
+    *,
+    model: str | None,
+    config: Path | None,
+    init_from: Path | None,
+    overrides: Mapping[str, object],
+    given: Mapping[str, object],
+    processes: int,
+) -> Recipe:
+    """Return the recipe of a run: its own if it goes on, else a preset's, with what the user gave.
+
+    overrides: the values of --set.
+    given: the values of other options.
+    processes: their number; 0 if it is not known yet.
+    UsageError if a value is wrong, or data and tuned model do not fit. DataError if `data` is not a
+    data folder.
+    """
+    values_of_file = read_toml(config) if config else {}
+    # `threads` are those of each process. Of another number, each takes its share of the cores.
+    if config and recorded_run(config).get("ranks", processes) != processes:
+        values_of_file.pop("threads", None)
+    asked_for = values_of_file | overrides | given
+    layers: list[Layer]
+    if run.exists and model in (None, (own := run.own_values())[0]):
+        preset, architecture, values = own
+        layers = [(str(run.config), values)]
+    else:
+        device = str(asked_for.get("device", "auto"))
+        preset = model or _choose_preset(data, config, init_from, device=device)
+        architecture, layers = _preset_layers(preset, data, init_from)
+        if model is None and preset != FINE_TUNING:
+            layers.append((preset, _values_for_size(preset, data, asked_for.keys())))
+    layers += [(str(config), values_of_file)] if config else []
+    layers += [("--set", overrides), ("command line", given)]
+    return resolve_recipe(preset, architecture, layers)
+
+
+def _choose_preset(data: Path, config: Path | None, init_from: Path | None, *, device: str) -> str:
+    """Return the preset of the run that is repeated, or else one that fits, and say so.
+
+    DataError if `data` is not a data folder.
+    """
+    if config and (noted := recorded_run(config).get("preset")):
+        return str(noted)
+    if init_from is not None:
+        return FINE_TUNING
+    pairs = read_info(data).train.pairs
+    gpu = device == "cuda"
+    if device == "auto" and pairs >= FEW_PAIRS:
+        import torch
+
+        gpu = torch.cuda.is_available()
+    name, reason = preset_for(pairs, gpu=gpu)
+    console.notice(f"no --model given: taking {name}, because {reason}")
+    return name
+
+
+def _values_for_size(preset: str, data: Path, asked_for: Collection[str]) -> dict[str, object]:
+    """Return what a preset that we chose changes for small data, and say so.
+
+    asked_for: keys whose values the user gave; nothing changes if they decide on the length.
+    """
+    if not {"max_updates", "batch_tokens"}.isdisjoint(asked_for):
+        return {}
+    train = read_info(data).train
+    defaults = dataclasses.asdict(TrainingConfig()) | preset_values(preset)
+    lengths = (defaults[key] for key in ("batch_tokens", "max_updates", "warmup_updates"))
+    tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
+    values = values_for_size(tokens, *lengths)
+    if values:
+        console.notice(
+            f"no --max-updates given: taking {values['max_updates']:,}, which see the "
+            f"{console.counted(train.pairs, 'pair', 'pairs')} {MOST_EPOCHS} times at most"
+        )
+    return {key: value for key, value in values.items() if key not in asked_for}
+
+
+def _preset_layers(preset: str, data: Path, init_from: Path | None) -> tuple[str, list[Layer]]:
+    """Return the architecture and the lowest layers of values, of a preset or of a tuned model.
+
+    UsageError if the data has another vocabulary than the model that is tuned.
+    """
+    if preset != FINE_TUNING:
+        return find_preset(preset).architecture, [(preset, preset_values(preset))]
+    if init_from is None:
+        raise UsageError("this run tunes a model; give the same --init-from as at its start")
+    card, folder = read_card(find_model(init_from)), DataFolder.open(data)
+    for own, new in (
+        (card.src_vocabulary, folder.src_vocabulary),
+        (card.tgt_vocabulary, folder.tgt_vocabulary),
+    ):
+        models = [PieceModel.read(vocabulary.model) for vocabulary in (own, new)]
+        if own.moses != new.moses or not models[1].extends(models[0]):
+            raise UsageError(
+                f"{data} has another vocabulary than {init_from}: prepare it with --vocab "
+                f"{init_from}{moses_options(card)}, or give --model"
+            )
+    sizes = dataclasses.asdict(card.config)
+    return card.architecture, [(str(init_from), sizes), (preset, FINE_TUNING_VALUES)]
+
+
+def moses_options(card: ModelCard) -> str:
+    """Return the options of `prepare` for the model's preprocessing."""
+    rules = card.src_vocabulary.moses
+    if rules is None:
+        return ""
+    return " --moses-normalize" * rules.normalize + " --moses-tokenize" * rules.tokenize
