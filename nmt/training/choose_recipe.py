@@ -76,7 +76,7 @@ def choose_recipe(
     # `threads` are those of each process. Of another number, each takes its share of the cores.
     if config and recorded_run(config).get("ranks", processes) != processes:
         values_of_file.pop("threads", None)
-    asked_for = values_of_file | overrides | given
+    asked_for = {**values_of_file, **overrides, **given}
     layers: list[Layer]
     if run.exists and model in (None, (own := run.own_values())[0]):
         preset, architecture, values = own
