@@ -18,7 +18,7 @@ import shlex
 import sys
 import textwrap
 import traceback
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 if TYPE_CHECKING:
@@ -204,6 +204,12 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
 def counted(number: int, one: str, many: str) -> str:
     """Write a number with its noun: 1 line is, 1,000 lines are."""
     return f"{number:,} {one if number == 1 else many}"
+
+
+def listed(words: Iterable[str], conjunction: str) -> str:
+    """Return at least two words as a sentence lists them: `a, b or c`."""
+    *others, last = words
+    return f"{', '.join(others)} {conjunction} {last}"
 
 
 def duration(seconds: float) -> str:

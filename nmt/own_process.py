@@ -18,6 +18,9 @@ sys.path, function, values = json.load(sys.stdin)
 json.dump(pkgutil.resolve_name(function)(*values), sys.stdout)
 """
 _LONGEST = 600  # seconds
+_QUIET = {"PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+"""Variables of the process: nothing of the current folder, no warnings, and no threads, which take
+memory."""
 
 
 def in_own_process(
@@ -32,11 +35,11 @@ def in_own_process(
     path = [str(Path(folder).absolute()) for folder in sys.path]
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-W", "ignore", "-c", _CALL],
+            [os.environ.get("PYTHON_EXEC", sys.executable), "-c", _CALL],
             input=json.dumps([path, full_name(function), values]).encode(),
             capture_output=True,
             cwd="/",
-            env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,  # threads take memory
+            env=os.environ | _QUIET | environment,
             start_new_session=True,  # Ctrl-C is for this process, which may finish its work
             timeout=_LONGEST,
             check=False,

@@ -28,10 +28,10 @@ from nmt import console
 from nmt.__main__ import main
 from nmt.config.fields import Value
 from nmt.config.model_config import TransformerConfig
+from nmt.data import line_blocks
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import ANNOTATION, EOS_ID, Vocabulary, learn_vocabulary
 from nmt.models.model_file import ModelCard, write_model
-from nmt.prepare.readers import reader
 from nmt.system.program import SIGNALS
 from nmt.training import setup
 
@@ -334,4 +334,4 @@ def translate_text(translate: Nmt, tmp_path: Path) -> TranslateText:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 5 lines."""
-    monkeypatch.setattr(reader, "BLOCK_LINES", 5)
+    monkeypatch.setattr(line_blocks, "BLOCK_LINES", 5)

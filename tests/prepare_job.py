@@ -14,7 +14,7 @@ from nmt.errors import NMTError
 from nmt.models.model_file import read_vocabularies
 from nmt.prepare import prepare as stage
 from nmt.prepare import write_splits
-from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.options import PrepareOptions
 
 COLOURS = ["red", "blue", "green", "white", "black"]
@@ -25,7 +25,7 @@ THINGS = ["house", "tree", "bird", "river", "stone", "cloud"]
 class Job:
     out: Path
     options: PrepareOptions
-    cleaning: Cleaning
+    cleaning: CleaningOptions
 
     @classmethod
     def of(cls, out: Path, **values: Any) -> Job:
@@ -37,7 +37,7 @@ class Job:
         if not values.get("vocab"):
             options["normalization"] = "identity"
         chosen, cleaning = _split(values)
-        return cls(out, PrepareOptions(**options | chosen), Cleaning(**cleaning))
+        return cls(out, PrepareOptions(**options | chosen), CleaningOptions(**cleaning))
 
     def but(self, **values: Any) -> Job:
         """Return the job with some options changed, `out` among them."""
@@ -62,7 +62,7 @@ def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         values = values | {"valid": (values["valid"],)}
     if "workers" in values:
         values = values | {"workers": str(values["workers"])}
-    names = {spec.name for spec in dataclasses.fields(Cleaning)}
+    names = {spec.name for spec in dataclasses.fields(CleaningOptions)}
     cleaning = {name: given for name, given in values.items() if name in names}
     return {name: given for name, given in values.items() if name not in names}, cleaning
 

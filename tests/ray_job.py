@@ -9,7 +9,7 @@ from typing import Any
 
 from prepare_job import Job
 
-from nmt.prepare.readers import reader
+from nmt.data import line_blocks
 from nmt.prepare.write_splits import TrainSplit
 
 BLOCK_LINES = 100
@@ -17,7 +17,7 @@ BLOCK_LINES = 100
 
 def job(folder: Path, out: Path, **values: Any) -> Job:
     """Return the job, whose text is read in small blocks."""
-    reader.BLOCK_LINES = BLOCK_LINES
+    line_blocks.BLOCK_LINES = BLOCK_LINES
     return Job.of(
         out, train=(f"{folder}/train",), valid=f"{folder}/valid", vocab_size=400, **values
     )

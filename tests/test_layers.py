@@ -25,6 +25,7 @@ STAGES = (
         "system",
         "config",
         "data",
+        "tables",
         "lexical",
         "markup",
         "prepare",
@@ -37,7 +38,7 @@ STAGES = (
 )
 """In the order of the data: a stage imports itself and stages before it."""
 
-ONLY_FROM = {"scoring": {"system", "config", "data", "markup", "scoring"}}
+ONLY_FROM = {"scoring": {"system", "config", "data", "tables", "markup", "scoring"}}
 """Stages that are held closer than their place in the order."""
 
 GROUND_FLOOR = {path.stem for path in (ROOT / "nmt").glob("[!_]*.py")}
@@ -53,7 +54,7 @@ DOORS: dict[str, str | tuple[str, ...]] = {
     "sacrebleu": "nmt/scoring/",
     "sacremoses": "nmt/data/moses.py",
     "langcodes": "nmt/data/languages.py",
-    "pyarrow": "nmt/prepare/readers/parquet.py",
+    "pyarrow": "nmt/tables/parquet.py",
     "fasttext": "nmt/prepare/language_id.py",
     "simplemma": "nmt/lexical/lemmas.py",
     "backports.zstd": "nmt/data/compressed.py",
@@ -68,8 +69,8 @@ DOORS: dict[str, str | tuple[str, ...]] = {
     **dict.fromkeys(("pickle", "cloudpickle", "dill", "marshal", "shelve"), ""),
     **dict.fromkeys(("allow_pickle", "torch.save"), ""),
     # With weights_only, of other people's models.
-    "torch.load": "nmt/interchange/huggingface_files.py",
-    "yaml": "nmt/interchange/marian",
+    "torch.load": "nmt/interchange/importers/huggingface_files.py",
+    "yaml": ("nmt/interchange/importers/marian.py", "nmt/interchange/marian_export.py"),
 }
 """Third-party interface -> the only files or folder that may use it; empty: none may."""
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from read_document import read_document
 from text_formats import rows_of
 
 from nmt.data.compressed import MOST_TIMES_UNPACKED, UNPACKED_FREELY, zstd
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError
-from nmt.interchange.marian import import_marian, parse_yaml
-from nmt.markup.documents import Document
+from nmt.interchange.importers.marian import import_marian, parse_yaml
 from nmt.markup.xliff import MOST_OPEN_ELEMENTS
 from nmt.prepare.readers.find import find_reader
 from nmt.system.files import LONGEST_SETTINGS
@@ -85,9 +85,9 @@ def test_elements_of_xliff_inside_each_other_have_a_limit() -> None:
         inner = "".join(f'<a xmlns:n{number}="u{number}">' for number in range(depth))
         return f'<xliff version="1.2">{inner}{"</a>" * depth}</xliff>'.encode()
 
-    Document.read(Path("x.xlf"), xliff(MOST_OPEN_ELEMENTS - 1), UTF8)
+    read_document("x.xlf", xliff(MOST_OPEN_ELEMENTS - 1))
     with pytest.raises(DataError, match=r"x.xlf line 1: more than 1,000 elements"):
-        Document.read(Path("x.xlf"), xliff(MOST_OPEN_ELEMENTS), UTF8)
+        read_document("x.xlf", xliff(MOST_OPEN_ELEMENTS))
 
 
 def test_rows_that_refer_to_the_same_text_are_counted(

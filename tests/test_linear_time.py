@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from read_document import read_document
 
 from nmt.data.composition import compose
 from nmt.data.corpus import Encoding
@@ -20,12 +21,12 @@ from nmt.lexical.lemmas import WORD
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase
 from nmt.markup.breaks import MarkedLines, unwrap
 from nmt.markup.directives import fit_directives, protect_directives
-from nmt.markup.documents import Document
 from nmt.markup.file_types import odd_lines, type_of_content
 from nmt.markup.segment_files import read_sgml, read_side
 from nmt.prepare.characters import plain_classes
+from nmt.prepare.fixes import broken_word, first_entity, fixed_encoding, without_entities
 from nmt.prepare.readers.find import find_reader
-from nmt.prepare.repairs import broken_word, first_entity, fixed_encoding, without_entities
+from nmt.prepare.readers.reading import blocks_of, surveys_of
 from nmt.scoring.inputs import Text, check_plain
 from nmt.scoring.text_warnings import text_warnings
 from nmt.system.files import parse_json, parse_toml
@@ -82,7 +83,7 @@ TERMS = WordList(ListedWord(source, ("b",)) for source in ("a a a", "1 2", "a - 
 
 
 def _document(path: str, text: str) -> None:
-    document = Document.read(Path(path), text.encode(errors="replace"), UTF8)
+    document = read_document(path, text.encode(errors="replace"))
     document.write(unit.line for unit in document.units)
 
 
@@ -104,9 +105,9 @@ def _reading(name: str, content: str) -> None:
     for one in (file, f"{file}.en", f"{file}.de"):
         Path(one).write_text(content, errors="replace")
     reader = find_reader(name, ("en", "de"), UTF8)
-    for survey in reader.surveys():
+    for survey in surveys_of(reader):
         survey(lambda size: size)
-    for _ in reader.blocks():
+    for _ in blocks_of(reader):
         pass
 
 

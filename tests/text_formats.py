@@ -14,7 +14,8 @@ import pytest
 
 from nmt.data.corpus import Encoding
 from nmt.prepare.readers.find import find_reader
-from nmt.prepare.readers.table import Table
+from nmt.prepare.readers.reading import surveys_of
+from nmt.tables.table import Table
 
 UTF8 = Encoding.find("utf-8")
 
@@ -33,7 +34,7 @@ def rows_of(
     table = find_reader(name, langs, encoding, quoting=quoting)
     assert isinstance(table, Table)
     if surveyed:
-        for survey in table.surveys():
+        for survey in surveys_of(table):
             survey(int)
     codec = table.encoding.line_codec
     return [(row.src.decode(codec), row.tgt.decode(codec)) for row in table.rows(int)]

@@ -120,7 +120,9 @@ def recipe(**values: Value) -> Recipe:
 
 def train(data: Path, out: Path, init_from: Path | None = None, /, **values: Value) -> Path:
     """Train in this process; return the run folder."""
-    train_run(recipe(**values), TrainCommand(data, out, init_from))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHON_EXEC", warm_python())  # which draws the curves
+        train_run(recipe(**values), TrainCommand(data, out, init_from))
     return out
 
 

@@ -34,7 +34,10 @@ LIBRARIES = (
     *("numpy", "pytest", "rich.live", "sacrebleu", "safetensors.torch", "sentencepiece", "torch"),
     *("torch.distributed.launcher", "torch.distributed.nn.functional", "typer"),
 )
-MAYBE_MISSING = ("pydantic.type_adapter",)  # which typer needs since 0.29
+MAYBE_MISSING = (
+    "pydantic.type_adapter",  # which typer needs since 0.29
+    *("matplotlib.figure", "matplotlib.backends.backend_svg"),
+)
 MOST_FILES = 250  # that one message can hold
 LENGTH_BYTES = 8
 
@@ -65,8 +68,10 @@ def warm_python() -> str:
                 stdout=subprocess.DEVNULL,
                 pass_fds=[listener.fileno()],
                 cwd="/",
-                # What `nmt` sets before it loads torch, which is loaded here.
-                env=os.environ | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"},
+                # What `nmt` sets before it loads torch and matplotlib, which are loaded here.
+                env=os.environ
+                | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+                | {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "svg"},
                 start_new_session=True,  # Ctrl-C is for this process
             )
         )

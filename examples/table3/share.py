@@ -21,7 +21,7 @@ from nmt.cli.command import run
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError
-from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.prepare import prepare
 
@@ -68,7 +68,7 @@ def make_share(path: Path, share: float, out: Path) -> DataFolder:
         shutil.rmtree(text)
 
 
-def _options(data: DataFolder, train: Path) -> tuple[PrepareOptions, Cleaning]:
+def _options(data: DataFolder, train: Path) -> tuple[PrepareOptions, CleaningOptions]:
     """Return the options for other training text with the settings of `data`."""
     settings = data.info.settings
     options = PrepareOptions(
@@ -81,7 +81,7 @@ def _options(data: DataFolder, train: Path) -> tuple[PrepareOptions, Cleaning]:
         moses_normalize=settings["moses_normalize"],
         moses_tokenize=settings["moses_tokenize"],
     )
-    return options, Cleaning(max_length=data.info.max_length, keep=CLEANED)
+    return options, CleaningOptions(max_length=data.info.max_length, keep=CLEANED)
 
 
 def _lines(data: DataFolder, chosen: NDArray[np.int64], side: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -12,7 +12,8 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, check_new_file, completion
-from nmt.errors import DataError, UsageError, did_you_mean
+from nmt.config.fields import value
+from nmt.errors import UsageError, did_you_mean
 from nmt.models.device import QUANTIZATIONS
 from nmt.system.files import is_there, resolved
 
@@ -64,6 +65,7 @@ def _bergamot(
     src_name: str | None = None,
     tgt_name: str | None = None,
 ) -> str:
+    from nmt.data.corpus import Encoding, decode_lines, read_lines
     from nmt.data.folder import DataFolder
     from nmt.interchange.bergamot import export_bergamot
     from nmt.runs.run_folder import RunFolder
@@ -76,22 +78,14 @@ def _bergamot(
             f"{source}: is not a run, so give --data, the data folder that it was trained on, or "
             "--sample, source text"
         )
-    lines = None if sample is None else list(_text_of(sample))
+    lines, utf8 = None, Encoding.find("utf-8")
+    if sample is not None:
+        raw = read_lines(sample, utf8)
+        lines = list(decode_lines(raw, utf8, name=str(sample), remedy="convert it"))
     folder = None if data is None else DataFolder.open(data)
     export_bergamot(source, out, data=folder, sample=lines, names=(src_name, tgt_name))
     shortlist = "no shortlist, which makes it slower" if folder is None else "a shortlist"
     return f"{source} for Bergamot, with {shortlist}"
-
-
-def _text_of(path: Path) -> Iterator[str]:
-    from nmt.data.corpus import Encoding, read_lines
-
-    encoding = Encoding.find("utf-8")
-    for number, line in enumerate(read_lines(path, encoding), 1):
-        text = encoding.decode(line, number=number)
-        if text is None:
-            raise DataError(f"{path}: line {number:,} is not UTF-8")
-        yield text
 
 
 def _argos(
@@ -119,8 +113,7 @@ class Exporter(NamedTuple):
 
     @property
     def options(self) -> list[str]:
-        parameters = inspect.signature(self.write).parameters.values()
-        return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+        return inspect.getfullargspec(self.write).kwonlyargs
 
 
 EXPORTERS = {
@@ -141,9 +134,15 @@ EXPORTERS = {
 """The only list of formats: the command takes its options, and says what they are, by it."""
 
 
-def _takers(option: str) -> str:
-    """Return the heading of an option in the help: the formats that take it."""
-    return ", ".join(name for name, each in EXPORTERS.items() if option in each.options)
+_USUAL_NAME = "the usual English one"
+
+
+_TAKERS = {
+    option: ", ".join(name for name, each in EXPORTERS.items() if option in each.options)
+    for exporter in EXPORTERS.values()
+    for option in exporter.options
+}
+"""The formats that take each option: the part of the help that lists it."""
 
 
 def export(
@@ -167,57 +166,40 @@ def export(
         str | None,
         typer.Argument(metavar="OUT", help="The folder or (argos) file to write."),
     ] = None,
-    quantization: Annotated[
-        str | None,
-        typer.Option(
-            help="Type of the weights: float32, float16, bfloat16, int8, int16 or int8_float16. "
-            "On a CPU, take float32 or int8.",
-            autocompletion=completion(QUANTIZATIONS),
-            show_default="float32; int8 for argos",
-            rich_help_panel=_takers("quantization"),
-        ),
-    ] = None,
-    package_version: Annotated[
-        str | None,
-        typer.Option(
-            help="Version of the package. Programs may replace it by a newer one of their index.",
-            show_default="1.0",
-            rich_help_panel=_takers("package_version"),
-        ),
-    ] = None,
-    src_name: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the source language, for people. For argos, codes that no registry has "
-            "need one.",
-            show_default="the usual English one",
-            rich_help_panel=_takers("src_name"),
-        ),
-    ] = None,
-    tgt_name: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the target language.",
-            show_default="the usual English one",
-            rich_help_panel=_takers("tgt_name"),
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="The data folder that the model was trained on. Its training pairs teach the "
-            "shortlist, and its valid text shows the size of inputs.",
-            show_default="the run's",
-            rich_help_panel=_takers("data"),
-        ),
-    ] = None,
-    sample: Annotated[
-        Path | None,
-        typer.Option(
-            help="Measure the size of inputs on this source text instead.",
-            rich_help_panel=_takers("sample"),
-        ),
-    ] = None,
+    *,
+    quantization: str | None = value(
+        None,
+        "Type of the weights: float32, float16, bfloat16, int8, int16 or int8_float16. On a CPU, "
+        "take float32 or int8.",
+        completion=completion(QUANTIZATIONS),
+        shown="float32; int8 for argos",
+        panel=_TAKERS["quantization"],
+    ),
+    package_version: str | None = value(
+        None,
+        "Version of the package. Programs may replace it by a newer one of their index.",
+        shown="1.0",
+        panel=_TAKERS["package_version"],
+    ),
+    src_name: str | None = value(
+        None,
+        "Name of the source language, for people. For argos, codes that no registry has need one.",
+        shown=_USUAL_NAME,
+        panel=_TAKERS["src_name"],
+    ),
+    tgt_name: str | None = value(
+        None, "Name of the target language.", shown=_USUAL_NAME, panel=_TAKERS["tgt_name"]
+    ),
+    data: Path | None = value(
+        None,
+        "The data folder that the model was trained on. Its training pairs teach the shortlist, "
+        "and its valid text shows the size of inputs.",
+        shown="the run's",
+        panel=_TAKERS["data"],
+    ),
+    sample: Path | None = value(
+        None, "Measure the size of inputs on this source text instead.", panel=_TAKERS["sample"]
+    ),
     quiet: Quiet = False,
 ) -> None:
     """Write a model for another engine.
@@ -234,8 +216,7 @@ def export(
 
     A package for argos is what LibreTranslate and Argos Translate install.
     """
-    known = {name for exporter in EXPORTERS.values() for name in exporter.options}
-    given = {name: value for name, value in locals().items() if name in known and value is not None}
+    given = {name: one for name, one in locals().items() if name in _TAKERS and one is not None}
     flags = {name: f"--{name.replace('_', '-')}" for name in given}
     if source is None:
         for flag in flags.values():
@@ -254,11 +235,10 @@ def export(
     for name, flag in flags.items():
         if name not in exporter.options:
             raise UsageError(f"{flag} has no meaning for {form}; leave it out")
-    for name in ("src_name", "tgt_name"):
-        if name in given:
-            if not (given[name].strip() and given[name].isprintable()):
-                raise UsageError(f"{flags[name]} {given[name]!r}: is not a name")
-            given[name] = given[name].strip()
+    for name in given.keys() & {"src_name", "tgt_name"}:
+        if not (given[name].strip() and given[name].isprintable()):
+            raise UsageError(f"{flags[name]} {given[name]!r}: is not a name")
+        given[name] = given[name].strip()
     if fault := _fault_of(exporter, source):
         raise UsageError(f"{source}: {fault}")
     console.notice(f"{out}: {exporter.write(source, target, **given)}")

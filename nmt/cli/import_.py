@@ -68,13 +68,13 @@ def import_(
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, _FORMATS)}")
     target = check_new_file(out)
     if form == "huggingface":
-        from nmt.interchange.huggingface import import_huggingface
+        from nmt.interchange.importers.huggingface import import_huggingface
 
         if vocab:
             raise UsageError("--vocab is for marian; a folder of huggingface has its vocabularies")
         card = import_huggingface(source, target, src_lang=src, tgt_lang=tgt, positions=positions)
     else:
-        from nmt.interchange.marian import import_marian
+        from nmt.interchange.importers.marian import import_marian
 
         if positions is not None:
             raise UsageError("--positions has no meaning for marian; leave it out")

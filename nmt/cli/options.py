@@ -28,7 +28,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     A parameter that is annotated with a dataclass becomes one option for each field that
     `value` declares, there or in a part. The command gets the dataclass. A parameter
     whose default `value` declares is one option. If values are wrong, all problems are reported
-    together. `--help` leaves out the options that have a panel.
+    together. `--help` leaves out the options that have a panel, unless all have one.
     """
     hints = get_type_hints(command, include_extras=True)
     kinds: dict[str, Any] = {
@@ -70,6 +70,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     specs = [spec for kind in (own, *kinds.values()) for spec in all_declared(kind)]
     rare = {spec.name for spec in specs if spec.metadata["panel"] is not None}
+    rare = rare if len(rare) < len(specs) else set()
     parameters += _help_options(rare)
     for parameter in parameters:
         _name_value(parameter.annotation)

@@ -12,7 +12,7 @@ from nmt.cli.options import Quiet, Verbose
 from nmt.config.fields import value
 from nmt.console import counted
 from nmt.errors import UsageError
-from nmt.prepare.cleaning import FLAWS, Cleaning
+from nmt.prepare.cleaning_options import FLAWS, CleaningOptions
 from nmt.prepare.options import PrepareOptions
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def prepare(
         str, typer.Argument(metavar="OUT", help="Data folder to make: a path or a URL.")
     ],
     options: PrepareOptions,
-    cleaning: Cleaning,
+    cleaning: CleaningOptions,
     *,
     dry_run: int | None = value(
         None,

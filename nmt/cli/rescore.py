@@ -134,7 +134,7 @@ def rescore(
     counts as a subword. Lower is better. Compare only models with the same subwords.
     """
     from nmt.data.corpus import Encoding
-    from nmt.interchange.imported_once import model_of
+    from nmt.interchange.importers.imported_once import model_of
     from nmt.models.device import choose_device, keep_freed_memory, use_tf32
     from nmt.models.model_file import find_model
     from nmt.scoring.inputs import name_of, stream_together

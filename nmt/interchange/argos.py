@@ -17,7 +17,7 @@ from nmt.data.languages import english_name, is_code, primary_language, scripts_
 from nmt.errors import UsageError
 from nmt.interchange import ctranslate2
 from nmt.interchange.ctranslate2 import duties_of_others, quantized_specification
-from nmt.interchange.foreign import TAKE_CTRANSLATE2
+from nmt.interchange.exports import TAKE_CTRANSLATE2
 from nmt.models.model_file import ModelCard, find_model, read_card
 from nmt.system.files import atomic_path
 

@@ -28,10 +28,11 @@ from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.errors import UsageError
 from nmt.interchange import marian_export
-from nmt.interchange.foreign import EMBEDDINGS, check_replaceable
-from nmt.interchange.marian import INPUT_FACTOR, OPTIONS, OUTPUT_BIAS_NAME, foreign_names
+from nmt.interchange.exports import check_replaceable, expressed_model
+from nmt.interchange.importers.marian import INPUT_FACTOR, OPTIONS, OUTPUT_BIAS_NAME, foreign_names
+from nmt.interchange.importers.model_import import EMBEDDINGS
 from nmt.interchange.marian_binary import TABLE, Arrays, rounded, write_arrays
-from nmt.interchange.marian_export import as_array, expressed_model, foreign_arrays, options_of
+from nmt.interchange.marian_export import as_array, foreign_arrays, options_of
 from nmt.interchange.marian_shortlist import FIRST, content_of, learn_lists
 from nmt.interchange.programs import BERGAMOT
 from nmt.models.base import BARRED

@@ -21,7 +21,7 @@ from nmt import console
 from nmt.data.vocabulary import BOS_ID, EOS_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
-from nmt.interchange.foreign import check_replaceable
+from nmt.interchange.exports import check_replaceable
 from nmt.interchange.programs import CTRANSLATE2
 from nmt.models.attention import SelfAttention
 from nmt.models.base import BARRED, TranslationModel

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from nmt.config.model_config import TransformerConfig
 from nmt.data.languages import english_name, is_code, primary_language
-from nmt.interchange.huggingface_settings import ARCHITECTURES, M2M100, MARIAN
+from nmt.interchange.importers.huggingface_settings import ARCHITECTURES, M2M100, MARIAN
 from nmt.models.model_file import ModelCard
 
 _SAVING = """

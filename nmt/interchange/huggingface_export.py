@@ -22,11 +22,9 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange import programs
-from nmt.interchange.foreign import EMBEDDINGS, check_replaceable, not_segmented
+from nmt.interchange.exports import check_replaceable, expressed_model, not_segmented
 from nmt.interchange.huggingface_card import language_tag, model_card
-from nmt.interchange.huggingface_files import (
-    CONFIG,
-    TOKENIZER,
+from nmt.interchange.importers.huggingface_files import (
     WEIGHTS,
     foreign_names,
     interleaved,
@@ -34,12 +32,20 @@ from nmt.interchange.huggingface_files import (
     sizes_of,
     zero_biases,
 )
-from nmt.interchange.huggingface_settings import ARCHITECTURES, GENERATION, M2M100, MARIAN
-from nmt.interchange.m2m100 import PIECES
+from nmt.interchange.importers.huggingface_settings import (
+    ARCHITECTURES,
+    CONFIG,
+    GENERATION,
+    M2M100,
+    MARIAN,
+    TOKENIZER,
+)
+from nmt.interchange.importers.m2m100 import PIECES
+from nmt.interchange.importers.marian_mt import EXPORTED, IDS, SRC_PIECES, TGT_IDS, TGT_PIECES
+from nmt.interchange.importers.model_import import EMBEDDINGS
 from nmt.interchange.m2m100_export import m2m100_files, m2m100_weights, not_m2m100, row_ids
-from nmt.interchange.marian_mt import EXPORTED, IDS, SRC_PIECES, TGT_IDS, TGT_PIECES
 from nmt.models.base import BARRED
-from nmt.models.model_file import ModelCard, load_model
+from nmt.models.model_file import ModelCard
 from nmt.models.positions import sinusoids_by_halves
 from nmt.models.transformer import Transformer
 from nmt.system.files import atomic_folder, check_room, parse_json, resolved, write_text
@@ -60,10 +66,7 @@ def export_huggingface(path: Path, out: Path, languages: Sequence[str | None]) -
     """
     out = resolved(out)
     check_replaceable(out, is_export=_is_export(out))
-    model, card = load_model(path)
-    if fault := fault_of(card):
-        raise UsageError(f"{path}: {fault}")
-    assert isinstance(model, Transformer)
+    model, card = expressed_model(path, fault_of)
     is_m2m100 = _type_of(card) == M2M100
     kind = ARCHITECTURES[_type_of(card)]
     bias = None if model.output_bias is None else model.output_bias[: card.src_vocabulary.known]

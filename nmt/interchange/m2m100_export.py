@@ -15,16 +15,11 @@ from torch import Tensor
 from nmt.data.composition import NFC
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, TAKE_CTRANSLATE2, not_segmented
-from nmt.interchange.huggingface_files import (
-    CONFIG,
-    TOKENIZER,
-    foreign_names,
-    sizes_of,
-    zero_biases,
-)
-from nmt.interchange.huggingface_settings import GENERATION
-from nmt.interchange.m2m100 import ALL_IDS
+from nmt.interchange.exports import TAKE_CTRANSLATE2, not_segmented
+from nmt.interchange.importers.huggingface_files import foreign_names, sizes_of, zero_biases
+from nmt.interchange.importers.huggingface_settings import CONFIG, GENERATION, TOKENIZER
+from nmt.interchange.importers.m2m100 import ALL_IDS
+from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS
 from nmt.models.model_file import ModelCard
 from nmt.models.transformer import Transformer
 

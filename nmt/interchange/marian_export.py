@@ -5,7 +5,7 @@ It is what `marian` imports. Exporting and importing again gives the same tensor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,13 @@ from torch import Tensor
 
 from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID
-from nmt.errors import UsageError
-from nmt.interchange.foreign import (
-    EMBEDDINGS,
-    OUTPUT_BIAS,
+from nmt.interchange.exports import (
     TAKE_CTRANSLATE2,
     check_replaceable,
+    expressed_model,
     not_segmented,
 )
-from nmt.interchange.marian import (
+from nmt.interchange.importers.marian import (
     LISTING,
     OPTIONS,
     OUTPUT_BIAS_NAME,
@@ -33,8 +31,9 @@ from nmt.interchange.marian import (
     foreign_names,
     is_vector,
 )
+from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS
 from nmt.interchange.programs import MARIAN, Form
-from nmt.models.model_file import ModelCard, load_model
+from nmt.models.model_file import ModelCard
 from nmt.models.transformer import Transformer
 from nmt.system.files import atomic_folder, check_room, resolved, write_text
 
@@ -71,17 +70,6 @@ def export_marian(path: Path, out: Path) -> None:
         # Without cropping, Marian ends its output at the first line of over 1,000 pieces.
         listing |= {"beam-size": 4, "normalize": 1, "max-length-crop": True}
         write_text(folder / f"{_MODEL}{LISTING}", yaml.safe_dump(listing))
-
-
-def expressed_model(
-    path: Path, fault_of: Callable[[ModelCard], str | None]
-) -> tuple[Transformer, ModelCard]:
-    """Load a model, unless it is none that a program such as Marian can be (UsageError)."""
-    model, card = load_model(path)
-    if fault := fault_of(card):
-        raise UsageError(f"{path}: {fault}")
-    assert isinstance(model, Transformer)
-    return model, card
 
 
 def fault_of(card: ModelCard, form: Form = MARIAN) -> str | None:

@@ -13,13 +13,14 @@ from nmt.jobs.counts import Counts
 from nmt.jobs.lines import Line
 from nmt.jobs.parallel import Translators
 from nmt.markup.documents import Document
+from nmt.markup.file_types import FileType
 from nmt.translate.output import Translation
 
 
 def translate_document(
     source: Path,
+    kind: FileType,
     content: bytes,
-    form: str,
     *,
     encoding: Encoding,
     pool_units: int,
@@ -29,11 +30,12 @@ def translate_document(
 
     A unit without a translation stays, and so does an ICU message, which has no segments.
 
+    kind: its type; content: its bytes.
     encoding: of a document that does not say itself which it has.
     start: returns translators, when the document has been read.
     Returns the bytes of the translation, and the counts of its units.
     """
-    document = Document.read(source, content, encoding)
+    document = Document.read(source, kind, content, encoding)
     if document.kept:
         console.notice(
             f"{source}: {counted(document.kept, 'unit has', 'units have')} a translation "
@@ -46,7 +48,7 @@ def translate_document(
         )
     if document.lacks_language:
         console.warning(f"{source}: has no trgLang, which XLIFF 2 needs for targets; add it")
-    lines = [Line(unit.line, unit_form=form) for unit in document.units]
+    lines = [Line(unit.line, unit=unit.marked) for unit in document.units]
     pools = (lines[first : first + pool_units] for first in range(0, len(lines), pool_units))
     counts = Counts()
     started = time.monotonic()
@@ -65,14 +67,14 @@ def translate_document(
         for translation in translations
     )
     written = document.write(texts)
-    if document.refused:
+    if written.refused:
         console.warning(
-            f"{source}: {counted(document.refused, 'translation was', 'translations were')} left "
+            f"{source}: {counted(written.refused, 'translation was', 'translations were')} left "
             "out, because placeholders such as %s changed in a way that their programs do not allow"
         )
-    if document.changed:
+    if written.changed:
         console.warning(
-            f"{source}: {counted(len(document.changed), 'translation has', 'translations have')} "
-            f"lost what may be a placeholder, such as {document.changed[0]}; compare them"
+            f"{source}: {counted(len(written.changed), 'translation has', 'translations have')} "
+            f"lost what may be a placeholder, such as {written.changed[0]}; compare them"
         )
-    return written, counts
+    return written.content, counts

@@ -37,7 +37,7 @@ from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Pool, Translators, check_unchanged
 from nmt.jobs.stream import translate_stream
-from nmt.markup.file_types import AS_LINES, document_form, odd_lines, type_of_content
+from nmt.markup.file_types import AS_LINES, FileType, document_type, odd_lines, type_of_content
 from nmt.system.files import atomic_writer, naming, write_text
 from nmt.system.prefetch import Pause
 from nmt.translate.context import Before
@@ -99,11 +99,10 @@ class Job:
                     out.flush()
 
             chunks: Iterator[bytes | Pause]
-            form = None if source is None else self._document_form(source)
-            if source is not None and form is not None:
-                written, counts = self._translate_document(source, source.read_bytes(), form)
+            if source is not None and (kind := self._document_type(source)):
+                written, counts = self._translate_document(source, kind, source.read_bytes())
                 write(b"", written, counts)
-                _warn_of_units(source, counts)
+                counts.warn(str(source), "unit", too_long=_TOO_LONG)
                 return counts
             if source is not None and source.is_file():
                 total, counts = self._count_lines(source), Counts()
@@ -161,9 +160,8 @@ class Job:
         when it is complete, and is compressed if its name says so. The counts include the work of
         earlier jobs. HeldOff if another job is working on the output.
         """
-        form = self._document_form(source)
-        if form is not None:
-            return self._translate_document_file(source, output, form)
+        if kind := self._document_type(source):
+            return self._translate_document_file(source, kind, output)
         with Journal(output) as journal:
             total = self._count_lines(source)
             recorded = journal.job()
@@ -199,37 +197,39 @@ class Job:
             journal.finish()
         return counts
 
-    def _document_form(self, source: Path) -> str | None:
-        """Return the markup of a document (DataError, UsageError); None if a file is lines."""
-        form = None if self.config.markup == AS_LINES else document_form(source)
-        if form is not None:
+    def _document_type(self, source: Path) -> FileType | None:
+        """Return the type of a document (DataError, UsageError); None if a file is lines."""
+        kind = None if self.config.markup == AS_LINES else document_type(source)
+        if kind is not None:
             refuse_contradictions({**self.given, DOCUMENT: f"the document {source}"})
-        return form
+        return kind
 
-    def _translate_document_file(self, source: Path, output: Path, form: str) -> Counts:
+    def _translate_document_file(self, source: Path, kind: FileType, output: Path) -> Counts:
         """Translate a document. It is translated as a whole: a killed job begins it again."""
-        identity = self._identity | {"markup": form}
+        identity = self._identity | {"markup": kind.markup}
         with Journal(output) as journal:
             content = source.read_bytes()
             if journal.begin(identity, lambda: iter([content])) is None:
                 console.notice(f"{output}: already translated")
             elif not journal.progress.input_bytes:  # else only the last renaming is missing
-                written, counts = self._translate_document(source, content, form)
+                written, counts = self._translate_document(source, kind, content)
                 journal.kernel = self.translators().kernel
                 journal.add(content, written, counts)
             counts = journal.progress.counts
             if not journal.progress.file_sha256:
                 journal.finish()
-        _warn_of_units(source, counts)
+        counts.warn(str(source), "unit", too_long=_TOO_LONG)  # also if that was in an earlier run
         return counts
 
-    def _translate_document(self, source: Path, content: bytes, form: str) -> tuple[bytes, Counts]:
+    def _translate_document(
+        self, source: Path, kind: FileType, content: bytes
+    ) -> tuple[bytes, Counts]:
         from nmt.jobs.document_job import translate_document  # compiles the patterns of documents
 
         return translate_document(
             source,
+            kind,
             content,
-            form,
             encoding=self.encoding,
             pool_units=self.options.pool_lines,
             start=self.translators,
@@ -347,8 +347,3 @@ def _warning_of_tags(chunks: Iterator[bytes | Pause], name: str) -> Iterator[byt
                     f"{name}: most lines have {what}, which are translated like words; {way}"
                 )
         yield chunk
-
-
-def _warn_of_units(source: Path, counts: Counts) -> None:
-    """Say what went wrong with the units of a document, also if that was in an earlier run."""
-    counts.warn(str(source), "unit", too_long=_TOO_LONG)

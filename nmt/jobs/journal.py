@@ -9,6 +9,30 @@ a time works on OUT.
 
 The journal also records the kernel for matrix products (`models.kernels`). The rest of a file is
 translated with the same one, even if another is faster now.
+
+What is on disk if a run is killed after each of its steps, and what the next run of the same
+command does. The input `a b c` is three pools of a line, translated to `A B C`:
+
+    step                              journal          partial  OUT    the next run
+    1  open and lock the journal      empty            -        old    begins
+    2  write the header               header           -        old    begins, with any kernel
+    3  write a pool to the partial    header           A        old    begins: A is cut off
+    4  note it in the journal         header a         A        old    goes on with b
+       write the next pool            header a         A B      old    goes on with b: B is cut off
+       note half of it                header a half    A B      old    the same; the half is cut off
+       all pools are noted            header a b c     A B C    old    translates nothing; step 5
+    5  compress, if OUT is compressed header a b c     A B C    old    compresses again
+    6  note the SHA-256 of OUT (+)    header a b c +   A B C    old    reads and compares; step 7
+    7  rename the partial to OUT      header a b c +   -        A B C  has nothing to do
+
+Steps 3, 4 and 6 reach the disk (`fsync`) before the next one begins. So the journal never claims
+what the partial file lacks, also after a power failure. The other way round, one pool too many in
+the partial file is lost work, but no harm. `old` is an earlier file of this name, or none: nobody
+ever sees half of a translation there. The kernel lets go of the lock when it ends a process, so no
+lock file is left to be removed.
+
+If the input or the options are others now, a checksum or the header does not match. Then
+everything stays as it was until the first pool is translated (`_started`).
 """
 
 from __future__ import annotations
@@ -114,6 +138,10 @@ class Journal:
         job: everything that the translation depends on besides its input, as JSON.
         text: returns the input's bytes from the beginning, in chunks of any size.
         Returns the rest of the input, or None if the output is complete and of this input.
+
+        For example, the input `a b c` has grown to `a b c d` since a and b were noted. The bytes of
+        a and b are as before, so the rest is `c d`. If the job was finished, `a b c d` is another
+        input, and all of it is translated again.
         """
         self._job = job
         self.progress, self._end, self.kernel = self._read(job)
@@ -241,6 +269,8 @@ class Journal:
                 else:
                     kernel = content.get("kernel")
             except ValueError:  # damaged, or of another version; or the last one is cut off
+                # Lines are written from left to right, so a killed job leaves no line end. A bad
+                # line that has one was changed later, and then nothing of the journal is believed.
                 if line.endswith(b"\n"):
                     return JobProgress(), 0, None
                 break

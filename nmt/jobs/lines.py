@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from nmt.data.corpus import Encoding, TextStream
 from nmt.errors import DataError
+from nmt.markup.breaks import MarkedLines
 from nmt.system.files import read_when_ready
 from nmt.system.prefetch import PAUSE, Pause
 from nmt.translate.context import Before
@@ -32,7 +33,7 @@ class Line:
     raw: bytes = b""  # as read, with its end
     is_valid: bool = True  # whether its bytes are valid in the encoding
     context: tuple[str, ...] = ()  # lines before it in its document, if they are needed
-    unit_form: str | None = None  # of its markup if it is of a document, as are all in its pool
+    unit: MarkedLines | None = None  # its markup, if it is of a document, as are all in its pool
 
 
 class LineReader:

@@ -371,7 +371,7 @@ def _translate(
         prefixes,
         contexts=[line.context for line in pool],
         on_progress=on_progress,
-        unit_form=next((line.unit_form for line in pool), None),
+        units=[line.unit for line in pool if line.unit is not None],
     )
 
 

@@ -46,14 +46,17 @@ def cut_at_breaks(
     last.
     """
     lines, between = list[Marked](), [""]
-    breaks = list(_breaks(markup, form, at_line_ends=at_line_ends))
+    tokens = elements(markup, form)
+    # An ICU message may go on after what looks like a break.
+    breaks = [] if find_message(markup) else _breaks(tokens, form, at_line_ends=at_line_ends)
     line_start = 0
     for start, end in [*breaks, (len(markup), len(markup))]:
         start, end = max(start, line_start), max(end, line_start)  # two breaks may overlap
         line = markup[line_start:start]
         mark = (LIST_MARK if breaks or is_part else BULLET).match(line)
         text = line[mark.end() if mark else 0 :]
-        marked = parse(text.strip(), form)
+        raw = text.strip()
+        marked = parse(raw, form, tokens if raw == markup else None)
         if marked.has_words:
             before, _, after = text.partition(marked.raw)
             between[-1] += line[: len(line) - len(text)] + before
@@ -65,17 +68,14 @@ def cut_at_breaks(
     return lines, between
 
 
-def _breaks(markup: str, form: str, *, at_line_ends: bool) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each break; none beside an ICU message, which may go on."""
-    if find_message(markup):
-        return
-    tokens = elements(markup, form)
+def _breaks(tokens: Sequence[Token], form: str, *, at_line_ends: bool) -> list[tuple[int, int]]:
+    """Return start and end of each break, in order."""
     shown = _shown(tokens)
     breaks = [(token.start, token.end) for token in tokens if _is_break(token, form)]
     breaks += (bar.span() for bar in _BAR.finditer(shown))
     if at_line_ends:
         breaks += line_breaks(shown, has_layout=form == "html")
-    yield from sorted(breaks)
+    return sorted(breaks)
 
 
 def _is_break(token: Token, form: str) -> bool:
@@ -108,12 +108,13 @@ def _shown(tokens: Sequence[Token]) -> str:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MarkedLines:
     """Markup with its tags taken out, line by line."""
 
     lines: list[Marked]
     between: list[str]  # what stays: before the first line, between two, and after the last
+    markup: str  # all of it
     form: str
 
     @classmethod
@@ -123,17 +124,16 @@ class MarkedLines:
         With an ICU message, all of it stays.
         """
         if find_message(markup):
-            return cls([parse("", form)], [markup, ""], form)
+            return cls([parse("", form)], [markup, ""], markup, form)
         lines, between = list[Marked](), [""]
         sections = list(_sections(markup, form))
+        is_part = len(sections) > 1
         for before, section, is_cdata in sections:
             own_form = "html" if is_cdata else form
             is_literal = is_cdata and html.unescape(section) == section and "<" not in section
+            ends = is_literal or not is_cdata
             own, (first, *others) = cut_at_breaks(
-                section,
-                own_form,
-                at_line_ends=is_literal or not is_cdata,
-                is_part=len(sections) > 1,
+                section, own_form, at_line_ends=ends, is_part=is_part
             )
             between[-1] += before + first
             between += others
@@ -142,9 +142,24 @@ class MarkedLines:
                     sign: as_ for sign, as_ in line.spelling.items() if sign not in "<>&"
                 }
             lines += own
-        if lines or len(sections) > 1:
-            return cls(lines or [parse("", form)], between if lines else [*between, ""], form)
-        return cls([parse(markup, form)], ["", ""], form)
+        if not lines and is_part:
+            lines, between = [parse("", form)], [*between, ""]
+        elif not lines:
+            lines, between = [parse(markup, form)], ["", ""]
+        return cls(lines, between, markup, form)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel to another process as markup, which is smaller, and may be nested without limit.
+
+        Elements that are each inside the other would be beyond the recursion of pickle.
+        """
+        return MarkedLines.of, (self.markup, self.form)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is anything to translate, or a message."""
+        line = self.lines[0]  # the only one, unless there is a break
+        return (line if line.raw == self.markup else parse(self.markup, self.form)).has_words
 
     @property
     def text(self) -> str:

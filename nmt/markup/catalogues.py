@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 
 from nmt.errors import DataError
+from nmt.markup.breaks import MarkedLines
 from nmt.markup.directives import fit_directives, protect_directives, take_the_same
 from nmt.markup.document_units import Unit, as_html, as_text, without_mnemonic
-from nmt.markup.tags import parse
 
 _CHECK = "see what msgfmt --check says"
 _TOKEN = re.compile(
@@ -115,6 +115,7 @@ def _statements(
         elif token["text"] is not None:
             try:
                 text = _ESCAPE.sub(partial(_unescaped, encoding=encoding), token["text"])
+                text.encode()  # some codecs decode to lone surrogates, which are not text
             except UnicodeError:
                 raise damaged(f"its escapes are not valid {encoding}") from None
             if "\0" in text:
@@ -165,9 +166,11 @@ def _message(source: str, languages: Sequence[str], newline: str) -> Unit | None
             lambda found: found["indentation"] or f"<!--{found[0]}-->",
             as_html(text, brackets_are_text=brackets_are_text),
         )
-        if parse(_OF_A_DATE.sub("", line), "html").has_words:
+        marked = MarkedLines.of(_OF_A_DATE.sub("", line), "html")
+        if marked.has_words:
             spell = partial(_spelt, source=source, languages=languages, newline=newline)
-            return without_mnemonic(Unit(line, spell=spell))
+            marked = marked if marked.markup == line else MarkedLines.of(line, "html")
+            return without_mnemonic(Unit(marked, spell=spell))
     return None
 
 

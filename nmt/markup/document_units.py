@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from nmt.data.composition import compose
 from nmt.data.words import LETTERS, MARKS, is_wide
+from nmt.markup.breaks import MarkedLines
 from nmt.markup.kept_pieces import PIECE, piece_pattern
 
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);")
@@ -36,12 +38,17 @@ _LETTER = re.compile(rf"{_NOT_TEXT}|&amp;|(?P<letter>[^\W\d_])")
 class Unit:
     """A part of a document that is translated."""
 
-    line: str  # its markup
+    marked: MarkedLines
     before: str = ""  # what is written around a translation
     after: str = ""
     otherwise: str = ""  # what is written if there is none
     spell: Callable[[str], str | None] = str
     """Makes what is written of a translation's markup; None if the document does not allow it."""
+
+    @property
+    def line(self) -> str:
+        """Its markup."""
+        return self.marked.markup
 
     def write(self, translation: str | None) -> str | None:
         """Return what stands in the document, given the translation of the line.
@@ -50,6 +57,15 @@ class Unit:
         """
         spelt = None if translation is None else self.spell(translation)
         return None if spelt is None else self.before + spelt + self.after
+
+
+class Reading(NamedTuple):
+    """What the reader of a type finds in a document."""
+
+    parts: list[str | Unit | None]
+    """What stays, and what is translated. None is a unit that has a translation already."""
+    sources: Sequence[str] = ()  # of all units; none: those of what is translated
+    lacks_language: bool = False
 
 
 def as_html(text: str, *, brackets_are_text: bool = False) -> str:
@@ -90,10 +106,11 @@ def without_mnemonic(unit: Unit) -> Unit:
     A translation gets it before its first letter; in Chinese, Japanese and Korean, as `(_O)` at the
     end. A source may have it there, too.
     """
-    plain = re.sub(_NOT_TEXT, "", unit.line)
+    line = unit.line
+    plain = re.sub(_NOT_TEXT, "", line)
     if plain.count("&") + plain.count("_") != 1 or "\n" in plain:
         return unit
-    signs = (found for found in _MNEMONIC.finditer(unit.line) if found["mark"] or found["apart"])
+    signs = (found for found in _MNEMONIC.finditer(line) if found["mark"] or found["apart"])
     mnemonic = next(signs, None)
     if mnemonic is None or not _is_mnemonic(mnemonic, begins_large=plain.lstrip("_")[:1].isupper()):
         return unit
@@ -111,7 +128,8 @@ def without_mnemonic(unit: Unit) -> Unit:
         return unit.spell(translation[:at] + written + translation[at:])
 
     start, end = mnemonic.span(0 if mnemonic["apart"] else "mark")
-    return replace(unit, line=unit.line[:start] + unit.line[end:], spell=spell)
+    marked = MarkedLines.of(line[:start] + line[end:], unit.marked.form)
+    return replace(unit, marked=marked, spell=spell)
 
 
 def _is_mnemonic(found: re.Match[str], *, begins_large: bool) -> bool:

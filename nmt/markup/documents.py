@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from nmt.data.compressed import MAGIC
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
-from nmt.markup.breaks import cut_at_breaks, unwrap
+from nmt.markup.breaks import MarkedLines, cut_at_breaks, unwrap
 from nmt.markup.catalogues import catalogue_parts
-from nmt.markup.document_units import Unit
-from nmt.markup.file_types import UTF16_STARTS, FileType, file_type
+from nmt.markup.document_units import Reading, Unit
+from nmt.markup.file_types import UTF16_STARTS, FileType
 from nmt.markup.kept_pieces import find_message, may_be_placeholders
 from nmt.markup.markup_tokens import Token, elements
 from nmt.markup.subtitles import subtitle_parts
@@ -59,7 +61,15 @@ _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _DECLARATION_BYTES = 4_096
 
 
-@dataclass
+class Written(NamedTuple):
+    """A document with translations."""
+
+    content: bytes
+    refused: int  # translations that do not fit in it
+    changed: list[str]  # what may be placeholders, and was lost
+
+
+@dataclass(frozen=True)
 class Document:
     """A document, cut into units and what stays."""
 
@@ -67,32 +77,30 @@ class Document:
     type: FileType
     encoding: str
     bom: bytes
-    parts: list[str | Unit] = field(default_factory=list)
-    kept: int = 0  # units that have a translation already
-    lacks_language: bool = False  # of targets, which XLIFF 2 needs
-    sources: list[str] = field(default_factory=list)  # of all units
-    refused: int = 0  # translations that did not fit in the document, when it was written
-    changed: list[str] = field(default_factory=list)  # what may be placeholders, and was lost
+    parts: list[str | Unit]
+    kept: int  # units that have a translation already
+    sources: Sequence[str]  # of all units
+    lacks_language: bool  # of targets, which XLIFF 2 needs
 
     @classmethod
-    def read(cls, path: Path, content: bytes, encoding: Encoding) -> Document:
+    def read(cls, path: Path, kind: FileType, content: bytes, encoding: Encoding) -> Document:
         """Read a document.
 
-        path: its name; content: its bytes; encoding: if it does not say itself which it has.
+        path: its name; kind: its type; content: its bytes; encoding: if it does not say itself
+        which it has.
         DataError if it is not valid in its encoding, or is damaged.
         """
-        file = file_type(path, content)
-        if file is None:
-            raise DataError(f"{path}: is a compressed document; decompress it first")
+        if content.startswith(tuple(MAGIC)):
+            raise DataError(kind.refusal(path))
         bom = next((bom for bom in _BOMS if content.startswith(bom)), b"")
         head = _COMMENT.sub(b"", content[:_DECLARATION_BYTES])
-        declaration = None if bom else _DECLARED.get(file.name)
+        declaration = None if bom else _DECLARED.get(kind.name)
         declared = declaration and declaration.search(head)
         name = _BOMS.get(bom) or UTF16_STARTS.get(content[:2], encoding.name)
         if declared is not None and declared.lastindex:
             name = declared[declared.lastindex].decode("ascii")
         try:
-            if declared and file.name == "HTML":
+            if declared and kind.name == "HTML":
                 name = _as_browsers_do(name)
             Encoding.find(name)
             text = content[len(bom) :].decode(name)
@@ -107,23 +115,11 @@ class Document:
             ) from None
         if text.count("\0") * 4 > len(text):
             raise DataError(f"{path}: not {name} text; pass its --encoding, or save it as UTF-8")
-        document = cls(path, file, name, bom)
-        parts = list(document._parts(text))
-        document.parts = [part for part in parts if part is not None]
-        document.kept += parts.count(None)
-        document.sources = document.sources or [unit.line for unit in document.units]
-        return document
-
-    def _parts(self, text: str) -> Iterator[str | Unit | None]:
-        """Yield what stays, what is translated, and None for what has a translation already."""
-        match self.type.name:
-            case "HTML":
-                return _html_parts(text)
-            case "PO":
-                return catalogue_parts(self.path, text, self.encoding)
-            case "subtitles":
-                return subtitle_parts(self.path, text)
-        return self._xliff(text)
+        reading = READERS[kind.name](path, text, name)
+        parts = [part for part in reading.parts if part is not None]
+        sources = reading.sources or [part.line for part in parts if isinstance(part, Unit)]
+        kept = reading.parts.count(None)
+        return cls(path, kind, name, bom, parts, kept, sources, reading.lacks_language)
 
     @property
     def units(self) -> list[Unit]:
@@ -135,10 +131,10 @@ class Document:
         keys = [source for source in self.sources if _KEY.fullmatch(source.strip())]
         return keys[0] if 2 * len(keys) > len(self.sources) else ""
 
-    def write(self, translations: Iterable[str | None]) -> bytes:
+    def write(self, translations: Iterable[str | None]) -> Written:
         """Return the document with a translation of each unit, or None."""
         waiting = iter(translations)
-        written, self.refused, self.changed = list[str](), 0, []
+        written, refused, changed = list[str](), 0, list[str]()
         for part in self.parts:
             if isinstance(part, str):
                 written.append(part)
@@ -146,10 +142,10 @@ class Document:
             translation = next(waiting)
             translated = part.write(translation)
             written.append(part.otherwise if translated is None else translated)
-            self.refused += translated is None and translation is not None
+            refused += translated is None and translation is not None
             if translated is not None and translation is not None:
                 lost = may_be_placeholders(part.line) - may_be_placeholders(translation)
-                self.changed += list(lost)[:1]
+                changed += list(lost)[:1]
         text = "".join(written)
         has_references = self.type.name in ("HTML", "XLIFF")
         try:
@@ -161,13 +157,7 @@ class Document:
                 f"{self.path}: {self.encoding} has no {text[error.start]!r}, which is in the "
                 "translation; save it as UTF-8"
             ) from None
-        return self.bom + encoded
-
-    def _xliff(self, text: str) -> Iterator[str | Unit]:
-        xliff = Xliff(self.path, text)
-        self.kept, self.sources = xliff.kept, xliff.sources
-        self.lacks_language = xliff.lacks_language
-        return xliff.parts()
+        return Written(self.bom + encoded, refused, changed)
 
 
 def _as_browsers_do(name: str) -> str:
@@ -176,6 +166,15 @@ def _as_browsers_do(name: str) -> str:
     if known in ("iso8859-1", "ascii"):
         return "windows-1252"
     return "utf-8" if known.startswith(("utf-16", "utf-32")) else name
+
+
+READERS: dict[str, Callable[[Path, str, str], Reading]] = {
+    "HTML": lambda _path, text, _encoding: Reading(list(_html_parts(text))),
+    "XLIFF": lambda path, text, _encoding: Xliff(path, text).reading(),
+    "PO": lambda path, text, encoding: Reading(list(catalogue_parts(path, text, encoding))),
+    "subtitles": lambda path, text, _encoding: Reading(list(subtitle_parts(path, text))),
+}
+"""What cuts the text of a document of each type, given its path and encoding."""
 
 
 def _html_parts(text: str) -> Iterator[str | Unit]:
@@ -218,5 +217,6 @@ def _running(raw: str, *, in_pre: bool) -> Iterator[str | Unit]:
     lines, between = cut_at_breaks(raw, "html", at_line_ends=in_pre)
     yield between[0]
     for line, after in zip(lines, between[1:], strict=True):
-        yield Unit(line.raw if in_pre else unwrap(line.raw), otherwise=line.raw)
+        markup = line.raw if in_pre else unwrap(line.raw)
+        yield Unit(MarkedLines.of(markup, "html"), otherwise=line.raw)
         yield after

@@ -17,6 +17,7 @@ from pathlib import Path
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError
+from nmt.tables.formats import CSV, JSON_LINES, PARQUET
 
 FORMS = ("html", "xml")  # of markup
 AS_LINES = "none"  # the form of markup of what is translated as lines, whatever its type
@@ -88,7 +89,7 @@ TYPES = (
     ),
     FileType(
         "JSON",
-        (".json", ".jsonl", ".arb", ".ipynb"),
+        (".json", JSON_LINES.suffix, ".arb", ".ipynb"),
         rf"\s*+[\[{{]\s*+(?:\{{\s*+)?{_STRING}\s*+:|\s*+\[[ \r]*+\n\s*+{_STRING}\s*+(?:,|\])",
     ),
     FileType("YAML", (".yaml", ".yml")),
@@ -125,7 +126,7 @@ TYPES = (
         r"(?>(?:\s++|%[^\n]*+\n)*)\\documentclass\b",
         way="make a .po file with po4a",
     ),
-    FileType("CSV", (".csv",)),
+    FileType(CSV.name, (CSV.suffix,)),
     FileType(
         "this type of subtitles",
         (".ass", ".ssa", ".sub", ".sbv", ".smi", ".lrc"),
@@ -154,7 +155,7 @@ TYPES = (
     ),
     FileType(
         "a table of Parquet or Arrow",
-        (".parquet", ".arrow", ".feather"),
+        (PARQUET.suffix, ".arrow", ".feather"),
         r"PAR1[\x00-\x1f]|ARROW1\x00",
         way="write its text to a file, one line for each row",
         is_text=False,
@@ -188,14 +189,14 @@ _LINE_KINDS = (
 """What most lines of a file may have, by which sign, and what to do."""
 
 
-def file_type(path: Path, content: bytes | None = None) -> FileType | None:
+def file_type(path: Path) -> FileType | None:
     """Return the type of a file, by its name and its bytes; None if it is lines of text."""
     plain = path.with_suffix("") if path.suffix in SUFFIXES else path
     suffix = plain.suffix.lower()
     by_name = next((kind for kind in TYPES if suffix in kind.suffixes), None)
     if by_name is not None and by_name.markup:
         return by_name
-    return type_of_content(first_bytes(path) if content is None else content) or by_name
+    return type_of_content(first_bytes(path)) or by_name
 
 
 def first_bytes(path: Path) -> bytes:
@@ -208,14 +209,12 @@ def first_bytes(path: Path) -> bytes:
     return b""
 
 
-def document_form(path: Path) -> str | None:
-    """Return the markup of a document, None for lines; DataError if its type is not read."""
+def document_type(path: Path) -> FileType | None:
+    """Return the type of a document, None for lines; DataError if it is not supported."""
     kind = file_type(path)
-    if kind is None:
-        return None
-    if not kind.markup or path.suffix in SUFFIXES:
+    if kind is not None and (not kind.markup or path.suffix in SUFFIXES):
         raise DataError(kind.refusal(path))
-    return kind.markup
+    return kind
 
 
 def type_of_content(content: bytes) -> FileType | None:

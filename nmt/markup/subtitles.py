@@ -23,9 +23,9 @@ from pathlib import Path
 
 from nmt.data.words import INVISIBLE, MARKS, ends_with_stop
 from nmt.errors import DataError
+from nmt.markup.breaks import MarkedLines
 from nmt.markup.document_units import Unit, as_html, as_text
 from nmt.markup.line_ends import NO_TEXT, divide, shares
-from nmt.markup.tags import parse
 
 _SPACES = string.whitespace + "\u3000\xa0"
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
@@ -107,13 +107,13 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
     ]
     for group in _sentences(speeches):
         source = f"{_CUT} ".join(speech.text for speech in group)
-        line = _as_html(source, is_vtt=is_vtt)
-        if parse(line, "html").has_words:
+        marked = MarkedLines.of(_as_html(source, is_vtt=is_vtt), "html")
+        if marked.has_words:
             start, end = group[0].start, group[-1].end
             between = [subtitles[one.end : other.start] for one, other in pairwise(group)]
             spell = partial(_spelt, source=source, group=group, between=between, is_vtt=is_vtt)
             yield subtitles[last:start]
-            yield Unit(line, otherwise=subtitles[start:end], spell=spell)
+            yield Unit(marked, otherwise=subtitles[start:end], spell=spell)
             last = end
     yield subtitles[last:]
 

@@ -38,7 +38,7 @@ _STANDING = {"html": {"img", "input", "textarea", *NOT_TEXT}, "xml": {"x", "ph"}
 """Elements without text that stand for a word or a picture: spaces around them matter."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Node:
     """What is taken out at one place: a tag, a pair with its content, or a piece that is kept."""
 
@@ -59,7 +59,7 @@ class Node:
             waiting += reversed(node.children)
 
 
-@dataclass
+@dataclass(slots=True)
 class Marked:
     """A line with its tags taken out."""
 
@@ -108,14 +108,14 @@ class Marked:
         return "".join(self.spelling.get(character, character) for character in text)
 
 
-def parse(markup: str, form: str) -> Marked:
+def parse(markup: str, form: str, tokens: list[Token] | None = None) -> Marked:
     """Take the tags out of a line.
 
     Line ends in its text become spaces.
 
-    markup: the line; form: one of `FORMS`.
+    markup: the line; form: one of `FORMS`; tokens: its elements, if they are known.
     """
-    return _Parser(markup, form).parse()
+    return _Parser(markup, form).parse(elements(markup, form) if tokens is None else tokens)
 
 
 def mark_signs(text: str) -> Marked:
@@ -133,8 +133,7 @@ class _Parser:
         self.open = [Node("", 0, 0)]  # from the root to the innermost
         self.raw_spans: dict[Node, tuple[int, int]] = {}  # of elements, in the markup
 
-    def parse(self) -> Marked:
-        tokens = elements(self.markup, self.form)
+    def parse(self, tokens: list[Token]) -> Marked:
         pairs = pair_up(tokens, self.form)
         closes = set(pairs.values())
         for index, token in enumerate(tokens):

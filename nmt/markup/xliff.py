@@ -20,7 +20,8 @@ from pathlib import Path
 from xml.parsers import expat
 
 from nmt.errors import DataError
-from nmt.markup.document_units import Unit, without_mnemonic
+from nmt.markup.breaks import MarkedLines
+from nmt.markup.document_units import Reading, Unit, without_mnemonic
 from nmt.markup.markup_tokens import pair_up, tokenize
 from nmt.markup.tags import parse
 from nmt.markup.xml_files import read_xml
@@ -64,9 +65,9 @@ class Xliff:
 
     def __init__(self, path: Path, text: str) -> None:
         """Read a file; DataError, naming the line, if it is not XLIFF or uses entities."""
-        self.kept = 0  # units and segments that have a translation already
-        self.sources: list[str] = []
-        self.lacks_language = False  # of targets, which XLIFF 2 needs
+        self._kept = 0  # units and segments that have a translation already
+        self._sources: list[str] = []
+        self._lacks_language = False  # of targets, which XLIFF 2 needs
         self._path = path
         self._raw = text.encode()
         self._open: list[_Element] = []
@@ -77,14 +78,15 @@ class Xliff:
         self._parser.EndElementHandler = self._end
         read_xml(path, self._parser, [self._raw], remedy="export it again")
 
-    def parts(self) -> Iterator[str | Unit]:
-        """Yield what stays and what is translated."""
+    def reading(self) -> Reading:
+        """Return what stays and what is translated."""
+        parts: list[str | Unit | None] = [None] * self._kept
         last = 0
-        for start, end, parts in sorted(self._changes, key=itemgetter(0)):
-            yield self._text(last, start)
-            yield from parts
+        for start, end, changed in sorted(self._changes, key=itemgetter(0)):
+            parts += [self._text(last, start), *changed]
             last = end
-        yield self._text(last, len(self._raw))
+        parts.append(self._text(last, len(self._raw)))
+        return Reading(parts, self._sources, self._lacks_language)
 
     def _text(self, start: int, end: int) -> str:
         return self._raw[start:end].decode()
@@ -96,7 +98,7 @@ class Xliff:
             raise DataError(f"{self._path}: not XLIFF: its first element is <{name}>")
         if outer is None:
             self._namespace = namespace
-            self.lacks_language = has.get("version", "")[:1] == "2" and "trgLang" not in has
+            self._lacks_language = has.get("version", "")[:1] == "2" and "trgLang" not in has
         if len(self._open) == MOST_OPEN_ELEMENTS:
             raise DataError(
                 f"{self._path} line {self._parser.CurrentLineNumber:,}: more than "
@@ -147,7 +149,7 @@ class Xliff:
             return
         segmented = unit.sides.get("seg-source", source)
         content, present = self._content(segmented), self._content(target)
-        self.sources.append(content)
+        self._sources.append(content)
         segments, written = _segments(content), _segments(present)
         said = {number for number, span in written.items() if present[slice(*span)].strip()}
         by_segment = (
@@ -156,11 +158,11 @@ class Xliff:
             and said <= segments.keys()
             and not _without(present, written).strip()
         )
-        kept = self.kept
+        kept = self._kept
         if self._is_done(unit, target) or (
             _says_more(present, content, self._content(source)) and not by_segment
         ):
-            self.kept += 1
+            self._kept += 1
             return
         if target is not None:
             tag, start, end = target.tag, target.start, target.end
@@ -177,13 +179,13 @@ class Xliff:
         if segments:
             own = self._segmented(unit, content, segments, present, written)
             parts = [opening, *own, closing]
-        elif parse(content, "xml").has_words:
-            parts = [_unit(content, opening, closing, self._text(start, end))]
+        elif filled := _unit(content, opening, closing, self._text(start, end)):
+            parts = [filled]
         elif content:
             parts = [opening, content, closing]
         texts = [part for part in parts if isinstance(part, str)]
         is_changed = len(texts) < len(parts) or "".join(texts) != self._text(start, end)
-        if is_changed and (self.kept < kept + len(segments) if segments else parts):
+        if is_changed and (self._kept < kept + len(segments) if segments else parts):
             self._changes.append((start, end, parts))
 
     def _is_done(self, unit: _Element, target: _Element | None) -> bool:
@@ -211,20 +213,21 @@ class Xliff:
             yield content[last:start]
             is_confirmed = number in unit.confirmed and bool(said.strip())
             if number in unit.locked or is_confirmed or _says_more(said, source):
-                self.kept += 1
+                self._kept += 1
                 yield said
             else:
-                has_words = parse(source, "xml").has_words
-                yield _unit(source, otherwise=said) if has_words else source
+                yield _unit(source, otherwise=said) or source
             last = end
         yield content[last:]
 
 
-def _unit(raw: str, before: str = "", after: str = "", otherwise: str = "") -> Unit:
-    """Return a unit with the spaces around its text left where they are."""
-    line = raw.strip()
-    opening, closing = raw.split(line, maxsplit=1)
-    return without_mnemonic(Unit(line, before + opening, closing + after, otherwise))
+def _unit(raw: str, before: str = "", after: str = "", otherwise: str = "") -> Unit | None:
+    """Return a unit with the spaces around its text left where they are; None without words."""
+    marked = MarkedLines.of(raw.strip(), "xml")
+    if not marked.has_words:
+        return None
+    opening, closing = raw.split(marked.markup, maxsplit=1)
+    return without_mnemonic(Unit(marked, before + opening, closing + after, otherwise))
 
 
 def _is_marked(attributes: Mapping[str, str], marks: Mapping[str, Container[str]]) -> bool:

@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nmt.config.model_config import TransformerConfig
 from nmt.data.batches import Batch
-from nmt.models.kernels.linear import linear
+from nmt.models.kernels.linear import batched_type, linear
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
 from nmt.models.kernels.padded_layout import Projected
 from nmt.models.kernels.softmax import softmax
@@ -45,7 +45,7 @@ def attend(
     query: (B, H, T, K).
     key: (B, H, S, K).
     value: (B, H, S, V).
-    score_bias: of the queries' type, broadcastable to (B, H, T, S), 0 = may attend, -inf = may not;
+    score_bias: broadcastable to (B, H, T, S), 0 = may attend, -inf = may not;
         None: everywhere. See `padding_bias`.
     relative: vectors added to keys and values at each distance, for one query at the last of S
         positions.
@@ -53,13 +53,15 @@ def attend(
     """
     if query.is_cuda and relative is None:
         return F.scaled_dot_product_attention(query, key, value, score_bias)
-    scaled, keys = query * query.shape[-1] ** -0.5, key.shape[2]
+    dtype, keys = query.dtype, key.shape[2]
+    query, key, value = (x.to(batched_type(x)) for x in (query, key, value))
+    scaled = query * query.shape[-1] ** -0.5
     if _is_small(query, key):
         scores: Tensor = (scaled * key).sum(dim=-1)[:, :, None]  # (B, H, 1, S)
     else:
         scores = scaled @ key.transpose(-1, -2)  # (B, H, T, S)
     if relative is not None:
-        by_distance = from_last(relative[0], keys).t()  # (K, S), since there is one query
+        by_distance = from_last(relative[0], keys).to(scaled).t()  # (K, S): there is one query
         scores.view(-1, keys).addmm_(scaled.flatten(0, 2), by_distance)  # (B * H, S)
     if score_bias is not None:
         scores += score_bias
@@ -69,9 +71,9 @@ def attend(
     else:
         attended = weights @ value  # (B, H, T, V)
     if relative is not None:
-        vectors = from_last(relative[1], keys)  # (S, V)
+        vectors = from_last(relative[1], keys).to(weights)  # (S, V)
         attended.view(-1, value.shape[3]).addmm_(weights.flatten(0, 2), vectors)  # (B * H, V)
-    return attended  # (B, H, T, V)
+    return attended.to(dtype)  # (B, H, T, V)
 
 
 def padding_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
@@ -178,7 +180,7 @@ class CrossAttention(nn.Module):
         projected = linear(memory, self.key_value, self.key_value_bias)  # (B, S, HK + HV)
         key, value = (
             part.view(*memory.shape[:2], self.num_heads, -1).transpose(1, 2).contiguous()
-            for part in torch.split(projected, self.widths, dim=2)
+            for part in torch.split(projected.to(batched_type(projected)), self.widths, dim=2)
         )  # contiguous, so that steps do not copy them
         return key, value
 

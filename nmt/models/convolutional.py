@@ -29,7 +29,7 @@ from nmt.data.batches import Batch, Packed
 from nmt.models.attention import padding_bias, recorded_weights
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.device import joined, to_device
-from nmt.models.kernels.linear import linear
+from nmt.models.kernels.linear import batched_type, linear
 from nmt.models.kernels.packed_attention import (
     Sentences,
     attend_packed,
@@ -104,10 +104,10 @@ class ConvolutionalMemory:
 
     def attend(self, queries: Tensor) -> Tensor:
         """Return the weighted sums (B, W, D) of values for queries (B, W, D)."""
-        keys, values = self.keys_values
-        scores = torch.bmm(queries, keys.transpose(1, 2))  # (B, W, S)
+        keys, values = self.keys_values.to(batched_type(queries))
+        scores = torch.bmm(queries.to(keys.dtype), keys.transpose(1, 2))  # (B, W, S)
         weights = scores.add_(self.score_bias[:, None]).softmax(dim=-1)
-        return torch.bmm(weights, values)
+        return torch.bmm(weights, values).to(queries.dtype)
 
 
 class MultiStepAttention(nn.Module):

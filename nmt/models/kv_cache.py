@@ -1,4 +1,10 @@
-"""The KV cache of decoder self-attention, and in-place reordering of rows."""
+"""The KV cache of decoder self-attention, and in-place reordering of rows.
+
+Moves are lazy. After a step, search calls `select` of a state (`Beams._reorder`). That computes on
+the host which vectors have to move, and leaves the device alone. The next step sends these moves to
+the device, in one transfer with its tokens, and only then moves the vectors. After the last step
+nothing moves at all.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.models.attention import attend
+from nmt.models.kernels.linear import batched_type
 from nmt.models.kernels.padded_layout import Projected
 from nmt.models.positions import Relative
 
@@ -17,6 +24,29 @@ class KeyValueCache:
     Memory is allocated ahead: a new position is written into it, and hypotheses that stay in their
     rows are not copied. Hypotheses of a sentence often share their first tokens. If one moves to
     another row, only the positions that differ there are copied.
+
+    For example, a sentence with three hypotheses in rows 0 to 2. A letter is the vector of a
+    position, and the digits are the writer of each position:
+
+        after two steps     parents in rows 0 2 2     the third step       parents in rows 2 1 2
+        0: a b    0 0       0: a b    0 0             0: a b e    0 0 0    0: a d g    0 2 2
+        1: a c    0 1       1: a d    0 2             1: a d f    0 2 1    1: a d f    0 2 1
+        2: a d    0 2       2: a d    0 2             2: a d g    0 2 2    2: a d g    0 2 2
+
+    All rows begin with a copy of `a`, which row 0 wrote when it was the only one. So `a` never
+    moves again. In the second column, row 1 gets a child of row 2. Their writers differ at position
+    1 only, so one vector is copied, `d`. In the last column, row 0 gets a child of row 2, and `d`
+    and `g` are copied. Comparing numbers on the host replaces comparing vectors on the device.
+
+    Three sentences with a hypothesis each have no vectors in common. If the second is done, the
+    third moves into its row (`closed_up`), and the cache is trimmed to two rows:
+
+        0: a d    0 0       0: a d    0 0
+        1: b e    1 1       1: c f    2 2       both positions are copied
+        2: c f    2 2       (c f)               no longer used
+
+    The store keeps its three rows, since making it smaller copies everything. That is done when at
+    most half of the rows are used: here, when one is left.
     """
 
     def __init__(self, num_layers: int) -> None:
@@ -59,6 +89,9 @@ class KeyValueCache:
 
         Returns (2, moves), which `move` takes before the next step: from where to where, among the
         positions and rows of the store: row r of position t is at t * rows + r.
+
+        In the second column above, rows are 0 2 2, and `d` is at position 1. So it moves from
+        1 * 3 + 2 = 5 to 1 * 3 + 1 = 4: the result is [[5], [4]].
         """
         if not self._stores:  # before the first step
             return np.zeros((2, 0), np.int64)
@@ -84,7 +117,8 @@ class KeyValueCache:
             self._stores = [self._resized(store, capacity, count) for store in self._stores]
         if moves.shape[1]:
             self._copy(moves)
-        if self._stores and 2 * count <= self._stores[0].shape[3]:  # frees the others' memory
+        # Only now, since moves count through all rows of the store. Frees the others' memory.
+        if self._stores and 2 * count <= self._stores[0].shape[3]:
             self._stores = [store[:, :, :, :count].contiguous() for store in self._stores]
 
     def _copy(self, moves: Tensor) -> None:
@@ -101,7 +135,8 @@ class KeyValueCache:
             self._writers = np.zeros((len(added[0]), 0), np.int64)
             for new in added:
                 count, parts, heads, width = new.shape
-                self._stores.append(new.new_empty(self.num_layers, parts, 0, count, heads, width))
+                shape = self.num_layers, parts, 0, count, heads, width
+                self._stores.append(new.new_empty(shape, dtype=batched_type(new)))
         if self.length == self._stores[0].shape[2]:
             count = len(added[0])  # maybe fewer than before
             positions = self.length + max(16, self.length // 2)
@@ -161,6 +196,9 @@ class KeptRows:
 
     The next step moves them on the device, so that all that the device has to know of a step is in
     one transfer.
+
+    For example, the device has the rows X Y Z. `select` of 0 2, and then of 1, leaves the row 2. So
+    `moves` has [[2], [0]]: only Z moves, to the first place. Y has never moved.
     """
 
     def __init__(self, num_sentences: int) -> None:

@@ -22,13 +22,12 @@ from typing import cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from nmt.config.model_config import RecurrentConfig
 from nmt.data.batches import Batch, Packed
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.device import joined, to_device
-from nmt.models.kernels.linear import linear
+from nmt.models.kernels.linear import batched_type, linear
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import KeptRows, move_
 from nmt.models.layers import add_dropped, dropout, shared_embeddings
@@ -171,7 +170,7 @@ class AdditiveAttention(nn.Module):
         """
         sentences, _, inner = memory.keys.shape
         compared = queries.view(sentences, -1, 1, inner) + memory.keys[:, None]  # (B, W, S, A)
-        scores = F.linear(compared.tanh(), self.score[None])[..., 0]  # (B, W, S)
+        scores = linear(compared.tanh(), self.score[None])[..., 0]  # (B, W, S)
         wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
         # Not by -inf, of which an empty sentence would get NaN.
         lowest = torch.finfo(wide.dtype).min
@@ -181,9 +180,9 @@ class AdditiveAttention(nn.Module):
 
 def _weighted_sums(weights: Tensor, memory: RecurrentMemory) -> Tensor:
     """Return the sums (N, H) of the values of B sentences by weights (N, S), N = B * W."""
-    values = memory.values  # (B, S, H)
+    values = memory.values.to(batched_type(memory.values))  # (B, S, H)
     by_sentence = weights.to(values.dtype).view(len(values), -1, values.shape[1])  # (B, W, S)
-    return torch.bmm(by_sentence, values).flatten(0, 1)
+    return torch.bmm(by_sentence, values).flatten(0, 1).to(memory.values.dtype)
 
 
 Passed = tuple[Tensor, ...]

@@ -3,7 +3,7 @@
 - A `Block` is a worker's unit of work: the same few thousand lines of both sides, as bytes.
 - `Pairs` are the lines of a decoded block. A `TextSide` classifies all characters of a side in one
   lookup.
-- `Work` is what the steps of a worker have made of a block. Each adds to it, or drops pairs.
+- `Work` is what the steps of a worker have made of a block. A step adds to it, or drops pairs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import tagged
+from nmt.data.line_blocks import LINE_FEED
 from nmt.data.manifest import FlawRecord
 from nmt.data.shards import TokenRows
 from nmt.prepare.characters import (
@@ -32,9 +33,7 @@ from nmt.prepare.characters import (
     known_scripts,
     letters_by_script,
 )
-from nmt.prepare.cleaning import WIDE_LETTER
-
-LINE_FEED = ord("\n")
+from nmt.prepare.cleaning_options import WIDE_LETTER
 
 Rows = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
@@ -89,7 +88,7 @@ class Block:
     langs: tuple[str, str] = ("", "")
     """Languages of source and target, by which characters are judged."""
     judgement: Judgement | None = None
-    """Of an earlier pass, if it has judged exactly these lines."""
+    """The judgement of an earlier pass, if that pass has judged exactly these lines."""
 
     def line_number(self, row: int) -> int:
         """Return the line number in the text (from 1) of a row of the block (from 0)."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from nmt.data.composition import compose
 from nmt.data.languages import scripts_of
-from nmt.prepare.cleaning import WIDE_LETTER
+from nmt.prepare.cleaning_options import WIDE_LETTER
 
 Classes = npt.NDArray[np.uint8]
 

@@ -16,15 +16,17 @@ from nmt.data.manifest import CorpusRecord, FileRecord, FlawRecord
 from nmt.errors import DataError
 from nmt.prepare.block import Block
 from nmt.prepare.options import PrepareOptions
-from nmt.prepare.readers.find import Reader, find_reader
+from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.reader import Survey, stamps
-from nmt.prepare.readers.text_names import file_and_columns, name_and_value
+from nmt.prepare.readers.reading import Reader, blocks_of, surveys_of
+from nmt.prepare.readers.text_names import name_and_value
+from nmt.tables.formats import file_and_columns
 
 _BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
 covers about four), and for each pair (two offsets, a line number and two hashes)."""
 _TEXT_BYTES_A_PAIR = 12
-"""Likewise of text that is kept, beside that itself: two offsets, a line number."""
+"""Disk space for each pair whose text is kept, beside the text: two offsets, a line number."""
 
 _MOST_LINES = 2**32 - 1  # shards keep line numbers in 32 bits
 
@@ -85,7 +87,7 @@ class SourceText:
     def read(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the lines from `start` on; DataError if a file has changed."""
         lines = start - 1
-        for block in self.reader.blocks(corpus=corpus, start=start):
+        for block in blocks_of(self.reader, corpus=corpus, start=start):
             lines += block.lines
             yield replace(block, langs=self.langs, tag=self.tag)
         if lines != self.lines or stamps(self.reader.files) != self.stamps:
@@ -184,7 +186,8 @@ def _survey_all(readers: Sequence[Reader], *, threads: int) -> list[tuple[Survey
 
         try:
             under_way = [
-                [pool.submit(survey, advance) for survey in reader.surveys()] for reader in readers
+                [pool.submit(survey, advance) for survey in surveys_of(reader)]
+                for reader in readers
             ]
             return [tuple(job.result() for job in of_reader) for of_reader in under_way]
         finally:

@@ -1,10 +1,27 @@
 """Repeated text: duplicates within train, and lines of train that overlap with valid or test.
 
-`SeenHashes` finds duplicates, which are lines with the same NFC. It is a table of 64-bit hashes
-with open addressing, in numpy, and takes 10.7 bytes per pair (a Python set takes about 70), so 36
-million pairs take 0.4 GB. The chance that any two different pairs among n collide is n^2 / 2^65:
-one in 28,000 for that corpus. Near duplicates have the same hash after `normalized`, and a table of
-their own.
+Duplicates are pairs whose lines have the same NFC. Workers hash pairs, and the main process, which
+gets the blocks back in their order, looks the hashes up in `SeenHashes`. That is a table of 64-bit
+hashes with open addressing, in numpy, and takes 10.7 bytes per pair (a Python set takes about 70),
+so 36 million pairs take 0.4 GB. The chance that any two different pairs among n collide is
+n^2 / 2^65: one in 28,000 for that corpus. Near duplicates have the same hash after `normalized`,
+and a table of their own. For example, with `--duplicates near`:
+
+    line  pair                      hash, `duplicate`  hash, `near_duplicate`
+    1     12 cats | 12 Katzen       a                  f  (0cats | 0katzen)
+    2     12 cats | 12 Katzen       a                  f
+    3     7 Cats! | 7 Katzen!       b                  f
+
+1. A worker hashes all three pairs by both rules.
+2. The main process adds a, a, b to the table of `duplicate`. The second a is not new, so line 2 is
+   dropped, and line 3 is left.
+3. The main process adds f, f, of lines 1 and 3, to the table of `near_duplicate`. The second f is
+   not new, so line 3 is dropped.
+4. Line 1 goes into shard 0. When the shard is complete, the hashes that were new, a and b, are
+   written to `progress/duplicate-00000.bin`, and f to `progress/near_duplicate-00000.bin`. b is
+   among them, because a later pair with the hash b repeats line 3. A run that resumes after shard 0
+   first adds these files to its tables. So it drops whatever repeats line 1 in the rest of the
+   text, as the stopped run would have.
 
 `OverlapKeys` finds lines of valid and test, whatever their case, punctuation and spacing. Two lines
 are the same if they have the same letters, marks and digits after Unicode's compatibility
@@ -27,8 +44,7 @@ import numpy.typing as npt
 
 from nmt.data.composition import compose_lines
 from nmt.data.epochs import mix
-from nmt.data.language_tokens import spell_pair, tagged
-from nmt.prepare.block import Hashes, Mask, TextSide, Work
+from nmt.prepare.block import Hashes, Mask, TextSide
 from nmt.prepare.characters import (
     LETTERS_END,
     NUMBER,
@@ -38,7 +54,7 @@ from nmt.prepare.characters import (
     letters_of,
     plain_classes,
 )
-from nmt.prepare.cleaning import NEAR, OVERLAP_FREE_LETTERS, WIDE_LETTER
+from nmt.prepare.cleaning_options import OVERLAP_FREE_LETTERS, WIDE_LETTER
 
 Numbers = npt.NDArray[np.uint32]
 
@@ -51,9 +67,8 @@ _SRC_FACTOR, _TGT_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x243F6A8885
 def hash_lines(lines: Sequence[str]) -> Hashes:
     """Return a 64-bit hash of each line in NFC, without white space at its edges: (lines,).
 
-    It is never 0.
-
-    The hashes are the same on every machine: 8 bytes of BLAKE2b, read little-endian.
+    A hash is never 0, which marks an empty slot of `SeenHashes`. The hashes are the same on every
+    machine: 8 bytes of BLAKE2b, read little-endian.
     """
     blake2b, lines = hashlib.blake2b, compose_lines(lines)
     digests = b"".join([blake2b(s.strip().encode(), digest_size=8).digest() for s in lines])
@@ -80,18 +95,6 @@ def hash_pairs(src: Hashes, tgt: Hashes) -> Hashes:
     return np.maximum(src * _SRC_FACTOR + tgt * _TGT_FACTOR, np.uint64(1))
 
 
-def hash_block(work: Work, *, rule: str, by_source: bool, has_languages: bool) -> None:
-    """Hash the pairs that are left, to find those that a rule of duplicates drops: a step.
-
-    has_languages: whether texts are in several pairs of languages; in another it is another pair.
-    """
-    src, tgt = map(normalized, work.lines) if rule == NEAR else work.lines
-    if has_languages:
-        src = [tagged(line, spell_pair(work.block.langs)) for line in src]
-    hashes = hash_lines(src)
-    work.hashes[rule] = hashes if by_source else hash_pairs(hashes, hash_lines(tgt))
-
-
 class SeenHashes:
     """The set of hashes seen so far, at most `capacity` of them."""
 
@@ -109,7 +112,7 @@ class SeenHashes:
         """Insert distinct hashes; return which of them were new."""
         size = np.uint64(len(self._table))
         is_new = np.zeros(len(hashes), np.bool_)
-        waiting = np.arange(len(hashes))  # those that have not found their slot yet
+        waiting = np.arange(len(hashes))  # indices of hashes that have not found their slot yet
         slots = hashes % size
         while len(waiting):
             mine = hashes[waiting]
@@ -158,8 +161,8 @@ class OverlapKeys:
 def pair_keys(src: TextSide, tgt: TextSide) -> list[frozenset[str]]:
     """Return what recognises each pair, whichever side is the source: (pairs,).
 
-    Unlike `OverlapKeys`, they tell pairs of any length, and with every character of a line in NFC
-    except white space at its edges.
+    Unlike `OverlapKeys`, these keys tell pairs of any length, and with every character of a line in
+    NFC except white space at its edges.
     """
     pairs = zip(compose_lines(src.lines), compose_lines(tgt.lines), strict=True)
     return [frozenset((one.strip(), other.strip())) for one, other in pairs]

@@ -19,10 +19,10 @@ import os
 import resource
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from itertools import zip_longest
+from itertools import chain, repeat, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,9 @@ from nmt.data.languages import are_close
 from nmt.errors import DataError, UsageError
 from nmt.markup.file_types import first_bytes
 from nmt.own_process import in_own_process
-from nmt.prepare.block import Block, Mask, Pairs
+from nmt.prepare.block import Mask, Pairs
 from nmt.prepare.characters import known_scripts, letters_by_script
-from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
+from nmt.prepare.cleaning_options import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
 from nmt.prepare.corpora import SourceText
 from nmt.system.files import is_there, sha256_file
 
@@ -53,8 +53,8 @@ _WIKIPEDIAS = {
     "pnb": ("pnb", "pa-Arab"),
     "zh": ("zh", "zh-Hant", "cdo", "gan", "hak", "hsn", "lzh", "nan", "wuu", "yue"),
 }
-"""Labels without a script are codes of Wikipedias. These stand for other languages than in BCP 47,
-where als is Tosk Albanian, or for several."""
+"""Labels without a script are codes of Wikipedias. The labels here stand for other languages than
+in BCP 47, where als is Tosk Albanian, or for several."""
 
 
 @dataclass(frozen=True)
@@ -122,18 +122,16 @@ class LanguageIdentifier:
             yield other if _is_written_in(letters, other) else ""
 
 
-def measured(
-    identifier: LanguageIdentifier, texts: Sequence[SourceText], blocks: Iterable[Block]
-) -> LanguageIdentifier:
+def measured(identifier: LanguageIdentifier, texts: Sequence[SourceText]) -> LanguageIdentifier:
     """Return the identifier with what it confuses in texts that are right; warn if it does.
 
-    blocks: of the texts, which are for valid and test.
+    texts: for valid and test.
     """
     names = defaultdict[str, set[str]](set)
     totals = Counter[str]()
     found = defaultdict[str, Counter[str]](Counter)
-    for block in blocks:
-        text, pairs = texts[block.corpus], Pairs.decode(block)
+    for text, block in chain.from_iterable(zip(repeat(text), text.read()) for text in texts):
+        pairs = Pairs.decode(block)
         for at, (name, lang) in enumerate(zip(text.reader.sides, text.langs, strict=True)):
             side, beside = pairs.sides[at], pairs.sides[1 - at]
             labels = identifier.other_languages(side.lines, lang, beside.lines)

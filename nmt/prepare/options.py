@@ -9,20 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config.fields import check, option_name, value
+from nmt.console import listed
 from nmt.data.composition import NFC
+from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import LEARNING
 from nmt.errors import UsageError, did_you_mean
-from nmt.prepare.readers.text_names import (
-    QUOTINGS,
-    STDIN,
-    file_and_columns,
-    name_and_value,
-    number_of,
-    problems_of_values,
-)
+from nmt.prepare.readers.text_names import TMX, ZIP, name_and_value, number_of, problems_of_values
 from nmt.system.machine import RAY, cores, most_workers
+from nmt.tables.formats import PARQUET, QUOTINGS, STDIN, TABLES, file_and_columns
 
 _TEXT, _VOCABULARY = "Text", "Vocabulary"
 _MOSES_TAG = re.compile(r"<[^\s<>]+>")
@@ -41,11 +37,11 @@ class PrepareOptions:
     tgt_lang: str = value("", "Target language: PREFIX.LANG.", option="--tgt", metavar="LANG")
     train: tuple[str, ...] = value(
         (),
-        "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst), "
-        "or in two files SOURCE,TARGET. Or a file: .tsv, .csv, .jsonl or .parquet with "
-        "columns, such as crawl.tsv:en,de, a folder of .parquet, .tmx, a .zip of OPUS, a test set "
-        "of WMT or IWSLT (.sgm, .xml), or - for TSV on stdin. All except - can be at a URL such "
-        "as s3://bucket/train. You can repeat it.",
+        f"Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed ({', '.join(SUFFIXES)}), "
+        f"or in two files SOURCE,TARGET. Or a file: {listed((t.suffix for t in TABLES), 'or')} "
+        f"with columns, such as crawl.tsv:en,de, a folder of {PARQUET.suffix}, {TMX.suffix}, a "
+        f"{ZIP.suffix} of OPUS, a test set of WMT or IWSLT (.sgm, .xml), or {STDIN} for TSV on "
+        f"stdin. All except {STDIN} can be at a URL such as s3://bucket/train. You can repeat it.",
         metavar="PREFIX|FILE",
     )
     valid: tuple[str, ...] = value(

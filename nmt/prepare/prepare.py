@@ -17,11 +17,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from nmt import console
 from nmt.data import manifest
@@ -29,18 +26,20 @@ from nmt.data.composition import NFC
 from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens, spell_pair
-from nmt.data.manifest import DatasetInfo
-from nmt.data.moses import Moses, moses_rules
+from nmt.data.manifest import DatasetInfo, FileRecord, SplitRecord
+from nmt.data.moses import moses_rules
 from nmt.data.vocabulary import Vocabulary
+from nmt.data.word_ids import Subwords
 from nmt.errors import DataError, UsageError
-from nmt.prepare.block import Rows
+from nmt.prepare.block_steps import MosesRules, encode_block, judge_block
 from nmt.prepare.characters import known_scripts
-from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.corpora import Sources
-from nmt.prepare.duplicates import OverlapKeys, hash_block
-from nmt.prepare.encode import Step, Subwords, encode_lines, judge_block, keep_text
+from nmt.prepare.duplicates import OverlapKeys
+from nmt.prepare.filters import Filters
+from nmt.prepare.fixes import recorded_fixes
 from nmt.prepare.language_id import LanguageIdentifier, measured
-from nmt.prepare.options import PrepareOptions
+from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.copies import copies_kept
 from nmt.prepare.reject_report import (
     CorpusRejects,
@@ -49,7 +48,6 @@ from nmt.prepare.reject_report import (
     warn_of_flaws,
     write_reports,
 )
-from nmt.prepare.repairs import recorded_fixes
 from nmt.prepare.resume import (
     LEXICON_NAME,
     PROGRESS_FOLDER,
@@ -64,22 +62,19 @@ from nmt.prepare.resume import (
     read_progress,
     write_progress,
 )
-from nmt.prepare.rules import Cleaner, judge_tokens
-from nmt.prepare.samples import draw_pairs, judge_text, sample_blocks, sample_steps, text_steps
-from nmt.prepare.term_annotator import Annotator, learn_lexicon
+from nmt.prepare.samples import clean_pairs, draw_valid, sample_blocks
+from nmt.prepare.term_annotator import LEXICON_PAIRS, Annotator, learn_lexicon
 from nmt.prepare.text_checks import check_moses, warn_of_faults
 from nmt.prepare.vocabularies import (
     NOTHING_LEARNT,
     Learnt,
-    check_languages,
-    check_tests,
+    language_tokens,
     learn_vocabularies,
     report_what_is_not_learnt,
     vocabulary_size,
     with_new_pieces,
     write_vocabularies,
 )
-from nmt.prepare.windows import join_windows
 from nmt.prepare.write_splits import HeldOutText, TrainSplit, write_held_out
 from nmt.system.files import resolved, write_text
 from nmt.system.ray_workers import connect
@@ -95,7 +90,7 @@ _NOT_RECORDED = {
 def prepare(
     out: Path,
     options: PrepareOptions,
-    cleaning: Cleaning,
+    cleaning: CleaningOptions,
     vocabularies: Sequence[Vocabulary] | None = None,
     languages: LanguageTokens | None = None,
 ) -> DataFolder:
@@ -109,31 +104,56 @@ def prepare(
     """
     folder = resolved(out)
     check_target(folder)
-    there = find_folder(folder)
+    finished = find_folder(folder)
     with copies_kept(options.texts, folder.parent) as copies:
-        given = _Inputs.read(options, cleaning, vocabularies, languages, copies)
-        if there is not None:
-            return given.same_as(there)
-
-        needed = given.sources.space_needed(options)
-        check_space(folder, needed)
-        given.check_text()
-        inputs = given.with_langid_measured().with_valid()
-        held_out = inputs.read_held_out()
-        inputs.report_skipped_rules()
+        inputs = _read_inputs(options, cleaning, vocabularies, languages, copies)
+        settings = _settings(options, cleaning, inputs)
+        if finished is not None:
+            return _same(finished, settings, inputs)
+        check_space(folder, inputs.sources.space_needed(options))
+        _check_text(options, inputs)
+        sources, held_out, filters = _hold_out(options, cleaning, inputs)
+        _report_skipped_rules(options, filters)
         with building_folder(folder) as unfinished:
             if unfinished == folder:
-                return given.same_as(DataFolder.open(folder))
-            cleaner = inputs.cleaner(held_out)
-            progress, learnt = _resume_or_begin(unfinished, inputs, cleaner)
-            _build(unfinished, inputs, cleaner, progress, learnt, held_out)
+                return _same(DataFolder.open(folder), settings, inputs)
+            key = progress_key(settings, sources, inputs.vocabularies)
+            progress, learnt = _progress_of(unfinished, key), NOTHING_LEARNT
+            if progress is None:
+                progress, learnt = _begin(unfinished, key, options, inputs, filters)
+            models = [(unfinished / file.name).read_bytes() for file in progress.vocabulary.files]
+            subwords = Subwords(tuple(models), _moses(options), inputs.languages)
+            subwords.add_words(learnt.counts)
+            annotator = inputs.annotator
+            if annotator is not None and progress.lexicon:
+                annotator = annotator.with_lexicon(unfinished / PROGRESS_FOLDER / LEXICON_NAME)
+            train = TrainSplit(unfinished, sources.train, progress, options, cleaning, subwords)
+            # A judgement holds verdicts without the fixed lines, so --fix has to make them anew.
+            judgements = {} if cleaning.fix else learnt.judgements
+            encode = partial(encode_block, filters=filters, subwords=subwords, annotator=annotator)
+            train.write(partial(encode, options=options), judgements)
+            check_any_left(train.rejects)
+            warn_if_most_rejected(train.rejects)
+            valid, *tests = _write_held_out(unfinished, options, sources, held_out, subwords)
+            rejects, rejects_text = write_reports(unfinished, train.rejects)
+            info = DatasetInfo(
+                format_version=manifest.FORMAT_VERSION,
+                settings=settings,
+                vocabulary=progress.vocabulary,
+                train=train.record(),
+                valid=valid,
+                tests=tuple(tests),
+                rejects=rejects,
+                rejects_text=rejects_text,
+            )
+            write_text(unfinished / manifest.FILE_NAME, manifest.to_json(info))
             DataFolder.open(unfinished)
     return DataFolder.open(folder)
 
 
 def dry_run(
     options: PrepareOptions,
-    cleaning: Cleaning,
+    cleaning: CleaningOptions,
     vocabularies: Sequence[Vocabulary] | None = None,
     languages: LanguageTokens | None = None,
     *,
@@ -145,20 +165,19 @@ def dry_run(
     vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
-        inputs = _Inputs.read(options, cleaning, vocabularies, languages, copies)
-        inputs.check_text()
-        inputs = inputs.with_langid_measured().with_valid()
-        cleaner = inputs.cleaner(inputs.read_held_out())
-        inputs.report_skipped_rules()
+        inputs = _read_inputs(options, cleaning, vocabularies, languages, copies)
+        _check_text(options, inputs)
+        sources, _, filters = _hold_out(options, cleaning, inputs)
+        _report_skipped_rules(options, filters)
+        subwords = None
         if inputs.vocabularies:
-            subwords = inputs.subwords([vocabulary.model for vocabulary in inputs.vocabularies])
-            steps = inputs.steps(subwords, cleaner, annotator=None)
+            models = tuple(vocabulary.model for vocabulary in inputs.vocabularies)
+            subwords = Subwords(models, _moses(options), inputs.languages)
         else:
-            steps = sample_steps(cleaner)
-            report_what_is_not_learnt(options, inputs.sources.train)
-        rejects = [CorpusRejects.begin(text) for text in inputs.sources.train]
-        blocks = sample_blocks(inputs.sources.train, size=pairs, seed=options.seed)
-        judge = partial(judge_block, steps=steps)
+            report_what_is_not_learnt(options, sources.train)
+        rejects = [CorpusRejects.begin(text) for text in sources.train]
+        blocks = sample_blocks(sources.train, size=pairs, seed=options.seed)
+        judge = partial(judge_block, filters=filters, subwords=subwords)
         for block, judged in map_in_order(judge, blocks, workers=options.processes):
             rejects[block.corpus].add(block, *judged)
         for corpus in rejects:
@@ -169,306 +188,218 @@ def dry_run(
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The options, the vocabularies that were given, and the texts."""
+    """The files that the options name, each read once."""
 
-    options: PrepareOptions
-    cleaning: Cleaning
     vocabularies: tuple[Vocabulary, ...]  # of --vocab; none if they are learnt
     languages: LanguageTokens | None
-    sources: Sources
     identifier: LanguageIdentifier | None  # of --langid
     annotator: Annotator | None  # of --terms
     fixes: list[str]  # of --fix
-    drawn: tuple[Rows, ...] = ()  # line numbers drawn for valid, for each training text
+    sources: Sources
 
-    @classmethod
-    def read(
-        cls,
-        options: PrepareOptions,
-        cleaning: Cleaning,
-        vocabularies: Sequence[Vocabulary] | None,
-        languages: LanguageTokens | None,
-        copies: Mapping[str, Path],
-    ) -> _Inputs:
-        """Read every file once; raise DataError or UsageError if one cannot be used."""
-        if options.processes is None:
-            connect()  # before any work is done
-        if options.new_language is not None:
-            if languages is None:
-                raise UsageError(
-                    "--new-language is for --vocab with a model of several languages, such as NLLB"
-                )
-            if not any(options.new_language in pair for pair in options.pairs):
-                raise UsageError(
-                    f"--new-language {options.new_language}: no training text is in this language"
-                )
-            languages = languages.with_language(options.new_language)
-        if languages is not None:
-            languages = languages.with_pairs(options.pairs)
-            check_languages(languages, options)
-        elif options.pair:
-            languages = LanguageTokens.of_targets(options.pairs)
-            check_tests(languages, options)
-        if vocabularies is None:
-            vocabularies = [Vocabulary.load(path) for path in options.vocab]
-        if not all(vocabulary.covers_all_text for vocabulary in vocabularies):
-            listed = " ".join(map(str, options.vocab))
-            console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
-        identifier = LanguageIdentifier.find(cleaning.langid) if cleaning.langid else None
-        annotator = Annotator.from_options(options)
-        fixes = recorded_fixes(cleaning.fix)
-        sources = Sources.survey(options, Encoding.find(options.encoding), copies)
-        if not any(text.lines for text in sources.train):
-            raise DataError(f"the training text is empty: {', '.join(options.train)}")
-        if not any(round(text.lines * text.weight) for text in sources.train):
-            raise UsageError(
-                "--weight: the weights are so small that an epoch has no pairs; raise them"
-            )
-        vocabularies = tuple(with_new_pieces(vocabularies, options, languages))
-        return cls(
-            options, cleaning, vocabularies, languages, sources, identifier, annotator, fixes
+
+def _read_inputs(
+    options: PrepareOptions,
+    cleaning: CleaningOptions,
+    vocabularies: Sequence[Vocabulary] | None,
+    languages: LanguageTokens | None,
+    copies: Mapping[str, Path],
+) -> _Inputs:
+    """Read every file once; raise DataError or UsageError if one cannot be used."""
+    if options.processes is None:
+        connect()  # before any work is done
+    languages = language_tokens(options, languages)
+    if vocabularies is None:
+        vocabularies = [Vocabulary.load(path) for path in options.vocab]
+    if not all(vocabulary.covers_all_text for vocabulary in vocabularies):
+        listed = " ".join(map(str, options.vocab))
+        console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
+    identifier = LanguageIdentifier.find(cleaning.langid) if cleaning.langid else None
+    annotator = Annotator.from_options(options)
+    fixes = recorded_fixes(cleaning.fix)
+    sources = Sources.survey(options, Encoding.find(options.encoding), copies)
+    if not any(text.lines for text in sources.train):
+        raise DataError(f"the training text is empty: {', '.join(options.train)}")
+    if not any(round(text.lines * text.weight) for text in sources.train):
+        raise UsageError(
+            "--weight: the weights are so small that an epoch has no pairs; raise them"
         )
-
-    def same_as(self, there: DataFolder) -> DataFolder:
-        """Return a finished folder; UsageError if it is of other text or options."""
-        check_same(there, self.settings, self.sources, self.vocabularies)
-        console.notice(f"{there.path} is already prepared from the same text and options")
-        return there
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The options that decide, with the text, what is written, as `dataset.json` has them."""
-        options, cleaning, vocabularies = self.options, self.cleaning, self.vocabularies
-        used = asdict(options) | asdict(cleaning)
-        used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
-        used |= {"encoding": Encoding.find(options.encoding).name}
-        used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
-        used |= {"vocab_size": vocabulary_size(options, self.sources.train)}
-        if vocabularies:  # with rules of its own
-            used |= {"vocab_size": len(vocabularies[0]), "separate_vocab": len(vocabularies) == 2}
-            used["normalization"] = None
-        used |= {"languages": self.languages and asdict(self.languages), "fix": self.fixes}
-        used |= {"window": options.lines_a_pair, "annotations": None}
-        if self.identifier is not None:
-            used["langid"] = self.identifier.fingerprint
-        if self.annotator is not None:
-            used["annotations"] = self.annotator.fingerprint
-        return {name: value for name, value in used.items() if name not in _NOT_RECORDED}
-
-    @property
-    def moses(self) -> tuple[Moses | None, Moses | None]:
-        """The Moses rules of the source and the target."""
-        options = self.options
-        return moses_rules(
-            options.langs, normalize=options.moses_normalize, tokenize=options.moses_tokenize
-        )
-
-    def check_text(self) -> None:
-        """Warn of faults of the texts; UsageError if Moses' rules do not suit them."""
-        warn_of_faults(self.sources, self.vocabularies)
-        learnt = self.options.normalization == NFC
-        composes = all(one.composes for one in self.vocabularies) if self.vocabularies else learnt
-        if self.options.moses_tokenize:
-            check_moses(self.sources.train, self.moses, composes=composes)
-
-    def with_langid_measured(self) -> _Inputs:
-        """Return the inputs with a --langid that knows what it confuses in valid and test."""
-        if self.identifier is None:
-            return self
-        right = self.sources.held_out
-        blocks = chain.from_iterable(text.read(corpus=at) for at, text in enumerate(right))
-        return replace(self, identifier=measured(self.identifier, right, blocks))
-
-    def with_valid(self) -> _Inputs:
-        """Return the inputs with texts for valid, drawn from train if none were given."""
-        if self.sources.valids:
-            return self
-        train, held_out = self.sources.train, self.read_held_out()
-        valids, drawn = [], [np.zeros(0, np.int64)] * len(train)
-        for langs in self.options.pairs:
-            places = [at for at, text in enumerate(train) if text.langs == langs]
-            texts = [train[at] for at in places]
-            valid, lines = draw_pairs(
-                texts,
-                self._plain_cleaner(held_out),
-                size=self.options.valid_lines,
-                seed=self.options.seed,
-                workers=self.options.processes,
-            )
-            valids.append(valid)
-            for place, numbers in zip(places, lines, strict=True):
-                drawn[place] = numbers
-        sources = replace(self.sources, valids=tuple(valids))
-        return replace(self, sources=sources, drawn=tuple(drawn))
-
-    def read_held_out(self) -> list[HeldOutText]:
-        """Read valid and the test sets; DataError names the first unusable line."""
-        documents, fix = self.options.documents, self.cleaning.fix
-        held_out = self.sources.held_out
-        return [HeldOutText.read(text, documents=documents, fix=fix) for text in held_out]
-
-    def report_skipped_rules(self) -> None:
-        """Tell of the rules that do not know a language, and so skip its side."""
-        for lang in dict.fromkeys(lang for pair in self.options.pairs for lang in pair):
-            if self.cleaning.applies("script") and not known_scripts(lang):
-                console.notice(
-                    f"{lang}: nmt does not know the script of this language, so the rule `script` "
-                    "does not check it"
-                )
-            if self.identifier is not None and not self.identifier.knows(lang):
-                console.notice(
-                    f"{lang}: --langid does not know this language, so the rule `language` does "
-                    "not check it"
-                )
-
-    def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
-        drawn = held_out[: len(self.sources.valids)] if self.drawn else ()
-        cleaner = self._plain_cleaner(held_out)
-        drawn_pairs = frozenset[frozenset[str]]().union(*(text.pairs for text in drawn))
-        return replace(cleaner, drawn=self.drawn, drawn_pairs=drawn_pairs)
-
-    def _plain_cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
-        """Return the rules for text of which nothing was drawn for valid."""
-        src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
-        pairs = frozenset[frozenset[str]]()
-        if self.options.pair:
-            # A source of en-de is a target of de-en. A text and its reverse would often be in train
-            # and in valid, so train must not repeat whole pairs either, whatever their length.
-            src = tgt = OverlapKeys.join([src, tgt])
-            pairs = pairs.union(*(text.pairs for text in held_out))
-        return Cleaner(
-            cleaning=self.cleaning,
-            held_out=(src, tgt),
-            held_out_pairs=pairs,
-            identifier=self.identifier,
-            documents=self.options.documents,
-        )
-
-    def subwords(self, models: Sequence[bytes]) -> Subwords:
-        """Return the vocabularies in the form that is sent to workers."""
-        return Subwords(tuple(models), self.moses, self.languages)
-
-    def steps(
-        self, subwords: Subwords, cleaner: Cleaner, annotator: Annotator | None
-    ) -> tuple[Step, ...]:
-        """Return the steps of the work on a block of training text."""
-        options, cleaning = self.options, self.cleaning
-        # Rules judge repaired text, and only what they keep is encoded. They count subwords without
-        # annotations, so terms come after them. Duplicates come last: with --documents, of windows.
-        longest = cleaning.max_length
-        steps: list[Step] = [partial(judge_text, steps=text_steps(cleaner))]
-        steps += [
-            partial(encode_lines, subwords=subwords),
-            partial(judge_tokens, cleaning=cleaning),
-        ]
-        if annotator is not None:
-            steps.append(partial(annotator.annotate, subwords=subwords, longest=longest))
-        if options.keep_text:
-            steps.append(keep_text)
-        if options.documents:
-            window, seed = options.window, options.seed
-            steps.append(
-                partial(join_windows, subwords=subwords, window=window, seed=seed, longest=longest)
-            )
-        for rule in cleaning.duplicate_rules:
-            by_source, has_languages = cleaning.duplicates_by == "source", bool(options.pair)
-            steps.append(
-                partial(hash_block, rule=rule, by_source=by_source, has_languages=has_languages)
-            )
-        return tuple(steps)
+    vocabularies = tuple(with_new_pieces(vocabularies, options, languages))
+    return _Inputs(vocabularies, languages, identifier, annotator, fixes, sources)
 
 
-def _resume_or_begin(folder: Path, inputs: _Inputs, cleaner: Cleaner) -> tuple[Progress, Learnt]:
-    """Return the progress of an earlier run, or start afresh with the vocabulary.
+def _settings(
+    options: PrepareOptions, cleaning: CleaningOptions, inputs: _Inputs
+) -> dict[str, Any]:
+    """Return the options that decide, with the text, what is written: for `dataset.json`."""
+    vocabularies, languages = inputs.vocabularies, inputs.languages
+    used = asdict(options) | asdict(cleaning)
+    used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
+    used |= {"encoding": Encoding.find(options.encoding).name}
+    used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
+    used |= {"vocab_size": vocabulary_size(options, inputs.sources.train)}
+    if vocabularies:  # with rules of its own
+        used |= {"vocab_size": len(vocabularies[0]), "separate_vocab": len(vocabularies) == 2}
+        used["normalization"] = None
+    used |= {"languages": languages and asdict(languages), "fix": inputs.fixes}
+    used |= {"window": options.lines_a_pair, "annotations": None}
+    if inputs.identifier is not None:
+        used["langid"] = inputs.identifier.fingerprint
+    if inputs.annotator is not None:
+        used["annotations"] = inputs.annotator.fingerprint
+    return {name: value for name, value in used.items() if name not in _NOT_RECORDED}
 
-    Returns also what was learnt, which is nothing in the first case.
+
+def _same(finished: DataFolder, settings: Mapping[str, Any], inputs: _Inputs) -> DataFolder:
+    """Return a finished folder; UsageError if it is of other text or options."""
+    check_same(finished, settings, inputs.sources, inputs.vocabularies)
+    console.notice(f"{finished.path} is already prepared from the same text and options")
+    return finished
+
+
+def _moses(options: PrepareOptions) -> MosesRules:
+    return moses_rules(
+        options.langs, normalize=options.moses_normalize, tokenize=options.moses_tokenize
+    )
+
+
+def _check_text(options: PrepareOptions, inputs: _Inputs) -> None:
+    """Warn of faults of the texts; UsageError if Moses' rules do not suit them."""
+    vocabularies = inputs.vocabularies
+    warn_of_faults(inputs.sources, vocabularies)
+    if options.moses_tokenize:
+        learnt = options.normalization == NFC
+        composes = all(one.composes for one in vocabularies) if vocabularies else learnt
+        check_moses(inputs.sources.train, _moses(options), composes=composes)
+
+
+def _hold_out(
+    options: PrepareOptions, cleaning: CleaningOptions, inputs: _Inputs
+) -> tuple[Sources, list[HeldOutText], Filters]:
+    """Read valid and the test sets, or draw valid from train, and keep both out of train.
+
+    Returns the texts with those of valid, what was read of valid and the tests, and the rules that
+    drop the same lines from train. DataError names the first unusable line.
     """
-    key = progress_key(inputs.settings, inputs.sources, inputs.vocabularies)
+    sources, identifier = inputs.sources, inputs.identifier
+    if identifier is not None:
+        identifier = measured(identifier, sources.held_out)
+    read = partial(HeldOutText.read, documents=options.documents, fix=cleaning.fix)
+    held_out = list(map(read, sources.held_out))
+    filters = _filters_for(options, cleaning, identifier, held_out)
+    if sources.valids:
+        return sources, held_out, filters
+    valids, numbers = draw_valid(sources.train, filters, options)
+    drawn = list(map(read, valids))
+    held_out = [*drawn, *held_out]
+    filters = replace(
+        _filters_for(options, cleaning, identifier, held_out),
+        drawn=numbers,
+        drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
+    )
+    return replace(sources, valids=valids), held_out, filters
+
+
+def _filters_for(
+    options: PrepareOptions,
+    cleaning: CleaningOptions,
+    identifier: LanguageIdentifier | None,
+    held_out: Sequence[HeldOutText],
+) -> Filters:
+    """Return the rules for text of which nothing was drawn for valid."""
+    src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
+    pairs = frozenset[frozenset[str]]()
+    if options.pair:
+        # A source of en-de is a target of de-en. A text and its reverse would often be in train
+        # and in valid, so train must not repeat whole pairs either, whatever their length.
+        src = tgt = OverlapKeys.join([src, tgt])
+        pairs = pairs.union(*(text.pairs for text in held_out))
+    return Filters(
+        cleaning=cleaning,
+        held_out=(src, tgt),
+        held_out_pairs=pairs,
+        identifier=identifier,
+        documents=options.documents,
+    )
+
+
+def _report_skipped_rules(options: PrepareOptions, filters: Filters) -> None:
+    """Tell of the rules that do not know a language, and so skip its side."""
+    for lang in dict.fromkeys(lang for pair in options.pairs for lang in pair):
+        if filters.cleaning.applies("script") and not known_scripts(lang):
+            console.notice(
+                f"{lang}: nmt does not know the script of this language, so the rule `script` "
+                "does not check it"
+            )
+        if filters.identifier is not None and not filters.identifier.knows(lang):
+            console.notice(
+                f"{lang}: --langid does not know this language, so the rule `language` does "
+                "not check it"
+            )
+
+
+def _progress_of(folder: Path, key: str) -> Progress | None:
+    """Return the progress of an earlier run; None if there is none, or of other text or options."""
     progress = read_progress(folder)
     if progress is not None and progress.key == key:
         pairs = sum(shard.pairs for shard in progress.shards)
         console.notice(
             f"resuming {folder}: {len(progress.shards):,} shards with {pairs:,} pairs are complete"
         )
-        return progress, NOTHING_LEARNT
+        return progress
     if progress is not None:
         console.notice(f"{folder} was made from other text, options or version; starting afresh")
     elif any(path.is_file() for path in folder.iterdir()):
         console.notice(f"{folder} is damaged or almost empty; starting afresh")
+    return None
+
+
+def _begin(
+    folder: Path, key: str, options: PrepareOptions, inputs: _Inputs, filters: Filters
+) -> tuple[Progress, Learnt]:
+    """Learn and write the vocabulary, and the lexicon of `--terms auto`, into an emptied folder.
+
+    Returns the progress, without any shard, and what was learnt beside it.
+    """
     empty_folder(folder)
-    train, options = inputs.sources.train, inputs.options
-    learnt = NOTHING_LEARNT
+    train, learnt, lexicon = inputs.sources.train, NOTHING_LEARNT, tuple[FileRecord, ...]()
     if not inputs.vocabularies:
         learnt = learn_vocabularies(
-            options, inputs.languages, train, cleaner=cleaner, moses=inputs.moses
+            options, inputs.languages, train, filters=filters, moses=_moses(options)
         )
     vocabularies = inputs.vocabularies or learnt.vocabularies
-    given = bool(inputs.vocabularies)
-    lexicon = folder / PROGRESS_FOLDER / LEXICON_NAME
+    vocabulary = write_vocabularies(folder, vocabularies, given=bool(inputs.vocabularies))
+    if options.terms == AUTO_TERMS:
+        pairs = clean_pairs(train, filters, options, size=LEXICON_PAIRS)
+        path = folder / PROGRESS_FOLDER / LEXICON_NAME
+        lexicon = (learn_lexicon(path, pairs, options.langs),)
     progress = Progress(
         key=key,
-        vocabulary=write_vocabularies(folder, vocabularies, given=given),
+        vocabulary=vocabulary,
         shards=(),
         side_columns=(),
         hashes=(),
         rejects=tuple(map(CorpusRejects.begin, train)),
         corpus=0,
         line=1,
-        lexicon=learn_lexicon(lexicon, inputs.annotator, train, cleaner, options),
+        lexicon=lexicon,
     )
     write_progress(folder, progress)
     return progress, learnt
 
 
-def _build(
+def _write_held_out(
     folder: Path,
-    inputs: _Inputs,
-    cleaner: Cleaner,
-    progress: Progress,
-    learnt: Learnt,
+    options: PrepareOptions,
+    sources: Sources,
     held_out: Sequence[HeldOutText],
-) -> None:
-    models = [(folder / file.name).read_bytes() for file in progress.vocabulary.files]
-    options, sources, subwords = inputs.options, inputs.sources, inputs.subwords(models)
-    subwords.add_words(learnt.counts)
-    annotator = inputs.annotator
-    if annotator is not None and progress.lexicon:
-        annotator = annotator.with_lexicon(folder / PROGRESS_FOLDER / LEXICON_NAME)
-    split = TrainSplit(
-        folder,
-        sources.train,
-        inputs.steps(subwords, cleaner, annotator),
-        progress,
-        # They judge repaired text, which is not there any more.
-        judgements={} if inputs.cleaning.fix else learnt.judgements,
-        token_bytes=subwords.token_bytes,
-        separator=subwords.separator if options.documents else None,
-        marker=None if annotator is None else subwords.marker,
-        duplicate_rules=inputs.cleaning.duplicate_rules,
-        shard_pairs=options.shard_pairs,
-    )
-    split.write(workers=options.processes)
-    check_any_left(split.rejects)
-    warn_if_most_rejected(split.rejects)
-    count = len(sources.valids)
+    subwords: Subwords,
+) -> list[SplitRecord]:
+    """Write valid, which has one text for each pair of languages, and the test sets."""
     stems = [
         f"valid.{spell_pair(text.langs)}" if options.pair else "valid" for text in sources.valids
     ]
-    valids = dict(zip(stems, held_out[:count], strict=True))
-    valid = write_held_out(folder, "valid", valids, subwords)
-    tests = [
-        write_held_out(folder, name, {name: text}, subwords)
-        for name, text in zip(sources.tests, held_out[count:], strict=True)
-    ]
-    rejects, rejects_text = write_reports(folder, split.rejects)
-    info = DatasetInfo(
-        format_version=manifest.FORMAT_VERSION,
-        settings=inputs.settings,
-        vocabulary=progress.vocabulary,
-        train=split.record(),
-        valid=valid,
-        tests=tuple(tests),
-        rejects=rejects,
-        rejects_text=rejects_text,
-    )
-    write_text(folder / manifest.FILE_NAME, manifest.to_json(info))
+    splits = {"valid": dict(zip(stems, held_out, strict=False))}
+    tests = held_out[len(sources.valids) :]
+    splits |= {name: {name: text} for name, text in zip(sources.tests, tests, strict=True)}
+    return [write_held_out(folder, name, texts, subwords) for name, texts in splits.items()]

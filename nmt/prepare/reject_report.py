@@ -14,11 +14,11 @@ from nmt.console import printable, warning
 from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord
 from nmt.errors import DataError
 from nmt.prepare.block import KEPT, Block, Verdicts, show_line
-from nmt.prepare.cleaning import RULES
+from nmt.prepare.cleaning_options import RULES
 from nmt.prepare.corpora import SourceText
+from nmt.prepare.filters import RULE_OF
+from nmt.prepare.fixes import describe_flaw, is_frequent, joined_flaws
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.repairs import describe_flaw, is_frequent, joined_flaws
-from nmt.prepare.rules import RULE_OF
 from nmt.system.files import write_text
 
 EXAMPLES_PER_RULE = 20
@@ -120,7 +120,7 @@ def warn_of_flaws(corpus: CorpusRejects, total: int, warned: set[tuple[str, str]
     """Warn of flaws that many of all lines of a text have, unless that was done or they are fixed.
 
     total: how many lines the text has.
-    warned: the sides and kinds that we have warned of. It is updated.
+    warned: the sides and kinds that we have warned of. This set is updated.
     """
     for flaw in corpus.flaws:
         key = (flaw.side, flaw.kind)

@@ -1,7 +1,7 @@
 """Random samples of the training text, to learn a vocabulary from or to draw valid from.
 
-`sample_blocks` draws lines, uniformly or by weight. `clean_sample` applies the cleaning rules to
-them. `draw_pairs` draws a validation set (`--valid-lines`).
+`sample_blocks` draws lines, uniformly or by weight. `clean_pairs` yields those of their
+pairs that pass the rules. `draw_valid` draws a validation set (`--valid-lines`).
 """
 
 from __future__ import annotations
@@ -13,29 +13,21 @@ from functools import partial
 
 import numpy as np
 
-from nmt.data.composition import compose_lines
 from nmt.data.corpus import Encoding
 from nmt.data.epochs import Epochs, Permutation
+from nmt.data.line_blocks import Advance
 from nmt.data.manifest import FileRecord
-from nmt.data.moses import Moses
 from nmt.errors import DataError
-from nmt.prepare.block import KEPT, Block, Rows, Verdicts, Work
-from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.block import KEPT, Block, Rows
+from nmt.prepare.block_steps import clean_sample
 from nmt.prepare.corpora import SourceText
-from nmt.prepare.encode import Step, run_steps
+from nmt.prepare.filters import Filters
+from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.line_files import LineFiles
-from nmt.prepare.readers.reader import Advance, Survey
-from nmt.prepare.repairs import repair
-from nmt.prepare.rules import Cleaner, token_verdicts
-from nmt.prepare.text_checks import measure_shift
+from nmt.prepare.readers.reader import Survey
 from nmt.system.workers import map_in_order
 
-# SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
-_PIECE_CHARACTERS = 16
 _OTHER_DRAW = 1 << 32  # added to the seed, so that valid is not the vocabulary's sample
-
-Sample = tuple[list[tuple[str, str]], Verdicts]
-"""The clean pairs of a block, and the verdicts on all pairs of it."""
 
 
 def sample_blocks(
@@ -67,75 +59,51 @@ def sample_blocks(
             first += block.lines
 
 
-def text_steps(cleaner: Cleaner) -> tuple[Step, ...]:
-    """Return the steps that need no tokens."""
-    return partial(repair, fix=cleaner.cleaning.fix), measure_shift, cleaner
+def clean_pairs(
+    train: Sequence[SourceText], filters: Filters, options: PrepareOptions, *, size: int
+) -> Iterator[tuple[str, str]]:
+    """Yield the pairs that are kept of a sample of `size` pairs, drawn by the texts' weights."""
+    weights = [text.weight for text in train]
+    blocks = sample_blocks(train, size=size, seed=options.seed, weights=weights)
+    clean = partial(clean_sample, filters=filters)
+    for _, (pairs, _) in map_in_order(clean, blocks, workers=options.processes):
+        yield from pairs
 
 
-def judge_text(work: Work, *, steps: Sequence[Step]) -> None:
-    """Do these steps that need no tokens, or take over what they found in an earlier pass."""
-    known = work.block.judgement
-    if known is None:
-        run_steps(work, steps)
-    else:
-        work.flaws, work.shift = known.flaws, known.shift
-        work.lines = work.pairs.src.lines, work.pairs.tgt.lines
-        work.judge(known.verdicts)
+def draw_valid(
+    train: Sequence[SourceText], filters: Filters, options: PrepareOptions
+) -> tuple[tuple[SourceText, ...], tuple[Rows, ...]]:
+    """Draw a text of `--valid-lines` pairs from train for each pair of languages.
 
-
-def sample_steps(cleaner: Cleaner) -> tuple[Step, ...]:
-    """Return the steps that judge pairs by their text, and by the fewest tokens they can have."""
-    return *text_steps(cleaner), partial(judge_fewest, cleaning=cleaner.cleaning)
-
-
-def judge_fewest(work: Work, *, cleaning: Cleaning) -> None:
-    src, tgt = (-(-side.lengths[work.rows] // _PIECE_CHARACTERS) for side in work.pairs.sides)
-    work.judge(token_verdicts(src, tgt, cleaning, ["too_long"]))
-
-
-def clean_sample(
-    block: Block,
-    *,
-    cleaner: Cleaner,
-    moses: tuple[Moses | None, Moses | None] = (None, None),
-    composes: bool = False,
-) -> Sample:
-    """Return the pairs of a block that pass the rules, as the vocabulary sees them.
-
-    moses: the rules that are applied then.
-    composes: whether the vocabulary composes text, before Moses' rules split letters and marks.
+    Returns these texts, and the line numbers that were drawn from each training text.
     """
-    work = run_steps(Work.decode(block), sample_steps(cleaner))
-    return list(zip(*seen_lines(work, moses, composes=composes), strict=True)), work.verdicts
+    valids, drawn = [], [np.zeros(0, np.int64)] * len(train)
+    for langs in options.pairs:
+        places = [at for at, text in enumerate(train) if text.langs == langs]
+        valid, numbers_by_text = _draw_pairs([train[at] for at in places], filters, options)
+        valids.append(valid)
+        for place, numbers in zip(places, numbers_by_text, strict=True):
+            drawn[place] = numbers
+    return tuple(valids), tuple(drawn)
 
 
-def seen_lines(
-    work: Work, moses: tuple[Moses | None, Moses | None], *, composes: bool
-) -> list[Sequence[str]]:
-    """Return the lines that are left as the vocabulary sees them, of source and target: (left,)."""
-    sides = []
-    for lines, rules in zip(work.lines, moses, strict=True):
-        composed = compose_lines(lines) if composes and rules is not None else lines
-        sides.append(composed if rules is None else list(map(rules.apply, composed)))
-    return sides
-
-
-def draw_pairs(
-    texts: Sequence[SourceText], cleaner: Cleaner, *, size: int, seed: int, workers: int | None
-) -> tuple[SourceText, tuple[Rows, ...]]:
-    """Draw `size` different pairs that pass the rules, to become valid.
+def _draw_pairs(
+    texts: Sequence[SourceText], filters: Filters, options: PrepareOptions
+) -> tuple[SourceText, list[Rows]]:
+    """Draw `--valid-lines` different pairs that pass the rules, to become valid.
 
     The texts are of one pair of languages. Every line is equally likely, so a pair that occurs
     twice is likelier. Returns their text, and the line numbers that were drawn from each training
     text. DataError: there are fewer such pairs.
     """
+    size, seed = options.valid_lines, options.seed
     total = sum(text.lines for text in texts)
     candidates = 2 * size
     while True:
         places: dict[tuple[str, str], tuple[int, int]] = {}  # pair -> text and line
         blocks = sample_blocks(texts, size=candidates, seed=seed + _OTHER_DRAW)
-        clean = partial(clean_sample, cleaner=cleaner)
-        for block, (sample, verdicts) in map_in_order(clean, blocks, workers=workers):
+        clean = partial(clean_sample, filters=filters)
+        for block, (sample, verdicts) in map_in_order(clean, blocks, workers=options.processes):
             rows = np.flatnonzero(verdicts == KEPT).tolist()
             for row, pair in zip(rows, sample, strict=True):
                 places.setdefault(pair, (block.corpus, block.line_number(row)))
@@ -161,7 +129,7 @@ def draw_pairs(
     reader = _DrawnText(langs, (src_text, tgt_text))
     surveys = tuple(survey(int) for survey in reader.surveys())
     drawn_text = SourceText("drawn from train", reader, langs, surveys, stamps=(), line_tags=tags)
-    return drawn_text, tuple(numbers)
+    return drawn_text, numbers
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ seed, the corpus and the number of the line.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from nmt.data.composition import compose
 from nmt.data.epochs import random_bits, random_shares
 from nmt.data.manifest import FileRecord
 from nmt.data.shards import TokenRows
+from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.lexical.annotation import Annotation, annotate
 from nmt.lexical.ibm_model1 import LEXICON_STEPS
@@ -33,18 +33,13 @@ from nmt.lexical.term_list import read_terms
 from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_lexicon import WordLexicon, learn_words
 from nmt.lexical.word_list import WordList, has_phrase
-from nmt.prepare.block import Work
-from nmt.prepare.corpora import SourceText
-from nmt.prepare.encode import Subwords
+from nmt.prepare.block import Rows
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.rules import Cleaner
-from nmt.prepare.samples import clean_sample, sample_blocks
 from nmt.system.files import is_there, sha256_file, write_text
-from nmt.system.workers import map_in_order
 
 _LINES_OF_FILE = 0.5  # share of the lines in which the terms of a file are annotated
-_LEARNT_FROM = 50_000
+LEXICON_PAIRS = 50_000
 """Pairs that the lexicon is learnt from: of long sentences, half a minute and 1 GB."""
 _LINE, _SHARE, _WORDS = range(3)  # what the random numbers of a line are for
 
@@ -85,21 +80,28 @@ class Annotator:
         """Return the annotator with the lexicon that `learn_lexicon` has written."""
         return replace(self, lexicon=WordLexicon.read(path.read_text("utf-8")))
 
-    def annotate(self, work: Work, *, subwords: Subwords, longest: int) -> None:
-        """Write into sources how some of their words are translated: a step.
+    def annotate(
+        self,
+        src_ids: TokenRows,
+        lines: Sequence[tuple[str, str]],
+        corpus: int,
+        numbers: Rows,
+        vocabulary: Vocabulary,
+        *,
+        longest: int,
+    ) -> TokenRows:
+        """Return the ids of sources, some of which say how some of their words are translated.
 
+        lines: (pairs,) with their tags; numbers: (pairs,) of the lines in the text.
         longest: the most ids of a source. An annotation that does not fit is left out.
         """
-        assert work.ids is not None
-        vocabulary, _ = subwords.vocabularies(work.block.langs)
-        rows, lines = work.ids[0], list(zip(work.tagged, work.lines[1], strict=True))
-        key = self.seed, work.block.corpus
-        shares = random_shares(work.numbers, *key, _SHARE)
-        seeds = random_bits(work.numbers, *key, _WORDS)
-        is_chosen = random_shares(work.numbers, *key, _LINE) < _LINES_OF_FILE
+        key = self.seed, corpus
+        shares = random_shares(numbers, *key, _SHARE)
+        seeds = random_bits(numbers, *key, _WORDS)
+        is_chosen = random_shares(numbers, *key, _LINE) < _LINES_OF_FILE
         is_chosen |= self.lexicon is not None
         places, annotated_ids = [], []
-        for row, ids in enumerate(rows.lists()):
+        for row, ids in enumerate(src_ids.lists()):
             if not is_chosen[row]:
                 continue
             src, tgt = map(compose, lines[row])
@@ -115,10 +117,10 @@ class Annotator:
                 places.append(row)
                 annotated_ids.append([*first, *made.ids])
         # The annotated rows stand after the others, and take the places of theirs.
-        order = np.arange(len(rows))
-        order[places] = len(rows) + np.arange(len(places))
-        annotated = TokenRows.from_lists(annotated_ids, token_bytes=rows.ids.itemsize)
-        work.ids = TokenRows.join([rows, annotated]).take(order), work.ids[1]
+        order = np.arange(len(src_ids))
+        order[places] = len(src_ids) + np.arange(len(places))
+        annotated = TokenRows.from_lists(annotated_ids, token_bytes=src_ids.ids.itemsize)
+        return TokenRows.join([src_ids, annotated]).take(order)
 
     def _uses(self, src: str, tgt: str) -> list[Annotation]:
         if self.lexicon is not None:
@@ -136,28 +138,14 @@ class Annotator:
 
 
 def learn_lexicon(
-    path: Path,
-    annotator: Annotator | None,
-    train: Sequence[SourceText],
-    cleaner: Cleaner,
-    options: PrepareOptions,
-) -> tuple[FileRecord, ...]:
-    """Write the lexicon of `auto`, learnt from clean pairs that are drawn by their weights.
-
-    Returns the record of its file; empty if no lexicon is needed.
-    """
-    if annotator is None or annotator.terms is not None:
-        return ()
-    blocks = sample_blocks(
-        train, size=_LEARNT_FROM, seed=options.seed, weights=[text.weight for text in train]
-    )
-    clean = partial(clean_sample, cleaner=cleaner)
-    samples = map_in_order(clean, blocks, workers=options.processes)
-    pairs = [(compose(src), compose(tgt)) for _, (sample, _) in samples for src, tgt in sample]
+    path: Path, clean_pairs: Iterable[tuple[str, str]], langs: tuple[str, str]
+) -> FileRecord:
+    """Write the lexicon of `auto`, learnt from clean pairs; return the record of its file."""
+    pairs = [(compose(src), compose(tgt)) for src, tgt in clean_pairs]
     with console.progress("Aligning words", total=2 * LEXICON_STEPS, unit="steps") as bar:
-        lexicon = learn_words(pairs, options.langs, on_progress=bar.update)
+        lexicon = learn_words(pairs, langs, on_progress=bar.update)
     console.notice(
         f"--terms auto: {lexicon.entries:,} pairs of words learnt from {len(pairs):,} pairs"
     )
     write_text(path, lexicon.write())
-    return (record_file(path),)
+    return record_file(path)

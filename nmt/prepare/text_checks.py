@@ -22,9 +22,9 @@ from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import LETTERS, torn_mark
 from nmt.errors import UsageError
-from nmt.prepare.block import Block, Mask, Pairs, TextSide, Work
+from nmt.prepare.block import Block, Mask, Pairs, TextSide
 from nmt.prepare.corpora import Sources, SourceText
-from nmt.prepare.repairs import describe_flaw, examine, is_frequent
+from nmt.prepare.fixes import describe_flaw, examine, is_frequent
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _LARGEST_SHIFT = 3
@@ -203,11 +203,6 @@ def _warn_of_flaws(text: SourceText, pairs: Pairs) -> None:
             unit = text.reader.unit
             description = describe_flaw(flaw, name, unit, lines=pairs.block.lines, total=text.lines)
             console.warning(f"{description}; valid and test stay as they are, so repair the file")
-
-
-def measure_shift(work: Work) -> None:
-    """Note by how many lines the targets of a block lag their sources: a step of the work."""
-    work.shift = line_shift(work.pairs)
 
 
 def line_shift(pairs: Pairs) -> int:

@@ -29,19 +29,19 @@ from nmt.data.composition import NFC
 from nmt.data.epochs import Epochs, mixed_shares
 from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.manifest import VocabularyRecord
-from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
 from nmt.prepare.block import KEPT, Block, Judgements, Verdicts
-from nmt.prepare.cleaning import RULES
+from nmt.prepare.block_steps import MosesRules, clean_sample, count_words
+from nmt.prepare.cleaning_options import RULES
 from nmt.prepare.corpora import SourceText
+from nmt.prepare.filters import CODES, Filters
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import nothing_left
-from nmt.prepare.rules import CODES, Cleaner
-from nmt.prepare.samples import clean_sample, sample_blocks
-from nmt.prepare.word_counts import WordCounts, count_words
+from nmt.prepare.samples import sample_blocks
+from nmt.prepare.word_counts import WordCounts
 from nmt.system.files import atomic_writer
 from nmt.system.workers import map_in_order
 
@@ -54,7 +54,33 @@ _SAMPLE = 1_000_000  # pairs
 _BLOCKS_TOGETHER = 12
 
 
-def check_languages(languages: LanguageTokens, options: PrepareOptions) -> None:
+def language_tokens(
+    options: PrepareOptions, languages: LanguageTokens | None
+) -> LanguageTokens | None:
+    """Return the tokens of the languages of the texts: of a given vocabulary, or new ones.
+
+    languages: those of --vocab. UsageError: they lack a language of the texts.
+    """
+    if options.new_language is not None:
+        if languages is None:
+            raise UsageError(
+                "--new-language is for --vocab with a model of several languages, such as NLLB"
+            )
+        if not any(options.new_language in pair for pair in options.pairs):
+            raise UsageError(
+                f"--new-language {options.new_language}: no training text is in this language"
+            )
+        languages = languages.with_language(options.new_language)
+    if languages is not None:
+        languages = languages.with_pairs(options.pairs)
+        _check_languages(languages, options)
+    elif options.pair:
+        languages = LanguageTokens.of_targets(options.pairs)
+        _check_tests(languages, options)
+    return languages
+
+
+def _check_languages(languages: LanguageTokens, options: PrepareOptions) -> None:
     """Check that a model of several languages knows those of the texts."""
     for pair in options.pairs:
         for side, lang in zip(("src", "tgt"), pair, strict=True):
@@ -66,10 +92,10 @@ def check_languages(languages: LanguageTokens, options: PrepareOptions) -> None:
                     f"--{side} {lang}: the model has {' and '.join(codes)}; lines get no tag, "
                     "unless you choose one of them"
                 )
-    check_tests(languages, options)
+    _check_tests(languages, options)
 
 
-def check_tests(languages: LanguageTokens, options: PrepareOptions) -> None:
+def _check_tests(languages: LanguageTokens, options: PrepareOptions) -> None:
     """Check that the languages of test sets have tokens; they may be of a pair without train."""
     for text in options.test if options.pair else ():
         for side, lang in zip(("src", "tgt"), options.langs_of(text), strict=True):
@@ -161,8 +187,8 @@ def learn_vocabularies(
     languages: LanguageTokens | None,
     train: Sequence[SourceText],
     *,
-    cleaner: Cleaner,
-    moses: tuple[Moses | None, Moses | None],
+    filters: Filters,
+    moses: MosesRules,
 ) -> Learnt:
     """Learn one vocabulary for both languages, or one for each, from clean pairs.
 
@@ -189,7 +215,7 @@ def learn_vocabularies(
         f"learning the vocabular{'ies' if len(names) > 1 else 'y'} of {' and '.join(names)} from "
         f"{pairs:,} pairs"
     )
-    clean = {"cleaner": cleaner, "moses": moses, "composes": options.normalization == NFC}
+    clean = {"filters": filters, "moses": moses, "composes": options.normalization == NFC}
     learn = partial(
         learn_vocabulary,
         subwords=options.subwords,

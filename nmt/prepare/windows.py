@@ -19,42 +19,14 @@ import numpy as np
 from nmt.data.epochs import mix
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import Vocabulary, join_lines
-from nmt.prepare.block import Hashes, Work
-from nmt.prepare.duplicates import hash_lines, hash_pairs
-from nmt.prepare.encode import Subwords
-
-_BETWEEN = "\x1e"  # between the lines of a window in its text, which tells windows apart
-
+from nmt.prepare.block import Hashes
 
 Side = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
 """The token ids of one side's lines: of the tag that begins each, which may be empty, and the
 others."""
 
 
-def join_windows(work: Work, *, subwords: Subwords, window: int, seed: int, longest: int) -> None:
-    """Make a window of each pair and some that come before it: a step.
-
-    window: the most lines of a pair; longest: the most tokens of a side.
-    """
-    assert work.ids is not None
-    vocabularies = subwords.vocabularies(work.block.langs)
-    sides = list(map(_split_tags, vocabularies, (work.tagged, work.lines[1]), work.ids))
-    hashes = hash_pairs(*map(hash_lines, work.lines))
-    wanted = draw_context(hashes, window=window, seed=seed)
-    starts = choose_windows(work.numbers.tolist(), wanted, *sides, longest=longest)
-    src, tgt = (
-        subwords.rows(join_side(side, starts, vocabulary.separator))
-        for side, vocabulary in zip(sides, vocabularies, strict=True)
-    )
-    work.ids = src, tgt
-    src_lines, tgt_lines = (
-        [_BETWEEN.join(lines[start : last + 1]) for last, start in enumerate(starts)]
-        for lines in work.lines
-    )
-    work.lines = src_lines, tgt_lines
-
-
-def _split_tags(vocabulary: Vocabulary, lines: Sequence[str], rows: TokenRows) -> Side:
+def split_tags(vocabulary: Vocabulary, lines: Sequence[str], rows: TokenRows) -> Side:
     tags = [vocabulary.split_tag(line)[0] for line in lines]
     return tags, [row[len(tag) :] for tag, row in zip(tags, rows.lists(), strict=True)]
 
@@ -62,7 +34,7 @@ def _split_tags(vocabulary: Vocabulary, lines: Sequence[str], rows: TokenRows) -
 def join_side(side: Side, starts: Sequence[int], separator: int | None) -> list[list[int]]:
     """Return the ids of the windows that begin at these lines, one for each line.
 
-    The tag of the last line begins its window. The others are left out.
+    The tag of the last line begins its window. The tags of lines before it are left out.
     """
     assert separator is not None  # `prepare` has seen to it
     tags, lines = side
@@ -75,7 +47,7 @@ def join_side(side: Side, starts: Sequence[int], separator: int | None) -> list[
 def choose_windows(
     numbers: Sequence[int], wanted: Sequence[int], src: Side, tgt: Side, *, longest: int
 ) -> list[int]:
-    """Choose the window of each line that passed the rules. It ends with that line.
+    """Choose the window of each line that passed the rules. A window ends with its line.
 
     If lines 1, 2 and 4 passed, and two lines before each are wanted, the windows are 1; 1 and 2; 4.
 

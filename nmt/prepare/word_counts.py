@@ -7,16 +7,9 @@ counts as from the text (Sennrich et al. 2016, section 3.2), for a fifth of the 
 from __future__ import annotations
 
 import zlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
-
-from nmt.data.moses import Moses
-from nmt.prepare.block import Block, Judgement, Verdicts, Work
-from nmt.prepare.encode import run_steps
-from nmt.prepare.rules import Cleaner
-from nmt.prepare.samples import judge_fewest, seen_lines, text_steps
 
 MOST_CHARACTERS = 20_000_000
 """Of different words that are held in memory: five times as many as two million lines of Europarl
@@ -60,34 +53,3 @@ class WordCounts:
         self.counts = kept
         self._characters = sum(map(len, kept))
         self._halvings += 1
-
-
-def count_words(
-    blocks: Sequence[Block],
-    *,
-    cleaner: Cleaner,
-    moses: tuple[Moses | None, Moses | None],
-    composes: bool,
-    sides: Sequence[Sequence[int]],
-) -> tuple[tuple[list[dict[str, int]], list[Judgement]], Verdicts]:
-    """Return the words of the pairs of blocks that pass the rules, and the verdicts on all pairs.
-
-    sides: of each table of words that is wanted; 0 is the source. See also `clean_sample`.
-
-    Returns the tables, the judgement on each block by its text alone, and the verdicts.
-    """
-    tables = [Counter[str]() for _ in sides]
-    judgements, verdicts = [], []
-    for block in blocks:
-        work = run_steps(Work.decode(block), text_steps(cleaner))
-        judgements.append(Judgement.of(work))
-        judge_fewest(work, cleaning=cleaner.cleaning)
-        verdicts.append(work.verdicts)
-        lines = seen_lines(work, moses, composes=composes)
-        for table, chosen in zip(tables, sides, strict=True):
-            text = " ".join([" ".join(lines[side]) for side in chosen])
-            # Other kinds of spaces are parts of words; rules of normalisation may split there.
-            table.update(text.replace("\t", " ").split(" "))
-    for table in tables:
-        del table[""]
-    return (list(map(dict, tables)), judgements), np.concatenate(verdicts)

@@ -1,9 +1,10 @@
 """Writing the splits of a data folder: shards, and their records for `dataset.json`.
 
-- `HeldOutText` is valid or a test set. It is checked, not cleaned: an unusable line is an error.
-- `TrainSplit` sends blocks to the workers and takes the results back in order. It does only what
-  depends on the order: find duplicates, count rejects, fill shards. A shard ends with the block
-  that fills it, so that a killed run can resume with the next block.
+- `HeldOutText` is valid or a test set. Its text is checked, not cleaned: an unusable line is an
+  error.
+- `TrainSplit` sends blocks to the workers and takes the results back in order. The main process
+  does only what depends on the order: find duplicates, count rejects, fill shards. A shard ends
+  with the block that fills it, so that a killed run can resume with the next block.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,16 +25,19 @@ from nmt.data.folder import PairDataset
 from nmt.data.language_tokens import tagged
 from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecord, SplitRecord
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
+from nmt.data.word_ids import Subwords
 from nmt.errors import DataError
 from nmt.prepare.block import KEPT, Block, Hashes, Judgements, Mask, Pairs
+from nmt.prepare.block_steps import EncodedBlock
+from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.duplicates import OverlapKeys, SeenHashes, pair_keys
-from nmt.prepare.encode import EncodedBlock, Step, Subwords, encode_block
+from nmt.prepare.filters import CODES, blank_pairs
+from nmt.prepare.fixes import examine
+from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import warn_of_flaws
-from nmt.prepare.repairs import examine
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
-from nmt.prepare.rules import CODES, blank_pairs
 from nmt.prepare.text_checks import describe_shift
 from nmt.system.files import atomic_writer
 from nmt.system.workers import map_in_order
@@ -110,8 +114,8 @@ def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
 class HeldOutText:
     """A text for valid or test, every line of which can be used.
 
-    With `--documents`, it may have lines that are blank on both sides, which end documents. They
-    are in its raw text, and no pairs.
+    With `--documents`, the text may have lines that are blank on both sides, which end documents.
+    Such lines are in its raw text, and no pairs.
     """
 
     source: SourceText
@@ -217,34 +221,21 @@ class TrainSplit:
         self,
         folder: Path,
         texts: Sequence[SourceText],
-        steps: Sequence[Step],
         progress: Progress,
-        *,
-        judgements: Judgements,
-        token_bytes: int,
-        separator: int | None,
-        marker: int | None,
-        duplicate_rules: Sequence[str],
-        shard_pairs: int,
+        options: PrepareOptions,
+        cleaning: CleaningOptions,
+        subwords: Subwords,
     ) -> None:
-        """Continue the split from `progress`.
-
-        judgements: on blocks that an earlier pass of this run has cleaned.
-        separator: the token between the lines of a window, if pairs are windows.
-        marker: the id that begins an annotation of a source, if there may be some.
-        """
         self.rejects = progress.rejects
         self._folder = folder
         self._texts = texts
-        self._steps = steps
         self._progress = progress
-        self._judgements = judgements
-        self._token_bytes, self._separator, self._marker = token_bytes, separator, marker
-        self._shard_pairs = shard_pairs
+        self._options = options
+        self._subwords = subwords
         self._builder, self._side_builders = self._new_builders()
-        self._seen = {rule: SeenHashes(self._lines) for rule in duplicate_rules}
-        # Those that came after the last complete shard.
-        self._new_hashes: dict[str, list[Hashes]] = {rule: [] for rule in duplicate_rules}
+        self._seen = {rule: SeenHashes(self._lines) for rule in cleaning.duplicate_rules}
+        # The hashes that were new since the last complete shard.
+        self._new_hashes: dict[str, list[Hashes]] = {rule: [] for rule in self._seen}
         for file in progress.hashes:
             self._seen[hashed_rule(file)].add(read_hashes(folder, file))
         self._seconds = np.zeros(2)
@@ -255,16 +246,20 @@ class TrainSplit:
     def _lines(self) -> int:
         return sum(text.lines for text in self._texts)
 
-    def write(self, *, workers: int | None) -> None:
-        """Write all missing shards."""
+    def write(self, encode: Callable[[Block], EncodedBlock], judgements: Judgements) -> None:
+        """Write all missing shards.
+
+        encode: does the work on a block, in a worker.
+        judgements: on blocks that an earlier pass of this run has cleaned.
+        """
         done = sum(corpus.lines for corpus in self.rejects)
         corpus = self._progress.corpus
         began = time.process_time()
         with console.progress(
             "Encoding train", total=self._lines, unit="pairs", initial=done
         ) as bar:
-            encode = partial(encode_block, steps=self._steps)
-            for block, result in map_in_order(encode, self._blocks(), workers=workers):
+            blocks, workers = self._blocks(judgements), self._options.processes
+            for block, result in map_in_order(encode, blocks, workers=workers):
                 if block.corpus != corpus and len(self._builder):
                     self._flush(corpus, next_corpus=corpus + 1, next_line=1)
                 corpus = block.corpus
@@ -291,20 +286,20 @@ class TrainSplit:
             self._progress.shards,
             corpora,
             side_columns=self._progress.side_columns,
-            separator=self._separator,
+            separator=self._subwords.separator if self._options.documents else None,
         )
 
     def _new_builders(self) -> tuple[ShardBuilder, defaultdict[str, ShardBuilder]]:
         """Return empty builders: of token ids, and of each side column by its name."""
-        ids = ShardBuilder(token_bytes=self._token_bytes)
+        ids = ShardBuilder(token_bytes=self._subwords.token_bytes)
         return ids, defaultdict(partial(ShardBuilder, token_bytes=TEXT_BYTES))
 
-    def _blocks(self) -> Iterator[Block]:
+    def _blocks(self, judgements: Judgements) -> Iterator[Block]:
         for corpus, text in enumerate(self._texts):
             if corpus >= self._progress.corpus:
                 start = self._progress.line if corpus == self._progress.corpus else 1
                 for block in text.read(corpus=corpus, start=start):
-                    yield replace(block, judgement=self._judgements.get((corpus, block.number)))
+                    yield replace(block, judgement=judgements.get((corpus, block.number)))
 
     def _add(self, block: Block, result: EncodedBlock) -> None:
         side_rows = result.side_columns
@@ -334,7 +329,7 @@ class TrainSplit:
                 src_values, tgt_values = (side.select(is_left) for side in values)
                 self._side_builders[name].extend(src_values, tgt_values, block.number + rows)
         self._seconds += result.seconds
-        if len(self._builder) >= self._shard_pairs:
+        if len(self._builder) >= self._options.shard_pairs:
             self._flush(
                 block.corpus, next_corpus=block.corpus, next_line=block.number + block.lines
             )
@@ -357,7 +352,8 @@ class TrainSplit:
             for rule, hashes in self._new_hashes.items()
         ]
         path = self._folder / f"train-{number:05d}.bin"
-        shard = write_shard(path, self._builder, corpus=corpus, marker=self._marker)
+        marker = None if self._options.terms is None else self._subwords.marker
+        shard = write_shard(path, self._builder, corpus=corpus, marker=marker)
         side_files = [path.with_suffix(f".{name}") for name in self._side_builders]
         for file, builder in zip(side_files, self._side_builders.values(), strict=True):
             builder.write(file, corpus=corpus)

@@ -114,7 +114,9 @@ def decode(
 def logits_in_blocks(model: Decoder, features: Tensor) -> Iterator[Tensor]:
     """Yield the logits (n, V) of rows of features in order: on a CPU, a cacheful at a time."""
     on_cpu = features.device.type == "cpu"
-    per_block = max(_MIN_BLOCK_ROWS, _LOGITS_PER_BLOCK // model.vocab_size)
+    # A power of two, which `in_few_sizes` need not fill up.
+    most = max(_MIN_BLOCK_ROWS, _LOGITS_PER_BLOCK // model.vocab_size)
+    per_block = 1 << most.bit_length() - 1
     blocks = torch.split(features, per_block if on_cpu else len(features))
     return (model.project(block) for block in blocks)
 
@@ -325,6 +327,8 @@ class Beams:
 
         log_probs, parents, tokens: each (B', W') of the new hypotheses. For example, with W = 2,
         parents 1 0 of sentence 3 are rows 7 and 6 of the model's state.
+
+        The state moves nothing yet. It notes what to move in its next step (`nmt.models.kv_cache`).
         """
         if self.phrases is not None:
             self.phrases.follow(rows, parents, tokens)
@@ -333,7 +337,7 @@ class Beams:
         self.history = _extended(self.history, parents, log_probs)  # (B', W', t + 1)
         self.log_probs, self.last_tokens = log_probs, tokens.reshape(-1)  # (B', W'), (N',)
         self.sentences = self.sentences[rows]
-        if len(rows):
+        if len(rows):  # else the group is done, and its state is not used again
             self.group.state.select(torch.from_numpy(parents.reshape(-1)), torch.from_numpy(rows))
 
 

@@ -3,6 +3,18 @@
 A `Constraint` writes into the query of a step. Search calls those that `constraints_of` returns,
 which are only those that are asked for. The length limit is no constraint, since it is always on.
 
+For example, what they write for the hypotheses 0, `a b a`, and 1, `a c d`, of two sentences
+(`top_k` says what becomes of it). The ids of a, b, c, eos and d are 0 to 4:
+
+    the prefix a b a d of      forced     4 FREE                     d must follow hypothesis 0
+      the first sentence
+    --min-tokens 4             barred     (0, 3) (1, 3)              no eos after three tokens
+    --no-repeat-ngram 2        barred     (0, 1)                     a b is there already
+    --repetition-penalty 1.2   penalised  (0, 0) (0, 1) (0, 0)       each token so far; one that is
+                                          (1, 0) (1, 2) (1, 4)       there twice counts once
+
+A forced token wins over the others: it follows even if it is barred. So the prefix is as given.
+
 Legend: G sentences of a group, B of them still active, W hypotheses of each, N = B * W, t tokens.
 """
 

@@ -9,6 +9,21 @@ The banks take turns, the last one first, with their next best hypothesis each, 
 full. So a bank without hypotheses leaves its share to the others. The last bank has at least half
 of `--beam-size`. The beam is half as large again as that, or larger if there are many banks.
 
+For example, with beam size 2, the words a, b, c and d, and the phrase `c d`. It has two tokens, so
+there are banks 0, 1 and 2. The beam has 2 + 1 = 3 places. At the first step, the log-probabilities
+are
+
+    a -0.69     b -1.20     eos -2.30   d -2.53     c -3.91
+
+eos is barred, since the phrase is not there. c is wanted, since it begins the phrase, so it is
+scored however unlikely it is. After c, a hypothesis is in bank 1, and after a, b or d in bank 0.
+Bank 2 is empty. The others take turns, the higher bank first: c, a, and then b. Without banks, the
+three best would be a, b and d, and c would have no place.
+
+At the second step, `c` wants d, which leads to bank 2, and c, which begins the phrase anew and
+stays in bank 1. Any other token leads back to bank 0, since the tokens of a phrase are in a row.
+`c d` is in the last bank, so it may end.
+
 Legend: B active sentences, W hypotheses of each, N = B * W, k next tokens of each, M wanted tokens.
 """
 

@@ -2,6 +2,33 @@
 
 `StepQuery` is what search wants to know of a step, and `NextTokens` is the answer.
 
+For example, with beam size 2 and a vocabulary of the words a, b, c and d and eos, which have the
+ids 0, 1, 2, 4 and 3. A sentence has the hypotheses `a b a` and `a c d`. No pair of tokens may be
+there twice (`--no-repeat-ngram 2`). So b must not follow `a b a`, and the query has
+
+    forced   FREE FREE         no prefix is given
+    barred   (0, 1)            hypothesis 0, token 1: place 0 * 5 + 1 = 1 of the flattened logits
+
+The model's probabilities, and their logarithms:
+
+                a b c eos d                     a     b     c     eos   d
+    a b a       .10 .50 .20 .15 .05             -2.30 -0.69 -1.61 -1.90 -3.00
+    a c d       .05 .10 .05 .60 .20             -3.00 -2.30 -3.00 -0.51 -1.61
+
+`pick_tokens` first reads the tokens that it was asked about by name. These are eos of both: -1.90
+and -0.51. Only then it sets the barred one to -inf. The others are not renormalised. Then it takes
+the 2 * 2 = 4 best of each row. a and c are equal in the second row, and the lower id is taken:
+
+    a b a       c -1.61     eos -1.90   a -2.30     d -3.00
+    a c d       eos -0.51   d -1.61     b -2.30     a -3.00
+
+Why four: search looks at the four best extensions of both, and all may be of one hypothesis. Why
+not two: those that end leave the beam. Of four, at most two do. `Beams.extend` goes on from here.
+
+If the translation must begin with `a b a d`, `a b a` is the only hypothesis, and `forced` is 4.
+Then d is read by name, -3.00, and search uses nothing else. It is read before any token is barred,
+so a prefix may contain what would be barred.
+
 Legend: N hypotheses of all groups, n of a block, k next tokens of each, M wanted tokens of each,
 V vocabulary.
 """

@@ -6,6 +6,22 @@ environment variables. They use gloo on CPUs and NCCL on GPUs.
 A rank that is gone breaks the operations of the others. If one is stopped, or its machine does not
 answer, its signs of life end, and the others end after three minutes. If only its main thread
 hangs, operations break after `WAIT`. torchrun then ends the processes that are left.
+
+What rank 0 hears if rank 1 cannot go on:
+
+    rank 1                       sends                           rank 0
+    has no memory in an update   a flag, with the gradient       drops the same update (`update.py`)
+    is asked to stop             a flag, with the gradient       stops after the same update
+    fails as we expect, in       its error, at the end of the    raises the same error
+      `raise_on_all_ranks`         block
+    fails in another way         its last word, to the store     its operation breaks; it ends with
+                                                                   this word (`cause_elsewhere`)
+    is killed                    nothing; connections close      its operation breaks; no word
+    is paused, or its machine    no more signs of life           a thread ends it after 3 minutes
+      is gone
+    hangs in its main thread     signs of life, by a thread      its operation breaks after `WAIT`
+
+If rank 1 has ended, torchrun (or `nmt.system.launch`) also sends SIGTERM to rank 0.
 """
 
 from __future__ import annotations
@@ -224,6 +240,11 @@ class Ranks:
 
         Without it the others would wait for a rank that has gone. No rank may use another
         collective operation inside the block.
+
+        For example, the disk of rank 1 is full. At the end of the block rank 0 sends None, and rank
+        1 `(NMTError, "out/log: ...")`. Rank 1 raises its own error, and rank 0 raises
+        `NMTError("rank 1: out/log: ...")`. If one of them did a sum inside the block, the
+        operations of the two would no longer match.
         """
         problem: NMTError | None = None
         try:

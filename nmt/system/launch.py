@@ -6,6 +6,29 @@ statuses. Here they become one, as of a run in one process.
 
 torchrun listens on every interface, and asks nobody for a password. Here the processes meet on
 loopback only, which other machines cannot reach.
+
+The processes of `nmt train` with two ranks, and who ends with whom:
+
+    launcher: nmt train        the agent is an object in it, and so is the store where ranks meet
+        rank 0: nmt train      in a session of its own; has threads that save, prefetch,
+        rank 1: nmt train        and give signs of life
+
+    what happens               the launcher                    the ranks
+    Ctrl-C, SIGTERM, SIGUSR1   passes it on; ends with 75      save and stop after the same update
+      or a closed terminal       (after 120 s SIGKILL and 1)     (75); a second Ctrl-C does not wait
+    a closed terminal (nohup)  ignores it                      ignore it
+    kill -9 of the launcher    is gone, and so is the store    get SIGTERM from the kernel, save and
+                                                                 stop (`end_with_parent`)
+    SIGTERM to one rank        ends with 75                    all stop, by a flag with the gradient
+    kill -9 of one rank        names it, sends SIGTERM, and    the other finishes what it is saving,
+                                 after 30 s SIGKILL; ends        and ends (1)
+                                 with 1
+    an error of one rank       likewise, but names none        the other hears why, and ends (1)
+    one rank is paused         waits until the other ends;     the other ends (1) after 3 minutes
+                                 then as after kill -9
+
+Threads end with their rank. A rank has a session of its own, so a terminal signals the launcher
+only, and nobody hears one Ctrl-C twice. A run in one process has no launcher.
 """
 
 from __future__ import annotations
@@ -60,9 +83,15 @@ class _OnLoopback(StaticTCPRendezvous):
 class _Agent(LocalElasticAgent):
     """An agent that passes every signal on, and knows how its processes have ended."""
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+    patience: int
+    """Seconds that processes have to save after a signal."""
+
+    def _shutdown(self, death_sig: signal.Signals | None = None, timeout: int = 30) -> None:
+        if death_sig is not None:
+            timeout = self.patience  # which torch knows only from 2.13 on
         try:
-            super()._shutdown(death_sig, timeout)
+            if self._pcontext is not None:
+                self._pcontext.close(death_sig, timeout)
         except SignalException as another:  # such as a second Ctrl-C, while they save
             self._shutdown(another.sigval, timeout)
 
@@ -102,7 +131,8 @@ def launch(words: Sequence[str], processes: int, reason: str) -> int:
         local_addr=_LOOPBACK,
     )
     with tempfile.TemporaryDirectory() as logs:  # in which torchrun leaves an empty folder
-        agent = _Agent(spec, DefaultLogsSpecs(logs), shutdown_timeout=patience)
+        agent = _Agent(spec, DefaultLogsSpecs(logs))
+        agent.patience = patience
         try:
             agent.run()
         except SignalException:

@@ -67,6 +67,8 @@ def end_with_parent() -> None:
 
     with contextlib.suppress(AttributeError):  # Linux has it
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # The kernel sends nothing for a parent that was gone before `prctl`. But then this process has
+    # another parent by now. For example, 100 had started it and was killed, and `getppid` is 1.
     # What this process starts has another parent, so it must not find the variable.
     if int(os.environ.pop(PARENT, os.getppid())) != os.getppid():
         os.kill(os.getpid(), signal.SIGTERM)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from nmt.data.batches import Batch
 from nmt.models.base import BARRED, TranslationModel
@@ -15,7 +16,10 @@ from nmt.models.kernels.linear import matmul
 from nmt.training.guided_alignment import GUIDED_HEAD, alignment_loss
 
 _CHUNK_LOGITS = 1 << 25
-"""Logits computed at a time on a CPU, four times as many on a GPU; smaller chunks are slower."""
+"""Logits computed at a time on a CPU, four times as many on a GPU; smaller chunks are slower.
+
+Without a gradient they are not, so that a CPU computes an eighth, and needs less memory.
+"""
 
 OfChunk = Callable[[Tensor, Tensor, float, bool], tuple[Tensor, Tensor, Tensor | None]]
 
@@ -72,6 +76,8 @@ def smoothed_cross_entropy(
     Returns two scalars in fp32 and natural logarithms; only the first carries a gradient.
     """
     of_chunk = _compiled() if compiled else _of_chunk
+    if not torch.is_grad_enabled():  # else autograd would want the weights' gradient all the same
+        projection, bias = projection.detach(), None if bias is None else bias.detach()
     arguments = (states, projection, bias, targets, label_smoothing, of_chunk)
     loss, nll = _SmoothedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss, nll
@@ -113,14 +119,20 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             # In fp32, since it sums over chunks.
             projection_gradient = torch.zeros(projection.shape, device=states.device)  # (V, D)
             bias_gradient = projection_gradient.new_zeros(types)
-        rows = max(256, _CHUNK_LOGITS * (4 if states.is_cuda else 1) // types)
-        rows = -(-tokens // max(1, -(-tokens // rows)))  # as few chunks, but of equal size
+        eighths = 32 if states.is_cuda else 8 if with_gradient else 1
+        rows = max(256, _CHUNK_LOGITS // 8 * eighths // types)
+        # As few chunks, but of about equal size: a multiple of 64, as batches have on a CPU.
+        rows = 64 * -(-tokens // (64 * max(1, -(-tokens // rows))))
         for start in range(0, tokens, rows):
-            part = slice(start, min(start + rows, tokens))
+            end = min(start + rows, tokens)
+            # On a CPU, the last chunk takes padding along: it is there so that products have few
+            # sizes (see `collate`).
+            padding = len(states) - end if end == tokens and not states.is_cuda else 0
+            part = slice(start, end + padding)
             chunk = states[part]  # (rows, D)
             chunk_nll, normaliser, gradient = of_chunk(
-                _logits(chunk, projection, bias),
-                targets[part, None],
+                _logits(chunk, projection, bias)[: end - start],
+                targets[start:end, None],
                 label_smoothing,
                 with_gradient,
             )
@@ -128,9 +140,10 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             # (1 - eps) * nll + eps * (log normaliser - mean logit)
             loss += (1 - label_smoothing) * chunk_nll
             if label_smoothing:
-                mean_logits = chunk.float() @ mean_row + mean_bias  # (rows,)
+                mean_logits = chunk[: end - start].float() @ mean_row + mean_bias
                 loss += label_smoothing * (normaliser - mean_logits.sum())
             if gradient is not None:
+                gradient = pad(gradient, (0, 0, 0, padding)) if padding else gradient
                 states_gradient[part] = matmul(gradient, projection)
                 projection_gradient += matmul(gradient.t(), chunk)
                 if bias is not None:

@@ -188,6 +188,8 @@ def _validate(trainer: Trainer, report: Report) -> bool:
     result = trainer.validate(report)
     if result is not None and trainer.ranks.is_first:
         report.validated(trainer.state, result, time.monotonic() - started)
+        if doubt := trainer.doubt():
+            trainer.run.warn(doubt)
     return result is not None
 
 
@@ -214,6 +216,7 @@ def _finish(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
     reasons = trainer.ends
     if trainer.ranks.is_first:
         reason = next(iter(reasons))
-        trainer.run.write_status("finished", trainer.state.update, reason)
+        noted = "; ".join(filter(None, (reason, trainer.doubt())))
+        trainer.run.write_status("finished", trainer.state.update, noted)
         longer = " ".join(reasons.values()) if was_finished else ""
         report.finished(trainer.state, reason, longer=longer)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from nmt import console
@@ -25,6 +26,7 @@ from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.data.updates import BatchPartition, Update, updates_from
+from nmt.data.vocabulary import EOS_ID
 from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.flops import training_flops
@@ -44,7 +46,7 @@ from nmt.training.saving import Saver
 from nmt.training.stop_request import StopRequest
 from nmt.training.stopping_criteria import ends, warnings_before
 from nmt.training.update import TrainStep, UpdateResult
-from nmt.training.validation import Validator
+from nmt.training.validation import Validator, spread
 
 # Waiting updates take little memory, and even out other load on the machine.
 _UPDATES_AHEAD = 4
@@ -327,6 +329,25 @@ class Trainer:
             is_extra=state.update % config.validate_every > 0,
         )
         return result
+
+    def doubt(self) -> str:
+        """Return that the weights just validated are no better than guessing, and what to do.
+
+        To guess is to give each token its frequency in train, whatever the source: the nll is the
+        entropy of these frequencies. Models learn that much in their first 100 updates.
+        """
+        train, update, nll = self.data.train, self.state.update, self.valid.get("nll", 0.0)
+        _, tgt = train.rows(np.array(spread(10_000, len(train))))  # pairs, or all
+        ids = np.append(tgt.ids, np.full(len(tgt), EOS_ID))
+        _, counts = np.unique(ids, return_counts=True)
+        guessing = math.log(len(ids)) - float(counts @ np.log(counts)) / len(ids)
+        if update <= max(100, self.config.warmup_updates) or nll < guessing:
+            return ""
+        return (
+            f"valid nll {nll:.2f} at update {update:,} is no better than guessing "
+            f"({guessing:.2f}): training has diverged, or learning_rate is far too low; start in a "
+            "new folder with another learning_rate, more warmup_updates or clip_norm"
+        )
 
     def save(self, *, best: bool = False, checkpoint: bool = False, whole: bool = False) -> None:
         """Save the model as a best one or a checkpoint, and the training state."""

@@ -4,6 +4,29 @@ Ranks agree once per update whether any of them was asked to stop or ran out of 
 are summed together with the gradient. If one is set, the step changes nothing, on all ranks, and
 neither do the steps after it, until the loop goes back to the first dropped update. So no rank has
 to wait for the others before it launches a step. On a GPU the loop reads the flags an update later.
+
+For example, update 7 has two micro-batches on each rank, and rank 1 runs out of memory in its
+second. The flags are stop, out of memory, save:
+
+    rank 0                                   rank 1
+    first micro-batch                        first micro-batch
+    second: sums of buckets start while      second: out of memory. Nothing is sent yet.
+        the backward pass fills them
+    `finish` starts the last ones            `finish` starts all sums that have not started,
+                                                 with what is in the vector
+    sends the flags 0 0 0                    sends the flags 0 1 0
+    both have the sum 0 1 0, so `_dropping` is 1, and Adam changes nothing
+    on a GPU, both launch update 8 before they read these flags; it changes nothing either
+    both read 0 1 0, go back to the state before update 7, and call `go_on`: `_dropping` is 0
+    both halve their micro-batches, and run update 7 again
+
+So both ranks start the same sums in the same order, whatever happens to one of them. A sum that
+rank 1 left out would let rank 0 wait for it. The gradient of such an update is worth nothing, but
+nobody uses it. A stop goes the same way with the flags 1 0 0. Then both save the state before
+update 7 and end.
+
+It goes another way only if memory is too small for a sum itself (`GradientSum.is_broken`): this
+rank can send no flag, and ends. `nmt.system.distributed` says what the others do.
 """
 
 from __future__ import annotations
@@ -132,7 +155,7 @@ class TrainStep:
                 with self._errors(), self._compiling():
                     losses = self._compute(batch.to(self.device), update.tgt_tokens)
             except MemoryError:
-                if self._gradient_sum.is_broken:
+                if self._gradient_sum.is_broken:  # no flag can follow a sum that is missing
                     raise
                 out_of_memory = True
                 break

@@ -184,7 +184,7 @@ class Validator:
         try:
             with memory_errors():
                 rows, on_gpu = self.data.valid.rows(part), self.device.type == "cuda"
-                batch = collate(*rows, on_gpu=on_gpu).to(self.device)
+                batch = collate(*rows, on_gpu=on_gpu, in_multiples=not on_gpu).to(self.device)
                 loss, nll = losses_of(model, batch, self.config.label_smoothing)
                 return [loss.item(), nll.item(), batch.num_tokens]
         except MemoryError:

@@ -16,7 +16,7 @@ from nmt.config.fields import check, part, value
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
-from nmt.interchange.imported_once import model_of
+from nmt.interchange.importers.imported_once import model_of
 from nmt.markup.file_types import AS_LINES, FORMS
 from nmt.models.device import PRECISIONS
 from nmt.search.options import Sampling, SearchOptions

@@ -38,12 +38,22 @@ class TakenOut:
     restore: Restore | None = None  # None: nothing was taken out
 
 
-def take_tags_out(form: str, is_known: Callable[[str], bool], line: str) -> TakenOut:
-    """Take out the tags of a line, and signs that the model does not know.
+def take_out(
+    is_known: Callable[[str], bool], form: str | None, line: str | MarkedLines
+) -> TakenOut:
+    """Take out of a line, or of a unit of a document, what the model must not see.
 
-    form: of the tags; is_known: tells whether the model knows a sign.
+    is_known: tells whether the model knows a sign; form: of the tags in lines, if they have some.
     """
-    marked = MarkedLines.of(line, form)
+    if isinstance(line, MarkedLines):
+        return take_tags_out(is_known, line)
+    if form is not None:
+        return take_tags_out(is_known, MarkedLines.of(line, form))
+    return take_signs_out(is_known, line)
+
+
+def take_tags_out(is_known: Callable[[str], bool], marked: MarkedLines) -> TakenOut:
+    """Take out the tags of a line, and of its lines the signs that the model does not know."""
     for part in marked.lines:
         part.take_signs_out(is_known)
     return TakenOut(marked.text, marked.kept, marked.restore)
@@ -59,10 +69,12 @@ def take_signs_out(is_known: Callable[[str], bool], line: str) -> TakenOut:
 
 
 def restore_lost_signs(text: str, translation: Translation) -> Restore | None:
-    """Return what puts signs back that a translation has lost; None if it has them all."""
-    if not text.isascii() and has_lost_signs(text, translation):
-        return partial(restore, mark_signs(text))
-    return None
+    """Return what puts back signs that one of a line's translations lost; None if none did."""
+    signs = Counter() if text.isascii() else _signs_of(text)
+    if not signs or not any(signs - _signs_of(one.text) for one in translation.n_best):
+        return None
+    marked = mark_signs(text)
+    return partial(restore, marked) if marked.has_words else None
 
 
 def restored(
@@ -98,14 +110,6 @@ def knows_signs(vocabulary: Vocabulary) -> Callable[[str], bool]:
         return bool(ids) and UNK_ID not in ids and not any(map(_BYTE.fullmatch, tokens))
 
     return is_known if is_known("a") else lambda _: True  # of bytes only
-
-
-def has_lost_signs(text: str, translation: Translation) -> bool:
-    """Tell whether one of a line's translations has fewer of a sign than the line."""
-    signs = _signs_of(text)
-    if not signs or translation.error or not mark_signs(text).has_words:
-        return False
-    return any(signs - _signs_of(one.text) for one in translation.n_best)
 
 
 def _signs_of(text: str) -> Counter[str]:

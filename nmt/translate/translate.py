@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 
 from nmt.lexical.lemmas import is_installed
-from nmt.markup.breaks import LINE_END
+from nmt.markup.breaks import LINE_END, MarkedLines
 from nmt.search.engine import Engine
 from nmt.search.retry import (
     can_look_first,
@@ -33,7 +33,7 @@ from nmt.translate.terms import note_terms
 
 
 def translate_lines(
-    lines: Sequence[str],
+    lines: Sequence[str | MarkedLines],
     prefixes: Sequence[str],
     contexts: Sequence[Sequence[str]],
     *,
@@ -42,7 +42,7 @@ def translate_lines(
     config: TranslationConfig,
     form: str | None,
     is_document: bool,
-    take_out: Callable[[str], TakenOut],
+    take_out: Callable[[str | MarkedLines], TakenOut],
     segment_lines: SegmentLines,
     join_segments: JoinSegments,
     on_progress: Callable[[int], object] | None = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from nmt.errors import NMTError, UsageError
 from nmt.lexical.term_list import read_terms
-from nmt.markup.file_types import FORMS
+from nmt.markup.breaks import MarkedLines
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
 from nmt.translate.context import Before, contexts_of
@@ -19,7 +19,7 @@ from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
 from nmt.translate.segment_lines import Cut, SegmentLines, only_text
-from nmt.translate.taken_out import TakenOut, knows_signs, take_signs_out, take_tags_out
+from nmt.translate.taken_out import knows_signs, take_out
 from nmt.translate.terms import ForceTerms, ReadTerms
 from nmt.translate.translate import search_segments, translate_lines
 
@@ -55,12 +55,6 @@ class Translator:
         if self.config.reads_annotations:
             return ReadTerms(terms, pair.src_vocabulary, pair.languages)
         return ForceTerms(terms, pair, self.engine.options.barred_ids)
-
-    def _take_out(self, form: str | None) -> Callable[[str], TakenOut]:
-        """Return what takes out of a line what the model must not see, given the form of tags."""
-        if form is None:
-            return partial(take_signs_out, self._is_known)
-        return partial(take_tags_out, form, self._is_known)
 
     @classmethod
     def load(
@@ -116,7 +110,7 @@ class Translator:
         contexts: Sequence[Sequence[str]] | None = None,
         on_progress: Callable[[int], object] | None = None,
         on_step: Callable[[], object] | None = None,
-        unit_form: str | None = None,
+        units: Sequence[MarkedLines] = (),
     ) -> list[Translation]:
         """Translate lines.
 
@@ -126,12 +120,10 @@ class Translator:
             are taken from `lines`, where a blank line ends a document.
         on_progress: called with the number of lines or segments just done.
         on_step: called before each step of the decoder. If it raises, the search ends.
-        unit_form: the form of tags if the lines are units of a document, which may be split.
+        units: the lines, parsed, if they are units of a document, which may be split; or none.
         Returns the translation of each line, with `error` set if there is none. UsageError if
         something is not text, numbers differ, or options do not go together.
         """
-        if unit_form not in (None, *FORMS):
-            raise UsageError(f"unit_form is {unit_form!r}; it must be one of {', '.join(FORMS)}")
         texts, begun = _as_lines(lines), _as_lines(prefixes)
         if begun and len(begun) != len(texts):
             raise UsageError(
@@ -140,17 +132,17 @@ class Translator:
         if any(begun):
             self.config.check_prefixes()
         before = contexts_of(texts, contexts, self.config.context)
-        form = unit_form or self.config.tags
+        form = units[0].form if units else self.config.tags
         return translate_lines(
-            list(map(only_text, texts)),
+            units or list(map(only_text, texts)),
             begun,
             [list(map(only_text, _as_lines(context))) for context in before],
             engine=self.engine,
             language_pair=self.language_pair,
             config=self.config,
             form=form,
-            is_document=unit_form is not None,
-            take_out=self._take_out(form),
+            is_document=bool(units),
+            take_out=partial(take_out, self._is_known, form),
             segment_lines=self._segment_lines,
             join_segments=self._join_segments,
             on_progress=on_progress,
@@ -169,7 +161,7 @@ class Translator:
         from nmt.translate.attention_picture import draw_attention, draw_matrix
 
         (text,), prefixes = _as_lines([line]), _as_lines([prefix])
-        taken = self._take_out(self.config.tags)(only_text(text))
+        taken = take_out(self._is_known, self.config.tags, only_text(text))
         (segments,) = self._segment_lines(
             [taken.text], prefixes, [taken.kept], has_breaks=self.config.tags is not None
         )

@@ -17,10 +17,10 @@ from nmt.data.composition import compose
 from nmt.data.corpus import Encoding
 from nmt.data.moses import Moses
 from nmt.prepare.block import Block, Pairs
-from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.duplicates import OverlapKeys
+from nmt.prepare.filters import RULE_OF, Filters
 from nmt.prepare.language_id import LanguageIdentifier
-from nmt.prepare.rules import RULE_OF, Cleaner
 
 pytestmark = pytest.mark.benchmark
 
@@ -43,9 +43,9 @@ def texts() -> Mapping[str, Pairs]:
 def dropped(pairs: Pairs, identifier: LanguageIdentifier | None) -> Counter[str]:
     """Return how many pairs each rule drops that needs no tokens."""
     nothing = OverlapKeys.join([])
-    cleaning = Cleaning(langid="auto" if identifier else "")
-    cleaner = Cleaner(cleaning=cleaning, held_out=(nothing, nothing), identifier=identifier)
-    return Counter(RULE_OF[code] for code in cleaner.judge_text(pairs).tolist() if code)
+    cleaning = CleaningOptions(langid="auto" if identifier else "")
+    filters = Filters(cleaning=cleaning, held_out=(nothing, nothing), identifier=identifier)
+    return Counter(RULE_OF[code] for code in filters.judge_text(pairs).tolist() if code)
 
 
 def test_good_text_stays() -> None:

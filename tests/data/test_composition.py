@@ -17,10 +17,10 @@ from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.prepare.block import Block
-from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.block_steps import clean_sample
+from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.rules import Cleaner
-from nmt.prepare.samples import clean_sample
+from nmt.prepare.filters import Filters
 
 TEXT = [
     "die Größe über alles",
@@ -156,8 +156,10 @@ def test_moses_does_not_split_letters_from_their_marks(
     assert one != other
     src = f"{normalize('NFD', line)}\n".encode()
     block = Block(0, 1, 1, src, b"All\n", Encoding.find("utf-8"))
-    cleaner = Cleaner(cleaning=Cleaning(), held_out=(OverlapKeys.join([]), OverlapKeys.join([])))
-    (pair,), _ = clean_sample(block, cleaner=cleaner, moses=(moses, moses), composes=True)
+    filters = Filters(
+        cleaning=CleaningOptions(), held_out=(OverlapKeys.join([]), OverlapKeys.join([]))
+    )
+    (pair,), _ = clean_sample(block, filters=filters, moses=(moses, moses), composes=True)
     assert pair == (moses.apply(line), "All")
 
 

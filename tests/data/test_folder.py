@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from prepare_job import Job, write
 
+from nmt.data import line_blocks
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError
-from nmt.prepare.readers import reader
 
 WORDS = ["red", "blue", "green", "house", "tree", "bird", "sings", "stands", "old", "new"]
 LINES = [f"{WORDS[n % 10]} {WORDS[n // 10]} {n}" for n in range(100)]
@@ -33,7 +33,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     job = Job.of(root / "data", train=(train,), valid=valid, test=tuple(test), vocab_size=330)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "BLOCK_LINES", 30)  # shards end with a block
+        patch.setattr(line_blocks, "BLOCK_LINES", 30)  # shards end with a block
         job.but(shard_pairs=30, keep_text=True).prepare()
     return root / "data"
 

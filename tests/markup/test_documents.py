@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from read_document import read_document
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
 from nmt.markup.breaks import MarkedLines
-from nmt.markup.documents import Document
+from nmt.markup.documents import READERS, Document
+from nmt.markup.file_types import TYPES
 
 HTML = """<!DOCTYPE html>
 <html lang="en"><head><title>A &amp; b</title>
@@ -57,24 +60,30 @@ def segment(number: int, text: str) -> str:
     return f'<mrk mtype="seg" mid="{number}">{text}</mrk>'
 
 
-def read(name: str, content: str | bytes) -> Document:
-    raw = content.encode() if isinstance(content, str) else content
-    return Document.read(Path(name), raw, Encoding.find("utf-8"))
+def test_each_type_that_is_supported_has_a_reader() -> None:
+    assert list(READERS) == [one.name for one in TYPES if one.markup]
+
+
+def test_a_compressed_document_is_refused_in_any_encoding() -> None:
+    packed = gzip.compress(HTML.encode())
+    (kind,) = (one for one in TYPES if one.name == "HTML")
+    with pytest.raises(DataError, match=r"a\.html"):
+        Document.read(Path("a.html"), kind, packed, Encoding.find("latin-1"))
 
 
 @pytest.mark.parametrize(
     ("name", "content"), [("a.html", HTML), ("a.xlf", XLIFF), ("a.XLIFF", XLIFF_2)]
 )
 def test_without_translations_a_document_is_unchanged(name: str, content: str) -> None:
-    document = read(name, content)
-    written = document.write(None for _ in document.units).decode()
+    document = read_document(name, content)
+    written = document.write(None for _ in document.units).content.decode()
     for added in ("<target>12</target>", f"<target>{segment(1, '')}</target>"):
         written = written.replace(added, "")
     assert written == content
 
 
 def test_the_running_text_of_html_is_translated() -> None:
-    document = read("a.html", HTML)
+    document = read_document("a.html", HTML)
     lines = [unit.line for unit in document.units]
     assert lines == [
         *("A &amp; b", "Two  dogs play", "A <b>girl</b> sits.", "A man"),
@@ -83,38 +92,39 @@ def test_the_running_text_of_html_is_translated() -> None:
     expected = HTML.replace("dogs\n   play", "dogs play")
     for number, line in enumerate(lines):
         expected = expected.replace(line, f"[{number}]", 1)
-    assert document.write(f"[{number}]" for number in range(len(lines))).decode() == expected
+    written = document.write(f"[{number}]" for number in range(len(lines)))
+    assert written.content.decode() == expected
 
 
 def test_an_icu_message_in_html_is_one_unit_with_all_its_tags() -> None:
     message = "{n, select, a {<p>one</p>} other {<hr><i>{b}</i> two}} {m, plural, other {<p>3</p>}}"
     page = f"<p>zero</p><div>See {message} now</div><p>three {{x}}</p>"
-    document = read("a.html", page)
+    document = read_document("a.html", page)
     lines = [unit.line for unit in document.units]
     assert lines == ["zero", f"See {message} now", "three {x}"]
-    assert document.write(lines).decode() == page
+    assert document.write(lines).content.decode() == page
 
 
 def test_lines_of_pre_and_between_br_are_units_without_their_list_marks() -> None:
     page = (
         "<pre>\nOne\n\n  - two\n\t1. <b>three\n12\nfour</b></pre><p>five<br>\n* six\nseven<br></p>"
     )
-    document = read("a.html", page)
+    document = read_document("a.html", page)
     lines = [unit.line for unit in document.units]
     assert lines == ["One", "two", "<b>three", "four</b>", "five", "six seven"]
     lines[-1] = "six\nseven"
-    assert document.write(lines).decode() == page
+    assert document.write(lines).content.decode() == page
 
 
 def test_wrapped_lines_of_pre_are_one_unit() -> None:
     wrapped = "Open the old house by the river with its\n  <b>red</b> door"
     page = f"<pre>\n  {wrapped}\n  -e   Close\n</pre>"
-    document = read("a.html", page)
+    document = read_document("a.html", page)
     lines = [unit.line for unit in document.units]
     assert lines == [wrapped, "-e", "Close"]
     assert all(len(MarkedLines.of(line, "html").lines) == 1 for line in lines)
-    assert document.write(lines).decode() == page
-    assert document.write([None] * 3).decode() == page
+    assert document.write(lines).content.decode() == page
+    assert document.write([None] * 3).content.decode() == page
 
 
 @pytest.mark.parametrize(
@@ -125,14 +135,14 @@ def test_a_new_target_keeps_spaces_if_its_source_does(
 ) -> None:
     says = [f' xml:space="{value}"' if value else "" for value in (unit, source)]
     content = f"<source{says[1]}>One\n two</source>"
-    document = read("a.xlf", f"<xliff><trans-unit{says[0]}>{content}</trans-unit></xliff>")
+    document = read_document("a.xlf", f"<xliff><trans-unit{says[0]}>{content}</trans-unit></xliff>")
     assert [unit.line for unit in document.units] == ["One\n two"]
     space = says[1] if are_kept else ""
-    assert f"{content}<target{space}>1</target>" in document.write(["1"]).decode()
+    assert f"{content}<target{space}>1</target>" in document.write(["1"]).content.decode()
 
 
 def test_the_targets_of_xliff_are_filled_and_its_sources_untouched() -> None:
-    document = read("a.xlf", XLIFF)
+    document = read_document("a.xlf", XLIFF)
     lines = [unit.line for unit in document.units]
     assert lines == [
         'A <g id="1">girl</g> &amp;\n      a boy',
@@ -147,7 +157,7 @@ def test_the_targets_of_xliff_are_filled_and_its_sources_untouched() -> None:
         .replace("</seg-source>", f"</seg-source><target>{segment(1, '[4]')}</target>")
         .replace("<source>12</source>", "<source>12</source><target>12</target>")
     )
-    assert document.write(f"[{number}]" for number in range(5)).decode() == expected
+    assert document.write(f"[{number}]" for number in range(5)).content.decode() == expected
 
 
 def unit_of(content: str) -> str:
@@ -191,9 +201,11 @@ def test_segments_of_xliff_1_are_translated_by_themselves(
     target: str, expected: str | None, kept: int
 ) -> None:
     content = unit_of(f"{SEGMENTED}<target>{target}</target>")
-    document = read("a.xlf", content)
+    document = read_document("a.xlf", content)
     expected = target if expected is None else expected
-    written = document.write(f"[{number}]" for number in range(len(document.units))).decode()
+    written = document.write(
+        f"[{number}]" for number in range(len(document.units))
+    ).content.decode()
     assert written == unit_of(f"{SEGMENTED}<target>{expected}</target>")
     assert document.kept == kept
 
@@ -209,15 +221,17 @@ def test_segments_of_xliff_1_are_translated_by_themselves(
 def test_a_target_that_somebody_approves_of_may_equal_its_source(unit: str, target: str) -> None:
     closing = f"</{unit[1:].split()[0].rstrip('>')}>"
     content = f"<xliff>{unit}<source>OK</source>{target}OK</target>{closing}</xliff>"
-    document = read("a.xlf", content)
+    document = read_document("a.xlf", content)
     assert (document.units, document.kept) == ([], 1)
-    assert len(read("a.xlf", content.replace(">OK</target>", "></target>")).units) == 1
+    assert len(read_document("a.xlf", content.replace(">OK</target>", "></target>")).units) == 1
 
 
 @pytest.mark.parametrize("target", ["<![CDATA[]]>", "<!-- later -->", ' <x id="1"/> '])
 def test_a_target_without_text_is_filled(target: str) -> None:
-    document = read("a.xlf", unit_of(f"<source>one</source><target>{target}</target>"))
-    assert document.write(["[0]"]).decode() == unit_of("<source>one</source><target>[0]</target>")
+    document = read_document("a.xlf", unit_of(f"<source>one</source><target>{target}</target>"))
+    assert document.write(["[0]"]).content.decode() == unit_of(
+        "<source>one</source><target>[0]</target>"
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,9 +249,9 @@ def test_what_a_program_has_locked_or_confirmed_stays(
 ) -> None:
     content = f"""<xliff version="1.2" xmlns:m="urn:m"><trans-unit m:{attribute} translate="yes">
 <source>one</source><target>{target}</target></trans-unit></xliff>"""
-    document = read("a.mxliff", content)
+    document = read_document("a.mxliff", content)
     assert [unit.line for unit in document.units] == ["one"] * is_filled
-    assert document.write(["[0]"] * is_filled).decode() == (
+    assert document.write(["[0]"] * is_filled).content.decode() == (
         content.replace(f"<target>{target}<", "<target>[0]<") if is_filled else content
     )
 
@@ -250,25 +264,25 @@ def test_segments_that_trados_has_locked_or_confirmed_stay() -> None:
 <sdl:seg-defs><sdl:seg id="0" locked="true"/><sdl:seg id="1" conf="Translated"/>
 <sdl:seg id="2" conf="Translated"><sdl:value/></sdl:seg><sdl:seg id="3" conf="Draft"/>
 </sdl:seg-defs></trans-unit></xliff>"""
-    document = read("a.sdlxliff", content)
+    document = read_document("a.sdlxliff", content)
     assert [unit.line for unit in document.units] == ["three", "four"]
     assert document.kept == 2
     filled = "".join(map(segment, range(4), ("", "two", "[2]", "[3]")))
-    assert document.write(["[2]", "[3]"]).decode() == content.replace(target, filled)
+    assert document.write(["[2]", "[3]"]).content.decode() == content.replace(target, filled)
 
 
 def test_xliff_2_has_segments_and_may_have_a_prefix() -> None:
-    document = read("a.xlf", XLIFF_2)
-    written = document.write(("[0]", "[1]")).decode()
+    document = read_document("a.xlf", XLIFF_2)
+    written = document.write(("[0]", "[1]")).content.decode()
     assert written == XLIFF_2.replace(
         "girl</x:pc></x:source>", "girl</x:pc></x:source><x:target>[0]</x:target>"
     ).replace("<x:target></x:target>", "<x:target>[1]</x:target>")
 
 
 def test_xliff_2_needs_the_language_of_its_targets() -> None:
-    assert read("a.xlf", XLIFF_2).lacks_language
-    assert not read("a.xlf", XLIFF_2.replace('"2.0"', '"2.0" trgLang="de"')).lacks_language
-    assert not read("a.xlf", XLIFF).lacks_language
+    assert read_document("a.xlf", XLIFF_2).lacks_language
+    assert not read_document("a.xlf", XLIFF_2.replace('"2.0"', '"2.0" trgLang="de"')).lacks_language
+    assert not read_document("a.xlf", XLIFF).lacks_language
 
 
 def test_a_target_has_the_prefix_of_its_source_or_its_own() -> None:
@@ -280,7 +294,7 @@ def test_a_target_has_the_prefix_of_its_source_or_its_own() -> None:
         "<resource:segment><resource:source>a cat</resource:source><y:target/></resource:segment>",
     )
     content = f"{head}{''.join(units)}</resource:unit></resource:file></resource:xliff>"
-    written = read("a.xlf", content).write(("[0]", "[1]")).decode()
+    written = read_document("a.xlf", content).write(("[0]", "[1]")).content.decode()
     ElementTree.fromstring(written)
     assert "</resource:source><resource:target>[0]</resource:target>" in written
     assert "</resource:source><y:target>[1]</y:target>" in written
@@ -299,11 +313,11 @@ def test_a_target_has_the_prefix_of_its_source_or_its_own() -> None:
     ],
 )
 def test_a_document_keeps_its_encoding(content: str, encoding: str) -> None:
-    document = read("a.htm", content.encode(encoding))
+    document = read_document("a.htm", content.encode(encoding))
     (unit,) = document.units
     assert unit.line == "é"
     expected = content.replace("é", "É—").encode(encoding, "xmlcharrefreplace")
-    assert document.write(["É—"]) == expected
+    assert document.write(["É—"]).content == expected
 
 
 @pytest.mark.parametrize(
@@ -323,7 +337,7 @@ def test_a_document_keeps_its_encoding(content: str, encoding: str) -> None:
 )
 def test_damaged_documents_are_refused(name: str, content: str | bytes, message: str) -> None:
     with pytest.raises(DataError) as caught:
-        read(name, content)
+        read_document(name, content)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -340,11 +354,9 @@ def test_damaged_documents_are_refused(name: str, content: str | bytes, message:
 def test_what_may_be_a_placeholder_is_counted_if_it_is_lost(
     source: str, translation: str, lost: list[str]
 ) -> None:
-    document = read("a.xlf", unit_of(f"<source>{source}</source>"))
-    document.write([translation])
-    assert document.changed == lost
-    document.write([None])
-    assert document.changed == []
+    document = read_document("a.xlf", unit_of(f"<source>{source}</source>"))
+    assert document.write([translation]).changed == lost
+    assert document.write([None]).changed == []
 
 
 @pytest.mark.parametrize(
@@ -361,6 +373,6 @@ def test_sources_that_are_keys_are_told(sources: list[str], key: str) -> None:
         "</trans-unit>"
         for number, source in enumerate(sources)
     )
-    assert read("a.xlf", f"<xliff version='1.2'>{units}</xliff>").key == key
+    assert read_document("a.xlf", f"<xliff version='1.2'>{units}</xliff>").key == key
     entries = "".join(f'msgid "{source}"\nmsgstr ""\n\n' for source in sources)
-    assert read("a.po", f'msgid ""\nmsgstr ""\n\n{entries}').key == key
+    assert read_document("a.po", f'msgid ""\nmsgstr ""\n\n{entries}').key == key

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from read_document import read_document
 
-from nmt.data.corpus import Encoding
 from nmt.errors import DataError
 from nmt.markup.documents import Document
 
@@ -74,7 +72,7 @@ WEBVTT_LINES = ["<v .loud Tom>A man &amp; <c .red.big>a dog</c>", "sit<!--<1:00:
 
 
 def read(content: str, name: str = "a.srt") -> Document:
-    return Document.read(Path(name), content.encode(), Encoding.find("utf-8"))
+    return read_document(name, content)
 
 
 def cues(*texts: str, seconds: float = 0.5, pause: float = 0.1) -> str:
@@ -101,8 +99,8 @@ def test_only_what_is_said_is_translated(
     content = content.replace("\n", newline)
     document = read(content, name)
     assert [unit.line for unit in document.units] == lines
-    assert document.write(None for _ in lines).decode() == content
-    written = document.write(lines).decode()
+    assert document.write(None for _ in lines).content.decode() == content
+    written = document.write(lines).content.decode()
     if name == "a.srt":  # the lines of a cue are about equally long
         for before, after in (
             ("<i>with a <b>red</b></i>\n<i>door.</i>", "<i>with a\n<b>red</b> door.</i>"),
@@ -115,7 +113,7 @@ def test_a_sentence_of_several_cues_is_cut_where_the_tag_is() -> None:
     document = read(cues("A man sits", "on a", "red chair.", "He sings."))
     written = document.write([f"Da sitzt er{CUT} auf {CUT}dem roten Stuhl.", "Er singt."])
     expected = cues("Da sitzt er", "auf", "dem roten Stuhl.", "Er singt.")
-    assert written.decode() == expected
+    assert written.content.decode() == expected
 
 
 @pytest.mark.parametrize(
@@ -132,7 +130,7 @@ def test_without_words_for_each_cue_it_is_cut_by_length(
     translation: str, expected: tuple[str, str]
 ) -> None:
     document = read(cues("A man sits", "on a seat.", "Yes."))
-    assert document.write([translation, "Ja."]).decode() == cues(*expected, "Ja.")
+    assert document.write([translation, "Ja."]).content.decode() == cues(*expected, "Ja.")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +184,7 @@ def test_hard_spaces_and_line_ends_are_layout(
 ) -> None:
     document = read(cues(text))
     assert [unit.line for unit in document.units] == [line]
-    assert document.write([translation]).decode() == cues(written)
+    assert document.write([translation]).content.decode() == cues(written)
 
 
 @pytest.mark.parametrize(

@@ -102,3 +102,46 @@ def test_a_rectified_layer_in_one_operator_is_exactly_the_two(dtype: torch.dtype
     for layer in (linear_relu, in_one, compiled):
         for one, other in zip(gradients(*values, layer=layer), expected, strict=True):
             assert torch.equal(one, other)
+
+
+# --- few numbers of rows, of each of which oneDNN keeps a primitive
+
+
+def test_half_types_are_multiplied_in_few_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight, calls, product = torch.ones(4, 5).bfloat16(), list[int](), F.linear
+
+    def noted(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        calls.append(len(x))
+        return product(x, weight, bias)
+
+    monkeypatch.setattr(F, "linear", noted)
+    counts = *range(300), 700, 2_001, 4_096
+    with torch.inference_mode():
+        for count in counts:
+            x = torch.arange(count * 5).remainder(7).view(count, 5).bfloat16()
+            assert torch.equal(linear(x, weight), product(x, weight))  # whole numbers: exact
+    sizes = dict(zip(counts, calls, strict=True))
+    few = {0, 16, 32, 48, 64, 96, 128, 192, 256, 384}
+    assert {size for count, size in sizes.items() if count < 300} == few
+    assert (sizes[700], sizes[2_001], sizes[4_096]) == (768, 2_048, 4_096)
+    # No more than half as many again, or up to 16.
+    assert all(count <= size <= max(1.5 * count, count + 15) for count, size in sizes.items())
+
+
+@needs_onednn
+@pytest.mark.parametrize("shape", [(5,), (0, 5), (2, 19, 5)])
+def test_fp32_by_onednn_has_few_numbers_of_rows_too(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    x, weight, bias = torch.randn(shape), torch.randn(4, 5), torch.randn(4)
+    sizes: list[int] = []
+
+    def noted(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        sizes.append(len(x))
+        return onednn_product(x, weight, bias)
+
+    monkeypatch.setattr(linear_module, "onednn_product", noted)
+    use_library("onednn")
+    with torch.inference_mode():
+        torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias))
+    assert sizes == [{(5,): 16, (0, 5): 0, (2, 19, 5): 48}[shape]]

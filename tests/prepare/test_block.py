@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.data import corpus
+from nmt.data import corpus, line_blocks
 from nmt.data.corpus import Encoding, read_lines
 from nmt.errors import DataError
 from nmt.prepare.block import Block, Pairs, decode_side
 from nmt.prepare.characters import classes_for
-from nmt.prepare.readers import line_files, reader
 from nmt.prepare.readers.line_files import MosesFiles
 
 UTF8 = Encoding.find("utf-8")
@@ -37,8 +36,8 @@ def test_lines_come_in_order_and_in_step_from_any_line_on(
     end: bytes,
 ) -> None:
     monkeypatch.setattr(corpus, "_CHUNK_BYTES", chunk_bytes)
-    monkeypatch.setattr(reader, "BLOCK_LINES", block_lines)
-    monkeypatch.setattr(reader, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(line_blocks, "BLOCK_LINES", block_lines)
+    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", block_bytes)
     src = b"\n".join(b"s" * (n % 5) for n in range(20)) + b"x" + end
     tgt = b"\r\n".join(b"target" * (n % 3) for n in range(20)) + b"y" + end
     files = files_of(tmp_path, src, tgt)
@@ -61,7 +60,7 @@ def test_lines_come_in_order_and_in_step_from_any_line_on(
 def test_a_file_without_line_ends_is_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line_files, "LONGEST_LINE", 1 << 21)
+    monkeypatch.setattr(line_blocks, "LONGEST_LINE", 1 << 21)
     files = files_of(tmp_path, b"x" * (3 << 20), b"y\n")
     with pytest.raises(DataError, match=r"t\.en .*2 MiB"):
         list(MosesFiles(files, UTF8).blocks())

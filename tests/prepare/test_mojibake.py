@@ -11,7 +11,7 @@ import pytest
 from nmt.errors import UsageError
 from nmt.prepare.block import TextSide
 from nmt.prepare.characters import plain_classes
-from nmt.prepare.repairs import broken_rows, broken_word, fixed_encoding, ftfy_version
+from nmt.prepare.fixes import broken_rows, broken_word, fixed_encoding, ftfy_version
 
 SENTENCES = {
     "de": "Für die Größe der Tür gibt es “Regeln” – oder…",

@@ -16,12 +16,12 @@ import pytest
 from foreign_models import learn_pieces
 from prepare_job import Job, content, pairs, pairs_in, write
 
+from nmt.data import line_blocks
 from nmt.data.folder import DataFolder
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.prepare.cleaning import RULES
-from nmt.prepare.readers import reader
+from nmt.prepare.cleaning_options import RULES
 from nmt.system import workers
 
 
@@ -345,7 +345,7 @@ def test_texts_that_are_shifted_are_warned_of_where_that_begins(
     monkeypatch: pytest.MonkeyPatch,
     warnings: Callable[[], list[str]],
 ) -> None:
-    monkeypatch.setattr(reader, "BLOCK_LINES", 300)
+    monkeypatch.setattr(line_blocks, "BLOCK_LINES", 300)
     src = ["a" + " b" * (n * 37 % 31) for n in range(1200)]
     tgt = [f"z {n}" + " y" * (n * 37 % 31) for n in range(1200)]
     train = write(tmp_path, "m", list(zip(src, [*tgt[:400], *tgt[401:], "z"], strict=True)))
@@ -373,7 +373,7 @@ def room_for_files(count: int) -> Iterator[None]:
 def test_a_folder_may_have_more_shards_than_a_process_may_have_open_files(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "BLOCK_LINES", 2)
+    monkeypatch.setattr(line_blocks, "BLOCK_LINES", 2)
     with room_for_files(20):
         folder = job.but(shard_pairs=1).prepare()
         assert len(folder.info.train.shards) == 30

@@ -8,12 +8,12 @@ from unicodedata import normalize
 import pytest
 from prepare_job import Job, content, job_of, stop, write
 
+from nmt.data import line_blocks
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import ANNOTATION
 from nmt.errors import UsageError
 from nmt.lexical import word_lexicon
 from nmt.prepare import prepare as stage
-from nmt.prepare.readers import reader
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
 
@@ -111,7 +111,7 @@ def test_what_is_annotated_depends_on_the_seed_but_not_on_how_the_text_is_read(
     other = job.but(out=tmp_path / "other", seed=2).prepare()
     chosen = [[bool(noted(line)) for line in sources(one)] for one in (folder, other)]
     assert chosen[0] != chosen[1]
-    monkeypatch.setattr(reader, "BLOCK_LINES", 7)
+    monkeypatch.setattr(line_blocks, "BLOCK_LINES", 7)
     job.but(out=tmp_path / "blocks").prepare()
     assert content(job.out) == content(tmp_path / "blocks")
 

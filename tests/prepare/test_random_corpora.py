@@ -22,7 +22,7 @@ from prepare_job import Job, content, pairs_in
 
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import Vocabulary
-from nmt.prepare.cleaning import ALWAYS, RULES
+from nmt.prepare.cleaning_options import ALWAYS, RULES
 from nmt.prepare.readers import line_files
 from nmt.system import workers
 

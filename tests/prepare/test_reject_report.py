@@ -9,9 +9,9 @@ import pytest
 
 from nmt.data.corpus import Encoding
 from nmt.prepare.block import KEPT, Block
-from nmt.prepare.cleaning import RULES
+from nmt.prepare.cleaning_options import RULES
+from nmt.prepare.filters import CODES
 from nmt.prepare.reject_report import EXAMPLES_PER_RULE, CorpusRejects, report_json, report_text
-from nmt.prepare.rules import CODES
 
 UTF8 = Encoding.find("utf-8")
 

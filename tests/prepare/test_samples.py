@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from prepare_job import Job, write
 
+from nmt.data import line_blocks
 from nmt.data.corpus import Encoding
 from nmt.prepare.block import Block
-from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.block_steps import clean_sample
+from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.readers import reader
-from nmt.prepare.rules import Cleaner
-from nmt.prepare.samples import clean_sample, sample_blocks
+from nmt.prepare.filters import Filters
+from nmt.prepare.samples import sample_blocks
 
 NO_KEYS = OverlapKeys.join([])
 UTF8 = Encoding.find("utf-8")
@@ -24,7 +25,7 @@ UTF8 = Encoding.find("utf-8")
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "BLOCK_LINES", 16)
+    monkeypatch.setattr(line_blocks, "BLOCK_LINES", 16)
 
 
 def numbered(folder: Path, **counts: int) -> tuple[SourceText, ...]:
@@ -75,9 +76,9 @@ def test_what_the_rules_reject_is_not_learnt_from() -> None:
     tgt = b"gut\nsame\nx\n" + b"y" * 100 + b"\n" + b"z" * 100 + b"\n"
     # A piece has at most 16 characters: 161 characters are more than 10 tokens.
     for keep, lengths in (((), [4, 160]), (("too_long",), [4, 161, 160])):
-        cleaning = Cleaning(max_length=10, keep=keep)
-        cleaner = Cleaner(cleaning=cleaning, held_out=(NO_KEYS, NO_KEYS))
-        sample, verdicts = clean_sample(Block(0, 1, 5, src, tgt, UTF8), cleaner=cleaner)
+        cleaning = CleaningOptions(max_length=10, keep=keep)
+        filters = Filters(cleaning=cleaning, held_out=(NO_KEYS, NO_KEYS))
+        sample, verdicts = clean_sample(Block(0, 1, 5, src, tgt, UTF8), filters=filters)
         assert verdicts.astype(bool).tolist() == [False, True, True, not keep, False]
         assert sample[0] == ("good", "gut")
         assert [len(src) for src, _ in sample] == lengths

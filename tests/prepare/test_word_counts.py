@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from prepare_job import Job, content, job_of, pairs, write
 
+from nmt.data import line_blocks
 from nmt.data.vocabulary import learn_vocabulary
-from nmt.prepare.readers import reader
 from nmt.prepare.vocabularies import whole_weights
 from nmt.prepare.word_counts import WordCounts
 
@@ -59,7 +59,7 @@ def test_the_vocabulary_is_learnt_from_all_text_by_default(tmp_path: Path) -> No
 def test_what_counting_has_judged_is_what_encoding_would_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fix: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(reader, "BLOCK_LINES", 8)
+    monkeypatch.setattr(line_blocks, "BLOCK_LINES", 8)
     dropped = [("same", "same"), ("a\x07b", "ab"), ("red &amp; blue", "rot &amp; blau")]
     texts = [*pairs(30), *dropped], [*reversed(dropped[:2]), *pairs(60)[30:]]
     train = [write(tmp_path, name, text) for name, text in zip("ab", texts, strict=True)]

@@ -142,6 +142,29 @@ def test_low_precision_logits_lose_only_their_own_rounding(dtype: torch.dtype) -
     torch.testing.assert_close(found, gradient(rounded.float(), targets, 0.1).to(dtype))
 
 
+def test_without_a_gradient_none_is_computed_for_weights_that_need_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wanted, of_chunk = list[bool](), loss_module._of_chunk
+
+    def note(*arguments: Any) -> Any:
+        wanted.append(arguments[-1])
+        return of_chunk(*arguments)
+
+    monkeypatch.setattr(loss_module, "_of_chunk", note)
+    states, projection, bias = torch.randn(9, 5), torch.randn(TYPES, 5), torch.randn(TYPES)
+    for need_gradient in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+        with need_gradient():
+            projected_cross_entropy(
+                states,
+                torch.nn.Parameter(projection),
+                torch.zeros(9).long(),
+                0.1,
+                bias=torch.nn.Parameter(bias),
+            )
+    assert wanted == [True, False, False]
+
+
 def test_extreme_logits_stay_finite() -> None:
     logits = torch.tensor([[1e4, -1e4, 0.0]])
     loss, nll = smoothed_cross_entropy(logits, torch.tensor([0]), 0.0)
@@ -164,4 +187,4 @@ def test_all_logits_never_exist_at_once_nor_an_unwanted_gradient(
     monkeypatch.setattr(loss_module, "_of_chunk", note)
     states = torch.randn(700, 5, requires_grad=wanted)
     projected_cross_entropy(states, torch.randn(TYPES, 5), torch.zeros(700).long(), 0.1)
-    assert chunks == [(234, wanted), (234, wanted), (232, wanted)]
+    assert chunks == [(256, wanted), (256, wanted), (188, wanted)]

@@ -22,8 +22,10 @@ from toy_training import (
     assert_same_run,
     assert_same_weights,
     flat,
+    log_of,
     metrics,
     newest_state,
+    nmt,
     recipe,
     status,
 )
@@ -304,3 +306,30 @@ def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(toy: Toy, fault
     (event,) = metrics(toy.folder / "run", "event")
     assert event["micro_batch_tokens"] == 60
     assert_close(toy.folder / "run", toy.undisturbed(**PLAIN))
+
+
+# --- training that diverges, with finite numbers
+
+
+def test_a_run_that_ends_no_better_than_guessing_says_so(toy: Toy) -> None:
+    values: dict[str, Value] = {"max_updates": 150, "validate_every": 50, "log_every": 50}
+    for rate, is_bad in ((10.0, True), (3e-3, False)):
+        run = toy.folder / f"run-{rate}"
+        done = nmt(*toy.words(run, learning_rate=rate, **values))
+        assert done.returncode == 0, done.stderr
+        warned = [line for line in done.stderr.splitlines() if "guessing" in line]
+        # Not at update 50, where a model may still be learning how frequent tokens are.
+        assert {"update 50" in line for line in warned} == ({False} if is_bad else set())
+        assert all("warning" in line and "learning_rate" in line for line in warned)
+        assert ("guessing" in log_of(run)) is is_bad
+        assert (status(run)["status"], status(run)["update"]) == ("finished", 150)
+        assert ("guessing" in status(run)["reason"]) is is_bad
+
+
+@pytest.mark.parametrize("values", [{"warmup_updates": 120}, {"max_updates": 100}])
+def test_a_young_model_may_be_no_better_than_guessing(toy: Toy, values: dict[str, Value]) -> None:
+    young: dict[str, Value] = {"max_updates": 120, "validate_every": 50, "learning_rate": 1e-6}
+    run = toy.train(**young | values)
+    assert metrics(run, "valid")[-1]["nll"] > 6
+    assert "guessing" not in log_of(run)
+    assert status(run)["reason"] == "max_updates"

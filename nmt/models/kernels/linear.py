@@ -5,6 +5,9 @@ torch, is twice as fast. On other CPUs it is about as fast. So a run times both 
 the recipe's `matmul` records the choice. oneDNN's operator is private to torch. If it is missing or
 gives other results, torch's default stays. Models that only translate may pack their weights
 (`packed_weights`).
+
+oneDNN builds a primitive for each shape of a product and keeps the newest 1,024 of them, of 0.6 MB
+or more each. So its products take few numbers of rows (`in_few_sizes`).
 """
 
 from __future__ import annotations
@@ -53,6 +56,27 @@ def use_change(weight: Tensor, down: Tensor, up: Tensor) -> None:
     _switches.any_changed = True
 
 
+def in_few_sizes(product: Product) -> Product:
+    """Return a product that takes few numbers of rows in search and validation.
+
+    These are 16, 32, 48, 64, 96, 128, 192, 256, 384 and so on, and rows of zeros fill up to the
+    next one: 5 rows become 16, and 700 become 768. Training has few numbers of rows, since its
+    batches do (see `padding_to_multiples`).
+    """
+
+    def filled_up(x: Tensor, bias: Tensor | None) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])  # (n, i)
+        count = len(rows)
+        if not torch.is_grad_enabled():
+            # Half of the power of two below: 256 for 700 rows.
+            step = max(16, 1 << max(0, (count - 1).bit_length() - 2))
+            rows = F.pad(rows, (0, 0, 0, -count % step)) if count % step else rows
+        multiplied = product(rows, bias)[:count]  # (n, o)
+        return multiplied.view(*x.shape[:-1], multiplied.shape[-1])
+
+    return filled_up
+
+
 def _is_by_onednn(x: Tensor) -> bool:
     return _switches.onednn and x.dtype == torch.float32 and x.device.type == "cpu"
 
@@ -70,6 +94,15 @@ def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Return a (n, m) b (m, k), without a gradient."""
     return onednn_product(a, b.t()) if _is_by_onednn(a) else a @ b
+
+
+def batched_type(x: Tensor) -> torch.dtype:
+    """Return the type for batched products of tensors like x: on a CPU fp32 at least.
+
+    There half types are no faster for the matrices of attention. Each step of search has another
+    shape, of which oneDNN would keep a primitive.
+    """
+    return x.dtype if x.is_cuda else torch.promote_types(x.dtype, torch.float32)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -118,11 +151,12 @@ class _LinearReLU(torch.autograd.Function):
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    if not _is_by_onednn(x):
+    by_onednn = _is_by_onednn(x)
+    # torch itself multiplies half types by oneDNN.
+    if not by_onednn and (x.device.type != "cpu" or x.dtype.itemsize > 2):
         return F.linear(x, weight, bias)
-    rows = x.reshape(-1, x.shape[-1])  # (n, i)
-    product: Tensor = _OneDNNLinear.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
-    return product.view(*x.shape[:-1], -1)
+    function = _OneDNNLinear.apply if by_onednn else F.linear
+    return in_few_sizes(lambda rows, bias: function(rows, weight, bias))(x, bias)
 
 
 class _OneDNNLinear(torch.autograd.Function):

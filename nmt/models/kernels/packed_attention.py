@@ -3,6 +3,11 @@
 On GPUs since Ampere, in half precision, flash attention (Dao 2023) or `sentence_attention` takes
 packed sentences. In other cases they are padded in groups of similar length.
 
+Why groups: padded attention pays for the square of the longest sentence. Sentences of 10, 3 and 3
+tokens in one padded tensor have 3 * 10 * 10 = 300 scores a head. In two groups, of 10 and of 3 3,
+they have 100 + 2 * 3 * 3 = 118. But each group has products of its own to launch, so sentences of
+about the same length share one. `nmt.data.batches.group_bounds` weighs both.
+
 Legend: B sentences, L tokens of the longest (T of queries, S of keys), H heads, K and V the widths
 of a head's keys and values, n and m tokens of packed sentences, k the largest relative distance.
 """
@@ -19,6 +24,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Packed
+from nmt.models.kernels.linear import batched_type
 from nmt.models.kernels.padded_layout import HeadLayout, PaddedLayout, Projected, in_heads
 from nmt.models.kernels.softmax import softmax, softmax_gradient
 from nmt.models.positions import Relative, spread_by_distance, sum_by_distance
@@ -211,7 +217,14 @@ def padded_weights(
     query: (B * H, T, K), overwritten; key: (B * H, S, K); layout: of these; group: which of its
     groups; for_keys: (2k + 1, K), vectors added to keys at each distance.
     """
-    # Scaling the queries takes fewer operations than scaling the scores.
+    # Why the query is scaled, and not the scores:
+    # - All products with it are scaled at once. Below, these are the ones with the keys and with
+    #   `for_keys`. In the backward pass, the gradients of both need no factor either.
+    # - In fp16, scores that are scaled only later may exceed 65,504, the largest number: 64
+    #   products of 32 * 32 already do.
+    # It is done in place, since the query is a copy that `lay_out` has made. It takes T * K
+    # multiplications instead of T * S. That is more for short sentences, but little beside the
+    # T * S * K of the product.
     scores = torch.bmm(query.mul_(query.shape[-1] ** -0.5), key.transpose(1, 2))  # (B * H, T, S)
     if for_keys is not None:
         scores += spread_by_distance(query @ for_keys.t(), scores.shape[2])
@@ -219,13 +232,31 @@ def padded_weights(
     by_row = scores.view(len(real), -1, *scores.shape[1:])  # (B, H, T, S)
     by_row.masked_fill_(layout.hidden[group], -math.inf)
     weights = softmax(scores)  # (B * H, T, S)
-    # Padding must not send a gradient to the keys.
+    # Padded queries repeat the last token of their row, and so do their gradients (see `backward`).
+    # With weights, keys and values would get that token's gradient more than once.
     weights.view(by_row.shape).masked_fill_(~real[:, None, :, None], 0.0)
     return weights
 
 
 class _PaddedAttention(torch.autograd.Function):
     """Equation 1 product by product, in place if possible. Saves only the inputs and the weights.
+
+    For the queries Q, keys K and values V of one head of a sentence, the scores S, the weights A,
+    the output O and its gradient dO:
+
+        Q' = Q / sqrt(width)       S = Q' K^T       A = softmax(S)     O = A V
+        dV = A^T dO                dA = dO V^T      dS = A * (dA - the row sums of A * dA)
+        dQ = dS K / sqrt(width)    dK = dS^T Q'
+
+    The gradients need Q', K, V and A, so these are saved. S and O are not needed. Neither is the
+    mask: the weight of a hidden key is 0, and so is its part of dS. Flash attention does not even
+    save A, but computes it again. Here A is small: a sentence of 14 tokens has 14 * 14 = 196
+    weights a head, and 3 * 14 * 64 = 2,688 numbers of Q', K and V in heads of width 64.
+
+    Relative positions add Q' R^T to the scores and D R to the output, spread over and summed up by
+    distance, so Q' serves them as well. D, the weights by distance (T, 2k + 1), is saved, too.
+
+    Why by hand: autograd refuses to set weights to 0 in place after a softmax, which saves them.
 
     At the lengths of sentences, torch's fused attention takes several times as long for its
     backward pass on CPUs, most of all in bf16. There the small products take longer in bf16 than in
@@ -242,7 +273,7 @@ class _PaddedAttention(torch.autograd.Function):
     ) -> Tensor:
         own, others = layout.own, layout.others
         dtype = projected[0].dtype
-        wide = dtype if projected[0].is_cuda else torch.promote_types(dtype, torch.float32)
+        wide = batched_type(projected[0])
         for_keys, for_values = (None if x is None else x.to(wide) for x in (for_keys, for_values))
         laid_out = [x.to(wide) for x in in_heads(projected, own, others)]  # (P, K), (P, K), (P, V)
         attended = laid_out[0].new_empty(len(own.tokens), laid_out[2].shape[1])  # (P, V)
@@ -302,6 +333,7 @@ class _PaddedAttention(torch.autograd.Function):
             for_query.mul_(query.shape[-1] ** -0.5)  # for_key needs none: the saved query is scaled
             torch.bmm(for_scores.transpose(1, 2), query, out=for_key)
             torch.bmm(weights.transpose(1, 2), gradient, out=for_value)
+        # `for_query`, `for_key` and `for_value` are views of `for_laid_out`, which is full now.
         dtype = gradients[0].dtype
         packed = [
             (layout.others if number else layout.own).packed(x.to(dtype))

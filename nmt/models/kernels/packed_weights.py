@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.models.base import TranslationModel
-from nmt.models.kernels.linear import Product, onednn_product, use_packed
+from nmt.models.kernels.linear import Product, in_few_sizes, onednn_product, use_packed
 from nmt.models.layers import TokenEmbedding
 from nmt.models.positions import LearnedPositions, RelativePositions
 
@@ -154,7 +154,7 @@ def _transposed(weight: Tensor) -> Product:
 
 def _onednn(weight: Tensor) -> Product:
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, _LAYOUT_ROWS)
-    return lambda x, bias: onednn_product(x, packed, bias)
+    return in_few_sizes(lambda x, bias: onednn_product(x, packed, bias))
 
 
 def _as_it_is(weight: Tensor) -> Product:
@@ -168,7 +168,7 @@ def _bf16_onednn(weight: Tensor) -> Product:
         summed = onednn_product(x.bfloat16(), packed).float()
         return summed if bias is None else summed.add_(bias)
 
-    return product
+    return in_few_sizes(product)
 
 
 def _with_rounded_weight(packer: Packer, weight: Tensor) -> Product:

@@ -24,7 +24,16 @@ rotation, they are (queries with keys, values) and (queries, keys, values).
 
 @dataclass(frozen=True)
 class PaddedLayout:
-    """The positions of packed tokens in a padded tensor whose rows are sentences."""
+    """The positions of packed tokens in a padded tensor whose rows are sentences.
+
+    For example, two sentences, of the tokens 0 1 2 and 3 4:
+
+        tokens     0 1 2     mask  1 1 1     sentences  0 0 0 1 1
+                   3 4 4           1 1 0     positions  0 1 2 0 1
+
+    Padding repeats a real token, so that one `index_select` lays out all, and no place holds a
+    number that is not finite. Whoever computes with it hides it by the mask.
+    """
 
     tokens: Tensor  # (B, L) int64: the token at each position; at padding, the last one of the row
     mask: Tensor  # (B, L) bool: True = a real token
@@ -71,7 +80,18 @@ class PaddedLayout:
 class HeadLayout:
     """The places of all heads of packed tokens in padded tensors, one (B * H, L) for each group.
 
-    The P places of all groups lie one after the other in one tensor.
+    The P places of all groups lie one after the other in one tensor, so that each of `lay_out` and
+    `packed` is a single `index_select`, however many groups there are. `groups` only views parts.
+
+    For example, three sentences of the tokens 0 1 2, 3 4 and 5, with H = 2. The first two are a
+    group. Each head of a sentence is a row, so P = 4 * 3 + 2 * 1 = 14:
+
+        places  0 1 2  3 4 5  6 7 8  9 10 11  12  13
+        tokens  0 1 2  0 1 2  3 4 4  3  4  4   5   5
+        heads   0 0 0  1 1 1  0 0 0  1  1  1   0   1
+
+    In the field `places`, token 3 has 6 and 9, its heads. Nothing has 8 and 11, which are padding.
+    So `packed` never reads what was computed there.
     """
 
     tokens: Tensor  # (P,) int64: the token at each place
@@ -99,7 +119,9 @@ class HeadLayout:
     def lay_out(self, x: Tensor, part: int) -> Tensor:
         """Lay out one part of x (n, parts, H, K): (P, K)."""
         _, parts, heads, width = x.shape
-        # Token, part and head count through the rows of x as (n * parts * H, K).
+        # Token, part and head count through the rows of x as (n * parts * H, K). With H = 2 and the
+        # parts query, key and value, the key (part 1) of head 1 of token 3 is in row
+        # 3 * (3 * 2) + 1 + 1 * 2 = 21.
         sources = self.tokens * (parts * heads) + (self.heads + part * heads)  # (P,)
         return x.reshape(-1, width).index_select(0, sources)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from nmt import console
 from nmt.data.compressed import SUFFIXES
 from nmt.errors import DataError, UsageError
-from nmt.prepare.readers.find import is_one_file
-from nmt.prepare.readers.text_names import PARQUET, STDIN, file_and_columns, two_files
+from nmt.prepare.readers.text_names import format_of, two_files
 from nmt.system.files import TEMPORARY_SUFFIX, megabytes, naming
 from nmt.system.remote import download, exists, files_at, is_url, mirrored, without_scheme
+from nmt.tables.formats import PARQUET, STDIN, file_and_columns
 
 
 @contextlib.contextmanager
@@ -72,8 +72,8 @@ def _copy_stdin(path: Path) -> None:
 
 def _files_of(name: str, langs: tuple[str, str]) -> list[str]:
     if name.endswith("/"):
-        return [url for url in files_at(name) if url.lower().endswith(PARQUET)]
-    if is_one_file(name):
+        return [url for url in files_at(name) if url.lower().endswith(PARQUET.suffix)]
+    if format_of(name):
         return [name]
     urls = []
     for lang in langs:

@@ -5,30 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from nmt.console import listed
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, find_sides
 from nmt.errors import DataError, UsageError
 from nmt.markup.file_types import decoded, file_type, first_bytes, type_of_content
-from nmt.prepare.readers.jsonl import JsonLines
-from nmt.prepare.readers.line_files import LineFiles, MosesFiles, ZipFiles
-from nmt.prepare.readers.parquet import ParquetFiles
+from nmt.prepare.readers.line_files import MosesFiles
+from nmt.prepare.readers.reading import Reader
 from nmt.prepare.readers.segments import SegmentFiles
-from nmt.prepare.readers.table import Table, TableRequest
-from nmt.prepare.readers.text_names import (
-    PARQUET,
-    STDIN,
-    TABLES,
-    file_and_columns,
-    suffix_of,
-    two_files,
-)
-from nmt.prepare.readers.tmx import TmxFile
-from nmt.prepare.readers.tsv import TsvFile
+from nmt.prepare.readers.text_names import FORMATS, format_of, two_files
 from nmt.system.files import is_there
+from nmt.tables.formats import PARQUET, STDIN, TABLES, FileRequest, file_and_columns, suffix_of
 
-Reader = LineFiles | Table  # what reads a parallel text, more than once
-
-_WITH_COLUMNS = "TSV, CSV, JSON Lines and Parquet"
 _SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 _SPREADSHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # a ZIP archive, and the older .xls
 
@@ -52,33 +40,30 @@ def find_reader(
     this kind of text cannot have.
     """
     name, columns = file_and_columns(prefix)
-    here, suffix = str(copies.get(name, name)), suffix_of(name)
+    here, form = str(copies.get(name, name)), format_of(name)
     path = Path(here)
     if len(columns) not in (0, 2):
         raise UsageError(f"{prefix}: name two columns, for the source and the target")
-    if quoting and suffix not in (".tsv", ".csv") and name != STDIN:
-        raise UsageError(f"--quoting {name}: only TSV and CSV have quoted cells; leave it out")
-    if is_one_file(name) and not is_there(path):
+    if quoting and not (form and form.has_quotes):
+        quoted = listed((table.name for table in TABLES if table.has_quotes), "and")
+        raise UsageError(f"--quoting {name}: only {quoted} have quoted cells; leave it out")
+    if form and name != STDIN and not is_there(path):
         raise DataError(f"{name}: no such file")
-    if suffix in _SPREADSHEETS or (
-        suffix in (".tsv", ".csv") and first_bytes(path).startswith(_SPREADSHEET_STARTS)
+    if suffix_of(name) in _SPREADSHEETS or (
+        form and form.has_quotes and first_bytes(path).startswith(_SPREADSHEET_STARTS)
     ):
         raise UsageError(f"{name}: is a spreadsheet; open it and save it as CSV UTF-8, named .csv")
-    request = TableRequest(prefix, path, columns, langs, encoding, quoting)
-    if name == STDIN or suffix in (".tsv", ".csv"):
-        return TsvFile.find(request, is_csv=suffix == ".csv")
-    if suffix == ".jsonl":
-        return JsonLines.find(request)
-    if suffix == PARQUET or (path.is_dir() and not _is_prefix(here, langs)):
-        return ParquetFiles.find(request)
-    if columns:
-        if path.is_file() and not is_one_file(name) and _has_tabs(path):
+    if path.is_dir() and not _is_prefix(here, langs):
+        form = PARQUET
+    if columns and not (form and form.has_columns):
+        if path.is_file() and not form and _has_tabs(path):
             raise UsageError(_not_a_prefix(name, path, langs))
-        raise UsageError(f"{prefix}: only {_WITH_COLUMNS} have columns; name no others")
-    if suffix == ".tmx":
-        return TmxFile(request)
-    if suffix == ".zip":
-        return ZipFiles.find(path, langs, encoding)
+        tables = listed((table.name for table in TABLES), "and")
+        raise UsageError(f"{prefix}: only {tables} have columns; name no others")
+    if form:
+        request = FileRequest(prefix, name, path, columns, langs, encoding, quoting)
+        reader: Reader = form.open(request)
+        return reader
     if not _is_prefix(here, langs):
         segments = SegmentFiles.find(name, encoding, copies)
         if segments is not None:
@@ -87,11 +72,6 @@ def find_reader(
     for file in files:
         _refuse_document(file, by_name=not _is_prefix(here, langs))
     return MosesFiles(files, encoding)
-
-
-def is_one_file(name: str) -> bool:
-    """Tell by its name whether a text is one file with both sides."""
-    return suffix_of(name) in (*TABLES, ".zip", ".tmx")
 
 
 def _find_files(
@@ -107,7 +87,7 @@ def _find_files(
         return find_sides(here, *langs)
     src, tgt = (Path(copies.get(file, file)) for file in two)
     for file, path in zip(two, (src, tgt), strict=True):
-        if is_one_file(file):
+        if format_of(file):
             raise UsageError(f"{name}: {file} is a table or an archive; give it by itself")
         if not path.is_file():
             raise DataError(
@@ -146,7 +126,8 @@ def _not_a_prefix(name: str, path: Path, langs: tuple[str, str]) -> str:
     src, tgt = langs
     return (
         f"{name}: not a prefix; give PREFIX of PREFIX.{src} and PREFIX.{tgt}, two files as "
-        f"SOURCE,TARGET, or one file whose name ends in {', '.join(TABLES)}, .tmx or .zip"
+        f"SOURCE,TARGET, or one file whose name ends in "
+        f"{listed((form.suffix for form in FORMATS), 'or')}"
     )
 
 

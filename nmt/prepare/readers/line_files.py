@@ -1,8 +1,4 @@
-"""Text with one file for each side: `PREFIX.en` and `PREFIX.de`, also inside a ZIP of OPUS.
-
-Reading looks for line feeds in large chunks of the file, which is far faster than a Python loop
-over lines.
-"""
+"""Text with one file for each side: `PREFIX.en` and `PREFIX.de`, also inside a ZIP of OPUS."""
 
 from __future__ import annotations
 
@@ -15,19 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from nmt.data.compressed import DAMAGE, check_unpacked
 from nmt.data.corpus import Encoding, TextStream, read_chunks, split_lines
+from nmt.data.line_blocks import CHUNKS_AHEAD, Advance, Lines
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
-from nmt.prepare.block import LINE_FEED, Block, Rows
-from nmt.prepare.readers import reader
-from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
+from nmt.prepare.block import Block
+from nmt.prepare.readers.reader import MAX_BAD_SHARE, Survey, record_file
 from nmt.system.prefetch import prefetched
+from nmt.tables.formats import FileRequest
 
-LONGEST_LINE = 1 << 26
-CHUNKS_AHEAD = 4  # read and decompressed by a thread, of about a megabyte each
 _CHUNK_BYTES = 1 << 20
 # RuntimeError: it is encrypted, or of another version or compression.
 _OF_ZIP = (zipfile.BadZipFile, RuntimeError)
@@ -138,15 +131,16 @@ class ZipFiles(LineFiles):
     encoding: Encoding
 
     @classmethod
-    def find(cls, path: Path, langs: tuple[str, str], encoding: Encoding) -> ZipFiles:
+    def find(cls, request: FileRequest) -> ZipFiles:
         """Find the files of both languages; DataError if there is not one of each."""
+        path = request.path
         try:
             with zipfile.ZipFile(path) as archive:
                 members = [member for member in archive.infolist() if not member.is_dir()]
         except (*DAMAGE, *_OF_ZIP) as error:
             raise _damaged(path, error) from None
         found = []
-        for lang in langs:
+        for lang in request.langs:
             of_lang = [member for member in members if member.filename.endswith(f".{lang}")]
             if len(of_lang) != 1:
                 listed = ", ".join(member.filename for member in (of_lang or members)[:8])
@@ -155,7 +149,7 @@ class ZipFiles(LineFiles):
                 )
             check_unpacked(str(path), of_lang[0].compress_size, of_lang[0].file_size)
             found.append(of_lang[0].filename)
-        return cls((path,), (found[0], found[1]), encoding)
+        return cls((path,), (found[0], found[1]), request.encoding)
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -236,51 +230,3 @@ class Validity:
                 f"{name} is valid UTF-8 but is read as {self._encoding.name}; check --encoding"
             )
         return tuple(warnings)
-
-
-class Lines:
-    def __init__(self, name: str, chunks: Iterator[bytes]) -> None:
-        self._name = name
-        self._chunks = chunks
-        self._buffer = b""
-        self._at = 0  # start of the first line that is not taken
-        self._ends: Rows = np.zeros(0, np.int64)  # end of each whole line that is not taken
-        self._exhausted = False
-
-    def ready(self) -> int:
-        """Return how many lines can be taken at once: 0 only at the end."""
-        while not self._exhausted and not self._is_full():
-            self._refill()
-        within = int(np.searchsorted(self._ends, self._at + reader.BLOCK_BYTES, side="right"))
-        return min(len(self._ends), reader.BLOCK_LINES, max(1, within))
-
-    def take(self, lines: int) -> bytes:
-        start, self._at = self._at, int(self._ends[lines - 1])
-        self._ends = self._ends[lines:]
-        return self._buffer[start : self._at]
-
-    def _is_full(self) -> bool:
-        held = len(self._buffer) - self._at
-        return len(self._ends) >= reader.BLOCK_LINES or (
-            held > reader.BLOCK_BYTES and len(self._ends) > 0
-        )
-
-    def _refill(self) -> None:
-        left = self._buffer[self._at :]
-        self._ends = self._ends - self._at
-        self._at = 0
-        chunk = next(self._chunks, b"")
-        if chunk:
-            ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == LINE_FEED)
-            self._ends = np.concatenate([self._ends, ends + (len(left) + 1)])
-        else:
-            self._exhausted = True
-            if left and (not len(self._ends) or self._ends[-1] < len(left)):
-                self._ends = np.append(self._ends, len(left))  # the last line has no line feed
-        self._buffer = left + chunk
-        unfinished = len(self._buffer) - (int(self._ends[-1]) if len(self._ends) else 0)
-        if unfinished > LONGEST_LINE:
-            raise DataError(
-                f"{self._name} has a line of more than {LONGEST_LINE >> 20} MiB; use text with one "
-                "sentence per line"
-            )

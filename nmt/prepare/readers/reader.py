@@ -1,23 +1,17 @@
-"""What all readers of parallel text share: the size of blocks, and records of files."""
+"""What all readers of parallel text share: what they find out, and records of files."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.manifest import FileRecord
 from nmt.system.files import sha256_file
 
-BLOCK_LINES = 4096
-# Lines of several megabytes occur, and 4,096 of them would not fit into memory.
-BLOCK_BYTES = 1 << 24
-
 MAX_BAD_SHARE = 0.1
 """A larger share of bad lines means another encoding or other columns, not a few accidents."""
-
-Advance = Callable[[int], object]  # called with the number of bytes of a file that have been read
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from nmt import console
 from nmt.data.corpus import Encoding
+from nmt.data.line_blocks import Advance
 from nmt.errors import DataError, UsageError
 from nmt.markup.segment_files import SegmentFile, check_segments
 from nmt.prepare.readers.line_files import LineFiles
-from nmt.prepare.readers.reader import Advance, Survey, record_file
+from nmt.prepare.readers.reader import Survey, record_file
 from nmt.prepare.readers.text_names import two_files
 
 _UTF8 = Encoding.find("utf-8")

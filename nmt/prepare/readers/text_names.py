@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from nmt.data.compressed import SUFFIXES
 from nmt.errors import did_you_mean
+from nmt.tables.formats import TABLES, Format, file_and_columns, suffix_of
 
-STDIN = "-"  # stands for TSV on stdin instead of a file's name
-PARQUET = ".parquet"  # the suffix of the files that a folder may be made of
-TABLES = (".tsv", ".csv", ".jsonl", PARQUET)
-"""Suffixes of files that have columns, in any case."""
-QUOTINGS = ("csv", "none")
-
-_TABLE = re.compile(r"-|.*\.((tsv|csv|jsonl)(\.\w+)?|parquet)", re.IGNORECASE)
+TMX = Format("TMX", ".tmx", "nmt.prepare.readers.tmx:TmxFile", has_columns=False)
+ZIP = Format("ZIP", ".zip", "nmt.prepare.readers.line_files:ZipFiles.find", has_columns=False)
+FORMATS = (*TABLES, TMX, ZIP)
+"""Of texts that are one file with both sides, beside test sets of WMT."""
 
 
-def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
-    """Split the name of a text, such as crawl.tsv:en,de, into that of its file and its columns."""
-    name, colon, columns = prefix.rpartition(":")
-    if not colon or "/" in columns or not ("," in columns or _TABLE.fullmatch(name)):
-        return prefix, ()
-    return name, tuple(columns.split(","))
+def format_of(name: str) -> Format | None:
+    """Return the format of a file with both sides by its name; None if it is named otherwise."""
+    return next((one for one in FORMATS if one.suffix == suffix_of(name)), None)
 
 
 def two_files(name: str) -> tuple[str, str] | None:
     """Split SOURCE,TARGET, the names of two files; None if a text is named otherwise."""
     src, comma, tgt = name.partition(",")
     return (src, tgt) if comma and src and tgt and "," not in tgt else None
-
-
-def suffix_of(name: str) -> str:
-    """Return the suffix of a file name in lower case, without that of compression."""
-    path = Path(name.lower())
-    return Path(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
 
 
 def name_and_value(text: str) -> tuple[str, str]:

@@ -18,12 +18,12 @@ from xml.parsers import expat
 
 from nmt.data.corpus import Encoding
 from nmt.data.languages import OTHER_VARIANT, variant_rank
+from nmt.data.line_blocks import LONGEST_LINE, Advance
 from nmt.data.words import on_one_line
 from nmt.errors import DataError
-from nmt.prepare.readers.line_files import LONGEST_LINE
-from nmt.prepare.readers.reader import Advance
-from nmt.prepare.readers.table import Row, Table, TableRequest
 from nmt.prepare.readers.xml_text import read_xml
+from nmt.tables.formats import FileRequest
+from nmt.tables.table import Row, Table
 
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
 """Elements inside a segment whose content is formatting, not text."""
@@ -53,7 +53,7 @@ _Unit = dict[str, str]  # the texts of a translation unit, by language
 class TmxFile(Table):
     """A translation memory. A row is a translation unit, and is missing if it lacks a language."""
 
-    request: TableRequest
+    request: FileRequest
     encoding = Encoding.find("utf-8")
     columns = ()
     named = "languages"

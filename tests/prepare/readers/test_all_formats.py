@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from prepare_job import Job, content, pairs, pairs_in, write
 from text_formats import FORMATS
 
+from nmt.data import line_blocks
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.prepare.readers import reader
-from nmt.prepare.readers.find import Reader, find_reader
+from nmt.prepare.options import PrepareOptions
+from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.reading import Reader, blocks_of, surveys_of
+from nmt.prepare.readers.text_names import FORMATS as ALL_FORMATS
 
 UTF8 = Encoding.find("utf-8")
 TEXT = [("Ein & <b>", "über"), ("“x”", "東京\u2028y"), *pairs(38)]
@@ -26,9 +31,9 @@ def found(prefix: str) -> Reader:
 def test_all_pairs_come_in_order_from_any_row_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: int
 ) -> None:
-    monkeypatch.setattr(reader, "BLOCK_LINES", 5)
+    monkeypatch.setattr(line_blocks, "BLOCK_LINES", 5)
     text = found(FORMATS[name](tmp_path, TEXT))
-    blocks = list(text.blocks(corpus=2, start=start))
+    blocks = list(blocks_of(text, corpus=2, start=start))
     sides = [
         b"".join(one).decode().split("\n")
         for one in ([block.src for block in blocks], [block.tgt for block in blocks])
@@ -37,7 +42,7 @@ def test_all_pairs_come_in_order_from_any_row_on(
     assert [(block.corpus, block.number) for block in blocks] == [
         (2, number) for number in range(start, len(TEXT) + 1, 5)
     ]
-    surveys = [survey(int) for survey in text.surveys()]
+    surveys = [survey(int) for survey in surveys_of(text)]
     assert [survey.lines for survey in surveys] == [len(TEXT)] * len(surveys)
     assert all(survey.warnings == () for survey in surveys)
 
@@ -108,7 +113,7 @@ def test_suffixes_count_in_any_case(tmp_path: Path, name: str) -> None:
     if upper.is_dir():
         for shard in upper.iterdir():
             shard.rename(upper / shard.name.upper())
-    assert sum(block.lines for block in found(f"{upper}{colon}{columns}").blocks()) == len(TEXT)
+    assert sum(block.lines for block in blocks_of(found(f"{upper}{colon}{columns}"))) == len(TEXT)
 
 
 def test_a_table_is_not_one_of_two_files(tmp_path: Path) -> None:
@@ -116,3 +121,13 @@ def test_a_table_is_not_one_of_two_files(tmp_path: Path) -> None:
     write(tmp_path, "half", pairs(1))
     with pytest.raises(UsageError, match=r"x\.tsv is"):
         found(f"{tmp_path}/x.tsv,{tmp_path}/half.de")
+
+
+def test_help_and_messages_name_every_format(tmp_path: Path) -> None:
+    (help_text,) = (one.metadata["help"] for one in fields(PrepareOptions) if one.name == "train")
+    (tmp_path / "a").write_text("text\n")
+    with pytest.raises(UsageError) as refused:
+        found(f"{tmp_path}/a")
+    for form in ALL_FORMATS:
+        assert re.search(rf"\{form.suffix}\b", help_text), form.name
+        assert re.search(rf"\{form.suffix}\b", str(refused.value)), form.name

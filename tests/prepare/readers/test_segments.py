@@ -11,6 +11,7 @@ import pytest
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.reading import blocks_of, surveys_of
 from nmt.prepare.readers.segments import SegmentFiles
 
 UTF8 = Encoding.find("utf-8")
@@ -46,9 +47,9 @@ def wmt(*translators: str) -> str:
 def read(name: str) -> list[tuple[str, str]]:
     found = find_reader(name, ("en", "de"), UTF8)
     assert isinstance(found, SegmentFiles)
-    surveys = [survey(int) for survey in found.surveys()]
+    surveys = [survey(int) for survey in surveys_of(found)]
     assert len({survey.lines for survey in surveys}) == 1
-    (block,) = found.blocks()
+    (block,) = blocks_of(found)
     assert block.lines == surveys[0].lines
     src, tgt = (side.decode().split("\n")[:-1] for side in (block.src, block.tgt))
     return list(zip(src, tgt, strict=True))
@@ -133,7 +134,7 @@ def test_lines_that_only_look_like_settings_are_text(tmp_path: Path) -> None:
     (tmp_path / "a.ts").write_text("tom: A man.\nanna: A dog.\njohn: Yes.\n")
     (tmp_path / "a.po").write_text("tom = A man.\nanna = A dog.\njohn = Yes.\n")
     found = find_reader(f"{tmp_path}/a", ("ts", "po"), UTF8)  # languages, not types
-    assert [block.lines for block in found.blocks()] == [3]
+    assert [block.lines for block in blocks_of(found)] == [3]
 
 
 @pytest.mark.parametrize(

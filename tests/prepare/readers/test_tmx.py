@@ -16,14 +16,15 @@ from nmt.data import corpus
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
 from nmt.prepare.readers import tmx as tmx_reader
-from nmt.prepare.readers.table import TableRequest
+from nmt.prepare.readers.reading import surveys_of
 from nmt.prepare.readers.tmx import TmxFile
+from nmt.tables.formats import FileRequest
 
 HEAD = '<?xml version="1.0"?><tmx version="1.4"><header/><body>'
 
 
 def reader(path: Path, langs: tuple[str, str]) -> TmxFile:
-    return TmxFile(TableRequest("m", path, (), langs, Encoding.find("utf-8")))
+    return TmxFile(FileRequest("m", "m", path, (), langs, Encoding.find("utf-8")))
 
 
 def rows(folder: Path, content: bytes, langs: tuple[str, str] = ("en", "de")) -> list[list[str]]:
@@ -110,7 +111,7 @@ def test_units_in_another_script_lack_a_side(tmp_path: Path) -> None:
     assert "row 31: en: French, fr: y" in report
     with pytest.raises(DataError, match=r"memory\.tmx row 21 .*side"):
         job.but(out=tmp_path / "other", train=(valid,), valid=f"{tmp_path}/memory.tmx").prepare()
-    (survey,) = reader(tmp_path / "memory.tmx", ("en", "zh-MO")).surveys()
+    (survey,) = surveys_of(reader(tmp_path / "memory.tmx", ("en", "zh-MO")))
     with pytest.raises(DataError, match=r"40 of 40 rows .*zh-CN: "):
         survey(int)
 
@@ -187,7 +188,7 @@ def test_a_file_in_another_encoding_than_it_declares_is_refused(tmp_path: Path) 
     (tmp_path / "memory.tmx").write_bytes(
         f"{HEAD}{unit(en='a', de='Häuser') * 9}</body></tmx>".encode("iso-8859-1")
     )
-    (look_at,) = reader(tmp_path / "memory.tmx", ("en", "de")).surveys()
+    (look_at,) = surveys_of(reader(tmp_path / "memory.tmx", ("en", "de")))
     with pytest.raises(DataError, match=r"memory\.tmx line 1: .*XML"):
         look_at(int)
 
@@ -272,13 +273,13 @@ def test_a_memory_may_have_other_languages_but_no_tenth_of_single_texts(
 ) -> None:
     units = [unit(en=src, de=tgt) for src, tgt in pairs(8)] + [other] * 2
     (tmp_path / "memory.tmx").write_text(HEAD + "\n".join(units) + "</body></tmx>")
-    (survey,) = reader(tmp_path / "memory.tmx", ("en", "de")).surveys()
+    (survey,) = surveys_of(reader(tmp_path / "memory.tmx", ("en", "de")))
     if is_refused:
         with pytest.raises(DataError, match="2 of 10 rows"):
             survey(int)
     else:
         assert survey(int).lines == 10
-    (survey,) = reader(tmp_path / "memory.tmx", ("en", "es")).surveys()
+    (survey,) = surveys_of(reader(tmp_path / "memory.tmx", ("en", "es")))
     with pytest.raises(DataError, match="10 of 10 rows"):
         survey(int)
 

@@ -12,12 +12,13 @@ from text_formats import write_zip
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
 from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.reading import surveys_of
 
 UTF8 = Encoding.find("utf-8")
 
 
 def survey(path: Path) -> None:
-    for one in find_reader(str(path), ("en", "de"), UTF8).surveys():
+    for one in surveys_of(find_reader(str(path), ("en", "de"), UTF8)):
         one(int)
 
 

@@ -14,13 +14,13 @@ from torch import Tensor
 from nmt.config.model_config import TransformerConfig
 from nmt.config.recipes import model_config_from
 from nmt.errors import DataError, UsageError, is_of_memory
-from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, first_input
+from nmt.interchange.importers.huggingface_settings import CONFIG, read_json
+from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS, first_input
 from nmt.models.tensor_file import SafetensorsFile
-from nmt.system.files import UnchangedFile, parse_json, read_file
+from nmt.system.files import UnchangedFile
 
-CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
+WEIGHTS, PICKLED = "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"  # after the name of weights that are in several files
-TOKENIZER = "tokenizer_config.json"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 
 _LAYER = {
@@ -56,7 +56,6 @@ _ADDS = re.compile(r"output|norm\.|outer")
 
 _POSITIONS = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weights?")
 
-_MOST_IDS = 1 << 24
 _PADDING = 128  # fewer rows than that may have no piece: the number of rows is often rounded up
 
 
@@ -148,36 +147,6 @@ def sizes_of(config: TransformerConfig) -> dict[str, Any]:
         "decoder_layers": config.num_decoder_layers,
         **{f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in sides.items()},
     }
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; DataError if the file is missing or damaged."""
-    try:
-        values = parse_json(read_file(path))
-    except FileNotFoundError:
-        raise DataError(
-            f"{path}: no such file; nmt imports Hugging Face folders of MarianMT, M2M100 and NLLB"
-        ) from None
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        raise DataError(f"{path}: damaged: not a JSON object")
-    return values
-
-
-def numbered(path: Path, ids: Mapping[str, Any]) -> dict[int, str]:
-    """Return the piece of each id; DataError, naming the path, if they are not ids."""
-    texts = dict[int, str]()
-    for text, id_ in ids.items():
-        if type(id_) is not int or not 0 <= id_ < _MOST_IDS or id_ in texts:
-            raise DataError(f"{path}: damaged: {text!r} has the id {id_!r}")
-        texts[id_] = text
-    return texts
-
-
-def content_of(token: Any) -> Any:
-    """Return the text of a token, which files have with or without properties."""
-    return token.get("content") if isinstance(token, Mapping) and "content" in token else token
 
 
 def interleaved(width: int) -> Tensor:

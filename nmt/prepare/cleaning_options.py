@@ -3,10 +3,10 @@
 A pair that is dropped would teach the model nothing, or the wrong thing. Rules never change the
 text. Most of them can be switched off. If several rules fit a pair, the first one counts.
 
-To add a rule, give it a row at its place in `RULES`, and in `nmt.prepare.rules` a function with a
-row in `OF_TEXT` or `OF_TOKENS`. If it has a threshold, add that to `Cleaning`. The option, its help
-and its check, the reports and `dataset.json` follow. This module does not load numpy, because
-`nmt --help` loads it.
+To add a rule, give it a row at its place in `RULES`, and in `nmt.prepare.filters` a function with a
+row in `TEXT_FILTERS` or `TOKEN_FILTERS`. If the rule has a threshold, add that to
+`CleaningOptions`. The option, its help and its check, the reports and `dataset.json` follow. This
+module does not load numpy, because `nmt --help` loads it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ PANEL = "Cleaning of train"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cleaning:
+class CleaningOptions:
     min_length: int = value(1, "Drop pairs if a side has fewer subwords.", minimum=1, panel=PANEL)
     max_length: int = value(256, "Drop pairs if a side has more subwords.", panel=PANEL)
     max_ratio: float = value(

@@ -15,12 +15,14 @@ from typing import Any
 from nmt.data.pieces import SPECIAL
 from nmt.data.vocabulary import EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.foreign import WITHOUT_PIECE
-from nmt.interchange.huggingface_files import CONFIG, TOKENIZER, content_of, numbered, read_json
+from nmt.interchange.importers.model_import import WITHOUT_PIECE
+from nmt.system.files import parse_json, read_file
 
+CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 GENERATION, _SPECIAL_TOKENS = "generation_config.json", "special_tokens_map.json"
 _ADDED = "added_tokens.json"
 _ADAPTER = "adapter_config.json"
+_MOST_IDS = 1 << 24
 _ID = re.compile("[0-9]{1,9}")
 _OTHER_MODELS = (_ADAPTER, "configuration_*.py", "modeling_*.py", "tokenization_*.py")
 """Files that make another model of a folder."""
@@ -103,6 +105,36 @@ _ONLY: Mapping[str, object] = {
 
 NO_TEXT = {*(piece.text for piece in SPECIAL.values()), "<mask>"}
 """Pieces that tokenizers list among those that were added, but that no text has."""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; DataError if the file is missing or damaged."""
+    try:
+        values = parse_json(read_file(path))
+    except FileNotFoundError:
+        raise DataError(
+            f"{path}: no such file; nmt imports Hugging Face folders of MarianMT, M2M100 and NLLB"
+        ) from None
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise DataError(f"{path}: damaged: not a JSON object")
+    return values
+
+
+def numbered(path: Path, ids: Mapping[str, Any]) -> dict[int, str]:
+    """Return the piece of each id; DataError, naming the path, if they are not ids."""
+    texts = dict[int, str]()
+    for text, id_ in ids.items():
+        if type(id_) is not int or not 0 <= id_ < _MOST_IDS or id_ in texts:
+            raise DataError(f"{path}: damaged: {text!r} has the id {id_!r}")
+        texts[id_] = text
+    return texts
+
+
+def content_of(token: Any) -> Any:
+    """Return the text of a token, which files have with or without properties."""
+    return token.get("content") if isinstance(token, Mapping) and "content" in token else token
 
 
 def model_type_of(path: Path, values: Mapping[str, Any]) -> str:

@@ -8,11 +8,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from nmt.errors import UsageError
-from nmt.interchange.foreign import write_imported
-from nmt.interchange.huggingface_files import TOKENIZER, Config, open_weights, read_json
-from nmt.interchange.huggingface_settings import MARIAN, check_search, model_type_of, settings_of
-from nmt.interchange.m2m100 import choose_languages, read_m2m100
-from nmt.interchange.marian_mt import languages_of, read_marian_mt
+from nmt.interchange.importers.huggingface_files import Config, open_weights
+from nmt.interchange.importers.huggingface_settings import (
+    MARIAN,
+    TOKENIZER,
+    check_search,
+    model_type_of,
+    read_json,
+    settings_of,
+)
+from nmt.interchange.importers.m2m100 import choose_languages, read_m2m100
+from nmt.interchange.importers.marian_mt import languages_of, read_marian_mt
+from nmt.interchange.importers.model_import import write_imported
 from nmt.models.model_file import ModelCard
 
 

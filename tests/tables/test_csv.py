@@ -10,7 +10,7 @@ from prepare_job import job_of, pairs, pairs_in
 from text_formats import rows_of
 
 from nmt.errors import DataError
-from nmt.prepare.readers.cells import quoted_rows
+from nmt.tables.cells import quoted_rows
 
 
 def rows(folder: Path, text: str, columns: str = "") -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What the formats share: our ids for a foreign vocabulary, its weights, what is expressible.
+"""What all imports share: our ids for a foreign vocabulary, and its weights.
 
 Foreign ids are in another order than ours, and two SentencePiece models may share one numbering.
 Each of ours gets the list of all pieces, specials first. So one matrix serves both sides, and the
@@ -30,7 +30,6 @@ from nmt.system.files import read_file
 
 EMBEDDINGS = ("src_embedding.weight", "tgt_embedding.weight", "output_projection")
 OUTPUT_BIAS = "output_bias"
-TAKE_CTRANSLATE2 = "take nmt export ctranslate2"
 WITHOUT_PIECE = re.compile(r"<row \d+>")  # pieces of ours for foreign ids that have none
 
 
@@ -198,21 +197,3 @@ def write_imported(
         )
     write_model(path, card, weights)
     return card
-
-
-def not_segmented(vocabulary: Vocabulary) -> str | None:
-    """Return what a vocabulary does to text besides SentencePiece's segmentation, and advice."""
-    if vocabulary.moses is not None:
-        return (
-            "the Moses preprocessing of its vocabulary; prepare the data without "
-            f"--moses-normalize and --moses-tokenize, or {TAKE_CTRANSLATE2}"
-        )
-    if vocabulary.has_added_tokens:
-        return f"the tokens that were added to its vocabulary; {TAKE_CTRANSLATE2}"
-    return None
-
-
-def check_replaceable(out: Path, *, is_export: bool) -> None:
-    """Refuse to replace what is no export (UsageError)."""
-    if out.exists() and not is_export:
-        raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")

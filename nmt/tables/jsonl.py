@@ -10,14 +10,14 @@ from typing import Any
 
 from nmt.console import printable
 from nmt.data.corpus import Encoding, read_chunks, split_lines
+from nmt.data.line_blocks import CHUNKS_AHEAD, Advance
 from nmt.errors import DataError
-from nmt.prepare.readers.cells import one_line
-from nmt.prepare.readers.columns import lacks_column, nested_columns
-from nmt.prepare.readers.line_files import CHUNKS_AHEAD
-from nmt.prepare.readers.reader import Advance
-from nmt.prepare.readers.table import Row, Table, TableRequest
 from nmt.system.files import parse_json
 from nmt.system.prefetch import prefetched
+from nmt.tables.cells import one_line
+from nmt.tables.columns import nested_columns
+from nmt.tables.formats import FileRequest
+from nmt.tables.table import Row, Table
 
 _SAMPLED = 100
 
@@ -26,12 +26,12 @@ _SAMPLED = 100
 class JsonLines(Table):
     """A file of objects. A row lacks a side if its object lacks the key, or has null there."""
 
-    request: TableRequest
+    request: FileRequest
     columns: tuple[str, ...]
     encoding = Encoding.find("utf-8")  # of rows, whatever the file is in
 
     @classmethod
-    def find(cls, request: TableRequest) -> JsonLines:
+    def find(cls, request: FileRequest) -> JsonLines:
         """Find the columns; DataError if the first lines are not JSON, or lack one.
 
         Without columns, those named like the languages are taken, also inside of `translation`.
@@ -43,11 +43,8 @@ class JsonLines(Table):
                 names[key] = None
                 if isinstance(inner, dict):
                     names |= dict.fromkeys(f"{key}.{field}" for field in inner)
-        if not request.columns and names:
-            table = replace(table, columns=nested_columns(request.name, list(names), request.langs))
-        for column in table.columns:
-            if names and column not in names:
-                raise lacks_column(request.name, column, list(names))
+        if names:
+            table = replace(table, columns=nested_columns(request, request.name, list(names)))
         return table
 
     def rows(self, advance: Advance) -> Iterator[Row]:

@@ -14,15 +14,15 @@ from nmt.data.corpus import Encoding
 from nmt.errors import UsageError
 from nmt.prepare.block import KEPT, Block, Pairs, Verdicts, decode_side
 from nmt.prepare.characters import plain_classes
-from nmt.prepare.cleaning import (
+from nmt.prepare.cleaning_options import (
     ALWAYS,
     OVERLAP_FREE_LETTERS,
     RATIO_FREE_CHARACTERS,
     RULES,
-    Cleaning,
+    CleaningOptions,
 )
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.rules import OF_TEXT, OF_TOKENS, RULE_OF, Cleaner, token_verdicts
+from nmt.prepare.filters import RULE_OF, TEXT_FILTERS, TOKEN_FILTERS, Filters, token_verdicts
 
 UTF8 = Encoding.find("utf-8")
 HELD_OUT = "This very sentence is one of the test set."
@@ -38,11 +38,11 @@ def keys_of(*lines: str) -> OverlapKeys:
     )
 
 
-def cleaner(**values: object) -> Cleaner:
-    cleaning = Cleaning(max_length=4, **values)  # type: ignore[arg-type]
+def filters(**values: object) -> Filters:
+    cleaning = CleaningOptions(max_length=4, **values)  # type: ignore[arg-type]
     src = keys_of(HELD_OUT, "Short one.", LONG, SHORT, WIDE, NARROW)
     held_out = (src, keys_of(HELD_OUT_TGT, "Kurz."))
-    return Cleaner(cleaning=cleaning, held_out=held_out)
+    return Filters(cleaning=cleaning, held_out=held_out)
 
 
 def names(verdicts: Verdicts) -> list[str | None]:
@@ -50,14 +50,14 @@ def names(verdicts: Verdicts) -> list[str | None]:
 
 
 def judge(
-    src: str | bytes, tgt: str | bytes, by: Cleaner | None = None, *, langs: str = "en de"
+    src: str | bytes, tgt: str | bytes, by: Filters | None = None, *, langs: str = "en de"
 ) -> str | None:
     """Return the verdict on a pair that stands between two good ones."""
     raw = [side if isinstance(side, bytes) else side.encode() for side in (src, tgt)]
     one, two = langs.split()
     sides = b"good\n" + raw[0] + b"\nfine\n", b"gut\n" + raw[1] + b"\nrecht\n"
     block = Block(0, 5, 3, *sides, UTF8, langs=(one, two))
-    verdicts = (by or cleaner()).judge_text(Pairs.decode(block))
+    verdicts = (by or filters()).judge_text(Pairs.decode(block))
     first, verdict, last = names(verdicts)
     assert langs != "en de" or (first, last) == (None, None)
     return verdict
@@ -113,7 +113,7 @@ def test_a_pair_is_judged_by_the_first_rule_that_fits(
 ) -> None:
     assert judge(src, tgt) == rule
     if rule not in (None, "encoding", "empty"):  # these two cannot be switched off
-        assert judge(src, tgt, cleaner(keep=(rule,))) is None
+        assert judge(src, tgt, filters(keep=(rule,))) is None
 
 
 @pytest.mark.parametrize(
@@ -185,22 +185,22 @@ def test_lengths_are_judged_with_the_limits_included() -> None:
     ]
     src, tgt, rules = zip(*table, strict=True)
     lengths = np.array(src, np.int32), np.array(tgt, np.int32)
-    cleaning = Cleaning(max_length=4, min_length=2)
+    cleaning = CleaningOptions(max_length=4, min_length=2)
     assert names(token_verdicts(*lengths, cleaning)) == list(rules)
-    cleaning = Cleaning(max_length=4, min_length=2, keep=("too_long", "too_short"))
+    cleaning = CleaningOptions(max_length=4, min_length=2, keep=("too_long", "too_short"))
     assert set(names(token_verdicts(*lengths, cleaning))) == {None, "empty"}
 
 
 def test_bounds_are_what_was_asked_for() -> None:
-    assert judge("x" * 60, "y" * 20, cleaner(max_ratio=3.0)) is None
-    assert judge("x" * 60, "y" * 20, cleaner(max_ratio=2.9)) == "ratio"
-    assert judge("ab 123", "ab", cleaner(max_symbols=0.6)) is None
-    assert judge("ab 123", "ab", cleaner(max_symbols=0.59)) == "symbols"
+    assert judge("x" * 60, "y" * 20, filters(max_ratio=3.0)) is None
+    assert judge("x" * 60, "y" * 20, filters(max_ratio=2.9)) == "ratio"
+    assert judge("ab 123", "ab", filters(max_symbols=0.6)) is None
+    assert judge("ab 123", "ab", filters(max_symbols=0.59)) == "symbols"
 
 
 def test_the_options_of_cleaning_are_checked_together() -> None:
     with pytest.raises(UsageError) as caught:
-        Cleaning(
+        CleaningOptions(
             min_length=0,
             max_length=-1,
             max_ratio=0.5,
@@ -211,10 +211,10 @@ def test_the_options_of_cleaning_are_checked_together() -> None:
     options = re.findall(r"--([a-z-]+ [^ :]+):", str(caught.value))
     assert options == ["min-length 0", "max-ratio 0.5", "max-symbols 50", "duplicates-by target",
                        "keep duplicates", "keep empty", "max-length -1"]  # fmt: skip
-    Cleaning(keep=tuple(rule for rule in RULES if rule not in ALWAYS))
+    CleaningOptions(keep=tuple(rule for rule in RULES if rule not in ALWAYS))
     for values in ({"duplicates_by": "source"}, {"duplicates": "near"}):
         with pytest.raises(UsageError, match="--keep duplicate: --duplicates"):
-            Cleaning(keep=("duplicate",), **values)  # type: ignore[arg-type]
+            CleaningOptions(keep=("duplicate",), **values)  # type: ignore[arg-type]
 
 
 def test_sides_that_differ_only_in_their_normal_form_are_identical() -> None:
@@ -224,7 +224,7 @@ def test_sides_that_differ_only_in_their_normal_form_are_identical() -> None:
 
 
 def test_each_rule_has_its_function_in_the_order_of_the_rules() -> None:
-    functions = [rule for rule in RULES if rule in OF_TEXT]
-    assert functions == list(OF_TEXT)
+    functions = [rule for rule in RULES if rule in TEXT_FILTERS]
+    assert functions == list(TEXT_FILTERS)
     by_order = {"duplicate", "near_duplicate"}  # found when the blocks are back in their order
-    assert RULES.keys() == {*OF_TEXT, *OF_TOKENS} | by_order
+    assert RULES.keys() == {*TEXT_FILTERS, *TOKEN_FILTERS} | by_order

@@ -7,19 +7,18 @@ This needs pyarrow, the extra `arrow`. Columns are named: `hub.parquet:en,de`, o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nmt.data.compressed import check_unpacked
 from nmt.data.corpus import Encoding
-from nmt.data.manifest import FileRecord
+from nmt.data.line_blocks import Advance
 from nmt.errors import DataError, UsageError
-from nmt.prepare.readers.cells import one_line
-from nmt.prepare.readers.columns import lacks_column, nested_columns
-from nmt.prepare.readers.reader import Advance, record_files
-from nmt.prepare.readers.table import Row, Table, TableRequest
-from nmt.prepare.readers.text_names import PARQUET
+from nmt.tables.cells import one_line
+from nmt.tables.columns import nested_columns
+from nmt.tables.formats import PARQUET, FileRequest
+from nmt.tables.table import Row, Table
 
 _BATCH_ROWS = 1024
 _BYTES_OF = {"string": "binary", "large_string": "large_binary"}
@@ -29,45 +28,38 @@ _BYTES_OF = {"string": "binary", "large_string": "large_binary"}
 class ParquetFiles(Table):
     """One file, or all of a folder in the order of their names."""
 
-    request: TableRequest
+    request: FileRequest
     shards: tuple[Path, ...]
     columns: tuple[str, ...]  # source and target
     encoding = Encoding.find("utf-8")
 
     @classmethod
-    def find(cls, request: TableRequest) -> ParquetFiles:
+    def find(cls, request: FileRequest) -> ParquetFiles:
         """Find the columns; DataError if a file is damaged or lacks one.
 
         Without columns, those named like the languages are taken, also inside of `translation`.
         """
-        path, shards = request.path, [request.path]
+        path, suffix, shards = request.path, PARQUET.suffix, [request.path]
         if path.is_dir():
-            shards = sorted(shard for shard in path.iterdir() if shard.suffix.lower() == PARQUET)
+            shards = sorted(shard for shard in path.iterdir() if shard.suffix.lower() == suffix)
         if not shards:
             raise DataError(
-                f"{path}: has no {PARQUET} files; for others, give the prefix of two files, as in "
+                f"{path}: has no {suffix} files; for others, give the prefix of two files, as in "
                 "FOLDER/train, or one file"
             )
         types = list(map(_types, shards))
-        first = str(shards[0]), list(types[0])
-        columns = request.columns or nested_columns(*first, request.langs)
+        chosen = replace(request, columns=nested_columns(request, str(shards[0]), list(types[0])))
         for shard, there in zip(shards, types, strict=True):
-            for column in columns:
-                if column not in there:
-                    raise lacks_column(str(shard), column, list(there))
+            for column in nested_columns(chosen, str(shard), list(there)):
                 if there[column] not in _BYTES_OF:
                     raise DataError(
                         f"{shard}: the column {column} is of type {there[column]}, not a string"
                     )
-        return cls(request, tuple(shards), columns)
+        return cls(request, tuple(shards), chosen.columns)
 
     @property
     def files(self) -> tuple[Path, ...]:
         return self.shards
-
-    def record(self) -> FileRecord:
-        path = self.request.path
-        return record_files(path.name, self.shards) if path.is_dir() else super().record()
 
     def rows(self, advance: Advance) -> Iterator[Row]:
         for shard in self.shards:

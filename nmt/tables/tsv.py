@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 from nmt.console import printable
 from nmt.data.corpus import Encoding, read_chunks
+from nmt.data.line_blocks import CHUNKS_AHEAD, Advance, Lines
 from nmt.errors import DataError
-from nmt.prepare.readers.cells import TAB, Quotes, first_rows, guess_separator, quoted_rows
-from nmt.prepare.readers.columns import Columns, find_columns
-from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
-from nmt.prepare.readers.reader import Advance, Survey
-from nmt.prepare.readers.table import Row, Table, TableRequest
 from nmt.system.prefetch import prefetched
+from nmt.tables.cells import TAB, Quotes, first_rows, guess_separator, quoted_rows
+from nmt.tables.columns import Columns, find_columns
+from nmt.tables.formats import CSV, FileRequest, suffix_of
+from nmt.tables.table import Row, Table
 
 _WITH_STATES = ("iso2022", "hz", "utf-7")
 """Encodings in which the byte of a quote or a comma may be part of a letter."""
@@ -31,7 +31,7 @@ _SAMPLED = 100  # lines that show how the rows are written
 
 @dataclass(frozen=True)
 class TsvFile(Table):
-    request: TableRequest
+    request: FileRequest
     encoding: Encoding
     columns: tuple[str, ...]  # source and target: names of the header, or numbers from 1
     places: Columns
@@ -44,12 +44,10 @@ class TsvFile(Table):
     fault = "lack a side or have more cells than the first row"
 
     @classmethod
-    def find(cls, request: TableRequest, *, is_csv: bool = False) -> TsvFile:
+    def find(cls, request: FileRequest) -> TsvFile:
         """Find the columns; DataError if the file does not show how to read it.
 
         Without columns, those that the header names like the languages are taken.
-
-        is_csv: whether to look for the separator, and not to doubt that cells are quoted.
         """
         text, encoding = request.file, request.encoding
         if encoding.name.startswith(_WITH_STATES):
@@ -61,7 +59,7 @@ class TsvFile(Table):
         if len(start) == 1 and start[0].count(b"\r") > 1:
             raise DataError(f"{text}: its lines end in \\r only; convert it: tr '\\r' '\\n'")
         separator, named, quoting = TAB, None, request.quoting
-        if is_csv:
+        if suffix_of(request.file) == CSV.suffix:  # its cells are quoted, without doubt
             quoting = quoting or "csv"
             named = _SEPARATOR_LINE.fullmatch(start[0]) if start else None
             start = start[named is not None :]
@@ -94,14 +92,14 @@ class TsvFile(Table):
             quoted=quoted,
         )
 
-    def _survey(self, advance: Advance) -> Survey:
+    def checked_rows(self, advance: Advance) -> Iterator[Row]:
         if not self.is_guessed:
-            return super()._survey(advance)
+            yield from self.rows(advance)
+            return
         quotes = Quotes()
-        survey = Table._survey(replace(self, quotes=quotes), advance)
+        yield from replace(self, quotes=quotes).rows(advance)
         if quotes.is_quoted() is not False:
             raise _unclear_quotes(self.request.file, quotes.example)
-        return survey
 
     def rows(self, advance: Advance) -> Iterator[Row]:
         src, tgt = self.places.places

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nmt.console import printable
 from nmt.data.languages import names_language
 from nmt.errors import DataError, UsageError
-from nmt.prepare.readers.table import TableRequest
+from nmt.tables.formats import FileRequest
 
 _SIDES = (("source", "src"), ("target", "tgt", "trg"))
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -32,7 +32,7 @@ class Columns:
 
 
 def find_columns(
-    request: TableRequest, rows: Sequence[Sequence[bytes]], header: Sequence[str]
+    request: FileRequest, rows: Sequence[Sequence[bytes]], header: Sequence[str]
 ) -> Columns:
     """Find the columns of a table.
 
@@ -104,18 +104,28 @@ def language_columns(
     return places_of[0][0], places_of[1][0]
 
 
-def nested_columns(text: str, names: Sequence[str], langs: tuple[str, str]) -> tuple[str, str]:
-    """Return the columns named like the languages, first those of `translation` (DataError)."""
+def nested_columns(request: FileRequest, text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that the user names, or else those named like the languages (DataError).
+
+    Those of `translation` are looked at first.
+
+    text: its name, for messages; names: of the columns, and of the fields inside of columns.
+    """
+    for column in request.columns:
+        if column not in names:
+            raise _lacks_column(text, column, names)
+    if request.columns:
+        return request.columns
     inside = [name for name in names if name.startswith(_TRANSLATION)]
     for group in (inside, names):
         short = [name.removeprefix(_TRANSLATION) if group is inside else name for name in group]
-        if places := language_columns(text, short, langs):
+        if places := language_columns(text, short, request.langs):
             return group[places[0]], group[places[1]]
-    lacking = next(lang for lang in langs if not _of_language(names, lang))
-    raise lacks_column(text, lacking, names)
+    lacking = next(lang for lang in request.langs if not _of_language(names, lang))
+    raise _lacks_column(text, lacking, names)
 
 
-def lacks_column(text: str, column: str, names: Sequence[str]) -> DataError:
+def _lacks_column(text: str, column: str, names: Sequence[str]) -> DataError:
     """Return the error for a table without a column."""
     listed = printable(", ".join(names))
     return DataError(

@@ -1,4 +1,4 @@
-"""HTML entities and broken encodings: counted in every text, and repaired with `--fix`.
+"""HTML entities and broken encodings: counted in every text, and fixed with `--fix`.
 
 - `entities`: `&#39;` or `&eacute;` in place of a character, or `& quot ;` if a tokeniser cut it.
   Only those that end with a semicolon count, since `&copy=2` may stand in a URL. Crawls have text
@@ -9,8 +9,8 @@
 
 Entities come first, since `f&Atilde;&frac14;r` is both. A repair makes no line end and no NUL.
 
-The library ftfy makes the repair of an encoding. It knows more encodings, so with `--fix encoding`
-it sees all lines with two characters beyond ASCII in a row.
+The library ftfy repairs encodings. ftfy knows more of them, so with `--fix encoding` it sees all
+lines with two characters beyond ASCII in a row.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ import numpy.typing as npt
 from nmt.console import printable
 from nmt.data.manifest import FlawRecord
 from nmt.errors import UsageError
-from nmt.prepare.block import Pairs, Rows, TextSide, Work
-from nmt.prepare.cleaning import ENCODING, ENTITIES, FLAWS
+from nmt.prepare.block import Pairs, Rows, TextSide
+from nmt.prepare.cleaning_options import ENCODING, ENTITIES, FLAWS
 
 _WORTH_A_WARNING = 0.001
 """Share of lines. Clean text has up to 0.06 % with entities, as in "Q&amp;A"."""
@@ -43,11 +43,11 @@ _ENTITY = re.compile(
     r"&(#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,8}|[A-Za-z][A-Za-z0-9]*);"
     r"|& ?(# ?[0-9]{1,8}|(?:amp|apos|gt|lt|nbsp|quot)) ?;"
 )
-"""Also those that a tokeniser has cut, such as `& quot ;`, `& # 39 ;` and `&amp; quot ;`."""
+"""An entity, also if a tokeniser has cut it, such as `& quot ;`, `& # 39 ;` and `&amp; quot ;`."""
 _MOSES = {"bar": "|", "bra": "[", "ket": "]"}
 """The entities of old Moses tokenisers that HTML does not have."""
 _LINE_ENDS = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029")
-"""They become spaces, so that a line stays one line."""
+"""What an entity may stand for that becomes a space, so that a line stays one line."""
 
 _SECOND = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
 """What Latin-1 and windows-1252 make of the second and later bytes of a character in UTF-8."""
@@ -155,11 +155,6 @@ def recorded_fixes(fix: Sequence[str]) -> list[str]:
     return [kind + versions.get(kind, "") for kind in sorted(set(fix))]
 
 
-def repair(work: Work, *, fix: Sequence[str]) -> None:
-    """Count flaws, and repair those of some kinds: a step."""
-    work.pairs, work.flaws = examine(work.pairs, fix)
-
-
 def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, ...]]:
     """Find the flaws of the pairs of a block, and repair those of some kinds.
 
@@ -169,7 +164,7 @@ def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, 
     for name, side in zip(("src", "tgt"), pairs.sides, strict=True):
         for kind, (find, first_flaw) in _KINDS.items():
             rows = find(side).tolist()
-            repaired = _repaired(kind, side, rows) if kind in fix else {}
+            repaired = _fixed_lines(kind, side, rows) if kind in fix else {}
             rows = [
                 row
                 for row in sorted({*rows, *repaired})
@@ -192,10 +187,10 @@ _KINDS: Mapping[str, tuple[Callable[[TextSide], Rows], Callable[[str], str]]] = 
     ENTITIES: (_entity_rows, first_entity),
     ENCODING: (broken_rows, broken_word),
 }
-"""What finds the lines with a kind of flaw, and the first flaw of a line."""
+"""For each kind of flaw, what finds the lines that have it, and the first flaw of a line."""
 
 
-def _repaired(kind: str, side: TextSide, rows: Sequence[int]) -> dict[int, str]:
+def _fixed_lines(kind: str, side: TextSide, rows: Sequence[int]) -> dict[int, str]:
     """Return the lines that a repair changes, by their rows; it may find more than these rows."""
     if kind == ENTITIES:
         tried = {row: without_entities(side.lines[row]) for row in rows}

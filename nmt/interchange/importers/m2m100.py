@@ -18,9 +18,17 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import ADDED, ADDED_WITH_SPACE, BOS_ID, EOS_ID, PAD_ID
 from nmt.errors import DataError
-from nmt.interchange.foreign import ForeignModel, map_vocabulary, read_pieces
-from nmt.interchange.huggingface_files import Config, Weights, content_of, numbered, read_json
-from nmt.interchange.huggingface_settings import added_tokens, check_folder, settings_of, with_added
+from nmt.interchange.importers.huggingface_files import Config, Weights
+from nmt.interchange.importers.huggingface_settings import (
+    added_tokens,
+    check_folder,
+    content_of,
+    numbered,
+    read_json,
+    settings_of,
+    with_added,
+)
+from nmt.interchange.importers.model_import import ForeignModel, map_vocabulary, read_pieces
 from nmt.interchange.programs import FIRST_POSITION
 
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"

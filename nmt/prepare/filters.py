@@ -1,4 +1,4 @@
-"""The cleaning rules applied to the pairs of a block: a function for each name in `cleaning`."""
+"""The cleaning rules applied to the pairs of a block: a function for each row of `RULES`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from nmt.data.composition import compose
 from nmt.data.shards import Lengths
-from nmt.prepare.block import KEPT, Counts, Mask, Pairs, Rows, Verdicts, Work
-from nmt.prepare.cleaning import RATIO_FREE_CHARACTERS, RULES, Cleaning
+from nmt.prepare.block import KEPT, Counts, Mask, Pairs, Rows, Verdicts
+from nmt.prepare.cleaning_options import RATIO_FREE_CHARACTERS, RULES, CleaningOptions
 from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
 
@@ -23,42 +23,39 @@ TokenCounts = Lengths | Counts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cleaner:
-    """The rules with everything that they need."""
+class Filters:
+    """The rules with everything that they need to judge pairs."""
 
-    cleaning: Cleaning
+    cleaning: CleaningOptions
     held_out: tuple[OverlapKeys, OverlapKeys]
     """Source and target lines of valid and test, which train must not repeat."""
     identifier: LanguageIdentifier | None = None  # of --langid
     drawn: tuple[Rows, ...] = ()
     """Line numbers drawn for valid, for each training text; empty if nothing was drawn."""
     drawn_pairs: frozenset[frozenset[str]] = frozenset()
-    """The keys of these pairs, by which the rule `valid` drops the same pair elsewhere in train."""
+    """The keys of the drawn pairs, by which the rule `valid` drops a pair elsewhere in train."""
     held_out_pairs: frozenset[frozenset[str]] = frozenset()
     """The keys of whole pairs of valid and test that the rule `overlap` drops whatever their
     length."""
     documents: bool = False  # whether lines that are blank on both sides end documents
 
-    def __call__(self, work: Work) -> None:
-        """Drop pairs by the rules that need no tokens."""
-        work.lines = work.pairs.src.lines, work.pairs.tgt.lines
-        work.judge(self.judge_text(work.pairs))
-
     def judge_text(self, pairs: Pairs) -> Verdicts:
         """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""
         applies = self.cleaning.applies
-        masks = ((name, judge(pairs, self)) for name, judge in OF_TEXT.items() if applies(name))
+        masks = (
+            (name, judge(pairs, self)) for name, judge in TEXT_FILTERS.items() if applies(name)
+        )
         return _verdicts(pairs.block.lines, masks)
 
 
-def _valid(pairs: Pairs, by: Cleaner) -> Mask:
+def _valid(pairs: Pairs, by: Filters) -> Mask:
     if not by.drawn:
         return pairs.none
     is_drawn = np.isin(pairs.numbers, by.drawn[pairs.block.corpus])
     return is_drawn | _are_among(by.drawn_pairs, pairs)
 
 
-def _markup(pairs: Pairs, _: Cleaner) -> Mask:
+def _markup(pairs: Pairs, _: Filters) -> Mask:
     is_markup = pairs.none
     for side in pairs.sides:
         for row in side.rows_of(np.flatnonzero(side.codes == ord("<"))).tolist():
@@ -66,7 +63,7 @@ def _markup(pairs: Pairs, _: Cleaner) -> Mask:
     return is_markup
 
 
-def _identical(pairs: Pairs, _: Cleaner) -> Mask:
+def _identical(pairs: Pairs, _: Filters) -> Mask:
     """Return which pairs have sides of the same NFC, without white space at the edges."""
     src, tgt = pairs.sides
     may_be: Mask = src.visible == tgt.visible
@@ -82,12 +79,12 @@ def _are_equal(one: str, other: str) -> bool:
     )
 
 
-def _ratio(pairs: Pairs, by: Cleaner) -> Mask:
+def _ratio(pairs: Pairs, by: Filters) -> Mask:
     is_measured = pairs.longer > RATIO_FREE_CHARACTERS
     return is_measured & (pairs.longer > by.cleaning.max_ratio * pairs.shorter)
 
 
-def _language(pairs: Pairs, by: Cleaner) -> Mask:
+def _language(pairs: Pairs, by: Filters) -> Mask:
     """Return which pairs have a side that is surely in another language."""
     assert by.identifier is not None  # or the rule does not apply
     (src, tgt), (src_lang, tgt_lang) = (side.lines for side in pairs.sides), pairs.block.langs
@@ -95,13 +92,13 @@ def _language(pairs: Pairs, by: Cleaner) -> Mask:
     return is_foreign(src, src_lang, tgt) | is_foreign(tgt, tgt_lang, src)
 
 
-def _overlap(pairs: Pairs, by: Cleaner) -> Mask:
+def _overlap(pairs: Pairs, by: Filters) -> Mask:
     are_held_out = _are_among(by.held_out_pairs, pairs) if by.held_out_pairs else pairs.none
     src, tgt = by.held_out
     return are_held_out | src.found_in(pairs.src) | tgt.found_in(pairs.tgt)
 
 
-OF_TEXT: Mapping[str, Callable[[Pairs, Cleaner], Mask]] = {
+TEXT_FILTERS: Mapping[str, Callable[[Pairs, Filters], Mask]] = {
     "valid": _valid,
     "missing": lambda pairs, _: np.isin(pairs.numbers, list(pairs.block.missing)),
     "encoding": lambda pairs, _: pairs.src.is_bad | pairs.tgt.is_bad,
@@ -120,29 +117,26 @@ OF_TEXT: Mapping[str, Callable[[Pairs, Cleaner], Mask]] = {
     "overlap": _overlap,
 }
 """Which pairs a rule drops, in the order of the rules: (pairs,)."""
-OF_TOKENS: Mapping[str, Callable[[TokenCounts, TokenCounts, Cleaning], Mask]] = {
+TOKEN_FILTERS: Mapping[str, Callable[[TokenCounts, TokenCounts, CleaningOptions], Mask]] = {
     "empty": lambda shorter, _longer, _: np.equal(shorter, 0),
     "too_short": lambda shorter, _, cleaning: np.less(shorter, cleaning.min_length),
     "too_long": lambda _, longer, cleaning: np.greater(longer, cleaning.max_length),
 }
-"""Likewise, by the number of tokens of the shorter and of the longer side: (pairs,) each."""
-
-
-def judge_tokens(work: Work, *, cleaning: Cleaning) -> None:
-    """Drop pairs by their number of tokens, not counting the end token: a step."""
-    assert work.ids is not None
-    src, tgt = work.ids
-    work.judge(token_verdicts(src.lengths, tgt.lengths, cleaning))
+"""Which pairs a rule drops by their tokens, given those of the shorter and of the longer side:
+(pairs,) each."""
 
 
 def token_verdicts(
-    src: TokenCounts, tgt: TokenCounts, cleaning: Cleaning, rules: Sequence[str] = tuple(OF_TOKENS)
+    src: TokenCounts,
+    tgt: TokenCounts,
+    cleaning: CleaningOptions,
+    rules: Sequence[str] = tuple(TOKEN_FILTERS),
 ) -> Verdicts:
     """Judge pairs by some rules, given the tokens of both sides: (pairs,) each."""
     shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)
     applied = filter(cleaning.applies, rules)
     return _verdicts(
-        len(src), ((rule, OF_TOKENS[rule](shorter, longer, cleaning)) for rule in applied)
+        len(src), ((rule, TOKEN_FILTERS[rule](shorter, longer, cleaning)) for rule in applied)
     )
 
 

@@ -34,7 +34,7 @@ def model_of(path: Path) -> Path:
             raise UsageError(
                 f"{path}: cannot be written; import it to a file: nmt import huggingface {path} OUT"
             )
-        from nmt.interchange.huggingface import import_huggingface
+        from nmt.interchange.importers.huggingface import import_huggingface
 
         import_huggingface(path, imported, src_lang=None, tgt_lang=None, positions=None)
         console.notice(f"{path}: imported to {imported}, which is done once")

@@ -43,7 +43,7 @@ from torch import Tensor
 
 from nmt.config.model_config import TransformerConfig
 from nmt.errors import DataError, UsageError
-from nmt.interchange.marian import pieces_by_id
+from nmt.interchange.importers.marian import pieces_by_id
 from nmt.interchange.marian_binary import BinaryArrays
 from nmt.models.model_file import load_model, model_checksum, read_card
 

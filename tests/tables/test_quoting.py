@@ -128,7 +128,7 @@ def test_doubt_is_refused_unless_the_option_says_it(tmp_path: Path, text: str) -
 def test_quotes_that_only_later_rows_have_are_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nmt.prepare.readers.reader.BLOCK_LINES", 5)
+    monkeypatch.setattr("nmt.data.line_blocks.BLOCK_LINES", 5)
     with pytest.raises(DataError, match='"She said'):
         read(tmp_path / "x.tsv", pandas([*pairs(20), SAID[0]]))
 

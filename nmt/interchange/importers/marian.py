@@ -28,7 +28,7 @@ from nmt.data.compressed import check_unpacked
 from nmt.data.pieces import SPECIAL, Kind, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.foreign import (
+from nmt.interchange.importers.model_import import (
     EMBEDDINGS,
     OUTPUT_BIAS,
     ForeignModel,

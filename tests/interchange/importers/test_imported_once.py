@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from nmt import Translator
 from nmt.errors import UsageError
-from nmt.interchange import huggingface
-from nmt.interchange.imported_once import model_of
+from nmt.interchange.importers import huggingface
+from nmt.interchange.importers.imported_once import model_of
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from prepare_job import Job, content, job_of, pairs, pairs_in, write
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import FlawRecord
 from nmt.errors import UsageError
-from nmt.prepare.repairs import first_entity, without_entities
+from nmt.prepare.fixes import first_entity, without_entities
 
 
 @pytest.mark.parametrize(

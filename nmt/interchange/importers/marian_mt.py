@@ -17,7 +17,18 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.foreign import (
+from nmt.interchange.importers.huggingface_files import Config, Weights, interleaved
+from nmt.interchange.importers.huggingface_settings import (
+    CONFIG,
+    NO_TEXT,
+    TOKENIZER,
+    added_tokens,
+    check_folder,
+    numbered,
+    read_json,
+    with_added,
+)
+from nmt.interchange.importers.model_import import (
     EMBEDDINGS,
     OUTPUT_BIAS,
     ForeignModel,
@@ -26,16 +37,6 @@ from nmt.interchange.foreign import (
     read_pieces,
     tags_of,
 )
-from nmt.interchange.huggingface_files import (
-    CONFIG,
-    TOKENIZER,
-    Config,
-    Weights,
-    interleaved,
-    numbered,
-    read_json,
-)
-from nmt.interchange.huggingface_settings import NO_TEXT, added_tokens, check_folder, with_added
 from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
 
 SRC_PIECES, TGT_PIECES = "source.spm", "target.spm"

@@ -1,0 +1,1 @@
+"""Import of models of other toolkits."""

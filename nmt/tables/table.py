@@ -1,0 +1,53 @@
+"""Tables of text: what TSV, CSV, JSON Lines and Parquet have in common.
+
+A row that lacks a side stays a row, so that none is lost without being counted. Rows are counted
+from 1, without a header.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt.data.corpus import Encoding
+from nmt.data.line_blocks import Advance
+from nmt.tables.formats import FileRequest
+
+
+class Row(NamedTuple):
+    """A row, without line feeds in its text."""
+
+    src: bytes  # if a side is missing, what the report shows of the row
+    tgt: bytes
+    is_missing: bool = False
+    is_of_others: bool = False  # whether it lacks a side because it is a pair of other languages
+
+
+class Table(ABC):
+    request: FileRequest
+    encoding: Encoding
+    columns: tuple[str, ...]  # source and target, as they were chosen
+    unit = "row"  # what holds a pair
+    named = "columns"  # what the user chooses the two sides by
+    fault = "lack a side"  # of rows that are missing
+    quoted = False  # whether it is text whose cells are quoted
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What messages call the source and the target."""
+        src, tgt = (f"{self.request.name} column {column}" for column in self.columns)
+        return src, tgt
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.request.path,)
+
+    @abstractmethod
+    def rows(self, advance: Advance) -> Iterator[Row]:
+        """Yield all rows."""
+
+    def checked_rows(self, advance: Advance) -> Iterator[Row]:
+        """Yield all rows; DataError at the end if they show that the table is written otherwise."""
+        return self.rows(advance)
