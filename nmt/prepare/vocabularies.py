@@ -195,9 +195,8 @@ def learn_vocabularies(
     If their size is not given and does not suit the text, they get one that does: the largest
     possible one, or one with room for twice as many subwords as the text has characters.
 
-    Raises:
-        DataError: no pair passes the rules.
-        UsageError: the text does not suit the size that was given.
+    DataError if no pair passes the rules. UsageError if the text does not suit the size that was
+    given.
     """
     report_size(options, train)
     tables = ((0,), (1,)) if options.separate_vocab else ((0, 1),)
