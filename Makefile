@@ -121,5 +121,5 @@ gpu:  ## Try, test and measure a GPU in 25 minutes: make gpu PYTHON=python3 [PAR
 
 clean:  ## Remove everything that was installed or made here.
 	rm -rf $(VENV) *.egg-info build dist .mypy_cache .ruff_cache .pytest_cache
-	rm -rf examples/*/work* work-gpu tests/pretended_gpu/built
+	rm -rf examples/*/work* work-gpu tests/support/pretended_gpu/built
 	find nmt tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -72,8 +72,8 @@ def run_tests(tests: str, folder: Path, *options: str) -> subprocess.CompletedPr
         except build.NotHere as why:
             pytest.skip(str(why))
         python = sys.executable
-        if not (folder / "tests/pretended_gpu/built").exists():  # at the first of two runs
-            (folder / "tests/pretended_gpu/built").symlink_to(built)
+        if not (folder / "tests/support/pretended_gpu/built").exists():  # at the first of two runs
+            (folder / "tests/support/pretended_gpu/built").symlink_to(built)
         environment["PYTHONPATH"] = f"{folder}:{environment['PYTHONPATH']}"
     # Or what tests share would stay between runs, and be that of another version, or of a fault.
     environment.pop("PYTEST_XDIST_WORKER", None)

@@ -10,7 +10,7 @@ printed, and the traces of an update are for chrome://tracing. Data and runs are
 so that parts which you run one by one share them.
 
 A rehearsal (`REHEARSE=1`) does the same with tiny shapes on the pretended GPU of
-`tests/pretended_gpu`, in a minute or two.
+`tests/support/pretended_gpu`, in a minute or two.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run_limited(words: Sequence[str], log: Path, seconds: float) -> str:
 
 def part_environment() -> dict[str, str]:
     """Return the environment of a part: what was compiled is kept for later parts."""
-    path = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+    path = [str(ROOT), str(ROOT / "tests/support"), os.environ.get("PYTHONPATH", "")]
     compiled = str(work_folder(ROOT / "work-gpu").resolve() / "compiled")
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, path)),

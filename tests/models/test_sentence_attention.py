@@ -26,8 +26,8 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs the package triton")
 def test_the_kernel_attends_within_sentences() -> None:
-    path = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path}
+    folders = (str(TESTS.parent), str(TESTS / "support"), os.environ.get("PYTHONPATH", ""))
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(folders)}
     command = [sys.executable, "-m", "sentence_kernel"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

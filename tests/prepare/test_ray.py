@@ -24,7 +24,7 @@ def text(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_node_that_dies_loses_no_line_and_changes_no_byte(text: Path) -> None:
-    script = Path(__file__).parents[1] / "ray_job.py"
+    script = Path(__file__).parents[1] / "support" / "ray_job.py"
     command = [sys.executable, str(script), str(text), str(text / "on-ray")]
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(

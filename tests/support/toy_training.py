@@ -182,7 +182,7 @@ class Toy:
 
         torchrun: its options; None: `nmt` itself starts the processes.
         """
-        folder = Path(__file__).parent / "training"
+        folder = Path(__file__).parents[1] / "training"
         program = folder / "faulty_rank.py"
         words = [str(word) for word in (self.data, self.folder / "run", fault, rank, *more)]
         if torchrun is None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 _PROGRAMS = "bash", "ip", "mount", "nsenter", "setpriv", "unshare"
-_REPOSITORY = Path(__file__).parents[1]
+_REPOSITORY = Path(__file__).parents[2]
 
 _BEGIN_HUB = "ip link add hub type bridge && ip link set hub up && echo ready && sleep infinity"
 # As process 1, bash reaps what its children leave.

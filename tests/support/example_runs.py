@@ -21,7 +21,7 @@ from split import TESTS, Tokenizer, clean
 from toy_training import ENGLISH, GERMAN, environment, pairs
 from warm_python import warm_python
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TINY = (
     "--set d_model=32 --set d_ff=64 --set num_encoder_layers=1 --set num_decoder_layers=1 "
     "--set batch_tokens=200 --set threads=1 --set matmul=torch --precision fp32 --quiet"
