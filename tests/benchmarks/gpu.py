@@ -68,7 +68,12 @@ def run_limited(words: Sequence[str], log: Path, seconds: float) -> str:
 
 def part_environment() -> dict[str, str]:
     """Return the environment of a part: what was compiled is kept for later parts."""
-    path = [str(ROOT), str(ROOT / "tests/support"), os.environ.get("PYTHONPATH", "")]
+    path = [
+        str(ROOT),
+        str(ROOT / "tests"),
+        str(ROOT / "tests/support"),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     compiled = str(work_folder(ROOT / "work-gpu").resolve() / "compiled")
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, path)),

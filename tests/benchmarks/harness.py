@@ -23,7 +23,7 @@ from nmt.system.machine import WAITING
 
 NMT = (sys.executable, "-m", "nmt")
 
-_SUPPORT = Path(__file__).parents[1] / "support"
+_TESTS = Path(__file__).parents[1]
 
 Measured = TypeVar("Measured")
 Setting = TypeVar("Setting", int, float, str)
@@ -102,8 +102,8 @@ def environment() -> dict[str, str]:
     """
     ours = WAITING.keys() if WAITING.items() <= os.environ.items() else ()
     inherited = {name: value for name, value in os.environ.items() if name not in ours}
-    path = os.pathsep.join(filter(None, [str(_SUPPORT), inherited.get("PYTHONPATH")]))
-    return inherited | {"PYTHONPATH": path}
+    paths = [str(_TESTS), str(_TESTS / "support"), inherited.get("PYTHONPATH")]
+    return inherited | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def in_turn(
