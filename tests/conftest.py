@@ -231,7 +231,7 @@ def learnt(data: Path, made_once: MadeOnce) -> Path:
             log_every=50,
             validate_every=50,
             save_every=50,
-            validate_bleu=True,
+            validate_metric="bleu",
             keep_best=3,
             keep_last=3,
         )

@@ -308,7 +308,7 @@ def test_padded_sentences_are_in_groups_for_a_gpu(toy: Toy) -> None:
         return group_bounds(src, tgt, on_gpu=on_gpu)
 
     toy.patch.setattr(batches, "group_bounds", noted)
-    toy.train(device="cuda", max_updates=2, validate_bleu=True)
+    toy.train(device="cuda", max_updates=2, validate_metric="bleu")
     assert set(found) == {True}
 
 

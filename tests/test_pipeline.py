@@ -60,7 +60,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
         max_updates=300,
         validate_every=100,
         save_every=100,
-        validate_bleu="true",
+        validate_metric="bleu",
     )
     made.nmt("train", folder / "data", "--out", folder / "run", "--quiet", *settings)
     (folder / "data").rename(folder / "moved away")

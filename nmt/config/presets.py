@@ -39,7 +39,7 @@ _LOW_RESOURCE: dict[str, Value] = _layers(4) | {
     "learning_rate": 4e-3,
     "ema_decay": 0.999,
     "validate_every": 500,
-    "validate_bleu": True,
+    "validate_metric": "bleu",
     "best_metric": "bleu",
     "save_every": 500,
 }
@@ -301,7 +301,7 @@ STUDENT_VALUES: dict[str, Value] = {
     "warmup_updates": 500,
     "dropout": 0.1,
     "ema_decay": 0.999,
-    "validate_bleu": True,
+    "validate_metric": "bleu",
     "best_metric": "bleu",
 }
 """What `nmt distill` changes in the preset of a student."""

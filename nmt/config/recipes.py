@@ -50,11 +50,14 @@ def recipe_fields(*architectures: str) -> dict[str, dataclasses.Field[Any]]:
 GONE: Mapping[str, Value] = {"attention_window": 0, "cuda_graphs": False}
 """Keys that earlier versions had, each with its default: what `nmt` does without the key."""
 
+_BLEU_BEFORE = "validate_bleu"  # the key for BLEU until validate_metric could name two metrics
 
-def without_gone(values: Mapping[str, object], origin: str) -> dict[str, object]:
-    """Leave out `GONE` keys from the values that an earlier version wrote to a run or model file.
 
-    UsageError if one of them does not have its default: then this version would do something else.
+def with_keys_of_today(values: Mapping[str, object], origin: str) -> dict[str, object]:
+    """Translate the values that an earlier version wrote to a run or model file.
+
+    Keys that are `GONE` are left out; UsageError if one does not have its default: then this
+    version would do something else.
     """
     for key, default in GONE.items():
         if values.get(key, default) != default:
@@ -62,7 +65,10 @@ def without_gone(values: Mapping[str, object], origin: str) -> dict[str, object]
                 f"{origin}: {key} is {as_toml(values[key])}, which nmt no longer does; use the "
                 "version that wrote the file"
             )
-    return {key: value for key, value in values.items() if key not in GONE}
+    today = {key: value for key, value in values.items() if key not in GONE}
+    if today.pop(_BLEU_BEFORE, False):  # beside it, validate_metric was none, bleu or chrf
+        today["validate_metric"] = "bleu,chrf" if today.get("validate_metric") == "chrf" else "bleu"
+    return today
 
 
 def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> Recipe:
@@ -75,6 +81,8 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
             try:
                 if key in fields:
                     values[key] = checked(fields[key], raw)
+                elif key == _BLEU_BEFORE:
+                    raise ValueError(f"{key!r} is no longer a key; write validate_metric = bleu")
                 elif key in GONE:
                     raise ValueError(f"{key!r} is no longer a key; leave it out")
                 else:
@@ -100,7 +108,7 @@ def model_config_from(architecture: str, values: Mapping[str, object], origin: s
             f"{did_you_mean(architecture, MODEL_CONFIGS)}"
         )
     try:
-        layer = origin, without_gone(values, origin)
+        layer = origin, with_keys_of_today(values, origin)
         return resolve_recipe("", architecture, [layer]).model
     except UsageError as error:
         raise DataError(str(error)) from error
@@ -144,7 +152,7 @@ def read_toml(path: Path) -> dict[str, object]:
     """Read a recipe: keys under [model], [training] and [augment], flattened.
 
     If there is a section [run], this is the config.toml of a run, maybe of an earlier version. The
-    section does not belong to the recipe and is ignored, and so are keys that are gone.
+    section does not belong to the recipe and is ignored, and old keys become those of today.
     UsageError if the file is missing, not TOML, or has unknown sections or misplaced keys.
     """
     try:
@@ -164,7 +172,7 @@ def read_toml(path: Path) -> dict[str, object]:
         if astray := sorted(key for key in content if _SECTION_OF.get(key, section) != section):
             raise UsageError(f"{path}: {', '.join(astray)}: not a key of [{section}]")
         values.update(content)
-    return without_gone(values, str(path)) if is_run else values
+    return with_keys_of_today(values, str(path)) if is_run else values
 
 
 def recorded_run(path: Path) -> dict[str, object]:

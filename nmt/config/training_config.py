@@ -148,14 +148,11 @@ class TrainingConfig:
     validate_every: int = value(
         1_000, "Updates between two validations.", minimum=1, resumable=True
     )
-    validate_bleu: bool = value(
-        False, "Whether validation also translates the valid text by beam search and scores BLEU."
-    )
     validate_metric: str = value(
         "none",
-        "Metric of the translations in validation, besides BLEU with validate_bleu: chrf is "
-        "sacreBLEU's chrF2.",
-        choices=("none", "bleu", "chrf"),
+        "Metrics for which validation also translates the valid text, by beam search: sacreBLEU's "
+        "BLEU, chrF2 (chrf), or both.",
+        choices=("none", "bleu", "chrf", "bleu,chrf"),
     )
     validate_tokenizer: str = value(
         "auto",
@@ -172,7 +169,7 @@ class TrainingConfig:
     best_metric: str = value(
         "loss",
         "Metric that selects the best checkpoints, and that patience goes by: smoothed valid loss, "
-        "BLEU (needs validate_bleu), or chrF (needs validate_metric=chrf).",
+        "BLEU or chrF (which validate_metric must name).",
         choices=("loss", "bleu", "chrf"),
     )
     save_every: int = value(
@@ -205,15 +202,14 @@ class TrainingConfig:
     @property
     def metrics(self) -> list[str]:
         """The metrics of the valid text's translations; empty if only samples are translated."""
-        asked = {self.validate_metric, "bleu" if self.validate_bleu else "none"}
-        return [name for name in ("bleu", "chrf") if name in asked]
+        return [] if self.validate_metric == "none" else self.validate_metric.split(",")
 
     def problems(self) -> list[str]:
         """Return the problems of the combination of values."""
         problems = []
         if self.best_metric not in ("loss", *self.metrics):
-            needed = {"bleu": "validate_bleu = true", "chrf": "validate_metric = chrf"}
-            problems.append(f"best_metric {self.best_metric!r} needs {needed[self.best_metric]}")
+            needed = ",".join(sorted({*self.metrics, self.best_metric}))
+            problems.append(f"best_metric {self.best_metric!r} needs validate_metric = {needed}")
         if self.lora_rank and (self.freeze or self.compile == "true"):
             problems.append("lora_rank cannot be combined with freeze or compile; leave them out")
         return problems

@@ -27,7 +27,13 @@ from typing import Any, BinaryIO
 
 from nmt import __version__, console
 from nmt.config.model_config import MODEL_CONFIGS
-from nmt.config.recipes import Recipe, format_toml, read_toml, resumable_keys
+from nmt.config.recipes import (
+    Recipe,
+    format_toml,
+    read_toml,
+    resumable_keys,
+    with_keys_of_today,
+)
 from nmt.config.training_config import TrainingConfig
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.plot import Panel, Point, draw_curves
@@ -297,6 +303,7 @@ class RunFolder:
             )
         if wrong := [key for key, kind in _RUN.items() if type(run.get(key)) is not kind]:
             raise DataError(f"{self.config}: damaged: [run] has no valid {wrong[0]}")
+        training = with_keys_of_today(training, str(self.config))
         document["training"] = dataclasses.asdict(TrainingConfig()) | training
         return document
 

@@ -77,7 +77,7 @@ RECIPE = {
     "precision": "fp32",
     "validate_every": STRETCH // 2,
     "log_every": STRETCH // 2,
-    "validate_bleu": "true",
+    "validate_metric": "bleu",
     "sample_translations": 0,
     "save_every": 1_000_000,
 }

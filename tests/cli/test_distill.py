@@ -46,7 +46,9 @@ WORDS = [*OPTIONS, *(f"--set={key}={one}" for key, one in SMALL.items())]
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("teacher")
-    return train(prepare_toy(folder), folder / "run", **UNFIT, validate_bleu=True, max_updates=60)
+    return train(
+        prepare_toy(folder), folder / "run", **UNFIT, validate_metric="bleu", max_updates=60
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -96,15 +96,14 @@ def test_all_problems_of_all_layers_are_told_at_once() -> None:
 def test_what_does_not_fit_together_is_told_together() -> None:
     message = refusal(d_model=30, num_heads=4, best_metric="bleu")
     assert re.search("d_model 30 .*num_heads 4", message)
-    assert re.search("best_metric 'bleu' .*validate_bleu", message)
+    assert "best_metric 'bleu' needs validate_metric = bleu" in message
     assert "d_model 9 " in refusal(d_model=9, num_heads=3)
     assert "upper_case and title_case" in refusal(upper_case=0.6, title_case=0.5)
     assert "queries are 3 " in refusal(d_model=12, num_heads=4, positions="rotary")
-    assert resolve_set(best_metric="bleu", validate_bleu=True).training.best_metric == "bleu"
     assert resolve_set(best_metric="bleu", validate_metric="bleu").training.metrics == ["bleu"]
-    message = refusal(best_metric="chrf", validate_bleu=True)
-    assert "best_metric 'chrf' needs validate_metric = chrf" in message
-    both = resolve_set(best_metric="chrf", validate_metric="chrf", validate_bleu=True).training
+    message = refusal(best_metric="chrf", validate_metric="bleu")
+    assert "best_metric 'chrf' needs validate_metric = bleu,chrf" in message
+    both = resolve_set(best_metric="chrf", validate_metric="bleu,chrf").training
     assert both.metrics == ["bleu", "chrf"]
 
 
@@ -126,8 +125,8 @@ def test_heads_of_widths_of_their_own_need_not_divide_d_model() -> None:
         ("batch_tokens", "25_000", 25_000),
         ("dropout", "0", 0.0),
         ("adam_epsilon", "1e-8", 1e-8),
-        ("validate_bleu", "true", True),
-        ("validate_bleu", "False", False),
+        ("tensorboard", "true", True),
+        ("tensorboard", "False", False),
         # As TOML gives them.
         ("dropout", 0, 0.0),
     ],
@@ -151,8 +150,8 @@ def test_values_become_the_field_s_type(key: str, raw: object, value: object) ->
         ("learning_rate", "0,5", 'learning_rate = "0,5": '),
         ("dropout", "half", 'dropout = "half": '),
         ("learning_rate", "nan", "learning_rate = NaN: "),
-        ("validate_bleu", "yes", 'validate_bleu = "yes": '),
-        ("validate_bleu", 1, "validate_bleu = 1: "),
+        ("tensorboard", "yes", 'tensorboard = "yes": '),
+        ("tensorboard", 1, "tensorboard = 1: "),
         ("device", 3, "device = 3: "),
         ("device", "gpu", 'device = "gpu": unknown'),
         # Bounds.
@@ -208,7 +207,8 @@ def test_formatted_values_are_read_back_the_same(tmp_path: Path) -> None:
         dropout=1 / 3,
         learning_rate=1.5e-7,
         d_ff=999_999,
-        validate_bleu=True,
+        tensorboard=True,
+        validate_metric="bleu,chrf",
         schedule="linear",
         typos=0.1,
     )
@@ -245,6 +245,28 @@ def test_a_key_that_is_gone_is_read_in_what_an_earlier_version_wrote(
     with pytest.raises(DataError, match=f"m: {key} is "):
         model_config_from("transformer", {key: other}, "m")
     assert refusal(**{key: default}).startswith(f"--set: '{key}'")  # a recipe is of today
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({"validate_bleu": False, "validate_metric": "none"}, "none"),
+        ({"validate_bleu": False, "validate_metric": "chrf"}, "chrf"),
+        ({"validate_bleu": True, "validate_metric": "none"}, "bleu"),
+        ({"validate_bleu": True, "validate_metric": "bleu"}, "bleu"),
+        ({"validate_bleu": True, "validate_metric": "chrf"}, "bleu,chrf"),
+        ({"validate_bleu": True}, "bleu"),
+    ],
+)
+def test_two_keys_for_the_metrics_of_validation_are_read_as_one(
+    tmp_path: Path, before: dict[str, object], now: str
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(format_toml({"run": {"ranks": 2}, "training": before}))
+    assert read_toml(path) == {"validate_metric": now}
+    message = refusal(validate_bleu=True)
+    assert message.startswith("--set: 'validate_bleu'")
+    assert "write validate_metric = bleu" in message
 
 
 # ---------------------------------------------------------------- model files, resuming

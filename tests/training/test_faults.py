@@ -76,7 +76,7 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
 ) -> None:
     # Records are of whole windows also after a save, so that all their metrics can be compared.
     values = FP32 | {"ema_decay": ema_decay, "log_every": 4, "max_updates": updates}
-    words = toy.words("", **values, validate_bleu=True)
+    words = toy.words("", **values, validate_metric="bleu")
     done = run_command(python_command(KILLED_RUNS, str(seed), str(kills), *words))
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"
     runs = sorted(toy.folder.glob("killed-*"))

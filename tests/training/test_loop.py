@@ -344,7 +344,7 @@ def test_patience_and_best_go_by_the_metric_that_is_asked_for(toy: Toy) -> None:
         return ValidationResult(loss, loss, (TextResult(("en", "de"), loss, scores),))
 
     toy.patch.setattr(Validator, "measure", measured)
-    both: dict[str, Value] = {"validate_bleu": True, "validate_metric": "chrf"}
+    both: dict[str, Value] = {"validate_metric": "bleu,chrf"}
     run = toy.train(**both, best_metric="chrf", patience=2, validate_every=3, keep_best=2)
     assert (status(run)["update"], status(run)["status"]) == (12, "finished")
     best = select_checkpoints(run, 2, best=True)

@@ -239,7 +239,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(toy: Toy, values: dict[str, Value]) -
 def test_a_stop_waits_for_no_more_than_one_step_and_loses_nothing(
     toy: Toy, module: object, function: str, update: int, reason: str
 ) -> None:
-    values = FP32 | {"validate_every": 4, "validate_bleu": True, "max_updates": 12}
+    values = FP32 | {"validate_every": 4, "validate_metric": "bleu", "max_updates": 12}
     run, deadline, calls = toy.folder / "run", time.monotonic() + 1_000_000, 0
     plain = getattr(module, function)
 

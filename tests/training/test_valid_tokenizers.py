@@ -31,7 +31,7 @@ WORDS = {
 }
 TOKENIZERS = {"zh": "zh", "ja": "char", "th": "char"}
 END = {"zh": "。", "ja": "。", "th": "", "de": ""}
-BEST: dict[str, Value] = {"validate_bleu": True, "best_metric": "bleu", "keep_last": 4}
+BEST: dict[str, Value] = {"validate_metric": "bleu", "best_metric": "bleu", "keep_last": 4}
 
 
 def pairs_in(lang: str, count: int, *, seed: int) -> list[tuple[str, str]]:
@@ -217,7 +217,7 @@ def test_what_does_not_name_them_is_refused(named: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("values", "refused"),
     [
-        ({"validate_bleu": True}, True),
+        ({"validate_metric": "bleu"}, True),
         ({"validate_metric": "bleu"}, True),
         ({"validate_metric": "chrf"}, False),
         ({}, False),
@@ -247,7 +247,7 @@ def japanese(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
     monkeypatch.setattr(validation, "make_metrics", lambda *_, **__: None)
 
     def go_on(max_updates: int, **values: Value) -> Path:
-        values = {"validate_bleu": True, "max_updates": max_updates, **values}
+        values = {"validate_metric": "bleu", "max_updates": max_updates, **values}
         return train(data, tmp_path / "run", **values)
 
     return go_on
@@ -278,5 +278,5 @@ def test_every_process_must_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     others = ["13a", "char"]
     monkeypatch.setattr(Ranks, "gather", lambda _, own: [own, others] if own else [None, None])
     for named, resolved in (("auto", "en-ja:char"), ("char", "char")):
-        config = recipe(validate_bleu=True).training
+        config = recipe(validate_metric="bleu").training
         assert resolve_tokenizers(config, named, folder_of("ja"), ALONE) == resolved

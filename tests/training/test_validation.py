@@ -62,7 +62,7 @@ def changeable(data: Path, tmp_path: Path) -> DataFolder:
 
 @pytest.fixture(scope="module")
 def result(measure: Measure) -> ValidationResult:
-    return measure(validate_bleu=True)
+    return measure(validate_metric="bleu")
 
 
 def test_loss_and_nll_are_those_of_a_loop_over_single_pairs(
@@ -100,12 +100,12 @@ def test_scores_are_those_of_translating_the_raw_text(learnt: Path, measure: Mea
         result = measure(validate_metric=name)
         assert result.scores == {name: pytest.approx(expected)}
         assert result.signatures == {f"{name}_signature": str(metric.get_signature())}
-    assert measure(validate_metric="chrf", validate_bleu=True).scores.keys() == {"bleu", "chrf"}
+    assert measure(validate_metric="bleu,chrf").scores.keys() == {"bleu", "chrf"}
 
 
-@pytest.mark.parametrize("with_bleu", [False, True])
+@pytest.mark.parametrize("metric", ["none", "bleu"])
 def test_samples_are_translations_of_lines_spread_over_the_text(
-    learnt: Path, measure: Measure, with_bleu: bool, monkeypatch: pytest.MonkeyPatch
+    learnt: Path, measure: Measure, metric: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [4, 11, 17]  # the middles of three parts of 20 lines, from 1
     sources = [TEXT[line - 1][0] for line in lines]
@@ -118,12 +118,14 @@ def test_samples_are_translations_of_lines_spread_over_the_text(
         return translate(self, lines, **options)
 
     monkeypatch.setattr(Translator, "translate", record)
-    samples = measure(validate_bleu=with_bleu, sample_translations=3).samples
+    samples = measure(validate_metric=metric, sample_translations=3).samples
     assert [tuple(sample.values()) for sample in samples] == [
         (line, *TEXT[line - 1], translation)
         for line, translation in zip(lines, expected, strict=True)
     ]
-    assert translated == ([src for src, _ in TEXT] if with_bleu else sources)  # nothing twice
+    assert translated == (
+        [src for src, _ in TEXT] if metric == "bleu" else sources
+    )  # nothing twice
 
 
 def test_two_processes_find_what_one_finds_and_share_the_work(
@@ -157,13 +159,13 @@ def test_without_memory_it_goes_on_in_smaller_batches(
 
     monkeypatch.setattr(validation, "losses_of", losses_of_few)
     monkeypatch.setattr("nmt.search.torch_engine.decode", search_few)
-    found = measure(validate_bleu=True)
+    found = measure(validate_metric="bleu")
     assert found.metrics() == pytest.approx(result.metrics(), rel=1e-5)
     assert sizes == [4096 >> halvings for halvings in range(7)]
 
 
 def test_validation_does_not_disturb_training(toy: Toy) -> None:
-    often = toy.train("often", validate_every=2, validate_bleu=True)
+    often = toy.train("often", validate_every=2, validate_metric="bleu")
     never = toy.train("never", validate_every=1_000)
     assert_same_weights(often, never)
     assert recipe().model.dropout > 0  # or no random number could have been disturbed
@@ -177,7 +179,7 @@ def test_lines_that_end_a_document_are_not_validated(
     for lines in (TEXT, [*TEXT[:5], ("", ""), *TEXT[5:], ("", "")]):
         for path, side in zip((text.src, text.tgt), zip(*lines, strict=True), strict=True):
             path.write_text("".join(f"{line}\n" for line in side))
-        result = measured(changeable, model, validate_bleu=True)
+        result = measured(changeable, model, validate_metric="bleu")
         bleus.append((result.scores, result.samples))
     assert bleus[0] == bleus[1]
 
@@ -204,7 +206,9 @@ def test_bleu_is_of_nfc_if_the_model_can_write_nothing_else(
 ) -> None:
     folder = DataFolder.open(data)
     monkeypatch.setattr(folder.tgt_vocabulary, "composes", True)
-    validator = Validator(folder, ALONE, torch.device("cpu"), recipe(validate_bleu=True).training)
+    validator = Validator(
+        folder, ALONE, torch.device("cpu"), recipe(validate_metric="bleu").training
+    )
     composed = "der Bär läuft über die Straße"
     references = [unicodedata.normalize("NFD", composed)]
     text = validation._ValidText(("en", "de"), [""], references)

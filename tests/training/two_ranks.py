@@ -104,7 +104,7 @@ def main(data: str, model_file: str, out: str) -> None:
         for values in (
             {},
             {"sample_translations": 1},
-            {"validate_bleu": True, "sample_translations": 3},
+            {"validate_metric": "bleu", "sample_translations": 3},
         )
     )
     answers = iter([False] * 1_000)  # asked once a batch whether to stop

@@ -91,8 +91,8 @@ nmt train table --out run --init-from first.safetensors --model transformer_tiny
   "${heads[@]}" --max-updates 3 --set batch_tokens=400 --set micro_batch_tokens=300 \
   --set learning_rate=0.001 --set warmup_updates=10 --set log_every=1 --set validate_every=2 \
   --set save_every=2 --set keep_last=1 --set dropout=0.1 --set subword_dropout=0.05 \
-  --set guided_alignment=0.05 --set ema_decay=0.9 --set clip_norm=1.0 --set validate_bleu=true \
-  --set validate_metric=chrf --set best_metric=bleu \
+  --set guided_alignment=0.05 --set ema_decay=0.9 --set clip_norm=1.0 \
+  --set validate_metric=bleu,chrf --set best_metric=bleu \
   --set typos=0.02 --set label_smoothing=0.05
 
 translate() { nmt translate "$@" --workers 1 --threads 1; }
