@@ -150,3 +150,15 @@ def keep_freed_memory() -> None:
         mallopt(_MMAP_MAX, 0)
         mallopt(_TRIM_THRESHOLD, 2**31 - 1)
         mallopt(_TOP_PAD, 64 << 20)
+
+
+def return_freed_memory() -> None:
+    """Return freed memory to the system, on systems with glibc.
+
+    What a validation frees lies between what training uses, in other places each time. If it is
+    kept, two processes with a small model grow from 1,550 to 1,770 MB in twelve validations.
+    """
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)

@@ -28,7 +28,7 @@ from nmt.data.subword_dropout import SubwordDropout
 from nmt.data.updates import BatchPartition, Update, updates_from
 from nmt.data.vocabulary import EOS_ID
 from nmt.errors import NMTError
-from nmt.models.device import dtype_of
+from nmt.models.device import dtype_of, return_freed_memory
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
 from nmt.runs import checkpoint
@@ -316,6 +316,7 @@ class Trainer:
             report.validating(self.validator.work) as on_progress,
         ):
             result = self.validator.measure(self.model, self.stop, on_progress)
+        return_freed_memory()
         if result is None:
             return None
         if not math.isfinite(result.loss):

@@ -28,16 +28,39 @@ print(faults() - before)
 """
 
 
-def faults(mode: str) -> int:
-    command = [warm_python(), "-c", PROGRAM, mode]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+HOLES = """
+from nmt.models.device import keep_freed_memory, return_freed_memory
+import torch
+keep_freed_memory()
+def resident():  # in pages
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1])
+before = resident()
+tensors = [torch.ones(size) for _ in range(100) for size in (1 << 18, 1 << 8)]  # 1 MB, 1 kB
+between = tensors[1::2]
+del tensors
+with_holes = resident()
+return_freed_memory()
+print((resident() - before) / (with_holes - before))
+"""
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def number(program: str, *words: str) -> float:
+    command = [warm_python(), "-c", program, *words]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+@glibc
 def test_tensors_that_come_and_go_cause_no_page_faults() -> None:
     # 64 MB are 16,384 pages of 4 kB, or 32 of 2 MB.
-    assert faults("kept") < 32
-    assert faults("left") >= 10 * 32
+    assert number(PROGRAM, "kept") < 32
+    assert number(PROGRAM, "left") >= 10 * 32
+
+
+@glibc
+def test_memory_between_what_is_in_use_is_returned() -> None:
+    assert number(HOLES) < 0.1
 
 
 def test_gpu_memory_grows_unless_the_user_says_otherwise() -> None:

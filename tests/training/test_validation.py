@@ -171,6 +171,15 @@ def test_validation_does_not_disturb_training(toy: Toy) -> None:
     assert recipe().model.dropout > 0  # or no random number could have been disturbed
 
 
+def test_what_a_validation_freed_is_returned(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    returned: list[str] = []
+    monkeypatch.setattr(
+        "nmt.training.trainer.return_freed_memory", lambda: returned.append("after a validation")
+    )
+    toy.train("often", validate_every=2, max_updates=4)
+    assert len(returned) == 2
+
+
 def test_lines_that_end_a_document_are_not_validated(
     changeable: DataFolder, model: TranslationModel
 ) -> None:
