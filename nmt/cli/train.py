@@ -158,8 +158,12 @@ def train(
     options = [
         *((f"--{key.replace('_', '-')}", value) for key, value in given.items()),
         *(("--set", assignment) for assignment in assignments),
-        *(("--time-limit", time_limit), ("--deadline", deadline), ("--processes", asked)),
-        *(("--dry-run", dry_run), ("--quiet", quiet), ("--verbose", verbose)),
+        ("--time-limit", time_limit),
+        ("--deadline", deadline),
+        ("--processes", asked),
+        ("--dry-run", dry_run),
+        ("--quiet", quiet),
+        ("--verbose", verbose),
     ]
     command = TrainCommand(
         data, out, init_from=init_from, model=model, config=config, settings=_words(options)

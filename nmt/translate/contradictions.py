@@ -69,9 +69,9 @@ TABLE = (
     *(
         Contradiction(option, "--context", _COUNTS_LINES_BEFORE)
         for option in (
-            *("--split", "--terms", "--n-best", "--max-tokens", "--min-tokens"),
-            *("--no-repeat-ngram", "--repetition-penalty"),
-        )
+            "--split --terms --n-best --max-tokens --min-tokens --no-repeat-ngram "
+            "--repetition-penalty"
+        ).split()
     ),
     Contradiction(
         "--terms", "--sample", "search forces terms, and samples are not searched", (READER,)
@@ -110,8 +110,13 @@ TABLE = (
     *(
         Contradiction(option, DOCUMENT, _FOR_LINES)
         for option in (
-            *("--format jsonl", N_BEST_LIST, "--scores", "--alignment", "--attention"),
-            *("--prefixes", "--context"),
+            "--format jsonl",
+            N_BEST_LIST,
+            "--scores",
+            "--alignment",
+            "--attention",
+            "--prefixes",
+            "--context",
         )
     ),
     Contradiction("--all-heads", "--attention", "it says what is drawn", is_needed=True),
