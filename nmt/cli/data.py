@@ -8,10 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from nmt import console
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, argument
 from nmt.config.fields import value
 from nmt.errors import UsageError
 
@@ -29,9 +27,7 @@ _NUMBERS = re.compile("([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
 def data(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A folder that `nmt prepare` made.")
-    ],
+    folder: Annotated[Path, argument("DATA", "A folder that `nmt prepare` made.")],
     *,
     show: str | None = value(
         None,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet, preset_names
+from nmt.cli.options import Quiet, argument, preset_names
 from nmt.cli.train import number_of_processes
 from nmt.config import presets
 from nmt.config.fields import like, value
@@ -55,7 +55,7 @@ Words = tuple[object, ...]
 
 
 def distill(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of the teacher.")],
+    run: Annotated[Path, argument("RUN", "Run folder of the teacher.")],
     *,
     out: Path = value(
         ..., "Run folder of the student to create, or to go on with.", short="-o", metavar="STUDENT"
@@ -170,36 +170,30 @@ def distill(
     same: Words = ("--model", model, *(("--processes", processes) if processes else ()))
     to_prepare = [*moses_options(card).split(), *(["--keep-text"] * recipe.augment.any)]
     first = work / "student" if tune else out
-    steps = [
-        (
-            f"reading the text of {source}",
-            [_Part(partial(write_training_text, work, folder), (work / "source").exists)],
-        ),
-        (
-            f"translating its {pairs:,} pairs, with the {n_best} best of each",
-            _translating(work, (run, *ensemble), card, n_best, device),
-        ),
-        (
-            "choosing what the student learns",
-            [
-                _choosing(work, folder.info.langs, keep, min_chrf),
-                *_preparing(work, run, folder, to_prepare)[: 2 if tune else 1],
-            ],
-        ),
-        ("training the student", [_training(work / "data", first, init_from, values, same)]),
-    ]
+    translating = f"translating its {pairs:,} pairs, with the {n_best} best of each"
+    steps = {
+        f"reading the text of {source}": [
+            _Part(partial(write_training_text, work, folder), (work / "source").exists)
+        ],
+        translating: _translating(work, (run, *ensemble), card, n_best, device),
+        "choosing what the student learns": [
+            _choosing(work, folder.info.langs, keep, min_chrf),
+            *_preparing(work, run, folder, to_prepare)[: 2 if tune else 1],
+        ],
+        "training the student": [_training(work / "data", first, init_from, values, same)],
+    }
     if tune:
         values |= presets.tuning_values(recipe.training.max_updates, recipe.training.learning_rate)
-        steps.append(("tuning it", [_training(work / "first-data", out, first, values, same)]))
+        steps["tuning it"] = [_training(work / "first-data", out, first, values, same)]
     if dry_run:
-        for number, (what, parts) in enumerate(steps, start=1):
+        for number, (what, parts) in enumerate(steps.items(), start=1):
             console.print_row(f"# step {number} of {len(steps)}: {what}")
             for part in parts:
                 if isinstance(part.do, tuple):
                     console.print_row(shlex.join(map(str, ("nmt", *part.do))))
         return
     check_made_of(work, made_of)
-    for number, (what, parts) in enumerate(steps, start=1):
+    for number, (what, parts) in enumerate(steps.items(), start=1):
         to_do = [part for part in parts if not part.is_done()]
         if to_do:
             console.notice(f"step {number} of {len(steps)}: {what}")

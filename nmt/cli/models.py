@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from nmt import console
-from nmt.cli.options import Quiet, preset_names
+from nmt.cli.options import Quiet, argument, preset_names
 from nmt.config import presets
 from nmt.config.fields import value
 from nmt.errors import UsageError
@@ -26,11 +24,7 @@ EXAMPLES = (
 def models(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="A preset, to see all of its values.",
-            autocompletion=preset_names,
-        ),
+        argument("NAME", "A preset, to see all of its values.", autocompletion=preset_names),
     ] = None,
     *,
     every: bool = value(
