@@ -107,17 +107,11 @@ TABLE = (
         "it has only the form power",
         ("--beam-size 1", "--length-penalty 0"),
     ),
+    Contradiction("--format jsonl", DOCUMENT, _FOR_LINES),
+    Contradiction(N_BEST_LIST, DOCUMENT, _FOR_LINES),
     *(
         Contradiction(option, DOCUMENT, _FOR_LINES)
-        for option in (
-            "--format jsonl",
-            N_BEST_LIST,
-            "--scores",
-            "--alignment",
-            "--attention",
-            "--prefixes",
-            "--context",
-        )
+        for option in "--scores --alignment --attention --prefixes --context".split()
     ),
     Contradiction("--all-heads", "--attention", "it says what is drawn", is_needed=True),
     Contradiction("--attention", "--output", "it is drawn beside output to stdout"),
