@@ -91,14 +91,7 @@ class Block:
         """
         src, tgt = (_select(raw, rows) for raw in (self.src, self.tgt))
         numbers = tuple(self.line_number(row) for row in rows.tolist())
-        return replace(
-            self,
-            number=numbers[0],
-            lines=len(rows),
-            src=src,
-            tgt=tgt,
-            numbers=numbers,
-        )
+        return replace(self, number=numbers[0], lines=len(rows), src=src, tgt=tgt, numbers=numbers)
 
 
 def _select(raw: bytes, rows: Rows) -> bytes:

@@ -104,9 +104,7 @@ def _check_tests(languages: LanguageTokens, options: PrepareOptions) -> None:
 
 
 def with_new_pieces(
-    vocabularies: Sequence[Vocabulary],
-    options: PrepareOptions,
-    languages: LanguageTokens | None,
+    vocabularies: Sequence[Vocabulary], options: PrepareOptions, languages: LanguageTokens | None
 ) -> list[Vocabulary]:
     """Return the vocabularies of --vocab, if any, with the pieces that they lack.
 
@@ -223,10 +221,7 @@ def learn_vocabularies(
         split_digits=options.split_digits,
         normalization=options.normalization,
         symbols=sorted({*options.tags.values(), *options.symbol}),
-        controls=(
-            *(languages.pieces.values() if languages else ()),
-            *options.control_pieces,
-        ),
+        controls=(*(languages.pieces.values() if languages else ()), *options.control_pieces),
         character_coverage=options.character_coverage,
     )
     is_bpe = options.subwords == "bpe"
