@@ -282,6 +282,11 @@ def print_text(text: str) -> None:
         print_row(line)
 
 
+def print_json(value: object) -> None:
+    """Print a value as JSON on stdout, for programs and for people."""
+    print_text(json.dumps(value, indent=2))
+
+
 def print_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],

@@ -119,19 +119,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names)}" if len(names) <= _MOST_NAMED else ""
 
 
-_MISSING_MEMORY = (
-    *("DefaultCPUAllocator", "ALLOC_FAILED", "out of memory", "CUDA calloc"),
-    *("Cannot allocate memory", "can't allocate memory", "bad_alloc"),
-    *("failed to map segment", "could not create a primitive", "can't start new thread"),
-    "Resource temporarily unavailable",  # a thread
+_MISSING_MEMORY = re.compile(
+    "DefaultCPUAllocator|ALLOC_FAILED|out of memory|CUDA calloc|bad_alloc"
+    "|Cannot allocate memory|can't allocate memory|failed to map segment"
+    "|could not create a primitive|can't start new thread|Resource temporarily unavailable"
 )
-"""What errors say if memory is missing; most libraries raise a RuntimeError or ImportError."""
+"""What errors say if memory is missing; most libraries raise a RuntimeError or ImportError. What
+stands last is of threads."""
 
 
 def is_of_memory(error: BaseException) -> bool:
     """Tell whether an error says that memory is missing."""
-    is_one = isinstance(error, MemoryError)
-    return is_one or any(words in str(error) for words in _MISSING_MEMORY)
+    return isinstance(error, MemoryError) or _MISSING_MEMORY.search(str(error)) is not None
 
 
 def describe(error: NMTError | OSError) -> str:

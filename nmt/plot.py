@@ -120,11 +120,7 @@ class Panel:
 
 
 def draw_curves(
-    panels: Sequence[Panel],
-    title: str,
-    *,
-    x_label: str = "update",
-    best: float | None = None,
+    panels: Sequence[Panel], title: str, *, x_label: str = "update", best: float | None = None
 ) -> str:
     """Return an SVG document with the panels in two columns; x begins at 0.
 

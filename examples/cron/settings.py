@@ -14,10 +14,7 @@ from nmt.errors import UsageError, did_you_mean
 from nmt.jobs.deadline import seconds_until
 
 FOLDERS = ("incoming", "working", "outgoing", "done", "failed", "log")
-OUR_OPTIONS = (
-    *("--input", "--output", "--lock", "--deadline"),
-    *("--quiet", "--help", "--help-all", "-h"),
-)
+OUR_OPTIONS = frozenset("--input --output --lock --deadline --quiet --help --help-all -h".split())
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,9 @@ PAPER_FLOPS = {"transformer_base": 3.3e18, "transformer_big": 2.3e19}
 
 SCORES = "score.json"
 
-COLUMNS = (
-    *("row", "preset", "updates", "perplexity", "paper", "BLEU", "tokenised", "paper"),
-    *("parameters", "paper", "FLOPs by time", "FLOPs counted", "paper"),
+HEADER = (
+    "| row | preset | updates | perplexity | paper | BLEU | tokenised | paper "
+    "| parameters | paper | FLOPs by time | FLOPs counted | paper |"
 )
 ABSENT = "-"
 
@@ -180,8 +180,8 @@ def flops_counted(
 
 def report(results: Mapping[str, Result], data: DataFolder) -> str:
     """Return the table, with a row for each of the paper's, and what its columns are."""
-    lines = [f"| {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * (len(COLUMNS) - 2)}"]
-    lines += [f"| {' | '.join(_cells(preset, results.get(preset)))} |" for preset in TABLE_3]
+    lines = [HEADER, f"|---|---|{'---:|' * (HEADER.count('|') - 3)}"]
+    lines += [_row(preset, results.get(preset)) for preset in TABLE_3]
     signatures = sorted({result.signature for result in results.values()})
     machines = sorted({result.machine for result in results.values()})
     return "\n".join(
@@ -201,7 +201,7 @@ def report(results: Mapping[str, Result], data: DataFolder) -> str:
     )
 
 
-def _cells(preset: str, result: Result | None) -> list[str]:
+def _row(preset: str, result: Result | None) -> str:
     paper = TABLE_3[preset]
     cost = _power_of_ten(PAPER_FLOPS[preset]) if preset in PAPER_FLOPS else ABSENT
     updates = perplexity = bleu = tokenised = parameters = by_time = counted = ABSENT
@@ -213,13 +213,11 @@ def _cells(preset: str, result: Result | None) -> list[str]:
             tokenised = f"{result.tokenised_bleu:.1f}"
         parameters = f"{result.parameters / 1e6:.1f}M"
         by_time, counted = map(_power_of_ten, (result.flops_by_time, result.flops_counted))
-    return [
-        *(paper.row, f"`{preset}`", updates),
-        *(perplexity, f"{paper.perplexity:.2f}"),
-        *(bleu, tokenised, f"{paper.bleu:.1f}"),
-        *(parameters, f"{paper.parameters}M"),
-        *(by_time, counted, cost),
-    ]
+    return (
+        f"| {paper.row} | `{preset}` | {updates} | {perplexity} | {paper.perplexity:.2f} "
+        f"| {bleu} | {tokenised} | {paper.bleu:.1f} | {parameters} | {paper.parameters}M "
+        f"| {by_time} | {counted} | {cost} |"
+    )
 
 
 def _power_of_ten(number: float) -> str:

@@ -27,9 +27,9 @@ from nmt.jobs.journal import open_locked
 from nmt.system.files import megabytes, sync_folder, write_text
 
 CURL = (
-    *("curl", "--fail", "--location", "--continue-at", "-", "--write-out", "%{errormsg}"),
-    *("--connect-timeout", "60", "--speed-limit", "1", "--speed-time", "60"),
-)
+    "curl --fail --location --continue-at - --write-out %{errormsg} "
+    "--connect-timeout 60 --speed-limit 1 --speed-time 60"
+).split()
 CANNOT_RESUME = (33, 36)
 """curl's exit statuses if an address knows no ranges, or has fewer bytes than there are. Web
 servers answer the latter with the HTTP status 416."""

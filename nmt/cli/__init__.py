@@ -37,9 +37,7 @@ def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: object, **kwargs: object) -> None:
-        statuses = [EXIT_DONE]
-
-        def answer() -> None:
+        def answer() -> int:
             if name in _ANSWER_ON_STDOUT and sys.stdout is None:
                 raise UsageError("stdout is closed, where the answer would go")
             if sys.stdout is not None and not sys.stdout.isatty():
@@ -48,9 +46,10 @@ def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
                 try:
                     command(*args, **kwargs)
                 except typer.Exit as leaving:
-                    statuses.append(leaving.exit_code)
+                    return leaving.exit_code
+            return EXIT_DONE
 
-        raise typer.Exit(exit_status(answer) or statuses[-1])
+        raise typer.Exit(exit_status(answer))
 
     return run
 
@@ -80,9 +79,9 @@ def _help(docstring: str | None, examples: Sequence[str]) -> str:
     return "\n\n".join(paragraphs).replace("[", "\\[")  # which is no markup
 
 
-COMMANDS = (
-    *("prepare", "train", "average", "distill", "translate", "score", "rescore", "evaluate"),
-    *("import", "export", "models", "data"),
+COMMANDS = tuple(
+    "prepare train average distill translate score rescore evaluate "
+    "import export models data".split()
 )
 
 
@@ -129,10 +128,8 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # where it is not UTF-8, nothing is to fail by it
             stream.reconfigure(errors="backslashreplace")
-    statuses: list[int] = []
     # Commands have answered their own failures; here help may find a full disk, or nobody reading.
-    failure = exit_status(lambda: statuses.append(_run()))
-    finish(failure or statuses[0])
+    finish(exit_status(_run))
 
 
 def _run() -> int:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from nmt import console
-from nmt.cli.options import Quiet, check_new_file
+from nmt.cli.options import Quiet, argument, check_new_file
 from nmt.config.fields import value
 from nmt.errors import UsageError
 
@@ -21,10 +19,7 @@ EXAMPLES = (
 def average(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="PATH...",
-            help="One run folder (with --last or --best), or two or more model files.",
-        ),
+        argument("PATH...", "One run folder (with --last or --best), or two or more model files."),
     ],
     *,
     out: str = value(..., "The model file to write.", short="-o", metavar="MODEL"),

@@ -14,21 +14,12 @@ import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
-from nmt import console
-from nmt.errors import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_STOPPED,
-    NMTError,
-    Stopped,
-    describe,
-    is_of_memory,
-)
+from nmt import console, errors
 from nmt.system import program
 from nmt.system.files import naming
 
 
-def run(main: Callable[[], None]) -> NoReturn:
+def run(main: Callable[[], int | None]) -> NoReturn:
     """Call the main function of a script, and exit."""
     program.prepare_process()
     finish(exit_status(main))
@@ -46,10 +37,10 @@ def _report_warning(
     console.warning(f"{category.__name__}: {message}")
 
 
-def exit_status(command: Callable[[], None]) -> int:
+def exit_status(command: Callable[[], int | None]) -> int:
     """Run a command, report its failure if there is one, and return its exit status.
 
-    Signals interrupt only the command.
+    Signals interrupt only the command. A command that returns nothing is done.
     """
     warnings.showwarning = _report_warning
     status = _report(command)
@@ -63,30 +54,31 @@ def exit_status(command: Callable[[], None]) -> int:
     return status
 
 
-def _report(command: Callable[[], None]) -> int:
-    def run() -> None:
-        command()
+def _report(command: Callable[[], int | None]) -> int:
+    def run() -> int:
+        status = command()
         if (out := console.stdout()) is not None:  # it may be closed
             with naming("stdout"):
                 out.flush()
+        return status or errors.EXIT_DONE
 
     try:
-        program.interruptible(run)
-    except NMTError as error:
-        say = console.warning if isinstance(error, Stopped) else console.error
+        return program.interruptible(run)
+    except errors.NMTError as error:
+        say = console.warning if isinstance(error, errors.Stopped) else console.error
         if not error.is_said:
             say(str(error))
         return error.exit_status
     except KeyboardInterrupt:
         console.warning("stopped; run the same command again")
-        return EXIT_STOPPED
+        return errors.EXIT_STOPPED
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads_stdout():
-            return EXIT_DONE  # the reader has seen enough (`| head`)
-        console.error(describe(error))
-        return EXIT_FAILED
+            return errors.EXIT_DONE  # the reader has seen enough (`| head`)
+        console.error(errors.describe(error))
+        return errors.EXIT_FAILED
     except Exception as error:
-        if is_of_memory(error):
+        if errors.is_of_memory(error):
             console.error("out of memory; make the batches smaller, or give the command more")
         elif resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
             # Many libraries fail in odd ways then.
@@ -94,8 +86,7 @@ def _report(command: Callable[[], None]) -> int:
             console.error(f"{what}; memory is limited (ulimit -v), which may be the reason")
         else:
             raise  # a fault of nmt, with its traceback
-        return EXIT_FAILED
-    return EXIT_DONE
+        return errors.EXIT_FAILED
 
 
 def _nobody_reads_stdout() -> bool:

@@ -8,15 +8,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from nmt import console
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, argument
 from nmt.config.fields import value
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
+    from nmt.data.manifest import LengthRecord
 
 EXAMPLES = (
     "nmt data data/multi30k",
@@ -28,9 +27,7 @@ _NUMBERS = re.compile("([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
 def data(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A folder that `nmt prepare` made.")
-    ],
+    folder: Annotated[Path, argument("DATA", "A folder that `nmt prepare` made.")],
     *,
     show: str | None = value(
         None,
@@ -70,10 +67,7 @@ def _tables(folder: DataFolder) -> Iterator[_Table]:
     info = folder.info
     columns = ["split", "pairs", "side", "tokens", "mean", "median", "longest"]
     rows = [
-        [
-            *(split.name, f"{split.pairs:,}", lang),
-            *(f"{side.tokens:,}", f"{side.mean:.1f}", str(side.median), str(side.longest)),
-        ]
+        [split.name, f"{split.pairs:,}", lang, *_lengths(side)]
         for split in info.splits
         for lang, side in zip(info.sides, (split.src, split.tgt), strict=True)
     ]
@@ -87,6 +81,10 @@ def _tables(folder: DataFolder) -> Iterator[_Table]:
         rows = [[str(n), f"{count:,}"] for n, count in enumerate(info.train.windows, start=1)]
         yield "Windows of train", ["lines", "pairs"], rows
     yield _table_of_vocabularies(folder)
+
+
+def _lengths(side: LengthRecord) -> list[str]:
+    return [f"{side.tokens:,}", f"{side.mean:.1f}", str(side.median), str(side.longest)]
 
 
 def _tables_of_corpora(folder: DataFolder) -> Iterator[_Table]:
@@ -103,8 +101,12 @@ def _tables_of_corpora(folder: DataFolder) -> Iterator[_Table]:
     named = dict(zip(("src", "tgt"), folder.info.sides, strict=True))
     rows = [
         [
-            *(corpus.prefix, named[flaw.side], flaw.kind),
-            *(f"{flaw.lines:,}", f"{flaw.repaired:,}", flaw.example),
+            corpus.prefix,
+            named[flaw.side],
+            flaw.kind,
+            f"{flaw.lines:,}",
+            f"{flaw.repaired:,}",
+            flaw.example,
         ]
         for corpus in corpora
         for flaw in corpus.flaws

@@ -23,16 +23,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet, preset_names
+from nmt.cli.options import Quiet, argument, preset_names
 from nmt.cli.train import number_of_processes
+from nmt.config import presets
 from nmt.config.fields import like, value
-from nmt.config.presets import (
-    find_preset,
-    preset_values,
-    student_preset,
-    student_values,
-    tuning_values,
-)
 from nmt.config.recipes import Recipe, parse_overrides, refuse_two_values, resolve_recipe
 from nmt.config.training_config import AugmentConfig, TrainingConfig
 from nmt.data.manifest import FILE_NAME
@@ -52,7 +46,7 @@ EXAMPLES = (
     "nmt distill run --out student --max-updates 12000 --dry-run",
 )
 
-_TEXT = "What the student learns"
+_text_value = partial(value, panel="What the student learns")
 _MAY_CHANGE = ("device", "precision", "threads", "matmul", "compile")
 """Values that may be others when a student goes on, as far as `nmt train` allows it."""
 
@@ -61,7 +55,7 @@ Words = tuple[object, ...]
 
 
 def distill(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of the teacher.")],
+    run: Annotated[Path, argument("RUN", "Run folder of the teacher.")],
     *,
     out: Path = value(
         ..., "Run folder of the student to create, or to go on with.", short="-o", metavar="STUDENT"
@@ -95,23 +89,21 @@ def distill(
     data: Path | None = value(
         None, "Data folder whose text it learns.", metavar="DATA", shown="the teacher's"
     ),
-    n_best: int = value(
-        8, "Translations that teachers make of each line.", minimum=1, maximum=1_000, panel=_TEXT
+    n_best: int = _text_value(
+        8, "Translations that teachers make of each line.", minimum=1, maximum=1_000
     ),
-    keep: int = value(
+    keep: int = _text_value(
         4,
         "How many of them the student learns: those with the best sentence BLEU against the "
         "reference.",
         minimum=1,
-        panel=_TEXT,
     ),
-    min_chrf: float = value(
-        35.0, "It learns none with a lower chrF.", minimum=0, maximum=100, panel=_TEXT
+    min_chrf: float = _text_value(
+        35.0, "It learns none with a lower chrF.", minimum=0, maximum=100
     ),
-    tune: bool = value(
+    tune: bool = _text_value(
         False,
         "Then learn only the likeliest translation of each line, for a tenth of the updates more.",
-        panel=_TEXT,
     ),
     precision: str | None = like(TrainingConfig, "precision", shown="auto"),
     device: str = like(JobOptions, "device", "auto"),
@@ -134,7 +126,7 @@ def distill(
     """
     from nmt.data.folder import DataFolder
     from nmt.models.model_file import find_model, model_checksum, read_card
-    from nmt.runs.distillation import check_data, check_made_of
+    from nmt.runs.distillation import check_data, check_made_of, write_training_text
     from nmt.runs.run_folder import WORK, RunFolder
     from nmt.training.choose_recipe import moses_options
 
@@ -151,7 +143,7 @@ def distill(
     folder, card = DataFolder.open(source), read_card(find_model(run))
     check_data(folder)
     pairs = folder.info.train.pairs
-    model = model or student_preset(pairs)
+    model = model or presets.student_preset(pairs)
     if folder.info.langs != (card.src_lang, card.tgt_lang):
         raise UsageError(f"{source}: has other languages than {run}; choose another --data")
     number_of_processes(processes)
@@ -178,33 +170,30 @@ def distill(
     same: Words = ("--model", model, *(("--processes", processes) if processes else ()))
     to_prepare = [*moses_options(card).split(), *(["--keep-text"] * recipe.augment.any)]
     first = work / "student" if tune else out
-    steps = [
-        (f"reading the text of {source}", _reading(work, folder)),
-        (
-            f"translating its {pairs:,} pairs, with the {n_best} best of each",
-            _translating(work, (run, *ensemble), card, n_best, device),
-        ),
-        (
-            "choosing what the student learns",
-            [
-                _choosing(work, folder.info.langs, keep, min_chrf),
-                *_preparing(work, run, folder, to_prepare)[: 2 if tune else 1],
-            ],
-        ),
-        ("training the student", [_training(work / "data", first, init_from, values, same)]),
-    ]
+    translating = f"translating its {pairs:,} pairs, with the {n_best} best of each"
+    steps = {
+        f"reading the text of {source}": [
+            _Part(partial(write_training_text, work, folder), (work / "source").exists)
+        ],
+        translating: _translating(work, (run, *ensemble), card, n_best, device),
+        "choosing what the student learns": [
+            _choosing(work, folder.info.langs, keep, min_chrf),
+            *_preparing(work, run, folder, to_prepare)[: 2 if tune else 1],
+        ],
+        "training the student": [_training(work / "data", first, init_from, values, same)],
+    }
     if tune:
-        values |= tuning_values(recipe.training.max_updates, recipe.training.learning_rate)
-        steps.append(("tuning it", [_training(work / "first-data", out, first, values, same)]))
+        values |= presets.tuning_values(recipe.training.max_updates, recipe.training.learning_rate)
+        steps["tuning it"] = [_training(work / "first-data", out, first, values, same)]
     if dry_run:
-        for number, (what, parts) in enumerate(steps, start=1):
+        for number, (what, parts) in enumerate(steps.items(), start=1):
             console.print_row(f"# step {number} of {len(steps)}: {what}")
             for part in parts:
                 if isinstance(part.do, tuple):
                     console.print_row(shlex.join(map(str, ("nmt", *part.do))))
         return
     check_made_of(work, made_of)
-    for number, (what, parts) in enumerate(steps, start=1):
+    for number, (what, parts) in enumerate(steps.items(), start=1):
         to_do = [part for part in parts if not part.is_done()]
         if to_do:
             console.notice(f"step {number} of {len(steps)}: {what}")
@@ -241,14 +230,14 @@ def _values(
     updates: how many there are, unless the user has set that.
     teacher: whose vocabularies it has.
     """
-    preset = find_preset(model)
+    preset = presets.find_preset(model)
 
     def resolved(values: Mapping[str, object]) -> Recipe:
-        layers = [(model, preset_values(model)), ("a student", values), ("--set", chosen)]
+        layers = [(model, presets.preset_values(model)), ("a student", values), ("--set", chosen)]
         return resolve_recipe(model, preset.architecture, layers)
 
     updates = resolved({"max_updates": updates}).training.max_updates
-    values = student_values(model, pairs, updates)
+    values = presets.student_values(model, pairs, updates)
     are_joint = teacher.src_vocabulary.has_ids_of(teacher.tgt_vocabulary)
     if not are_joint and preset.architecture == "transformer":
         values["tie_embeddings"] = "decoder"
@@ -265,12 +254,6 @@ def _check_fit(recipe: Recipe, data: DataFolder, teacher: ModelCard) -> None:
     check_fit(plain, dataclasses.replace(data, src_vocabulary=src, tgt_vocabulary=tgt))
 
 
-def _reading(work: Path, data: DataFolder) -> list[_Part]:
-    from nmt.runs.distillation import write_training_text
-
-    return [_Part(partial(write_training_text, work, data), (work / "source").exists)]
-
-
 def _translating(
     work: Path, models: Sequence[Path], card: ModelCard, n_best: int, device: str
 ) -> list[_Part]:
@@ -283,12 +266,11 @@ def _translating(
         # Which is no longer needed when the lists are there.
         parts.append(_Part(to_export, lambda: export.exists() or lists.exists()))
         engine = export
-    words: Words = (
-        *("translate", engine, *(word for one in others for word in ("--ensemble", one))),
-        *("--n-best", n_best, "--beam-size", n_best),
-        *("--length-penalty-form", "power", "--length-penalty", 1, "--device", device),
-        *("--input", work / "source", "--output", lists),
-    )
+    words: Words = ("translate", engine)
+    words += tuple(word for one in others for word in ("--ensemble", one))
+    words += ("--n-best", n_best, "--beam-size", n_best)
+    words += ("--length-penalty-form", "power", "--length-penalty", 1, "--device", device)
+    words += ("--input", work / "source", "--output", lists)
     return [*parts, _Part(words, lists.exists)]
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from nmt import console
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, argument
 from nmt.cli.score import choose_tokenizer
 from nmt.config.fields import like, value
 from nmt.errors import DataError, UsageError
@@ -52,9 +49,7 @@ class _TestSet:
 
 
 def evaluate(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders, whose best models count.")
-    ],
+    runs: Annotated[list[Path], argument("RUN...", "Run folders, whose best models count.")],
     *,
     data: Path | None = value(
         None,
@@ -116,7 +111,7 @@ def evaluate(
             | {metric: as_object(result, baselines) for metric, result in scores.items()}
             for test, scores in results
         ]
-        console.print_text(json.dumps(objects, indent=2))
+        console.print_json(objects)
         return
     columns = ("run", "test set", "languages")
     rows = [((test.run, test.name, "-".join(test.text.langs)), scores) for test, scores in results]

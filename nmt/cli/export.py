@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NamedTuple
-
-import typer
+from typing import Annotated, Any, NamedTuple
 
 from nmt import console
-from nmt.cli.options import Quiet, check_new_file, completion
+from nmt.cli.options import Quiet, argument, check_new_file, completion
 from nmt.config.fields import value
 from nmt.errors import UsageError, did_you_mean
 from nmt.models.device import QUANTIZATIONS
@@ -26,113 +22,39 @@ EXAMPLES = (
 )
 
 
-def _ctranslate2(
-    source: Path,
-    out: Path,
-    *,
-    quantization: str = "float32",
-    src_name: str | None = None,
-    tgt_name: str | None = None,
-) -> str:
-    from nmt.interchange.ctranslate2 import export_ctranslate2
-
-    export_ctranslate2(source, out, quantization, (src_name, tgt_name))
-    return f"{source} for CTranslate2, in {quantization}"
-
-
-def _huggingface(
-    source: Path, out: Path, *, src_name: str | None = None, tgt_name: str | None = None
-) -> str:
-    from nmt.interchange.huggingface_export import export_huggingface
-
-    export_huggingface(source, out, (src_name, tgt_name))
-    return f"{source} for transformers"
-
-
-def _marian(source: Path, out: Path) -> str:
-    from nmt.interchange.marian_export import export_marian
-
-    export_marian(source, out)
-    return f"{source} for Marian, with decoder.yml"
-
-
-def _bergamot(
-    source: Path,
-    out: Path,
-    *,
-    data: Path | None = None,
-    sample: Path | None = None,
-    src_name: str | None = None,
-    tgt_name: str | None = None,
-) -> str:
-    from nmt.data.corpus import Encoding, decode_lines, read_lines
-    from nmt.data.folder import DataFolder
-    from nmt.interchange.bergamot import export_bergamot
-    from nmt.runs.run_folder import RunFolder
-
-    run = RunFolder(source)
-    if data is None and run.exists:
-        data = run.data_path
-    if data is None and sample is None:
-        raise UsageError(
-            f"{source}: is not a run, so give --data, the data folder that it was trained on, or "
-            "--sample, source text"
-        )
-    lines, utf8 = None, Encoding.find("utf-8")
-    if sample is not None:
-        raw = read_lines(sample, utf8)
-        lines = list(decode_lines(raw, utf8, name=str(sample), remedy="convert it"))
-    folder = None if data is None else DataFolder.open(data)
-    export_bergamot(source, out, data=folder, sample=lines, names=(src_name, tgt_name))
-    shortlist = "no shortlist, which makes it slower" if folder is None else "a shortlist"
-    return f"{source} for Bergamot, with {shortlist}"
-
-
-def _argos(
-    source: Path,
-    out: Path,
-    *,
-    quantization: str = "int8",
-    package_version: str = "1.0",
-    src_name: str | None = None,
-    tgt_name: str | None = None,
-) -> str:
-    from nmt.interchange.argos import export_argos
-
-    export_argos(source, out, quantization, package_version, (src_name, tgt_name))
-    return f"{source} for Argos Translate, in {quantization}"
-
-
 class Exporter(NamedTuple):
     opened_by: str
-    write: Callable[..., str]
-    """Exports a model to a path, and returns what to say of it. Its keywords are the options."""
     module: str
-    """Of `nmt.interchange`: its `fault_of` says why a model does not fit."""
+    """Of `nmt.interchange`. Its `fault_of` says why a model does not fit. Its `export_FORMAT` takes
+    a model, a path and the options, and returns in words what it has written."""
+    options: tuple[str, ...] = ()
     is_file: bool = False
 
-    @property
-    def options(self) -> list[str]:
-        return inspect.getfullargspec(self.write).kwonlyargs
 
-
+_NAMES = ("src_name", "tgt_name")
 EXPORTERS = {
     "ctranslate2": Exporter(
         "nmt translate, and programs with CTranslate2, on CPUs and GPUs",
-        _ctranslate2,
         "ctranslate2",
+        ("quantization", *_NAMES),
     ),
     "huggingface": Exporter(
         "transformers, as MarianMTModel or M2M100, and what reads its folders",
-        _huggingface,
         "huggingface_export",
+        _NAMES,
     ),
-    "marian": Exporter("Marian", _marian, "marian_export"),
-    "bergamot": Exporter("Bergamot: Firefox, web pages and Node", _bergamot, "bergamot"),
-    "argos": Exporter("Argos Translate and LibreTranslate", _argos, "argos", is_file=True),
+    "marian": Exporter("Marian", "marian_export"),
+    "bergamot": Exporter(
+        "Bergamot: Firefox, web pages and Node", "bergamot", ("data", "sample", *_NAMES)
+    ),
+    "argos": Exporter(
+        "Argos Translate and LibreTranslate",
+        "argos",
+        ("quantization", "package_version", *_NAMES),
+        is_file=True,
+    ),
 }
 """The only list of formats: the command takes its options, and says what they are, by it."""
-
 
 _USUAL_NAME = "the usual English one"
 
@@ -148,24 +70,21 @@ _TAKERS = {
 def export(
     form: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FORMAT",
+        argument(
+            "FORMAT",
+            f"{', '.join(EXPORTERS)}. Without one, you see what they are.",
             autocompletion=completion(tuple(EXPORTERS)),
-            help=f"{', '.join(EXPORTERS)}. Without one, you see what they are.",
         ),
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="A model file or a run folder, whose best model is used. Without FORMAT and OUT, "
+        argument(
+            "MODEL",
+            "A model file or a run folder, whose best model is used. Without FORMAT and OUT, "
             "you see which formats fit the model.",
         ),
     ] = None,
-    out: Annotated[
-        str | None,
-        typer.Argument(metavar="OUT", help="The folder or (argos) file to write."),
-    ] = None,
+    out: Annotated[str | None, argument("OUT", "The folder or (argos) file to write.")] = None,
     *,
     quantization: str | None = value(
         None,
@@ -235,22 +154,50 @@ def export(
     for name, flag in flags.items():
         if name not in exporter.options:
             raise UsageError(f"{flag} has no meaning for {form}; leave it out")
-    for name in given.keys() & {"src_name", "tgt_name"}:
+    for name in given.keys() & {*_NAMES}:
         if not (given[name].strip() and given[name].isprintable()):
             raise UsageError(f"{flags[name]} {given[name]!r}: is not a name")
         given[name] = given[name].strip()
     if fault := _fault_of(exporter, source):
         raise UsageError(f"{source}: {fault}")
-    console.notice(f"{out}: {exporter.write(source, target, **given)}")
+    if form == "bergamot":
+        _open_text(source, given)
+    write = getattr(_module(exporter), f"export_{form}")
+    console.notice(f"{out}: {source} for {write(source, target, **given)}")
+
+
+def _module(exporter: Exporter) -> Any:
+    return importlib.import_module(f"nmt.interchange.{exporter.module}")
 
 
 def _fault_of(exporter: Exporter, model: Path) -> str | None:
     """Return why a model does not fit a format, by its card; None if it does."""
     from nmt.models.model_file import find_model, read_card
 
-    module = importlib.import_module(f"nmt.interchange.{exporter.module}")
-    fault: str | None = module.fault_of(read_card(find_model(model)))
+    fault: str | None = _module(exporter).fault_of(read_card(find_model(model)))
     return fault
+
+
+def _open_text(model: Path, given: dict[str, Any]) -> None:
+    """Open the data folder, and read the sample, in place of their paths (UsageError)."""
+    from nmt.data.corpus import Encoding, decode_lines, read_lines
+    from nmt.data.folder import DataFolder
+    from nmt.runs.run_folder import RunFolder
+
+    run = RunFolder(model)
+    if "data" not in given and run.exists:
+        given["data"] = run.data_path
+    if given.keys().isdisjoint(("data", "sample")):
+        raise UsageError(
+            f"{model}: is not a run, so give --data, the data folder that it was trained on, or "
+            "--sample, source text"
+        )
+    if sample := given.get("sample"):
+        utf8 = Encoding.find("utf-8")
+        lines = decode_lines(read_lines(sample, utf8), utf8, name=str(sample), remedy="convert it")
+        given["sample"] = list(lines)
+    if "data" in given:
+        given["data"] = DataFolder.open(given["data"])
 
 
 def _list_formats(model: str | None) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from nmt import console
-from nmt.cli.options import Quiet, check_new_file, completion
+from nmt.cli.options import Quiet, argument, check_new_file, completion
 from nmt.config.fields import value
 from nmt.errors import UsageError, did_you_mean
 
@@ -23,23 +21,20 @@ _FORMATS = ("huggingface", "marian")
 
 def import_(
     form: Annotated[
-        str,
-        typer.Argument(
-            metavar="FORMAT", help="huggingface or marian.", autocompletion=completion(_FORMATS)
-        ),
+        str, argument("FORMAT", "huggingface or marian.", autocompletion=completion(_FORMATS))
     ],
     source: Annotated[
         Path,
-        typer.Argument(
-            metavar="MODEL",
-            help="For huggingface, a folder with config.json, model.safetensors (or "
+        argument(
+            "MODEL",
+            "For huggingface, a folder with config.json, model.safetensors (or "
             "pytorch_model.bin), source.spm, target.spm and vocab.json, such as those of OPUS-MT; "
             "or with sentencepiece.bpe.model, such as those of M2M100 and NLLB. "
             "For marian, model.npz or model.bin, beside which a decoder.yml of its name names the "
             "vocabularies; or that decoder.yml, or its folder, such as a package of OPUS-MT.",
         ),
     ],
-    out: Annotated[str, typer.Argument(metavar="OUT", help="The model file to write.")],
+    out: Annotated[str, argument("OUT", "The model file to write.")],
     *,
     src: str | None = value(None, "Language of sources.", shown="as the model says"),
     tgt: str | None = value(None, "Language of targets.", shown="as the model says"),

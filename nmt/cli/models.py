@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from nmt import console
-from nmt.cli.options import Quiet, preset_names
+from nmt.cli.options import Quiet, argument, preset_names
+from nmt.config import presets
 from nmt.config.fields import value
-from nmt.config.presets import (
-    CHOICES,
-    FAMILIES,
-    PRESETS,
-    body_parameters,
-    find_preset,
-    preset_values,
-)
 from nmt.errors import UsageError
 from nmt.interchange.programs import needs, opens_in
 
@@ -33,11 +24,7 @@ EXAMPLES = (
 def models(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="A preset, to see all of its values.",
-            autocompletion=preset_names,
-        ),
+        argument("NAME", "A preset, to see all of its values.", autocompletion=preset_names),
     ] = None,
     *,
     every: bool = value(
@@ -62,22 +49,22 @@ def models(
         _list(vocab_size)
         console.notice(
             f"parameters are with a vocabulary of {vocab_size:,} (--vocab-size); "
-            f"`nmt models --all` lists all {len(PRESETS)}"
+            f"`nmt models --all` lists all {len(presets.PRESETS)}"
         )
 
 
 def _resolve(preset: str) -> Recipe:
     from nmt.config.recipes import resolve_recipe
 
-    architecture = find_preset(preset).architecture
-    return resolve_recipe(preset, architecture, [(preset, preset_values(preset))])
+    architecture = presets.find_preset(preset).architecture
+    return resolve_recipe(preset, architecture, [(preset, presets.preset_values(preset))])
 
 
 def _show(name: str, vocab_size: int) -> None:
     from nmt.config.recipes import format_toml
 
     recipe = _resolve(name)
-    console.print_row(f"# {name}: {find_preset(name).summary}")
+    console.print_row(f"# {name}: {presets.find_preset(name).summary}")
     console.print_row(f"# opens in  {opens_in(recipe.model)}")
     for program, advice in needs(recipe.model).items():
         if advice is not None:
@@ -90,7 +77,7 @@ def _show(name: str, vocab_size: int) -> None:
 
 def _list(vocab_size: int) -> None:
     rows: list[tuple[str, ...]] = []
-    for name, when in CHOICES.items():
+    for name, when in presets.CHOICES.items():
         model: Any = _resolve(name).model
         layers = f"{model.num_encoder_layers}+{model.num_decoder_layers}"
         sizes = layers, f"{model.d_model:,}"
@@ -102,13 +89,13 @@ def _list(vocab_size: int) -> None:
 def _parameters(name: str, vocab_size: int) -> str:
     model = _resolve(name).model
     of_token = model.d_model + getattr(model, "output_bias", False)
-    return f"{(body_parameters(name) + vocab_size * of_token) / 1e6:.1f}M"
+    return f"{(presets.body_parameters(name) + vocab_size * of_token) / 1e6:.1f}M"
 
 
 def _list_all(vocab_size: int) -> None:
     rows: list[tuple[str, ...]] = []
     ends = []
-    for family in FAMILIES.values():
+    for family in presets.FAMILIES.values():
         for name, preset in family.items():
             changes = ", ".join(f"{key}={value}" for key, value in preset.changes.items())
             parent = preset.parent or "class defaults"

@@ -141,11 +141,12 @@ def _help_options(rare: Collection[str]) -> Iterator[inspect.Parameter]:
         print(context.get_help())  # noqa: T201 - it is all ours
         raise typer.Exit
 
-    asked_by = {"help": ("--help", "-h"), "help_all": ("--help-all",)}
-    said = {"help": "Show this message and exit.", "help_all": "Show all options and exit."}
     kind = inspect.Parameter.KEYWORD_ONLY
-    for name in asked_by:
-        option = typer.Option(*asked_by[name], help=said[name], callback=print_help, is_eager=True)
+    for name, words, shown in (
+        ("help", ("--help", "-h"), "Show this message and exit."),
+        ("help_all", ("--help-all",), "Show all options and exit."),
+    ):
+        option = typer.Option(*words, help=shown, callback=print_help, is_eager=True)
         yield inspect.Parameter(name, kind, default=False, annotation=Annotated[bool, option])
 
 
@@ -177,6 +178,11 @@ Verbose = Annotated[
         help="Show details, too, such as what takes the time.",
     ),
 ]
+
+
+def argument(name: str, help: str, **rules: Any) -> Any:
+    """Declare an argument of a command that is no option; rules: further ones of typer's."""
+    return typer.Argument(metavar=name, help=help, **rules)
 
 
 def completion(choices: Collection[str]) -> Callable[[str], list[str]]:

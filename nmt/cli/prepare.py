@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from nmt import console
-from nmt.cli.options import Quiet, Verbose
+from nmt.cli.options import Quiet, Verbose, argument
 from nmt.config.fields import value
 from nmt.console import counted
 from nmt.errors import UsageError
@@ -28,9 +26,7 @@ EXAMPLES = (
 
 
 def prepare(
-    out: Annotated[
-        str, typer.Argument(metavar="OUT", help="Data folder to make: a path or a URL.")
-    ],
+    out: Annotated[str, argument("OUT", "Data folder to make: a path or a URL.")],
     options: PrepareOptions,
     cleaning: CleaningOptions,
     *,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from nmt import console
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, argument
 from nmt.config.fields import check, like, value
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.jobs.options import JobOptions
@@ -111,16 +108,13 @@ class RescoreOptions:
 
 def rescore(
     model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL", help="A model file, or a run folder (its best model is used)."
-        ),
+        Path, argument("MODEL", "A model file, or a run folder (its best model is used).")
     ],
     target: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="TARGET",
-            help="The translation to score. It may be of any form that --source may have.",
+        argument(
+            "TARGET",
+            "The translation to score. It may be of any form that --source may have.",
             show_default="stdin, also -",
         ),
     ] = None,
@@ -227,7 +221,7 @@ def _print_perplexity(likelihood: Likelihood, signature: str, *, as_json: bool) 
         "lines": likelihood.lines,
     }
     if as_json:
-        console.print_text(json.dumps({"perplexity": answer}, indent=2))
+        console.print_json({"perplexity": answer})
         return
     columns = ("perplexity", "signature", "nll", "log-probability", "tokens", "lines")
     cells = [f"{v:,.3f}" if isinstance(v, float) else str(v) for v in answer.values()]

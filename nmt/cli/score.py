@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from nmt import console
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, argument
 from nmt.errors import UsageError
 from nmt.scoring.options import DEFAULT_METRICS, ScoringOptions
 
@@ -30,19 +28,17 @@ _STDIN = Path("-")
 def score(
     reference: Annotated[
         Path,
-        typer.Argument(
-            metavar="REFERENCE",
-            help="The human translation, one sentence a line. It may be compressed (.gz, .xz, "
+        argument(
+            "REFERENCE",
+            "The human translation, one sentence a line. It may be compressed (.gz, .xz, "
             ".bz2), WMT's SGML (.sgm), a column of a .tsv file, for example test.tsv:2, or a "
             "translator in WMT's XML, for example test.xml:A.",
         ),
     ],
     hypothesis: Annotated[
         Path,
-        typer.Argument(
-            metavar="HYPOTHESIS",
-            help="The machine translation, in one of the same forms.",
-            show_default="stdin",
+        argument(
+            "HYPOTHESIS", "The machine translation, in one of the same forms.", show_default="stdin"
         ),
     ] = _STDIN,
     *,
@@ -83,7 +79,9 @@ def score(
     }
     baselines = [text.name for text in outputs[1:]]
     if options.json:
-        results.print_json(evaluated, baselines)
+        console.print_json(
+            {name: results.as_object(result, baselines) for name, result in evaluated.items()}
+        )
     else:
         results.print_tables(evaluated, baselines)
 

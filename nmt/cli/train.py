@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet, Verbose, completion, preset_names
+from nmt.cli.options import Quiet, Verbose, argument, completion, preset_names
 from nmt.config.fields import like, value
 from nmt.config.recipes import parse_overrides, recipe_fields, recorded_run, refuse_two_values
 from nmt.config.training_config import TrainingConfig
@@ -66,9 +66,7 @@ def _complete_assignment(incomplete: str) -> list[str]:
 
 
 def train(
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A data folder that `nmt prepare` wrote.")
-    ],
+    data: Annotated[Path, argument("DATA", "A data folder that `nmt prepare` wrote.")],
     *,
     out: Path = value(..., "Run folder to create, or to go on with.", short="-o", metavar="RUN"),
     model: str | None = value(
@@ -155,12 +153,12 @@ def train(
     if type(ranks) is int and processes is None and is_first and not run.exists:
         console.notice(f"no --processes given: taking {ranks}, as {config} had")
         asked = ranks
-    options = [
+    options: list[tuple[str, object]] = [
         *((f"--{key.replace('_', '-')}", value) for key, value in given.items()),
         *(("--set", assignment) for assignment in assignments),
-        *(("--time-limit", time_limit), ("--deadline", deadline), ("--processes", asked)),
-        *(("--dry-run", dry_run), ("--quiet", quiet), ("--verbose", verbose)),
     ]
+    options += [("--time-limit", time_limit), ("--deadline", deadline), ("--processes", asked)]
+    options += [("--dry-run", dry_run), ("--quiet", quiet), ("--verbose", verbose)]
     command = TrainCommand(
         data, out, init_from=init_from, model=model, config=config, settings=_words(options)
     )

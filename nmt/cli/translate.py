@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet, check_picture
+from nmt.cli.options import Quiet, argument, check_picture
 from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from nmt.jobs.options import JobOptions
 from nmt.translate.contradictions import FILES, TERMINAL, options_given, refuse_contradictions
@@ -33,9 +33,9 @@ EXAMPLES = (
 def translate(
     model: Annotated[
         Path,
-        typer.Argument(
-            metavar="MODEL",
-            help="A model file, a run folder (its best model is used), a CTranslate2 export, or a "
+        argument(
+            "MODEL",
+            "A model file, a run folder (its best model is used), a CTranslate2 export, or a "
             "folder of Hugging Face, which is imported once.",
         ),
     ],

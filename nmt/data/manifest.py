@@ -39,9 +39,8 @@ _NEEDED = {
 }
 """The settings that other commands read, by their types."""
 
-LEARNING = (
-    *("vocab_size", "subwords", "split_digits", "symbol"),
-    *("normalization", "character_coverage", "sample_size"),
+LEARNING = tuple(
+    "vocab_size subwords split_digits symbol normalization character_coverage sample_size".split()
 )
 """The settings that have no effect on a folder whose vocabulary was given."""
 

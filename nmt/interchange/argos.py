@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.data.languages import english_name, is_code, primary_language, scripts_of
@@ -33,41 +32,41 @@ _VARIANTS = {"pb": "Portuguese (Brazil)", "zt": "Chinese (traditional)"}
 def export_argos(
     path: Path,
     out: Path,
-    quantization: str,
-    version: str,
-    names: Sequence[str | None],
-) -> None:
-    """Export a model. The package appears when it is complete.
+    *,
+    quantization: str = "int8",
+    package_version: str = "1.0",
+    src_name: str | None = None,
+    tgt_name: str | None = None,
+) -> str:
+    """Export a model that fits. The package appears when it is complete.
 
     out: is new, or an earlier package, which is replaced.
-    names: of the languages of source and target; None: the usual English one.
-    UsageError if Argos cannot use the model, naming what is in the way.
+    src_name: of the language of sources; None: the usual English one; tgt_name: likewise.
+    Returns what was written, in words.
     """
     if out.suffix != ENDING:
         raise UsageError(f"{out}: name a file that ends in {ENDING}")
-    if not _VERSION.fullmatch(version):
-        raise UsageError(f"--package-version {version}: must be numbers with dots, such as 1.0")
+    if not _VERSION.fullmatch(package_version):
+        raise UsageError(
+            f"--package-version {package_version}: must be numbers with dots, such as 1.0"
+        )
     if out.exists() and not _is_package(out):
         raise UsageError(f"{out}: exists and is not a package; choose another name or remove it")
     card = read_card(find_model(path))
-    if fault := fault_of(card):
-        raise UsageError(f"{path}: {fault}")
     codes = [_code(lang) for lang in (card.src_lang, card.tgt_lang)]
-    src, tgt = (
-        _name(code, name, option)
-        for code, name, option in zip(codes, names, ("--src-name", "--tgt-name"), strict=True)
-    )
+    src = _name(codes[0], src_name, "--src-name")
+    tgt = _name(codes[1], tgt_name, "--tgt-name")
     specification, _, _ = quantized_specification(path, quantization)
     metadata = {
-        "package_version": version,
+        "package_version": package_version,
         "argos_version": _ARGOS_VERSION,
         "from_code": codes[0],
         "from_name": src,
         "to_code": codes[1],
         "to_name": tgt,
     }
-    title = f"# {src} to {tgt}, version {version}"
-    root = f"translate-{codes[0]}_{codes[1]}-{version.replace('.', '_')}"
+    title = f"# {src} to {tgt}, version {package_version}"
+    root = f"translate-{codes[0]}_{codes[1]}-{package_version.replace('.', '_')}"
     with atomic_path(out) as temporary:
         weights = temporary.with_name("model")  # in a folder that is removed
         weights.mkdir()
@@ -84,6 +83,7 @@ def export_argos(
                 entry.file_size = file.stat().st_size  # large ones need another form
                 with file.open("rb") as read, package.open(entry, "w") as written:
                     shutil.copyfileobj(read, written)
+    return f"Argos Translate, in {quantization}"
 
 
 def _is_package(path: Path) -> bool:

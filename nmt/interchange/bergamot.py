@@ -28,7 +28,7 @@ from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.errors import UsageError
 from nmt.interchange import marian_export
-from nmt.interchange.exports import check_replaceable, expressed_model
+from nmt.interchange.exports import check_replaceable, load_transformer
 from nmt.interchange.importers.marian import INPUT_FACTOR, OPTIONS, OUTPUT_BIAS_NAME, foreign_names
 from nmt.interchange.importers.model_import import EMBEDDINGS
 from nmt.interchange.marian_binary import TABLE, Arrays, rounded, write_arrays
@@ -60,22 +60,24 @@ def export_bergamot(
     path: Path,
     out: Path,
     *,
-    data: DataFolder | None,
-    sample: Sequence[str] | None,
-    names: Sequence[str | None],
-) -> None:
-    """Export a model. The folder appears when it is complete.
+    data: DataFolder | None = None,
+    sample: Sequence[str] | None = None,
+    src_name: str | None = None,
+    tgt_name: str | None = None,
+) -> str:
+    """Export a model that fits. The folder appears when it is complete.
 
     out: is new, or an earlier export, which is replaced.
     data: what the model was trained on, from which the shortlist is learnt; None: there is no
         shortlist.
     sample: source lines on which inputs are measured; None: those of valid.
-    names: of the languages of source and target, which pages show; None: they know them.
-    UsageError if Bergamot cannot be this model, naming the option in the way.
+    src_name: of the language of sources, which pages show; None: they know it; tgt_name: likewise.
+    UsageError if the data has another vocabulary.
+    Returns what was written, in words.
     """
     out = resolved(out)
     check_replaceable(out, is_export=(out / _METADATA).is_file())
-    model, card = expressed_model(path, fault_of)
+    model, card = load_transformer(path)
     vocabularies = card.src_vocabulary.model, card.tgt_vocabulary.model
     if data and (data.src_vocabulary.model, data.tgt_vocabulary.model) != vocabularies:
         raise UsageError(f"{data.path}: has another vocabulary than {path}")
@@ -112,8 +114,8 @@ def export_bergamot(
         "sourceLanguage": card.src_lang,
         "targetLanguage": card.tgt_lang,
     }
-    sides = zip(("sourceName", "targetName"), names, strict=True)
-    metadata |= {key: name for key, name in sides if name is not None}
+    named = {"sourceName": src_name, "targetName": tgt_name}
+    metadata |= {key: name for key, name in named.items() if name is not None}
     registry = {pair: {kind: _entry(*file) for kind, file in contents.items()}}
     with atomic_folder(out) as folder:
         check_room(folder, sum(len(content) for _, content in contents.values()))
@@ -121,6 +123,8 @@ def export_bergamot(
             (folder / name).write_bytes(content)
         for name, values in ((_METADATA, metadata), (_REGISTRY, registry)):
             write_text(folder / name, json.dumps(values, indent=2) + "\n")
+    shortlist = "no shortlist, which makes it slower" if data is None else "a shortlist"
+    return f"Bergamot, with {shortlist}"
 
 
 def fault_of(card: ModelCard) -> str | None:

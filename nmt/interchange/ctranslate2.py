@@ -21,13 +21,13 @@ from nmt import console
 from nmt.data.vocabulary import BOS_ID, EOS_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
-from nmt.interchange.exports import check_replaceable
+from nmt.interchange.exports import check_replaceable, load_transformer, write_vocabularies
 from nmt.interchange.programs import CTRANSLATE2
 from nmt.models.attention import SelfAttention
-from nmt.models.base import BARRED, TranslationModel
+from nmt.models.base import BARRED
 from nmt.models.device import QUANTIZATIONS
 from nmt.models.layers import SwiGLU
-from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
+from nmt.models.model_file import ModelCard, model_checksum, write_model
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.system.files import atomic_folder, resolved, sha256_file, write_text
 
@@ -45,13 +45,19 @@ def fault_of(card: ModelCard) -> str | None:
 
 
 def export_ctranslate2(
-    path: Path, out: Path, quantization: str, names: Sequence[str | None] = (None, None)
-) -> Export:
-    """Export a model to CTranslate2. The folder appears when it is complete.
+    path: Path,
+    out: Path,
+    quantization: str = "float32",
+    *,
+    src_name: str | None = None,
+    tgt_name: str | None = None,
+) -> str:
+    """Export a model that fits. The folder appears when it is complete.
 
     out: is new, or an earlier export, which is replaced.
-    names: of the languages of source and target, for people; None: their codes.
-    UsageError if CTranslate2 is not installed, or does not support the architecture or type.
+    src_name: of the language of sources, for people; None: its code; tgt_name: likewise.
+    UsageError if CTranslate2 is not installed, or does not know the type.
+    Returns what was written, in words.
     """
     out = resolved(out)  # replaces the target of a symbolic link
     if out.exists():
@@ -64,10 +70,9 @@ def export_ctranslate2(
     with atomic_folder(out) as folder:
         spec.save(str(folder))
         write_model(folder / CARD, card, {})
-        sides = (card.src_vocabulary, card.tgt_vocabulary)
-        for name, vocabulary in zip(_piece_names(card), sides, strict=True):
-            (folder / name).write_bytes(vocabulary.model)
-        write_text(folder / _README, _readme(card, names, positions, duties))
+        write_vocabularies(folder, _piece_names(card), card)
+        title = f"{src_name or card.src_lang} to {tgt_name or card.tgt_lang}"
+        write_text(folder / _README, _readme(card, title, positions, duties))
         names = sorted(entry.name for entry in folder.iterdir())
         export = Export(
             model=model_checksum(path),
@@ -79,7 +84,7 @@ def export_ctranslate2(
         write_text(folder / MANIFEST, json.dumps(content, indent=2) + "\n")
     for duty in duties:
         console.warning(f"{out}: other programs than nmt must {duty}")
-    return export
+    return f"CTranslate2, in {quantization}"
 
 
 def quantized_specification(path: Path, quantization: str) -> tuple[Any, ModelCard, int]:
@@ -88,9 +93,9 @@ def quantized_specification(path: Path, quantization: str) -> tuple[Any, ModelCa
         raise UsageError(
             f"unknown quantization {quantization!r}{did_you_mean(quantization, QUANTIZATIONS)}"
         )
-    model, card = load_model(path)
+    model, card = load_transformer(path)
     positions = max(_LEAST_POSITIONS, 2 * card.max_src_tokens + _MORE_POSITIONS)
-    spec = _specification(path, model, card, positions)
+    spec = _specification(model, card, positions)
     spec.optimize(quantization=quantization)
     return spec, card, positions
 
@@ -122,16 +127,14 @@ def _piece_names(card: ModelCard) -> tuple[str, str]:
     return ("sentencepiece.model",) * 2 if is_joint else ("source.spm", "target.spm")
 
 
-def _readme(
-    card: ModelCard, names: Sequence[str | None], positions: int, duties: Sequence[str]
-) -> str:
+def _readme(card: ModelCard, title: str, positions: int, duties: Sequence[str]) -> str:
     """Return how other programs use an export.
 
     By default, CTranslate2 ends translations at 256 tokens, and cuts sources at 1,024.
     """
     src, tgt = _piece_names(card)
     listed = "".join(f"\n- Before these lines work, a program must {duty}." for duty in duties)
-    return f"""# {names[0] or card.src_lang} to {names[1] or card.tgt_lang}, for CTranslate2
+    return f"""# {title}, for CTranslate2
 
 `nmt translate` reads this folder. In other programs, start from here:
 
@@ -168,15 +171,12 @@ def _files_of_export(folder: Path) -> set[str]:
         return set()
 
 
-def _specification(path: Path, model: TranslationModel, card: ModelCard, positions: int) -> Any:
+def _specification(model: Transformer, card: ModelCard, positions: int) -> Any:
     """Return CTranslate2's specification of a model, with its weights."""
     try:
         from ctranslate2.specs import common_spec, transformer_spec
     except ImportError:
         raise UsageError("CTranslate2 is not installed; run `pip install ctranslate2`") from None
-    if fault := fault_of(card):
-        raise UsageError(f"{path}: {fault}")
-    assert isinstance(model, Transformer)
     config = model.config
     layers = {
         "pre_norm": config.pre_norm,

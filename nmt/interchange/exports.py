@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.data.vocabulary import Vocabulary
@@ -13,15 +13,17 @@ from nmt.models.transformer import Transformer
 TAKE_CTRANSLATE2 = "take nmt export ctranslate2"
 
 
-def expressed_model(
-    path: Path, fault_of: Callable[[ModelCard], str | None]
-) -> tuple[Transformer, ModelCard]:
-    """Load a model, unless it is none that a program such as Marian can be (UsageError)."""
+def load_transformer(path: Path) -> tuple[Transformer, ModelCard]:
+    """Load a model that fits a format such as Marian's."""
     model, card = load_model(path)
-    if fault := fault_of(card):
-        raise UsageError(f"{path}: {fault}")
-    assert isinstance(model, Transformer)
+    assert isinstance(model, Transformer)  # or it would not fit
     return model, card
+
+
+def write_vocabularies(folder: Path, names: Sequence[str], card: ModelCard) -> None:
+    """Write the SentencePiece models of source and target; one name: that of both."""
+    for name, vocabulary in zip(names, (card.src_vocabulary, card.tgt_vocabulary), strict=False):
+        (folder / name).write_bytes(vocabulary.model)
 
 
 def not_segmented(vocabulary: Vocabulary) -> str | None:

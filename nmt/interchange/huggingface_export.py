@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,7 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.interchange import programs
-from nmt.interchange.exports import check_replaceable, expressed_model, not_segmented
+from nmt.interchange import exports, programs
 from nmt.interchange.huggingface_card import language_tag, model_card
 from nmt.interchange.importers.huggingface_files import (
     WEIGHTS,
@@ -57,16 +56,19 @@ _SEARCH = {"num_beams": 4, "length_penalty": 0.5, "early_stopping": True}
 """The defaults of `nmt translate`. length^0.5 is about as steep as its ((5 + length) / 6)^0.6."""
 
 
-def export_huggingface(path: Path, out: Path, languages: Sequence[str | None]) -> None:
-    """Export a model. The folder appears when it is complete.
+def export_huggingface(
+    path: Path, out: Path, *, src_name: str | None = None, tgt_name: str | None = None
+) -> str:
+    """Export a model that fits. The folder appears when it is complete.
 
     out: is new, or an earlier export, which is replaced.
-    languages: names of source and target for the model card; None: the usual English one.
-    UsageError if no model of transformers can be this one, naming the option in the way.
+    src_name: of the language of sources; None: the usual English one; tgt_name: likewise.
+    UsageError if it has biases that the class of transformers lacks.
+    Returns what was written, in words.
     """
     out = resolved(out)
-    check_replaceable(out, is_export=_is_export(out))
-    model, card = expressed_model(path, fault_of)
+    exports.check_replaceable(out, is_export=_is_export(out))
+    model, card = exports.load_transformer(path)
     is_m2m100 = _type_of(card) == M2M100
     kind = ARCHITECTURES[_type_of(card)]
     bias = None if model.output_bias is None else model.output_bias[: card.src_vocabulary.known]
@@ -88,14 +90,12 @@ def export_huggingface(path: Path, out: Path, languages: Sequence[str | None]) -
         check_room(folder, sum(weight.nbytes for weight in weights.values()))
         _save(weights, folder / WEIGHTS)
         (folder / WEIGHTS).chmod(0o644)
-        for name, vocabulary in zip(
-            names, (card.src_vocabulary, card.tgt_vocabulary), strict=False
-        ):
-            (folder / name).write_bytes(vocabulary.model)
+        exports.write_vocabularies(folder, names, card)
         for name, values in files.items():
             content = json.dumps(values, indent=2, ensure_ascii=False)
             write_text(folder / name, f"{content}\n")
-        write_text(folder / _README, model_card(card, kind, languages))
+        write_text(folder / _README, model_card(card, kind, (src_name, tgt_name)))
+    return "transformers"
 
 
 def _save(weights: Mapping[str, Tensor], path: Path) -> None:
@@ -114,7 +114,7 @@ def fault_of(card: ModelCard) -> str | None:
     form = programs.M2M100 if is_m2m100 else programs.MARIAN_MT
     if fault := form.fault(card.config):
         return fault
-    fault = not_m2m100(card) if is_m2m100 else not_segmented(card.src_vocabulary)
+    fault = not_m2m100(card) if is_m2m100 else exports.not_segmented(card.src_vocabulary)
     return fault and f"{form.name} cannot have {fault}"
 
 

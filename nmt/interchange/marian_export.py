@@ -17,20 +17,8 @@ from torch import Tensor
 
 from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID
-from nmt.interchange.exports import (
-    TAKE_CTRANSLATE2,
-    check_replaceable,
-    expressed_model,
-    not_segmented,
-)
-from nmt.interchange.importers.marian import (
-    LISTING,
-    OPTIONS,
-    OUTPUT_BIAS_NAME,
-    PRE_NORM,
-    foreign_names,
-    is_vector,
-)
+from nmt.interchange import exports
+from nmt.interchange.importers import marian
 from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS
 from nmt.interchange.programs import MARIAN, Form
 from nmt.models.model_file import ModelCard
@@ -47,29 +35,29 @@ _TABLE_NAMES = {
 """Of the embeddings of source and target, and of the output projection."""
 
 
-def export_marian(path: Path, out: Path) -> None:
-    """Export a model. The folder appears when it is complete.
+def export_marian(path: Path, out: Path) -> str:
+    """Export a model that fits. The folder appears when it is complete.
 
     out: is new, or an earlier export, which is replaced.
-    UsageError if Marian cannot be this model, naming the option in the way.
+    Returns what was written, in words.
     """
     out = resolved(out)
-    check_replaceable(out, is_export=(out / f"{_MODEL}{LISTING}").is_file())
-    model, card = expressed_model(path, fault_of)
+    exports.check_replaceable(out, is_export=(out / f"{_MODEL}{marian.LISTING}").is_file())
+    model, card = exports.load_transformer(path)
     arrays: dict[str, Any] = dict(foreign_arrays(model))
     sizes = len(card.src_vocabulary), len(card.tgt_vocabulary)
-    arrays[OPTIONS] = as_array(options_of(model.config, sizes))
+    arrays[marian.OPTIONS] = as_array(options_of(model.config, sizes))
     is_joint = card.src_vocabulary.model == card.tgt_vocabulary.model
     names = ["vocab.spm"] * 2 if is_joint else ["source.spm", "target.spm"]
     with atomic_folder(out) as folder:
         check_room(folder, sum(array.nbytes for array in arrays.values()))
         np.savez(folder / _MODEL, **arrays)
-        for name, vocabulary in zip(names, (card.src_vocabulary, card.tgt_vocabulary), strict=True):
-            (folder / name).write_bytes(vocabulary.model)
+        exports.write_vocabularies(folder, names, card)
         listing = {"relative-paths": True, "models": [_MODEL], "vocabs": names}
         # Without cropping, Marian ends its output at the first line of over 1,000 pieces.
         listing |= {"beam-size": 4, "normalize": 1, "max-length-crop": True}
-        write_text(folder / f"{_MODEL}{LISTING}", yaml.safe_dump(listing))
+        write_text(folder / f"{_MODEL}{marian.LISTING}", yaml.safe_dump(listing))
+    return "Marian, with decoder.yml"
 
 
 def fault_of(card: ModelCard, form: Form = MARIAN) -> str | None:
@@ -77,11 +65,11 @@ def fault_of(card: ModelCard, form: Form = MARIAN) -> str | None:
     if fault := form.fault(card.config):
         return fault
     sides = (card.src_vocabulary, card.tgt_vocabulary)
-    fault = not_segmented(sides[0])
+    fault = exports.not_segmented(sides[0])
     if not fault and card.config.tie_embeddings == "all" and sides[0].model != sides[1].model:
         fault = "two vocabularies with one embedding; train with --set tie_embeddings=decoder"
     if not fault and card.languages is not None:  # it does not read their tokens in text
-        fault = f"several languages; {TAKE_CTRANSLATE2}"
+        fault = f"several languages; {exports.TAKE_CTRANSLATE2}"
     return fault and f"{form.name} cannot have {fault}"
 
 
@@ -97,13 +85,13 @@ def foreign_arrays(model: Transformer) -> dict[str, NDArray[np.float32]]:
             arrays[theirs][BOS_ID] = 0.0
     size = len(model.output_projection)
     bias = torch.zeros(size) if model.output_bias is None else model.output_bias.detach()
-    arrays[OUTPUT_BIAS_NAME] = bias[None]
+    arrays[marian.OUTPUT_BIAS_NAME] = bias[None]
     for name, weight in named.items():
         if name in EMBEDDINGS or name == OUTPUT_BIAS:
             continue
-        theirs_all = foreign_names(name, config)
+        theirs_all = marian.foreign_names(name, config)
         for theirs, part in zip(theirs_all, weight.chunk(len(theirs_all)), strict=True):
-            arrays[theirs] = part[None] if is_vector(name) else part.t().contiguous()
+            arrays[theirs] = part[None] if marian.is_vector(name) else part.t().contiguous()
     if not config.attention_bias:  # in Marian they are always there
         for name in [name for name in arrays if name[:-1].endswith(("self_W", "context_W"))]:
             bias_name = f"{name[:-2]}b{name[-1]}"
@@ -118,7 +106,7 @@ def as_array(options: Mapping[str, object]) -> NDArray[np.int8]:
 
 def options_of(config: TransformerConfig, sizes: tuple[int, int]) -> dict[str, object]:
     """Return Marian's options of a model; sizes: of its vocabularies."""
-    (norms,) = (strings for strings, pre_norm in PRE_NORM.items() if pre_norm == config.pre_norm)
+    (norms,) = (key for key, pre_norm in marian.PRE_NORM.items() if pre_norm == config.pre_norm)
     is_recurrent = config.decoder_memory == "ssru"
     return {
         "version": "v1.12.0",

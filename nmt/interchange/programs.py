@@ -24,12 +24,10 @@ FIRST_POSITION = 2
 _NARROW = 128  # d_model of transformer_portable_few
 _Values = Mapping[str, tuple[Value, ...] | None]
 _ANY_SIZE: _Values = dict.fromkeys(
-    (
-        *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
-        *("tie_embeddings", "attention_bias", "output_bias"),
-        *("max_positions", "max_relative_distance"),  # for kinds of positions that name them
-    )
+    "num_encoder_layers num_decoder_layers d_model d_ff num_heads dropout tie_embeddings "
+    "attention_bias output_bias max_positions max_relative_distance".split()
 )
+"""The last two are for kinds of positions that name them."""
 _ACTIVATIONS = ("relu", "swish", "gelu")
 
 

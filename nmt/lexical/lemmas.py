@@ -7,7 +7,6 @@ and a word that it does not know is its own. So are all words of a language that
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -77,10 +76,6 @@ class LineForms:
 
     def has(self, term: str) -> bool:
         """Whether the line has the words of a term, each in any form."""
-        return _is_part(LineForms.of(term, self.lang).lemmas, self.lemmas)
-
-
-def _is_part(few: Sequence[str], many: Sequence[str]) -> bool:
-    """Whether a sequence, which is not empty, stands somewhere in another."""
-    size = len(few)
-    return size > 0 and any(few == many[at : at + size] for at in range(len(many) - size + 1))
+        words = LineForms.of(term, self.lang).lemmas
+        starts = range(len(self.lemmas) - len(words) + 1) if words else ()
+        return any(self.lemmas[start : start + len(words)] == words for start in starts)

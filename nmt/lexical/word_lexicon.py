@@ -74,7 +74,7 @@ class WordLexicon:
             (
                 src_places[src_key][0],
                 tgt_places[tgt_key][0],
-                self.tgt_lemmas[_cut(tgt, tgt_places[tgt_key][0])],
+                self.tgt_lemmas[tgt[slice(*tgt_places[tgt_key][0])]],
             )
             for src_key, tgt_key in chosen.items()
             if best[tgt_key][1] == src_key
@@ -152,7 +152,3 @@ def _occurrences(line: str, key_of: Callable[[str], str | None]) -> dict[str, li
         if (key := key_of(match[0])) is not None:
             places.setdefault(key, []).append(match.span())
     return places
-
-
-def _cut(line: str, span: Span) -> str:
-    return line[span[0] : span[1]]

@@ -16,12 +16,10 @@ _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);")
 
 _TAG = re.compile(r"<([A-Za-z][^\s<>/]*+)(?:\s[^<>/=\"']*+)?>")
 _LONE = " nmt-lone/>"  # how such a tag ends: as one without content
-_HTML = {
-    *("a", "abbr", "b", "big", "br", "center", "code", "dd", "del", "div", "dt", "em", "font"),
-    *("h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "img", "ins", "kbd", "li", "mark", "ol", "p"),
-    *("pre", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "table", "td"),
-    *("th", "tr", "tt", "u", "ul", "var", "wbr"),
-}
+_HTML = frozenset(
+    "a abbr b big br center code dd del div dt em font h1 h2 h3 h4 h5 h6 hr i img ins kbd li "
+    "mark ol p pre q s samp small span strike strong sub sup table td th tr tt u ul var wbr".split()
+)
 """Elements that may stand in text without their closing tag."""
 _NOT_TEXT = rf"<var\b[^<>]*>.{{0,200}}?</var>|<[^<>]*>|{PIECE}|&#?(?!amp;)\w{{1,31}};"
 _AT_END = "\u3040-\u30ff\u3400-\u9fff가-힣"

@@ -32,12 +32,10 @@ from nmt.markup.markup_tokens import Token, elements
 from nmt.markup.subtitles import subtitle_parts
 from nmt.markup.xliff import Xliff
 
-_INLINE = {
-    *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "br", "cite", "code", "data", "del"),
-    *("dfn", "em", "font", "i", "img", "ins", "kbd", "mark", "math", "nobr", "q", "rp", "rt"),
-    *("ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "svg", "time"),
-    *("tt", "u", "var", "wbr"),
-}
+_INLINE = frozenset(
+    "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark math "
+    "nobr q rp rt ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
+)
 """Elements of HTML within running text."""
 
 _BOMS = {  # the first that fits: UTF-32's begins with UTF-16's

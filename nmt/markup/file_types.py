@@ -111,9 +111,9 @@ TYPES = (
     ),
     FileType(
         "a template",
-        (
-            *(".vue", ".jsx", ".tsx", ".svelte", ".astro", ".ejs", ".erb", ".twig", ".njk"),
-            *(".liquid", ".jinja", ".jinja2", ".j2", ".mustache", ".handlebars", ".cshtml", ".php"),
+        tuple(
+            ".vue .jsx .tsx .svelte .astro .ejs .erb .twig .njk .liquid .jinja .jinja2 .j2 "
+            ".mustache .handlebars .cshtml .php".split()
         ),
         _PROLOG + r"<(?:template|script|style)(?:\s[^<>]*)?>[ \r]*\n|\s*+<\?php\s",
         way=_TAKE_OUT,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import html
 import re
-from bisect import bisect
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
@@ -137,14 +137,25 @@ def divide(text: str, shown: str, ends: Sequence[float]) -> list[str]:
     gaps = [gap.span() for gap in _GAP.finditer(shown)]
     hidden = list(accumulate((sign == NO_TEXT for sign in shown), initial=0))
     places = [start - hidden[start] for start, _ in gaps]
-    parts, last, first = [], 0, 0
-    for following_ends, end in zip(reversed(range(len(ends))), ends, strict=True):
-        if first == len(gaps):
-            break
-        stop = max(first + 1, len(gaps) - following_ends)
-        following = bisect(places, end, first, stop)
-        nearest = range(max(first, following - 1), min(following + 1, stop))
-        best = min(nearest, key=lambda gap: abs(places[gap] - end))
-        parts.append(text[last : gaps[best][0]])
-        last, first = gaps[best][1], best + 1
+    parts, last = [], 0
+    for gap in nearest_in_order(places, ends):
+        parts.append(text[last : gaps[gap][0]])
+        last = gaps[gap][1]
     return [*parts, text[last:]]
+
+
+def nearest_in_order(places: Sequence[float], wanted: Sequence[float]) -> list[int]:
+    """Return the number of the place nearest to each wanted one, all in order.
+
+    places: ascending. If they are too few, the last wanted ones have none.
+    """
+    chosen, first = list[int](), 0
+    for following, place in zip(reversed(range(len(wanted))), wanted, strict=True):
+        if first == len(places):
+            break
+        stop = max(first + 1, len(places) - following)
+        after = bisect_left(places, place, first, stop)
+        nearest = range(max(first, after - 1), min(after + 1, stop))
+        chosen.append(min(nearest, key=lambda number: abs(places[number] - place)))
+        first = chosen[-1] + 1
+    return chosen

@@ -26,10 +26,9 @@ _RAW_TEXT = frozenset(("script", "style", "textarea"))
 NOT_TEXT = frozenset(("svg", "math", "template", "iframe", "object"))
 """Elements of HTML whose content is not running text."""
 _KEPT = frozenset(("code", "kbd", "samp", "var"))
-_BLOCKS = (
-    *("address", "article", "aside", "blockquote", "details", "div", "dl", "fieldset"),
-    *("figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header"),
-    *("hgroup", "hr", "main", "menu", "nav", "ol", "p", "pre", "search", "section", "table", "ul"),
+_BLOCKS = tuple(
+    "address article aside blockquote details div dl fieldset figcaption figure footer form h1 "
+    "h2 h3 h4 h5 h6 header hgroup hr main menu nav ol p pre search section table ul".split()
 )
 _ROWS = ("tbody", "tfoot", "thead")
 _ENDED_BY: dict[str, tuple[str, ...]] = {

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from nmt.data.words import is_in_word, is_letter, is_wide
 from nmt.markup.kept_pieces import piece_pattern
+from nmt.markup.line_ends import nearest_in_order
 from nmt.markup.tags import STANDING, Marked, Node
 from nmt.markup.text_units import (
     Link,
@@ -220,17 +221,9 @@ class Layout:
         free = [copy for copy in copies if copy not in used]
         waiting = [piece for piece in pieces if piece not in own]
         places = [self.tgt_starts[copy[0]] / len(self.translation) for copy in free]
-        first = 0
-        for following, piece in zip(reversed(range(len(waiting))), waiting, strict=True):
-            stop = max(first + 1, len(free) - following)
-            place = piece.start / len(self.marked.text)
-            after = bisect_left(places, place, first, min(stop, len(free)))
-            nearest = range(max(first, after - 1), min(after + 1, stop, len(free)))
-            if not nearest:
-                return
-            best = min(nearest, key=lambda copy: abs(places[copy] - place))
-            yield piece, free[best]
-            first = best + 1
+        wanted = [piece.start / len(self.marked.text) for piece in waiting]
+        for piece, number in zip(waiting, nearest_in_order(places, wanted), strict=False):
+            yield piece, free[number]
 
     def _divide(self, node: Node) -> None:
         """Give each child of a node its place within the node's.

@@ -15,12 +15,7 @@ from typing import NamedTuple
 
 from nmt.data.words import is_in_word
 
-VOID = frozenset(
-    (
-        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
-        *("source", "track", "wbr"),
-    )
-)
+VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 """Elements of HTML without a closing tag."""
 HTML = re.compile(
     "a|abbr|b|big|blockquote|body|br|button|caption|center|cite|code|col|dd|del|details|dfn|div|dl|"

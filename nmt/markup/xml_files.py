@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from xml.parsers import expat
 
@@ -12,7 +12,17 @@ from nmt.errors import DataError
 def read_xml(
     path: Path, parser: expat.XMLParserType, chunks: Iterable[bytes], *, remedy: str
 ) -> None:
-    """Pass a file through a parser, which has its handlers.
+    """Pass a file through a parser, as `feed_xml` does."""
+    for _ in feed_xml(path, parser, chunks, remedy=remedy):
+        pass
+
+
+def feed_xml(
+    path: Path, parser: expat.XMLParserType, chunks: Iterable[bytes], *, remedy: str
+) -> Iterator[None]:
+    """Pass a file through a parser, which has its handlers, and yield after each chunk.
+
+    It yields once more at the end, for which newer versions of expat may keep some of the file.
 
     path: its name; parser: of expat; chunks: the bytes of the file; remedy: what to do if it is
     damaged.
@@ -28,7 +38,9 @@ def read_xml(
     try:
         for chunk in chunks:
             parser.Parse(chunk, False)
+            yield
         parser.Parse(b"", True)
+        yield
     except expat.ExpatError as error:
         reason = expat.errors.messages.get(error.code, "damaged")
         raise DataError(

@@ -22,17 +22,7 @@ from nmt.data.language_tokens import tagged
 from nmt.data.line_blocks import LINE_FEED
 from nmt.data.manifest import FlawRecord
 from nmt.data.shards import TokenRows
-from nmt.prepare.characters import (
-    CONTROL,
-    FOREIGN,
-    SIGN,
-    SPACE,
-    WIDE_SCRIPTS,
-    Classes,
-    classes_for,
-    known_scripts,
-    letters_by_script,
-)
+from nmt.prepare import characters
 from nmt.prepare.cleaning_options import WIDE_LETTER
 
 Rows = npt.NDArray[np.int64]
@@ -101,14 +91,7 @@ class Block:
         """
         src, tgt = (_select(raw, rows) for raw in (self.src, self.tgt))
         numbers = tuple(self.line_number(row) for row in rows.tolist())
-        return replace(
-            self,
-            number=numbers[0],
-            lines=len(rows),
-            src=src,
-            tgt=tgt,
-            numbers=numbers,
-        )
+        return replace(self, number=numbers[0], lines=len(rows), src=src, tgt=tgt, numbers=numbers)
 
 
 def _select(raw: bytes, rows: Rows) -> bytes:
@@ -126,7 +109,7 @@ class TextSide:
     lines: list[str]
     """The lines without line ends; empty if the bytes are not valid."""
     is_bad: Mask  # (lines,) whether the bytes are not valid
-    classes: Classes
+    classes: characters.Classes
     """The class of each code point, in the side's language."""
 
     @cached_property
@@ -156,7 +139,7 @@ class TextSide:
     @cached_property
     def visible(self) -> Counts:
         """Characters of each line that are not white space: (lines,)."""
-        return self.lengths - self._count(SPACE)
+        return self.lengths - self.count(characters.SPACE)
 
     @property
     def beyond_ascii(self) -> Mask:
@@ -165,27 +148,17 @@ class TextSide:
         found[self.rows_of(np.flatnonzero(self.codes > 127))] = True
         return found
 
-    @property
-    def controls(self) -> Counts:
-        """Control characters of each line: (lines,)."""
-        return self._count(CONTROL)
-
     @cached_property
     def signs(self) -> Counts:
         """Visible characters of each line that are not letters: (lines,)."""
-        return self._count(SIGN)
+        return self.count(characters.SIGN)
 
     @property
     def letters(self) -> Counts:
         """Letters of each line: (lines,)."""
         return self.visible - self.signs
 
-    @property
-    def foreign(self) -> Counts:
-        """Letters of each line in scripts that the language does not use: (lines,)."""
-        return self._count(FOREIGN)
-
-    def _count(self, bits: int) -> Counts:
+    def count(self, bits: int) -> Counts:
         """Return how many characters of each line have any of these bits: (lines,)."""
         places = np.flatnonzero(self._characters & np.uint8(bits))
         return np.diff(np.searchsorted(places, self._bounds))
@@ -219,7 +192,9 @@ class Pairs:
         """Return the pairs of a block."""
         number, lines = block.number, block.lines
         src, tgt = (
-            decode_side(raw, block.encoding, classes_for(lang), number=number, lines=lines)
+            decode_side(
+                raw, block.encoding, characters.classes_for(lang), number=number, lines=lines
+            )
             for raw, lang in zip((block.src, block.tgt), block.langs, strict=True)
         )
         return cls(block, src, tgt)
@@ -259,12 +234,12 @@ class Pairs:
 
 def _in_other_script(side: TextSide, beside: TextSide, lang: str) -> Mask:
     """Return which lines of a side are mostly in another script: (lines,)."""
-    scripts = known_scripts(lang)
+    scripts = characters.known_scripts(lang)
     # How much a letter of another script may weigh beside letters of the language's own.
-    weight = 1 if set(scripts) <= set(WIDE_SCRIPTS) else WIDE_LETTER
-    found: Mask = (1 + weight) * side.foreign > side.letters  # or cannot be
+    weight = 1 if set(scripts) <= set(characters.WIDE_SCRIPTS) else WIDE_LETTER
+    found: Mask = (1 + weight) * side.count(characters.FOREIGN) > side.letters  # or cannot be
     for row in np.flatnonzero(found).tolist():
-        counts = letters_by_script(side.lines[row], beside.lines[row], scripts)
+        counts = characters.letters_by_script(side.lines[row], beside.lines[row], scripts)
         foreign = sum(count for script, count in counts.items() if script and script not in scripts)
         found[row] = 2 * foreign > counts.total()
     return found
@@ -322,7 +297,7 @@ class Work:
 
 
 def decode_side(
-    raw: bytes, encoding: Encoding, classes: Classes, *, number: int, lines: int
+    raw: bytes, encoding: Encoding, classes: characters.Classes, *, number: int, lines: int
 ) -> TextSide:
     """Return the decoded side of a block whose first line has the given number (from 1)."""
     is_bad = np.zeros(lines, np.bool_)

@@ -11,7 +11,9 @@ module does not load numpy, because `nmt --help` loads it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from nmt.config.fields import check, value
 
@@ -62,90 +64,73 @@ RULES = {
 ALWAYS = ("valid", "missing", "encoding", "break", "empty")
 """Rules that cannot be switched off: train would include valid, or pairs without a token."""
 
-PANEL = "Cleaning of train"
+_cleaning_value = partial(value, panel="Cleaning of train")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CleaningOptions:
-    min_length: int = value(1, "Drop pairs if a side has fewer subwords.", minimum=1, panel=PANEL)
-    max_length: int = value(256, "Drop pairs if a side has more subwords.", panel=PANEL)
-    max_ratio: float = value(
+    min_length: int = _cleaning_value(1, "Drop pairs if a side has fewer subwords.", minimum=1)
+    max_length: int = _cleaning_value(256, "Drop pairs if a side has more subwords.")
+    max_ratio: float = _cleaning_value(
         9.0,
         f"Drop pairs if, without spaces, the longer side has more than {RATIO_FREE_CHARACTERS} "
         "characters, and more than X times as many as the other.",
         minimum=1,
-        panel=PANEL,
     )
-    max_symbols: float = value(
-        0.5,
-        f"Drop pairs if more than this share {_ARE_SYMBOLS}.",
-        minimum=0,
-        maximum=1,
-        panel=PANEL,
+    max_symbols: float = _cleaning_value(
+        0.5, f"Drop pairs if more than this share {_ARE_SYMBOLS}.", minimum=0, maximum=1
     )
-    langid: str = value(
+    langid: str = _cleaning_value(
         "",
         "Drop pairs with a side that is in another language: by the model that comes with the "
         "extra langid (auto), or by a fastText model of yours.",
         metavar="auto|FILE",
         shown="off",
-        panel=PANEL,
     )
-    duplicates: str = value(
+    duplicates: str = _cleaning_value(
         "exact",
         "With near, also drop pairs that repeat another but for case, digits, punctuation and "
         "spaces. This takes as much memory again.",
         choices=("exact", "near"),
-        panel=PANEL,
     )
-    duplicates_by: str = value(
+    duplicates_by: str = _cleaning_value(
         "pair",
         "Drop repeated pairs, or pairs with a repeated source. This takes 10.7 bytes of memory a "
         "line.",
         choices=("pair", "source"),
-        panel=PANEL,
     )
-    fix: tuple[str, ...] = value(
+    fix: tuple[str, ...] = _cleaning_value(
         (),
         "Repair this in the training text, before the rules: entities (&#39; becomes '), or "
         "encoding (fÃ¼r becomes für), which needs the extra fix. You can repeat it. Without it, "
         "such lines are counted, and you are warned of many.",
         choices=tuple(FLAWS),
         metavar="|".join(FLAWS),
-        panel=PANEL,
     )
-    keep: tuple[str, ...] = value(
+    keep: tuple[str, ...] = _cleaning_value(
         (),
         "Keep the pairs that this rule would drop. You can repeat it. The rules, in order:\n\n"
         + "\n\n".join(f"- [bold]{rule}[/bold]: {reason}" for rule, reason in RULES.items()),
         choices=tuple(RULES),
         metavar="RULE",
-        panel=PANEL,
     )
 
     def __post_init__(self) -> None:
         check(self)
 
-    def problems(self) -> list[str]:
-        """Return what is wrong with the combination of options."""
-        problems = [
-            f"--keep {rule}: this rule cannot be switched off: {RULES[rule]}"
-            for rule in self.keep
-            if rule in ALWAYS
-        ]
-        if "duplicate" in self.keep and self.duplicates == "near":
-            problems.append(
-                "--keep duplicate: --duplicates near drops them too; remove one of them"
-            )
-        if "duplicate" in self.keep and self.duplicates_by == "source":
-            problems.append(
-                "--keep duplicate: --duplicates-by source drops by this rule; remove one of them"
-            )
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the combination of options."""
+        for rule in self.keep:
+            if rule in ALWAYS:
+                yield f"--keep {rule}: this rule cannot be switched off: {RULES[rule]}"
+        if EXACT in self.keep and self.duplicates == "near":
+            yield "--keep duplicate: --duplicates near drops them too; remove one of them"
+        if EXACT in self.keep and self.duplicates_by == "source":
+            yield "--keep duplicate: --duplicates-by source drops by this rule; remove one of them"
         if "language" in self.keep and self.langid:
-            problems.append("--keep language: --langid drops by this rule; remove one of them")
+            yield "--keep language: --langid drops by this rule; remove one of them"
         if self.max_length < self.min_length:
-            problems.append(f"--max-length {self.max_length}: must be --min-length or more")
-        return problems
+            yield f"--max-length {self.max_length}: must be --min-length or more"
 
     def applies(self, rule: str) -> bool:
         """Whether a rule is not switched off."""

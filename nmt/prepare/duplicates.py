@@ -44,16 +44,8 @@ import numpy.typing as npt
 
 from nmt.data.composition import compose_lines
 from nmt.data.epochs import mix
+from nmt.prepare import characters
 from nmt.prepare.block import Hashes, Mask, TextSide
-from nmt.prepare.characters import (
-    LETTERS_END,
-    NUMBER,
-    SIGN,
-    SPACE,
-    WIDE_SCRIPTS,
-    letters_of,
-    plain_classes,
-)
 from nmt.prepare.cleaning_options import OVERLAP_FREE_LETTERS, WIDE_LETTER
 
 Numbers = npt.NDArray[np.uint32]
@@ -82,7 +74,7 @@ def normalized(lines: Sequence[str]) -> list[str]:
     left out.
     """
     codes = np.frombuffer(_fold("\n".join(lines)).encode("utf-32-le"), "<u4").copy()
-    codes[(plain_classes()[codes] & NUMBER) > 0] = ord("0")
+    codes[(characters.plain_classes()[codes] & characters.NUMBER) > 0] = ord("0")
     codes = codes[_counts()[codes] | (codes == ord("\n"))]
     repeats = np.zeros(len(codes), np.bool_)
     repeats[1:] = (codes[1:] == ord("0")) & (codes[:-1] == ord("0"))
@@ -180,8 +172,9 @@ def _key(line: str) -> bytes:
 @functools.cache
 def _counts() -> Mask:
     """Return whether each code point is a letter, a mark or a digit: (0x110000,)."""
-    classes = plain_classes()
-    counts: Mask = ((classes & NUMBER) > 0) | ((classes & (SPACE | SIGN)) == 0)
+    classes = characters.plain_classes()
+    are_numbers = (classes & characters.NUMBER) > 0
+    counts: Mask = are_numbers | ((classes & (characters.SPACE | characters.SIGN)) == 0)
     return counts
 
 
@@ -189,8 +182,8 @@ def _counts() -> Mask:
 def _weights() -> Numbers:
     """Return the letters that each code point counts as: (0x110000,)."""
     weights = _counts().astype(np.uint32)
-    for script in WIDE_SCRIPTS:
-        for first, last in letters_of(script):
+    for script in characters.WIDE_SCRIPTS:
+        for first, last in characters.letters_of(script):
             weights[first : last + 1] *= WIDE_LETTER
     return weights
 
@@ -201,12 +194,11 @@ def _numbers() -> Numbers:
     counts = _counts()
     hashes = mix(np.arange(len(counts), dtype=np.uint64)).astype(np.uint32) * counts
     numbers = hashes.copy()
-    characters = np.arange(LETTERS_END, dtype="<u4")
-    characters[ord("\n")] = characters[0xD800:0xE000] = ord(" ")  # surrogates are no text
+    letters = np.arange(characters.LETTERS_END, dtype="<u4")
+    letters[ord("\n")] = letters[0xD800:0xE000] = ord(" ")  # surrogates are no text
     # Fold all characters in one call, which is fast; line feeds keep them apart.
-    text = characters.tobytes().decode("utf-32-le")
+    text = letters.tobytes().decode("utf-32-le")
     folded = _fold("\n".join(text)).split("\n")
-    numbers[:LETTERS_END] = TextSide(folded, np.zeros(LETTERS_END, np.bool_), plain_classes()).sums(
-        hashes
-    )
+    is_bad = np.zeros(len(folded), np.bool_)
+    numbers[: len(folded)] = TextSide(folded, is_bad, characters.plain_classes()).sums(hashes)
     return numbers

@@ -11,6 +11,7 @@ import numpy as np
 from nmt.data.composition import compose
 from nmt.data.shards import Lengths
 from nmt.prepare.block import KEPT, Counts, Mask, Pairs, Rows, Verdicts
+from nmt.prepare.characters import CONTROL
 from nmt.prepare.cleaning_options import RATIO_FREE_CHARACTERS, RULES, CleaningOptions
 from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
@@ -104,7 +105,7 @@ TEXT_FILTERS: Mapping[str, Callable[[Pairs, Filters], Mask]] = {
     "encoding": lambda pairs, _: pairs.src.is_bad | pairs.tgt.is_bad,
     "break": lambda pairs, by: blank_pairs(pairs) if by.documents else pairs.none,
     "empty": lambda pairs, _: np.equal(pairs.shorter, 0),
-    "control": lambda pairs, _: np.greater(pairs.src.controls + pairs.tgt.controls, 0),
+    "control": lambda pairs, _: pairs.src.count(CONTROL) + pairs.tgt.count(CONTROL) > 0,
     "markup": _markup,
     "identical": _identical,
     "ratio": _ratio,

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from nmt.config.fields import check, option_name, value
@@ -20,7 +21,8 @@ from nmt.prepare.readers.text_names import TMX, ZIP, name_and_value, number_of, 
 from nmt.system.machine import RAY, cores, most_workers
 from nmt.tables.formats import PARQUET, QUOTINGS, STDIN, TABLES, file_and_columns
 
-_TEXT, _VOCABULARY = "Text", "Vocabulary"
+_text_value = partial(value, panel="Text")
+_vocabulary_value = partial(value, panel="Vocabulary")
 _MOSES_TAG = re.compile(r"<[^\s<>]+>")
 _SPECIAL_PIECE = re.compile(r"<(pad|unk|s|/s|0x[0-9A-F]{2})>")
 _LARGEST_WEIGHT = 1000
@@ -111,103 +113,88 @@ class PrepareOptions:
         "both sides ends one. Train on windows of neighbouring lines, so that the model can use "
         "the lines before: see `nmt translate --context`.",
     )
-    seed: int = value(
-        1,
-        "Seed of what is drawn: the vocabulary's pairs, --valid-lines, --terms.",
-        minimum=0,
-        panel=_VOCABULARY,
+    seed: int = _vocabulary_value(
+        1, "Seed of what is drawn: the vocabulary's pairs, --valid-lines, --terms.", minimum=0
     )
-    temperature: float = value(
+    temperature: float = _text_value(
         1.0,
         "How evenly the pairs of languages are mixed: they are visited by their size to the power "
         "of 1/X. 1 leaves them as they are; 5 visits small ones more often.",
         minimum=1,
-        panel=_TEXT,
     )
-    quoting: tuple[str, ...] = value(
+    quoting: tuple[str, ...] = _text_value(
         (),
         "Whether the cells of a TSV are quoted, as in crawl.tsv=none. `prepare` asks for it if it "
         "cannot tell.",
         metavar="TEXT=csv|none",
         shown="found by the cells",
-        panel=_TEXT,
     )
-    encoding: str = value(
-        "utf-8", "Character encoding of all text, for example windows-1252.", panel=_TEXT
+    encoding: str = _text_value(
+        "utf-8", "Character encoding of all text, for example windows-1252."
     )
-    new_language: str | None = value(
+    new_language: str | None = _vocabulary_value(
         None,
         "Add this language to the vocabulary of a model of several languages, to tune it for one "
         "more, such as gsw_Latn.",
         metavar="LANG",
-        panel=_VOCABULARY,
     )
-    subwords: str = value(
+    subwords: str = _vocabulary_value(
         "bpe",
         "How subwords are learnt: byte-pair encoding (Sennrich et al. 2016) or a unigram language "
         "model (Kudo 2018).",
         choices=("bpe", "unigram"),
-        panel=_VOCABULARY,
     )
-    split_digits: bool = value(False, "Make each digit a subword of its own.", panel=_VOCABULARY)
-    symbol: tuple[str, ...] = value(
+    split_digits: bool = _vocabulary_value(False, "Make each digit a subword of its own.")
+    symbol: tuple[str, ...] = _vocabulary_value(
         (),
         "A word that is always one subword, such as a placeholder __URL__. You can repeat it.",
         metavar="WORD",
-        panel=_VOCABULARY,
     )
-    separate_vocab: bool = value(
-        False, "Learn one vocabulary for each language instead of a joint one.", panel=_VOCABULARY
+    separate_vocab: bool = _vocabulary_value(
+        False, "Learn one vocabulary for each language instead of a joint one."
     )
-    sample_size: int | None = value(
+    sample_size: int | None = _vocabulary_value(
         None,
         "Learn the vocabulary from this many random pairs, drawn by --weight. Without it, BPE is "
         "learnt from all pairs, and a unigram model from 1,000,000.",
         minimum=1,
-        panel=_VOCABULARY,
     )
-    normalization: str = value(
+    normalization: str = _vocabulary_value(
         NFC,
         "How the vocabulary normalises text: nfc composes letters and their marks; identity "
         "changes nothing; nfkc, nfkc_cf, nmt_nfkc and nmt_nfkc_cf are SentencePiece's. What is "
         "changed, decoding does not restore.",
         choices=(NFC, "identity", "nfkc", "nfkc_cf", "nmt_nfkc", "nmt_nfkc_cf"),
         metavar="RULE",
-        panel=_VOCABULARY,
     )
-    moses_normalize: bool = value(
+    moses_normalize: bool = _vocabulary_value(
         False,
         "Apply Moses' punctuation normalisation to all text. `nmt translate` will do the same to "
         "its input.",
-        panel=_VOCABULARY,
     )
-    moses_tokenize: bool = value(
+    moses_tokenize: bool = _vocabulary_value(
         False,
         "Apply Moses' tokeniser to all text. `nmt translate` will do the same to its input, and "
         "detokenise its output, as well as that can be done in the language.",
-        panel=_VOCABULARY,
     )
-    character_coverage: float = value(
+    character_coverage: float = _vocabulary_value(
         1.0,
         "Share of characters that become subwords. The others are written as bytes. Use 0.9995 for "
         "Chinese or Japanese.",
         minimum=0.98,
         maximum=1,
-        panel=_VOCABULARY,
     )
-    keep_text: bool = value(
+    keep_text: bool = _text_value(
         False,
         "Keep the raw training text in OUT, too, for a recipe that changes it in training, such as "
         "to upper case. It takes the size of the text and 12 bytes a pair.",
-        panel=_TEXT,
     )
-    window: int = value(
+    window: int = _text_value(
         4,
         "The most lines of a window of --documents. A window ends with each line, and begins up to "
         "N - 1 lines before, at random.",
         minimum=2,
         maximum=100,
-        panel=_TEXT,
     )
 
     shard_pairs: int = 500_000  # of a shard of train; the last block may add some
@@ -215,61 +202,47 @@ class PrepareOptions:
     def __post_init__(self) -> None:
         check(self)
 
-    def problems(self) -> list[str]:
-        """Return what is wrong with the languages, the encoding, and combinations of options."""
-        problems = [*(self._problems_of_pairs() if self.pair else self._problems_of_one_pair())]
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the languages, the encoding, and combinations of options."""
+        yield from self._problems_of_pairs() if self.pair else self._problems_of_one_pair()
         if not (self.workers == RAY or 1 <= self.threads <= most_workers()):
-            problems.append(
+            yield (
                 f"--workers {self.workers}: must be ray, or from 1 to {most_workers()} (this "
                 f"process may use {cores()} cores)"
             )
         if bool(self.valid) == bool(self.valid_lines):
-            problems.append("give one of --valid PREFIX and --valid-lines N")
+            yield "give one of --valid PREFIX and --valid-lines N"
         try:
             Encoding.find(self.encoding)
         except UsageError as error:
-            problems.append(str(error))
-        train = self.train or self.pair
-        files = [file_and_columns(self.prefix_of(text))[0] for text in train]
-        if files.count(STDIN) > 1:
-            problems.append("--train -: stdin can be read only once")
-        problems += [
-            f"{text}: only training text is read from stdin"
-            for text in (*self.valid, *self.test)
-            if file_and_columns(self.prefix_of(text))[0] == STDIN
-        ]
-        problems += problems_of_values("--weight", self.weight, train)
-        problems += problems_of_values("--tag", self.tag, (*train, *self.valid, *self.test))
-        texts = [self.prefix_of(text) for text in (*train, *self.valid, *self.test)]
-        problems += problems_of_values("--quoting", self.quoting, texts)
-        problems += [
-            f"--quoting {text}: must be csv or none"
-            for text in self.quoting
-            if name_and_value(text)[1] not in QUOTINGS
-        ]
-        problems += [
-            f"--weight {text}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
-            for text in self.weight
-            if not 0 < number_of(name_and_value(text)[1]) <= _LARGEST_WEIGHT
-        ]
-        problems += self._problems_of_words()
-        problems += self._problems_of_documents()
+            yield str(error)
+        train, held_out = self.train or self.pair, (*self.valid, *self.test)
+        if [self._file_of(text) for text in train].count(STDIN) > 1:
+            yield "--train -: stdin can be read only once"
+        for text in held_out:
+            if self._file_of(text) == STDIN:
+                yield f"{text}: only training text is read from stdin"
+        yield from problems_of_values("--weight", self.weight, train)
+        yield from problems_of_values("--tag", self.tag, (*train, *held_out))
+        texts = [self.prefix_of(text) for text in (*train, *held_out)]
+        yield from problems_of_values("--quoting", self.quoting, texts)
+        for text in self.quoting:
+            if name_and_value(text)[1] not in QUOTINGS:
+                yield f"--quoting {text}: must be csv or none"
+        for text in self.weight:
+            if not 0 < number_of(name_and_value(text)[1]) <= _LARGEST_WEIGHT:
+                yield f"--weight {text}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
+        yield from self._problems_of_words()
+        yield from self._problems_of_documents()
         if self.terms is not None and (self.pair or self.keep_text):
-            problems.append("--terms goes with neither --pair nor --keep-text; leave it out")
-        if len(self.vocab) > 2:
-            times = len(self.vocab)
-            problems.append(
-                f"--vocab was given {times} times; give it once, or once for each language"
-            )
+            yield "--terms goes with neither --pair nor --keep-text; leave it out"
+        if (times := len(self.vocab)) > 2:
+            yield f"--vocab was given {times} times; give it once, or once for each language"
         if len(self.vocab) == 1 and self.separate_vocab:
-            problems.append("--separate-vocab needs --vocab twice, for --src and for --tgt")
-        if self.vocab:
-            problems += [
-                f"{option_name(spec)} has no effect with --vocab; remove one of them"
-                for spec in dataclasses.fields(self)
-                if spec.name in LEARNING and getattr(self, spec.name) != spec.default
-            ]
-        return problems
+            yield "--separate-vocab needs --vocab twice, for --src and for --tgt"
+        for spec in dataclasses.fields(self) if self.vocab else ():
+            if spec.name in LEARNING and getattr(self, spec.name) != spec.default:
+                yield f"{option_name(spec)} has no effect with --vocab; remove one of them"
 
     def _problems_of_one_pair(self) -> Iterator[str]:
         needed = {"--src": self.src_lang, "--tgt": self.tgt_lang, "--train": self.train}
@@ -386,6 +359,9 @@ class PrepareOptions:
             return self.src_lang, self.tgt_lang
         src, _, tgt = text.partition("=")[0].partition("-")
         return src, tgt
+
+    def _file_of(self, text: str) -> str:
+        return file_and_columns(self.prefix_of(text))[0]
 
     def prefix_of(self, text: str) -> str:
         """Return the prefix or file of a text, with its columns, as it was given."""

@@ -26,11 +26,11 @@ from nmt.data.composition import NFC
 from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens, spell_pair
-from nmt.data.manifest import DatasetInfo, FileRecord, SplitRecord
 from nmt.data.moses import moses_rules
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.word_ids import Subwords
 from nmt.errors import DataError, UsageError
+from nmt.prepare import reject_report, resume
 from nmt.prepare.block_steps import MosesRules, encode_block, judge_block
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning_options import CleaningOptions
@@ -41,27 +41,6 @@ from nmt.prepare.fixes import recorded_fixes
 from nmt.prepare.language_id import LanguageIdentifier, measured
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.copies import copies_kept
-from nmt.prepare.reject_report import (
-    CorpusRejects,
-    check_any_left,
-    warn_if_most_rejected,
-    warn_of_flaws,
-    write_reports,
-)
-from nmt.prepare.resume import (
-    LEXICON_NAME,
-    PROGRESS_FOLDER,
-    Progress,
-    building_folder,
-    check_same,
-    check_space,
-    check_target,
-    empty_folder,
-    find_folder,
-    progress_key,
-    read_progress,
-    write_progress,
-)
 from nmt.prepare.samples import clean_pairs, draw_valid, sample_blocks
 from nmt.prepare.term_annotator import LEXICON_PAIRS, Annotator, learn_lexicon
 from nmt.prepare.text_checks import check_moses, warn_of_faults
@@ -80,10 +59,9 @@ from nmt.system.files import resolved, write_text
 from nmt.system.ray_workers import connect
 from nmt.system.workers import map_in_order
 
-_NOT_RECORDED = {
-    *("pair", "train", "valid", "test", "weight", "tag", "quoting"),
-    *("vocab", "new_language", "workers", "documents", "terms"),
-}
+_NOT_RECORDED = frozenset(
+    "pair train valid test weight tag quoting vocab new_language workers documents terms".split()
+)
 """The options that other parts of `dataset.json` record, or that do not change the folder."""
 
 
@@ -103,40 +81,40 @@ def prepare(
     languages: their language tokens, which then begin all lines.
     """
     folder = resolved(out)
-    check_target(folder)
-    finished = find_folder(folder)
+    resume.check_target(folder)
+    finished = resume.find_folder(folder)
     with copies_kept(options.texts, folder.parent) as copies:
         inputs = _read_inputs(options, cleaning, vocabularies, languages, copies)
-        settings = _settings(options, cleaning, inputs)
+        settings = _settings(inputs)
         if finished is not None:
             return _same(finished, settings, inputs)
-        check_space(folder, inputs.sources.space_needed(options))
-        _check_text(options, inputs)
-        sources, held_out, filters = _hold_out(options, cleaning, inputs)
+        resume.check_space(folder, inputs.sources.space_needed(options))
+        _check_text(inputs)
+        sources, held_out, filters = _hold_out(inputs)
         _report_skipped_rules(options, filters)
-        with building_folder(folder) as unfinished:
+        with resume.building_folder(folder) as unfinished:
             if unfinished == folder:
                 return _same(DataFolder.open(folder), settings, inputs)
-            key = progress_key(settings, sources, inputs.vocabularies)
+            key = resume.progress_key(settings, sources, inputs.vocabularies)
             progress, learnt = _progress_of(unfinished, key), NOTHING_LEARNT
             if progress is None:
-                progress, learnt = _begin(unfinished, key, options, inputs, filters)
+                progress, learnt = _begin(unfinished, key, inputs, filters)
             models = [(unfinished / file.name).read_bytes() for file in progress.vocabulary.files]
             subwords = Subwords(tuple(models), _moses(options), inputs.languages)
             subwords.add_words(learnt.counts)
             annotator = inputs.annotator
             if annotator is not None and progress.lexicon:
-                annotator = annotator.with_lexicon(unfinished / PROGRESS_FOLDER / LEXICON_NAME)
+                annotator = annotator.with_lexicon(resume.lexicon_path(unfinished))
             train = TrainSplit(unfinished, sources.train, progress, options, cleaning, subwords)
             # A judgement holds verdicts without the fixed lines, so --fix has to make them anew.
             judgements = {} if cleaning.fix else learnt.judgements
             encode = partial(encode_block, filters=filters, subwords=subwords, annotator=annotator)
             train.write(partial(encode, options=options), judgements)
-            check_any_left(train.rejects)
-            warn_if_most_rejected(train.rejects)
+            reject_report.check_any_left(train.rejects)
+            reject_report.warn_if_most_rejected(train.rejects)
             valid, *tests = _write_held_out(unfinished, options, sources, held_out, subwords)
-            rejects, rejects_text = write_reports(unfinished, train.rejects)
-            info = DatasetInfo(
+            rejects, rejects_text = reject_report.write_reports(unfinished, train.rejects)
+            info = manifest.DatasetInfo(
                 format_version=manifest.FORMAT_VERSION,
                 settings=settings,
                 vocabulary=progress.vocabulary,
@@ -158,7 +136,7 @@ def dry_run(
     languages: LanguageTokens | None = None,
     *,
     pairs: int,
-) -> list[CorpusRejects]:
+) -> list[reject_report.CorpusRejects]:
     """Return what the rules reject in a sample of `pairs` training pairs; write nothing.
 
     Duplicates are not counted, since a sample has few of them. Tokens are counted only if a
@@ -166,8 +144,8 @@ def dry_run(
     """
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
         inputs = _read_inputs(options, cleaning, vocabularies, languages, copies)
-        _check_text(options, inputs)
-        sources, _, filters = _hold_out(options, cleaning, inputs)
+        _check_text(inputs)
+        sources, _, filters = _hold_out(inputs)
         _report_skipped_rules(options, filters)
         subwords = None
         if inputs.vocabularies:
@@ -175,21 +153,23 @@ def dry_run(
             subwords = Subwords(models, _moses(options), inputs.languages)
         else:
             report_what_is_not_learnt(options, sources.train)
-        rejects = [CorpusRejects.begin(text) for text in sources.train]
+        rejects = [reject_report.CorpusRejects.begin(text) for text in sources.train]
         blocks = sample_blocks(sources.train, size=pairs, seed=options.seed)
         judge = partial(judge_block, filters=filters, subwords=subwords)
         for block, judged in map_in_order(judge, blocks, workers=options.processes):
             rejects[block.corpus].add(block, *judged)
         for corpus in rejects:
-            warn_of_flaws(corpus, corpus.lines, set())
-        warn_if_most_rejected(rejects)
+            reject_report.warn_of_flaws(corpus, corpus.lines, set())
+        reject_report.warn_if_most_rejected(rejects)
         return rejects
 
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The files that the options name, each read once."""
+    """The options, and the files that they name, each read once."""
 
+    options: PrepareOptions
+    cleaning: CleaningOptions
     vocabularies: tuple[Vocabulary, ...]  # of --vocab; none if they are learnt
     languages: LanguageTokens | None
     identifier: LanguageIdentifier | None  # of --langid
@@ -225,13 +205,14 @@ def _read_inputs(
             "--weight: the weights are so small that an epoch has no pairs; raise them"
         )
     vocabularies = tuple(with_new_pieces(vocabularies, options, languages))
-    return _Inputs(vocabularies, languages, identifier, annotator, fixes, sources)
+    return _Inputs(
+        options, cleaning, vocabularies, languages, identifier, annotator, fixes, sources
+    )
 
 
-def _settings(
-    options: PrepareOptions, cleaning: CleaningOptions, inputs: _Inputs
-) -> dict[str, Any]:
+def _settings(inputs: _Inputs) -> dict[str, Any]:
     """Return the options that decide, with the text, what is written: for `dataset.json`."""
+    options, cleaning = inputs.options, inputs.cleaning
     vocabularies, languages = inputs.vocabularies, inputs.languages
     used = asdict(options) | asdict(cleaning)
     used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
@@ -252,7 +233,7 @@ def _settings(
 
 def _same(finished: DataFolder, settings: Mapping[str, Any], inputs: _Inputs) -> DataFolder:
     """Return a finished folder; UsageError if it is of other text or options."""
-    check_same(finished, settings, inputs.sources, inputs.vocabularies)
+    resume.check_same(finished, settings, inputs.sources, inputs.vocabularies)
     console.notice(f"{finished.path} is already prepared from the same text and options")
     return finished
 
@@ -263,9 +244,9 @@ def _moses(options: PrepareOptions) -> MosesRules:
     )
 
 
-def _check_text(options: PrepareOptions, inputs: _Inputs) -> None:
+def _check_text(inputs: _Inputs) -> None:
     """Warn of faults of the texts; UsageError if Moses' rules do not suit them."""
-    vocabularies = inputs.vocabularies
+    options, vocabularies = inputs.options, inputs.vocabularies
     warn_of_faults(inputs.sources, vocabularies)
     if options.moses_tokenize:
         learnt = options.normalization == NFC
@@ -273,40 +254,35 @@ def _check_text(options: PrepareOptions, inputs: _Inputs) -> None:
         check_moses(inputs.sources.train, _moses(options), composes=composes)
 
 
-def _hold_out(
-    options: PrepareOptions, cleaning: CleaningOptions, inputs: _Inputs
-) -> tuple[Sources, list[HeldOutText], Filters]:
+def _hold_out(inputs: _Inputs) -> tuple[Sources, list[HeldOutText], Filters]:
     """Read valid and the test sets, or draw valid from train, and keep both out of train.
 
     Returns the texts with those of valid, what was read of valid and the tests, and the rules that
     drop the same lines from train. DataError names the first unusable line.
     """
-    sources, identifier = inputs.sources, inputs.identifier
-    if identifier is not None:
-        identifier = measured(identifier, sources.held_out)
-    read = partial(HeldOutText.read, documents=options.documents, fix=cleaning.fix)
+    options, sources = inputs.options, inputs.sources
+    if inputs.identifier is not None:
+        identifier = measured(inputs.identifier, sources.held_out)
+        inputs = replace(inputs, identifier=identifier)
+    read = partial(HeldOutText.read, documents=options.documents, fix=inputs.cleaning.fix)
     held_out = list(map(read, sources.held_out))
-    filters = _filters_for(options, cleaning, identifier, held_out)
+    filters = _filters_for(inputs, held_out)
     if sources.valids:
         return sources, held_out, filters
     valids, numbers = draw_valid(sources.train, filters, options)
     drawn = list(map(read, valids))
     held_out = [*drawn, *held_out]
     filters = replace(
-        _filters_for(options, cleaning, identifier, held_out),
+        _filters_for(inputs, held_out),
         drawn=numbers,
         drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
     )
     return replace(sources, valids=valids), held_out, filters
 
 
-def _filters_for(
-    options: PrepareOptions,
-    cleaning: CleaningOptions,
-    identifier: LanguageIdentifier | None,
-    held_out: Sequence[HeldOutText],
-) -> Filters:
+def _filters_for(inputs: _Inputs, held_out: Sequence[HeldOutText]) -> Filters:
     """Return the rules for text of which nothing was drawn for valid."""
+    options = inputs.options
     src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
     pairs = frozenset[frozenset[str]]()
     if options.pair:
@@ -315,10 +291,10 @@ def _filters_for(
         src = tgt = OverlapKeys.join([src, tgt])
         pairs = pairs.union(*(text.pairs for text in held_out))
     return Filters(
-        cleaning=cleaning,
+        cleaning=inputs.cleaning,
         held_out=(src, tgt),
         held_out_pairs=pairs,
-        identifier=identifier,
+        identifier=inputs.identifier,
         documents=options.documents,
     )
 
@@ -326,21 +302,18 @@ def _filters_for(
 def _report_skipped_rules(options: PrepareOptions, filters: Filters) -> None:
     """Tell of the rules that do not know a language, and so skip its side."""
     for lang in dict.fromkeys(lang for pair in options.pairs for lang in pair):
+        unknown = {}  # what does not know it, by rule
         if filters.cleaning.applies("script") and not known_scripts(lang):
-            console.notice(
-                f"{lang}: nmt does not know the script of this language, so the rule `script` "
-                "does not check it"
-            )
+            unknown["script"] = "nmt does not know the script of"
         if filters.identifier is not None and not filters.identifier.knows(lang):
-            console.notice(
-                f"{lang}: --langid does not know this language, so the rule `language` does "
-                "not check it"
-            )
+            unknown["language"] = "--langid does not know"
+        for rule, what in unknown.items():
+            console.notice(f"{lang}: {what} this language, so the rule `{rule}` does not check it")
 
 
-def _progress_of(folder: Path, key: str) -> Progress | None:
+def _progress_of(folder: Path, key: str) -> resume.Progress | None:
     """Return the progress of an earlier run; None if there is none, or of other text or options."""
-    progress = read_progress(folder)
+    progress = resume.read_progress(folder)
     if progress is not None and progress.key == key:
         pairs = sum(shard.pairs for shard in progress.shards)
         console.notice(
@@ -355,14 +328,15 @@ def _progress_of(folder: Path, key: str) -> Progress | None:
 
 
 def _begin(
-    folder: Path, key: str, options: PrepareOptions, inputs: _Inputs, filters: Filters
-) -> tuple[Progress, Learnt]:
+    folder: Path, key: str, inputs: _Inputs, filters: Filters
+) -> tuple[resume.Progress, Learnt]:
     """Learn and write the vocabulary, and the lexicon of `--terms auto`, into an emptied folder.
 
     Returns the progress, without any shard, and what was learnt beside it.
     """
-    empty_folder(folder)
-    train, learnt, lexicon = inputs.sources.train, NOTHING_LEARNT, tuple[FileRecord, ...]()
+    resume.empty_folder(folder)
+    options = inputs.options
+    train, learnt, lexicon = inputs.sources.train, NOTHING_LEARNT, tuple[manifest.FileRecord, ...]()
     if not inputs.vocabularies:
         learnt = learn_vocabularies(
             options, inputs.languages, train, filters=filters, moses=_moses(options)
@@ -371,20 +345,10 @@ def _begin(
     vocabulary = write_vocabularies(folder, vocabularies, given=bool(inputs.vocabularies))
     if options.terms == AUTO_TERMS:
         pairs = clean_pairs(train, filters, options, size=LEXICON_PAIRS)
-        path = folder / PROGRESS_FOLDER / LEXICON_NAME
-        lexicon = (learn_lexicon(path, pairs, options.langs),)
-    progress = Progress(
-        key=key,
-        vocabulary=vocabulary,
-        shards=(),
-        side_columns=(),
-        hashes=(),
-        rejects=tuple(map(CorpusRejects.begin, train)),
-        corpus=0,
-        line=1,
-        lexicon=lexicon,
-    )
-    write_progress(folder, progress)
+        lexicon = (learn_lexicon(resume.lexicon_path(folder), pairs, options.langs),)
+    rejects = tuple(map(reject_report.CorpusRejects.begin, train))
+    progress = resume.Progress(key, vocabulary, rejects, lexicon)
+    resume.write_progress(folder, progress)
     return progress, learnt
 
 
@@ -394,7 +358,7 @@ def _write_held_out(
     sources: Sources,
     held_out: Sequence[HeldOutText],
     subwords: Subwords,
-) -> list[SplitRecord]:
+) -> list[manifest.SplitRecord]:
     """Write valid, which has one text for each pair of languages, and the test sets."""
     stems = [
         f"valid.{spell_pair(text.langs)}" if options.pair else "valid" for text in sources.valids

@@ -143,17 +143,14 @@ def warn_if_most_rejected(corpora: Sequence[CorpusRejects]) -> None:
 def check_any_left(rejects: Sequence[CorpusRejects]) -> None:
     """Raise DataError if no text has a pair left."""
     if not any(corpus.kept for corpus in rejects):
-        counts: Counter[str] = Counter()
-        for corpus in rejects:
-            counts.update(corpus.counts)
-        raise nothing_left(counts)
+        raise nothing_left(sum((Counter(corpus.counts) for corpus in rejects), Counter[str]()))
 
 
 def nothing_left(rejected: Mapping[str, int]) -> DataError:
     """Return the error that all pairs were rejected; rejected: how many by each rule."""
-    spelt = ", ".join(f"{rule} {count:,}" for rule, count in rejected.items() if count)
+    listed = ", ".join(f"{rule} {count:,}" for rule, count in rejected.items() if count)
     return DataError(
-        f"all {sum(rejected.values()):,} training pairs were rejected: {spelt}; see the rules and "
+        f"all {sum(rejected.values()):,} training pairs were rejected: {listed}; see the rules and "
         "--keep in `nmt prepare --help-all`"
     )
 

@@ -10,16 +10,7 @@ from pathlib import Path
 from nmt import console
 from nmt.data.manifest import FILE_NAME
 from nmt.errors import UsageError
-from nmt.system.remote import (
-    cached,
-    download,
-    exists,
-    files_at,
-    is_url,
-    make_folder,
-    upload,
-    without_scheme,
-)
+from nmt.system import remote
 
 
 @contextlib.contextmanager
@@ -30,26 +21,26 @@ def made_for(out: str) -> Iterator[Path]:
     is at the URL already is copied to this machine for the block, which compares it. UsageError if
     other files are at the URL. NMTError if it cannot be read or written.
     """
-    if not is_url(out):
-        yield Path(without_scheme(out))
+    if not remote.is_url(out):
+        yield Path(remote.without_scheme(out))
         return
     url = out.rstrip("/")
-    folder = cached(url)
-    make_folder(url)  # fails before any work is done
-    if exists(f"{url}/{FILE_NAME}"):
+    folder = remote.cached(url)
+    remote.make_folder(url)  # fails before any work is done
+    if remote.exists(f"{url}/{FILE_NAME}"):
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            for file in files_at(f"{url}/"):
-                download(file, folder / file.rpartition("/")[2])
+            for file in remote.files_at(f"{url}/"):
+                remote.download(file, folder / file.rpartition("/")[2])
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return
-    if not folder.exists() and files_at(f"{url}/"):
+    if not folder.exists() and remote.files_at(f"{url}/"):
         raise UsageError(f"{url} is not empty and not a data folder; choose another name")
     yield folder
     paths = sorted(folder.iterdir(), key=lambda path: (path.name == FILE_NAME, path.name))
     for path in paths:
-        upload(path, f"{url}/{path.name}")
+        remote.upload(path, f"{url}/{path.name}")
     shutil.rmtree(folder)
     console.notice(f"{url}: uploaded {len(paths):,} files")

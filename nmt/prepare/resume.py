@@ -26,38 +26,24 @@ import numpy as np
 from nmt import __version__
 from nmt.data import manifest
 from nmt.data.folder import DataFolder
-from nmt.data.manifest import (
-    FILE_NAME,
-    LEARNING,
-    DatasetInfo,
-    FileRecord,
-    ShardRecord,
-    SplitRecord,
-    VocabularyRecord,
-)
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError, Stopped, UsageError
 from nmt.prepare.block import Hashes
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import CorpusRejects
-from nmt.system.files import (
-    atomic_writer,
-    check_owner,
-    lock,
-    megabytes,
-    parse_json,
-    remove_left_overs,
-    sha256_file,
-    sync_folder,
-    write_text,
-)
+from nmt.system import files
 
 PROGRESS_FOLDER = "progress"
 """Marks our unfinished folders, so that no other folder of that name is touched."""
-_PROGRESS_NAME, LEXICON_NAME = "progress.json", "lexicon.json"
+_PROGRESS_NAME, _LEXICON_NAME = "progress.json", "lexicon.json"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+
+
+def lexicon_path(folder: Path) -> Path:
+    """Return where the lexicon of `--terms auto` is while a data folder is built."""
+    return folder / PROGRESS_FOLDER / _LEXICON_NAME
 
 
 def check_target(out: Path) -> None:
@@ -76,8 +62,8 @@ def check_space(out: Path, needed: int) -> None:
     free = shutil.disk_usage(_nearest_folder(out)).free
     if free + there < needed:
         raise NMTError(
-            f"{out.parent}: the disk has {megabytes(free)} free, but about "
-            f"{megabytes(needed - there)} are needed; make room or choose another place"
+            f"{out.parent}: the disk has {files.megabytes(free)} free, but about "
+            f"{files.megabytes(needed - there)} are needed; make room or choose another place"
         )
 
 
@@ -85,7 +71,7 @@ def find_folder(out: Path) -> DataFolder | None:
     """Return the data folder at `out`, None if there is nothing; refuse anything else."""
     if not out.exists() or not any(out.iterdir()):
         return None
-    if not (out / FILE_NAME).exists():
+    if not (out / manifest.FILE_NAME).exists():
         raise UsageError(f"{out} is not empty and not a data folder; choose another name")
     try:
         return DataFolder.open(out)
@@ -102,9 +88,9 @@ def check_same(
     vocabularies: Sequence[Vocabulary],
 ) -> None:
     """Raise UsageError that names every difference between a folder and the present options."""
-    info = folder.info
+    info, ignored = folder.info, manifest.LEARNING if vocabularies else ()
     differences = [
-        *_changed_settings(info.settings, settings, ignored=LEARNING if vocabularies else ()),
+        *_changed_settings(info.settings, settings, ignored),
         *_changed_text(info, sources),
         *_changed_vocabulary(info, vocabularies),
     ]
@@ -116,7 +102,7 @@ def check_same(
 
 
 def _changed_settings(
-    old: Mapping[str, Any], new: Mapping[str, Any], *, ignored: Sequence[str]
+    old: Mapping[str, Any], new: Mapping[str, Any], ignored: Sequence[str]
 ) -> list[str]:
     return [
         f"{name} was {_spell(old.get(name))} and is {_spell(new.get(name))}"
@@ -126,13 +112,13 @@ def _changed_settings(
     ]
 
 
-def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
+def _changed_text(info: manifest.DatasetInfo, sources: Sources) -> list[str]:
     differences = []
     old_tests = {split.name: split for split in info.tests}
     if list(old_tests) != list(sources.tests):
         was, now = _spell(list(old_tests)), _spell(list(sources.tests))
         differences.append(f"test was {was} and is {now}")
-    splits: list[tuple[SplitRecord, Sequence[SourceText]]] = [
+    splits: list[tuple[manifest.SplitRecord, Sequence[SourceText]]] = [
         (info.train, sources.train),
         *([(info.valid, sources.valids)] if sources.valids else []),
         *((old_tests[name], [text]) for name, text in sources.tests.items() if name in old_tests),
@@ -165,7 +151,9 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
     return differences
 
 
-def _changed_vocabulary(info: DatasetInfo, vocabularies: Sequence[Vocabulary]) -> list[str]:
+def _changed_vocabulary(
+    info: manifest.DatasetInfo, vocabularies: Sequence[Vocabulary]
+) -> list[str]:
     if info.vocabulary.given != bool(vocabularies):
         was, now = ("learnt", "given") if vocabularies else ("given", "learnt")
         return [f"the vocabulary was {was} and is {now}"]
@@ -199,14 +187,14 @@ def building_folder(out: Path) -> Iterator[Path]:
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = _partial(out)
     with _locked(partial):
-        if (out / FILE_NAME).exists():
+        if (out / manifest.FILE_NAME).exists():
             shutil.rmtree(partial)
             yield out
             return
         try:
             yield partial
             shutil.rmtree(partial / PROGRESS_FOLDER)
-            sync_folder(partial)
+            files.sync_folder(partial)
             _move(partial, out)
         except (DataError, UsageError):
             shutil.rmtree(partial, ignore_errors=True)  # of no use to another run
@@ -245,7 +233,7 @@ def _locked(partial: Path) -> Iterator[None]:
     with contextlib.suppress(FileExistsError):
         partial.mkdir()
     # A run that was killed just before the rename has already removed its progress.
-    marks = (partial / PROGRESS_FOLDER, partial / FILE_NAME)
+    marks = (partial / PROGRESS_FOLDER, partial / manifest.FILE_NAME)
     if (
         partial.is_symlink()
         or not partial.is_dir()
@@ -254,18 +242,18 @@ def _locked(partial: Path) -> Iterator[None]:
         raise UsageError(f"{partial} is in the way and not from `nmt prepare`; move it away")
     folder = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        check_owner(folder, partial)
+        files.check_owner(folder, partial)
         busy = (
             f"another process is building {partial}; wait for it, then run the same command again"
         )
-        lock(folder, partial, busy)
+        files.lock(folder, partial, busy)
         if not (partial.exists() and os.path.samestat(os.fstat(folder), partial.stat())):
             with _locked(partial):  # the other process has renamed or removed what we had opened
                 yield
             return
         (partial / PROGRESS_FOLDER).mkdir(exist_ok=True)
         for inner in (partial, partial / PROGRESS_FOLDER):
-            remove_left_overs(inner)
+            files.remove_left_overs(inner)
         yield
     finally:
         os.close(folder)
@@ -280,7 +268,7 @@ def _move(partial: Path, out: Path) -> None:
                 f"{out} was created by something else in the meantime; move it away"
             ) from None
         raise
-    sync_folder(out.parent)
+    files.sync_folder(out.parent)
 
 
 def _partial(out: Path) -> Path:
@@ -296,15 +284,15 @@ class Progress:
     """The complete part of a data folder."""
 
     key: str  # hash of the text, the options and the version of the program
-    vocabulary: VocabularyRecord
-    shards: tuple[ShardRecord, ...]  # training shards
-    hashes: tuple[FileRecord, ...]
-    """Hashes of the pairs in each shard, to find duplicates of them after resuming."""
+    vocabulary: manifest.VocabularyRecord
     rejects: tuple[CorpusRejects, ...]  # rejected pairs of each training text so far
-    corpus: int  # the training text to read next
-    line: int  # the next line in it
-    side_columns: tuple[FileRecord, ...]  # the shards of side columns that are kept
-    lexicon: tuple[FileRecord, ...]  # the lexicon, if one had to be learnt
+    lexicon: tuple[manifest.FileRecord, ...]  # the lexicon, if one had to be learnt
+    shards: tuple[manifest.ShardRecord, ...] = ()  # training shards
+    side_columns: tuple[manifest.FileRecord, ...] = ()  # the shards of side columns that are kept
+    hashes: tuple[manifest.FileRecord, ...] = ()
+    """Hashes of the pairs in each shard, to find duplicates of them after resuming."""
+    corpus: int = 0  # the training text to read next
+    line: int = 1  # the next line in it
 
 
 def progress_key(
@@ -330,7 +318,7 @@ def read_progress(folder: Path) -> Progress | None:
         checksum, _, written = content.partition(b"\n")
         if hashlib.sha256(written).hexdigest().encode() != checksum:
             return None
-        progress: Progress = manifest.build_value(Progress, parse_json(written), "")
+        progress: Progress = manifest.build_value(Progress, files.parse_json(written), "")
         checksums = {
             **{folder / file.name: file.sha256 for file in progress.vocabulary.files},
             **{folder / shard.name: shard.sha256 for shard in progress.shards},
@@ -340,7 +328,7 @@ def read_progress(folder: Path) -> Progress | None:
                 for file in (*progress.hashes, *progress.lexicon)
             },
         }
-        if any(sha256_file(path) != sha256 for path, sha256 in checksums.items()):
+        if any(files.sha256_file(path) != sha256 for path, sha256 in checksums.items()):
             return None
     except (OSError, ValueError):
         return None
@@ -351,22 +339,22 @@ def write_progress(folder: Path, progress: Progress) -> None:
     """Record what is complete: a line with the checksum, and one with the progress."""
     content = json.dumps(dataclasses.asdict(progress))
     checksum = hashlib.sha256(content.encode()).hexdigest()
-    write_text(folder / PROGRESS_FOLDER / _PROGRESS_NAME, f"{checksum}\n{content}")
+    files.write_text(folder / PROGRESS_FOLDER / _PROGRESS_NAME, f"{checksum}\n{content}")
 
 
-def write_hashes(folder: Path, rule: str, number: int, hashes: Hashes) -> FileRecord:
+def write_hashes(folder: Path, rule: str, number: int, hashes: Hashes) -> manifest.FileRecord:
     """Write what a rule of duplicates has to remember of training shard `number`."""
     path = folder / PROGRESS_FOLDER / f"{rule}-{number:05d}.bin"
-    with atomic_writer(path) as file:
+    with files.atomic_writer(path) as file:
         file.write(hashes.astype("<u8").data)
     return record_file(path)
 
 
-def hashed_rule(file: FileRecord) -> str:
+def hashed_rule(file: manifest.FileRecord) -> str:
     return file.name.rpartition("-")[0]
 
 
-def read_hashes(folder: Path, file: FileRecord) -> Hashes:
+def read_hashes(folder: Path, file: manifest.FileRecord) -> Hashes:
     return np.fromfile(folder / PROGRESS_FOLDER / file.name, "<u8").astype(np.uint64)
 
 

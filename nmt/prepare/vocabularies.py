@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -103,9 +104,7 @@ def _check_tests(languages: LanguageTokens, options: PrepareOptions) -> None:
 
 
 def with_new_pieces(
-    vocabularies: Sequence[Vocabulary],
-    options: PrepareOptions,
-    languages: LanguageTokens | None,
+    vocabularies: Sequence[Vocabulary], options: PrepareOptions, languages: LanguageTokens | None
 ) -> list[Vocabulary]:
     """Return the vocabularies of --vocab, if any, with the pieces that they lack.
 
@@ -209,33 +208,29 @@ def learn_vocabularies(
         [text.langs for text in train],
         options.temperature,
     )
-    pairs = min(_sample_size(options) or sys.maxsize, Epochs(shares, seed=options.seed).visits)
+    clean = {"filters": filters, "moses": moses, "composes": options.normalization == NFC}
+    learning = _Learning(options, train, shares, clean)
+    pairs = min(learning.sample_size or sys.maxsize, Epochs(shares, seed=options.seed).visits)
     console.notice(
         f"learning the vocabular{'ies' if len(names) > 1 else 'y'} of {' and '.join(names)} from "
         f"{pairs:,} pairs"
     )
-    clean = {"filters": filters, "moses": moses, "composes": options.normalization == NFC}
     learn = partial(
         learn_vocabulary,
         subwords=options.subwords,
         split_digits=options.split_digits,
         normalization=options.normalization,
         symbols=sorted({*options.tags.values(), *options.symbol}),
-        controls=(
-            *(languages.pieces.values() if languages else ()),
-            *options.control_pieces,
-        ),
+        controls=(*(languages.pieces.values() if languages else ()), *options.control_pieces),
         character_coverage=options.character_coverage,
     )
     is_bpe = options.subwords == "bpe"
-    counts, judgements = _word_counts(options, train, shares, tables, clean) if is_bpe else ((), {})
+    counts, judgements = learning.word_counts(tables) if is_bpe else ((), {})
     vocabularies = []
     for number, of_langs in enumerate(names):
         size, vocabulary = vocabulary_size(options, train), None
         while vocabulary is None:
-            text = (
-                counts[number] if is_bpe else _lines(options, train, shares, tables[number], clean)
-            )
+            text = counts[number] if is_bpe else learning.lines(tables[number])
             try:
                 vocabulary = learn(text, vocab_size=size)
             except UnfitSize as error:
@@ -263,32 +258,60 @@ def _suited(size: int, bound: int) -> int:
     return size
 
 
-def _word_counts(
-    options: PrepareOptions,
-    train: Sequence[SourceText],
-    shares: Sequence[tuple[int, float]],
-    tables: Sequence[Sequence[int]],
-    clean: Mapping[str, Any],
-) -> tuple[list[Mapping[str, int]], Judgements]:
-    """Return how often each word occurs in the clean text, by the weights: for each table of sides.
+@dataclass(frozen=True)
+class _Learning:
+    """What vocabularies are learnt from."""
 
-    Without `--sample-size`, all pairs are read once, and count as often as their weight says. Then
-    the judgements on all blocks are returned, too.
-    """
-    judgements: Judgements = {}
-    counts = [WordCounts() for _ in tables]
-    times, blocks = [1] * len(train), _drawn(options, train, shares)
-    if options.sample_size is None:
-        times = whole_weights([weight for _, weight in shares])
-        blocks = (block for at, text in enumerate(train) for block in text.read(corpus=at))
-    count = partial(count_words, sides=tables, **clean)
-    for together, (words, judged) in _kept(_grouped(blocks), count, workers=options.processes):
-        if options.sample_size is None:
-            places = ((block.corpus, block.number) for block in together)
-            judgements.update(zip(places, judged, strict=True))
-        for table, found in zip(counts, words, strict=True):
-            table.add(found, times[together[0].corpus])
-    return [table.counts for table in counts], judgements
+    options: PrepareOptions
+    train: Sequence[SourceText]
+    shares: Sequence[tuple[int, float]]
+    """Of each text: its lines, and how often an epoch visits each."""
+    clean: Mapping[str, Any]
+    """How the pairs are cleaned: arguments of `clean_sample`."""
+
+    @property
+    def sample_size(self) -> int | None:
+        """How many pairs to learn from; None: all."""
+        if self.options.sample_size is None and self.options.subwords != "bpe":
+            return _SAMPLE
+        return self.options.sample_size
+
+    def drawn(self) -> Iterator[Block]:
+        """Yield a sample of the pairs, drawn by their weights."""
+        weights = [weight for _, weight in self.shares]
+        size = self.sample_size or _SAMPLE
+        return sample_blocks(self.train, size=size, seed=self.options.seed, weights=weights)
+
+    def lines(self, sides: Sequence[int]) -> Iterator[str]:
+        """Yield the lines of some sides of a sample of clean pairs, which a unigram model needs."""
+        clean, workers = partial(clean_sample, **self.clean), self.options.processes
+        for _, pairs in _kept(self.drawn(), clean, workers=workers):
+            yield from (pair[side] for pair in pairs for side in sides)
+
+    def word_counts(
+        self, tables: Sequence[Sequence[int]]
+    ) -> tuple[list[Mapping[str, int]], Judgements]:
+        """Return how often each word occurs in clean text, by the weights: for each table of sides.
+
+        Without `--sample-size`, all pairs are read once, and count as often as their weight says.
+        Then the judgements on all blocks are returned, too.
+        """
+        judgements: Judgements = {}
+        counts = [WordCounts() for _ in tables]
+        is_whole = self.options.sample_size is None
+        times, blocks = [1] * len(self.train), self.drawn()
+        if is_whole:
+            times = whole_weights([weight for _, weight in self.shares])
+            texts = enumerate(self.train)
+            blocks = (block for corpus, text in texts for block in text.read(corpus=corpus))
+        count, workers = partial(count_words, sides=tables, **self.clean), self.options.processes
+        for together, (words, judged) in _kept(_grouped(blocks), count, workers=workers):
+            if is_whole:
+                places = ((block.corpus, block.number) for block in together)
+                judgements.update(zip(places, judged, strict=True))
+            for table, found in zip(counts, words, strict=True):
+                table.add(found, times[together[0].corpus])
+        return [table.counts for table in counts], judgements
 
 
 def _grouped(blocks: Iterator[Block]) -> Iterator[tuple[Block, ...]]:
@@ -308,38 +331,6 @@ def whole_weights(weights: Sequence[float]) -> list[int]:
     ):
         return multiples
     return [round(16 * weight / smallest) for weight in weights]
-
-
-def _lines(
-    options: PrepareOptions,
-    train: Sequence[SourceText],
-    shares: Sequence[tuple[int, float]],
-    sides: Sequence[int],
-    clean: Mapping[str, Any],
-) -> Iterator[str]:
-    """Yield the lines of some sides of a sample of clean pairs, which a unigram model needs."""
-    blocks = _drawn(options, train, shares)
-    for _, pairs in _kept(blocks, partial(clean_sample, **clean), workers=options.processes):
-        yield from (pair[side] for pair in pairs for side in sides)
-
-
-def _sample_size(options: PrepareOptions) -> int | None:
-    """Return how many pairs to learn from; None means all."""
-    if options.sample_size is None and options.subwords != "bpe":
-        return _SAMPLE
-    return options.sample_size
-
-
-def _drawn(
-    options: PrepareOptions, train: Sequence[SourceText], shares: Sequence[tuple[int, float]]
-) -> Iterator[Block]:
-    """Yield a sample of the pairs, drawn by their weights."""
-    return sample_blocks(
-        train,
-        size=_sample_size(options) or _SAMPLE,
-        seed=options.seed,
-        weights=[weight for _, weight in shares],
-    )
 
 
 def _kept(

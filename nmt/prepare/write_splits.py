@@ -46,13 +46,11 @@ from nmt.system.workers import map_in_order
 def write_shard(
     path: Path, builder: ShardBuilder, *, corpus: int = 0, marker: int | None = None
 ) -> ShardRecord:
-    """Write the pairs of a builder, all from one corpus, as a shard; see `shard_record`."""
+    """Write the pairs of a builder, all from one corpus, as a shard.
+
+    marker: the id that begins an annotation, if there are some.
+    """
     builder.write(path, corpus=corpus)
-    return shard_record(path, marker)
-
-
-def shard_record(path: Path, marker: int | None) -> ShardRecord:
-    """Return the record of a shard; marker: the id that begins an annotation, if there are some."""
     shard, file = Shard.open(path), record_file(path)
     annotations, annotated = (0, 0) if marker is None else shard.src_occurrences(marker)
     return ShardRecord(
@@ -214,37 +212,32 @@ def _refuse(where: str, block: Block, bad: Mask, problem: str, advice: str) -> N
         )
 
 
+@dataclass
 class TrainSplit:
     """Writes the training shards of a folder, starting from `progress`."""
 
-    def __init__(
-        self,
-        folder: Path,
-        texts: Sequence[SourceText],
-        progress: Progress,
-        options: PrepareOptions,
-        cleaning: CleaningOptions,
-        subwords: Subwords,
-    ) -> None:
-        self.rejects = progress.rejects
-        self._folder = folder
-        self._texts = texts
-        self._progress = progress
-        self._options = options
-        self._subwords = subwords
+    folder: Path
+    texts: Sequence[SourceText]
+    progress: Progress
+    options: PrepareOptions
+    cleaning: CleaningOptions
+    subwords: Subwords
+
+    def __post_init__(self) -> None:
+        self.rejects = self.progress.rejects
         self._builder, self._side_builders = self._new_builders()
-        self._seen = {rule: SeenHashes(self._lines) for rule in cleaning.duplicate_rules}
+        self._seen = {rule: SeenHashes(self._lines) for rule in self.cleaning.duplicate_rules}
         # The hashes that were new since the last complete shard.
         self._new_hashes: dict[str, list[Hashes]] = {rule: [] for rule in self._seen}
-        for file in progress.hashes:
-            self._seen[hashed_rule(file)].add(read_hashes(folder, file))
+        for file in self.progress.hashes:
+            self._seen[hashed_rule(file)].add(read_hashes(self.folder, file))
         self._seconds = np.zeros(2)
         self._shifted: set[int] = set()  # texts that we have warned of
-        self._flawed = [set[tuple[str, str]]() for _ in texts]  # sides and kinds, likewise
+        self._flawed = [set[tuple[str, str]]() for _ in self.texts]  # sides and kinds, likewise
 
     @property
     def _lines(self) -> int:
-        return sum(text.lines for text in self._texts)
+        return sum(text.lines for text in self.texts)
 
     def write(self, encode: Callable[[Block], EncodedBlock], judgements: Judgements) -> None:
         """Write all missing shards.
@@ -253,12 +246,12 @@ class TrainSplit:
         judgements: on blocks that an earlier pass of this run has cleaned.
         """
         done = sum(corpus.lines for corpus in self.rejects)
-        corpus = self._progress.corpus
+        corpus = self.progress.corpus
         began = time.process_time()
         with console.progress(
             "Encoding train", total=self._lines, unit="pairs", initial=done
         ) as bar:
-            blocks, workers = self._blocks(judgements), self._options.processes
+            blocks, workers = self._blocks(judgements), self.options.processes
             for block, result in map_in_order(encode, blocks, workers=workers):
                 if block.corpus != corpus and len(self._builder):
                     self._flush(corpus, next_corpus=corpus + 1, next_line=1)
@@ -278,26 +271,26 @@ class TrainSplit:
         """Return the record of the split."""
         corpora = [
             text.record(lines=rejects.lines, rejected=rejects.counts, flaws=rejects.flaws)
-            for text, rejects in zip(self._texts, self.rejects, strict=True)
+            for text, rejects in zip(self.texts, self.rejects, strict=True)
         ]
         return split_record(
-            self._folder,
+            self.folder,
             "train",
-            self._progress.shards,
+            self.progress.shards,
             corpora,
-            side_columns=self._progress.side_columns,
-            separator=self._subwords.separator if self._options.documents else None,
+            side_columns=self.progress.side_columns,
+            separator=self.subwords.separator if self.options.documents else None,
         )
 
     def _new_builders(self) -> tuple[ShardBuilder, defaultdict[str, ShardBuilder]]:
         """Return empty builders: of token ids, and of each side column by its name."""
-        ids = ShardBuilder(token_bytes=self._subwords.token_bytes)
+        ids = ShardBuilder(token_bytes=self.subwords.token_bytes)
         return ids, defaultdict(partial(ShardBuilder, token_bytes=TEXT_BYTES))
 
     def _blocks(self, judgements: Judgements) -> Iterator[Block]:
-        for corpus, text in enumerate(self._texts):
-            if corpus >= self._progress.corpus:
-                start = self._progress.line if corpus == self._progress.corpus else 1
+        for corpus, text in enumerate(self.texts):
+            if corpus >= self.progress.corpus:
+                start = self.progress.line if corpus == self.progress.corpus else 1
                 for block in text.read(corpus=corpus, start=start):
                     yield replace(block, judgement=judgements.get((corpus, block.number)))
 
@@ -322,14 +315,14 @@ class TrainSplit:
         rows, src, tgt = rows[is_left], src.select(is_left), tgt.select(is_left)
         rejects = self.rejects[block.corpus]
         rejects.add(block, verdicts, result.flaws)
-        warn_of_flaws(rejects, self._texts[block.corpus].lines, self._flawed[block.corpus])
+        warn_of_flaws(rejects, self.texts[block.corpus].lines, self._flawed[block.corpus])
         self._builder.extend(src, tgt, block.number + rows)
         for name, values in side_rows.items():
             if len(rows):  # else the next corpus, which may keep nothing, would begin with it
                 src_values, tgt_values = (side.select(is_left) for side in values)
                 self._side_builders[name].extend(src_values, tgt_values, block.number + rows)
         self._seconds += result.seconds
-        if len(self._builder) >= self._options.shard_pairs:
+        if len(self._builder) >= self.options.shard_pairs:
             self._flush(
                 block.corpus, next_corpus=block.corpus, next_line=block.number + block.lines
             )
@@ -339,20 +332,20 @@ class TrainSplit:
             return
         self._shifted.add(block.corpus)
         if block.number > 1:  # `warn_of_faults` has checked the first lines
-            reader = self._texts[block.corpus].reader
+            reader = self.texts[block.corpus].reader
             console.warning(
                 f"{' and '.join(reader.sides)}, {reader.unit}s {block.number:,} to "
                 f"{block.number + block.lines - 1:,}: {describe_shift(shift)}"
             )
 
     def _flush(self, corpus: int, *, next_corpus: int, next_line: int) -> None:
-        number = len(self._progress.shards)
+        number = len(self.progress.shards)
         files = [
-            write_hashes(self._folder, rule, number, np.concatenate(hashes))
+            write_hashes(self.folder, rule, number, np.concatenate(hashes))
             for rule, hashes in self._new_hashes.items()
         ]
-        path = self._folder / f"train-{number:05d}.bin"
-        marker = None if self._options.terms is None else self._subwords.marker
+        path = self.folder / f"train-{number:05d}.bin"
+        marker = None if self.options.terms is None else self.subwords.marker
         shard = write_shard(path, self._builder, corpus=corpus, marker=marker)
         side_files = [path.with_suffix(f".{name}") for name in self._side_builders]
         for file, builder in zip(side_files, self._side_builders.values(), strict=True):
@@ -360,12 +353,12 @@ class TrainSplit:
         self._builder, self._side_builders = self._new_builders()
         for hashes in self._new_hashes.values():
             hashes.clear()
-        self._progress = replace(
-            self._progress,
-            shards=(*self._progress.shards, shard),
-            hashes=(*self._progress.hashes, *files),
-            side_columns=(*self._progress.side_columns, *map(record_file, side_files)),
+        self.progress = replace(
+            self.progress,
+            shards=(*self.progress.shards, shard),
+            hashes=(*self.progress.hashes, *files),
+            side_columns=(*self.progress.side_columns, *map(record_file, side_files)),
             corpus=next_corpus,
             line=next_line,
         )
-        write_progress(self._folder, self._progress)
+        write_progress(self.folder, self.progress)

@@ -54,18 +54,15 @@ FORMAT_VERSION = 2
 WORK = "distill"
 """The folder in which `nmt distill` makes what a student learns, before there is a run."""
 _CHOSEN = "matmul", "precision", "compile", "validate_tokenizer"  # where they were auto
-_RUN = {"ranks": int} | dict.fromkeys(
-    (
-        *("preset", "architecture", "data", "data_path", "init_from_checksum", "init_from"),
-        *("command", "nmt", "date", "checksum"),
-    ),
-    str,
+_STRINGS = (
+    "preset architecture data data_path init_from_checksum init_from command nmt date checksum"
 )
+_RUN = {"ranks": int} | dict.fromkeys(_STRINGS.split(), str)
 """The values of [run] in config.toml, and their types."""
-_OWN_FILES = {
-    *("config.toml", "metrics.jsonl", "train.log", "curves.svg", "status.json", "lock"),
-    *("best.safetensors", "last.safetensors"),
-}
+_OWN_FILES = frozenset(
+    "config.toml metrics.jsonl train.log curves.svg status.json lock best.safetensors "
+    "last.safetensors".split()
+)
 
 
 _CURVES: tuple[tuple[str, str, list[tuple[str, str]]], ...] = (

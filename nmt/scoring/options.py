@@ -12,9 +12,8 @@ METRICS = ("bleu", "chrf", "chrf++", "ter")
 DEFAULT_METRICS = ("bleu", "chrf")  # TER takes minutes if lines are long
 
 # sacreBLEU's. Those of MeCab need other packages, and the last four download a model.
-TOKENIZERS = (
-    *("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab"),
-    *("flores101", "flores200", "spm", "spBLEU-1K"),
+TOKENIZERS = tuple(
+    "13a intl zh char none ja-mecab ko-mecab flores101 flores200 spm spBLEU-1K".split()
 )
 
 

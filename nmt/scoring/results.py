@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -62,12 +61,6 @@ def _count(name: str, metric: Metric, outputs: Sequence[Sequence[str]]) -> list[
                 bar.update()
 
         return [metric.count(watched(lines)) for lines in outputs]
-
-
-def print_json(results: Mapping[str, Result], baselines: Sequence[str]) -> None:
-    """Print one object, a key for each metric; `baselines` are the names of their files."""
-    objects = {key: as_object(result, baselines) for key, result in results.items()}
-    console.print_text(json.dumps(objects, indent=2))
 
 
 def as_object(result: Result, baselines: Sequence[str]) -> dict[str, object]:

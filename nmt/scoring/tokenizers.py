@@ -18,11 +18,10 @@ _PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko
 """The modules of sacreBLEU's tokenizers that need other packages."""
 
 _HAN = {"Hani", "Hans", "Hant"}
-_WITHOUT_SPACES = _HAN | {
-    *("Jpan", "Hrkt", "Hira", "Kana", "Bopo", "Yiii", "Nshu", "Tang"),  # East Asia
-    *("Thai", "Laoo", "Khmr", "Mymr", "Tibt", "Phag"),
-    *("Lana", "Tale", "Talu", "Tavt", "Java", "Bali", "Bugi"),  # other Brahmic scripts
-}
+_WITHOUT_SPACES = _HAN.union(
+    "Jpan Hrkt Hira Kana Bopo Yiii Nshu Tang".split(),  # East Asia
+    "Thai Laoo Khmr Mymr Tibt Phag Lana Tale Talu Tavt Java Bali Bugi".split(),  # Brahmic scripts
+)
 """ISO 15924 codes of scripts whose words no spaces part."""
 
 

@@ -69,7 +69,8 @@ class _OnLoopback(StaticTCPRendezvous):
         port = listening.getsockname()[1]
         super().__init__(_LOOPBACK, port, rank=0, world_size=1, run_id=str(uuid.uuid4()), timeout=0)
         self._server = TCPStore(
-            *(_LOOPBACK, port),
+            _LOOPBACK,
+            port,
             is_master=True,
             wait_for_workers=False,
             master_listen_fd=listening.detach(),

@@ -94,11 +94,11 @@ def let_gpu_memory_grow(environment: MutableMapping[str, str] = os.environ) -> N
         environment.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 
-def interruptible(work: Callable[[], None]) -> None:
+def interruptible(work: Callable[[], int]) -> int:
     """Do work that signals interrupt by KeyboardInterrupt. After it they do nothing."""
     try:
         _Course.answer = "interrupt"
-        work()
+        return work()
     finally:
         # Python looks for signals at calls and at jumps back, so none comes before this.
         _Course.answer = "ignore"

@@ -52,8 +52,16 @@ _A100_SHARE, _A100_RATE = 0.3, 312e12
 
 Row = tuple[str, str]
 MAIN_ROWS = (
-    *("preset", "parameters", "device", "processes", "precision", "epochs, about"),
-    *("tokens a second", "time an update", "time of validating", "how sure"),
+    "preset",
+    "parameters",
+    "device",
+    "processes",
+    "precision",
+    "epochs, about",
+    "tokens a second",
+    "time an update",
+    "time of validating",
+    "how sure",
 )
 """What most people want to know besides the answer in short."""
 Round = tuple[MetricsWindow, dict[str, float]]

@@ -69,9 +69,9 @@ TABLE = (
     *(
         Contradiction(option, "--context", _COUNTS_LINES_BEFORE)
         for option in (
-            *("--split", "--terms", "--n-best", "--max-tokens", "--min-tokens"),
-            *("--no-repeat-ngram", "--repetition-penalty"),
-        )
+            "--split --terms --n-best --max-tokens --min-tokens --no-repeat-ngram "
+            "--repetition-penalty"
+        ).split()
     ),
     Contradiction(
         "--terms", "--sample", "search forces terms, and samples are not searched", (READER,)
@@ -107,12 +107,11 @@ TABLE = (
         "it has only the form power",
         ("--beam-size 1", "--length-penalty 0"),
     ),
+    Contradiction("--format jsonl", DOCUMENT, _FOR_LINES),
+    Contradiction(N_BEST_LIST, DOCUMENT, _FOR_LINES),
     *(
         Contradiction(option, DOCUMENT, _FOR_LINES)
-        for option in (
-            *("--format jsonl", N_BEST_LIST, "--scores", "--alignment", "--attention"),
-            *("--prefixes", "--context"),
-        )
+        for option in "--scores --alignment --attention --prefixes --context".split()
     ),
     Contradiction("--all-heads", "--attention", "it says what is drawn", is_needed=True),
     Contradiction("--attention", "--output", "it is drawn beside output to stdout"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from nmt.lexical.token_offsets import WORD_START
@@ -23,14 +23,12 @@ _LINE_BREAKERS = re.compile(r"[\n\r\0]")
 _CONTROLS = re.compile(r"[\0-\x08\n-\x1f\x7f-\x9f]")
 
 
+@dataclass(frozen=True)
 class JoinSegments:
     """Makes the translations of lines, of what search has found for their segments."""
 
-    def __init__(self, engine: Engine, language_pair: LanguagePair) -> None:
-        """Take the engine, which has the attention for alignments, and the vocabularies."""
-        self._engine = engine
-        self._src_vocabulary = language_pair.src_vocabulary
-        self._tgt_vocabulary = language_pair.tgt_vocabulary
+    engine: Engine  # has the attention for alignments
+    language_pair: LanguagePair
 
     def __call__(
         self,
@@ -64,8 +62,8 @@ class JoinSegments:
 
     def _copies(self, segment: Segment, is_aligned: bool) -> list[Translation]:
         """Return the copy of a segment, once, or as often as there are samples of others."""
-        copied = copy_translation(segment, self._src_vocabulary, alignment=is_aligned)
-        options = self._engine.options
+        copied = copy_translation(segment, self.language_pair.src_vocabulary, alignment=is_aligned)
+        options = self.engine.options
         return [copied] * (1 if options.sampling is None else options.n_best)
 
     def _translations(
@@ -79,7 +77,8 @@ class JoinSegments:
             for hypothesis in result
         ]
         # In one call: each call costs as much as decoding hundreds.
-        texts = self._tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
+        vocabulary = self.language_pair.tgt_vocabulary
+        texts = vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
         each_text = iter(texts)
         alignments: Iterator[Alignment | None] = iter([None] * len(pairs))
         if is_aligned:
@@ -92,7 +91,7 @@ class JoinSegments:
                     next(each_text),
                     hypothesis.score,
                     hypothesis.log_prob,
-                    tuple(self._tgt_vocabulary.tokens(hypothesis.ids)),
+                    tuple(vocabulary.tokens(hypothesis.ids)),
                     hypothesis.token_log_probs[:-1],
                     1,
                     is_cut=segment.is_cut,
@@ -108,21 +107,21 @@ class JoinSegments:
         self, searched: Sequence[tuple[Segment, Hypothesis]]
     ) -> Iterator[Alignment | None]:
         """Return the alignment of each source's own tokens to those of its translation."""
-        first = self._tgt_vocabulary.first
+        first = self.language_pair.tgt_vocabulary.first
         pairs = [
             (segment.source.ids, (*first, *hypothesis.before, *hypothesis.ids))
             for segment, hypothesis in searched
         ]
         for (segment, hypothesis), weights in zip(
-            searched, self._engine.attention(pairs), strict=True
+            searched, self.engine.attention(pairs), strict=True
         ):
             if weights is None:
                 yield None
                 continue
             begin = len(first) + len(hypothesis.before)
             plain = (segment.plain or segment.source.ids)[segment.added :]
-            src_tokens = self._src_vocabulary.tokens(plain)
-            tgt_tokens = self._tgt_vocabulary.tokens(hypothesis.ids)
+            src_tokens = self.language_pair.src_vocabulary.tokens(plain)
+            tgt_tokens = self.language_pair.tgt_vocabulary.tokens(hypothesis.ids)
             to_plain = segment.attention_to_plain(weights[begin:])[:, segment.added :]
             yield Alignment.from_attention([to_plain], src_tokens, tgt_tokens)
 
@@ -140,7 +139,7 @@ class JoinSegments:
         if errors:
             return failed(segments, errors[0])
         of_segments = [part for part in translated if not isinstance(part, str)]
-        options = self._engine.options
+        options = self.engine.options
         if options.sampling is None:
             chosen = best_sums(of_segments, 2 * options.n_best)
         else:

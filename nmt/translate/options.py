@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +29,8 @@ from nmt.translate.contradictions import (
     options_given,
     refuse_contradictions,
 )
+
+_text_value = partial(value, panel="Text")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,7 @@ class TranslationConfig:
         "Split each line into sentences, translate them one by one, and join them. Documents are "
         "split anyway, and so are lines if the model has learnt single sentences.",
     )
-    no_split: bool = value(False, "Never split lines into sentences.", panel="Text")
+    no_split: bool = _text_value(False, "Never split lines into sentences.")
     sample: bool = value(
         False,
         "Sample instead of searching for the best translation. With --n-best N, sample N for each "
@@ -108,22 +110,19 @@ class TranslationConfig:
         metavar="MODEL_OR_RUN",
         panel="Search",
     )
-    scores: bool = value(False, "Write `SCORE<TAB>TEXT`.", panel="Text")
-    alignment: bool = value(
+    scores: bool = _text_value(False, "Write `SCORE<TAB>TEXT`.")
+    alignment: bool = _text_value(
         False,
         "Write word alignments after the text, for example ` ||| 0-0 1-2`. They come from "
         "attention, and words count from 0. jsonl adds the attention.",
-        panel="Text",
     )
-    prefixes: bool = value(
-        False, "Read `SOURCE<TAB>PREFIX`. The translation begins with PREFIX.", panel="Text"
+    prefixes: bool = _text_value(
+        False, "Read `SOURCE<TAB>PREFIX`. The translation begins with PREFIX."
     )
-    encoding: str = value(
-        "utf-8",
-        "Encoding of the input, unless it begins with a byte-order mark. Output is UTF-8.",
-        panel="Text",
+    encoding: str = _text_value(
+        "utf-8", "Encoding of the input, unless it begins with a byte-order mark. Output is UTF-8."
     )
-    strict: bool = value(False, "Fail at the first line that is not in the encoding.", panel="Text")
+    strict: bool = _text_value(False, "Fail at the first line that is not in the encoding.")
     precision: str = value(
         "auto",
         "Precision of matrix products. fp16 needs a GPU. auto takes bf16 on GPUs since Ampere and "

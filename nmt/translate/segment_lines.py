@@ -113,14 +113,7 @@ class SegmentLines:
         return segments
 
     def _sentences(
-        self,
-        line: str,
-        text: str,
-        kept: Spans,
-        most: float,
-        *,
-        has_prefix: bool,
-        has_breaks: bool,
+        self, line: str, text: str, kept: Spans, most: float, *, has_prefix: bool, has_breaks: bool
     ) -> list[_Sentence]:
         """Return the sentences of a line's text, which is all of it, or what follows its tag.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, pairwise
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
@@ -81,22 +81,14 @@ class ReadTerms:
         return annotated
 
 
+@dataclass(frozen=True)
 class ForceTerms:
     """Cuts sentences into segments whose terms are phrases of their sources."""
 
-    def __init__(
-        self,
-        terms: WordList,
-        language_pair: LanguagePair,
-        barred_ids: Collection[int] = (),
-    ) -> None:
-        """Take terms and their languages, and the tokens that never come."""
-        self._terms = terms
-        self._languages = language_pair.languages
-        self._src_vocabulary = language_pair.src_vocabulary
-        self._tgt_vocabulary = language_pair.tgt_vocabulary
-        self._barred = {UNK_ID, *barred_ids}
-        self._phrases: dict[ListedWord, Phrase | None] = {}
+    terms: WordList
+    language_pair: LanguagePair
+    barred_ids: Collection[int] = ()  # the tokens that never come
+    phrases: dict[ListedWord, Phrase | None] = field(default_factory=dict)  # those that are known
 
     def __call__(
         self, text: str, kept: Spans, ids: list[int], most: int, separator: str
@@ -106,13 +98,14 @@ class ForceTerms:
         Each has the terms that begin in it, each once, without those that the vocabulary cannot
         write.
         """
-        segments = split_ids(self._src_vocabulary, ids, most, self._languages, separator)
-        places = self._terms.find(text, kept)
+        pair = self.language_pair
+        segments = split_ids(pair.src_vocabulary, ids, most, pair.languages, separator)
+        places = self.terms.find(text, kept)
         if not places:
             return segments
         ends = [len(text)]
         if len(segments) > 1:
-            spans = token_offsets(text, self._src_vocabulary.tokens(ids))
+            spans = token_offsets(text, pair.src_vocabulary.tokens(ids))
             sizes = accumulate(len(segment.source.ids) for segment in segments)
             ends = [spans[size - 1][1] for size in sizes]
         starts = [place.start for place in places]
@@ -125,12 +118,12 @@ class ForceTerms:
         return forced
 
     def _phrase(self, word: ListedWord) -> Phrase | None:
-        if word not in self._phrases:
-            self._phrases[word] = self._phrase_of(word)
-        return self._phrases[word]
+        if word not in self.phrases:
+            self.phrases[word] = self._phrase_of(word)
+        return self.phrases[word]
 
     def _phrase_of(self, word: ListedWord) -> Phrase | None:
-        vocabulary = self._tgt_vocabulary
+        vocabulary, barred = self.language_pair.tgt_vocabulary, {UNK_ID, *self.barred_ids}
         forms, inner, starts = dict[Ids, None](), dict[Ids, None](), dict[Ids, None]()
         for target in word.targets:
             spaced, *others = token_forms(vocabulary, target)
@@ -140,7 +133,7 @@ class ForceTerms:
             if capitalised(target) != target:
                 starts[after_space(vocabulary, capitalised(target))] = None
         usable_forms, usable_starts, usable_inner = (
-            tuple(form for form in some if form and not self._barred.intersection(form))
+            tuple(form for form in some if form and barred.isdisjoint(form))
             for some in (forms, starts, inner)
         )
         if not (usable_forms or usable_starts or usable_inner):

@@ -77,7 +77,7 @@ def test_commands_start_fast(
     names = ("export", "random", "marian", "line", "out", "ref", "hyp")
     export, random, marian, line, out, ref, hyp = (tmp_path / name for name in names)
     line.write_text(LINE)
-    words = "the cat sees a small red bird in the old house by the river".split()  # noqa: SIM905
+    words = "the cat sees a small red bird in the old house by the river".split()
     ref.write_text("".join(f"{' '.join(words[n % 9 :])} {n}.\n" for n in range(LINES)))
     hyp.write_text("".join(f"{' '.join(words[n % 7 :])} {n}.\n" for n in range(LINES)))
     typer, pytorch = "python -c 'import typer'", "python -c 'import torch'"

@@ -136,7 +136,7 @@ def test_a_finished_folder_is_compared_and_not_made_again(
     def fail(_: Path, url: str) -> None:
         raise NMTError(f"{url}: written again")
 
-    monkeypatch.setattr("nmt.prepare.remote_folder.upload", fail)
+    monkeypatch.setattr("nmt.system.remote.upload", fail)
     again = prepare(out=URL)
     assert (again.status, "already prepared" in again.stderr) == (0, True)
     other = prepare("--max-ratio", "2", "--quiet", out=URL).refusal(2)
@@ -156,7 +156,7 @@ def test_an_upload_that_fails_goes_on_the_next_time_and_describes_the_folder_las
         storage.write(url.removeprefix("memory://"), path.read_bytes())
 
     with monkeypatch.context() as patch:
-        patch.setattr("nmt.prepare.remote_folder.upload", fail_in_the_end)
+        patch.setattr("nmt.system.remote.upload", fail_in_the_end)
         refused = prepare("--quiet", out=URL).refusal(1)
     assert refused == f"nmt: error: {URL}/dataset.json: no network"
     assert at_url(storage).keys() == expected.keys() - {"dataset.json"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import re
 import shlex
 from dataclasses import replace
@@ -33,6 +34,13 @@ def model_of(preset: str, *options: str) -> ModelConfig:
 
 def test_every_format_of_models_has_its_program() -> None:
     assert list(PROGRAMS) == list(EXPORTERS)
+
+
+@pytest.mark.parametrize("form", EXPORTERS)
+def test_the_options_of_a_format_are_those_of_its_export(form: str) -> None:
+    module = importlib.import_module(f"nmt.interchange.{EXPORTERS[form].module}")
+    _, _, *options = inspect.signature(getattr(module, f"export_{form}")).parameters
+    assert tuple(options) == EXPORTERS[form].options
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -11,7 +11,7 @@ from nmt.data import corpus, line_blocks
 from nmt.data.corpus import Encoding, read_lines
 from nmt.errors import DataError
 from nmt.prepare.block import Block, Pairs, decode_side
-from nmt.prepare.characters import classes_for
+from nmt.prepare.characters import CONTROL, FOREIGN, classes_for
 from nmt.prepare.readers.line_files import MosesFiles
 
 UTF8 = Encoding.find("utf-8")
@@ -117,5 +117,5 @@ def test_characters_are_counted_line_by_line() -> None:
     assert side.lengths.tolist() == [6, 0, 3, 5, 7]
     assert side.visible.tolist() == [5, 0, 0, 5, 6]
     assert side.signs.tolist() == [3, 0, 0, 2, 0]
-    assert side.controls.tolist() == [0, 0, 0, 1, 0]
-    assert side.foreign.tolist() == [0, 0, 0, 1, 2]
+    assert side.count(CONTROL).tolist() == [0, 0, 0, 1, 0]
+    assert side.count(FOREIGN).tolist() == [0, 0, 0, 1, 2]

@@ -12,7 +12,6 @@ from prepare_job import Job, content, pairs, stop, write
 
 from nmt.data.shards import ShardBuilder
 from nmt.errors import DataError, NMTError, Stopped, UsageError
-from nmt.prepare import resume
 from nmt.prepare.resume import building_folder, check_space, check_target, empty_folder
 from nmt.system.files import lock
 
@@ -170,7 +169,7 @@ def test_a_folder_that_another_process_finishes_meanwhile_is_the_answer(
                 path.rmdir()
         lock(descriptor, path, busy)
 
-    monkeypatch.setattr(resume, "lock", finish_and_lock)
+    monkeypatch.setattr("nmt.system.files.lock", finish_and_lock)
     assert job.prepare().fingerprint == other.fingerprint
     assert "already prepared" in capsys.readouterr().err
     assert names(job.out.parent) == [job.out.name]

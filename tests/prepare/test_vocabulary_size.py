@@ -90,7 +90,7 @@ def test_a_run_that_was_killed_goes_on_with_the_same_vocabulary(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr("nmt.prepare.prepare.check_any_left", killed)
+        patch.setattr("nmt.prepare.reject_report.check_any_left", killed)
         unsized.but(shard_pairs=10).prepare()
     with monkeypatch.context() as patch:
         patch.setattr("nmt.prepare.prepare.learn_vocabularies", killed)  # not learnt again

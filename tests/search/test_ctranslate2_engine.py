@@ -66,7 +66,7 @@ def exported(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def sources(vocabulary: Vocabulary) -> list[Source]:
     random = Random(1)
-    words = "the a cat dog bird sees hears small old house tree river and then".split()  # noqa: SIM905
+    words = "the a cat dog bird sees hears small old house tree river and then".split()
     lines = [" ".join(random.choices(words, k=1 + number % 9)) for number in range(40)]
     return [Source(tuple(ids)) for ids in vocabulary.encode(lines)]
 

@@ -38,19 +38,16 @@ _LAYER = {
 """Our weights of a layer, and theirs, which are stacked. Their biases are likewise."""
 
 _TABLES = {
-    "src_embedding.weight": ("model.encoder.embed_tokens.weight", "model.shared.weight"),
-    "tgt_embedding.weight": ("model.decoder.embed_tokens.weight", "model.shared.weight"),
-    "output_projection": (
-        *("lm_head.weight", "model.decoder.embed_tokens.weight", "model.shared.weight"),
-    ),
-    OUTPUT_BIAS: ("final_logits_bias",),
+    "src_embedding.weight": "model.encoder.embed_tokens.weight model.shared.weight",
+    "tgt_embedding.weight": "model.decoder.embed_tokens.weight model.shared.weight",
+    "output_projection": "lm_head.weight model.decoder.embed_tokens.weight model.shared.weight",
+    OUTPUT_BIAS: "final_logits_bias",
 }
 """Names of our other parameters, of which files have one or several."""
 
 # The weights of a layer whose columns, and the parameters whose rows, are of the residual stream.
-_READS = (
-    *("attention.qkv", "cross_attention.query", "cross_attention.key_value"),
-    "feed_forward.inner.weight",
+_READS = re.compile(
+    r"attention\.qkv|cross_attention\.(query|key_value)|feed_forward\.inner\.weight"
 )
 _ADDS = re.compile(r"output|norm\.|outer")
 
@@ -168,8 +165,8 @@ class Weights:
         """Return a weight, with foreign ids as rows, and the stream's dimensions in this order."""
         theirs: Sequence[str]
         if ours in _TABLES:
-            present = [name for name in _TABLES[ours] if name in self._names]
-            theirs = (present or _TABLES[ours])[:1]
+            names = _TABLES[ours].split()
+            theirs = ([name for name in names if name in self._names] or names)[:1]
         else:
             theirs = foreign_names(ours)
         if ours == OUTPUT_BIAS and theirs[0] not in self._names:
@@ -207,7 +204,8 @@ class Weights:
 
     def check_tied(self, tables: Collection[str]) -> None:
         """Check that our tables which are one are copies of one in the folder (DataError)."""
-        first, *others = sorted({name for ours in tables for name in _TABLES[ours]} & self._names)
+        names = {name for ours in tables for name in _TABLES[ours].split()}
+        first, *others = sorted(names & self._names)
         for name in others:
             if not torch.equal(self._get(name), self._get(first)):
                 raise DataError(
@@ -233,7 +231,7 @@ class Weights:
 def residual_dimension(ours: str) -> int | None:
     """Return which dimension of a weight is that of the residual stream, if one is."""
     kind = ours.split(".", 2)[-1]
-    if ours in EMBEDDINGS or kind in _READS:
+    if ours in EMBEDDINGS or _READS.fullmatch(kind):
         return 1
     return 0 if kind != OUTPUT_BIAS and _ADDS.search(kind) else None
 

@@ -36,43 +36,40 @@ _TOKENIZERS = {
 _DEFAULTS: Mapping[str, Mapping[str, object]] = {MARIAN: {"scale_embedding": False}, M2M100: {}}
 """Values of keys that are missing in config.json, if they are not those that we need."""
 
-_READ = (
-    *("activation_function", "added_tokens_decoder", "additional_special_tokens", "architectures"),
-    *("bad_words_ids", "bos_token_id", "d_model", "decoder_attention_heads", "decoder_ffn_dim"),
-    *("decoder_layers", "decoder_start_token_id", "decoder_vocab_size", "dropout"),
-    *("encoder_attention_heads", "encoder_ffn_dim", "encoder_layers", "eos_token_id"),
-    *("exported_by_nmt", "extra_special_tokens", "forced_bos_token_id"),
-    *("max_position_embeddings", "model_max_length", "model_type", "pad_token_id"),
-    *("separate_vocabs", "share_encoder_decoder_embeddings", "source_lang", "src_lang"),
-    *("target_lang", "tgt_lang", "tie_word_embeddings", "tokenizer_class", "vocab_size"),
+_READ = frozenset(
+    "activation_function added_tokens_decoder additional_special_tokens architectures "
+    "bad_words_ids bos_token_id d_model decoder_attention_heads decoder_ffn_dim "
+    "decoder_layers decoder_start_token_id decoder_vocab_size dropout "
+    "encoder_attention_heads encoder_ffn_dim encoder_layers eos_token_id exported_by_nmt "
+    "extra_special_tokens forced_bos_token_id max_position_embeddings model_max_length "
+    "model_type pad_token_id separate_vocabs share_encoder_decoder_embeddings source_lang "
+    "src_lang target_lang tgt_lang tie_word_embeddings tokenizer_class vocab_size".split()
 )
 """Keys that the import reads."""
 
-_HARMLESS = (
+_HARMLESS = frozenset(
     # Records.
-    *("_commit_hash", "_from_model_config", "_name_or_path", "_num_labels", "dtype"),
-    *("finetuning_task", "id2label", "label2id", "name_or_path", "num_labels", "problem_type"),
-    *("torch_dtype", "transformers_version"),
+    "_commit_hash _from_model_config _name_or_path _num_labels dtype finetuning_task "
+    "id2label label2id name_or_path num_labels problem_type torch_dtype "
+    "transformers_version "
     # Of training.
-    *("activation_dropout", "attention_dropout", "classif_dropout", "classifier_dropout"),
-    *("decoder_layerdrop", "encoder_layerdrop", "gradient_checkpointing", "init_std"),
+    "activation_dropout attention_dropout classif_dropout classifier_dropout "
+    "decoder_layerdrop encoder_layerdrop gradient_checkpointing init_std "
     # Of search, for which `nmt translate` has its own options.
-    *("early_stopping", "forced_eos_token_id", "length_penalty", "max_length", "max_new_tokens"),
-    *("num_beams", "num_return_sequences", "renormalize_logits", "temperature", "top_k", "top_p"),
+    "early_stopping forced_eos_token_id length_penalty max_length max_new_tokens num_beams "
+    "num_return_sequences renormalize_logits temperature top_k top_p "
     # What transformers returns and how it computes.
-    *("_attn_implementation", "_attn_implementation_autoset", "attn_implementation"),
-    *("cache_implementation", "output_attentions", "output_hidden_states", "output_past"),
-    *("output_scores", "return_dict", "return_dict_in_generate", "tf_legacy_loss", "torchscript"),
-    *("use_bfloat16", "use_cache"),
+    "_attn_implementation _attn_implementation_autoset attn_implementation "
+    "cache_implementation output_attentions output_hidden_states output_past output_scores "
+    "return_dict return_dict_in_generate tf_legacy_loss torchscript use_bfloat16 use_cache "
     # Sizes that follow from others.
-    *("extra_pos_embeddings", "num_hidden_layers", "num_madeup_words", "unk_token_id"),
+    "extra_pos_embeddings num_hidden_layers num_madeup_words unk_token_id "
     # Names of files, the form of batches, and tokens that translation does not use.
-    *("backend", "bos_token", "clean_up_tokenization_spaces", "cls_token", "is_local"),
-    *("local_files_only", "mask_token", "model_input_names", "pad_to_multiple_of"),
-    *("pad_token_type_id", "padding_side", "processor_class", "return_tensors", "sep_token"),
-    *("source_spm", "special_tokens_map_file", "spm_file", "stride", "target_spm"),
-    *("target_vocab_file", "tokenizer_file", "truncation_side", "truncation_strategy"),
-    *("use_fast", "vocab_file"),
+    "backend bos_token clean_up_tokenization_spaces cls_token is_local local_files_only "
+    "mask_token model_input_names pad_to_multiple_of pad_token_type_id padding_side "
+    "processor_class return_tensors sep_token source_spm special_tokens_map_file spm_file "
+    "stride target_spm target_vocab_file tokenizer_file truncation_side truncation_strategy "
+    "use_fast vocab_file".split()
 )
 """Keys that do not change how a sentence is translated, or only how one searches."""
 
@@ -165,7 +162,7 @@ def check_folder(folder: Path, model_type: str, only: Mapping[str, object]) -> N
         defaults = _DEFAULTS[model_type] if path.name == CONFIG else {}
         for key, value in {**defaults, **values}.items():
             wanted = allowed.get(key)
-            if value is None or (wanted is None and key in (*_READ, *_HARMLESS)):
+            if value is None or (wanted is None and key in _READ | _HARMLESS):
                 continue
             if wanted is None:
                 raise UsageError(

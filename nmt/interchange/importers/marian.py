@@ -80,37 +80,26 @@ PRE_NORM = {("", "dan", ""): False, ("n", "da", "n"): True}
 
 _LAYER = {
     "attention.qkv": "self_Wq self_Wk self_Wv",
-    "attention.qkv_bias": "self_bq self_bk self_bv",
     "attention.output": "self_Wo",
-    "attention.output_bias": "self_bo",
     "attention.weight": "rnn_W rnn_Wf",  # of SSRU
     "attention.bias": "rnn_bf",
-    "after_attention.norm.weight": "self_Wo_ln_scale",
-    "after_attention.norm.bias": "self_Wo_ln_bias",
+    "after_attention.norm": "self_Wo_ln",
     "cross_attention.query": "context_Wq",
-    "cross_attention.query_bias": "context_bq",
     "cross_attention.key_value": "context_Wk context_Wv",
-    "cross_attention.key_value_bias": "context_bk context_bv",
     "cross_attention.output": "context_Wo",
-    "cross_attention.output_bias": "context_bo",
-    "after_cross_attention.norm.weight": "context_Wo_ln_scale",
-    "after_cross_attention.norm.bias": "context_Wo_ln_bias",
-    "feed_forward.inner.weight": "ffn_W1",
-    "feed_forward.inner.bias": "ffn_b1",
-    "feed_forward.outer.weight": "ffn_W2",
-    "feed_forward.outer.bias": "ffn_b2",
-    "after_feed_forward.norm.weight": "ffn_ffn_ln_scale",
-    "after_feed_forward.norm.bias": "ffn_ffn_ln_bias",
+    "after_cross_attention.norm": "context_Wo_ln",
+    "feed_forward.inner": "ffn_W1",
+    "feed_forward.outer": "ffn_W2",
+    "after_feed_forward.norm": "ffn_ffn_ln",
 }
-"""Our parameters of a layer, and theirs, which are stacked; Marian's matrices are transposed."""
+"""Our weights of a layer, and theirs, which are stacked; Marian's matrices are transposed. Names of
+biases have a b for the W, and a norm has a scale and a bias."""
 
 _TABLES = {
-    "src_embedding.weight": ("encoder_Wemb", "Wemb"),
-    "tgt_embedding.weight": ("decoder_Wemb", "Wemb"),
-    "output_projection": (
-        *("decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W", "decoder_Wemb", "Wemb"),
-    ),
-    OUTPUT_BIAS: (OUTPUT_BIAS_NAME,),
+    "src_embedding.weight": "encoder_Wemb Wemb",
+    "tgt_embedding.weight": "decoder_Wemb Wemb",
+    "output_projection": "decoder_ff_logit_out_Wt decoder_ff_logit_out_W decoder_Wemb Wemb",
+    OUTPUT_BIAS: OUTPUT_BIAS_NAME,
 }
 
 
@@ -377,9 +366,12 @@ def foreign_names(ours: str, config: TransformerConfig) -> list[str]:
     if ours.startswith(("encoder_norm", "decoder_norm")):
         return [f"{ours.partition('_')[0]}_top_ln_{'scale' if 'weight' in ours else 'bias'}"]
     side, layer, kind = ours.split(".", 2)
-    names = [f"{side}_l{int(layer) + 1}_{name}" for name in _LAYER[kind].split()]
+    ours_of_both = kind if kind in _LAYER else re.sub(r"[._](weight|bias)$", "", kind)
+    names = [f"{side}_l{int(layer) + 1}_{name}" for name in _LAYER[ours_of_both].split()]
     if "norm" not in kind:
-        return names
+        is_bias = ours_of_both != kind and kind.endswith("bias")
+        return [name.replace("_W", "_b") for name in names] if is_bias else names
+    names = [f"{name}_{'scale' if 'weight' in kind else 'bias'}" for name in names]
     if kind.startswith("after_attention") and side == "decoder" and config.decoder_memory == "ssru":
         unit = "rnn" if config.pre_norm else "rnn_ffn"
         names = [name.replace("self_Wo", unit) for name in names]
@@ -431,11 +423,12 @@ class _Weights:
         return torch.cat([part.t() for part in parts])  # from (inputs, outputs)
 
     def _table(self, ours: str) -> Tensor:
-        names = [name for name in _TABLES[ours] if name in self.names]
+        known = _TABLES[ours].split()
+        names = [name for name in known if name in self.names]
         if ours == OUTPUT_BIAS:
             size = len(self._table("tgt_embedding.weight"))
             return self._tensor(names[0])[0] if names else torch.zeros(size)
-        weight = self._tensor((names or _TABLES[ours])[0])
+        weight = self._tensor((names or known)[0])
         # An output projection of its own is (D, V).
         return weight.t() if names and names[0] == "decoder_ff_logit_out_W" else weight
 

@@ -21,6 +21,7 @@ from nmt.data.languages import OTHER_VARIANT, variant_rank
 from nmt.data.line_blocks import LONGEST_LINE, Advance
 from nmt.data.words import on_one_line
 from nmt.errors import DataError
+from nmt.markup.xml_files import feed_xml
 from nmt.prepare.readers.xml_text import read_xml
 from nmt.tables.formats import FileRequest
 from nmt.tables.table import Row, Table
@@ -64,11 +65,11 @@ class TmxFile(Table):
         return src, tgt
 
     def rows(self, advance: Advance) -> Iterator[Row]:
-        units = _Units(self.request.path)
-        for chunk in read_xml(self.request.path, watch=lambda content: advance(len(content))):
-            for unit in units.feed(chunk):
-                yield self._row(unit)
-        units.finish()
+        path = self.request.path
+        units = _Units(path)
+        chunks = read_xml(path, watch=lambda content: advance(len(content)))
+        for _ in feed_xml(path, units.parser, chunks, remedy="export it again"):
+            yield from map(self._row, units.take())
 
     def _row(self, texts: _Unit) -> Row:
         codes = _choose(tuple(texts), self.request.langs)
@@ -116,7 +117,7 @@ def _one_line(text: str) -> str:
 
 
 class _Units:
-    """Takes the bytes of a file, and gives the units that are complete."""
+    """Takes the units out of a file, by the handlers of its parser."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -128,32 +129,16 @@ class _Units:
         self._code: list[str] = []  # the content of the outermost one
         self._size = 0  # characters of the unit
         self._is_tmx = False
-        parser = self._parser = expat.ParserCreate("utf-8")
-        parser.buffer_text = True
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._characters
-        parser.EntityDeclHandler = self._refuse_entity
-        parser.SkippedEntityHandler = self._refuse_entity
+        self.parser = expat.ParserCreate("utf-8")
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._characters
 
-    def feed(self, chunk: bytes) -> list[_Unit]:
-        """Return the units that these bytes complete."""
-        self._parse(chunk, is_last=False)
+    def take(self) -> list[_Unit]:
+        """Return the units that were completed since the last time."""
         units, self._found = self._found, []
         return units
-
-    def finish(self) -> None:
-        """Check that the file is complete."""
-        self._parse(b"", is_last=True)
-
-    def _parse(self, chunk: bytes, *, is_last: bool) -> None:
-        try:
-            self._parser.Parse(chunk, is_last)
-        except expat.ExpatError as error:
-            reason = expat.errors.messages.get(error.code, "damaged")
-            raise DataError(
-                f"{self._path} line {error.lineno:,}: not valid XML ({reason}); export it again"
-            ) from None
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if not self._is_tmx:
@@ -185,7 +170,7 @@ class _Units:
         self._size += size
         if self._size > LONGEST_LINE:
             raise DataError(
-                f"{self._path} line {self._parser.CurrentLineNumber:,}: a unit of more than "
+                f"{self._path} line {self.parser.CurrentLineNumber:,}: a unit of more than "
                 f"{LONGEST_LINE >> 20} MiB; use text with one sentence per unit"
             )
 
@@ -201,9 +186,3 @@ class _Units:
                 if self._code and _is_break("".join(self._code)[:_CODE_CHARACTERS]):
                     self._text.append("\n")
                 self._code.clear()
-
-    def _refuse_entity(self, name: str, *_: object) -> None:
-        raise DataError(
-            f"{self._path}: uses the entity &{name};, which TMX does not need; replace it by its "
-            "text"
-        )
