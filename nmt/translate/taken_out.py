@@ -43,16 +43,24 @@ def take_out(
 ) -> TakenOut:
     """Take out of a line, or of a unit of a document, what the model must not see.
 
-    That is its tags, and the signs that the model does not know.
-
     is_known: tells whether the model knows a sign; form: of the tags in lines, if they have some.
     """
-    if isinstance(line, str) and form is not None:
-        line = MarkedLines.of(line, form)
     if isinstance(line, MarkedLines):
-        for part in line.lines:
-            part.take_signs_out(is_known)
-        return TakenOut(line.text, line.kept, line.restore)
+        return take_tags_out(is_known, line)
+    if form is not None:
+        return take_tags_out(is_known, MarkedLines.of(line, form))
+    return take_signs_out(is_known, line)
+
+
+def take_tags_out(is_known: Callable[[str], bool], marked: MarkedLines) -> TakenOut:
+    """Take out the tags of a line, and of its lines the signs that the model does not know."""
+    for part in marked.lines:
+        part.take_signs_out(is_known)
+    return TakenOut(marked.text, marked.kept, marked.restore)
+
+
+def take_signs_out(is_known: Callable[[str], bool], line: str) -> TakenOut:
+    """Take out the signs of a line without tags that the model does not know."""
     if not line.isascii() and SIGN.search(line):
         marked = mark_signs(line)
         if marked.take_signs_out(is_known):

@@ -1,33 +1,27 @@
-"""The translator: an engine with vocabularies and options, for Python and for all commands.
-
-This file imports no torch, so that CTranslate2 exports start without it.
-"""
+"""The translator: an engine with vocabularies and options, for Python and for all commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nmt.errors import NMTError, UsageError
-from nmt.lexical.lemmas import is_installed
 from nmt.lexical.term_list import read_terms
-from nmt.markup.breaks import LINE_END, MarkedLines
-from nmt.search import retry
+from nmt.markup.breaks import MarkedLines
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
-from nmt.translate.context import Before, contexts_of, search_windows, windows_of
+from nmt.translate.context import Before, contexts_of
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
-from nmt.translate.segment import Found, Segment
 from nmt.translate.segment_lines import Cut, SegmentLines, only_text
-from nmt.translate.taken_out import knows_signs, restore_lost_signs, restored, take_out
-from nmt.translate.terms import ForceTerms, ReadTerms, note_terms
+from nmt.translate.taken_out import knows_signs, take_out
+from nmt.translate.terms import ForceTerms, ReadTerms
+from nmt.translate.translate import search_segments, translate_lines
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +45,7 @@ class Translator:
         self.engine = engine
         self._segment_lines = SegmentLines(language_pair, config, self._cut())
         self._join_segments = JoinSegments(engine, language_pair)
-        self._take_out = partial(take_out, knows_signs(language_pair.src_vocabulary))
+        self._is_known = knows_signs(language_pair.src_vocabulary)
 
     def _cut(self) -> Cut | None:
         """Return what cuts sentences with terms; None without `config.terms`."""
@@ -139,107 +133,21 @@ class Translator:
             self.config.check_prefixes()
         before = contexts_of(texts, contexts, self.config.context)
         form = units[0].form if units else self.config.tags
-        return self._translate(
+        return translate_lines(
             units or list(map(only_text, texts)),
             begun,
             [list(map(only_text, _as_lines(context))) for context in before],
-            form,
+            engine=self.engine,
+            language_pair=self.language_pair,
+            config=self.config,
+            form=form,
             is_document=bool(units),
+            take_out=partial(take_out, self._is_known, form),
+            segment_lines=self._segment_lines,
+            join_segments=self._join_segments,
             on_progress=on_progress,
             on_step=on_step,
         )
-
-    def _translate(
-        self,
-        lines: Sequence[str | MarkedLines],
-        prefixes: Sequence[str],
-        contexts: Sequence[Sequence[str]],
-        form: str | None,
-        *,
-        is_document: bool,
-        on_progress: Callable[[int], object] | None,
-        on_step: Callable[[], object] | None,
-    ) -> list[Translation]:
-        """Return the translation of each line: the road that every way to translate takes.
-
-        A line on its way has four forms: its text, `Segment`s that are searched by themselves, what
-        search `Found` for each, and `Translation`s. Without `context`, a line's translation does
-        not depend on the other lines. Batches change only the speed and rounding.
-
-        prefixes, contexts: of each line; or none.
-        form: of the tags in lines, if they have some; is_document: whether the lines are its units.
-        """
-        # Take out what the model must not see: tags, and signs that it does not know.
-        taken = [self._take_out(form, line) for line in lines]
-        texts = [line.text for line in taken]
-
-        # Segment: cut what is longer than the model was trained for, and copy what has no letters.
-        kept = [line.kept for line in taken]
-        segments = self._segment_lines(
-            texts, prefixes, kept, is_document=is_document, has_breaks=form is not None
-        )
-
-        # Search, first together with the lines before, if you want. A line that fails there is
-        # searched by itself.
-        windows, in_context = {}, dict[int, list[Found | None]]()
-        if self.config.context:
-            before = [
-                [self._take_out(form, line).text.replace(LINE_END, " ") for line in some]
-                for some in contexts
-            ]
-            windows = windows_of(texts, before, segments, self.language_pair)
-            in_context = search_windows(self.engine, windows, segments, self.language_pair, on_step)
-            for number in in_context:
-                segments[number] = [windows[number].segment]
-        alone = [parts for number, parts in enumerate(segments) if number not in in_context]
-        waiting = [segment for segment in chain.from_iterable(alone) if segment.copy is None]
-        if on_progress is not None:  # what needs no search is done
-            copies = sum(map(len, alone)) - len(waiting)
-            on_progress(alone.count([]) + len(in_context) + copies)
-        results = iter(
-            search_segments(self.engine, waiting, on_progress=on_progress, on_step=on_step)
-        )
-        found = [
-            in_context.get(number) or [None if segment.copy else next(results) for segment in parts]
-            for number, parts in enumerate(segments)
-        ]
-
-        # Join the translations of a line's segments.
-        is_aligned = self.config.alignment or form is not None
-        translations = self._join_segments(segments, found, is_aligned=is_aligned)
-        for number, window in windows.items():
-            count = window.lines_before if number in in_context else 0
-            translations[number] = replace(translations[number], context=count, fell_back=not count)
-
-        # Put back what was taken out, and signs that a translation has lost.
-        restores = {
-            number: restore
-            for number, (line, translation) in enumerate(zip(taken, translations, strict=True))
-            if not translation.error
-            and (restore := line.restore or restore_lost_signs(line.text, translation))
-        }
-        if not is_aligned:  # only these lines need an alignment
-            aligned = self._join_segments(
-                [segments[number] for number in restores],
-                [found[number] for number in restores],
-                is_aligned=True,
-            )
-            for number, again in zip(restores, aligned, strict=True):
-                first = translations[number]
-                translations[number] = replace(
-                    again, context=first.context, fell_back=first.fell_back
-                )
-        for number, restore in restores.items():
-            translations[number] = restored(
-                translations[number], texts[number], restore, keeps_alignment=self.config.alignment
-            )
-
-        # Note which terms each translation has. A model that reads terms inflects them.
-        if self.config.terms is not None:
-            inflects = self.config.reads_annotations and is_installed()
-            lang = self.language_pair.languages[1] if inflects else None
-            translations = note_terms(translations, segments, form, lang)
-        return translations
 
     def draw_attention(self, line: str, prefix: str = "", *, all_heads: bool = False) -> str:
         """Draw the attention of a line's translation to the line as SVG.
@@ -253,7 +161,7 @@ class Translator:
         from nmt.translate.attention_picture import draw_attention, draw_matrix
 
         (text,), prefixes = _as_lines([line]), _as_lines([prefix])
-        taken = self._take_out(self.config.tags, only_text(text))
+        taken = take_out(self._is_known, self.config.tags, only_text(text))
         (segments,) = self._segment_lines(
             [taken.text], prefixes, [taken.kept], has_breaks=self.config.tags is not None
         )
@@ -273,27 +181,6 @@ class Translator:
         if weights is None:
             raise NMTError("cannot draw attention: out of memory")
         return draw_matrix(weights, *tokens)
-
-
-def search_segments(
-    engine: Engine,
-    segments: Sequence[Segment],
-    *,
-    on_progress: Callable[[int], object] | None = None,
-    on_step: Callable[[], object] | None = None,
-) -> list[Found]:
-    """Search for each segment's translations, and again for what looks wrong."""
-    sources = [segment.source for segment in segments]
-    if any(source.phrases for source in sources):
-        results = retry.search_placed(engine, sources, on_progress=on_progress, on_step=on_step)
-    elif retry.can_look_first(engine):
-        results = retry.search_with_low_limit(
-            engine, sources, on_progress=on_progress, on_step=on_step
-        )
-    else:
-        results = engine.search(sources, on_progress=on_progress, on_step=on_step)
-    again = retry.search_again_if_suspicious(engine, sources, results, on_step=on_step)
-    return [Found(result, number in again) for number, result in enumerate(results)]
 
 
 def _as_lines(lines: Iterable[str]) -> list[str]:
