@@ -81,7 +81,7 @@ MODELS_THAT_SEARCH_MAY_SEE = (
 
 VAGUE_NAMES = {"common", "helper", "helpers", "lib", "misc", "stuff", "tools", "util", "utils"}
 
-SHARED_FILE_NAMES = {"options.py", "prepare.py", "train.py"}
+SHARED_FILE_NAMES = {"options.py", "prepare.py", "train.py", "translate.py"}
 """File names of several folders, where the files do the same job for each."""
 
 MOST_FILES = 22

@@ -64,7 +64,7 @@ def nmt(host: Host, head: Host, *words: object, **options: Any) -> Any:
 
 
 def wait_until(is_so: Callable[[], object]) -> None:
-    limit = time.monotonic() + 300
+    limit = time.monotonic() + 1_800  # Ray takes half a minute
     while not is_so():
         assert time.monotonic() < limit
         time.sleep(0.05)
