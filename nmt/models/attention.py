@@ -21,9 +21,10 @@ from nmt.data.batches import Batch
 from nmt.models.kernels.linear import batched_type, linear
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
 from nmt.models.kernels.padded_layout import Projected
+from nmt.models.kernels.relative_positions import Relative, from_last
 from nmt.models.kernels.softmax import softmax
 from nmt.models.layers import bias, input_projections, output_projection
-from nmt.models.positions import Relative, RelativePositions, from_last, rotated
+from nmt.models.positions import RelativePositions, rotated
 
 # Below this size, torch multiplies each matrix of a batch on a CPU by a simple loop. Multiplying
 # elementwise and summing is several times faster.

@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.models.attention import attend
 from nmt.models.kernels.linear import batched_type
 from nmt.models.kernels.padded_layout import Projected
-from nmt.models.positions import Relative
+from nmt.models.kernels.relative_positions import Relative
 
 
 class KeyValueCache:

@@ -25,8 +25,8 @@ from nmt.models.device import default_precision, is_since_ampere, use_tf32
 from nmt.models.kernels.compiler import problem_of_compiling
 from nmt.models.kernels.linear import has_onednn, linear, use_library
 from nmt.models.kernels.packed_attention import use_sentence_kernel
-from nmt.models.kernels.packed_weights import one_thread
 from nmt.models.layers import forget_masks
+from nmt.models.packed_weights import one_thread
 from nmt.models.registry import build_model, count_parameters
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks

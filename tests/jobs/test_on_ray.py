@@ -24,7 +24,7 @@ from nmt.interchange.ctranslate2 import export_ctranslate2
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators, _loaded, _OnRay
-from nmt.models.kernels.packed_weights import KERNELS
+from nmt.models.packed_weights import KERNELS
 from nmt.search.options import SearchOptions
 from nmt.translate.load_model import load
 from nmt.translate.options import TranslationConfig
