@@ -47,7 +47,6 @@ from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.api import SubprocessContext
-from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousStoreInfo
 from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 
 from nmt import console
@@ -61,23 +60,19 @@ _PATIENCE = "120"
 """Seconds that processes have to save after a signal, unless the user says otherwise."""
 
 
-class _OnLoopback(StaticTCPRendezvous):
-    """The place where the processes meet: a store of this process, at a free port of loopback."""
-
-    def __init__(self) -> None:
-        listening = socket.create_server((_LOOPBACK, 0))
-        port = listening.getsockname()[1]
-        super().__init__(_LOOPBACK, port, rank=0, world_size=1, run_id=str(uuid.uuid4()), timeout=0)
-        self._server = TCPStore(
-            *(_LOOPBACK, port),
-            is_master=True,
-            wait_for_workers=False,
-            master_listen_fd=listening.detach(),
-        )
-
-    def next_rendezvous(self) -> RendezvousInfo:
-        where = RendezvousStoreInfo(self.master_addr, self.master_port)
-        return RendezvousInfo(self._server, self.rank, self.world_size, where)
+def _on_loopback() -> StaticTCPRendezvous:
+    """Return where processes meet: a store of this process, at a free port of loopback."""
+    listening = socket.create_server((_LOOPBACK, 0))
+    port = listening.getsockname()[1]
+    meeting = StaticTCPRendezvous(
+        _LOOPBACK, port, rank=0, world_size=1, run_id=str(uuid.uuid4()), timeout=0
+    )
+    # Its own store would listen on every interface.
+    fd = listening.detach()
+    meeting._store = TCPStore(
+        _LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=fd
+    )
+    return meeting
 
 
 class _Agent(LocalElasticAgent):
@@ -125,7 +120,7 @@ def launch(words: Sequence[str], processes: int, reason: str) -> int:
         local_world_size=processes,
         entrypoint=os.environ.get("PYTHON_EXEC", sys.executable),
         args=("-u", *words),
-        rdzv_handler=_OnLoopback(),
+        rdzv_handler=_on_loopback(),
         max_restarts=0,
         monitor_interval=0.1,
         local_addr=_LOOPBACK,
