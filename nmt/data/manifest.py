@@ -39,10 +39,8 @@ _NEEDED = {
 }
 """The settings that other commands read, by their types."""
 
-LEARNING = (
-    *("vocab_size", "subwords", "split_digits", "symbol"),
-    *("normalization", "character_coverage", "sample_size"),
-)
+_LEARNING = "vocab_size subwords split_digits symbol normalization character_coverage sample_size"
+LEARNING = tuple(_LEARNING.split())
 """The settings that have no effect on a folder whose vocabulary was given."""
 
 
@@ -212,11 +210,8 @@ class DatasetInfo:
     @property
     def files(self) -> tuple[FileRecord | ShardRecord, ...]:
         """Every file of the folder except `dataset.json` itself."""
-        files: list[FileRecord | ShardRecord] = [
-            *self.vocabulary.files,
-            self.rejects,
-            self.rejects_text,
-        ]
+        of_all = (*self.vocabulary.files, self.rejects, self.rejects_text)
+        files: list[FileRecord | ShardRecord] = [*of_all]
         for split in self.splits:
             files += [*split.shards, *split.text, *split.side_columns]
         return tuple(files)

@@ -205,6 +205,16 @@ class KeptRows:
         self.rows: NDArray[np.int64] = np.arange(num_sentences)  # (N,) of those on the device
         self.sentences: NDArray[np.int64] = np.arange(num_sentences)  # (B,) likewise
 
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.rows)
+
+    @property
+    def num_sentences(self) -> int:
+        """B."""
+        return len(self.sentences)
+
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         self.rows = self.rows[rows.numpy()]
         self.sentences = self.sentences[sentences.numpy()]

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.config.model_config import TransformerConfig
-from nmt.models.kernels.relative_positions import Relative
 
 
 def _angles(length: int, width: int) -> Tensor:
@@ -163,7 +162,3 @@ class RelativePositions(nn.Module):
             nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * farthest + 1, width)))
             for width in head_widths
         )
-
-    @property
-    def vectors(self) -> Relative:
-        return self.keys, self.values

@@ -48,18 +48,13 @@ FORMAT_VERSION = 2
 WORK = "distill"
 """The folder in which `nmt distill` makes what a student learns, before there is a run."""
 _CHOSEN = "matmul", "precision", "compile", "validate_tokenizer"  # where they were auto
-_RUN = {"ranks": int} | dict.fromkeys(
-    (
-        *("preset", "architecture", "data", "data_path", "init_from_checksum", "init_from"),
-        *("command", "nmt", "date", "checksum"),
-    ),
-    str,
-)
+_TEXTS = "preset architecture data data_path init_from_checksum init_from command nmt date checksum"
+_RUN = {"ranks": int} | dict.fromkeys(_TEXTS.split(), str)
 """The values of [run] in config.toml, and their types."""
-_OWN_FILES = {
-    *("config.toml", "metrics.jsonl", "train.log", "curves.svg", "status.json", "lock"),
-    *("best.safetensors", "last.safetensors"),
-}
+_OWN_FILES = (
+    "config.toml metrics.jsonl train.log curves.svg status.json lock best.safetensors "
+    "last.safetensors"
+)
 
 
 _CURVES: tuple[tuple[str, str, list[tuple[str, str]]], ...] = (
@@ -82,13 +77,13 @@ def curves_from_metrics(
     records: Iterable[Mapping[str, object]], title: str = "Learning curves", best: int | None = None
 ) -> str:
     """Draw the records of `metrics.jsonl`, and mark the update of the best model."""
-    kept = list(records)
+    drawn = list(records)
     panels = []
     for name, explanation, shown in _CURVES:
         series = tuple(
             (key.partition("/")[2] or kind, points)
-            for kind, key in (*shown, *_of_pairs(kept, shown))
-            if (points := _points(kept, kind, key)) or name not in ("BLEU", "chrF")
+            for kind, key in (*shown, *_of_pairs(drawn, shown))
+            if (points := _points(drawn, kind, key)) or name not in ("BLEU", "chrF")
         )
         if series:
             log_scale = name == "Perplexity"
@@ -134,7 +129,6 @@ class RunFolder:
         self.config = path / "config.toml"
         self._metrics = path / "metrics.jsonl"
         self._lock: BinaryIO | None = None
-        self.mark = ""  # in the file that is locked
         self._unwritten: set[Path] = set()  # files whose failure we have warned of
 
     @property
@@ -171,8 +165,8 @@ class RunFolder:
         self.check()
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
-    def lock(self) -> None:
-        """Lock the folder until `unlock`, or until this process ends, and mark it as ours.
+    def lock(self) -> str:
+        """Lock the folder until `unlock`, or until this process ends; return a mark for `has_mark`.
 
         HeldOff if another process is training in it.
         """
@@ -182,10 +176,11 @@ class RunFolder:
             self.path / "lock",
             f"{self.path}: another process is training here; wait for it or choose another --out",
         )
-        self.mark = uuid.uuid4().hex
-        self._lock.write(self.mark.encode())
+        mark = uuid.uuid4().hex
+        self._lock.write(mark.encode())
         self._lock.flush()
         os.fsync(self._lock.fileno())  # other machines may read it
+        return mark
 
     def has_mark(self, mark: str) -> bool:
         """Tell whether this folder has the mark of another process, also if it is on NFS."""
@@ -434,7 +429,7 @@ def run_of(path: Path) -> RunFolder | None:
     folder = path.parent
     if folder.name == "checkpoints":
         folder = folder.parent
-    elif path.name not in _OWN_FILES:
+    elif path.name not in _OWN_FILES.split():
         return None
     run = RunFolder(folder)
     return run if run.exists else None

@@ -136,8 +136,13 @@ def attend_packed(
         query, key, value = (part for x in projected for part in _parts(x))  # (n or m, H, K)
         # What `torch.nn.attention.varlen_attn` calls, without 0.2 ms of Python each time.
         attended: Tensor = torch.ops.aten._flash_attention_forward(
-            *(query, key, value, own.packed.starts, others.packed.starts),
-            *(own.packed.longest, others.packed.longest),
+            query,
+            key,
+            value,
+            own.packed.starts,
+            others.packed.starts,
+            own.packed.longest,
+            others.packed.longest,
             dropout_p=0.0,
             is_causal=False,  # but see the window
             return_debug_mask=False,
