@@ -164,7 +164,14 @@ def knows_a_model(file: str, name: str) -> bool:
     return not any(within(name, f"nmt.models.{one}") for one in MODELS_THAT_SEARCH_MAY_SEE)
 
 
-@pytest.mark.parametrize("is_fault", [goes_up, misses_the_door, knows_a_model])
+def leaves_the_kernels(file: str, name: str) -> bool:
+    """Kernels compute for any model, and know none."""
+    kernels = "nmt.models.kernels"
+    of_models = within(name, "nmt.models") and not within(name, kernels)
+    return file.startswith(f"{kernels.replace('.', '/')}/") and of_models
+
+
+@pytest.mark.parametrize("is_fault", [goes_up, misses_the_door, knows_a_model, leaves_the_kernels])
 def test_imports_keep_the_rules(is_fault: Callable[[str, str], bool]) -> None:
     assert {file.split("/")[1] for file, _, _ in uses()} >= set(STAGES)
     faults = [f"{file}:{line} uses {name}" for file, line, name in uses() if is_fault(file, name)]

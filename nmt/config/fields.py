@@ -14,6 +14,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from nmt.errors import UsageError, did_you_mean
@@ -73,6 +74,10 @@ def value(
     if default is ...:
         return dataclasses.field(metadata=rules)
     return dataclasses.field(default=default, metadata=rules)
+
+
+fraction = partial(value, minimum=0.0, below=1.0)
+"""Declare a number from 0 to below 1."""
 
 
 def part(kind: Any) -> Any:

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from nmt.config.fields import value
+from nmt.config.fields import fraction, value
+
+_layers = partial(value, minimum=1, below=1000)
+
+
+def _size(default: int, help: str, *, minimum: int = 1) -> Any:
+    return value(default, help, minimum=minimum, below=1e6)
 
 
 @dataclass(frozen=True)
@@ -19,12 +27,8 @@ class AttentionHead:
 class ModelConfig:
     """The values that all architectures have."""
 
-    d_model: int = value(
-        512, "Width of embeddings and of the decoder's last states.", minimum=2, below=1e6
-    )
-    dropout: float = value(
-        0.1, "Probability that a unit is dropped in training.", minimum=0.0, below=1.0
-    )
+    d_model: int = _size(512, "Width of embeddings and of the decoder's last states.", minimum=2)
+    dropout: float = fraction(0.1, "Probability that a unit is dropped in training.")
     tie_embeddings: str = value(
         "all",
         "Which of source embedding, target embedding and output projection are one matrix: "
@@ -49,25 +53,18 @@ class ModelConfig:
 class TransformerConfig(ModelConfig):
     """The Transformer of Vaswani et al. (2017); defaults are its base model."""
 
-    num_encoder_layers: int = value(
-        6, "Layers of the encoder (the paper's N).", minimum=1, below=1000
-    )
-    num_decoder_layers: int = value(
-        6, "Layers of the decoder (the paper's N).", minimum=1, below=1000
-    )
-    d_model: int = value(
+    num_encoder_layers: int = _layers(6, "Layers of the encoder (the paper's N).")
+    num_decoder_layers: int = _layers(6, "Layers of the decoder (the paper's N).")
+    d_model: int = _size(
         512,
         "Width of the residual stream: even, for sinusoids, and divisible by num_heads, unless d_k "
         "and d_v are set.",
         minimum=2,
-        below=1e6,
     )
-    d_ff: int = value(2048, "Inner width of the feed-forward sub-layer.", minimum=1, below=1e6)
+    d_ff: int = _size(2048, "Inner width of the feed-forward sub-layer.")
     num_heads: int = value(8, "Attention heads, each d_model / num_heads wide.", minimum=1)
-    d_k: int = value(
-        0, "Width of a head's queries and keys; 0: d_model / num_heads.", minimum=0, below=1e6
-    )
-    d_v: int = value(0, "Width of a head's values; 0: d_model / num_heads.", minimum=0, below=1e6)
+    d_k: int = _size(0, "Width of a head's queries and keys; 0: d_model / num_heads.", minimum=0)
+    d_v: int = _size(0, "Width of a head's values; 0: d_model / num_heads.", minimum=0)
     pre_norm: bool = value(
         False,
         "Whether to normalise before each sub-layer and after the last layer of each stack, "
@@ -78,12 +75,10 @@ class TransformerConfig(ModelConfig):
         "LayerNorm, or RMSNorm, which neither centres nor has a bias (Zhang and Sennrich 2019).",
         choices=("layer", "rms"),
     )
-    norm_epsilon: float = value(
+    norm_epsilon: float = fraction(
         0.0,
         "Added to the variance or mean square before the norm divides by its root; 0: 1e-5 for "
         "LayerNorm, 1e-6 for RMSNorm.",
-        minimum=0.0,
-        below=1.0,
     )
     feed_forward: str = value(
         "relu",
@@ -117,15 +112,13 @@ class TransformerConfig(ModelConfig):
         "self-attention adds to keys and values (Shaw et al. 2018).",
         choices=("sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative"),
     )
-    first_position: int = value(
-        0, "Position of a sentence's first token, for sinusoids.", minimum=0, below=1e6
+    first_position: int = _size(
+        0, "Position of a sentence's first token, for sinusoids.", minimum=0
     )
-    max_positions: int = value(
+    max_positions: int = _size(
         1024,
         "Positions with their own learned vector, including bos or eos; later ones share the last "
         "vector. Only for learned positions.",
-        minimum=1,
-        below=1e6,
     )
     max_relative_distance: int = value(
         16,
@@ -134,11 +127,8 @@ class TransformerConfig(ModelConfig):
         minimum=1,
         below=1e4,
     )
-    dropout: float = value(
-        0.1,
-        "P_drop: on each sub-layer's output and on the sum of embeddings and positions.",
-        minimum=0.0,
-        below=1.0,
+    dropout: float = fraction(
+        0.1, "P_drop: on each sub-layer's output and on the sum of embeddings and positions."
     )
 
     def problems(self) -> list[str]:
@@ -173,26 +163,19 @@ class TransformerConfig(ModelConfig):
 class ConvolutionalConfig(ModelConfig):
     """The convolutional model of Gehring et al. (2017); all of its layers have the same width."""
 
-    num_encoder_layers: int = value(15, "Layers of the encoder.", minimum=1, below=1000)
-    num_decoder_layers: int = value(
-        15, "Layers of the decoder, each with an attention.", minimum=1, below=1000
-    )
-    d_hidden: int = value(512, "Width of the convolutions' outputs.", minimum=1, below=1e6)
+    num_encoder_layers: int = _layers(15, "Layers of the encoder.")
+    num_decoder_layers: int = _layers(15, "Layers of the decoder, each with an attention.")
+    d_hidden: int = _size(512, "Width of the convolutions' outputs.")
     kernel_width: int = value(
         3, "Tokens that a convolution covers, an odd number.", minimum=1, below=1000
     )
-    dropout: float = value(
+    dropout: float = fraction(
         0.2,
         "Probability that a unit is dropped: in embeddings, each convolution's input and the "
         "decoder's output.",
-        minimum=0.0,
-        below=1.0,
     )
-    max_positions: int = value(
-        1024,
-        "Positions with their own vector; later ones share the last vector.",
-        minimum=1,
-        below=1e6,
+    max_positions: int = _size(
+        1024, "Positions with their own vector; later ones share the last vector."
     )
 
     def problems(self) -> list[str]:
@@ -206,28 +189,22 @@ class ConvolutionalConfig(ModelConfig):
 class RecurrentConfig(ModelConfig):
     """LSTMs with attention (Bahdanau, Cho and Bengio 2015), about as large as the base model."""
 
-    num_encoder_layers: int = value(
-        3, "Layers of the encoder, each of them in both directions.", minimum=1, below=1000
-    )
-    num_decoder_layers: int = value(3, "Layers of the decoder.", minimum=1, below=1000)
-    d_model: int = value(
+    num_encoder_layers: int = _layers(3, "Layers of the encoder, each of them in both directions.")
+    num_decoder_layers: int = _layers(3, "Layers of the decoder.")
+    d_model: int = _size(
         512,
         "Width of embeddings, of the attentional state, and of attention's hidden layer.",
         minimum=2,
-        below=1e6,
     )
-    d_hidden: int = value(
+    d_hidden: int = _size(
         1024,
         "Units of each LSTM layer, an even number: the encoder has half of them in each direction.",
         minimum=2,
-        below=1e6,
     )
-    dropout: float = value(
+    dropout: float = fraction(
         0.2,
         "Probability that a unit is dropped: in embeddings, each layer's output and the state "
         "before the logits; never in the state passed to the next step.",
-        minimum=0.0,
-        below=1.0,
     )
 
     def problems(self) -> list[str]:

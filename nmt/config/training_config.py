@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from nmt.config.fields import value
+from nmt.config.fields import fraction, value
+
+_resumable = partial(value, resumable=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,26 +23,21 @@ class TrainingConfig:
         "same limit.",
         minimum=1,
     )
-    micro_batch_tokens: int = value(
+    micro_batch_tokens: int = _resumable(
         0,
         "Tokens of one forward pass on either side. Lower it if memory runs out; the pairs of an "
         "update stay the same. 0: as many as fit, up to 2048 on a CPU (4096 in bf16 and fp16) and "
         "a process's share of the update on a GPU; halved when memory runs out.",
         minimum=0,
-        resumable=True,
     )
-    max_updates: int = value(
+    max_updates: int = _resumable(
         100_000,
         "Updates after which training ends. You can resume a finished run with more; with "
         "schedule=linear or cosine, the learning rate then jumps up from 0.",
         minimum=1,
-        resumable=True,
     )
-    patience: int = value(
-        0,
-        "Stop after this many validations in a row without a better result; 0: never.",
-        minimum=0,
-        resumable=True,
+    patience: int = _resumable(
+        0, "Stop after this many validations in a row without a better result; 0: never.", minimum=0
     )
     precision: str = value(
         "auto",
@@ -49,28 +47,23 @@ class TrainingConfig:
         "times as fast and d_model at least 128; else fp32.",
         choices=("auto", "fp32", "tf32", "bf16", "fp16"),
     )
-    device: str = value(
-        "auto",
-        "Where to compute; auto: a GPU if there is one.",
-        choices=("auto", "cpu", "cuda"),
-        resumable=True,
+    device: str = _resumable(
+        "auto", "Where to compute; auto: a GPU if there is one.", choices=("auto", "cpu", "cuda")
     )
-    threads: int = value(
+    threads: int = _resumable(
         0,
         "CPU threads of each process; 0: the cores divided by the processes, at most "
         "OMP_NUM_THREADS. A run resumed with as many processes keeps its number.",
         minimum=0,
         maximum=1_024,
-        resumable=True,
     )
-    compile: str = value(
+    compile: str = _resumable(
         "auto",
         "Whether to compile the model with torch.compile, which takes some minutes at the start. "
         "loss: only the loss, which takes seconds. auto: on GPUs, true in bf16 and fp16, else "
         "loss; false on CPUs, and where torch.compile does not work. Unless false, a GPU also "
         "computes attention of large batches in a kernel for short sentences.",
         choices=("auto", "true", "loss", "false"),
-        resumable=True,
     )
     matmul: str = value(
         "auto",
@@ -78,8 +71,8 @@ class TrainingConfig:
         "times as fast with onednn. A resumed run keeps its choice.",
         choices=("auto", "torch", "onednn"),
     )
-    label_smoothing: float = value(
-        0.1, "Share of probability spread evenly over the vocabulary.", minimum=0.0, below=1.0
+    label_smoothing: float = fraction(
+        0.1, "Share of probability spread evenly over the vocabulary."
     )
     guided_alignment: float = value(
         0.0,
@@ -89,13 +82,11 @@ class TrainingConfig:
         minimum=0.0,
         below=100.0,
     )
-    subword_dropout: float = value(
+    subword_dropout: float = fraction(
         0.0,
         "BPE dropout: probability that a merge of a token is undone, drawn anew in each epoch. "
         "0.06 splits as much as the 0.1 of Provilkov et al. (2020). Sentences become longer than "
         "batch_tokens counts.",
-        minimum=0.0,
-        below=1.0,
     )
     schedule: str = value(
         "inverse_sqrt",
@@ -111,24 +102,19 @@ class TrainingConfig:
         minimum=0.0,
     )
     warmup_updates: int = value(4_000, "Updates of linear warm-up.", minimum=1)
-    adam_beta1: float = value(0.9, "Adam's decay of the mean gradient.", minimum=0.0, below=1.0)
-    adam_beta2: float = value(0.98, "Adam's decay of the mean square.", minimum=0.0, below=1.0)
+    adam_beta1: float = fraction(0.9, "Adam's decay of the mean gradient.")
+    adam_beta2: float = fraction(0.98, "Adam's decay of the mean square.")
     adam_epsilon: float = value(1e-9, "Adam's epsilon.", minimum=0.0)
-    weight_decay: float = value(
-        0.0,
-        "Each update takes this share, times the learning rate, off all weights (AdamW's).",
-        minimum=0.0,
-        below=1.0,
+    weight_decay: float = fraction(
+        0.0, "Each update takes this share, times the learning rate, off all weights (AdamW's)."
     )
     clip_norm: float = value(
         0.0, "Largest norm of an update's gradient; 0: no clipping.", minimum=0.0
     )
-    ema_decay: float = value(
+    ema_decay: float = fraction(
         0.0,
         "Decay of an exponential moving average of the weights, which is then validated and "
         "saved; 0: none.",
-        minimum=0.0,
-        below=1.0,
     )
     freeze: str = value(
         "",
@@ -142,12 +128,10 @@ class TrainingConfig:
         minimum=0,
         below=1e4,
     )
-    log_every: int = value(
-        100, "Updates between two lines of the log and of metrics.jsonl.", minimum=1, resumable=True
+    log_every: int = _resumable(
+        100, "Updates between two lines of the log and of metrics.jsonl.", minimum=1
     )
-    validate_every: int = value(
-        1_000, "Updates between two validations.", minimum=1, resumable=True
-    )
+    validate_every: int = _resumable(1_000, "Updates between two validations.", minimum=1)
     validate_metric: str = value(
         "none",
         "Metrics for which validation also translates the valid text, by beam search: sacreBLEU's "
@@ -160,11 +144,8 @@ class TrainingConfig:
         "languages, or one for each, as en-de:13a,en-zh:zh. auto: by the target language; the run "
         "keeps the choice.",
     )
-    sample_translations: int = value(
-        3,
-        "Number of valid lines whose translations each validation shows; 0: none.",
-        minimum=0,
-        resumable=True,
+    sample_translations: int = _resumable(
+        3, "Number of valid lines whose translations each validation shows; 0: none.", minimum=0
     )
     best_metric: str = value(
         "loss",
@@ -172,21 +153,18 @@ class TrainingConfig:
         "BLEU or chrF (which validate_metric must name).",
         choices=("loss", "bleu", "chrf"),
     )
-    save_every: int = value(
-        1_500, "Updates between two checkpoints, which averaging uses.", minimum=1, resumable=True
+    save_every: int = _resumable(
+        1_500, "Updates between two checkpoints, which averaging uses.", minimum=1
     )
-    save_minutes: float = value(
+    save_minutes: float = _resumable(
         15.0,
         "Minutes between two saves of the training state, from which a killed run resumes.",
         minimum=0.1,
-        resumable=True,
     )
-    keep_last: int = value(5, "Newest checkpoints kept.", minimum=1, resumable=True)
-    keep_best: int = value(1, "Best checkpoints kept.", minimum=1, resumable=True)
-    tensorboard: bool = value(
-        False,
-        "Whether to write all metrics for TensorBoard too (needs the extra tensorboard).",
-        resumable=True,
+    keep_last: int = _resumable(5, "Newest checkpoints kept.", minimum=1)
+    keep_best: int = _resumable(1, "Best checkpoints kept.", minimum=1)
+    tensorboard: bool = _resumable(
+        False, "Whether to write all metrics for TensorBoard too (needs the extra tensorboard)."
     )
 
     @property

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +35,9 @@ _MERGED, _CASING, _CHANGED = range(len(_CHANGES), len(_CHANGES) + 3)
 """What else the random numbers of a pair are for."""
 
 
-class Augment(Protocol):
-    """Changes the rows of pairs for an epoch."""
-
-    def __call__(
-        self, pairs: Indices, src: TokenRows, tgt: TokenRows, *, seed: int, epoch: int
-    ) -> tuple[TokenRows, TokenRows]:
-        """Return the rows of these pairs in an epoch; src, tgt: those of the shards, (pairs,)."""
+Augment = Callable[[Indices, TokenRows, TokenRows, int, int], tuple[TokenRows, TokenRows]]
+"""Returns the rows of some pairs in an epoch, given the pairs, their rows in the shards, the seed
+and the epoch."""
 
 
 def augment_by(data: DataFolder, shares: AugmentConfig) -> Augment | None:
@@ -62,7 +57,6 @@ def _augmented(
     pairs: Indices,
     src: TokenRows,
     tgt: TokenRows,
-    *,
     seed: int,
     epoch: int,
 ) -> tuple[TokenRows, TokenRows]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.epochs import EncodedPairs, Indices, cut_by_tokens
+from nmt.data.epochs import Indices, cut_by_tokens
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
@@ -70,10 +70,8 @@ class Packed:
 
     def in_one_group(self) -> Packed:
         """Return the same sentences as one group."""
-        whole = PaddedGroup(
-            slice(0, len(self.starts) - 1), slice(0, len(self.tokens)), self.longest
-        )
-        return replace(self, groups=(whole,))
+        sentences, tokens = slice(0, len(self.starts) - 1), slice(0, len(self.tokens))
+        return replace(self, groups=(PaddedGroup(sentences, tokens, self.longest),))
 
     def to(self, device: torch.device) -> Packed:
         """Return the sentences on another device; a GPU copies them while the CPU goes on."""
@@ -125,15 +123,21 @@ class Batch:
 
 
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    if (
-        device.type == "cuda" and not tensor.is_cuda
-    ):  # only pinned memory is copied in the background
-        tensor = tensor.pin_memory()
+    if device.type == "cuda" and not tensor.is_cuda:
+        tensor = tensor.pin_memory()  # only that is copied in the background
     return tensor.to(device, non_blocking=True)
 
 
 _SHORT = 64
 """The most tokens of a sentence of padding, and the lowest bound on the tokens of a sentence."""
+
+
+class SplitBounds(NamedTuple):
+    """How finely updates are split."""
+
+    world_size: int  # the ranks that share an update
+    micro_batch_tokens: int  # about the most tokens of a micro-batch on either side
+    longest: int  # the tokens of the longest sentence of the data, with eos
 
 
 @dataclass(frozen=True)
@@ -152,20 +156,14 @@ class FixedShape:
 
     @classmethod
     def for_updates(
-        cls,
-        updates: Sequence[tuple[Lengths, Lengths]],
-        *,
-        world_size: int,
-        micro_batch_tokens: int,
-        longest: int,
+        cls, updates: Sequence[tuple[Lengths, Lengths]], bounds: SplitBounds
     ) -> FixedShape:
         """Return the shape for a run.
 
         updates: source and target lengths (pairs,) of some updates, without eos.
-        world_size: the ranks that share an update.
-        micro_batch_tokens: about the most tokens of a micro-batch on either side.
-        longest: the tokens of the longest sentence of the data, with eos.
+        bounds: how finely they are split.
         """
+        world_size, micro_batch_tokens, longest = bounds
         largest = max(int(side.sum()) + len(side) for update in updates for side in update)
         parts = -(-largest // (world_size * micro_batch_tokens))
         most = np.max(
@@ -344,13 +342,9 @@ def _groups(lengths: Indices, bounds: Sequence[int], longest: int) -> tuple[Padd
     lengths: (sentences,); bounds: where a new group begins; longest: lower bound for the `longest`
     of a group.
     """
-    starts = np.concatenate(([0], np.cumsum(lengths)))
+    starts = [0, *np.cumsum(lengths).tolist()]
     return tuple(
-        PaddedGroup(
-            slice(a, b),
-            slice(int(starts[a]), int(starts[b])),
-            max(longest, int(lengths[a:b].max())),
-        )
+        PaddedGroup(slice(a, b), slice(starts[a], starts[b]), max(longest, int(lengths[a:b].max())))
         for a, b in pairwise((0, *bounds, len(lengths)))
     )
 
@@ -358,9 +352,8 @@ def _groups(lengths: Indices, bounds: Sequence[int], longest: int) -> tuple[Padd
 def _with_ends(rows: TokenRows, end: int) -> Indices:
     """Return all ids with bos before or eos after each row: (tokens + rows,)."""
     closing = np.cumsum(rows.lengths, dtype=np.int64)  # the end of each row
-    return np.insert(
-        rows.ids.astype(np.int64), closing - rows.lengths if end == BOS_ID else closing, end
-    )
+    places = closing - rows.lengths if end == BOS_ID else closing
+    return np.insert(rows.ids.astype(np.int64), places, end)
 
 
 def group_bounds(src_lengths: Lengths, tgt_lengths: Lengths, *, on_gpu: bool = False) -> list[int]:
@@ -445,9 +438,10 @@ def micro_batches(
     return [np.arange(start, end) for start, end in pairwise(bounds.tolist())]
 
 
-def parts_by_length(pairs: EncodedPairs, micro_batch_tokens: int) -> list[Indices]:
-    """Split all pairs into micro-batches, always in the same way, for validation."""
-    src_lengths, tgt_lengths = pairs.lengths(np.arange(len(pairs)))
+def parts_by_length(
+    src_lengths: Lengths, tgt_lengths: Lengths, micro_batch_tokens: int
+) -> list[Indices]:
+    """Split pairs into micro-batches by their lengths, the longest first; see `micro_batches`."""
     order = longest_first(src_lengths, tgt_lengths)
     parts = micro_batches(src_lengths[order], tgt_lengths[order], micro_batch_tokens)
     return [order[part] for part in parts]

@@ -39,9 +39,6 @@ class Permutation:
         self._half_mask = np.uint64((1 << int(self._half_bits)) - 1)
         self._keys = np.random.SeedSequence(seed).generate_state(_ROUNDS, np.uint64)
 
-    def __len__(self) -> int:
-        return self._size
-
     def take(self, positions: Indices) -> Indices:
         """Return the numbers at these positions, in the same shape."""
         images = self._encrypt(positions.astype(np.uint64))

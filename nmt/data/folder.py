@@ -128,15 +128,11 @@ class PairDataset:
         return [int(corpus) for corpus in corpora]
 
     def _locate(self, index: int) -> tuple[Shard, int]:
-        number, within = self._place(index)
-        return self._shards[number], within
-
-    def _place(self, index: int) -> tuple[int, int]:
         """Return the shard of a pair, and its index in the shard."""
         if not 0 <= index < self._length:
             raise IndexError(f"pair {index} of {self._length}")
         number = int(np.searchsorted(self._starts, index, side="right")) - 1
-        return number, index - int(self._starts[number])
+        return self._shards[number], index - int(self._starts[number])
 
 
 def _add_counts(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 _SCRIPT = re.compile(r"[-_]([A-Z][a-z]{3})\b")
 _SHOWN = 6  # languages of a message
 
+Langs = tuple[str, str]
+"""Source and target."""
+Wanted = tuple[str | None, str | None]
+"""The same by --from and --to, if they are given."""
+
 
 SIDES, OPTIONS = ("src", "tgt"), ("--from", "--to")
 
@@ -31,7 +36,7 @@ def check_only(own: str, wanted: str | None, option: str) -> None:
         raise UsageError(f"{option} {wanted}: the model knows only {own}")
 
 
-def spell_pair(langs: tuple[str, str]) -> str:
+def spell_pair(langs: Langs) -> str:
     """Return a pair of languages as options and files name it, such as `en-de`."""
     return f"{langs[0]}-{langs[1]}"
 
@@ -64,12 +69,12 @@ class LanguageTokens:
     """The pairs of languages that it was trained for, such as `en-de`; empty if not known."""
 
     @classmethod
-    def of_targets(cls, pairs: Sequence[tuple[str, str]]) -> LanguageTokens:
+    def of_targets(cls, pairs: Sequence[Langs]) -> LanguageTokens:
         """Return tokens such as `<2de>`, which begin a source (Johnson et al. 2017, section 3)."""
         pieces = {tgt: f"<2{tgt}>" for tgt in sorted({tgt for _, tgt in pairs})}
         return cls(pieces, src="tgt", tgt="", pairs=tuple(map(spell_pair, pairs)))
 
-    def with_pairs(self, pairs: Sequence[tuple[str, str]]) -> LanguageTokens:
+    def with_pairs(self, pairs: Sequence[Langs]) -> LanguageTokens:
         """Return these tokens for some more pairs of languages."""
         more = (*self.pairs, *map(spell_pair, pairs)) if self.pairs else ()
         return replace(self, pairs=tuple(dict.fromkeys(more)))
@@ -108,12 +113,10 @@ class LanguageTokens:
         known = f"the model knows {', '.join(names)}" + f" and {others} more" * (others > 0)
         raise UsageError(f"{option} {lang}: {known}" if lang else f"{option} is missing: {known}")
 
-    def choose(
-        self, own: tuple[str, str], wanted: tuple[str | None, str | None]
-    ) -> tuple[str, str]:
+    def choose(self, own: Langs, wanted: Wanted) -> Langs:
         """Return the languages of a translation.
 
-        own: those of the model, which may be ""; wanted: by --from and --to.
+        own: those of the model, which may be "".
         UsageError: see `check`; if a language that is given has no choice; or if the model was
         trained for other pairs.
         """
@@ -127,9 +130,7 @@ class LanguageTokens:
             chosen.append(lang or default)
         return chosen[0], chosen[1]
 
-    def _choose_pair(
-        self, own: tuple[str, str], wanted: tuple[str | None, str | None]
-    ) -> tuple[str, str]:
+    def _choose_pair(self, own: Langs, wanted: Wanted) -> Langs:
         """Choose among the pairs that the model was trained for.
 
         A pair that it was not trained for is possible if the source language is not given: a model
@@ -151,7 +152,7 @@ class LanguageTokens:
         return (sources.pop() if len(sources) == 1 else ""), fitting[0][1]
 
     def begin(
-        self, vocabularies: tuple[Vocabulary, Vocabulary], langs: tuple[str, str]
+        self, vocabularies: tuple[Vocabulary, Vocabulary], langs: Langs
     ) -> tuple[Vocabulary, Vocabulary]:
         """Return the vocabularies of source and target with the tokens of a pair of languages.
 

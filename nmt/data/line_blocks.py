@@ -29,9 +29,8 @@ class Lines:
         self._chunks = chunks
         self._buffer = b""
         self._at = 0  # start of the first line that is not taken
-        self._ends: npt.NDArray[np.int64] = np.zeros(
-            0, np.int64
-        )  # end of each whole line that is not taken
+        # The end of each whole line that is not taken.
+        self._ends: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._exhausted = False
 
     def ready(self) -> int:

@@ -211,11 +211,8 @@ class DatasetInfo:
     @property
     def files(self) -> tuple[FileRecord | ShardRecord, ...]:
         """Every file of the folder except `dataset.json` itself."""
-        files: list[FileRecord | ShardRecord] = [
-            *self.vocabulary.files,
-            self.rejects,
-            self.rejects_text,
-        ]
+        of_all = (*self.vocabulary.files, self.rejects, self.rejects_text)
+        files: list[FileRecord | ShardRecord] = [*of_all]
         for split in self.splits:
             files += [*split.shards, *split.text, *split.side_columns]
         return tuple(files)

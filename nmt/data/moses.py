@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from nmt.data.languages import primary_language
-
-if TYPE_CHECKING:
-    import sacremoses
 
 # A tag such as <2de> must stay one word.
 _PROTECTED = [r"<[^\s<>]+>"]
@@ -36,10 +33,10 @@ class Moses:
     def apply(self, line: str) -> str:
         """Return a line as the vocabulary sees it."""
         if self.normalize:
-            line = self._normalizer.normalize(line)
+            line = _tool("MosesPunctNormalizer", self.lang).normalize(line)
         if self.tokenize:
             protected = _PROTECTED if line.count("<") < _MOST_PROTECTED else None
-            line = _tokenizer(self.lang).tokenize(
+            line = _tool("MosesTokenizer", self.lang).tokenize(
                 line, return_str=True, escape=False, protected_patterns=protected
             )
         return line
@@ -47,7 +44,8 @@ class Moses:
     def undo(self, line: str) -> str:
         """Return a line as people write it."""
         if self.tokenize:
-            line = self._detokenizer.detokenize(line.split(" "), unescape=False)
+            detokenizer = _tool("MosesDetokenizer", self.lang)
+            line = detokenizer.detokenize(line.split(" "), unescape=False)
         return line
 
     def round_trip(self, line: str) -> tuple[str, str]:
@@ -59,29 +57,18 @@ class Moses:
         returned = self.undo(self.apply(line))
         return " ".join(due.split()), " ".join(returned.split())
 
-    @cached_property
-    def _normalizer(self) -> sacremoses.MosesPunctNormalizer:
-        from sacremoses import MosesPunctNormalizer
-
-        return MosesPunctNormalizer(lang=primary_language(self.lang))
-
-    @cached_property
-    def _detokenizer(self) -> sacremoses.MosesDetokenizer:
-        from sacremoses import MosesDetokenizer
-
-        return MosesDetokenizer(lang=primary_language(self.lang))
-
 
 @cache
-def _tokenizer(lang: str) -> sacremoses.MosesTokenizer:
-    from sacremoses import MosesTokenizer
+def _tool(name: str, lang: str) -> Any:
+    """Return an object of a class of sacremoses for a language."""
+    import sacremoses
 
-    return MosesTokenizer(lang=primary_language(lang))
+    return getattr(sacremoses, name)(lang=primary_language(lang))
 
 
 def tokenized(line: str, lang: str) -> str:
     """Return the tokens, not escaped, of Moses' `tokenizer.perl -l LANG`, as papers score them."""
-    tokens: str = _tokenizer(lang).tokenize(line, return_str=True, escape=False)
+    tokens: str = _tool("MosesTokenizer", lang).tokenize(line, return_str=True, escape=False)
     return tokens
 
 

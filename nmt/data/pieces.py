@@ -178,10 +178,8 @@ class PieceModel:
         if tuple(pieces) == self.pieces:
             return self
         numbers = (_number(field, id_) for field, id_ in _IDS.items())
-        texts_of_ids = (
-            write_field(field, SPECIAL[id_].text.encode()) for field, id_ in _TEXTS.items()
-        )
-        return self._with(tuple(pieces), b"".join((*numbers, *texts_of_ids)))
+        names = (write_field(field, SPECIAL[id_].text.encode()) for field, id_ in _TEXTS.items())
+        return self._with(tuple(pieces), b"".join((*numbers, *names)))
 
     def _with(self, pieces: tuple[Piece, ...], fields: bytes = b"") -> PieceModel:
         """Return the model with other pieces, and fields for its trainer: the last value counts."""

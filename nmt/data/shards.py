@@ -83,9 +83,7 @@ class TokenRows:
     @classmethod
     def from_text(cls, lines: Sequence[str]) -> TokenRows:
         """Return lines as rows of the bytes of their UTF-8."""
-        encoded = [line.encode() for line in lines]
-        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
-        return cls(np.frombuffer(b"".join(encoded), np.uint8), lengths)
+        return cls.from_bytes([line.encode() for line in lines], token_bytes=TEXT_BYTES)
 
     def text(self) -> list[str]:
         """Return the lines that `from_text` was given."""
@@ -166,9 +164,8 @@ class ShardBuilder:
 
 
 def _offsets(lengths: Sequence[Lengths]) -> npt.NDArray[Any]:
-    return np.cumsum(np.concatenate([np.zeros(1, np.int32), *lengths]), dtype=np.int64).astype(
-        _OFFSET
-    )
+    counts = np.concatenate([np.zeros(1, np.int32), *lengths])
+    return np.cumsum(counts, dtype=np.int64).astype(_OFFSET)
 
 
 class _Header(NamedTuple):
@@ -231,6 +228,7 @@ class Shard:
             raise DataError(f"{path}: this shard is altered or damaged; {_AGAIN}")
         self._src: Ids = take(ID_TYPES[self.token_bytes], header.src_tokens)
         self._tgt: Ids = take(ID_TYPES[self.token_bytes], header.tgt_tokens)
+        self._sides = (self._src, self._src_offsets), (self._tgt, self._tgt_offsets)
         # The checksum has touched all pages; used ones come back from the page cache.
         content.madvise(mmap.MADV_DONTNEED)
 
@@ -280,8 +278,7 @@ class Shard:
     def lengths(self, indices: npt.NDArray[np.int64]) -> tuple[Lengths, Lengths]:
         """Return the source and target lengths of some pairs, without eos: (len(indices),) each."""
         src, tgt = (
-            (offsets[indices + 1] - offsets[indices]).astype(np.int32)
-            for offsets in (self._src_offsets, self._tgt_offsets)
+            (offsets[indices + 1] - offsets[indices]).astype(np.int32) for _, offsets in self._sides
         )
         return src, tgt
 
@@ -292,14 +289,11 @@ class Shard:
 
     def rows(self, indices: npt.NDArray[np.int64]) -> tuple[TokenRows, TokenRows]:
         """Return copies of the source and target ids of some pairs, in the order of `indices`."""
-        src_lengths, tgt_lengths = self.lengths(indices)
-        src_starts, tgt_starts = (
-            offsets[indices].astype(np.int64) for offsets in (self._src_offsets, self._tgt_offsets)
+        src, tgt = (
+            TokenRows.gather(ids, offsets[indices].astype(np.int64), lengths)
+            for (ids, offsets), lengths in zip(self._sides, self.lengths(indices), strict=True)
         )
-        return (
-            TokenRows.gather(self._src, src_starts, src_lengths),
-            TokenRows.gather(self._tgt, tgt_starts, tgt_lengths),
-        )
+        return src, tgt
 
     def src(self, index: int) -> Ids:
         """Return the source ids of a pair: a read-only view, (length,)."""
@@ -316,10 +310,8 @@ class Shard:
 
     def check_content(self, src_vocab_size: int, tgt_vocab_size: int) -> None:
         """Raise DataError if an offset or a token id is impossible."""
-        for ids, offsets, size in (
-            (self._src, self._src_offsets, src_vocab_size),
-            (self._tgt, self._tgt_offsets, tgt_vocab_size),
-        ):
+        sizes = src_vocab_size, tgt_vocab_size
+        for (ids, offsets), size in zip(self._sides, sizes, strict=True):
             ascending = bool((offsets[:-1] <= offsets[1:]).all())
             if not ascending or offsets[0] != 0 or offsets[-1] != len(ids):
                 raise DataError(f"{self.path}: its offsets are damaged; {_AGAIN}")

@@ -27,8 +27,8 @@ class SubwordDropout:
             np.array(side) for side in zip(*vocabulary.merges(), strict=True)
         )
         self._p = p
-        merges = self._count_merges()
-        self._whole = (1 - p) ** merges  # (V,) probability that no merge of a token is undone
+        # (V,) the probability that no merge of a token is undone
+        self._whole = (1 - p) ** self._count_merges()
 
     def __call__(self, rows: TokenRows, random: np.random.Generator) -> TokenRows:
         ids = rows.ids.astype(np.int64)

@@ -9,12 +9,20 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from nmt.data.augment import Augment
-from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
+from nmt.data.batches import (
+    Batch,
+    FixedShape,
+    LengthSums,
+    SplitBounds,
+    collate,
+    micro_batches,
+    split_update,
+)
 from nmt.data.epochs import EncodedPairs, Epochs, Indices, plan_pool
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.subword_dropout import SubwordDropout
@@ -83,23 +91,12 @@ class BatchPartition:
 
 
 def fixed_shape(
-    pairs: EncodedPairs,
-    *,
-    batch_tokens: int,
-    seed: int,
-    world_size: int,
-    micro_batch_tokens: int,
-    longest: int,
+    pairs: EncodedPairs, bounds: SplitBounds, *, batch_tokens: int, seed: int
 ) -> FixedShape:
     """Return the shape for a run, from updates of its first pool (see `FixedShape.for_updates`)."""
     epochs = Epochs(pairs.shares, seed=seed)
     plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
-    return FixedShape.for_updates(
-        list(map(pairs.lengths, plan[:_TRIED_UPDATES])),
-        world_size=world_size,
-        micro_batch_tokens=micro_batch_tokens,
-        longest=longest,
-    )
+    return FixedShape.for_updates(list(map(pairs.lengths, plan[:_TRIED_UPDATES])), bounds)
 
 
 def updates_from(
@@ -133,7 +130,7 @@ def updates_from(
         for place, chosen, following, epoch in planned:
             src, tgt = pairs.rows(chosen)
             if augment is not None:
-                src, tgt = augment(chosen, src, tgt, seed=seed, epoch=place.epoch)
+                src, tgt = augment(chosen, src, tgt, seed, place.epoch)
             if dropouts is not None:
                 random = np.random.default_rng((seed, place.epoch, place.pool, place.index))
                 src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
@@ -157,13 +154,22 @@ def _planned_updates(
     position: Position, pairs: EncodedPairs, epochs: Epochs, *, batch_tokens: int
 ) -> Generator[tuple[Position, Indices, Position, float]]:
     """Yield position, pairs, next position and complete epochs of updates, endlessly."""
-    plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens)
-    for first, plan in prefetched(plans, ahead=1):
-        for index, chosen in enumerate(plan[first.index :], first.index):
-            is_last = index + 1 == len(plan)
-            following = _next_pool(first, epochs) if is_last else replace(first, index=index + 1)
-            complete = first.epoch + (first.pool + (index + 1) / len(plan)) / epochs.pools
-            yield replace(first, index=index), chosen, following, complete
+
+    def plan(number: int) -> tuple[int, list[Indices]]:
+        """Return the pairs of each update of a pool. Pools are numbered over all epochs."""
+        epoch, pool = divmod(number, epochs.pools)
+        return number, plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=epoch, pool=pool)
+
+    begun = position.epoch * epochs.pools + position.pool
+    for number, updates in prefetched(map(plan, itertools.count(begun)), ahead=1):
+        epoch, pool = divmod(number, epochs.pools)
+        first = position.index if number == begun else 0
+        for index, chosen in enumerate(updates[first:], first):
+            following = Position(epoch, pool, index + 1)
+            if index + 1 == len(updates):
+                following = Position(*divmod(number + 1, epochs.pools))
+            complete = epoch + (pool + (index + 1) / len(updates)) / epochs.pools
+            yield Position(epoch, pool, index), chosen, following, complete
 
 
 def _batch(
@@ -172,20 +178,3 @@ def _batch(
     links = None if find_links is None else find_links(src, tgt)
     on_gpu = partition.on_gpu
     return collate(src, tgt, partition.shape, links, on_gpu=on_gpu, in_multiples=not on_gpu)
-
-
-def _plans_from(
-    position: Position, pairs: EncodedPairs, epochs: Epochs, *, batch_tokens: int
-) -> Iterator[tuple[Position, list[Indices]]]:
-    """Yield the pairs of each update of a pool, with the first position, for all pools."""
-    while True:
-        epoch, pool = position.epoch, position.pool
-        plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=epoch, pool=pool)
-        yield position, plan
-        position = _next_pool(position, epochs)
-
-
-def _next_pool(position: Position, epochs: Epochs) -> Position:
-    if position.pool + 1 < epochs.pools:
-        return Position(position.epoch, position.pool + 1)
-    return Position(position.epoch + 1)

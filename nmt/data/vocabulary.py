@@ -134,26 +134,17 @@ class Vocabulary:
         self._processor = processor
         self._tokens: list[str] = tokens
         # One call for all ids: SentencePiece takes longer to be asked than to answer.
-        is_unused = processor.is_unused(list(range(len(self))))
-        is_control = processor.is_control(list(range(len(self))))
-        self._others = {
-            token.removeprefix(STRANGE): id_
-            for id_, token in enumerate(self._tokens)
-            if is_unused[id_]
-        }
-        self._known = len(self)
-        if READ_AS_UNK in self._tokens:
-            self._known = self._tokens.index(READ_AS_UNK)
-        self._controls = {piece: id_ for id_, piece in enumerate(self._tokens) if is_control[id_]}
+        ids_of = {piece: id_ for id_, piece in enumerate(tokens)}
+        is_unused = processor.is_unused(list(range(len(tokens))))
+        is_control = processor.is_control(list(range(len(tokens))))
+        self._others = {p.removeprefix(STRANGE): id_ for p, id_ in ids_of.items() if is_unused[id_]}
+        self.known = ids_of.get(READ_AS_UNK, len(tokens))
+        """How many ids `encode` can return: those before `READ_AS_UNK`, or all."""
+        self._controls = {piece: id_ for piece, id_ in ids_of.items() if is_control[id_]}
         self._tags = {piece: id_ for piece, id_ in self._controls.items() if TAG.fullmatch(piece)}
-        starts = [
-            self._controls[name] for name in (ADDED, ADDED_WITH_SPACE) if self.has_control(name)
-        ]
-        self._added = {
-            self._tokens[id_]: id_
-            for id_ in range(min(starts, default=self._known), self._known)
-            if not is_control[id_]
-        }
+        starts = (self._controls.get(name, self.known) for name in (ADDED, ADDED_WITH_SPACE))
+        added = range(min(starts), self.known)
+        self._added = {tokens[id_]: id_ for id_ in added if not is_control[id_]}
         self.barred_ids = tuple(i for i in range(len(self)) if i != EOS_ID and self._is_barred(i))
 
     @classmethod
@@ -176,11 +167,6 @@ class Vocabulary:
         both = (self._tokens, other._tokens)
         mine, theirs = ([piece.removeprefix(STRANGE) for piece in tokens] for tokens in both)
         return mine == theirs
-
-    @property
-    def known(self) -> int:
-        """How many ids `encode` can return: those before `READ_AS_UNK`, or all."""
-        return self._known
 
     @property
     def covers_all_text(self) -> bool:
@@ -260,8 +246,8 @@ class Vocabulary:
                 self._with_others(line) if UNK_ID in row else row
                 for line, row in zip(prepared, ids, strict=True)
             ]
-        if self._known < len(self._tokens):
-            ids = [[id_ if id_ < self._known else UNK_ID for id_ in row] for row in ids]
+        if self.known < len(self._tokens):
+            ids = [[id_ if id_ < self.known else UNK_ID for id_ in row] for row in ids]
         return ids
 
     def prepared(self, lines: Sequence[str]) -> Sequence[str]:
@@ -324,8 +310,7 @@ class Vocabulary:
     @property
     def separator(self) -> int | None:
         """The id of the piece between the lines of a window, if there is one."""
-        known = self.has_control(SEPARATOR)
-        return self._tokens.index(SEPARATOR) if known else None
+        return self._controls.get(SEPARATOR)
 
     def has_symbol(self, symbol: str) -> bool:
         """Whether a separate word, such as a tag, is one piece."""

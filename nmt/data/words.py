@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -40,19 +40,22 @@ def _as_ranges(codes: Iterable[int]) -> str:
 
 
 _WITH_MARKS = (
-    range(0x300, 0x3100),
-    range(0xA66F, 0xAC00),
-    range(0xFB1E, 0xFE30),
-    range(0x10000, 0x17000),
-    range(0x1B000, 0x1F000),
-    range(0xE0100, 0xE01F0),
+    "0300-30FF A66F-ABFF FB1E-FB1E FE00-FE2F 10000-11FFF 13400-134FF 16000-16FFF 1B000-1EFFF "
+    "E0100-E01EF"
 )
 """All marks are in these. To ask Unicode's whole range would take 0.1 s."""
+
+
+def _codes(ranges: str) -> Iterator[int]:
+    """Yield the code points of ranges, each as Unicode writes it: first-last."""
+    for first, last in (one.split("-") for one in ranges.split()):
+        yield from range(int(first, 16), int(last, 16) + 1)
+
 
 _JOINERS = "\u200c\u200d"
 
 MARKS = _JOINERS + _as_ranges(
-    code for code in chain(*_WITH_MARKS) if unicodedata.category(chr(code))[0] == "M"
+    code for code in _codes(_WITH_MARKS) if unicodedata.category(chr(code))[0] == "M"
 )
 """What belongs to the letter before it, for the brackets of a pattern: combining marks, and the
 joiners that Persian and Sinhala have inside words."""
@@ -87,9 +90,7 @@ def is_in_word(character: str) -> bool:
     return character.isalnum() or is_mark(character)
 
 
-MODIFIERS = "\u02ec\u02ee\u0640\ua788" + "".join(
-    map(chr, (*range(0x2B9, 0x2C2), *range(0x2C6, 0x2D2), *range(0x3031, 0x3036)))
-)
+MODIFIERS = "\u02ec\u02ee\u0640\ua788" + "".join(map(chr, _codes("02B9-02C1 02C6-02D1 3031-3035")))
 """Modifier letters that scripts have in common.
 
 For example the \u02bb of Hawaiian and Tongan, the \u02bc of Ukrainian, and Arabic's \u0640. Unicode

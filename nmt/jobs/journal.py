@@ -44,6 +44,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -198,7 +199,7 @@ class Journal:
             if not self._end:
                 self._is_new = True
                 self._append(_header(self._job) | {"kernel": self.kernel})
-            with _naming_output(self.output):
+            with naming(self.output, instead=True):
                 self._writing = open_unlinked(self._partial)
             self._writing.truncate(self.progress.output_bytes)
             self._writing.seek(0, os.SEEK_END)
@@ -238,13 +239,11 @@ class Journal:
     def _rest(self, text: Chunks) -> Chunks | None:
         """Return the rest of the input, or None if input or output differ from the record."""
         self._input, self._written = hashlib.sha256(), hashlib.sha256()
-        left = self.progress.output_bytes
-        if left and self._partial.is_file():
+        if self._partial.is_file():
             with self._partial.open("rb") as file:
-                while block := file.read(min(left, 1 << 20)):
-                    self._written.update(block)
-                    left -= len(block)
-        if left or self._written.hexdigest() != self.progress.output_sha256:
+                blocks = iter(partial(file.read, 1 << 20), b"")
+                _after(blocks, self.progress.output_bytes, self._written)
+        if self._written.hexdigest() != self.progress.output_sha256:
             return None
         rest = _after(text, self.progress.input_bytes, self._input)
         if self._input.hexdigest() != self.progress.input_sha256:
@@ -311,7 +310,7 @@ def open_locked(path: Path, output: Path, *, is_ours: bool = False) -> BinaryIO:
     HeldOff if another process holds the lock. This and system errors name `output`.
     """
     while True:
-        with _naming_output(output):
+        with naming(output, instead=True):
             file = open_unlinked(path, os.O_APPEND) if is_ours else path.open("a+b")
             if is_ours:
                 check_owner(file.fileno(), path)
@@ -321,15 +320,6 @@ def open_locked(path: Path, output: Path, *, is_ours: bool = False) -> BinaryIO:
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return file
         file.close()
-
-
-@contextlib.contextmanager
-def _naming_output(output: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        error.filename = str(output)
-        raise
 
 
 def _after(chunks: Chunks, count: int, digest: Any) -> Chunks:

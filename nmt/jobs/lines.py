@@ -77,13 +77,7 @@ class LineReader:
         pool: list[Line] = []
         begun, size, limit = 0.0, 0, 0.0
         for chunk in self._chunks:
-            if isinstance(chunk, Pause):
-                if pool:
-                    yield pool
-                    pool = []
-                yield chunk
-                continue
-            for line in self._lines_of(chunk):
+            for line in () if isinstance(chunk, Pause) else self._lines_of(chunk):
                 if not pool:
                     begun, size, limit = time.monotonic(), 0, max_bytes()
                 pool.append(line)
@@ -91,9 +85,12 @@ class LineReader:
                 if len(pool) == max_lines or size > limit:
                     yield pool
                     pool = []
-            if pool and time.monotonic() - begun >= _LONGEST_WAIT:
+            is_due = isinstance(chunk, Pause) or time.monotonic() - begun >= _LONGEST_WAIT
+            if pool and is_due:
                 yield pool
                 pool = []
+            if isinstance(chunk, Pause):
+                yield chunk
         if any(self._rest):
             pool.append(self._line(b"".join(self._rest), b""))
             self._rest = []

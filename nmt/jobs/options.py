@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from nmt.config.fields import check, value
 from nmt.models.device import DEVICES
+
+_machine, _unattended = (partial(value, panel=panel) for panel in ("Machine", "Unattended"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +34,10 @@ class JobOptions:
         metavar="PATH|URL",
         shown="stdout",
     )
-    summary: bool = value(
+    summary: bool = _unattended(
         False,
         "Write a summary in JSON as the last line on stderr. Jobs with --output do so unless you "
         "use --quiet or a terminal.",
-        panel="Unattended",
     )
     device: str = value("auto", "Where to compute.", choices=DEVICES)
     attention: str | None = value(
@@ -52,49 +54,43 @@ class JobOptions:
         metavar="FILE",
         panel="Unattended",
     )
-    deadline: str | None = value(
+    deadline: str | None = _unattended(
         None,
         "Stop at this time of day with status 75. Needs --input and --output.",
         metavar="HH:MM",
-        panel="Unattended",
     )
-    time_limit: str | None = value(
+    time_limit: str | None = _unattended(
         None,
         "Stop after this time with status 75: minutes, 1h30m, HH:MM or H:MM:SS. Needs --input and "
         "--output.",
         metavar="TIME",
-        panel="Unattended",
     )
-    workers: str = value(
+    workers: str = _machine(
         "auto",
         "Number of processes. auto is one for each available core, or for each GPU. ray takes the "
         "cluster that RAY_ADDRESS names.",
         metavar="auto|N|ray",
-        panel="Machine",
     )
-    threads: int | None = value(
+    threads: int | None = _machine(
         None,
         "CPU threads of each process.",
         minimum=1,
         maximum=1_024,
         shown="the cores, shared out; at most OMP_NUM_THREADS; 1 on Ray",
-        panel="Machine",
     )
-    batch_tokens: int | None = value(
+    batch_tokens: int | None = _machine(
         None,
         "Source tokens in a batch, padding included. Fewer are taken if there are more than 4 "
         "hypotheses for a line, or if memory is short.",
         minimum=1,
         maximum=1_000_000_000,
         shown="4096 on a CPU, 16384 on a GPU; 512 for each worker of an export, 1024 if greedy",
-        panel="Machine",
     )
-    pool_lines: int = value(
+    pool_lines: int = _machine(
         4_096,
         "Read and sort at most this many lines at a time. Fewer are taken if they would take some "
         "seconds, or if a pipe pauses.",
         minimum=1,
-        panel="Machine",
     )
 
     def __post_init__(self) -> None:

@@ -82,27 +82,20 @@ class Translators:
         if config.is_export:
             gpus = gpus_of(device, count_gpus)
             count = _number_of(job, gpus)
-            translator = _load(
-                config,
-                device="cuda" if gpus else "cpu",
-                workers=count,
-                threads=threads or default_threads(count),
-                batch_tokens=batch_tokens,
-            )
-            return cls(translator, count)  # it has workers of its own
+            threads = threads or default_threads(count)
+            machine = _Machine("cuda" if gpus else "cpu", batch_tokens, threads=threads)
+            return cls(_load(config, machine, workers=count), count)  # it has workers of its own
         chosen = choose_device(device)
         import torch  # takes seconds, and an export needs none
 
         gpus = torch.cuda.device_count() if chosen.type == "cuda" else 0
         count = _number_of(job, gpus)
         if chosen.type == "cuda":
-            if kernel not in (None, _GPU_KERNEL):
-                raise MissingKernel(f"a GPU has no kernel {kernel!r}")
+            _check_kernel_of_gpu(kernel)
             if count == 1:
-                translator = _load(config, device=chosen, batch_tokens=batch_tokens)
+                translator = _load(config, _Machine(chosen, batch_tokens))
                 return cls(translator, 1, kernel=_GPU_KERNEL)
-            load_on_gpu = partial(_load_same, config, config.identity(), batch_tokens=batch_tokens)
-            on_gpu = _OnGpu(load_on_gpu)
+            on_gpu = _OnGpu(partial(_load_same, config, config.identity(), batch_tokens))
             processes = Workers(on_gpu, count, on_death=on_gpu.halve_batch)
             # This process needs one only for pictures of attention and the like: then on the CPU.
             load_here = partial(_load, replace(config, precision="fp32"))
@@ -110,7 +103,7 @@ class Translators:
         keep_freed_memory()
         # Threads started in this process would be missing in its forks.
         torch.set_num_threads(1)
-        translator = _load(config, batch_tokens=batch_tokens, kernel=kernel)
+        translator = _load(config, _Machine("cpu", batch_tokens, kernel))
         threads = threads or default_threads(count)
         if count == 1:
             torch.set_num_threads(threads)
@@ -136,19 +129,14 @@ class Translators:
         is_on_gpu = job.device != "cpu" and not config.is_export and has_gpu()
         here: Translator | Callable[[], Translator]
         if is_on_gpu:
-            if kernel not in (None, _GPU_KERNEL):
-                raise MissingKernel(f"a GPU has no kernel {kernel!r}")
+            _check_kernel_of_gpu(kernel)
             kernel, here = _GPU_KERNEL, partial(_load, replace(config, precision="fp32"))
+            machine = _Machine("cuda", batch_tokens, threads=threads)
         else:
-            here = _load(config, batch_tokens=batch_tokens, kernel=kernel)
+            here = _load(config, _Machine("cpu", batch_tokens, kernel))
             kernel = here.engine.kernel
-        load_there = partial(
-            _loaded,
-            device="cuda" if is_on_gpu else "cpu",
-            threads=threads,
-            batch_tokens=batch_tokens,
-            kernel=None if is_on_gpu else kernel,
-        )
+            machine = _Machine("cpu", batch_tokens, kernel, threads)
+        load_there = partial(_loaded, machine=machine)
         workers = RayWorkers(_OnRay(config, load_there), threads=threads, gpus=int(is_on_gpu))
         return cls(here, workers.count, workers, kernel)
 
@@ -220,7 +208,7 @@ def _halve_after_death(translator: Translator) -> None:
 
 @dataclass
 class _OnGpu:
-    load: Callable[..., Translator]
+    load: Callable[[torch.device], Translator]
     deaths: int = 0  # of processes
     translator: Translator | None = None  # of this process, once loaded
 
@@ -230,7 +218,7 @@ class _OnGpu:
 
             device = torch.device("cuda", number_of_this_worker())
             torch.cuda.set_device(device)
-            self.translator = self.load(device=device)
+            self.translator = self.load(device)
             _halve(self.translator, self.deaths)
         return _translate(self.translator, lines)
 
@@ -283,42 +271,38 @@ class _OnRay:
         return self.config.moved(copies)
 
 
-def _loaded(
-    config: TranslationConfig,
-    *,
-    device: str,
-    threads: int,
-    batch_tokens: int | None,
-    kernel: str | None,
-) -> Callable[[Pool], Translations]:
+@dataclass(frozen=True)
+class _Machine:
+    """On what a process translates, and how."""
+
+    device: torch.device | str = "cpu"
+    batch_tokens: int | None = None
+    kernel: str | None = None  # for matrix products; None: the fastest
+    threads: int = 1
+
+
+def _loaded(config: TranslationConfig, machine: _Machine) -> Callable[[Pool], Translations]:
     """Load a model or an export for this process only, and return what translates lines."""
     if not config.is_export:
         keep_freed_memory()
-    translator = _load(
-        config, device=device, threads=threads, batch_tokens=batch_tokens, kernel=kernel
-    )
+    translator = _load(config, machine)
     if config.is_export:
         return partial(_translate, translator)
-    return partial(_translate_on_cpu, translator, threads)
+    return partial(_translate_on_cpu, translator, machine.threads)
 
 
 def _load(
-    config: TranslationConfig,
-    *,
-    device: torch.device | str = "cpu",
-    workers: int = 1,
-    threads: int = 1,
-    batch_tokens: int | None = None,
-    kernel: str | None = None,
+    config: TranslationConfig, machine: _Machine = _Machine(), *, workers: int = 1
 ) -> Translator:
     """Load a model, or an export, which has workers and threads of its own."""
     engine: Engine
+    device, batch_tokens = machine.device, machine.batch_tokens
     if config.is_export:
         engine, language_pair = load_export(
             config,
             device=str(device),
             workers=workers,
-            threads=threads,
+            threads=machine.threads,
             batch_tokens=batch_tokens,
             with_scores=config.form != "text",
         )
@@ -326,19 +310,27 @@ def _load(
         from nmt.translate.load_model import load
 
         engine, language_pair = load(
-            config, device=device, batch_tokens=batch_tokens, kernel=kernel
+            config, device=device, batch_tokens=batch_tokens, kernel=machine.kernel
         )
         use_tf32(engine.device, "fp32")  # which cuDNN's default is not
     return Translator(engine, language_pair, config)
 
 
 def _load_same(
-    config: TranslationConfig, identity: Mapping[str, Any], **options: Any
+    config: TranslationConfig,
+    identity: Mapping[str, Any],
+    batch_tokens: int | None,
+    device: torch.device,
 ) -> Translator:
     """Load the model that other processes have loaded, or will load."""
-    translator = _load(config, **options)
+    translator = _load(config, _Machine(device, batch_tokens))
     check_unchanged(config, identity)
     return translator
+
+
+def _check_kernel_of_gpu(kernel: str | None) -> None:
+    if kernel not in (None, _GPU_KERNEL):
+        raise MissingKernel(f"a GPU has no kernel {kernel!r}")
 
 
 def check_unchanged(config: TranslationConfig, identity: Mapping[str, Any]) -> None:

@@ -21,9 +21,10 @@ from nmt.data.batches import Batch
 from nmt.models.kernels.linear import batched_type, linear
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
 from nmt.models.kernels.padded_layout import Projected
+from nmt.models.kernels.relative_positions import Relative, from_last
 from nmt.models.kernels.softmax import softmax
 from nmt.models.layers import bias, input_projections, output_projection
-from nmt.models.positions import Relative, RelativePositions, from_last, rotated
+from nmt.models.positions import RelativePositions, rotated
 
 # Below this size, torch multiplies each matrix of a batch on a CPU by a simple loop. Multiplying
 # elementwise and summing is several times faster.
@@ -112,16 +113,14 @@ class SelfAttention(nn.Module):
         self.output = nn.Parameter(output_projection(width, values))  # (D, HV)
         self.qkv_bias = bias(config.attention_bias, 2 * keys + values)
         self.output_bias = bias(config.attention_bias, width)
-        self.relative = (
-            RelativePositions(config.max_relative_distance, config.head_widths)
-            if config.positions == "relative"
-            else None
-        )
+        self.relative: RelativePositions | None = None
+        if config.positions == "relative":
+            self.relative = RelativePositions(config.max_relative_distance, config.head_widths)
 
     @property
     def relative_vectors(self) -> Relative | None:
         """The vectors added to keys and values at each distance, if any."""
-        return None if self.relative is None else self.relative.vectors
+        return None if self.relative is None else (self.relative.keys, self.relative.values)
 
     def project(self, x: Tensor, rotation: Tensor | None) -> Projected:
         """Return queries, keys and values of x (n, D), rotated by (n, K) if there is a rotation."""
@@ -147,13 +146,8 @@ class SelfAttention(nn.Module):
     def _within(
         self, function: Callable[..., Tensor], x: Tensor, sentences: Sentences, *, causal: bool
     ) -> Tensor:
-        return function(
-            self.project(x, sentences.rotation),
-            sentences,
-            sentences,
-            causal=causal,
-            relative=self.relative_vectors,
-        )
+        projected, relative = self.project(x, sentences.rotation), self.relative_vectors
+        return function(projected, sentences, sentences, causal=causal, relative=relative)
 
 
 class CrossAttention(nn.Module):

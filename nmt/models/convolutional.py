@@ -221,17 +221,17 @@ class ConvolutionalDecoderLayer(nn.Module):
 
         Matrix products take all rows together. Only attention goes state by state.
         """
-        rows = [state.num_rows for state in states]
+        rows = [state.active.num_rows for state in states]
         neighbours = [
             state.neighbours(number, part)
             for state, part in zip(states, torch.split(x, rows), strict=True)
         ]
         h: Tensor = self.convolution(joined(neighbours))  # (N, H)
         queries = torch.split(self.attention.queries(h, g), rows)  # each (N, D)
-        attended = [
-            state.source.attend(query.view(state.num_sentences, -1, query.shape[1])).flatten(0, 1)
-            for state, query in zip(states, queries, strict=True)
-        ]
+        attended = []
+        for state, query in zip(states, queries, strict=True):
+            by_sentence = query.view(state.active.num_sentences, -1, query.shape[1])  # (B, W, D)
+            attended.append(state.source.attend(by_sentence).flatten(0, 1))
         h = h + self.attention.project(joined(attended))
         return torch.add(x, h, alpha=_HALF).mul_(_HALF)
 
@@ -243,21 +243,11 @@ class ConvolutionalState:
         self.length = 0
         self.source = source
         count = source.keys_values.shape[1]  # B
-        self.kept = KeptRows(count)
+        self.active = KeptRows(count)
         # (layers, N, k - 1, H), oldest first, zero before the first position
         self._inputs = source.keys_values.new_zeros(
             config.num_decoder_layers, count, config.kernel_width - 1, config.d_hidden
         )
-
-    @property
-    def num_rows(self) -> int:
-        """N."""
-        return len(self.kept.rows)
-
-    @property
-    def num_sentences(self) -> int:
-        """B."""
-        return len(self.kept.sentences)
 
     def neighbours(self, layer: int, x: Tensor) -> Tensor:
         """Keep a layer's inputs x (N, H); return them after those before: (N, k * H)."""
@@ -267,12 +257,12 @@ class ConvolutionalState:
         return both.flatten(1)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        self.kept.select(rows, sentences)
+        self.active.select(rows, sentences)
 
     def move(self, of_rows: Tensor, of_sentences: Tensor) -> None:
-        self._inputs = move_(self._inputs, 1, of_rows, self.num_rows)
-        self.source.move(of_sentences, self.num_sentences)
-        self.kept.are_moved()
+        self._inputs = move_(self._inputs, 1, of_rows, self.active.num_rows)
+        self.source.move(of_sentences, self.active.num_sentences)
+        self.active.are_moved()
 
 
 class ConvolutionalModel(TranslationModel):
@@ -286,11 +276,9 @@ class ConvolutionalModel(TranslationModel):
         self.src_embedding = PositionedEmbedding(src_vocab_size, config)
         if config.tie_embeddings == "all":
             self.src_embedding.tokens = self.tgt_embedding.tokens
-        projection = (
-            variance_preserving(embedded, tgt_vocab_size, config.dropout)
-            if config.tie_embeddings == "none"
-            else self.tgt_embedding.tokens
-        )
+        projection: nn.Module = self.tgt_embedding.tokens
+        if config.tie_embeddings == "none":
+            projection = variance_preserving(embedded, tgt_vocab_size, config.dropout)
         self.output_projection = cast(nn.Parameter, projection.weight)
         self.encoder_input = variance_preserving(embedded, hidden, config.dropout)
         self.encoder = nn.ModuleList(
@@ -359,19 +347,18 @@ class ConvolutionalModel(TranslationModel):
     def begin(self, src: Packed) -> ConvolutionalState:
         layout = PaddedLayout.of(src)
         keys_values = self._encode(src)[:, :, 0].unbind(1)  # each (m, D)
-        source = ConvolutionalMemory(
-            torch.stack([layout.rows(x) for x in keys_values]), layout.mask
-        )
-        return ConvolutionalState(self.config, source)
+        laid_out = torch.stack([layout.rows(x) for x in keys_values])  # (2, B, S, D)
+        return ConvolutionalState(self.config, ConvolutionalMemory(laid_out, layout.mask))
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
         own = cast(Sequence[ConvolutionalState], states)
         device = self.output_projection.device
         lengths = np.array([state.length for state in own])  # (states,)
-        moves = chain.from_iterable(state.kept.moves() for state in own)
+        positions_of_rows = lengths.repeat([state.active.num_rows for state in own])  # (N,)
+        moves = chain.from_iterable(state.active.moves() for state in own)
         # All that the device has to know of this step.
         last_tokens, positions, *on_device = to_device(
-            [tokens.numpy(), lengths.repeat([state.num_rows for state in own]), *moves], device
+            [tokens.numpy(), positions_of_rows, *moves], device
         )
         for number, state in enumerate(own):
             state.move(*on_device[2 * number : 2 * number + 2])

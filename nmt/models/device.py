@@ -57,10 +57,11 @@ def use_tf32(device: torch.device, precision: str) -> None:
         torch.backends.cudnn.allow_tf32 = is_tf32  # of LSTMs; cuDNN's default is TF32
 
 
-def check_device(name: str) -> None:
-    """Refuse an unknown device name, and suggest the nearest (UsageError)."""
-    if name not in DEVICES:
-        raise UsageError(f"unknown device {name!r}{did_you_mean(name, DEVICES)}")
+def torch_gpus() -> int:
+    """Return how many GPUs torch can use."""
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def gpus_of(name: str, count: Callable[[], int]) -> int:
@@ -69,7 +70,8 @@ def gpus_of(name: str, count: Callable[[], int]) -> int:
     name: of the device; count: returns how many GPUs there are.
     UsageError if the name is unknown, or there is no GPU.
     """
-    check_device(name)
+    if name not in DEVICES:
+        raise UsageError(f"unknown device {name!r}{did_you_mean(name, DEVICES)}")
     gpus = 0 if name == "cpu" else count()
     if name == "cuda" and not gpus:
         raise UsageError("device cuda: this machine has no GPU that can be used; use --device cpu")
@@ -81,10 +83,9 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
 
     UsageError if the name is unknown, or no GPU is there for this process.
     """
-    check_device(name)  # before torch is loaded, which takes seconds
-    import torch
+    gpus = gpus_of(name, torch_gpus)
+    import torch  # takes seconds, and a wrong name is refused before
 
-    gpus = gpus_of(name, lambda: torch.cuda.device_count() if torch.cuda.is_available() else 0)
     if not gpus:
         return torch.device("cpu")
     if local_rank >= gpus:

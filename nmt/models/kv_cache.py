@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.models.attention import attend
 from nmt.models.kernels.linear import batched_type
 from nmt.models.kernels.padded_layout import Projected
-from nmt.models.positions import Relative
+from nmt.models.kernels.relative_positions import Relative
 
 
 class KeyValueCache:
@@ -204,6 +204,16 @@ class KeptRows:
     def __init__(self, num_sentences: int) -> None:
         self.rows: NDArray[np.int64] = np.arange(num_sentences)  # (N,) of those on the device
         self.sentences: NDArray[np.int64] = np.arange(num_sentences)  # (B,) likewise
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.rows)
+
+    @property
+    def num_sentences(self) -> int:
+        """B."""
+        return len(self.sentences)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         self.rows = self.rows[rows.numpy()]

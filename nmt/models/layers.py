@@ -145,17 +145,13 @@ def shared_embeddings(
     They are one, two or three matrices, as `tie_embeddings` says (section 3.4).
     """
     width = config.d_model
-    target = TokenEmbedding(tgt_vocab_size, width, config.dropout)
-    source = (
-        target
-        if config.tie_embeddings == "all"
-        else TokenEmbedding(src_vocab_size, width, config.dropout)
-    )
-    projection = (
-        nn.Parameter(nn.init.normal_(torch.empty(tgt_vocab_size, width), std=width**-0.5))
-        if config.tie_embeddings == "none"
-        else target.weight
-    )
+    source = target = TokenEmbedding(tgt_vocab_size, width, config.dropout)
+    projection = target.weight
+    if config.tie_embeddings != "all":
+        source = TokenEmbedding(src_vocab_size, width, config.dropout)
+    if config.tie_embeddings == "none":
+        weight = nn.init.normal_(torch.empty(tgt_vocab_size, width), std=width**-0.5)
+        projection = nn.Parameter(weight)
     return target, source, projection
 
 

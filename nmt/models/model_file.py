@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from nmt.config.model_config import AttentionHead, ModelConfig, TransformerConfig
 from nmt.config.recipes import model_config_from
-from nmt.data.language_tokens import OPTIONS, LanguageTokens, check_only
+from nmt.data.language_tokens import OPTIONS, Langs, LanguageTokens, Wanted, check_only
 from nmt.data.manifest import FILE_NAME, build_value, read_info
 from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
@@ -61,14 +61,9 @@ class ModelCard:
         langs = _choose(self.languages, own, given)
         if self.languages is None:
             return self
-        vocabularies = self.languages.begin((self.src_vocabulary, self.tgt_vocabulary), langs)
-        return dataclasses.replace(
-            self,
-            src_lang=langs[0],
-            tgt_lang=langs[1],
-            src_vocabulary=vocabularies[0],
-            tgt_vocabulary=vocabularies[1],
-        )
+        src, tgt = self.languages.begin((self.src_vocabulary, self.tgt_vocabulary), langs)
+        pair = dataclasses.replace(self, src_lang=langs[0], tgt_lang=langs[1])
+        return dataclasses.replace(pair, src_vocabulary=src, tgt_vocabulary=tgt)
 
     def build(self) -> TranslationModel:
         from nmt.models.registry import build_model
@@ -172,9 +167,7 @@ def _read_card(file: TensorFile) -> ModelCard:
     )
 
 
-def _choose(
-    tokens: LanguageTokens | None, own: tuple[str, str], given: tuple[str | None, str | None]
-) -> tuple[str, str]:
+def _choose(tokens: LanguageTokens | None, own: Langs, given: Wanted) -> Langs:
     if tokens is not None:
         return tokens.choose(own, given)
     for known, lang, option in zip(own, given, OPTIONS, strict=True):

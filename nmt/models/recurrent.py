@@ -100,6 +100,10 @@ def _lstm(width: int, hidden: int) -> nn.LSTM:
     return lstm
 
 
+def _uniform(rows: int, columns: int, bound: float) -> nn.Parameter:
+    return nn.Parameter(nn.init.uniform_(torch.empty(rows, columns), -bound, bound))
+
+
 class LSTMCell(nn.Module):
     """One step of a layer: its weights, and the next state from the gates.
 
@@ -111,9 +115,7 @@ class LSTMCell(nn.Module):
         self.hidden = hidden
         bound = hidden**-0.5
         # (4H, I + H) for the input and the layer's last output
-        self.weight = nn.Parameter(
-            nn.init.uniform_(torch.empty(4 * hidden, width + hidden), -bound, bound)
-        )
+        self.weight = _uniform(4 * hidden, width + hidden, bound)
         self.bias = nn.Parameter(torch.zeros(4 * hidden))  # (4H,)
         nn.init.constant_(self.bias[hidden : 2 * hidden], _FORGET_BIAS)
 
@@ -229,9 +231,7 @@ class InputFeedingDecoder(nn.Module):
         self.config = config
         # The first layer also reads the last token's embedding, known beforehand in training.
         bound = hidden**-0.5
-        self.embedded = nn.Parameter(
-            nn.init.uniform_(torch.empty(4 * hidden, embedded), -bound, bound)
-        )  # (4H, D)
+        self.embedded = _uniform(4 * hidden, embedded, bound)  # (4H, D)
         widths = [embedded] + [hidden] * (config.num_decoder_layers - 1)
         self.cells = nn.ModuleList(LSTMCell(width, hidden) for width in widths)
         self.attention = AdditiveAttention(hidden, embedded)
@@ -292,20 +292,15 @@ class RecurrentState:
     def __init__(self, passed: Tensor, keys: RecurrentMemory) -> None:
         self.passed = passed  # (N, sum of widths)
         self.keys = keys
-        self.kept = KeptRows(len(passed))
+        self.active = KeptRows(len(passed))
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        self.kept.select(rows, sentences)
+        self.active.select(rows, sentences)
 
     def move(self, of_rows: Tensor, of_sentences: Tensor) -> None:
-        self.passed = move_(self.passed, 0, of_rows, self.num_rows)
-        self.keys.move(of_sentences, len(self.kept.sentences))
-        self.kept.are_moved()
-
-    @property
-    def num_rows(self) -> int:
-        """N."""
-        return len(self.kept.rows)
+        self.passed = move_(self.passed, 0, of_rows, self.active.num_rows)
+        self.keys.move(of_sentences, self.active.num_sentences)
+        self.active.are_moved()
 
 
 class RecurrentModel(TranslationModel):
@@ -381,8 +376,8 @@ class RecurrentModel(TranslationModel):
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
         own = cast(Sequence[RecurrentState], states)
-        rows = [state.num_rows for state in own]
-        moves = chain.from_iterable(state.kept.moves() for state in own)
+        rows = [state.active.num_rows for state in own]
+        moves = chain.from_iterable(state.active.moves() for state in own)
         # All that the device has to know of this step.
         last_tokens, *on_device = to_device([tokens.numpy(), *moves], self.output_projection.device)
         for number, state in enumerate(own):
@@ -390,12 +385,11 @@ class RecurrentModel(TranslationModel):
 
         def attend(queries: Tensor) -> Tensor:
             parts = zip(torch.split(queries, rows), own, strict=True)
-            return joined(
-                [
-                    _weighted_sums(self.decoder.attention(part, state.keys), state.keys)
-                    for part, state in parts
-                ]
-            )
+            contexts = [
+                _weighted_sums(self.decoder.attention(part, state.keys), state.keys)
+                for part, state in parts
+            ]
+            return joined(contexts)
 
         embedded = self.tgt_embedding(last_tokens)  # (N, D)
         before = torch.split(joined([state.passed for state in own]), self.decoder.widths, dim=1)

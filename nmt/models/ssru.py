@@ -39,9 +39,8 @@ class SSRU(nn.Module):
         packed = sentences.packed
         return F.relu(_scan(forget, added, packed.positions, packed.longest)).to(x.dtype)
 
-    def step(self, x: Tensor, layer: int, caches: Sequence[CellCache]) -> Tensor:
-        """Map one position x (N, D) of the hypotheses of some caches to (N, D)."""
-        rows = [cache.count for cache in caches]
+    def step(self, x: Tensor, layer: int, caches: Sequence[CellCache], rows: list[int]) -> Tensor:
+        """Map one position x (N, D) of the hypotheses of some caches, with so many rows: (N, D)."""
         parts = zip(caches, *(torch.split(part, rows) for part in self._gate(x)), strict=True)
         cells = [cache.update(layer, forget, added) for cache, forget, added in parts]
         return F.relu(joined(cells)).to(x.dtype)
@@ -81,9 +80,8 @@ def _scan(forget: Tensor, added: Tensor, positions: Tensor, longest: int) -> Ten
 class CellCache:
     """The cells of all layers, after the positions of N hypotheses so far."""
 
-    def __init__(self, num_layers: int, num_rows: int) -> None:
+    def __init__(self, num_layers: int) -> None:
         self.length = 0
-        self.count = num_rows  # N
         self.num_layers = num_layers
         self._cells: Tensor | None = None  # (layers, N or more, D)
 
@@ -91,6 +89,7 @@ class CellCache:
         """Return the next cells (N, D) of a layer, of f and added (N, D), and keep them."""
         if self._cells is None:
             self._cells = added.new_zeros(self.num_layers, *added.shape)
+            self._count = len(added)  # N
         cells = self._cells[layer]
         cells.mul_(forget).add_(added)
         return cells.clone()
@@ -101,10 +100,10 @@ class CellCache:
 
     def select(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Keep these rows (N',), in this order; return (2, moves) for `move`."""
-        self.count = len(rows)
+        self._count = len(rows)
         return moved(rows) if self.length else np.zeros((2, 0), np.int64)
 
     def move(self, moves: Tensor) -> None:
         """Copy cells by (2, moves) sources and targets; all are read before any is written."""
         if self._cells is not None:
-            self._cells = move_(self._cells, 1, moves, self.count)
+            self._cells = move_(self._cells, 1, moves, self._count)

@@ -9,12 +9,11 @@ and values; those of the memory are computed once per sentence.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmt.config.model_config import AttentionHead, TransformerConfig
@@ -103,14 +102,13 @@ class DecoderLayer(nn.Module):
         def attend_to_itself(y: Tensor) -> Tensor:
             if isinstance(self.attention, SSRU):
                 cells = [cast(CellCache, state.cache) for state in states]
-                return self.attention.step(y, number, cells)
+                return self.attention.step(y, number, cells, rows)
             projected = self.attention.project(y, rotation)
             by_state = zip(*(torch.split(part, rows) for part in projected), strict=True)
+            relative = self.attention.relative_vectors
             parts = [
-                cast(KeyValueCache, state.cache).attend(
-                    number, own, self.attention.relative_vectors
-                )
-                for state, own in zip(states, by_state, strict=True)
+                cast(KeyValueCache, state.cache).attend(number, of_state, relative)
+                for state, of_state in zip(states, by_state, strict=True)
             ]
             return linear(joined(parts), self.attention.output, self.attention.output_bias)
 
@@ -138,12 +136,8 @@ class TransformerState:
     """Cached keys and values, or cells, of every decoder layer (see `DecoderState`)."""
 
     def __init__(self, layers: Sequence[DecoderLayer], memory: Tensor, mask: Tensor) -> None:
-        attention = layers[0].attention
-        self.cache: KeyValueCache | CellCache = (
-            CellCache(len(layers), len(memory))
-            if isinstance(attention, SSRU)
-            else KeyValueCache(len(layers))
-        )
+        cache = CellCache if isinstance(layers[0].attention, SSRU) else KeyValueCache
+        self.cache = cache(len(layers))
         self.places = CacheRows(len(memory))  # of the hypotheses in the cache
         projected = [layer.cross_attention.project_memory(memory) for layer in layers]
         keys, values = zip(*projected, strict=True)
@@ -203,10 +197,8 @@ class Transformer(TranslationModel):
 
     @property
     def is_padding_free(self) -> bool:
-        has_relative_positions = self.config.positions == "relative"
-        return not has_relative_positions and takes_packed(
-            self.output_projection, *self.config.head_widths
-        )
+        is_relative, widths = self.config.positions == "relative", self.config.head_widths
+        return not is_relative and takes_packed(self.output_projection, *widths)
 
     def forward(self, batch: Batch) -> Tensor:
         return self._forward(batch, None)[0]
@@ -283,13 +275,16 @@ class Transformer(TranslationModel):
         own = cast(Sequence[TransformerState], states)
         device = self.output_projection.device
         lengths = np.array([state.cache.length for state in own])  # (states,)
-        rows = _rows_of(own)  # (N,) of the hypotheses in the caches
+        counts = [state.num_rows for state in own]
+        firsts = zip(own, accumulate(counts, initial=0), strict=False)
+        # (N,) of the hypotheses in the caches, which follow each other
+        rows = np.concatenate([state.places.rows + first for state, first in firsts])
         by_row = np.empty_like(rows)
         by_row[rows] = tokens.numpy()
         moves = chain.from_iterable(state.moves for state in own)
         # All that the device has to know of this step.
         last_tokens, positions, in_order, *on_device = to_device(
-            [by_row, lengths.repeat([state.num_rows for state in own]), rows, *moves], device
+            [by_row, lengths.repeat(counts), rows, *moves], device
         )
         for number, state in enumerate(own):
             state.move(*on_device[2 * number : 2 * number + 2])
@@ -309,15 +304,6 @@ class Transformer(TranslationModel):
 
     def _decoder_layers(self) -> Sequence[DecoderLayer]:
         return cast(Sequence[DecoderLayer], self.decoder)
-
-
-def _rows_of(states: Sequence[TransformerState]) -> NDArray[np.int64]:
-    """Return the row of each hypothesis (N,), with the rows of the states concatenated."""
-    parts, first = [], 0
-    for state in states:
-        parts.append(state.places.rows + first)
-        first += state.num_rows
-    return np.concatenate(parts)
 
 
 def _of(positions: Positions | None, places: Tensor, end: int) -> Tensor | None:

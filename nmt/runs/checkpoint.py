@@ -134,7 +134,8 @@ def restore(run: RunFolder, vectors: Mapping[str, Tensor], ranks: Ranks) -> RunS
     newest: _Stored | None = None
     with ranks.raise_on_all_ranks():
         if ranks.is_first:
-            _remove_half_written(run)
+            for folder in (run.path, run.checkpoints):  # which we have locked
+                remove_left_overs(folder)
             newest = _read_newest(run, vectors)
     own_state, stored = newest or (None, {})
     state: RunState | None = ranks.gather(own_state)[0]
@@ -202,9 +203,3 @@ def _remove_beyond(run: RunFolder, state: RunState) -> None:
         link_or_copy(path_of(run, BEST, best[0]), published)
     else:
         published.unlink(missing_ok=True)
-
-
-def _remove_half_written(run: RunFolder) -> None:
-    """Remove temporary files of a killed process; the caller holds the folder's lock."""
-    for folder in (run.path, run.checkpoints):
-        remove_left_overs(folder)

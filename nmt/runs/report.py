@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from nmt import console
@@ -156,7 +155,6 @@ class Report:
         self._events = run.path / "tensorboard"
         self._tensorboard: SummaryWriter | None = None
         self._signed: dict[str, object] = {}  # the signatures that stand in the log
-        self._best: int | None = None
         self._draw_at = 0.0
         self._began = (update, 0.0)
         """(update, time) from which the time left is estimated."""
@@ -165,13 +163,8 @@ class Report:
         self._bar = self._progress.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.__exit__(kind, error, trace)
+    def __exit__(self, *failure: Any) -> None:
+        self._progress.__exit__(*failure)
         self._close_tensorboard()
 
     def advance(self) -> None:
@@ -187,7 +180,6 @@ class Report:
             self._signed |= {key: record[key] for key in record if "_signature" in key}
         self._open_tensorboard(state.update)
         self._draw_at = time.monotonic() + _CURVES_SECONDS
-        self._best = next(iter(state.best_updates), None)
 
     def trained(self, state: RunState, record: Record) -> None:
         """Report the metrics of the updates since the last report."""
@@ -199,10 +191,9 @@ class Report:
         for limits in (_RARE, _WAIT):
             if rare := _rare_metrics(record, limits):
                 self.run.log(f"{head}: {rare}", aloud=limits is _RARE)
-        self._best = next(iter(state.best_updates), None)
         status = f"epoch {record['epoch']:.2f}, nll {record['nll']:.3f}"
         self._bar.set_postfix_str(status, refresh=False)
-        self._draw_if_due()
+        self._draw_if_due(state)
 
     @contextlib.contextmanager
     def validating(self, total: int) -> Iterator[Callable[[int], object]]:
@@ -241,15 +232,14 @@ class Report:
             for label in _SAMPLE:
                 line = f"valid line {sample['line']:,} {label}: {sample[label]}"
                 self.run.log(line, aloud=False)
-        self._best = next(iter(state.best_updates), None)
-        self._draw_if_due()
+        self._draw_if_due(state)
 
     def finished(self, state: RunState, reason: str, *, longer: str = "") -> None:
         """Report the end of training.
 
         longer: the options that train the run for longer, if it was finished before.
         """
-        self._draw_curves()
+        self._draw_curves(state)
         said = f"finished at update {state.update:,} ({reason})"
         if longer:
             said = f"{self.run.path} is {said}; give {longer} to train it for longer"
@@ -305,13 +295,13 @@ class Report:
                 self._tensorboard.close()
             self._tensorboard = None
 
-    def _draw_if_due(self) -> None:
+    def _draw_if_due(self, state: RunState) -> None:
         if time.monotonic() > self._draw_at:
-            self._draw_curves()
+            self._draw_curves(state)
 
-    def _draw_curves(self) -> None:
+    def _draw_curves(self, state: RunState) -> None:
         """Draw the curves, and set the time from which they are drawn again."""
         started = time.monotonic()
-        self.run.draw_curves(self._best)
+        self.run.draw_curves(next(iter(state.best_updates), None))
         ended = time.monotonic()
         self._draw_at = ended + max(_CURVES_SECONDS, (ended - started) / _CURVES_SHARE)

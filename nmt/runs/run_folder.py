@@ -85,13 +85,13 @@ def curves_from_metrics(
     records: Iterable[Mapping[str, object]], title: str = "Learning curves", best: int | None = None
 ) -> str:
     """Draw the records of `metrics.jsonl`, and mark the update of the best model."""
-    kept = list(records)
+    drawn = list(records)
     panels = []
     for name, explanation, shown in _CURVES:
         series = tuple(
             (key.partition("/")[2] or kind, points)
-            for kind, key in (*shown, *_of_pairs(kept, shown))
-            if (points := _points(kept, kind, key)) or name not in ("BLEU", "chrF")
+            for kind, key in (*shown, *_of_pairs(drawn, shown))
+            if (points := _points(drawn, kind, key)) or name not in ("BLEU", "chrF")
         )
         if series:
             log_scale = name == "Perplexity"
@@ -137,7 +137,6 @@ class RunFolder:
         self.config = path / "config.toml"
         self._metrics = path / "metrics.jsonl"
         self._lock: BinaryIO | None = None
-        self.mark = ""  # in the file that is locked
         self._unwritten: set[Path] = set()  # files whose failure we have warned of
 
     @property
@@ -174,8 +173,8 @@ class RunFolder:
         self.check()
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
-    def lock(self) -> None:
-        """Lock the folder until `unlock`, or until this process ends, and mark it as ours.
+    def lock(self) -> str:
+        """Lock the folder until `unlock`, or until this process ends; return a mark for `has_mark`.
 
         HeldOff if another process is training in it.
         """
@@ -185,10 +184,11 @@ class RunFolder:
             self.path / "lock",
             f"{self.path}: another process is training here; wait for it or choose another --out",
         )
-        self.mark = uuid.uuid4().hex
-        self._lock.write(self.mark.encode())
+        mark = uuid.uuid4().hex
+        self._lock.write(mark.encode())
         self._lock.flush()
         os.fsync(self._lock.fileno())  # other machines may read it
+        return mark
 
     def has_mark(self, mark: str) -> bool:
         """Tell whether this folder has the mark of another process, also if it is on NFS."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -38,7 +38,7 @@ from torch import Tensor
 from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.models.base import Decoder, DecoderState
 from nmt.search.constraints import Constraint, constraints_of
-from nmt.search.engine import Hypothesis, Source
+from nmt.search.engine import Hypothesis, OnStep, Searched, Source
 from nmt.search.options import SearchOptions
 from nmt.search.phrase_banks import PhraseBanks
 from nmt.search.sampling import draw_tokens, generators_of
@@ -67,8 +67,8 @@ def decode(
     options: SearchOptions,
     *,
     budget: float = math.inf,
-    on_step: Callable[[], object] | None = None,
-) -> Iterator[tuple[int, list[Hypothesis]]]:
+    on_step: OnStep = None,
+) -> Iterator[Searched]:
     """Find translations of sentences.
 
     model: the one that made the groups' states.
@@ -194,9 +194,7 @@ class Beams:
             query.uniforms = np.array([generator.random() for generator in generators])  # (N,)
         return query
 
-    def extend(
-        self, query: StepQuery, next_tokens: NextTokens
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def extend(self, query: StepQuery, next_tokens: NextTokens) -> Iterator[Searched]:
         """Extend the hypotheses by a token, and yield the sentences that are done.
 
         For example, with W = 2 and k = 4, a sentence's hypotheses `a` (-1.0) and `b` (-1.2) have

@@ -12,14 +12,14 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from nmt.data.vocabulary import PAD_ID, Vocabulary
 from nmt.errors import DataError, UsageError, is_of_memory
 from nmt.interchange.ctranslate2_manifest import CARD
-from nmt.search.engine import Engine, Hypothesis, Source, source_cost
+from nmt.search.engine import Engine, Hypothesis, OnStep, Searched, Source, source_cost
 from nmt.search.options import SearchOptions
 
 # Source tokens: with fewer or more, CTranslate2 is slower for small models.
@@ -65,12 +65,8 @@ class CTranslate2Engine(Engine):
         self._has_scores = with_scores or options.beam_size > 1
 
     def find(
-        self,
-        sources: Sequence[Source],
-        order: Sequence[int],
-        budget: int,
-        on_step: Callable[[], object] | None,
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        self, sources: Sequence[Source], order: Sequence[int], budget: int, on_step: OnStep
+    ) -> Iterator[Searched]:
         """See `Engine`. `on_step` is called before waiting for each batch.
 
         Few batches are submitted at a time, because they cannot be cancelled.

@@ -50,6 +50,15 @@ class Hypothesis:
 SearchResult = list[Hypothesis] | str
 """The translations of a source, best first, or the reason why there are none."""
 
+Searched = tuple[int, list[Hypothesis]]
+"""The number of a source, and its translations, best first."""
+
+OnProgress = Callable[[int], object] | None
+"""Called with the number of sources, or of pairs, just done."""
+
+OnStep = Callable[[], object] | None
+"""Called now and then. If it raises, the search ends."""
+
 _USUAL_WIDTH = 4  # hypotheses per source that `batch_tokens` assumes
 
 NOT_A_NUMBER = "the model's output is not a number"
@@ -61,9 +70,8 @@ class Engine(ABC):
     """Finds translations with fixed search options."""
 
     kernel: str | None = None  # for matrix products on a CPU, if there is a choice
-    looks_first: bool = (
-        True  # whether a first look finds most translations; see `search_with_low_limit`
-    )
+    looks_first: bool = True
+    """Whether a first look finds most translations; see `search_with_low_limit`."""
 
     def __init__(self, options: SearchOptions, batch_tokens: int) -> None:
         """Set the options and the batch size.
@@ -86,16 +94,11 @@ class Engine(ABC):
         return other
 
     def search(
-        self,
-        sources: Sequence[Source],
-        *,
-        on_progress: Callable[[int], object] | None = None,
-        on_step: Callable[[], object] | None = None,
+        self, sources: Sequence[Source], *, on_progress: OnProgress = None, on_step: OnStep = None
     ) -> list[SearchResult]:
         """Return the result of each source. Equal sources are searched once.
 
-        on_progress: called with the number of sources just done.
-        on_step: called now and then. If it raises, the search ends.
+        on_progress, on_step: see there.
         """
         results: dict[int, SearchResult] = {}
         firsts: dict[Source, int] = {}
@@ -133,18 +136,14 @@ class Engine(ABC):
 
     @abstractmethod
     def find(
-        self,
-        sources: Sequence[Source],
-        order: Sequence[int],
-        budget: int,
-        on_step: Callable[[], object] | None,
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        self, sources: Sequence[Source], order: Sequence[int], budget: int, on_step: OnStep
+    ) -> Iterator[Searched]:
         """Search for translations of some sources.
 
         sources: all of them.
         order: the numbers of those to translate, longest first.
         budget: source tokens to search at a time. A single source may exceed it.
-        on_step: called now and then. If it raises, the search ends.
+        on_step: see there.
         Yields a source's number and its hypotheses, best first. None if the model's output is NaN.
         MemoryError if the budget does not fit into memory.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt.config.fields import check, value
@@ -11,6 +12,10 @@ from nmt.data.words import WordEdges
 
 if TYPE_CHECKING:
     from nmt.data.vocabulary import Vocabulary
+
+_sampling, _search, _repetition = (
+    partial(value, panel=panel) for panel in ("Sampling", "Search", "Repetition")
+)
 
 _EXTRA_IN_WORD = 10  # tokens
 _USUAL_EXTRA = 8  # tokens, besides half of the source's
@@ -21,29 +26,24 @@ class Sampling:
     """How tokens are drawn: among the `top_k` most probable, and of those among the fewest that
     hold `top_p` of their probability (Fan et al. 2018; Holtzman et al. 2020)."""
 
-    temperature: float = value(
+    temperature: float = _sampling(
         1.0,
         "Divide logits by this. Below 1, likely tokens are sampled more often.",
         minimum=0.001,  # here, only the most probable token is drawn
-        panel="Sampling",
     )
-    top_k: int = value(
-        0, "Sample from the N most probable tokens.", minimum=0, shown="0: all", panel="Sampling"
-    )
-    top_p: float = value(
+    top_k: int = _sampling(0, "Sample from the N most probable tokens.", minimum=0, shown="0: all")
+    top_p: float = _sampling(
         1.0,
         "Sample from the smallest set of tokens with at least this total probability.",
         above=0,
         maximum=1,
         shown="1.0: all",
-        panel="Sampling",
     )
-    seed: int = value(
+    seed: int = _sampling(
         1,
         "Seed of sampling. A line's samples depend only on the seed and its text.",
         minimum=0,
         maximum=2**63 - 1,
-        panel="Sampling",
     )
 
     def __post_init__(self) -> None:
@@ -58,65 +58,52 @@ class SearchOptions:
     """
 
     beam_size: int = value(4, "Beam size. 1 is greedy search.", minimum=1, maximum=1_000)
-    length_penalty: float = value(
+    length_penalty: float = _search(
         0.6,
         "Length penalty alpha. 0 switches it off.",
         minimum=0,
         maximum=50,  # far above any use, and length^alpha is still finite
-        panel="Search",
     )
-    length_penalty_form: str | None = value(
+    length_penalty_form: str | None = _search(
         None,
         "wu is ((5 + len) / 6)^alpha, power is len^alpha.",
         choices=("wu", "power"),
         shown="wu; power for a CTranslate2 export, which has no other",
-        panel="Search",
     )
-    max_extra_tokens: int = value(
-        50,
-        "Limit translations to the length of the source plus this many tokens.",
-        minimum=0,
-        panel="Search",
+    max_extra_tokens: int = _search(
+        50, "Limit translations to the length of the source plus this many tokens.", minimum=0
     )
-    max_tokens: int | None = value(
-        None,
-        "Limit translations to this many tokens.",
-        minimum=0,
-        shown="no other limit",
-        panel="Search",
+    max_tokens: int | None = _search(
+        None, "Limit translations to this many tokens.", minimum=0, shown="no other limit"
     )
-    min_tokens: int = value(
-        0, "Do not end translations with fewer tokens.", minimum=0, maximum=100_000, panel="Search"
+    min_tokens: int = _search(
+        0, "Do not end translations with fewer tokens.", minimum=0, maximum=100_000
     )
-    no_repeat_ngram: int = value(
+    no_repeat_ngram: int = _repetition(
         0,
         "Do not let a translation contain the same N tokens in a row twice.",
         minimum=0,
         maximum=1_000,
         shown="0: off",
-        panel="Repetition",
     )
-    repetition_penalty: float = value(
+    repetition_penalty: float = _repetition(
         1.0,
         "Make tokens that a translation already has less likely: positive logits are divided by X, "
         "negative ones multiplied. 1.2 is usual. Scores include it.",
         minimum=1,
         maximum=100,
         shown="1.0: off",
-        panel="Repetition",
     )
-    no_guard: bool = value(
+    no_guard: bool = _repetition(
         False,
         "Keep translations that repeat themselves, run to their length limit or are empty. "
         "Otherwise they are searched again with --no-repeat-ngram 4 --repetition-penalty 1.2, or "
         "with --min-tokens 1 if they are empty, and the better one is kept.",
-        panel="Repetition",
     )
-    no_copy: bool = value(
+    no_copy: bool = _search(
         False,
         "Translate lines without letters, too, such as 2024 or ***. Otherwise they are copied. Use "
         "it if the source language is written in digits, emoji or other signs.",
-        panel="Search",
     )
     n_best: int = 1  # hypotheses to return
     sampling: Sampling | None = None  # draw n_best translations instead of beam search

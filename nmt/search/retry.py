@@ -17,11 +17,11 @@ placed by then, and if that fails, too, without any.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from nmt.search.engine import Engine, SearchResult, Source
+from nmt.search.engine import Engine, OnProgress, OnStep, SearchResult, Source
 from nmt.search.options import SearchOptions
 from nmt.search.phrases import SentencePhrases
 
@@ -40,8 +40,8 @@ def search_with_low_limit(
     engine: Engine,
     sources: Sequence[Source],
     *,
-    on_progress: Callable[[int], object] | None = None,
-    on_step: Callable[[], object] | None = None,
+    on_progress: OnProgress = None,
+    on_step: OnStep = None,
 ) -> list[SearchResult]:
     """Search greedily with a first look, if `can_look_first`; see `Engine.search`.
 
@@ -58,7 +58,7 @@ def search_with_low_limit(
         if _is_cut(look, source, result) and not Faults.of(source, result, engine.options).repeats
     ]
     engine.looks_first = len(long) <= _FEW_LONG * len(sources)
-    _search_whole(engine, sources, results, long, on_step)
+    _search_some(engine, sources, results, long, on_step)
     return results
 
 
@@ -79,16 +79,16 @@ def _is_cut(look: Engine, source: Source, result: SearchResult) -> bool:
     return len(result[0].ids) >= max(look.longest(source), len(source.prefix))
 
 
-def _search_whole(
+def _search_some(
     engine: Engine,
     sources: Sequence[Source],
     results: list[SearchResult],
     numbers: Sequence[int],
-    on_step: Callable[[], object] | None,
+    on_step: OnStep,
 ) -> None:
-    """Replace some results by those of a search to the length limit."""
-    whole = engine.search([sources[number] for number in numbers], on_step=on_step)
-    for number, result in zip(numbers, whole, strict=True):
+    """Replace some results by those of another search."""
+    found = engine.search([sources[number] for number in numbers], on_step=on_step)
+    for number, result in zip(numbers, found, strict=True):
         results[number] = result
 
 
@@ -97,7 +97,7 @@ def search_again_if_suspicious(
     sources: Sequence[Source],
     results: list[SearchResult],
     *,
-    on_step: Callable[[], object] | None = None,
+    on_step: OnStep = None,
 ) -> set[int]:
     """Search again what has faults, and replace results by better ones; return their numbers."""
     options = engine.options
@@ -126,7 +126,7 @@ def search_again_if_suspicious(
                 if Faults.of(sources[number], hypotheses, options).repeats
                 and _is_cut(look, sources[number], results[number])
             ]
-            _search_whole(engine, sources, results, cut, on_step)
+            _search_some(engine, sources, results, cut, on_step)
             for number in cut:
                 faults[number] = Faults.of(sources[number], results[number], options)
         for number, hypotheses in zip(numbers, second, strict=True):
@@ -202,8 +202,8 @@ def search_placed(
     engine: Engine,
     sources: Sequence[Source],
     *,
-    on_progress: Callable[[int], object] | None = None,
-    on_step: Callable[[], object] | None = None,
+    on_progress: OnProgress = None,
+    on_step: OnStep = None,
 ) -> list[SearchResult]:
     """Search for translations with all phrases that can be placed; see `Engine.search`."""
     options = engine.options
@@ -222,9 +222,7 @@ def search_placed(
                 again.append(number)
         if not again:
             break
-        second = engine.search([tried[number] for number in again], on_step=on_step)
-        for number, hypotheses in zip(again, second, strict=True):
-            results[number] = hypotheses
+        _search_some(engine, tried, results, again, on_step)
     return results
 
 

@@ -338,9 +338,8 @@ def _top_k_by_keys(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     blocks = padded.view(len(values), -1, width)  # (n, blocks, width)
     maxima = blocks.amax(dim=-1)  # (n, blocks)
     numbers = torch.arange(maxima.shape[1], device=values.device)
-    best = _keys(maxima, numbers).topk(
-        min(count, maxima.shape[1]), dim=1, largest=False, sorted=False
-    )  # (n, c)
+    most = min(count, maxima.shape[1])  # c
+    best = _keys(maxima, numbers).topk(most, dim=1, largest=False, sorted=False)  # (n, c)
     chosen = best.indices[:, :, None]  # (n, c, 1)
     inside = blocks.gather(1, chosen.expand(-1, -1, width)).flatten(1)  # (n, c * width)
     within = torch.arange(width, device=values.device)

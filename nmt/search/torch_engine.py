@@ -18,14 +18,14 @@ import torch
 from numpy.typing import NDArray
 
 from nmt.config.model_config import AttentionHead
-from nmt.data.batches import Batch, collate, longest_first, micro_batches, pack_sources
+from nmt.data.batches import Batch, collate, pack_sources, parts_by_length
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import BOS_ID
 from nmt.models.base import AttentionWeights, Decoder, TranslationModel
 from nmt.models.device import memory_errors
 from nmt.models.ensemble import Ensemble
 from nmt.search.beam_search import Group, decode, logits_in_blocks
-from nmt.search.engine import Engine, Hypothesis, Ids, Pair, Source, source_cost
+from nmt.search.engine import Engine, Ids, OnProgress, OnStep, Pair, Searched, Source, source_cost
 from nmt.search.options import SearchOptions
 from nmt.search.phrase_banks import beam_size
 
@@ -63,12 +63,8 @@ class TorchEngine(Engine):
 
     @torch.inference_mode()
     def find(
-        self,
-        sources: Sequence[Source],
-        order: Sequence[int],
-        budget: int,
-        on_step: Callable[[], object] | None,
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        self, sources: Sequence[Source], order: Sequence[int], budget: int, on_step: OnStep
+    ) -> Iterator[Searched]:
         """See `Engine`. `on_step` is called before each step of the decoder."""
         groups = self._groups(sources, order, budget)
         yield from decode(self.model, groups, self.options, budget=budget, on_step=on_step)
@@ -101,7 +97,7 @@ class TorchEngine(Engine):
         return Group(numbers, sources, state, cost_per_sentence=cost)
 
     def log_probs(
-        self, pairs: Sequence[Pair], on_progress: Callable[[int], object] | None = None
+        self, pairs: Sequence[Pair], on_progress: OnProgress = None
     ) -> list[list[float] | None]:
         """Return the log-probability of each target token and of the final eos.
 
@@ -151,15 +147,13 @@ class TorchEngine(Engine):
         self,
         pairs: Sequence[Pair],
         of_batch: Callable[[Batch], Sequence[T]],
-        on_progress: Callable[[int], object] | None = None,
+        on_progress: OnProgress = None,
     ) -> list[T | None]:
         """Return the result of each pair; None if the pair by itself does not fit into memory."""
         if not pairs:
             return []
         src, tgt = (TokenRows.from_lists(side, token_bytes=4) for side in zip(*pairs, strict=True))
-        order = longest_first(src.lengths, tgt.lengths)
-        parts = micro_batches(src.lengths[order], tgt.lengths[order], FORCED_TOKENS)
-        waiting = deque(order[part] for part in parts)
+        waiting = deque(parts_by_length(src.lengths, tgt.lengths, FORCED_TOKENS))
         on_gpu = self.device.type == "cuda"
         results: dict[int, T | None] = {}
         while waiting:

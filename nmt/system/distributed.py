@@ -32,15 +32,17 @@ import json
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore, _set_pg_timeout
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from nmt import console
@@ -51,7 +53,7 @@ from nmt.system.signs_of_life import SignsOfLife
 
 WAIT = timedelta(minutes=20)
 """How long a rank waits for another in one operation. The first rank may check or save a lot."""
-MEETING, CONNECTING = timedelta(minutes=3), timedelta(minutes=1)
+_MEETING, _CONNECTING = timedelta(minutes=3), timedelta(minutes=1)
 """How long a rank waits at the start until all have begun, and then until all are connected."""
 REASON = "NMT_PROCESSES_REASON"
 """The variable of the environment that tells processes why there are so many of them."""
@@ -61,11 +63,9 @@ _LAST_WORD = "last word"  # of the first rank that ends without the others
 _ASKED = "nmt was asked to stop"
 
 
-class Pending(Protocol):
-    """An operation that is under way."""
-
-    def wait(self) -> object:
-        """Return when it is done; on a GPU, when what follows there will come after it."""
+Pending = dist.Work
+"""An operation that is under way. Its `wait` returns when it is done; on a GPU, when what follows
+there will come after it."""
 
 
 def from_system(error: NMTError | OSError) -> NMTError:
@@ -88,8 +88,6 @@ class Ranks:
     """Why there are so many processes, for people."""
     _store: Any = field(default=None, repr=False, compare=False)
     """The part of torchrun's store that is of this start, once the ranks have met."""
-    _places: list[tuple[str, str, str]] = field(default_factory=list, repr=False, compare=False)
-    """The host, address and version of the code of each rank."""
     _signs: SignsOfLife | None = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -126,79 +124,79 @@ class Ranks:
         Stopped if torchrun starts a run again that was asked to stop. UsageError if a rank has
         another version of the code. NMTError if the ranks do not come, or do not reach each other.
         """
-        if self.in_group:
-            # Its functions have the group that exists at their import as a default. Imported later,
-            # by the optimiser, they would hold our group and keep its threads alive until Python
-            # ends, where one of them aborts the process now and then.
-            importlib.import_module("torch.distributed.nn.functional")
-            gpu = ",cuda:nccl" if torch.cuda.is_available() else ""
-            end_with_parent()
-            # One of them ends this process, also inside torch: the others might wait in vain, or
-            # this one for a store that is gone.
-            with handling_signals(signal.SIG_DFL):
-                lasting, rank, size = next(rendezvous("env://", timeout=MEETING))
-                lasting.set_timeout(WAIT)
-                if lasting.check([_ASKED]):
-                    raise Stopped(
-                        f"torchrun has started this run again, but it was asked to stop "
-                        f"({lasting.get(_ASKED).decode()}); run the same command again to resume"
-                    )
-                # Or what was written before a restart (--max-restarts) would be read again.
-                start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} with {size}"
-                self._store = PrefixStore(start, lasting)
-                self._meet()
-                places = [f"rank {n} on {host}" for n, (host, *_) in enumerate(self._places)]
-                self._signs = SignsOfLife(self._store.clone(), rank, places)
-                self._signs.watch(lambda lost: self._end_without(lost, before_end))
-                one_of_all = {"store": self._store, "rank": rank, "world_size": size}
-                try:
-                    dist.init_process_group(f"cpu:gloo{gpu}", timeout=CONNECTING, **one_of_all)
-                except RuntimeError as error:
-                    raise self._unreached() if is_of_the_group(error) else error from error
-                _set_pg_timeout(WAIT)
-                self._signs.has_met = True
+        if not self.in_group:
+            return
+        # Its functions have the group that exists at their import as a default. Imported later, by
+        # the optimiser, they would hold our group and keep its threads alive until Python ends,
+        # where one of them aborts the process now and then.
+        importlib.import_module("torch.distributed.nn.functional")
+        gpu = ",cuda:nccl" if torch.cuda.is_available() else ""
+        end_with_parent()
+        # One of them ends this process, also inside torch: the others might wait in vain, or this
+        # one for a store that is gone.
+        with handling_signals(signal.SIG_DFL), contextlib.ExitStack() as leaving:
+            where = os.environ.get("MASTER_ADDR")
+            unreached = f"nothing answers at {where}, where the processes meet; {AGAIN}"
+            end = partial(self._end_without, before_end)
+            try:
+                places, unreached = self._meet()
+                limit = threading.Timer(_CONNECTING.total_seconds(), end, [unreached])
+                leaving.callback(limit.cancel)
+                limit.start()  # Gloo tries five times as long as it is told
+                this = {"store": self._store, "rank": self.rank, "world_size": self.world_size}
+                dist.init_process_group(f"cpu:gloo{gpu}", timeout=WAIT, **this)
+            except RuntimeError as error:
+                raise NMTError(unreached) if is_of_the_group(error) else error from error
+            self._signs = SignsOfLife(self._store.clone(), self.rank, places)
+            self._signs.watch(end)
 
-    def _meet(self) -> None:
-        """Wait until all ranks have begun, and refuse another version of the code."""
+    def _meet(self) -> tuple[list[str], str]:
+        """Wait until all ranks have begun, and refuse another version of the code.
+
+        Returns where each rank is, and what to say if they do not reach each other.
+        """
+        lasting, _, _ = next(rendezvous("env://", timeout=_MEETING))
+        lasting.set_timeout(WAIT)
+        if lasting.check([_ASKED]):
+            raise Stopped(
+                f"torchrun has started this run again, but it was asked to stop "
+                f"({lasting.get(_ASKED).decode()}); run the same command again to resume"
+            )
+        # Or what was written before a restart (--max-restarts) would be read again.
+        restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        self._store = PrefixStore(f"start {restarts} with {self.world_size}", lasting)
         host, address = socket.gethostname(), os.environ.get("GLOO_SOCKET_IFNAME", "")
         with contextlib.suppress(OSError):
             address = address or socket.gethostbyname(host)  # as Gloo does
         self._store.set(f"rank {self.rank}", json.dumps([host, address, version_of_code()]))
         keys = [f"rank {rank}" for rank in range(self.world_size)]
-        try:
-            self._store.wait(keys, MEETING)
-            self._places = [json.loads(value) for value in self._store.multi_get(keys)]
-        except dist.DistError as error:
-            who = "a process"
-            with contextlib.suppress(dist.DistError):
-                who = ", ".join(key for key in keys if not self._store.check([key]))
-            raise NMTError(f"{who} did not begin within 3 minutes; {AGAIN}") from error
-        first, _, expected = self._places[0]
-        for host, _, version in self._places:
-            if version != expected:
-                raise UsageError(
-                    f"{host} has {version}, but {first} has {expected}; install the same everywhere"
-                )
-        # Debian gives a machine's own name a loopback address, which Gloo then tells the others.
-        # One that listens there in vain would learn nothing of it.
-        is_loopback = any(address.startswith("127.") for _, address, _ in self._places)
-        if is_loopback and len({host for host, *_ in self._places}) > 1:
-            raise self._unreached()
-
-    def _unreached(self) -> NMTError:
-        places = dict.fromkeys(f"{host} ({address})" for host, address, _ in self._places)
-        return NMTError(
-            f"the processes do not reach each other at {', '.join(places)}; name the network "
+        with contextlib.suppress(dist.DistError):  # the time is over
+            self._store.wait(keys, _MEETING)
+        if absent := [key for key in keys if not self._store.check([key])]:
+            raise NMTError(f"{', '.join(absent)} did not begin within 3 minutes; {AGAIN}")
+        ranks = [json.loads(value) for value in self._store.multi_get(keys)]
+        versions = {version: host for host, _, version in ranks}
+        if len(versions) > 1:
+            told = ", but ".join(f"{host} has {version}" for version, host in versions.items())
+            raise UsageError(f"{told}; install the same everywhere")
+        hosts = dict.fromkeys(f"{host} ({address})" for host, address, _ in ranks)
+        unreached = (
+            f"the processes do not reach each other at {', '.join(hosts)}; name the network "
             "interface that joins the machines, for example GLOO_SOCKET_IFNAME=eth0"
         )
+        # Debian gives a machine's own name a loopback address, which Gloo then tells the others.
+        # One that listens there in vain would learn nothing of it, until its time is over.
+        if len(hosts) > 1 and any(address.startswith("127.") for _, address, _ in ranks):
+            raise NMTError(unreached)
+        return [f"{key} on {host}" for key, (host, *_) in zip(keys, ranks, strict=True)], unreached
 
-    def _end_without(self, lost: str, before_end: Callable[[str], object]) -> None:
+    def _end_without(self, before_end: Callable[[str], object], reason: str) -> None:
         """End this process from a thread, because its main thread waits for somebody in vain."""
-        reason = f"no sign of life for 3 minutes from {lost}" if lost else str(self._unreached())
         try:
             console.error(f"{reason}; {AGAIN}")
-            if self._signs is not None and self._signs.end():
-                replace(self, _store=self._signs.store).leave_word("failed", reason)
+            word = threading.Thread(target=self.leave_word, args=("failed", reason), daemon=True)
+            word.start()
+            word.join(timeout=2.0)  # it may wait for a store that is gone
             before_end(reason)
         finally:
             os._exit(EXIT_FAILED)

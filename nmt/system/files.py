@@ -111,46 +111,43 @@ def is_there(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def naming(path: Path | str) -> Iterator[None]:
-    """Name the file in errors of the system, which does not name it if the disk is full."""
+def naming(path: Path | str, *, instead: bool = False) -> Iterator[None]:
+    """Name the file in errors of the system, which does not name it if the disk is full.
+
+    instead: also in place of another file that they name.
+    """
     try:
         yield
     except OSError as error:
-        error.filename = error.filename or str(path)
+        if instead or not error.filename:
+            error.filename = str(path)
         raise
 
 
 @contextlib.contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write; on leaving without an error it becomes `path`."""
+def atomic_path(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
+    """Yield a temporary path to write; on leaving without an error it becomes `path`.
+
+    is_folder: yield an empty folder for files. A folder that is there is replaced.
+    """
     path = resolved(path)  # a symbolic link stays, and its file is replaced
     with _working_folder(path) as working:
         temporary = working / path.name
+        if is_folder:
+            temporary.mkdir()
         yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
-        sync_folder(path.parent)
-
-
-@contextlib.contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder for files; on leaving without an error it becomes `path`.
-
-    A folder that is there is replaced.
-    """
-    path = resolved(path)
-    with _working_folder(path) as working:
-        temporary = working / path.name
-        temporary.mkdir()
-        yield temporary
-        for entry in temporary.iterdir():
+        for entry in temporary.iterdir() if is_folder else [temporary]:
             with entry.open("rb") as written:
                 os.fsync(written.fileno())
-        if path.exists():
+        if is_folder and path.exists():
             os.replace(path, working / "replaced")
         os.replace(temporary, path)
         sync_folder(path.parent)
+
+
+def atomic_folder(path: Path) -> contextlib.AbstractContextManager[Path]:
+    """Yield an empty folder for files that becomes `path`; see `atomic_path`."""
+    return atomic_path(path, is_folder=True)
 
 
 @contextlib.contextmanager

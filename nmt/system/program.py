@@ -120,17 +120,22 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def handling_signals(
-    handler: Callable[[int, FrameType | None], None] | signal.Handlers,
+    handler: Callable[[int, FrameType | None], None] | signal.Handlers | None,
 ) -> Iterator[None]:
-    """Have a handler for signals during a block; those that are ignored (nohup) stay ignored."""
-    numbers = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    before = [signal.signal(number, handler) for number in numbers]
+    """Have a handler for signals during a block; those that are ignored (nohup) stay ignored.
+
+    handler: None: the one before, whatever the block installs.
+    """
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    heard = {number: before for number, before in handlers.items() if before != signal.SIG_IGN}
+    for number, before in heard.items():
+        signal.signal(number, before if handler is None else handler)
     try:
         yield
     finally:
-        for number, own in zip(numbers, before, strict=True):
+        for number, before in heard.items():
             if signal.getsignal(number) != signal.SIG_IGN:  # see `ignore_signals`
-                signal.signal(number, own)
+                signal.signal(number, before)
 
 
 def ignore_signals() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 import socket
 import subprocess
 import tempfile
@@ -25,6 +24,7 @@ from nmt.console import counted
 from nmt.errors import NMTError, UsageError, WorkerDied
 from nmt.system.machine import version_of_code
 from nmt.system.prefetch import AHEAD, Item, Pause, Result, in_order
+from nmt.system.program import handling_signals
 
 _ADDRESS = "RAY_ADDRESS"
 _CONNECT_SECONDS = 10.0
@@ -202,7 +202,7 @@ def connect() -> Any:
         )
     if not ray.is_initialized():
         _check_reachable(address)
-        with _own_signals():
+        with handling_signals(None):  # Ray would replace our handlers
             try:
                 ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, RuntimeError, ValueError) as error:
@@ -225,14 +225,3 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise NMTError(f"--workers ray: no Ray cluster at {address}: {error}") from None
-
-
-@contextlib.contextmanager
-def _own_signals() -> Iterator[None]:
-    """Keep our way to end, which Ray would replace."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 EVERY = 10.0  # seconds between two signs
-_MOST_MISSED, _MOST_FOR_MEETING = 18, 6  # of these times
+_MOST_MISSED = 18  # of these times
 _LEFT = b"left"
 """In place of a sign: this rank ends by itself, and needs no others."""
 
@@ -33,38 +33,27 @@ class SignsOfLife:
         store: a client of its own, for one thread.
         places: where each rank is, in words.
         """
-        self.has_met = False  # whether the ranks are connected
-        self.store = store
-        self._rank = rank
-        self._places = places
+        self._store, self._rank, self._places = store, rank, places
         self._keys = [f"sign of {place}" for place in places]
         self._read = self._counted = [b""] * len(places)
         self._missed = [0] * len(places)
         self._ended = threading.Event()
-        self._exchanging = threading.Thread(target=self._exchange_on, daemon=True)
 
     def watch(self, end_run: Callable[[str], object]) -> None:
-        """Watch until `end`.
-
-        end_run: called from a thread with who is lost; empty: the ranks are not connected in time.
-        """
+        """Watch until `end`; `end_run` is called from a thread with the reason if one is lost."""
+        self._exchanging = threading.Thread(target=self._exchange_on, daemon=True)
         self._exchanging.start()
         threading.Thread(target=self._judge_on, args=(end_run,), daemon=True).start()
 
-    def end(self) -> bool:
-        """Tell the others not to wait for signs; return whether `store` is free for other use."""
+    def end(self) -> None:
+        """Tell the others not to wait for signs, if the store still answers."""
         self._ended.set()
         self._exchanging.join(timeout=2.0)
-        if self._exchanging.is_alive():
-            return False
-        with contextlib.suppress(RuntimeError):
-            self.store.set(self._keys[self._rank], _LEFT)
-        return True
 
     def exchange(self, sign: int) -> None:
         """Leave a sign and read those of all ranks."""
-        self.store.set(self._keys[self._rank], str(sign))
-        self._read = self.store.multi_get(self._keys)
+        self._store.set(self._keys[self._rank], str(sign))
+        self._read = self._store.multi_get(self._keys)
 
     def lost(self) -> str:
         """Count once more; return who is lost: ranks, or the machine of the store."""
@@ -72,25 +61,22 @@ class SignsOfLife:
         for rank, (sign, before) in enumerate(zip(read, self._counted, strict=True)):
             self._missed[rank] = 0 if sign != before or sign == _LEFT else self._missed[rank] + 1
         self._counted = read
-        silent = [rank for rank, missed in enumerate(self._missed) if missed >= _MOST_MISSED]
-        if silent == [self._rank] and read.count(_LEFT) == len(read) - 1:
-            return ""
+        counts = zip(self._places, self._missed, strict=True)
+        silent = [place for place, missed in counts if missed >= _MOST_MISSED]
         # Of a store that is gone, the last that was read is not equally old for all ranks.
         if silent and self._missed[self._rank] > 2:
             return f"{os.environ.get('MASTER_ADDR')}, where the processes meet"
-        return ", ".join(self._places[rank] for rank in silent)
+        return ", ".join(silent)
 
     def _exchange_on(self) -> None:
         with contextlib.suppress(RuntimeError):  # then `lost` notices
             for sign in itertools.count():
                 self.exchange(sign)
                 if self._ended.wait(EVERY):
-                    return
+                    break
+            self._store.set(self._keys[self._rank], _LEFT)
 
     def _judge_on(self, end_run: Callable[[str], object]) -> None:
-        for times in itertools.count():
-            if self._ended.wait(EVERY):
-                return
-            lost = self.lost()
-            if lost or (times >= _MOST_FOR_MEETING and not self.has_met):
-                end_run(lost)
+        while not self._ended.wait(EVERY):
+            if lost := self.lost():
+                end_run(f"no sign of life for 3 minutes from {lost}")

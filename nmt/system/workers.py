@@ -25,6 +25,7 @@ _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal
 
 # How often in a row processes may die over the same item.
 _MOST_DEATHS = 5
+_DEATH = "a worker process has died, most likely for lack of memory; try fewer --workers"
 
 
 def map_in_order(
@@ -179,12 +180,7 @@ class _Process:
         except (EOFError, OSError):
             # Not raised here: its context would keep the buffer of `send` in a circle, and Python
             # from 3.13 on complains of a buffer in use when it collects that as garbage.
-            result, error = (
-                None,
-                WorkerDied(
-                    "a worker process has died, most likely for lack of memory; try fewer --workers"
-                ),
-            )
+            result, error = None, WorkerDied(_DEATH)
         if error is not None:
             raise error
         return result

@@ -25,8 +25,8 @@ from nmt.models.device import default_precision, is_since_ampere, use_tf32
 from nmt.models.kernels.compiler import problem_of_compiling
 from nmt.models.kernels.linear import has_onednn, linear, use_library
 from nmt.models.kernels.packed_attention import use_sentence_kernel
-from nmt.models.kernels.packed_weights import one_thread
 from nmt.models.layers import forget_masks
+from nmt.models.packed_weights import one_thread
 from nmt.models.registry import build_model, count_parameters
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
@@ -69,10 +69,9 @@ def choose_auto_values(
         if ranks.is_first and run.exists:
             training = run.fill_in_choices(training, ranks.world_size, share)
     threads = training.threads or default_threads(ranks.local_world_size)
-    auto_values = [threads, training.matmul, training.precision, training.compile]
-    auto_values += [training.validate_tokenizer]
-    threads, matmul, precision, compiled, tokenizers = ranks.gather(auto_values)[0]
-    tokenizers = resolve_tokenizers(recipe.training, tokenizers, data, ranks)
+    training, threads = ranks.gather((training, threads))[0]
+    matmul, precision, compiled = training.matmul, training.precision, training.compile
+    tokenizers = resolve_tokenizers(recipe.training, training.validate_tokenizer, data, ranks)
     # Otherwise each process would start as many compilers as if it were the only one.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
     if device.type == "cuda":
@@ -193,10 +192,8 @@ def is_clearly_faster(
             # The order alternates, because the second one finds its operands in the cache.
             order = (usual, other) if (wins + losses) % 2 else (other, usual)
             seconds = {way: _cpu_seconds(way) for way in order}
-            if seconds[usual] >= gain * seconds[other]:
-                wins += 1
-            else:
-                losses += 1
+            is_won = seconds[usual] >= gain * seconds[other]
+            wins, losses = wins + is_won, losses + (not is_won)
     return wins == _WINS
 
 

@@ -82,22 +82,16 @@ def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
     ranks.join()
     try:
         run = RunFolder(command.out)
-        recipe, data, device, initial = open_run(recipe, command, run, ranks, is_trial=True)
-        if ranks.is_first and run.exists and (changes := run.changes(recipe, initial)[0]):
+        opened = open_run(recipe, command, run, ranks, is_trial=True)
+        device = opened.device
+        is_resumed = ranks.is_first and run.exists
+        if is_resumed and (changes := run.changes(opened.recipe, opened.initial)[0]):
             console.notice(f"{run.path}: {'; '.join(changes)}")
         console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
         peak, free = PeakMemory(device), available_bytes() / ranks.local_world_size
         if device.type == "cuda":
             free = torch.cuda.get_device_properties(device).total_memory
-        trainer = Trainer(
-            recipe,
-            data,
-            run,
-            ranks=ranks,
-            device=device,
-            stop=StopRequest(),
-            init_from=initial[0],
-        )
+        trainer = Trainer(opened, StopRequest())
         trainer.choose_micro_batch()
         rows = _rows(trainer, peak, free, processes)
     except NMTError:
@@ -252,6 +246,6 @@ def _has_memory_for(updates: int, trainer: Trainer) -> bool:
         update = trainer.next_update()
         trainer.advance(update, trainer.train_step.run(update, trainer.state.update + 1))
         results = trainer.read_results(wait=number == updates - 1)
-        if any(result.out_of_memory for result in results):
+        if any(result.outcome.out_of_memory for result in results):
             return False
     return True

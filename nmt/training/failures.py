@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from nmt.errors import NMTError, Stopped
 from nmt.models.kernels.compiler import CompilerError
 from nmt.runs.checkpoint import STATE, updates_of
-from nmt.runs.run_folder import RunFolder
 from nmt.system import program
 from nmt.system.distributed import Ranks
 from nmt.training.stop_request import StopRequest
@@ -33,13 +32,12 @@ def ignoring_signals_after_failure(ranks: Ranks) -> Iterator[None]:
 
 
 def end_with(
-    error: BaseException, asked: str, run: RunFolder, ranks: Ranks, trainer: Trainer | None
+    error: BaseException, asked: str, ranks: Ranks, trainer: Trainer | None
 ) -> BaseException:
     """Wait for what is being saved, tell the others and status.json why the run ends.
 
     error: what has been raised.
     asked: by which signal this rank was asked to stop, if any.
-    run: the run folder.
     ranks: all processes.
     trainer: None if there is none yet; then the run folder stays as it was.
     Returns the error to raise: this one, or what another rank has ended with, if that is the cause.
@@ -60,30 +58,23 @@ def end_with(
         ranks.stop_watching()  # only now: the others may be gone, but what asks the store may hang
         reason = by_signal if isinstance(error, KeyboardInterrupt) else str(cause or error)
         is_stop = isinstance(cause or error, KeyboardInterrupt | Stopped)
-        finish_saving(reason, run, ranks, trainer, is_stop=is_stop)
+        finish_saving(reason, trainer, is_stop=is_stop)
     is_of_all = isinstance(error, NMTError) and not isinstance(error, CompilerError)
     if cause is None and is_of_all:
         ranks.leave()  # all ranks raise it together; after any other error, nobody may wait
     return cause or error
 
 
-def finish_saving(
-    reason: str, run: RunFolder, ranks: Ranks, trainer: Trainer | None, *, is_stop: bool = False
-) -> None:
+def finish_saving(reason: str, trainer: Trainer | None, *, is_stop: bool = False) -> None:
     """Wait for what is being saved, and write to status.json why the run ends."""
-    if trainer is not None:
-        trainer.saver.wait()
-        if ranks.is_first:
-            _write_end(run, trainer.state.update, reason, is_stop=is_stop)
-
-
-def _write_end(run: RunFolder, update: int, reason: str, *, is_stop: bool) -> None:
-    """Write to status.json how a run has ended."""
-    status = "failed"
+    if trainer is None:
+        return
+    trainer.saver.wait()
+    run, update, status = trainer.run, trainer.state.update, "failed"
     if is_stop:
         saved = max(updates_of(run, STATE), default=0)
         lost = ": updates after the last save are lost" if update > saved else ""
         status, reason, update = "stopped", f"interrupted ({reason}){lost}", saved
-    if run.path.is_dir():
+    if trainer.ranks.is_first and run.path.is_dir():
         with contextlib.suppress(OSError):  # the failure may be a full disk
             run.write_status(status, update, reason)

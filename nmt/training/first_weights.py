@@ -42,15 +42,14 @@ def choose_trained(model: TranslationModel, config: TrainingConfig) -> list[str]
     Returns lines for the log. UsageError as from `freeze` and `adapt`.
     """
     count = sum(parameter.numel() for parameter in model.parameters())
+    frozen = freeze(model, config.freeze)  # which is not combined with `lora_rank`
+    matrices = adapt(model, config.lora_rank) if config.lora_rank else []
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     if config.lora_rank:
-        matrices = adapt(model, config.lora_rank)
-        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         return [
             f"all {count:,} parameters are frozen; changes of rank {config.lora_rank} of "
             f"{len(matrices)} matrices have {trained:,} parameters"
         ]
-    frozen = freeze(model, config.freeze)
-    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     if not frozen:
         return []
     return [f"{count - trained:,} of {count:,} parameters are frozen: {_first_few(frozen)}"]
@@ -245,9 +244,8 @@ def whole_src_tokens(data: DataFolder) -> int:
     several = []
     for number, corpus in zip(sampled.tolist(), corpora, strict=True):
         ids = train.src(number).tolist()
-        lines = data.src_vocabulary.decode(
-            [ids] if separator is None else split_lines(ids, separator)
-        )
+        ids_of_lines = [ids] if separator is None else split_lines(ids, separator)
+        lines = data.src_vocabulary.decode(ids_of_lines)
         lang, _ = corpus.langs
         several += [len(split_sentences(line, lang)) > 1 for line in lines]
     if np.mean(several) < _FEW:

@@ -74,13 +74,8 @@ class FlatWeights:
 
     def held_bytes(self) -> dict[str, int]:
         """Return the memory of the vectors, by name."""
-        if not self._is_rounded:
-            return {"weights": self._compute.nbytes, "gradient": self.gradient.nbytes}
-        return {
-            "weights": self.master.nbytes,
-            "gradient": self.gradient.nbytes,
-            "rounded weights": self._compute.nbytes,
-        }
+        held = {"weights": self.master.nbytes, "gradient": self.gradient.nbytes}
+        return held | ({"rounded weights": self._compute.nbytes} if self._is_rounded else {})
 
     @property
     def _is_rounded(self) -> bool:

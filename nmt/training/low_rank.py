@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from nmt.errors import UsageError
 from nmt.models.base import TranslationModel
 from nmt.models.kernels.linear import use_change
-from nmt.models.kernels.packed_weights import multiplied
+from nmt.models.packed_weights import multiplied
 from nmt.models.registry import parameters_by_names
 from nmt.models.transformer import Transformer
 

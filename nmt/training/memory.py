@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from nmt.config.recipes import Recipe
-from nmt.data.batches import Batch, FixedShape, collate
+from nmt.data.batches import Batch, FixedShape, SplitBounds, collate
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
 from nmt.errors import NMTError
@@ -195,12 +195,9 @@ def fitting_tokens(
     """
     config, longest = recipe.training, longest_pair(data)
     cpu = device.type == "cpu"
-    share = (
-        CPU_TOKENS[config.precision]
-        if cpu
-        else share_of_update(config.batch_tokens, ranks.world_size)
-    )
-    tokens = max(longest, config.micro_batch_tokens or share)
+    share = share_of_update(config.batch_tokens, ranks.world_size)
+    usual = CPU_TOKENS[config.precision] if cpu else share
+    tokens = max(longest, config.micro_batch_tokens or usual)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
 
     def is_too_much(*, eager: bool = False) -> bool:
@@ -208,9 +205,7 @@ def fitting_tokens(
         return ranks.any(not fits(eager=eager))
 
     def fits(*, eager: bool) -> bool:
-        shape = train_step.shape(
-            data.train, world_size=ranks.world_size, micro_batch_tokens=tokens, longest=longest
-        )
+        shape = train_step.shape(data.train, SplitBounds(ranks.world_size, tokens, longest))
         is_guided = bool(config.guided_alignment)
         batch = even_batch(tokens, longest, min(sizes), shape, has_links=is_guided)
         if not cpu:

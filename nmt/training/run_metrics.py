@@ -82,9 +82,7 @@ def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
 def _fastest_product(size: int, device: torch.device, dtype: torch.dtype) -> float:
     """Return the seconds of a product of two square matrices; infinity if none of them works."""
     random = torch.Generator(device).manual_seed(0)
-    x, weight = (
-        torch.randn(size, size, generator=random, device=device).to(dtype) for _ in range(2)
-    )
+    x, weight = torch.randn(2, size, size, generator=random, device=device).to(dtype)
     products = [functools.partial(F.linear, x, weight)]
     if device.type == "cpu":
         # F.linear uses another library for fp32; which one is faster depends on the processor.

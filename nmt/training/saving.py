@@ -208,9 +208,8 @@ class Saver:
             if whole:
                 self._write_state(state)
         except (NMTError, OSError) as error:
-            self._report_problem(
-                state, f"not saved at update {state.update:,}: {from_system(error)}"
-            )
+            problem = f"not saved at update {state.update:,}: {from_system(error)}"
+            self._report_problem(state, problem)
             return
         if whole and self._failed:
             self._report_problem(state, "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,7 +17,7 @@ from nmt import console
 from nmt.config.recipes import Recipe
 from nmt.data.folder import DataFolder
 from nmt.errors import UsageError
-from nmt.models.device import choose_device, gpus_of, keep_freed_memory
+from nmt.models.device import choose_device, gpus_of, keep_freed_memory, torch_gpus
 from nmt.models.model_file import model_checksum
 from nmt.models.registry import count_parameters
 from nmt.runs.checkpoint import STATE, updates_of
@@ -55,10 +56,7 @@ def choose_processes(
     UsageError if there are not so many GPUs, or too few cores by far, or if recipe and data do not
     fit.
     """
-    gpus = gpus_of(
-        recipe.training.device,
-        lambda: torch.cuda.device_count() if torch.cuda.is_available() else 0,
-    )
+    gpus = gpus_of(recipe.training.device, torch_gpus)
     most = gpus or most_workers()
     if asked is not None:
         if asked > most:
@@ -79,11 +77,10 @@ def _choose_on_cpu(recipe: Recipe, data: Path) -> tuple[int, str]:
     training, cores = recipe.training, default_threads()
     if training.threads:
         return 1, "as threads are given"
+    of_tokens = training.batch_tokens // _FEWEST_TOKENS
     limits = {
         "one process a core": cores,
-        f"an update has {_FEWEST_TOKENS} tokens for no more": (
-            training.batch_tokens // _FEWEST_TOKENS
-        ),
+        f"an update has {_FEWEST_TOKENS} tokens for no more": of_tokens,
         f"more than {_MOST_ON_CPUS} were never tried": _MOST_ON_CPUS,
     }
     if min(limits.values()) > 1:
@@ -103,9 +100,21 @@ def _bytes_of_one(recipe: Recipe, data: Path) -> int:
     return _BYTES_OF_A_PROCESS + _BYTES_OF_A_PARAMETER * parameters
 
 
+@dataclass(frozen=True)
+class OpenRun:
+    """A run whose recipe, data and machine fit each other."""
+
+    recipe: Recipe  # with every value chosen
+    data: DataFolder
+    run: RunFolder
+    ranks: Ranks
+    device: torch.device
+    initial: InitialModel  # that its weights start from
+
+
 def open_run(
     recipe: Recipe, command: TrainCommand, run: RunFolder, ranks: Ranks, *, is_trial: bool = False
-) -> tuple[Recipe, DataFolder, torch.device, InitialModel]:
+) -> OpenRun:
     """Open data and run folder, and choose the device and the values that the recipe leaves open.
 
     recipe: that of the first rank counts, as only its machine need have the run folder.
@@ -113,10 +122,9 @@ def open_run(
     run: the run folder, which is then locked.
     ranks: all processes.
     is_trial: do not make or lock the run folder.
-    Returns the recipe with every value chosen, the data, the device, and the model to start from.
     UsageError if the recipe does not fit the data, the machine or the run folder.
     """
-    initial = "", ""
+    initial, mark = ("", ""), ""
     recipe = ranks.gather(recipe)[0]
     with ranks.raise_on_all_ranks():
         device = choose_device(recipe.training.device, ranks.local_rank)
@@ -133,16 +141,19 @@ def open_run(
             if is_trial:
                 run.check()
             else:
-                _claim(run, tensorboard=recipe.training.tensorboard)
+                if recipe.training.tensorboard:
+                    require_tensorboard()
+                run.create()
+                mark = run.lock()
     if not is_trial:
-        _check_shared(run, ranks)
+        _check_shared(run, ranks, mark)
     _check_same(data, device, ranks)
     initial = ranks.gather(initial)[0]
     recipe = choose_auto_values(recipe, data, run, ranks, device)
     with ranks.raise_on_all_ranks():
         if ranks.is_first and run.exists:
             _refuse(run.changes(recipe, initial)[1], run)
-    return recipe, data, device, initial
+    return OpenRun(recipe, data, run, ranks, device, initial)
 
 
 def _refuse(changes: Sequence[str], run: RunFolder) -> None:
@@ -154,19 +165,12 @@ def _refuse(changes: Sequence[str], run: RunFolder) -> None:
         )
 
 
-def _claim(run: RunFolder, *, tensorboard: bool) -> None:
-    if tensorboard:
-        require_tensorboard()
-    run.create()
-    run.lock()
-
-
-def _check_shared(run: RunFolder, ranks: Ranks) -> None:
+def _check_shared(run: RunFolder, ranks: Ranks, mark: str) -> None:
     """Refuse a machine that has another run in place of this one; warn if it has none there.
 
     torchrun may choose that machine to go on with the run, which would begin again.
     """
-    mark = ranks.gather(run.mark)[0]
+    mark = ranks.gather(mark)[0]
     give_up_at = time.monotonic() + _SECONDS_OF_NFS
     while not (sees := run.has_mark(mark)) and time.monotonic() < give_up_at:
         time.sleep(0.2)

@@ -43,39 +43,31 @@ def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) 
     ranks, run = Ranks.from_environment(command.reason), RunFolder(command.out)
     stop = StopRequest(deadline)
     trainer: Trainer | None = None
-    ranks.join(lambda reason: finish_saving(reason, run, ranks, trainer))
+    ranks.join(lambda reason: finish_saving(reason, trainer))
     try:
-        recipe, data, device, initial = open_run(recipe, command, run, ranks)
-        config = recipe.training
+        opened = open_run(recipe, command, run, ranks)
+        config = opened.recipe.training
         with program.handling_signals(stop.note), ignoring_signals_after_failure(ranks):
             # Finding the size of micro-batches may take minutes, to compile; so may links.
             takes_long = config.compiles or config.guided_alignment
             with stop.at_once() if takes_long else contextlib.nullcontext():
-                trainer = Trainer(
-                    recipe,
-                    data,
-                    run,
-                    ranks=ranks,
-                    device=device,
-                    stop=stop,
-                    init_from=initial[0],
-                )
+                trainer = Trainer(opened, stop)
                 trainer.resume_or_begin()
             # Only now, so that you can correct a recipe that does not fit the data in this folder.
             with ranks.raise_on_all_ranks():
                 if ranks.is_first:
                     DiskBudget.of(trainer.optimizer, trainer.card).check(run)
                     run.write_config(
-                        recipe,
-                        data.fingerprint,
-                        initial,
+                        opened.recipe,
+                        opened.data.fingerprint,
+                        opened.initial,
                         ranks=ranks.world_size,
                         data_path=command.data,
                         command=str(command),
                     )
             _loop(trainer)
     except (KeyboardInterrupt, Exception) as error:
-        reported = end_with(error, stop.reason, run, ranks, trainer)
+        reported = end_with(error, stop.reason, ranks, trainer)
         if reported is error:
             raise
         raise reported from error
@@ -97,11 +89,11 @@ def _loop(trainer: Trainer) -> None:
             result = trainer.train_step.run(update, number, save=save)
             trainer.advance(update, result)
             results = trainer.read_results(wait=_is_something_due(trainer))
-            if results and results[-1].stop:
+            if results and results[-1].outcome.stop:
                 _stop(trainer, report)
             if not trainer.recover(results):
                 report.advance()
-            save = any(result.save for result in results)
+            save = any(result.outcome.save for result in results)
             _do_what_is_due(trainer, report, save=save)
         _finish(trainer, report, was_finished=was_finished)
 

@@ -21,7 +21,7 @@ from nmt import console
 from nmt.config.presets import FINE_TUNING
 from nmt.config.recipes import Recipe
 from nmt.data.augment import augment_by
-from nmt.data.batches import LengthSums
+from nmt.data.batches import LengthSums, SplitBounds
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
 from nmt.data.subword_dropout import SubwordDropout
@@ -34,7 +34,6 @@ from nmt.models.model_file import ModelCard
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report, ValidationResult
-from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
 from nmt.system.prefetch import prefetched
 from nmt.training.first_weights import card_of, first_weights
@@ -43,6 +42,7 @@ from nmt.training.memory import fitting_tokens, longest_pair
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_metrics import MetricsWindow, device_name, matrix_product_rate
 from nmt.training.saving import Saver
+from nmt.training.setup import OpenRun
 from nmt.training.stop_request import StopRequest
 from nmt.training.stopping_criteria import ends, warnings_before
 from nmt.training.update import TrainStep, UpdateResult
@@ -58,30 +58,19 @@ _EARLY = 1, 10, 25, 50  # updates that are logged, too
 class Trainer:
     """One process of a training run. Only its own methods change its state."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        data: DataFolder,
-        run: RunFolder,
-        *,
-        ranks: Ranks,
-        device: torch.device,
-        stop: StopRequest,
-        init_from: str = "",
-    ) -> None:
-        """Build the model with its initial weights; `resume_or_begin` loads a state.
-
-        init_from: the model whose weights a new run starts from; "": they are random.
-        """
+    def __init__(self, opened: OpenRun, stop: StopRequest) -> None:
+        """Build the model with its initial weights; `resume_or_begin` loads a state."""
+        recipe, data, run, ranks = opened.recipe, opened.data, opened.run, opened.ranks
         self.recipe = recipe
         self.config = config = recipe.training
         self.run = run
         self.ranks = ranks
-        self.device = device
+        self.device = device = opened.device
         self.stop = stop
         self.card = card_of(recipe, data)
         # A resumed run loads its weights from its state.
         is_new = not checkpoint.updates_of(run, checkpoint.STATE)
+        init_from, _ = opened.initial
         warm_from = Path(init_from) if init_from and is_new else None
         self.model, weights, self.remarks = first_weights(
             self.card, config, ranks, device, warm_from=warm_from
@@ -157,12 +146,8 @@ class Trainer:
             self.state = replace(self.state, micro_batch_tokens=tokens)
         tokens = self.validator.micro_batch_tokens = self.state.micro_batch_tokens
         share = share or (self.ranks.rank, self.ranks.world_size)
-        shape = self.train_step.shape(
-            self.data.train,
-            world_size=share[1],
-            micro_batch_tokens=tokens,
-            longest=self.longest,
-        )
+        bounds = SplitBounds(share[1], tokens, self.longest)
+        shape = self.train_step.shape(self.data.train, bounds)
         partition = BatchPartition(tokens, *share, shape, on_gpu=self.device.type == "cuda")
         updates = self._updates_from(self.state.position, partition=partition)
         self._updates = prefetched(updates, ahead=_UPDATES_AHEAD)
@@ -243,8 +228,8 @@ class Trainer:
         while len(self._unread) > (0 if wait else _UNREAD[self.device.type]):
             before, update, result = self._unread.popleft()
             results.append(result)
-            wait = wait or result.save
-            if result.dropped:  # with all updates after it
+            wait = wait or bool(result.outcome.save)
+            if result.outcome.dropped:  # with all updates after it
                 self.state = before
                 self._unread.clear()
                 self.train_step.go_on()
@@ -260,7 +245,7 @@ class Trainer:
         """
         if not results:
             return False
-        newest, update = results[-1], self.state.update - len(self._unread)
+        newest, update = results[-1].outcome, self.state.update - len(self._unread)
         bad, scaler = newest.bad_in_a_row, self.optimizer.loss_scaler
         if newest.out_of_memory:
             self._halve_micro_batch()

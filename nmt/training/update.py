@@ -36,12 +36,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.batches import Batch, FixedShape
+from nmt.data.batches import Batch, FixedShape, SplitBounds
 from nmt.data.epochs import EncodedPairs
 from nmt.data.updates import Update, fixed_shape
 from nmt.models.base import TranslationModel
@@ -55,12 +56,24 @@ from nmt.training.optimizer import Optimizer
 from nmt.training.stop_request import StopRequest
 
 
+class Outcome(NamedTuple):
+    """What became of an update, the same on all ranks."""
+
+    stop: int  # how many ranks were asked to stop
+    out_of_memory: int  # how many ran out of memory
+    save: int  # how many ask to save the training state
+    bad_in_a_row: int
+    """How many updates in a row had a gradient that was not finite, up to this one."""
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the step was not taken, for one of the first two; then nothing has changed."""
+        return bool(self.stop or self.out_of_memory)
+
+
 @dataclass(frozen=True)
 class UpdateResult:
-    """What an update returns: its losses, on the device, and what became of it.
-
-    The latter is the same on all ranks. Reading it waits for the update.
-    """
+    """What an update returns: its losses, on the device, and what became of it."""
 
     norm: Tensor  # of the gradient, scalar
     losses: Tensor
@@ -69,40 +82,15 @@ class UpdateResult:
     They are summed over this rank's target tokens, and 0 if the gradient was bad.
     """
     bad: Tensor  # 1.0 if the gradient was not finite, else 0.0
-    flags: Tensor
-    """(4,) on the host: stop, out of memory, save, and bad updates in a row."""
+    flags: Tensor  # (4,) on the host: the fields of `Outcome`
     written: torch.cuda.Event | None = None  # on a GPU, when the flags are there
 
     @cached_property
-    def _read(self) -> list[int]:
+    def outcome(self) -> Outcome:
+        """What became of the update. Reading it waits for the update."""
         if self.written is not None:
             self.written.synchronize()
-        return [int(flag) for flag in self.flags.tolist()]
-
-    @property
-    def stop(self) -> bool:
-        """Whether any rank was asked to stop."""
-        return bool(self._read[0])
-
-    @property
-    def out_of_memory(self) -> bool:
-        """Whether any rank ran out of memory."""
-        return bool(self._read[1])
-
-    @property
-    def dropped(self) -> bool:
-        """Whether the step was not taken, for one of these; then nothing has changed."""
-        return any(self._read[:2])
-
-    @property
-    def save(self) -> bool:
-        """Whether any rank asks to save the training state."""
-        return bool(self._read[2])
-
-    @property
-    def bad_in_a_row(self) -> int:
-        """How many updates in a row had a gradient that was not finite, up to this one."""
-        return self._read[3]
+        return Outcome(*map(int, self.flags.tolist()))
 
 
 class TrainStep:
@@ -189,9 +177,8 @@ class TrainStep:
 
         num_tokens: of the update.
         """
-        losses = losses_of(
-            self.model, batch, self.config.label_smoothing, compiled=self._compiles_loss
-        )
+        smoothing = self.config.label_smoothing
+        losses = losses_of(self.model, batch, smoothing, compiled=self._compiles_loss)
         self._backward(losses, num_tokens)
         return tuple(of_batch.detach() for of_batch in losses)
 
@@ -205,9 +192,8 @@ class TrainStep:
             loss = loss + self.config.guided_alignment * more
         # If the loss is not finite, make the gradient NaN on all ranks, so that the update is
         # skipped.
-        share = torch.where(
-            loss.isfinite(), self.optimizer.loss_scaler.scale / num_tokens, math.nan
-        )
+        scale = self.optimizer.loss_scaler.scale
+        share = torch.where(loss.isfinite(), scale / num_tokens, math.nan)
         scaled: Tensor = loss * share
         scaled.backward()  # type: ignore[no-untyped-call]
 
@@ -234,20 +220,12 @@ class TrainStep:
             self.optimizer.weights.begin_gradient()
         return True
 
-    def shape(
-        self, pairs: EncodedPairs, *, world_size: int, micro_batch_tokens: int, longest: int
-    ) -> FixedShape | None:
+    def shape(self, pairs: EncodedPairs, bounds: SplitBounds) -> FixedShape | None:
         """Return the fixed shape of batches (see `FixedShape.for_updates`); None if any will do."""
         if not self._fixed:
             return None
-        shape = fixed_shape(
-            pairs,
-            batch_tokens=self.config.batch_tokens,
-            seed=self.config.seed,
-            world_size=world_size,
-            micro_batch_tokens=micro_batch_tokens,
-            longest=longest,
-        )
+        config = self.config
+        shape = fixed_shape(pairs, bounds, batch_tokens=config.batch_tokens, seed=config.seed)
         if shape != self.fixed_shape:
             torch.compiler.reset()  # what was compiled for another shape will not come again
             self.fixed_shape = shape

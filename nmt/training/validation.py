@@ -89,6 +89,7 @@ class Validator:
         self.config = config
         self.micro_batch_tokens = config.micro_batch_tokens
         self._on_progress: Callable[[int], object] = int
+        self._stop_requested: Callable[[], bool] = bool
         self._whole_src_tokens = whole_src_tokens(data)
         self._texts = [_ValidText.read(text) for text in data.valid_texts]
         self._tokenizers = tokenizers_of(config.validate_tokenizer, data)
@@ -131,18 +132,13 @@ class Validator:
 
         on_progress: called with the number of lines just done by this rank.
         """
-        self._on_progress = on_progress
-
-        def check_stop() -> None:
-            if stop_requested():
-                raise Stopped("in validation")
-
+        self._on_progress, self._stop_requested = on_progress, stop_requested
         model.eval()
         try:
-            loss, nll, nlls = self._losses(model, check_stop)
+            loss, nll, nlls = self._losses(model)
             if not math.isfinite(loss):
                 return ValidationResult(loss, nll)
-            scores, samples = self._translations(model, check_stop)
+            scores, samples = self._translations(model)
         except Stopped:
             return None
         finally:
@@ -153,16 +149,18 @@ class Validator:
         )
         return ValidationResult(loss, nll, texts, samples)
 
+    def _check_stop(self) -> None:
+        if self._stop_requested():
+            raise Stopped("in validation")
+
     @torch.inference_mode()
-    def _losses(
-        self, model: TranslationModel, check_stop: Callable[[], None]
-    ) -> tuple[float, float, list[float]]:
+    def _losses(self, model: TranslationModel) -> tuple[float, float, list[float]]:
         """Return loss and nll over all texts, and the nll of each."""
         sums = torch.zeros(len(self._texts), 3, dtype=torch.float64)  # loss, nll, tokens
         parts = self._parts()
         with self.ranks.raise_on_all_ranks():  # a stop on one rank ends it on all
             for text, part in parts[self.ranks.rank :: self.ranks.world_size]:
-                check_stop()
+                self._check_stop()
                 sums[text] += torch.tensor(self._sums(model, part), dtype=torch.float64)
                 self._on_progress(len(part))
         sums = self.ranks.sum_(sums)
@@ -174,7 +172,8 @@ class Validator:
         """Return all pairs of valid in parts, each with the number of its text."""
         parts, first = [], 0
         for number, text in enumerate(self.data.valid.by_shard()):
-            parts_of_text = parts_by_length(text, self.micro_batch_tokens)
+            lengths = text.lengths(np.arange(len(text)))
+            parts_of_text = parts_by_length(*lengths, self.micro_batch_tokens)
             parts += [(number, first + part) for part in parts_of_text]
             first += len(text)
         return parts
@@ -194,7 +193,7 @@ class Validator:
         return [sum(both) for both in zip(*halves, strict=True)]
 
     def _translations(
-        self, model: TranslationModel, check_stop: Callable[[], None]
+        self, model: TranslationModel
     ) -> tuple[list[dict[str, Score]], list[dict[str, Any]]]:
         """Translate the raw valid texts; return the scores of each, and the samples.
 
@@ -205,7 +204,7 @@ class Validator:
         for text in self._texts:
             lines = range(len(text.sources)) if metrics else text.shown
             sources = [text.sources[line] for line in lines]
-            outputs = self._translate(model, sources, text, check_stop)
+            outputs = self._translate(model, sources, text)
             translations = dict(zip(lines, outputs, strict=True))
             samples += [
                 {
@@ -228,11 +227,7 @@ class Validator:
         return score(outputs, [references], self.config.metrics, tokenize=tokenizer)
 
     def _translate(
-        self,
-        model: TranslationModel,
-        sources: list[str],
-        text: _ValidText,
-        check_stop: Callable[[], None],
+        self, model: TranslationModel, sources: list[str], text: _ValidText
     ) -> list[str]:
         """Translate lines of a text by beam search, in the precision of training.
 
@@ -246,7 +241,7 @@ class Validator:
         translator = self._translator(model, text.langs, text.search)
         with self.ranks.raise_on_all_ranks():  # a stop or failure on one rank ends it on all
             translated = translator.translate(
-                mine, on_progress=self._on_progress, on_step=check_stop
+                mine, on_progress=self._on_progress, on_step=self._check_stop
             )
             for translation in translated:
                 if translation.error:

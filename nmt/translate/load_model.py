@@ -11,8 +11,8 @@ from nmt import console
 from nmt.errors import MissingKernel, UsageError, did_you_mean
 from nmt.models.device import PRECISIONS, choose_device, default_precision, dtype_of
 from nmt.models.ensemble import Ensemble, check_members
-from nmt.models.kernels.packed_weights import choose_kernel, is_usable, pack
 from nmt.models.model_file import load_model
+from nmt.models.packed_weights import choose_kernel, is_usable, pack
 from nmt.search.torch_engine import TorchEngine
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig

@@ -10,7 +10,7 @@ import pytest
 from command_line import Answer, Nmt
 from mishaps import stop_after_pools
 
-from nmt.models.kernels import packed_weights as kernels
+from nmt.models import packed_weights as kernels
 
 TEXT = "".join(f"the {word} cat sees a dog\n" for word in ("red", "old", "small") * 4)
 

@@ -49,7 +49,7 @@ def augmented(
 ) -> tuple[TokenRows, TokenRows]:
     augment = augment_by(data, shares)
     assert augment is not None
-    return augment(pairs, *data.train.rows(pairs), seed=1, epoch=epoch)
+    return augment(pairs, *data.train.rows(pairs), 1, epoch)
 
 
 def lines(data: DataFolder, rows: TokenRows) -> list[str]:

@@ -13,6 +13,7 @@ from pairs import Lengths, TextPairs, batch_of, like_wmt, sentences, with_eos
 from nmt.data.batches import (
     Batch,
     FixedShape,
+    SplitBounds,
     collate,
     group_bounds,
     longest_first,
@@ -216,9 +217,7 @@ def test_a_fixed_shape_adds_less_than_3_percent(ranks: int) -> None:
     pairs = like_wmt(60_000)
     plan = updates(pairs, batch_tokens=25_000)
     lengths = [pairs.lengths(update) for update in plan]
-    shape = FixedShape.for_updates(
-        lengths[:20], world_size=ranks, micro_batch_tokens=25_000, longest=250
-    )
+    shape = FixedShape.for_updates(lengths[:20], SplitBounds(ranks, 25_000, longest=250))
     real = sum(int(src.sum() + tgt.sum()) + 2 * len(src) for src, tgt in lengths[20:60])
     shares = [
         tuple(side[share] for side in update)
@@ -240,7 +239,7 @@ def test_a_batch_moves_as_a_whole() -> None:
 
 def test_validation_takes_all_pairs_once() -> None:
     pairs = TextPairs([([4 + n] * (1 + n % 5), [4 + n] * (1 + n % 7)) for n in range(40)])
-    parts = parts_by_length(pairs, 30)
+    parts = parts_by_length(*pairs.lengths(np.arange(len(pairs))), 30)
     assert sorted(np.concatenate(parts).tolist()) == list(range(40))
     for part in parts:
         assert max(lengths.sum() + len(part) for lengths in pairs.lengths(part)) <= 30

@@ -10,7 +10,7 @@ import pytest
 from pairs import like_wmt
 
 from nmt.data import epochs
-from nmt.data.batches import FixedShape, split_update
+from nmt.data.batches import FixedShape, SplitBounds, split_update
 from nmt.data.updates import BatchPartition, Position, Update, fixed_shape, updates_from
 
 PAIRS = like_wmt(700)
@@ -78,9 +78,7 @@ def test_an_update_says_what_is_in_it() -> None:
 
 
 def test_a_fixed_shape_is_that_of_every_micro_batch() -> None:
-    shape = fixed_shape(
-        PAIRS, batch_tokens=1_000, seed=1, world_size=1, micro_batch_tokens=400, longest=250
-    )
+    shape = fixed_shape(PAIRS, SplitBounds(1, 400, longest=250), batch_tokens=1_000, seed=1)
     partition = BatchPartition(micro_batch_tokens=400, shape=shape)
     updates = updates_from(Position(), PAIRS, partition, batch_tokens=1_000, seed=1)
     for update in itertools.islice(updates, 10):

@@ -23,8 +23,8 @@ from nmt.errors import MissingKernel, UsageError
 from nmt.interchange.ctranslate2 import export_ctranslate2
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
-from nmt.jobs.parallel import Translators, _loaded, _OnRay
-from nmt.models.kernels.packed_weights import KERNELS
+from nmt.jobs.parallel import Translators, _loaded, _Machine, _OnRay
+from nmt.models.packed_weights import KERNELS
 from nmt.search.options import SearchOptions
 from nmt.translate.load_model import load
 from nmt.translate.options import TranslationConfig
@@ -35,7 +35,7 @@ LINES = [f"the cat sees a dog {number}" for number in range(8)]
 
 def elsewhere(config: TranslationConfig, kernel: str, tmp_path: Path) -> _OnRay:
     """What a process on another node gets, after all files here are gone."""
-    loaded = partial(_loaded, device="cpu", threads=1, batch_tokens=None, kernel=kernel)
+    loaded = partial(_loaded, machine=_Machine(kernel=kernel))
     sent = pickle.dumps(_OnRay(config, loaded))
     for path in tmp_path.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -131,7 +131,7 @@ def test_a_worker_of_a_cluster_with_gpus_takes_one(
     start(model_file, device="cpu")
     assert [workers.takes for workers in no_cluster] == [(1, 1), (1, 1), (1, 0)]
     loads: list[Any] = [workers.function.load for workers in no_cluster]
-    assert [load.keywords["device"] for load in loads] == ["cuda", "cuda", "cpu"]
+    assert [load.keywords["machine"].device for load in loads] == ["cuda", "cuda", "cpu"]
     with pytest.raises(MissingKernel, match="onednn"):
         start(model_file, "onednn")
 

@@ -15,9 +15,9 @@ import torch
 from benchmarks.machine import cpu_flags
 from torch import Tensor
 
-from nmt.models.kernels import packed_weights as kernels
+from nmt.models import packed_weights as kernels
 from nmt.models.kernels.linear import Product
-from nmt.models.kernels.packed_weights import KERNELS, choose, is_usable
+from nmt.models.packed_weights import KERNELS, choose, is_usable
 from nmt.translate import load_model as loading
 from nmt.translate.translator import Translator
 
@@ -126,7 +126,7 @@ def test_a_precision_that_is_not_faster_is_used_with_one_warning(
 
 WORK = """
 import torch
-from nmt.models.kernels.packed_weights import KERNELS, choose
+from nmt.models.packed_weights import KERNELS, choose
 
 torch.set_num_threads(1)
 x, weight = torch.randn(400, 256), torch.randn(256, 256)

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from nmt.data.batches import pack_sources
 from nmt.models.base import TranslationModel
 from nmt.models.kernels.linear import linear, use_packed
-from nmt.models.kernels.packed_weights import KERNELS, is_usable, pack
 from nmt.models.model_file import load_model
+from nmt.models.packed_weights import KERNELS, is_usable, pack
 
 SHAPES = [(1,), (3,), (70,), (2, 5)]
 

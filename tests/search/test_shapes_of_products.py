@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.data.batches import collate
 from nmt.data.shards import TokenRows
-from nmt.models.kernels.packed_weights import is_usable, pack
+from nmt.models.packed_weights import is_usable, pack
 from nmt.search.engine import Source
 from nmt.search.options import SearchOptions
 from nmt.search.torch_engine import TorchEngine

@@ -72,7 +72,6 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
     patch.setattr(checkpoint, "write_state", write_slowly)
     if fault == "suspend":
         patch.setattr(signs_of_life, "EVERY", WAIT / signs_of_life._MOST_MISSED)
-        patch.setattr(signs_of_life, "_MOST_FOR_MEETING", 60)
     patch.setattr(stop_request, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
     if fault == "late":
         patch.setitem(trainer._UNREAD, "cpu", 1)

@@ -44,7 +44,7 @@ from toy_training import (
 from nmt.config.fields import Value
 from nmt.config.recipes import resumable_keys
 from nmt.data import batches
-from nmt.data.batches import FixedShape, Packed
+from nmt.data.batches import FixedShape, Packed, SplitBounds
 from nmt.data.epochs import EncodedPairs
 from nmt.data.folder import DataFolder
 from nmt.data.updates import BatchPartition, Position, fixed_shape, updates_from
@@ -177,9 +177,9 @@ def test_a_run_goes_on_with_other_processes_and_micro_batches(toy: Toy) -> None:
 def fix_shapes(patch: pytest.MonkeyPatch) -> None:
     """Let all micro-batches be of one shape, as on a GPU for a compiled model."""
 
-    def shape(step: TrainStep, pairs: EncodedPairs, **bounds: int) -> FixedShape:
+    def shape(step: TrainStep, pairs: EncodedPairs, bounds: SplitBounds) -> FixedShape:
         config = step.config
-        return fixed_shape(pairs, batch_tokens=config.batch_tokens, seed=config.seed, **bounds)
+        return fixed_shape(pairs, bounds, batch_tokens=config.batch_tokens, seed=config.seed)
 
     patch.setattr(TrainStep, "shape", shape)
 

@@ -4,7 +4,7 @@ torch uses MKL for fp32 products, which does not use AVX-512 on AMD CPUs. There 
 torch, is twice as fast. On other CPUs it is about as fast. So a run times both as it starts, and
 the recipe's `matmul` records the choice. oneDNN's operator is private to torch. If it is missing or
 gives other results, torch's default stays. Models that only translate may pack their weights
-(`packed_weights`).
+(`nmt.models.packed_weights`).
 
 oneDNN builds a primitive for each shape of a product and keeps the newest 1,024 of them, of 0.6 MB
 or more each. So its products take few numbers of rows (`in_few_sizes`).

@@ -26,8 +26,8 @@ from torch import Tensor
 from nmt.data.batches import Packed
 from nmt.models.kernels.linear import batched_type
 from nmt.models.kernels.padded_layout import HeadLayout, PaddedLayout, Projected, in_heads
+from nmt.models.kernels.relative_positions import Relative, spread_by_distance, sum_by_distance
 from nmt.models.kernels.softmax import softmax, softmax_gradient
-from nmt.models.positions import Relative, spread_by_distance, sum_by_distance
 
 
 @dataclass(frozen=True)

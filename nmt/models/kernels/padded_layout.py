@@ -7,7 +7,7 @@ heads, K and V the widths of a head's keys and values, n and m tokens of packed 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -43,28 +43,20 @@ class PaddedLayout:
     @classmethod
     def of(cls, packed: Packed, multiple: int = 1) -> PaddedLayout:
         """Lay all sentences out, in a length that is a multiple of some number."""
+        (group,) = packed.in_one_group().groups
         longest = -(-packed.longest // multiple) * multiple
-        return cls._of(packed.starts, longest, packed.sentences, packed.positions)
+        return cls.of_group(packed, replace(group, longest=longest))
 
     @classmethod
     def of_group(cls, packed: Packed, group: PaddedGroup) -> PaddedLayout:
         """Lay the sentences of a group out."""
-        first, last = group.sentences.start, group.sentences.stop
-        return cls._of(
-            packed.starts[first : last + 1],
-            group.longest,
-            packed.sentences[group.tokens] - first,
-            packed.positions[group.tokens],
-        )
-
-    @classmethod
-    def _of(
-        cls, starts: Tensor, longest: int, sentences: Tensor, positions: Tensor
-    ) -> PaddedLayout:
-        columns = torch.arange(longest, device=starts.device)  # (L,)
+        first_sentence, end_sentence = group.sentences.start, group.sentences.stop
+        starts = packed.starts[first_sentence : end_sentence + 1]
+        columns = torch.arange(group.longest, device=starts.device)  # (L,)
         first, end = starts[:-1, None].long(), starts[1:, None].long()  # (B, 1)
         tokens = torch.minimum(first + columns, end - 1)  # (B, L)
-        return cls(tokens, columns < end - first, sentences, positions)
+        sentences = packed.sentences[group.tokens] - first_sentence
+        return cls(tokens, columns < end - first, sentences, packed.positions[group.tokens])
 
     def rows(self, x: Tensor) -> Tensor:
         """Lay out x (n, D): (B, L, D)."""
