@@ -144,10 +144,7 @@ def test_a_table_on_a_terminal_shows_neither_markup_nor_escape_codes(
 
 @pytest.mark.parametrize(("width", "is_list"), [(80, False), (60, False), (30, True)])
 def test_no_head_of_a_table_is_broken_inside_a_word(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    width: int,
-    is_list: bool,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int, is_list: bool
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))

@@ -58,8 +58,7 @@ def read(name: str) -> str:
 
 
 def translate(nmt: Nmt, *words: str | Path) -> str:
-    answer = nmt("translate", *words, *ONE_WORKER)
-    assert answer.status == 0, answer.stderr
+    answer = nmt("translate", *words, *ONE_WORKER).succeeded()
     return answer.stdout
 
 
@@ -96,8 +95,7 @@ def test_a_job_stopped_before_goes_on(nmt: Nmt) -> None:
 def test_a_run_stopped_before_goes_on(nmt: Nmt) -> None:
     run, data = unpack("run"), unpack("table")
     before = metrics(run)
-    answer = nmt("train", data, "--out", run, "--max-updates", "4")
-    assert answer.status == 0, answer.stderr
+    nmt("train", data, "--out", run, "--max-updates", "4").succeeded()
     assert status(run)["update"] == 4
     assert metrics(run)[: len(before)] == before
     assert metrics(run, "valid")[-1]["chrf"] > 90
@@ -119,10 +117,8 @@ def test_a_run_with_keys_that_are_gone_goes_on_translates_and_is_evaluated(nmt: 
     run, data = unpack("run"), unpack("table")
     with_keys(run, model="attention_window = 0", training="cuda_graphs = false")
     assert translate(nmt, run, "--input", WRITTEN / "held.en") == read("held.run.de")
-    answer = nmt("train", data, "--out", run, "--max-updates", "4")
-    assert answer.status == 0, answer.stderr
-    answer = nmt("evaluate", run, "--json")
-    assert answer.status == 0, answer.stderr
+    nmt("train", data, "--out", run, "--max-updates", "4").succeeded()
+    answer = nmt("evaluate", run, "--json").succeeded()
     assert json.loads(answer.stdout)
     assert status(run)["update"] == 4
 
@@ -144,5 +140,4 @@ def test_data_folders_written_before_are_shown_and_trained_on(nmt: Nmt, name: st
     assert (shown.status, shown.stderr) == (0, "")
     assert [line for line in shown.stdout.splitlines() if " tokens\t" not in line] == expected
     settings = [f"--set={value}" for value in TINY]
-    trained = nmt("train", data, "--out", "run", "--model", "transformer_tiny", *settings)
-    assert trained.status == 0, trained.stderr
+    nmt("train", data, "--out", "run", "--model", "transformer_tiny", *settings).succeeded()

@@ -58,8 +58,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_each_line_has_one_and_what_fell_back_is_told(translate: Nmt, source: Path) -> None:
-    done = translate("--input", source)
-    assert done.status == 0
+    done = translate("--input", source).succeeded()
     lines = text_of(60)
     out = done.stdout.split("\n")[:-1]
     assert len(out) == 60

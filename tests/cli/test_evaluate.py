@@ -67,8 +67,7 @@ def test_translations_are_kept_and_compared_with_those_of_a_baseline(
     old = shutil.copytree(run, tmp_path / "old")
     out, quick = tmp_path / "out", ("--beam-size", "1", "--threads", "1", "--metric", "ter")
 
-    done = nmt("evaluate", run, "--baseline", old, "--out", out, *quick)
-    assert done.status == 0, done.stderr
+    done = nmt("evaluate", run, "--baseline", old, "--out", out, *quick).succeeded()
     first, second = done.stdout.split("\n\n")
     assert first.splitlines()[0] == "run\ttest set\tlanguages\tTER"
     assert second.splitlines()[1].split("\t")[:5] == [str(run), "near", "en-de", "TER", str(old)]

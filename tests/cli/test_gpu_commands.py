@@ -34,8 +34,7 @@ def on_both(nmt: Nmt) -> Print:
     def run(*words: str | Path) -> tuple[str, str]:
         printed = []
         for device in ("cuda", "cpu"):
-            done = nmt(*words, "--device", device, "--precision", "fp32", "--quiet")
-            assert done.status == 0, done.stderr
+            done = nmt(*words, "--device", device, "--precision", "fp32", "--quiet").succeeded()
             printed.append(done.stdout)
         on_gpu, on_cpu = printed
         return on_gpu, on_cpu
@@ -119,8 +118,7 @@ def test_train_stops_and_goes_on_and_its_model_translates(
     run = tmp_path / "run"
     for updates in (4, 6):
         settings = settings_of(device="cuda", precision=HALF, max_updates=updates)
-        done = nmt("train", data, "--out", run, "--quiet", *settings)
-        assert done.status == 0, done.stderr
+        nmt("train", data, "--out", run, "--quiet", *settings).succeeded()
     assert [record["update"] for record in metrics(run, "start")] == [0, 4]
     assert status(run) == {"status": "finished", "update": 6, "reason": "max_updates"}
     done = nmt("translate", run, "--input", text, "--quiet")  # on the GPU, by default in 16 bits

@@ -46,8 +46,7 @@ def test_scores_are_those_of_the_formulas(nmt: Nmt, tmp_path: Path, kind: str) -
         lines = "".join(f"{pair[side]}\n" for pair in pairs)
         (tmp_path / name).write_text(lines, encoding="utf-8")
     words = ("--source", tmp_path / "src", "--from", PAIR[kind][0], "--to", PAIR[kind][1])
-    done = nmt("rescore", model, tmp_path / "tgt", *words, "--tokens")
-    assert done.status == 0, done.stderr
+    done = nmt("rescore", model, tmp_path / "tgt", *words, "--tokens").succeeded()
     scored = nmt("rescore", model, tmp_path / "tgt", *words)
     assert f"languages:{'-'.join(PAIR[kind])}" in scored.stdout
     theirs = M2M100Folder(folder, kind)
@@ -186,8 +185,7 @@ def test_scores_of_an_export_are_those_of_its_tokens(nmt: Nmt, fast: Path, sourc
     for alpha in ("0", "1"):
         # Translations of two tokens, with eos of three, whatever the penalty.
         words = ("--length-penalty", alpha, "--min-tokens", "2", "--max-tokens", "2")
-        done = nmt("translate", fast, "--input", source, *pair, *words)
-        assert done.status == 0, done.stderr
+        done = nmt("translate", fast, "--input", source, *pair, *words).succeeded()
         found[alpha] = [line.split("\t") for line in done.stdout.splitlines()]
     for (plain, text_), (normalised, other) in zip(found["0"], found["1"], strict=True):
         assert text_ == other
@@ -218,8 +216,7 @@ def test_a_target_that_fits_several_tags_is_warned_of(nmt: Nmt, tmp_path: Path) 
     weights = {name: weight.detach() for name, weight in built.named_parameters()}
     write_model(tmp_path / "zh.safetensors", replace(card, languages=tags), weights)
     words = ("--vocab", tmp_path / "zh.safetensors", "--keep", "script")
-    done = nmt("prepare", tmp_path / "data", *write_pairs(tmp_path, "en", "zh"), *words)
-    assert done.status == 0
+    done = nmt("prepare", tmp_path / "data", *write_pairs(tmp_path, "en", "zh"), *words).succeeded()
     assert re.search("--tgt zh: .*cmn_Hans .*cmn_Hant", done.stderr)
 
 
@@ -239,16 +236,14 @@ def test_a_tuned_model_keeps_its_languages_whatever_translates(
     assert "already prepared" in nmt(*words).stderr
 
     still = ("--set", "learning_rate=1e-12")
-    done = nmt("train", data, "--out", run, "--init-from", nllb, *QUICKLY, *still)
-    assert done.status == 0, done.stderr
+    done = nmt("train", data, "--out", run, "--init-from", nllb, *QUICKLY, *still).succeeded()
     assert "translates" not in done.stderr
     assert read_card(run / "last.safetensors").languages == read_card(nllb).languages
 
     def translated(model: Path, *more: str | Path) -> str:
         # Random weights write loops, and samples have no guard against them.
         quick = (*QUICK, "--beam-size", "1", "--no-guard")
-        done = nmt("translate", model, "--input", source, *quick, *more)
-        assert done.status == 0, done.stderr
+        done = nmt("translate", model, "--input", source, *quick, *more).succeeded()
         return done.stdout
 
     pair = ("--from", "en", "--to", "de")
@@ -274,8 +269,7 @@ def test_a_model_is_tuned_for_one_more_language(nmt: Nmt, tmp_path: Path, kind: 
     done = nmt("prepare", data, *write_pairs(tmp_path, "en", new), *given)
     assert done.status == 0 and ": new" in done.stderr
     still = ("--set", "learning_rate=1e-12")
-    done = nmt("train", data, "--out", run, "--init-from", model, *QUICKLY, *still)
-    assert done.status == 0, done.stderr
+    nmt("train", data, "--out", run, "--init-from", model, *QUICKLY, *still).succeeded()
 
     before, after = read_card(model), read_card(run / "last.safetensors")
     assert before.languages is not None and after.languages is not None
@@ -284,8 +278,7 @@ def test_a_model_is_tuned_for_one_more_language(nmt: Nmt, tmp_path: Path, kind: 
     # Other languages are translated as before.
     for code in ("de", new):
         words = ("--input", tmp_path / "valid.en", "--to", code, "--from", "en", *QUICK)
-        ours = nmt("translate", run, *words, "--beam-size", "1")
-        assert ours.status == 0, ours.stderr
+        ours = nmt("translate", run, *words, "--beam-size", "1").succeeded()
         if code == "de":
             theirs = nmt("translate", model, *words, "--beam-size", "1")
             assert ours.stdout == theirs.stdout

@@ -72,8 +72,7 @@ def test_pairs_drawn_for_valid_are_not_called_rejected(nmt: Nmt, corpus: Path) -
 def test_a_data_folder_gives_its_vocabulary(nmt: Nmt, prepare: Prepare, corpus: Path) -> None:
     assert prepare().status == 0
     texts = ("--train", f"{corpus}/valid", "--valid", f"{corpus}/valid", "--workers", "1")
-    done = nmt("prepare", corpus / "more", *PAIR, *texts, "--vocab", corpus / "data")
-    assert done.status == 0, done.stderr
+    nmt("prepare", corpus / "more", *PAIR, *texts, "--vocab", corpus / "data").succeeded()
     given, taken = (read_vocabularies(corpus / name) for name in ("data", "more"))
     assert [one.model for one in taken[0]] == [one.model for one in given[0]]
 
@@ -120,8 +119,7 @@ def at_url(storage: Storage) -> dict[str, bytes]:
 def test_a_folder_at_a_url_has_the_same_files(
     prepare: Prepare, storage: Storage, expected: dict[str, bytes], out: str
 ) -> None:
-    done = prepare(out=out)
-    assert done.status == 0
+    done = prepare(out=out).succeeded()
     assert f"{out} is ready" in done.stderr
     assert at_url(storage) == expected
     assert storage.left_over() == []
@@ -145,10 +143,7 @@ def test_a_finished_folder_is_compared_and_not_made_again(
 
 
 def test_an_upload_that_fails_goes_on_the_next_time_and_describes_the_folder_last(
-    prepare: Prepare,
-    storage: Storage,
-    expected: dict[str, bytes],
-    monkeypatch: pytest.MonkeyPatch,
+    prepare: Prepare, storage: Storage, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_in_the_end(path: Path, url: str) -> None:
         if path.name == "dataset.json":
@@ -184,8 +179,7 @@ def test_passwords_and_queries_of_urls_are_neither_said_nor_written(
     words = [*PAIR, "--train", train, "--test", test]
     words += ["--weight", f"{train}=2"]
     words += ["--valid-lines", "3", "--vocab-size", "300", "--workers", "1"]
-    done = nmt("prepare", tmp_path / "data", *words)
-    assert done.status == 0, done.stderr
+    done = nmt("prepare", tmp_path / "data", *words).succeeded()
     again = nmt("prepare", tmp_path / "data", *words)
     other = nmt("prepare", tmp_path / "data", *words, "--seed", "5")
     assert "memory://me@bucket/train" in done.stderr and other.status == 2

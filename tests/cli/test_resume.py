@@ -65,8 +65,7 @@ def test_what_is_not_given_stays_and_what_is_given_is_named(
     nmt: Nmt, data: Path, run: Path, tmp_path: Path
 ) -> None:
     before = config_of(run)
-    done = nmt("train", data, "--out", run, "--max-updates", "9")
-    assert done.status == 0, done.stderr
+    done = nmt("train", data, "--out", run, "--max-updates", "9").succeeded()
     assert re.match(f"nmt: {run}: max_updates was 6 and is now 9\n", done.stderr)
     assert re.search("max_updates .*6 .*9", (run / "train.log").read_text())
     after = config_of(run)
@@ -96,8 +95,7 @@ def test_a_tuned_run_knows_its_model(nmt: Nmt, data: Path, finished: Path, tmp_p
     assert "starting: fine-tuning, " in said
     assert "--model" not in said  # which would not go with the weights
     start.unlink()
-    done = nmt("train", data, "--out", tmp_path / "tuned", "--max-updates", "3")
-    assert done.status == 0, done.stderr
+    nmt("train", data, "--out", tmp_path / "tuned", "--max-updates", "3").succeeded()
     assert config_of(tmp_path / "tuned")["run"]["init_from"] == str(start)
     assert ModelReader(tmp_path / "tuned/last.safetensors").card.update == 3
 
@@ -114,8 +112,7 @@ def test_a_finished_run_says_so_and_how_to_train_it_for_longer(
 def test_an_end_without_a_validation_is_made_up_for(nmt: Nmt, toy: Toy) -> None:
     # Update 6 is the last one, and 4 the last one validated.
     run = toy.stopped_after(6, **SHORT | {"max_updates": 20})
-    done = nmt("train", toy.data, "--out", run, "--max-updates", "6")
-    assert done.status == 0, done.stderr
+    done = nmt("train", toy.data, "--out", run, "--max-updates", "6").succeeded()
     assert [record["update"] for record in metrics(run, "valid")] == [4, 6]
     assert "update 6 (max_updates)" in done.stderr
 

@@ -48,8 +48,7 @@ def files(tmp_path: Path) -> Files:
 
 def scores(nmt: Nmt, *words: str | Path, stdin: bytes | None = None) -> dict[str, Any]:
     """Return the answer of `nmt score --json`."""
-    answer = nmt("score", "--json", *words, stdin=stdin)
-    assert answer.status == 0, answer.stderr
+    answer = nmt("score", "--json", *words, stdin=stdin).succeeded()
     loaded: dict[str, Any] = json.loads(answer.stdout)
     return loaded
 
@@ -213,8 +212,7 @@ def test_the_card_is_of_the_language_that_the_reference_ends_in(nmt: Nmt, files:
     assert "only for comparison" in found["bleu-tokenised"]["comparable_with"]
     assert found["bleu-tokenised"]["confidence"]["lower"] < found["bleu-tokenised"]["score"]
     for lang, more, told in (("xx", ("--card",), "xx: Moses"), ("klingon", (), "klingon: ")):
-        answer = nmt("score", files.reference, files.new, "--lang", lang, *more)
-        assert answer.status == 0
+        answer = nmt("score", files.reference, files.new, "--lang", lang, *more).succeeded()
         assert f"--lang {told}" in answer.stderr
 
 
@@ -267,8 +265,9 @@ def test_ter_splits_chinese_into_characters(nmt: Nmt, tmp_path: Path) -> None:
 
 
 def test_warnings_name_each_file(nmt: Nmt, files: Files, tmp_path: Path) -> None:
-    answer = nmt("score", files.reference, files.source, "--source", files.source, "--quiet")
-    assert answer.status == 0
+    answer = nmt(
+        "score", files.reference, files.source, "--source", files.source, "--quiet"
+    ).succeeded()
     (line,) = answer.stderr.splitlines()
     assert line.startswith(f"nmt: warning: {files.source}: 40 of 40 lines equal")
     assert nmt("score", files.reference, files.new, "--source", files.source).stderr == ""

@@ -16,8 +16,7 @@ def test_what_forces_terms_alone_is_not_refused(
     text.write_text("the cat\n")
     terms.write_text("cat\tKatze\n")
     words = ("--input", text, "--terms", terms, "--sample", "--format", "jsonl")
-    answer = nmt("translate", term_reader, *QUICK, *words)
-    assert answer.status == 0
+    answer = nmt("translate", term_reader, *QUICK, *words).succeeded()
     (told,) = json.loads(answer.stdout)["terms"]
     assert (told["source"], told["target"]) == ("cat", "Katze")
     nmt("translate", model_file, *QUICK, *words).refusal(2)

@@ -51,11 +51,7 @@ def test_without_a_preset_one_that_fits_is_taken_and_named(
 @pytest.mark.usefixtures("trained")
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_the_first_lines_say_what_opens_the_model(
-    nmt: Nmt,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    more: tuple[str, ...],
+    nmt: Nmt, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(dry_run_module, "dry_run", lambda *_: [])
     words = ("train", data, "--out", tmp_path / "run", "--model", "transformer_student_tiny")
@@ -66,8 +62,7 @@ def test_the_first_lines_say_what_opens_the_model(
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["--max-updates 5000", "--set batch_tokens=500", "--model transformer_portable_few"],
+    "words", ["--max-updates 5000", "--set batch_tokens=500", "--model transformer_portable_few"]
 )
 def test_who_names_a_preset_or_a_length_gets_it(
     nmt: Nmt, data: Path, tmp_path: Path, trained: list[Recipe], words: str
@@ -158,8 +153,7 @@ def test_a_convolutional_model_is_trained_averaged_and_translated_with(
     source, reference = (data.with_name(f"valid.{lang}") for lang in ("en", "de"))
 
     def translate(*options: str | Path) -> list[str]:
-        answer = nmt("translate", model, "--input", source, "--quiet", *options)
-        assert answer.status == 0
+        answer = nmt("translate", model, "--input", source, "--quiet", *options).succeeded()
         # Where bf16 does not pay, it says so.
         assert not answer.stderr or "bf16" in options
         assert answer.stdout.count("\n") == 20

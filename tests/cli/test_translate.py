@@ -72,8 +72,7 @@ def test_stdout_holds_data_alone_and_files_hold_the_same(
     nmt: Nmt, translate: Nmt, model_file: Path, tmp_path: Path
 ) -> None:
     data = b"the cat\n\na dog sees the bird\n"
-    done = translate(stdin=data)
-    assert done.status == 0
+    done = translate(stdin=data).succeeded()
     counts = done.summary
     assert list(counts) == [
         *("lines_in", "lines_out", "split", "guarded", "decomposed", "copied", "fell_back"),
@@ -121,8 +120,7 @@ def test_any_bytes_give_as_many_lines(translate: Nmt) -> None:
         "日本語😀".encode(),
     ]
     data = b"\xef\xbb\xbf" + b"\n".join(nasty * 2) + b"\nthe end"
-    done = translate("--pool-lines", "5", stdin=data)
-    assert done.status == 0
+    done = translate("--pool-lines", "5", stdin=data).succeeded()
     assert_lines_correspond(data, done.stdout.encode())
     assert done.stderr.splitlines()[:-1] == [
         "nmt: warning: stdin: 4 lines are not valid utf-8, the first is line 6; bad bytes "
@@ -169,8 +167,7 @@ def test_lines_are_answered_while_stdin_stays_open(model_file: Path) -> None:
 
 def test_batches_pools_and_workers_do_not_change_the_output(translate_text: TranslateText) -> None:
     text = text_of(60)
-    first = translate_text(text)
-    assert first.status == 0
+    first = translate_text(text).succeeded()
     assert_lines_correspond(text, first.stdout.encode())
     for words in ("--batch-tokens 1", "--batch-tokens 30", "--pool-lines 3", "--workers 2"):
         assert translate_text(text, *words.split())[:2] == first[:2], words
@@ -290,8 +287,7 @@ def test_at_its_deadline_a_job_stops_and_goes_on_the_next_time(
     assert (stopped.status, stopped.stdout) == (75, "")
     assert "--deadline 06:30 reached" in stopped.stderr
     assert not (tmp_path / "out").exists()
-    resumed = translate_text(*job)
-    assert resumed.status == 0
+    resumed = translate_text(*job).succeeded()
     assert "after line 5" in resumed.stderr
     assert (tmp_path / "out").read_bytes() == (tmp_path / "expected").read_bytes()
 

@@ -62,8 +62,7 @@ def test_n_best_lists_scores_and_alignments_stand_beside_the_text(
 def test_jsonl_holds_an_object_for_each_line(
     translate_text: TranslateText, translator: Translator
 ) -> None:
-    answer = translate_text(TEXT, "--format", "jsonl", "--n-best", "2", "--alignment")
-    assert answer.status == 0
+    answer = translate_text(TEXT, "--format", "jsonl", "--n-best", "2", "--alignment").succeeded()
     found = objects(answer.stdout)
     assert [one["line"] for one in found] == [0, 1, 2, 3]
     for one, expected in zip(found, translator.translate(LINES), strict=True):
@@ -91,8 +90,7 @@ def test_attention_is_drawn_of_the_first_line_with_letters(
     translate_text: TranslateText, tmp_path: Path
 ) -> None:
     picture = tmp_path / "attention.svg"
-    answer = translate_text("\n2024\nthe cat\na dog\n", "--attention", picture)
-    assert answer.status == 0
+    answer = translate_text("\n2024\nthe cat\na dog\n", "--attention", picture).succeeded()
     assert answer.stdout.count("\n") == 4
     drawn = "".join(ElementTree.parse(picture).getroot().itertext())
     assert "layer" not in drawn

@@ -90,8 +90,7 @@ def test_no_sentence_of_a_document_is_lost(
     page = tmp_path / "page.html"
     page.write_text(f"<p>{' '.join(sentences)}</p>\n<p>{sentences[0]}</p>")
     for words, count in (((), 4), (("--split",), 4), (("--no-split",), 2)):
-        found = translate("--input", page, *words)
-        assert found.status == 0
+        found = translate("--input", page, *words).succeeded()
         assert found.stdout.count(".") == count
         assert tags(found.stdout) == tags(page.read_text())
 
@@ -101,8 +100,7 @@ def test_breaks_stay_between_the_lines_that_they_part(
     translate_text: TranslateText, words: tuple[str, ...]
 ) -> None:
     line = "<p>The cat sees.</p><ul><li>- a <b>dog</b><li>the tree</ul>1<br> <br>\tthe river<br>"
-    found = translate_text(f"{line}\n", "--markup", "html", *words)
-    assert found.status == 0
+    found = translate_text(f"{line}\n", "--markup", "html", *words).succeeded()
     parts = re.split("(<(?!/?b>)[^<>]*>)", found.stdout)
     expected = re.split("(<(?!/?b>)[^<>]*>)", f"{line}\n")
     assert parts[1::2] == expected[1::2]
@@ -187,8 +185,7 @@ def test_each_file_of_a_folder_is_translated_by_its_own_type(
     assert (done.status, done.summary["lines_in"]) == (1, 5)
     assert "1 unit has a translation" in done.stderr
     for name in list(MIXED)[:-1]:
-        once = translate("--input", mixed / name, "--output", apart, *words)
-        assert once.status == 0
+        translate("--input", mixed / name, "--output", apart, *words).succeeded()
         assert (out / name).read_bytes() == apart.read_bytes() != (mixed / name).read_bytes(), name
         again = translate("--input", mixed / name, "--output", out / name, *words)
         assert "already translated" in again.stderr
@@ -248,8 +245,7 @@ MESSAGE = "the cat {n, plural, one {a dog} other {# dogs}}"
 def test_icu_messages_stay_and_are_counted(
     translate: Nmt, translate_text: TranslateText, tmp_path: Path
 ) -> None:
-    told = translate_text(f"the <b>cat</b>\n<i>{MESSAGE}</i>\n", "--markup", "html")
-    assert told.status == 0
+    told = translate_text(f"the <b>cat</b>\n<i>{MESSAGE}</i>\n", "--markup", "html").succeeded()
     assert told.stdout.splitlines()[1] == f"<i>{MESSAGE}</i>"
     assert re.search(r"warning: \S+: 1 line has .*, .* line 2; ", told.stderr)
     for name, content in (
@@ -294,8 +290,7 @@ def test_with_markup_none_any_text_is_lines(translate: Nmt, tmp_path: Path) -> N
     for name in ("a.html", "a.txt", "b.json", "a.html.gz"):
         (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
         words = ("--markup", "none", "--scores", "--input", tmp_path / name)
-        scored = translate(*words)
-        assert scored.status == 0
+        scored = translate(*words).succeeded()
         assert scored.stdout.partition("\t")[2] == as_text.stdout
         assert translate(*words, "--output", out).status == 0
         assert out.read_text() == scored.stdout
@@ -303,8 +298,7 @@ def test_with_markup_none_any_text_is_lines(translate: Nmt, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("text", ["<!DOCTYPE html>\n", "the <b>cat</b>\n", "cat = the cat\n"])
 def test_markup_that_is_translated_as_text_is_warned_of(translate: Nmt, text: str) -> None:
-    warned = translate(stdin=text.encode())
-    assert warned.status == 0
+    warned = translate(stdin=text.encode()).succeeded()
     assert "nmt: warning: stdin: " in warned.stderr
     assert "warning" not in translate(stdin=b"the cat\n" * 20 + text.encode()).stderr
     assert "warning" not in translate("--markup", "html", stdin=text.encode()).stderr

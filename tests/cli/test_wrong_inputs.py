@@ -15,12 +15,7 @@ from pathlib import Path
 import pytest
 from command_line import Nmt
 
-from nmt.config.model_config import (
-    MODEL_CONFIGS,
-    ModelConfig,
-    RecurrentConfig,
-    TransformerConfig,
-)
+from nmt.config.model_config import MODEL_CONFIGS, ModelConfig, RecurrentConfig, TransformerConfig
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
@@ -146,11 +141,7 @@ CASES = [
     ("average model model --out no/", 2, "no/: is a folder; name a file"),
     # Preparing.
     (f"prepare out {TEXTS} --train packed.en", 1, "packed.en.gz exists: give the prefix without"),
-    (
-        f"prepare out {TEXTS} --test page.html,page.html",
-        1,
-        "cannot read HTML as parallel text",
-    ),
+    (f"prepare out {TEXTS} --test page.html,page.html", 1, "cannot read HTML as parallel text"),
     (f"prepare out {TEXTS} --test hub.json", 1, "hub.json: cannot read JSON as parallel text"),
     (f"prepare out {TEXTS} --test valid.en", 2, "valid.en: give the prefix of both files, valid"),
     (f"prepare out {TEXTS} --test unicode.txt", 2, "unicode.txt: has columns parted by tabs; rena"),

@@ -81,8 +81,7 @@ def test_the_weights_are_the_model_s_in_int8_and_rows_are_a_multiple_of_eight(
     assert size % 8 and (rows % 8, rows - size < 8) == (0, True)
     imported = model.with_name("imported.safetensors")
     languages = ("--src", "en", "--tgt", "de", "--vocab", out / PIECES)
-    done = nmt("import", "marian", out / MODEL, imported, *languages)
-    assert done.status == 0, done.stderr
+    nmt("import", "marian", out / MODEL, imported, *languages).succeeded()
     own, theirs = (dict(load_model(path)[0].named_parameters()) for path in (model, imported))
     for name, weight in own.items():
         start = EOS_ID if len(weight) == size else 0  # pad, unk and bos get one row
@@ -214,8 +213,7 @@ def test_a_model_file_needs_its_data_or_a_sample(nmt: Nmt, model: Path, tmp_path
     out = tmp_path / "out"
     assert "--data" in nmt("export", "bergamot", model, out).refusal(2)
     (tmp_path / "sample").write_text("one two\n")
-    done = nmt("export", "bergamot", model, out, "--sample", tmp_path / "sample")
-    assert done.status == 0, done.stderr
+    nmt("export", "bergamot", model, out, "--sample", tmp_path / "sample").succeeded()
     assert not (out / LEX).exists()
     (tmp_path / "sample").write_bytes(b"one\n\xff\n")
     done = nmt("export", "bergamot", model, out, "--sample", tmp_path / "sample")

@@ -79,8 +79,7 @@ def export(form: str, words: Export, card: ModelCard, tmp_path: Path) -> Callabl
 
 
 def test_the_formats_of_the_manual_are_those_of_the_command(nmt: Nmt) -> None:
-    done = nmt("export")
-    assert done.status == 0
+    done = nmt("export").succeeded()
     listed = [row.split("\t")[0] for row in done.stdout.splitlines()[1:]]
     _, table = MANUAL.read_text().split("\n| format |", 1)
     assert listed == re.findall(r"^\| `(\w+)` \|", table.split("\n\n")[0], re.MULTILINE)
@@ -138,8 +137,7 @@ def test_people_see_the_names_of_languages_that_no_table_knows(
     model = write(tmp_path / "model", private, d_model=64, d_ff=64, **FITTING[form])
     out = tmp_path / "out.argosmodel"
     names = ("--src-name", "Northern Hills ", "--tgt-name", "Südtal")
-    done = nmt(*words(form, model, out), *names)
-    assert done.status == 0, done.stderr
+    nmt(*words(form, model, out), *names).succeeded()
     if form == "argos":
         with zipfile.ZipFile(out) as package:
             package.extractall(tmp_path / "unpacked")

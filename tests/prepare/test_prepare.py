@@ -340,10 +340,7 @@ def test_a_text_that_lost_most_of_its_pairs_is_warned_of_by_the_rule(
 
 
 def test_texts_that_are_shifted_are_warned_of_where_that_begins(
-    job: Job,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    warnings: Callable[[], list[str]],
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warnings: Callable[[], list[str]]
 ) -> None:
     monkeypatch.setattr(line_blocks, "BLOCK_LINES", 300)
     src = ["a" + " b" * (n * 37 % 31) for n in range(1200)]

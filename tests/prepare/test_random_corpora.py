@@ -116,10 +116,7 @@ def random_corpus(draw: Random, prefix: str, held_out: Pairs) -> Corpus:
         name = f"{prefix}.tsv"
         rows = [b"\t".join([*pair, b"url"]) for pair in pairs]
         Path(name).write_bytes(b"".join(row + b"\n" for row in [b"en\tde\turl", *rows]))
-        options = {
-            "train": f"{name}:en,de",
-            "quoting": f"{name}=none",
-        }
+        options = {"train": f"{name}:en,de", "quoting": f"{name}=none"}
     else:
         pairs = write_pairs(draw, prefix, pairs)
     if draw.random() < 0.4:

@@ -18,6 +18,11 @@ class Answer(NamedTuple):
     stdout: str
     stderr: str
 
+    def succeeded(self) -> Answer:
+        """This answer, which must be that of a command that did not fail."""
+        assert self.status == 0, self.stderr
+        return self
+
     def refusal(self, status: int) -> str:
         """The one line of a command that fails with this status."""
         assert (self.status, self.stdout) == (status, ""), self.stderr

@@ -67,8 +67,7 @@ def test_a_unit_has_the_text_of_its_languages_without_formatting(
 
 
 @pytest.mark.parametrize(
-    "encoding",
-    ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "iso-8859-1", "gb18030"],
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "iso-8859-1", "gb18030"]
 )
 def test_a_file_says_its_own_encoding(tmp_path: Path, encoding: str) -> None:
     assert rows(tmp_path, tmx([("house", "Häuser")], encoding)) == [["house", "Häuser"]]
