@@ -25,6 +25,7 @@ import typer
 from foreign_m2m100 import M2M100
 from foreign_models import MarianModel, MarianMT, to_binary, write_package
 from foreign_models import text as made_up
+from listed import listed
 from toy_training import pairs, prepare_toy, write_text
 
 from nmt.cli import COMMANDS, application
@@ -36,10 +37,8 @@ from nmt.config.training_config import AugmentConfig, TrainingConfig
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 CHAPTERS = sorted(ROOT.glob("nmt/*/README.md"))
-MANUAL = [
-    *(README, ROOT / ".github/CONTRIBUTING.md", *CHAPTERS, ROOT / "tests/benchmarks/README.md"),
-    *sorted(ROOT.glob("examples/*/*.md")),
-]
+OTHER_PAGES = [ROOT / ".github/CONTRIBUTING.md", ROOT / "tests/benchmarks/README.md"]
+MANUAL = [README, *CHAPTERS, *OTHER_PAGES, *sorted(ROOT.glob("examples/*/*.md"))]
 
 CONFIGS: list[type[Any]] = [TrainingConfig, AugmentConfig, *MODEL_CONFIGS.values()]
 KEYS = {field.name for config in CONFIGS for field in dataclasses.fields(config)}
@@ -194,9 +193,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the data, models and texts that the chapters' commands are about."""
     folder = tmp_path_factory.mktemp("manual")
     prepare_toy(folder)
-    corpora = (
-        *("europarl", "paracrawl", "backtranslated", "news", "news-valid", "test", "old-valid"),
-        *("ted", "ted-valid"),
+    corpora = listed(
+        "europarl paracrawl backtranslated news news-valid test old-valid ted ted-valid"
+        " sample text-1 text-2"
     )
     for seed, name in enumerate(corpora):
         write_text(folder, name, pairs(40, seed=seed))
@@ -204,8 +203,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_text(folder, name, pairs(20, seed=9))
     for name in ("news", "newstest2013", "newstest2014"):  # as if it were French
         shutil.copy(folder / f"{name}.de", folder / f"{name}.fr")
-    for seed, name in enumerate(("sample", "text-1", "text-2"), start=20):
-        write_text(folder, name, pairs(40, seed=seed))
     rows = (f"{src}\t{tgt}\n" for src, tgt in pairs(40, seed=30))
     (folder / "un.tsv").write_text("en\tfr\n" + "".join(rows))
     for name in ("in", "talk"):

@@ -45,10 +45,8 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
         for name, part in (("train", sentences[:2000]), ("valid", sentences[2000:2050]))
     )
     write_text(folder, "test", sentences[2050:])
-    made.nmt(
-        *("prepare", folder / "data", "--src", "en", "--tgt", "de", "--vocab-size", "345"),
-        *("--train", train, "--valid", valid, "--quiet"),
-    )
+    texts = ("--src", "en", "--tgt", "de", "--train", train, "--valid", valid)
+    made.nmt("prepare", folder / "data", *texts, "--vocab-size", "345", "--quiet")
     settings = settings_of(
         d_model=64,
         d_ff=128,

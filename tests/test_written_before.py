@@ -23,17 +23,17 @@ from pathlib import Path
 
 import pytest
 from command_line import Nmt
+from listed import listed
 from toy_training import metrics, status
 
 from nmt.runs.run_folder import _checksum
 
 WRITTEN = Path(__file__).parent / "written_before"
 ONE_WORKER = ("--workers", "1", "--threads", "1", "--quiet")
-TINY = [
-    *("d_model=8", "d_ff=16", "num_heads=2", "num_encoder_layers=1", "num_decoder_layers=1"),
-    *("threads=1", "device=cpu", "precision=fp32", "max_updates=1"),
-    *("tie_embeddings=decoder", "sample_translations=0"),
-]
+TINY = listed(
+    "d_model=8 d_ff=16 num_heads=2 num_encoder_layers=1 num_decoder_layers=1 max_updates=1"
+    " threads=1 device=cpu precision=fp32 tie_embeddings=decoder sample_translations=0"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +58,7 @@ def read(name: str) -> str:
 
 
 def translate(nmt: Nmt, *words: str | Path) -> str:
-    answer = nmt("translate", *words, *ONE_WORKER).succeeded()
-    return answer.stdout
+    return nmt("translate", *words, *ONE_WORKER).succeeded().stdout
 
 
 def test_a_model_file_written_before_translates_to_the_same_text(nmt: Nmt) -> None:
@@ -118,8 +117,7 @@ def test_a_run_with_keys_that_are_gone_goes_on_translates_and_is_evaluated(nmt: 
     with_keys(run, model="attention_window = 0", training="cuda_graphs = false")
     assert translate(nmt, run, "--input", WRITTEN / "held.en") == read("held.run.de")
     nmt("train", data, "--out", run, "--max-updates", "4").succeeded()
-    answer = nmt("evaluate", run, "--json").succeeded()
-    assert json.loads(answer.stdout)
+    assert json.loads(nmt("evaluate", run, "--json").succeeded().stdout)
     assert status(run)["update"] == 4
 
 

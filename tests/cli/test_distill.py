@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Nmt
+from listed import listed
 from processes import LONG, wait_until
 from toy_training import (
     TINY,
@@ -32,13 +33,9 @@ from nmt.models.model_file import find_model, read_card
 
 UNFIT: dict[str, Value] = {"pre_norm": True, "norm": "rms"}
 """What only CTranslate2 can be."""
-SMALL: dict[str, Value] = {
-    key: TINY[key]
-    for key in (
-        *("num_encoder_layers", "num_decoder_layers", "num_heads", "d_ff", "batch_tokens"),
-        *("threads", "matmul", "sample_translations"),
-    )
-} | {"d_model": 64, "validate_every": 20, "save_every": 20}
+KEYS = listed("num_encoder_layers num_decoder_layers num_heads d_ff batch_tokens threads matmul")
+SMALL: dict[str, Value] = {key: TINY[key] for key in KEYS}
+SMALL |= {"d_model": 64, "validate_every": 20, "save_every": 20, "sample_translations": 0}
 OPTIONS = ("--precision", "fp32", "--device", "cpu", "--min-chrf", "5", "--quiet")
 WORDS = [*OPTIONS, *(f"--set={key}={one}" for key, one in SMALL.items())]
 

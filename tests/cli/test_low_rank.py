@@ -65,13 +65,16 @@ def test_only_transformers_have_changes() -> None:
 
 
 def tune(nmt: Nmt, data: Path, out: Path, model: Path, *more: str) -> Answer:
-    sets = (
-        *(f"lora_rank={RANK}", "learning_rate=0.01", "warmup_updates=1", "schedule=constant"),
-        "matmul=torch",  # or a busy machine may choose another in each run
-    )
-    words = [word for value in sets for word in ("--set", value)]
-    plain = ("--precision", "fp32", "--batch-tokens", "300")
-    return nmt("train", data, "--out", out, "--init-from", model, *plain, *words, *more)
+    sets = f"lora_rank={RANK} learning_rate=0.01 warmup_updates=1 schedule=constant"
+    sets += " matmul=torch"  # or a busy machine may choose another in each run
+    words = [
+        "--precision",
+        "fp32",
+        "--batch-tokens",
+        "300",
+        *(f"--set={one}" for one in sets.split()),
+    ]
+    return nmt("train", data, "--out", out, "--init-from", model, *words, *more)
 
 
 def test_a_run_changes_matrices_by_the_rank_and_nothing_else(

@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tarfile
 import time
+from functools import partial
 from html import escape
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from catalogue import read_catalogue
-from example_runs import make, make_command, needs_curl, needs_make
+from example_runs import made, make, make_command, needs_curl, needs_make
 from extract import count_lines
 from make_text import corpus
 from toy_training import environment
@@ -50,10 +51,7 @@ RECIPES = PAPER | {"en-de-modern": ("transformer_wmt", 37_000, 50_000, 1_000, 1,
 pytestmark = needs_make
 
 
-def run(*arguments: str) -> str:
-    done = make("wmt14", *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+run = partial(made, "wmt14")
 
 
 def would_run(*arguments: str) -> str:
@@ -180,14 +178,11 @@ def packed(member: str, lines: tuple[str, ...]) -> bytes:
 
 def rehearsal(mirror: Path, work: Path) -> list[str]:
     """Return the variables for all stages with a tiny model on little text."""
-    tiny = "--batch-tokens 300"
-    for value in ("save_every=2", "validate_every=6", "sample_translations=0", "threads=1"):
-        tiny += f" --set {value}"
-    return [
-        *(f"MIRROR={mirror}", f"CATALOGUE={mirror}/wmt14.toml", f"WORK={work}", "FORCE=1"),
-        *("PRESET=transformer_tiny", "VOCAB=400", "UPDATES=6", "AVERAGE=2"),
-        *(f"TRAIN_OPTIONS={tiny}", "PROCESSES=2"),
-    ]
+    tiny = "--batch-tokens 300 --set save_every=2 --set validate_every=6 --set threads=1"
+    tiny += " --set sample_translations=0"
+    places = (f"MIRROR={mirror}", f"CATALOGUE={mirror}/wmt14.toml", f"WORK={work}")
+    sizes = "PRESET=transformer_tiny VOCAB=400 UPDATES=6 AVERAGE=2 PROCESSES=2 FORCE=1"
+    return [*places, *sizes.split(), f"TRAIN_OPTIONS={tiny}"]
 
 
 def times(folder: Path) -> dict[Path, int]:

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,6 @@ from nmt.data.pieces import PieceModel
 from nmt.models.model_file import load_model
 
 pytestmark = pytest.mark.slow
-
-GREEDY = (
-    *("--beam-size", "1", "--workers", "1", "--threads", "1", "--max-extra-tokens", "20"),
-    "--no-guard",  # the toolkits do not search again what repeats itself
-)
 
 
 class Transformers:
@@ -235,23 +230,13 @@ def test_transformers_translates_an_export_as_nmt_does(
     assert same >= 0.9 * len(lines)
 
 
-TRAINED: dict[str, tuple[str, ...]] = {
-    "post_norm": ("--tied-embeddings-all",),
-    "pre_norm": (
-        *("--tied-embeddings", "--transformer-ffn-activation", "relu"),
-        *("--transformer-preprocess", "n", "--transformer-postprocess", "da"),
-        *("--transformer-postprocess-top", "n"),
-        *("--sentencepiece-options", "--hard_vocab_limit=false"),
-    ),
-    "ssru": (
-        *("--tied-embeddings-all", "--transformer-decoder-autoreg", "rnn"),
-        "--dec-cell",
-        "ssru",
-    ),
-    "untied_bpe_gelu": (
-        *("--transformer-ffn-activation", "gelu"),
-        *("--sentencepiece-options", "--model_type=bpe"),
-    ),
+TRAINED = {
+    "post_norm": "--tied-embeddings-all",
+    "pre_norm": "--tied-embeddings --transformer-ffn-activation relu --transformer-preprocess n"
+    " --transformer-postprocess da --transformer-postprocess-top n"
+    " --sentencepiece-options --hard_vocab_limit=false",
+    "ssru": "--tied-embeddings-all --transformer-decoder-autoreg rnn --dec-cell ssru",
+    "untied_bpe_gelu": "--transformer-ffn-activation gelu --sentencepiece-options --model_type=bpe",
 }
 
 
@@ -262,29 +247,31 @@ def marian(*words: object) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def train_by_marian(folder: Path, kind: str, options: str) -> tuple[Path, list[Path]]:
+    """Let Marian train a model on made-up text; return it and its vocabularies."""
+    for side in ("source", "target"):
+        (folder / side).write_text("\n".join(text(side, 2_000)) + "\n", encoding="utf-8")
+    is_joint = "--tied-embeddings-all" in TRAINED[kind]
+    names = ["joint.spm"] * 2 if is_joint else ["source.spm", "target.spm"]
+    vocabularies = [folder / name for name in names]
+    files = ("--train-sets", folder / "source", folder / "target", "--vocabs", *vocabularies)
+    sizes = "--transformer-heads 4 --enc-depth 2 --dec-depth 2 --mini-batch-words 800 --seed 1"
+    given = f"--learn-rate 0.003 {sizes} {options} {TRAINED[kind]}".split()
+    model = folder / "model.npz"
+    marian("train", "--type", "transformer", "--model", model, "--tempdir", folder, *files, *given)
+    return model, vocabularies
+
+
 @pytest.fixture(scope="module", params=TRAINED)
 def trained_by_marian(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Path, list[Path]]]:
-    """A model that Marian has trained on made-up text, and its vocabularies."""
+) -> tuple[Path, list[Path]]:
+    """A model that Marian has trained for a moment, and its vocabularies."""
     folder = tmp_path_factory.mktemp("marian") / "model"
     folder.mkdir()
-    options = TRAINED[request.param]
-    for side in ("source", "target"):
-        (folder / side).write_text("\n".join(text(side, 2_000)) + "\n", encoding="utf-8")
-    is_joint = "--tied-embeddings-all" in options
-    names = ["joint.spm"] * 2 if is_joint else ["source.spm", "target.spm"]
-    vocabularies = [folder / name for name in names]
-    sizes = ("150", "150") if is_joint else ("120", "140")
-    marian(
-        *("train", "--type", "transformer", "--model", folder / "model.npz"),
-        *("--train-sets", folder / "source", folder / "target", "--tempdir", folder),
-        *("--vocabs", *vocabularies, "--dim-vocabs", *sizes),
-        *("--dim-emb", "32", "--transformer-dim-ffn", "48", "--transformer-heads", "4"),
-        *("--enc-depth", "2", "--dec-depth", "2", "--mini-batch-words", "800"),
-        *("--learn-rate", "0.003", "--after", "40u", "--seed", "1", *options),
-    )
-    yield folder / "model.npz", vocabularies
+    pieces = "150 150" if "--tied-embeddings-all" in TRAINED[request.param] else "120 140"
+    sizes = f"--dim-vocabs {pieces} --dim-emb 32 --transformer-dim-ffn 48"
+    return train_by_marian(folder, request.param, f"{sizes} --after 40u")
 
 
 def test_a_package_of_opus_mt_is_what_marian_scores(nmt: Nmt, tmp_path: Path) -> None:
@@ -327,26 +314,16 @@ def test_an_import_is_what_marian_scores(
     np.testing.assert_allclose(sums, list(map(float, again.split())), rtol=2e-6, atol=6e-5)
 
 
-@pytest.fixture(scope="module", params=["attention", "ssru"])
+@pytest.fixture(scope="module", params=["post_norm", "ssru"])
 def well_trained(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:
     """A model that Marian has trained until it ends its sentences, and its vocabulary."""
+    # The library intgemm needs multiples of 64.
+    sizes = "--dim-vocabs 128 128 --dim-emb 64 --transformer-dim-ffn 128"
     folder = tmp_path_factory.mktemp("well_trained")
-    options = TRAINED["ssru"] if request.param == "ssru" else TRAINED["post_norm"]
-    for side in ("source", "target"):
-        (folder / side).write_text("\n".join(text(side, 2_000)) + "\n", encoding="utf-8")
-    vocabulary = folder / "joint.spm"
-    marian(
-        *("train", "--type", "transformer", "--model", folder / "model.npz"),
-        *("--train-sets", folder / "source", folder / "target", "--tempdir", folder),
-        *("--vocabs", vocabulary, vocabulary, "--dim-vocabs", "128", "128"),
-        # The library intgemm needs multiples of 64.
-        *("--dim-emb", "64", "--transformer-dim-ffn", "128", "--transformer-heads", "4"),
-        *("--enc-depth", "2", "--dec-depth", "2", "--mini-batch-words", "800", "--seed", "1"),
-        *("--learn-rate", "0.003", "--after", "300u", *options),
-    )
-    return folder / "model.npz", vocabulary
+    model, (vocabulary, _) = train_by_marian(folder, request.param, f"{sizes} --after 300u")
+    return model, vocabulary
 
 
 def decoded(model: Path, vocabulary: Path, lines: list[str], folder: Path) -> list[list[str]]:

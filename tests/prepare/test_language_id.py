@@ -172,7 +172,9 @@ def test_what_is_no_model_is_refused_by_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        *("raise RuntimeError('Unknown loss')", "raise ValueError('size')", "raise MemoryError"),
+        "raise RuntimeError('Unknown loss')",
+        "raise ValueError('size')",
+        "raise MemoryError",
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     ],
 )

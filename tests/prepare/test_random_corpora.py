@@ -18,6 +18,7 @@ from unicodedata import normalize
 
 import numpy as np
 import pytest
+from listed import listed
 from prepare_job import Job, content, pairs_in
 
 from nmt.data.folder import DataFolder
@@ -26,23 +27,16 @@ from nmt.prepare.cleaning_options import ALWAYS, RULES
 from nmt.prepare.readers import line_files
 from nmt.system import workers
 
-ENGLISH = [
-    *("the", "a", "old", "red", "house", "sees", "river", "12", "2024", ",", ".", "!", "café", "½")
-]
-GERMAN = [
-    *("das", "ein", "rot", "Haus", "sieht", "Fluß", "12", "2024", ",", ".", "!", "schön", "½")
-]
+ENGLISH = listed("the a old red house sees river 12 2024 , . ! café ½")
+GERMAN = listed("das ein rot Haus sieht Fluß 12 2024 , . ! schön ½")
+_ODD = """
+␣ ␉ a\x00b a␍b ␍ \u2581 \ufffd e\u0301te\u0301 a\u2581b 日本語の文です это␣текст ***␣!!!␣123
+\ufeffmark <b>&amp;</b> ␣␣two␣␣spaces␣
+"""
 ODD = [
-    *(b"", b" ", b"\t", b"a \xff\xfe", b"a\x00b", b"a\rb", b"\r", b"x" * 60, b"word " * 300),
-    *(
-        text.encode()
-        for text in (
-            *("\x85", "\u2581", "one\u2028two", "\ufffd", "e\u0301te\u0301", "a\u2581b"),
-            *("日本語の文です", "это текст", "*** !!! 123", "\ufeffmark", "<b>&amp;</b>"),
-            "  two  spaces ",
-        )
-    ),
+    text.encode() for text in ("", "x" * 60, "word " * 300, "\x85", "one\u2028two", *listed(_ODD))
 ]
+ODD.append(b"a \xff\xfe")
 OPTIONAL_RULES = [rule for rule in RULES if rule not in ALWAYS]
 
 Pairs = list[tuple[bytes, bytes]]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from listed import listed
 
 import nmt
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
@@ -20,31 +21,18 @@ from nmt.translate.options import TranslationConfig
 from nmt.translate.output import BLANK, RENDERS
 from nmt.translate.translator import Translator
 
-LETTERLESS = [
-    *("-", "--", "***", "2024", "12:30", "3.14", "€ 12,50", "3,5 %", "→", "1)", "§ 5", "“ ”"),
-    *("😀", "👨‍👩‍👧", "🇩🇪", "🏴\U000e0067\U000e0062\U000e007f", "1\ufe0f\u20e3"),  # flags, keycap
-    *["Ⅳ", "½", "①", "Ⓐ", "㎏", "〇", "٢٠٢٤", "२०२४", "๕"],  # numbers and signs of letters
-    *("\u0301", "\u0e31", "\u200b", "\ufeff-", "\ufffd\ufffd", "\u2581"),  # marks alone, format
-    *("  -  ", "1  2\t3", "- \u2028 -", "─" * 500, "1 2 3. 4 5! 6 " * 40),
-]
+# With flags, a keycap, numbers and signs of letters, marks alone, and format.
+_LETTERLESS = """
+- -- *** 2024 12:30 3.14 €␣12,50 3,5␣% → 1) §␣5 “␣” 😀 👨‍👩‍👧 🇩🇪 🏴\U000e0067\U000e0062\U000e007f
+1\ufe0f\u20e3 Ⅳ ½ ① Ⓐ ㎏ 〇 ٢٠٢٤ २०२४ ๕ \u0301 \u0e31 \u200b \ufeff- \ufffd\ufffd \u2581
+␣␣-␣␣ 1␣␣2␉3
+"""
+LETTERLESS = [*listed(_LETTERLESS), "- \u2028 -", "─" * 500, "1 2 3. 4 5! 6 " * 40]
 PIECES = ["http://a.b/c", "a@b.org", "{name}", "%s", "- %(name)d: {0} ...", "$name 5", "www.a.de/x"]
-WORDS = [
-    *(
-        "a",
-        "12:30 Uhr",
-        "5 km",
-        "(c)",
-        "1º",
-        "e\u0301",
-        "\u1100",
-        "ᄀ",
-        "가",
-        "二〇二四",
-        "ー",
-        "ʰ",
-    ),
-    *("א", "ب", "क\u094d", "ก", "ა", "𝐀", "ﬁ", "x ***", "a http://a.b/c", "{a b}", "%s a", "@a"),
-]
+WORDS = listed("""
+a 12:30␣Uhr 5␣km (c) 1º e\u0301 \u1100 ᄀ 가 二〇二四 ー ʰ א ب क\u094d ก ა 𝐀 ﬁ
+x␣*** a␣http://a.b/c {a␣b} %s␣a @a
+""")
 
 
 class Inventing(Engine):
