@@ -67,14 +67,10 @@ def test_a_model_file_written_before_translates_to_the_same_text(nmt: Nmt) -> No
     assert found == read("valid.out.de")
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        *(f"models/{kind}.safetensors" for kind in ("ssru", "lstm", "convolutional")),
-        "run",
-        "exported",
-    ],
-)
+MODELS = [f"models/{kind}.safetensors" for kind in ("ssru", "lstm", "convolutional")]
+
+
+@pytest.mark.parametrize("model", [*MODELS, "run", "exported"])
 def test_models_written_before_translate_to_the_same_text(nmt: Nmt, model: str) -> None:
     if model == "exported":
         pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Nmt
@@ -20,6 +21,7 @@ from toy_training import (
     environment,
     nmt_command,
     prepare_toy,
+    run_command,
     status,
     train,
     validated_last,
@@ -56,13 +58,7 @@ def _commands_start_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def student(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the command makes if nobody stops it."""
     out = tmp_path_factory.mktemp("student") / "student"
-    done = subprocess.run(
-        nmt_command("distill", teacher, "--out", out, *WORDS),
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment() | {"PYTHON_EXEC": warm_python()},
-    )
+    done = run_command(nmt_command("distill", teacher, "--out", out, *WORDS))
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     return out
 
@@ -84,9 +80,7 @@ def test_what_is_done_is_not_done_again(nmt: Nmt, teacher: Path, student: Path) 
     words = [word for word in WORDS if word != "--quiet"]
     (line,) = nmt("distill", teacher, "--out", student, *words).stderr.splitlines()
     scores = [read_card(find_model(run)).valid["bleu"] for run in (student, teacher)]
-    assert [float(score) for score in re.findall(r"\d+\.\d\d", line)] == [
-        round(score, 2) for score in scores
-    ]
+    assert re.findall(r"\d+\.\d\d", line) == [f"{score:.2f}" for score in scores]
     assert content(student) == before
 
 
@@ -107,12 +101,8 @@ def test_it_goes_on_where_it_was_stopped_and_is_tuned_if_asked(
         assert nmt(*words).status == 75
     lists = (work / "lists").stat().st_mtime_ns
 
-    process = subprocess.Popen(
-        nmt_command(*words),
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment() | {"PYTHON_EXEC": warm_python()},
-    )
+    options: Any = {"stderr": subprocess.PIPE, "text": True, "env": environment()}
+    process = subprocess.Popen(nmt_command(*words), **options)
     wait_until(lambda: validated_last(work / "student") >= 20, "update 20")
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=LONG)
@@ -128,9 +118,7 @@ def test_it_goes_on_where_it_was_stopped_and_is_tuned_if_asked(
     assert config_of(out)["run"]["init_from"] == str(work / "student")
 
 
-def test_a_dry_run_shows_commands_and_writes_nothing(
-    nmt: Nmt, teacher: Path, tmp_path: Path
-) -> None:
+def test_a_dry_run_only_shows_commands(nmt: Nmt, teacher: Path, tmp_path: Path) -> None:
     words = ("--init-from", teacher, "--ensemble", teacher, "--dry-run")
     for tune, following in (((), []), (("--tune",), ["prepare", "train"])):
         answer = nmt("distill", teacher, "--out", tmp_path / "out", *WORDS, *words, *tune)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from command_line import Nmt
+from command_line import Nmt, write
 from gpus import HALF, needs_gpu, needs_two_gpus
 from toy_training import metrics, settings_of, status
 
@@ -106,8 +106,7 @@ def test_terms(
 def test_rescore(
     on_both: Print, model_file: Path, other_model: Path, text: Path, tmp_path: Path
 ) -> None:
-    target = tmp_path / "text.de"
-    target.write_text("".join(f"{line}\n" for line in reversed(LINES.splitlines())))
+    target = write(tmp_path / "text.de", reversed(LINES.splitlines()))
     for words in (["--json"], ["--scores"], ["--tokens"], ["--ensemble", other_model, "--tokens"]):
         assert_same(*on_both("rescore", model_file, target, "--source", text, *words))
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import QUICK, QUICK_TRAINING, Nmt
+from command_line import QUICK, QUICK_TRAINING, Nmt, write
 from foreign_m2m100 import M2M100
 from foreign_models import (
-    KINDS,
     LINES,
     TAGS,
     MarianModel,
@@ -29,19 +28,14 @@ from nmt.models.model_file import load_model
 @pytest.fixture
 def translate_lines(nmt: Nmt, tmp_path: Path) -> Callable[[Path, list[str]], list[str]]:
     def translate(model: Path, lines: list[str]) -> list[str]:
-        (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        words = ("--input", tmp_path / "in", *QUICK, "--beam-size", "1")
-        done = nmt("translate", model, *words).succeeded()
-        return done.stdout.split("\n")[:-1]
+        words = ("--input", write(tmp_path / "in", lines), *QUICK, "--beam-size", "1")
+        return nmt("translate", model, *words).succeeded().stdout.split("\n")[:-1]
 
     return translate
 
 
 def test_an_imported_model_is_tuned_and_used_as_any_other(nmt: Nmt, tmp_path: Path) -> None:
-    model, run = (
-        import_huggingface(nmt, KINDS["unigram"].write(tmp_path / "opus")),
-        tmp_path / "tuned",
-    )
+    model, run = import_huggingface(nmt, MarianMT().write(tmp_path / "opus")), tmp_path / "tuned"
     nmt("prepare", tmp_path / "data", *write_pairs(tmp_path), "--vocab", model).succeeded()
     words = ("--init-from", model, *QUICK_TRAINING, "--batch-tokens", "100", "--max-updates", "2")
     nmt("train", tmp_path / "data", "--out", run, *words, "--set", "warmup_updates=1").succeeded()

@@ -10,9 +10,7 @@ from toy_training import prepare_toy, train
 
 
 @needs_make
-def test_teachers_are_trained_by_the_recipe_of_multi30k_unless_they_are_given(
-    tmp_path: Path,
-) -> None:
+def test_teachers_are_trained_by_the_recipe_of_multi30k_unless_given(tmp_path: Path) -> None:
     words = ("--dry-run", f"WORK={tmp_path}", f"NMT_DATA={tmp_path}", "student")
     preset = "--model transformer_low_resource"
     commands = made("distill", *words).splitlines()

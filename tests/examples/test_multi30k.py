@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from command_line import write
 from example_runs import made, needs_make
 
 TESTS = ("test_2016_flickr", "test_2017_flickr")
@@ -32,7 +33,3 @@ def test_the_recipe_ends_with_the_card_and_seeds_with_its_means(tmp_path: Path) 
     mean = (100 + other) / 2
     assert means[0] == f"en-de {TESTS[0]}: mean BLEU of 2 seeds {mean:.2f}"
     assert means[4] == f"en-de {TESTS[0]}: mean lower-cased tokenised BLEU of 2 seeds {mean:.2f}"
-
-
-def write(path: Path, lines: list[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -28,9 +28,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare_toy(tmp_path_factory.mktemp("toy"))
 
 
-def test_a_share_has_evenly_spaced_pairs_and_the_same_vocabulary(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_share_is_evenly_spaced_with_the_same_vocabulary(data: Path, tmp_path: Path) -> None:
     whole, part = DataFolder.open(data), share.make_share(data, 0.25, tmp_path / "quarter")
     assert (len(whole.train), len(part.train)) == (300, 75)
     for index in range(75):

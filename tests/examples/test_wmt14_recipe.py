@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tarfile
 import time
@@ -23,10 +22,9 @@ from pathlib import Path
 
 import pytest
 from catalogue import read_catalogue
-from example_runs import made, make, make_command, needs_curl, needs_make
+from example_runs import made, make, make_command, needs_curl, needs_make, start_to_kill
 from extract import count_lines
 from make_text import corpus
-from toy_training import environment
 
 from nmt.config.presets import find_preset, preset_values
 from nmt.config.recipes import resolve_recipe
@@ -158,9 +156,8 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
         content = (folder / name).read_bytes()
         entries += [f'[archives."{name}"]', "addresses = []", 'source = "the mirror"']
         entries += [f"size = {len(content)}"] if archive.size else []
-        entries += [
-            f'{sum} = "{hashlib.new(sum, content).hexdigest()}"' for sum in archive.checksums
-        ]
+        for kind in archive.checksums:
+            entries.append(f'{kind} = "{hashlib.new(kind, content).hexdigest()}"')
     (folder / "wmt14.toml").write_text("\n".join(entries), encoding="utf-8")
     return folder
 
@@ -191,13 +188,7 @@ def times(folder: Path) -> dict[Path, int]:
 
 def interrupt(*arguments: str, sign: Path) -> None:
     """Start make, and stop it with all its processes when a file is there."""
-    process = subprocess.Popen(
-        make_command("wmt14", *arguments),
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    )
+    process = start_to_kill(make_command("wmt14", *arguments))
     while process.poll() is None and not sign.exists():
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGTERM)
@@ -206,9 +197,7 @@ def interrupt(*arguments: str, sign: Path) -> None:
 
 @pytest.mark.slow
 @needs_curl
-def test_a_recipe_goes_from_archives_to_a_score_and_can_be_stopped(
-    mirror: Path, tmp_path: Path
-) -> None:
+def test_a_recipe_from_archives_to_a_score_can_be_stopped(mirror: Path, tmp_path: Path) -> None:
     work = tmp_path
     arguments = ["en-de-base", *rehearsal(mirror, work)]
     model, data = work / "en-de-base", work / "data-en-de"

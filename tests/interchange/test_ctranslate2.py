@@ -87,9 +87,7 @@ def test_other_programs_read_pieces_of_the_other_side(
     assert [[ids.get(piece, UNK_ID) for piece in line] for line in pieces] == expected
 
 
-def test_an_export_says_what_other_programs_must_do(
-    nmt: Nmt, tmp_path: Path, card: ModelCard
-) -> None:
+def test_an_export_says_what_programs_must_do(nmt: Nmt, tmp_path: Path, card: ModelCard) -> None:
     pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
     nllb = import_huggingface(nmt, M2M100().write(tmp_path / "nllb"))
     added = [Piece(ADDED, kind=Kind.CONTROL), Piece("<mine>", kind=Kind.USER_DEFINED)]

@@ -19,7 +19,7 @@ import pytest
 import sentencepiece
 import torch
 import yaml
-from command_line import Nmt
+from command_line import Nmt, write
 from foreign_models import (
     KINDS,
     LINES,
@@ -194,13 +194,12 @@ def assert_same_as_many(
 def exported(nmt: Nmt, learnt: Path, tmp_path: Path) -> Callable[..., list[str]]:
     """Exports a model and writes 200 lines; returns a function that translates them by `nmt`."""
     assert nmt("export", "huggingface", learnt, tmp_path / "out").status == 0
-    (tmp_path / "in").write_text("".join(f"{source}\n" for source, _ in number_words(200, seed=1)))
+    write(tmp_path / "in", [source for source, _ in number_words(200, seed=1)])
 
     def translate(*words: str) -> list[str]:
         alone = ("--no-guard", "--workers", "1", "--threads", "1", "--max-tokens", "38")
-        return nmt("translate", learnt, "--input", tmp_path / "in", *alone, *words).stdout.split(
-            "\n"
-        )[:-1]
+        done = nmt("translate", learnt, "--input", tmp_path / "in", *alone, *words)
+        return done.stdout.split("\n")[:-1]
 
     return translate
 
@@ -250,7 +249,7 @@ def marian(*words: object) -> str:
 def train_by_marian(folder: Path, kind: str, options: str) -> tuple[Path, list[Path]]:
     """Let Marian train a model on made-up text; return it and its vocabularies."""
     for side in ("source", "target"):
-        (folder / side).write_text("\n".join(text(side, 2_000)) + "\n", encoding="utf-8")
+        write(folder / side, text(side, 2_000))
     is_joint = "--tied-embeddings-all" in TRAINED[kind]
     names = ["joint.spm"] * 2 if is_joint else ["source.spm", "target.spm"]
     vocabularies = [folder / name for name in names]
@@ -281,8 +280,7 @@ def test_a_package_of_opus_mt_is_what_marian_scores(nmt: Nmt, tmp_path: Path) ->
     for index, side in enumerate(("source", "target")):
         pieces = sentencepiece.SentencePieceProcessor(model_file=str(package / f"{side}.spm"))
         lines = [" ".join(pieces.encode(pair[index], out_type=str)) for pair in pairs]
-        files.append(tmp_path / side)
-        files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        files.append(write(tmp_path / side, lines))
     listed = [package / "opus.vocab.yml"] * 2
     model = package / "opus.npz.best-perplexity.npz"
     scores = marian("score", "--model", model, "--vocabs", *listed, "--train-sets", *files)
@@ -296,10 +294,7 @@ def test_an_import_is_what_marian_scores(
 ) -> None:
     path, vocabularies = trained_by_marian
     pairs = list(zip(text("source", 60), text("target", 60), strict=True))
-    for index, name in enumerate(("src", "tgt")):
-        lines = "".join(f"{pair[index]}\n" for pair in pairs)
-        (tmp_path / name).write_text(lines, encoding="utf-8")
-    texts = (tmp_path / "src", tmp_path / "tgt")
+    texts = [write(tmp_path / side, text(side, 60)) for side in ("source", "target")]
     scores = marian("score", "--model", path, "--vocabs", *vocabularies, "--train-sets", *texts)
     theirs = dict(zip(pairs, map(float, scores.split()), strict=True))
     model = import_marian(nmt, path)
@@ -328,10 +323,11 @@ def well_trained(
 
 def decoded(model: Path, vocabulary: Path, lines: list[str], folder: Path) -> list[list[str]]:
     """Marian's two best translations of each line: number, text, and scores last."""
-    (folder / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    words = ("--input", folder / "in", "--beam-size", "4", "--n-best", "--max-length-factor", "2")
+    words = ("--beam-size", "4", "--n-best", "--max-length-factor", "2")
+    text = ("--input", write(folder / "in", lines))
     given = ("--models", model, "--vocabs", vocabulary, vocabulary)
-    return [line.split(" ||| ") for line in marian("decode", *given, *words).splitlines() if line]
+    printed = marian("decode", *given, *text, *words)
+    return [line.split(" ||| ") for line in printed.splitlines() if line]
 
 
 def test_an_int8_file_means_what_marian_makes_of_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -11,6 +12,12 @@ QUICK = ("--workers", "1", "--threads", "1", "--beam-size", "2", "--max-extra-to
 _SET = ("--set", "matmul=torch", "--set", "sample_translations=1")
 QUICK_TRAINING = ("--precision", "fp32", *_SET)
 """Options by which `nmt train` measures no library and translates one valid line."""
+
+
+def write(path: Path, lines: Iterable[str]) -> Path:
+    """Write lines of text, and return the path."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
 
 
 class Answer(NamedTuple):

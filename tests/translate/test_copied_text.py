@@ -88,9 +88,8 @@ def test_lines_without_letters_are_copied_and_never_searched(vocabulary: Vocabul
     found = translator.translate(lines)
     assert [one.text for one in found] == lines
     assert engine.searched == []
-    assert {(one.score, one.log_prob, one.segments, one.copied) for one in found} == {
-        (0.0, 0.0, 1, True)
-    }
+    values = {(one.score, one.log_prob, one.segments, one.copied) for one in found}
+    assert values == {(0.0, 0.0, 1, True)}
     assert not any(one.is_cut or one.guarded or one.error for one in found)
 
 
@@ -156,12 +155,9 @@ def test_a_copy_says_so_in_every_form(vocabulary: Vocabulary) -> None:
     assert RENDERS["alignment"](0, found) == ["2024  - ||| 0-0 1-1"]
     content = json.loads(RENDERS["jsonl"](0, found)[0])
     assert (content["copied"], content["text"]) == (True, "2024  -")
-    assert (
-        content["tokens"]
-        == content["src_tokens"]
-        == vocabulary.tokens(vocabulary.encode(["2024  -"])[0])
-    )
-    assert content["token_log_probs"] == [0.0] * len(content["tokens"])
+    tokens = vocabulary.tokens(vocabulary.encode(["2024  -"])[0])
+    assert content["tokens"] == content["src_tokens"] == tokens
+    assert content["token_log_probs"] == [0.0] * len(tokens)
 
 
 @pytest.mark.parametrize(

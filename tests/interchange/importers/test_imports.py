@@ -67,9 +67,7 @@ def test_positions_are_marian_s_if_nobody_says_otherwise(nmt: Nmt, tmp_path: Pat
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_lines_are_segmented_as_by_marian_s_tokenizer(
-    nmt: Nmt, tmp_path: Path, model_type: str
-) -> None:
+def test_lines_are_segmented_as_by_marian(nmt: Nmt, tmp_path: Path, model_type: str) -> None:
     folder = MarianMT(model_type=model_type).write(tmp_path / "opus")
     theirs = MarianMTFolder(folder, "marian")
     _, card = load_model(import_huggingface(nmt, folder))
@@ -83,9 +81,7 @@ def test_lines_are_segmented_as_by_marian_s_tokenizer(
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_text_that_spells_a_special_token_is_text(
-    nmt: Nmt, tmp_path: Path, model_type: str
-) -> None:
+def test_a_spelt_special_token_is_text(nmt: Nmt, tmp_path: Path, model_type: str) -> None:
     # No piece has these letters, so SentencePiece leaves them together.
     model = import_huggingface(nmt, MarianMT(model_type=model_type).write(tmp_path / "opus"))
     vocabulary = read_card(model).src_vocabulary
@@ -313,7 +309,11 @@ def without(name: str) -> Spoil:
 
 
 def piped(name: str) -> Spoil:
-    return lambda folder: (without(name)(folder), os.mkfifo(folder / name))
+    def spoil(folder: Path) -> None:
+        without(name)(folder)
+        os.mkfifo(folder / name)
+
+    return spoil
 
 
 def with_json(name: str, **changes: Any) -> Spoil:
@@ -333,8 +333,8 @@ def with_weights(**changes: Tensor | None) -> Spoil:
 
     def spoil(folder: Path) -> None:
         path = folder / "model.safetensors"
-        weights = load_file(path) | changes
-        save_file({name: weights[name] for name in weights if weights[name] is not None}, path)
+        weights = (load_file(path) | changes).items()
+        save_file({name: weight for name, weight in weights if weight is not None}, path)
 
     return spoil
 
