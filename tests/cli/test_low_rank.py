@@ -67,13 +67,7 @@ def test_only_transformers_have_changes() -> None:
 def tune(nmt: Nmt, data: Path, out: Path, model: Path, *more: str) -> Answer:
     sets = f"lora_rank={RANK} learning_rate=0.01 warmup_updates=1 schedule=constant"
     sets += " matmul=torch"  # or a busy machine may choose another in each run
-    words = [
-        "--precision",
-        "fp32",
-        "--batch-tokens",
-        "300",
-        *(f"--set={one}" for one in sets.split()),
-    ]
+    words = ["--precision=fp32", "--batch-tokens=300", *(f"--set={one}" for one in sets.split())]
     return nmt("train", data, "--out", out, "--init-from", model, *words, *more)
 
 
@@ -98,9 +92,7 @@ def test_a_run_changes_matrices_by_the_rank_and_nothing_else(
     assert changed > 10
 
 
-def test_a_run_that_is_resumed_is_the_same(
-    nmt: Nmt, data: Path, learnt: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_run_is_the_same(nmt: Nmt, data: Path, learnt: Path, tmp_path: Path) -> None:
     for name, parts in (("whole", ["4"]), ("parts", ["2", "4"])):
         for updates in parts:
             tune(nmt, data, tmp_path / name, learnt, "--max-updates", updates).succeeded()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import Nmt
+from command_line import Nmt, write
 from toy_training import TINY, metrics, recipe
 
 from nmt.config.presets import MOST_EPOCHS
@@ -125,17 +125,10 @@ def test_what_is_given_goes_before_a_file(
     assert (values.max_updates, values.log_every, values.seed) == (7, 10, 3)
 
 
-TRAINING = {key: value for key, value in TINY.items() if key not in ("d_ff", "num_heads")} | {
-    "num_encoder_layers": 2,
-    "num_decoder_layers": 2,
-    "max_updates": 90,
-    "validate_every": 30,
-    "save_every": 30,
-    "d_model": 64,
-    "d_hidden": 64,
-    "learning_rate": 1e-2,
-    "dropout": 0.1,
-}
+TRAINING = {key: value for key, value in TINY.items() if key not in ("d_ff", "num_heads")}
+TRAINING |= {"num_encoder_layers": 2, "num_decoder_layers": 2, "d_model": 64, "d_hidden": 64}
+TRAINING |= {"max_updates": 90, "validate_every": 30, "save_every": 30}
+TRAINING |= {"learning_rate": 1e-2, "dropout": 0.1}
 """By which it learns the toy language in some seconds."""
 
 
@@ -165,7 +158,6 @@ def test_a_convolutional_model_is_trained_averaged_and_translated_with(
     assert [text for text, _ in pairs] == beam
     assert all(alignment for _, alignment in pairs)
     for options in (["--beam-size", "1"], ["--precision", "bf16"], ["--ensemble", run]):
-        hypothesis = tmp_path / "hypothesis"
-        hypothesis.write_text("".join(f"{line}\n" for line in translate(*options)))
+        hypothesis = write(tmp_path / "hypothesis", translate(*options))
         answer = nmt("score", reference, hypothesis, "--metric", "chrf", "--json")
         assert json.loads(answer.stdout)["chrf"]["score"] > 70, options

@@ -100,22 +100,9 @@ def test_lines_without_letters_are_copied_and_counted(translate_text: TranslateT
 
 
 def test_any_bytes_give_as_many_lines(translate: Nmt) -> None:
-    nasty = [
-        b"the cat",
-        b"",
-        b"the dog\r",
-        b"\r",
-        b"a\rb",
-        b"a \xff bird",
-        "\u2028 \x85 \x0b\x0c\x1e".encode(),
-        b"\0",
-        b"\xc3(",
-        b"\t",
-        "\ufeff".encode(),
-        b"x" * 5_000,
-        b"bird " * 40,
-        "日本語😀".encode(),
-    ]
+    nasty = [b"the cat", b"", b"the dog\r", b"\r", b"a\rb", b"a \xff bird"]
+    nasty += ["\u2028 \x85 \x0b\x0c\x1e".encode(), b"\0", b"\xc3(", b"\t", "\ufeff".encode()]
+    nasty += [b"x" * 5_000, b"bird " * 40, "日本語😀".encode()]
     data = b"\xef\xbb\xbf" + b"\n".join(nasty * 2) + b"\nthe end"
     done = translate("--pool-lines", "5", stdin=data).succeeded()
     assert_lines_correspond(data, done.stdout.encode())
@@ -183,9 +170,7 @@ def test_strict_fails_at_the_first_bad_line_and_leaves_no_output(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
-def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
-    model_file: Path, tmp_path: Path
-) -> None:
+def test_a_stopped_command_leaves_nothing_as_its_output(model_file: Path, tmp_path: Path) -> None:
     pipe = subprocess.PIPE
     process = start(model_file, "--output", tmp_path / "out", stdin=pipe, stderr=pipe)
     assert process.stdin and process.stderr

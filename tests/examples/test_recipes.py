@@ -49,13 +49,8 @@ def test_what_is_missing_or_wrong_is_named(
 
 
 def backtranslate(folder: Path) -> list[str]:
-    corpora = {
-        "multi30k/train": 200,
-        "multi30k/val": 20,
-        "multi30k/test_2016_flickr": 20,
-        "tatoeba-en-de/train": 150,
-        "tatoeba-en-de/valid": 20,
-    }
+    corpora = {"multi30k/train": 200, "multi30k/val": 20, "multi30k/test_2016_flickr": 20}
+    corpora |= {"tatoeba-en-de/train": 150, "tatoeba-en-de/valid": 20}
     for seed, (name, count) in enumerate(corpora.items()):
         write_corpus(folder / name, count, seed=seed + 5)
     sizes = ["PAIRS=180", "LINES=120", "UPDATES=40", "VOCAB_SIZE=345"]
@@ -68,28 +63,16 @@ def distill(folder: Path) -> list[str]:
         write_corpus(folder / "multi30k" / name, count, seed=seed + 5)
     data = prepare_toy(folder)
     teachers = [train(data, folder / f"teacher{seed}", seed=seed) for seed in (1, 2)]
-    return [
-        f"NMT_DATA={folder}",
-        "UPDATES=40",
-        "MIN_CHRF=5",
-        f"TEACHERS={teachers[0]} {teachers[1]}",
-        f"TRAIN_OPTIONS={TINY}",
-        "SYSTEMS=teacher ensemble student-ctranslate2 student-ctranslate2-int8",
-    ]
+    words = [f"NMT_DATA={folder}", "UPDATES=40", "MIN_CHRF=5", f"TRAIN_OPTIONS={TINY}"]
+    systems = "SYSTEMS=teacher ensemble student-ctranslate2 student-ctranslate2-int8"
+    return [*words, f"TEACHERS={teachers[0]} {teachers[1]}", systems]
 
 
 def parsing(_: Path) -> list[str]:
     tiny = f"TRAIN_OPTIONS={TINY} --set save_every=5 --set validate_every=20"
     search = "SEARCH=--beam-size 2 --max-extra-tokens 9 --no-guard --no-copy --no-split"
-    return [
-        "toy",
-        "PROCESSES=1",
-        "UPDATES=40",
-        "PRESET=transformer_tiny",
-        "TEST=valid",
-        tiny,
-        search,
-    ]
+    words = ["toy", "PROCESSES=1", "UPDATES=40", "PRESET=transformer_tiny", "TEST=valid"]
+    return [*words, tiny, search]
 
 
 RECIPES: dict[str, tuple[Callable[[Path], list[str]], str]] = {

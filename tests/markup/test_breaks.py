@@ -149,9 +149,7 @@ LONG = "The old house by the river with the big red"
         ("html", "-d  --door   open the old\n             red door", 2),
     ],
 )
-def test_a_line_end_that_wraps_a_sentence_does_not_cut_it(
-    form: str, markup: str, count: int
-) -> None:
+def test_a_line_end_within_a_sentence_does_not_cut_it(form: str, markup: str, count: int) -> None:
     lines = MarkedLines.of(markup, form)
     assert len(lines.lines) == count
     words = [word.span() for word in unit_pattern().finditer(lines.text)]

@@ -53,10 +53,8 @@ def read(content: str) -> Document:
 def test_empty_translations_are_filled() -> None:
     head = HEADER.format(2, "n != 1")
     document = read(head + ENTRIES.format(*['""'] * 2))
-    assert [unit.line for unit in document.units] == [
-        'Open "%s" &amp; save',
-        "The first line\n\n  the<!--\t-->second, which is long",
-    ]
+    lines = ['Open "%s" &amp; save', "The first line\n\n  the<!--\t-->second, which is long"]
+    assert [unit.line for unit in document.units] == lines
     assert document.kept == 1
     written = document.write(['"%s" &amp; \\ &lt;', "eins\n\n  <!--\t-->zwei"]).content.decode()
     filled = r'"\"%s\" & \\ <"', '""\n"eins\\n"\n"\\n"\n"  \\tzwei\\n"'

@@ -165,14 +165,9 @@ def refused_by_msgfmt(language: str, pairs: Sequence[tuple[str, str]], folder: P
         lines += [f"msgid {quoted(source)}", f"msgstr {quoted(translation)}"]
     catalogue = folder / "x.po"
     catalogue.write_text("\n".join(lines) + "\n")
-    done = subprocess.run(
-        ["msgfmt", "--check-format", f"--output-file={folder / 'x.mo'}", "x.po"],
-        cwd=folder,
-        env={**os.environ, "LC_ALL": "C", "LANGUAGE": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["msgfmt", "--check-format", f"--output-file={folder / 'x.mo'}", "x.po"]
+    env = os.environ | {"LC_ALL": "C", "LANGUAGE": ""}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     numbers = {int(line) for line in re.findall(r"^x\.po:(\d+): ", done.stderr, re.MULTILINE)}
     assert bool(numbers) == bool(done.returncode), done.stderr
     return {(number - 3) // 4 for number in numbers}

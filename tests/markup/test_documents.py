@@ -137,9 +137,7 @@ def test_wrapped_lines_of_pre_are_one_unit() -> None:
 @pytest.mark.parametrize(
     ("unit", "source", "are_kept"), [("", "preserve", True), ("preserve", "", True)]
 )
-def test_a_new_target_keeps_spaces_if_its_source_does(
-    unit: str, source: str, are_kept: bool
-) -> None:
+def test_a_new_target_keeps_spaces_like_its_source(unit: str, source: str, are_kept: bool) -> None:
     says = [f' xml:space="{value}"' if value else "" for value in (unit, source)]
     content = f"<source{says[1]}>One\n two</source>"
     document = read_document("a.xlf", f"<xliff><trans-unit{says[0]}>{content}</trans-unit></xliff>")
@@ -249,9 +247,7 @@ def test_a_target_without_text_is_filled(target: str) -> None:
         ('status="Proofread"', "one", False),
     ],
 )
-def test_what_a_program_has_locked_or_confirmed_stays(
-    attribute: str, target: str, is_filled: bool
-) -> None:
+def test_what_is_locked_or_confirmed_stays(attribute: str, target: str, is_filled: bool) -> None:
     content = f"""<xliff version="1.2" xmlns:m="urn:m"><trans-unit m:{attribute} translate="yes">
 <source>one</source><target>{target}</target></trans-unit></xliff>"""
     document = read_document("a.mxliff", content)

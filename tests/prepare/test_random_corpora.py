@@ -191,11 +191,8 @@ def check_rules(folder: DataFolder, job: Job) -> None:
     keys = [src for src, _ in kept] if cleaning.duplicates_by == "source" else kept
     if "duplicate" not in cleaning.keep:
         assert len(set(keys)) == len(keys)
-    lengths = [
-        len(side(number))
-        for side in (folder.train.src, folder.train.tgt)
-        for number in range(len(folder.train))
-    ]
+    sides, numbers = (folder.train.src, folder.train.tgt), range(len(folder.train))
+    lengths = [len(side(number)) for side in sides for number in numbers]
     if "too_long" not in cleaning.keep:
         assert max(lengths) <= cleaning.max_length
     if "too_short" not in cleaning.keep:
