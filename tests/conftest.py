@@ -138,12 +138,10 @@ def vocabulary() -> Vocabulary:
 @pytest.fixture(scope="session")
 def card(vocabulary: Vocabulary) -> ModelCard:
     """A tiny Transformer that takes 20 source tokens at once."""
-    config = TransformerConfig(
-        num_encoder_layers=1, num_decoder_layers=1, d_model=16, d_ff=32, num_heads=2
-    )
+    sizes: Any = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 32}
     return ModelCard(
         architecture="transformer",
-        config=config,
+        config=TransformerConfig(**sizes, num_heads=2),
         src_lang="en",
         tgt_lang="de",
         src_vocabulary=vocabulary,
@@ -173,9 +171,8 @@ def term_reader(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Pa
     added = [Piece(piece, kind=Kind.CONTROL) for piece in ANNOTATION]
     model = PieceModel.read(card.src_vocabulary.model).with_pieces(added)
     vocabulary = Vocabulary(model.write())
-    card = replace(
-        card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary, reads_annotations=True
-    )
+    card = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary)
+    card = replace(card, reads_annotations=True)
     return _random_model(tmp_path_factory.mktemp("model") / "reader.safetensors", card, seed=7)
 
 
@@ -220,23 +217,10 @@ def data(made_once: MadeOnce) -> Path:
 def learnt(data: Path, made_once: MadeOnce) -> Path:
     """A run long enough to learn; nobody changes it."""
 
-    def learn(folder: Path) -> None:
-        train(
-            data,
-            folder / "run",
-            d_model=64,
-            d_ff=128,
-            max_updates=250,
-            warmup_updates=50,
-            log_every=50,
-            validate_every=50,
-            save_every=50,
-            validate_metric="bleu",
-            keep_best=3,
-            keep_last=3,
-        )
-
-    return made_once("learnt", learn) / "run"
+    values: dict[str, Value] = {"d_model": 64, "d_ff": 128, "max_updates": 250, "keep_best": 3}
+    values |= dict.fromkeys(("warmup_updates", "log_every", "validate_every", "save_every"), 50)
+    values |= {"validate_metric": "bleu", "keep_last": 3}
+    return made_once("learnt", lambda folder: train(data, folder / "run", **values)) / "run"
 
 
 @pytest.fixture(scope="session")

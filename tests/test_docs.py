@@ -22,9 +22,11 @@ from typing import Any
 
 import pytest
 import typer
+from command_line import write
 from foreign_m2m100 import M2M100
 from foreign_models import MarianModel, MarianMT, to_binary, write_package
 from foreign_models import text as made_up
+from listed import listed
 from toy_training import pairs, prepare_toy, write_text
 
 from nmt.cli import COMMANDS, application
@@ -36,10 +38,8 @@ from nmt.config.training_config import AugmentConfig, TrainingConfig
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 CHAPTERS = sorted(ROOT.glob("nmt/*/README.md"))
-MANUAL = [
-    *(README, ROOT / ".github/CONTRIBUTING.md", *CHAPTERS, ROOT / "tests/benchmarks/README.md"),
-    *sorted(ROOT.glob("examples/*/*.md")),
-]
+OTHER_PAGES = [ROOT / ".github/CONTRIBUTING.md", ROOT / "tests/benchmarks/README.md"]
+MANUAL = [README, *CHAPTERS, *OTHER_PAGES, *sorted(ROOT.glob("examples/*/*.md"))]
 
 CONFIGS: list[type[Any]] = [TrainingConfig, AugmentConfig, *MODEL_CONFIGS.values()]
 KEYS = {field.name for config in CONFIGS for field in dataclasses.fields(config)}
@@ -72,11 +72,8 @@ def blocks(text: str, language: str) -> list[str]:
 
 def commands(text: str) -> Iterator[list[str]]:
     """Yield the words after `nmt` of every command, in blocks and in running text."""
-    lines = [
-        line
-        for block in re.findall(r"```\w*\n(.*?)```", text, flags=re.DOTALL)
-        for line in block.replace("\\\n", " ").splitlines()
-    ]
+    blocks = re.findall(r"```\w*\n(.*?)```", text, flags=re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     inline = re.findall(r"`(nmt [^`]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     lines += [re.sub(r"(--[\w-]+)$", r"\1 VALUE", line) for line in inline]
     for line in lines:
@@ -84,10 +81,9 @@ def commands(text: str) -> Iterator[list[str]]:
             continue
         words = list(shlex.shlex(line, posix=True, punctuation_chars="|<>&"))
         for start in (at for at, word in enumerate(words) if word == "nmt"):
-            if words[start + 1 : start + 2] and words[start + 1] in COMMANDS:
-                yield list(
-                    itertools.takewhile(lambda word: word[0] not in "|<>&", words[start + 1 :])
-                )
+            rest = words[start + 1 :]
+            if rest and rest[0] in COMMANDS:
+                yield list(itertools.takewhile(lambda word: word[0] not in "|<>&", rest))
 
 
 def anchors(page: Path) -> set[str]:
@@ -151,14 +147,9 @@ def test_the_manual_names_what_may_change_on_resuming() -> None:
 
 def run_script(script: str, folder: Path) -> str:
     """Run a script of bash in a folder, short of time; return stdout."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", SHORT + script],
-        cwd=folder,
-        capture_output=True,
-        check=False,
-        text=True,
-        env=os.environ | {"NMT_DATA": str(folder)},
-    )
+    command = ["bash", "-euo", "pipefail", "-c", SHORT + script]
+    env = os.environ | {"NMT_DATA": str(folder)}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -180,9 +171,7 @@ def tour_and_jobs() -> tuple[str, str]:
 
 
 @pytest.mark.slow  # a minute or two
-def test_the_common_jobs_run_after_the_tour(
-    real_text: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_common_jobs_run_after_the_tour(real_text: Callable[[str], Path], tmp_path: Path) -> None:
     captions(real_text, tmp_path)
     answer = run_script("\n".join(tour_and_jobs()), tmp_path)
     assert "approximate randomisation" in answer
@@ -194,9 +183,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the data, models and texts that the chapters' commands are about."""
     folder = tmp_path_factory.mktemp("manual")
     prepare_toy(folder)
-    corpora = (
-        *("europarl", "paracrawl", "backtranslated", "news", "news-valid", "test", "old-valid"),
-        *("ted", "ted-valid"),
+    corpora = listed(
+        "europarl paracrawl backtranslated news news-valid test old-valid ted ted-valid"
+        " sample text-1 text-2"
     )
     for seed, name in enumerate(corpora):
         write_text(folder, name, pairs(40, seed=seed))
@@ -204,8 +193,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_text(folder, name, pairs(20, seed=9))
     for name in ("news", "newstest2013", "newstest2014"):  # as if it were French
         shutil.copy(folder / f"{name}.de", folder / f"{name}.fr")
-    for seed, name in enumerate(("sample", "text-1", "text-2"), start=20):
-        write_text(folder, name, pairs(40, seed=seed))
     rows = (f"{src}\t{tgt}\n" for src, tgt in pairs(40, seed=30))
     (folder / "un.tsv").write_text("en\tfr\n" + "".join(rows))
     for name in ("in", "talk"):
@@ -232,8 +219,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for side, langs in (("source", ("en", "eng_Latn")), ("target", ("de", "gsw_Latn"))):
             for lang in langs:
                 if not (folder / f"{name}.{lang}").exists():
-                    content = "".join(f"{line}\n" for line in made_up(side, count))
-                    (folder / f"{name}.{lang}").write_text(content, encoding="utf-8")
+                    write(folder / f"{name}.{lang}", made_up(side, count))
     (folder / "incoming").mkdir()
     shutil.copy(folder / "news.en", folder / "incoming")
     run_script(
@@ -263,9 +249,7 @@ def test_blocks_that_run_need_no_other_program(page: Path) -> None:
 
 @pytest.mark.slow  # half a minute each: most commands load torch
 @pytest.mark.parametrize("page", CHAPTERS, ids=named)
-def test_the_commands_of_a_chapter_run_as_they_are_written(
-    page: Path, workspace: Path, tmp_path: Path
-) -> None:
+def test_commands_of_a_chapter_run_as_written(page: Path, workspace: Path, tmp_path: Path) -> None:
     if "nmt export ctranslate2" in page.read_text(encoding="utf-8"):
         pytest.importorskip("ctranslate2")
     folder = shutil.copytree(workspace, tmp_path / "here")

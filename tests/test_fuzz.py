@@ -24,6 +24,7 @@ import pyarrow.parquet
 import pytest
 from command_line import QUICK
 from foreign_models import MarianModel, MarianMT, to_binary, write_package
+from listed import listed
 from text_formats import write_csv, write_tmx, write_tsv, write_zip
 from toy_training import pairs, prepare_toy, train, write_text
 
@@ -36,21 +37,20 @@ SEED = int(os.environ.get("NMT_FUZZ_SEED", "1"))
 FILES = int(os.environ.get("NMT_FUZZ_FILES", "16"))  # of each kind
 SECONDS = 120  # on a busy machine
 MEMORY = 4 << 30  # more than the test has
-TOKENS = [
-    *(b"\0", b"\xff", b"\x80", b"\r", b"\n", b"\t", b'"', b"'", b"<", b"&", b"]]>", b"<!--"),
-    *(b"<![CDATA[", b"&#0;", b"&#99999999999;", b"<?xml", b"-1", b"0", b"1e999", b"NaN", b"null"),
-    *(b"9" * 20, b"9" * 5000, b"[" * 3000, b'{"a":' * 3000, b"true", b"\xff\xff\xff\xff"),
-    *(b"\xef\xbb\xbf", b"\xff\xfe", b"\x1f\x8b\x08", b"PK\x03\x04", b"\x7f" * 8, b"\xed\xa0\x80"),
-    *(b"*a", b"&a ", b"!!python/name:os.system ", b"!!timestamp x", b"!!bool x", b"? ", b"- "),
-]
+_TOKENS = """
+␍ ␊ ␉ " ' < & ]]> <!-- <![CDATA[ &#0; &#99999999999; <?xml -1 0 1e999 NaN null true
+*a &a␣ !!python/name:os.system␣ !!timestamp␣x !!bool␣x ?␣ -␣
+"""
+_BYTES = "00 ff 80 ffffffff efbbbf fffe 1f8b08 504b0304 7f7f7f7f7f7f7f7f eda080"
+_LONG = [b"9" * 20, b"9" * 5000, b"[" * 3000, b'{"a":' * 3000]
+TOKENS = [*map(str.encode, listed(_TOKENS)), *map(bytes.fromhex, listed(_BYTES)), *_LONG]
 """What readers are known to stumble over."""
 VALUE = re.compile(rb"""-?\b\d[\d.]*\b|"[^"<>\n]{0,80}"|\b(?:true|false|null)\b|\[[^]\n]{0,80}\]""")
-VALUES = [
-    *(b"0", b"-1", b"1", b"2.5", b"1e999", b"9" * 19, b"9" * 400, b'""', b'"x"', b'"\\u0000"'),
-    *(b'"en"', b"null", b"true", b"[]", b"{}", b"[[]]", b'[1, "a"]', b'{"a": 1}', b"nan"),
-    b'"\\ud800"',
-    *(b'"../x"', b'"\\u001b[2J"', b'"\\q"', b"[-1, 2]", b"[9999999999, 9999999999]"),
-]
+_VALUES = r"""
+0 -1 1 2.5 1e999 "" "x" "\u0000" "en" null true [] {} [[]] [1,␣"a"] {"a":␣1} nan "\ud800" "../x"
+"\u001b[2J" "\q" [-1,␣2] [9999999999,␣9999999999]
+"""
+VALUES = [*map(str.encode, listed(_VALUES)), b"9" * 19, b"9" * 400]
 """What may stand in place of a value of JSON, TOML, YAML, XML or text."""
 
 

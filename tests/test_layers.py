@@ -20,23 +20,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-STAGES = (
-    *(
-        "system",
-        "config",
-        "data",
-        "tables",
-        "lexical",
-        "markup",
-        "prepare",
-        "models",
-        "interchange",
-        "search",
-        "scoring",
-    ),
-    *("translate", "jobs", "runs", "training", "cli"),
-)
-"""In the order of the data: a stage imports itself and stages before it."""
+GUIDE = (ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
+STAGES = re.findall(r"^\| `nmt/(\w+)` \|", GUIDE, re.MULTILINE)
+"""In the order of the data, as its map has them: a stage imports itself and stages before it."""
 
 ONLY_FROM = {"scoring": {"system", "config", "data", "tables", "markup", "scoring"}}
 """Stages that are held closer than their place in the order."""
@@ -74,9 +60,7 @@ DOORS: dict[str, str | tuple[str, ...]] = {
 }
 """Third-party interface -> the only files or folder that may use it; empty: none may."""
 
-MODELS_THAT_SEARCH_MAY_SEE = (
-    *("base", "registry", "model_file", "ensemble", "device", "kernels", "tensor_file"),
-)
+SEARCH_SEES = {"base", "registry", "model_file", "ensemble", "device", "kernels", "tensor_file"}
 """What speaks of every architecture alike; everything else in nmt/models/ is one of them."""
 
 VAGUE_NAMES = {"common", "helper", "helpers", "lib", "misc", "stuff", "tools", "util", "utils"}
@@ -87,12 +71,28 @@ SHARED_FILE_NAMES = {"options.py", "prepare.py", "train.py", "translate.py"}
 MOST_FILES = 22
 """In a folder of nmt."""
 
-WITHOUT_TORCH = (
-    *("nmt.data.folder", "nmt.prepare.prepare", "nmt.models.model_file", "nmt.config.presets"),
-    *("nmt.scoring.metrics", "nmt.jobs.job", "nmt.runs.run_folder", "nmt.training.choose_recipe"),
-)
+WITHOUT_TORCH = [
+    "nmt.data.folder",
+    "nmt.prepare.prepare",
+    "nmt.models.model_file",
+    "nmt.config.presets",
+    "nmt.scoring.metrics",
+    "nmt.jobs.job",
+    "nmt.runs.run_folder",
+    "nmt.training.choose_recipe",
+]
 """Modules that load no torch, nor does what they load; it takes seconds. What CTranslate2, the
 journal, locks and finished jobs need is behind `nmt.jobs.job`."""
+
+
+@cache
+def sources(*folders: str) -> dict[str, str]:
+    """Return the text of each file of Python in some folders, by its path from the root."""
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+parsed = cache(ast.parse)
 
 
 def names_used(source: str, package: str) -> Iterator[tuple[int, str]]:
@@ -101,7 +101,7 @@ def names_used(source: str, package: str) -> Iterator[tuple[int, str]]:
     package: the package that relative imports start from. `from a import b` gives `a.b`, whether b
     is a module or not, and the expression `torch.distributed.init` gives itself.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         match node:
             case ast.Import():
                 for alias in node.names:
@@ -124,10 +124,9 @@ def names_used(source: str, package: str) -> Iterator[tuple[int, str]]:
 def uses() -> list[tuple[str, int, str]]:
     """Return (file, line number, dotted name) of all that nmt uses."""
     found = []
-    for path in sorted((ROOT / "nmt").rglob("*.py")):
-        package = ".".join(path.relative_to(ROOT).parent.parts)
-        file = path.relative_to(ROOT).as_posix()
-        found += [(file, *use) for use in names_used(path.read_text(encoding="utf-8"), package)]
+    for file, source in sources("nmt").items():
+        package = file.rpartition("/")[0].replace("/", ".")
+        found += [(file, *use) for use in names_used(source, package)]
     return found
 
 
@@ -161,7 +160,7 @@ def knows_a_model(file: str, name: str) -> bool:
     """Search sees any model through what speaks of all of them."""
     if not (file.startswith("nmt/search/") and within(name, "nmt.models")):
         return False
-    return not any(within(name, f"nmt.models.{one}") for one in MODELS_THAT_SEARCH_MAY_SEE)
+    return not any(within(name, f"nmt.models.{one}") for one in SEARCH_SEES)
 
 
 def leaves_the_kernels(file: str, name: str) -> bool:
@@ -182,10 +181,10 @@ def test_imports_keep_the_rules(is_fault: Callable[[str, str], bool]) -> None:
 def test_no_two_classes_have_one_name() -> None:
     """Private ones count, too."""
     files = defaultdict[str, list[str]](list)
-    for path in sorted((ROOT / "nmt").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for file, source in sources("nmt").items():
+        for node in ast.walk(parsed(source)):
             if isinstance(node, ast.ClassDef):
-                files[node.name].append(str(path.relative_to(ROOT)))
+                files[node.name].append(file)
     assert {name: where for name, where in files.items() if len(where) > 1} == {}
 
 
@@ -211,48 +210,68 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
 
 def test_folders_are_small_and_file_names_mean_one_thing() -> None:
-    folders, names = Counter[str](), Counter[str]()
-    for path in (ROOT / "nmt").rglob("*.py"):
-        folders[path.parent.relative_to(ROOT).as_posix()] += 1
-        names[path.name] += 1
+    paths = [Path(file) for file in sources("nmt")]
+    folders, names = (Counter(path.parent for path in paths), Counter(path.name for path in paths))
     assert not {folder for folder, count in folders.items() if count > MOST_FILES}
     shared = {name for name, count in names.items() if count > 1} - {"__init__.py"}
     assert not shared - SHARED_FILE_NAMES
 
 
+def code_lines(source: str) -> int:
+    """Count the lines other than comments, docstrings and blank ones. A string counts whole."""
+    lines = enumerate(map(str.strip, source.split("\n")), start=1)
+    code = {number for number, line in lines if line and not line.startswith("#")}
+    docstrings = set[int]()
+    for node in ast.walk(parsed(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str()), end_lineno=int(end)):
+                docstrings.update(range(node.lineno, end + 1))
+            case ast.Constant(end_lineno=int(end)) | ast.JoinedStr(end_lineno=int(end)):
+                code.update(range(node.lineno, end + 1))
+    return len(code - docstrings)
+
+
+def test_comments_docstrings_and_blank_lines_are_no_lines_of_code() -> None:
+    source = '''"""A module
+of two lines."""
+
+LIMIT = 3  # code
+"""What an attribute is."""
+# no code
+TEXT = """all four lines,
+
+# of a string
+count"""
+'''
+    assert code_lines(source) == 1 + 4
+
+
+@pytest.mark.parametrize("folder", ["nmt", "tests"])
+def test_a_folder_has_at_most_so_many_lines_of_code(folder: str) -> None:
+    (bound,) = re.findall(rf"`{folder}`(?:\s+has)?\s+at\s+most\s+(\d+,\d+)", GUIDE)
+    assert sum(map(code_lines, sources(folder).values())) <= int(bound.replace(",", ""))
+
+
 def test_names_say_what_a_module_is() -> None:
-    files = [
-        path.relative_to(ROOT)
-        for folder in ("nmt", "tests", "examples")
-        for path in (ROOT / folder).rglob("*.py")
-    ]
-    assert not [
-        str(file)
-        for file in files
-        if VAGUE_NAMES & {part.strip("_") for part in file.with_suffix("").parts}
-    ]
+    paths = map(Path, sources("nmt", "tests", "examples"))
+    parts = {path: {part.strip("_") for part in path.with_suffix("").parts} for path in paths}
+    assert not [path for path in parts if VAGUE_NAMES & parts[path]]
 
 
 def test_docstrings_are_plain_sentences() -> None:
     """One line per argument (`path: the file.`), and sentences such as "UsageError if ..."."""
     header = re.compile(r"^\s+(?:Args|Arguments|Returns|Yields|Raises):$", re.MULTILINE)
-    folders = ("nmt", "tests", "examples")
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    found = {
-        path.relative_to(ROOT).as_posix()
-        for path in files
-        if header.search(path.read_text("utf-8"))
-    }
-    assert found == set()
+    texts = sources("nmt", "tests", "examples")
+    assert not [file for file, text in texts.items() if header.search(text)]
 
 
 def test_the_wording_of_messages_stands_in_one_table() -> None:
     """Which is in `cli/test_wrong_inputs.py`; elsewhere, `match=` names what a message names."""
     prose = re.compile(r"(?:\b[a-z']+,? ){3}[a-z']+\b")
     wordings = [
-        f"{path.name}: {text}"
-        for path in (ROOT / "tests").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{file}: {text}"
+        for file, source in sources("tests").items()
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.keyword) and node.arg == "match"
         for constant in ast.walk(node.value)
         if isinstance(constant, ast.Constant) and prose.search(text := str(constant.value))
@@ -276,8 +295,8 @@ def test_no_group_of_a_pattern_is_possessive() -> None:
     # Python before 3.11.5 goes too far then: \d+(?:[.,]\d+)*+ takes the full stop of "1,000.", too.
     # \d+(?>(?:[.,]\d+)*) is right.
     possessive = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
-    files = [path for folder in ("nmt", "examples") for path in (ROOT / folder).rglob("*.py")]
-    assert [str(path) for path in files if possessive.search(path.read_text("utf-8"))] == []
+    texts = sources("nmt", "examples")
+    assert not [file for file, text in texts.items() if possessive.search(text)]
 
 
 @pytest.mark.parametrize(

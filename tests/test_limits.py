@@ -6,8 +6,8 @@ import bz2
 import gzip
 import lzma
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,27 +27,18 @@ pytest.importorskip("pyarrow.parquet")
 
 UTF8 = Encoding.find("utf-8")
 BLANK = b"\n" * (UNPACKED_FREELY + 1)
+MODULES: dict[str, Any] = {"gz": gzip, "xz": lzma, "bz2": bz2, "zst": zstd}
 
 
-@pytest.mark.parametrize(
-    ("suffix", "compress"),
-    [
-        (".gz", gzip.compress),
-        (".xz", lzma.compress),
-        (".bz2", bz2.compress),
-        (".zst", zstd.compress if zstd else None),
-    ],
-)
-def test_blank_lines_of_a_compressed_file_are_refused(
-    suffix: str, compress: Callable[[bytes], bytes] | None, tmp_path: Path
-) -> None:
-    if compress is None:
+@pytest.mark.parametrize("suffix", MODULES)
+def test_blank_lines_of_a_compressed_file_are_refused(suffix: str, tmp_path: Path) -> None:
+    module = MODULES[suffix]
+    if module is None:
         pytest.skip("needs the extra zstd")
-    path = tmp_path / f"text{suffix}"
-    path.write_bytes(compress(BLANK))
-    with pytest.raises(DataError, match=rf"text{suffix}: .* {MOST_TIMES_UNPACKED} times"):
-        for _ in read_chunks(path, UTF8):
-            pass
+    path = tmp_path / f"text.{suffix}"
+    path.write_bytes(module.compress(BLANK))
+    with pytest.raises(DataError, match=rf"text\.{suffix}: .* {MOST_TIMES_UNPACKED} times"):
+        list(read_chunks(path, UTF8))
 
 
 def test_blank_lines_of_a_zip_are_refused(tmp_path: Path) -> None:
@@ -59,16 +50,11 @@ def test_blank_lines_of_a_zip_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_array_that_would_take_gigabytes_is_refused(tmp_path: Path) -> None:
-    arrays = {"special:model.yml": np.zeros(UNPACKED_FREELY, np.int8)}
-    np.savez_compressed(tmp_path / "model.npz", allow_pickle=False, **arrays)
+    path, arrays = tmp_path / "model.npz", {"special:model.yml": np.zeros(UNPACKED_FREELY, np.int8)}
+    np.savez_compressed(path, allow_pickle=False, **arrays)
+    given: Any = {"src_lang": "en", "tgt_lang": "de", "vocabularies": [tmp_path / "x.spm"]}
     with pytest.raises(DataError, match=r"model.npz: special:model.yml.npy: .* 200 times"):
-        import_marian(
-            tmp_path / "model.npz",
-            tmp_path / "out",
-            src_lang="en",
-            tgt_lang="de",
-            vocabularies=[tmp_path / "x.spm"],
-        )
+        import_marian(path, tmp_path / "out", **given)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +76,7 @@ def test_elements_of_xliff_inside_each_other_have_a_limit() -> None:
         read_document("x.xlf", xliff(MOST_OPEN_ELEMENTS))
 
 
-def test_rows_that_refer_to_the_same_text_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_share_text_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.data.compressed.UNPACKED_FREELY", 200_000)
     for rows in (9, 100_000):
         indices = pyarrow.array([0] * rows, pyarrow.int32())

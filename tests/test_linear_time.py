@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from listed import listed
 from read_document import read_document
 
 from nmt.data.composition import compose
@@ -39,17 +40,14 @@ SUSPICIOUS = 12  # of MIDDLE: linear time would take 5 times
 LEAST_SECONDS = 0.001  # less is no measurement
 
 UNIT = "<trans-unit id='1'>\n <source>a</source>\n</trans-unit>"
-REPEATED = (
-    *("<&{ \"'[(|%1.。你a\t\n"),
-    *("{{", "<!--", "<![CDATA[", "<b>", "<b><i>", "</b>", "<br>", "<p>a", "- a\n", "<script>"),
-    *("<a b=", '<a b="', "<!a[", "<seg>", "<seg id=", "<x/>", " \r\n", '\t"', '"\t', '","', '""'),
-    *('." ', "A. ", " ||| ", " ||| a= 1", "1.", "-1 ", "a@", "a.b+", "www.", "://", "${", "{%"),
-    *("%(", "{0} ", "a-", "a.", "Ã¼", "a\u0301", "ก", "😀\u200d", "<2de>", ">>", UNIT, "<b>x "),
-    *("<b>x</b> ", "<code>x</code> ", "x</b> ", "<?", "{a,plural,", "%s a ", "{0:", "%<", "~1,"),
-    *("~:*~a~^", "~{~a", "$a"),
-)
+REPEATED = """
+< & { ␣ " ' [ ( | % 1 . 。 你 a ␉ ␊ {{ <!-- <![CDATA[ <b> <b><i> </b> <br> <p>a -␣a␊ <script>
+<a␣b= <a␣b=" <!a[ <seg> <seg␣id= <x/> ␣␍␊ ␉" "␉ "," "" ."␣ A.␣ ␣|||␣ ␣|||␣a=␣1 1. -1␣ a@ a.b+ www.
+:// ${ {% %( {0}␣ a- a. Ã¼ a\u0301 ก 😀\u200d <2de> >> <b>x␣ <b>x</b>␣ <code>x</code>␣ x</b>␣ <?
+{a,plural, %s␣a␣ {0: %< ~1, ~:*~a~^ ~{~a $a
+"""
 SHAPES = [
-    *(("", repeated) for repeated in REPEATED),
+    *(("", repeated) for repeated in [*listed(REPEATED), UNIT]),
     *(("&", one) for one in ("amp;", "#38;", "1")),
     *(("a=", one) for one in ("[", "{a=", "{a,plural,one{")),
     *(("%", one) for one in ("'", "0", "1$", "<a>")),
@@ -57,9 +55,15 @@ SHAPES = [
 ]
 """What stands at the beginning of a text, and what follows again and again."""
 MENDED = [
-    *(("tmx", "", " "), ("xliff tag", "", " "), ("xliff body", "", UNIT), ("sgml", "", "<seg id=")),
-    *(("n-best", "", " ||| a= 1"), ("entities", "&", "amp;"), ("encoding", "", "Ã¼")),
-    *(("tsv start", "", '"\t'), ("csv header", "a", " ")),
+    ("tmx", "", " "),
+    ("xliff tag", "", " "),
+    ("xliff body", "", UNIT),
+    ("sgml", "", "<seg id="),
+    ("n-best", "", " ||| a= 1"),
+    ("entities", "&", "amp;"),
+    ("encoding", "", "Ã¼"),
+    ("tsv start", "", '"\t'),
+    ("csv header", "a", " "),
     *(("markup html", "", one) for one in ("<b>", "{{", "<!--", "{a,plural,")),
     *(("markup xml", "", one) for one in ("<b>x ", "<![CDATA[")),
     ("markup xml", "A b\nc", "\xa0"),
@@ -166,10 +170,8 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "sentences": lambda text: [split_sentences(text, lang) for lang in ("en", "ja")],
     "entities": lambda text: [first_entity(text), without_entities(text)],
     "encoding": lambda text: [broken_word(text), fixed_encoding(text)],
-    "language": lambda text: [
-        *(variant_rank(text, "en"), names_language(text, "en")),
-        has_letters(text),
-    ],
+    "language": lambda text: [variant_rank(text, "en"), names_language(text, "en")],
+    "letters": has_letters,
     "words": lambda text: [compose(text), WORD.findall(text), plain_classes()],
     "terms": lambda text: [TERMS.find(text), has_phrase(text, "a b c d")],
     "moses": _moses,

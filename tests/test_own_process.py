@@ -48,8 +48,6 @@ def test_whatever_ends_it_is_one_line(
     assert why in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_python_that_makes_errors_of_warnings_does_not_matter(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_python_may_make_errors_of_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONWARNINGS", "error")
     assert in_own_process("it failed", warnings.warn, "the Glyph is missing") is None

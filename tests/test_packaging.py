@@ -12,6 +12,7 @@ import tomllib
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -74,10 +75,10 @@ def test_hints_to_install_name_packages_that_exist() -> None:
         assert hint in ours
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+def run(*command: str | Path, **options: Any) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return str(done.stdout)
 
 
 def write_index(index: Path, *versions: str) -> None:
@@ -113,9 +114,7 @@ def make_torch(folder: Path, **variables: str) -> str:
     bin_folder = folder / "bin"
     bin_folder.mkdir(exist_ok=True)
     uv = bin_folder / "uv"
-    uv.write_text(
-        '#!/bin/sh\nfor one; do echo "uv was given $one"; done\nfalse\n', encoding="utf-8"
-    )
+    uv.write_text('#!/bin/sh\nfor one; do echo "uv was given $one"; done\nfalse\n')
     uv.chmod(0o755)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "TORCH", "MAKE"))}
     settings = kept | {
@@ -126,12 +125,7 @@ def make_torch(folder: Path, **variables: str) -> str:
         "TORCH_WAIT": "600",
         "GPU": "",
     }
-    done = subprocess.run(
-        ["make", "torch"],
-        cwd=folder, env=settings | variables, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return run("make", "torch", cwd=folder, env=settings | variables)
 
 
 def installed_torch(printed: str) -> str:
@@ -173,12 +167,9 @@ def test_an_nvidia_gpu_is_seen_by_its_program(installing: Path, tmp_path: Path) 
     # Exactly what the Makefile finds out by itself.
     question = 'include Makefile\nshow:\n\t@echo "GPU is $(GPU)"\n'
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    shown = subprocess.run(
-        ["make", "-f", "-", "show"], input=question, cwd=installing,
-        env={k: v for k, v in os.environ.items() if k != "GPU"} | {"PATH": path},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert str(program) in shown.stdout
+    environment = {k: v for k, v in os.environ.items() if k != "GPU"} | {"PATH": path}
+    shown = run("make", "-f", "-", "show", input=question, cwd=installing, env=environment)
+    assert str(program) in shown
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ from random import Random
 import pytest
 from toy_training import metrics, nmt, pairs, settings_of, write_text
 
+from nmt.config.fields import Value
+
 BOUND = 90.0  # BLEU on sentences never seen; one wrong word in twenty costs about ten
 
 
@@ -45,23 +47,12 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
         for name, part in (("train", sentences[:2000]), ("valid", sentences[2000:2050]))
     )
     write_text(folder, "test", sentences[2050:])
-    made.nmt(
-        *("prepare", folder / "data", "--src", "en", "--tgt", "de", "--vocab-size", "345"),
-        *("--train", train, "--valid", valid, "--quiet"),
-    )
-    settings = settings_of(
-        d_model=64,
-        d_ff=128,
-        num_heads=4,
-        batch_tokens=600,
-        micro_batch_tokens=2000,
-        learning_rate=4e-3,
-        warmup_updates=60,
-        max_updates=300,
-        validate_every=100,
-        save_every=100,
-        validate_metric="bleu",
-    )
+    texts = ("--src", "en", "--tgt", "de", "--train", train, "--valid", valid)
+    made.nmt("prepare", folder / "data", *texts, "--vocab-size", "345", "--quiet")
+    sizes: dict[str, Value] = {"d_model": 64, "d_ff": 128, "num_heads": 4, "batch_tokens": 600}
+    sizes |= {"micro_batch_tokens": 2000, "learning_rate": 4e-3, "validate_metric": "bleu"}
+    lengths = {"warmup_updates": 60, "max_updates": 300, "validate_every": 100, "save_every": 100}
+    settings = settings_of(**sizes, **lengths)
     made.nmt("train", folder / "data", "--out", folder / "run", "--quiet", *settings)
     (folder / "data").rename(folder / "moved away")
     return made

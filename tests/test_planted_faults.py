@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from pretended_gpu import build
@@ -64,31 +64,23 @@ def run_tests(tests: str, folder: Path, *options: str) -> subprocess.CompletedPr
     """Run tests of the copy in a folder until one fails."""
     file, *only = shlex.split(tests)
     python, environment = warm_python(), os.environ | {"PYTHONPATH": str(folder)}
-    if file.endswith(
-        ("test_gpu.py", "_on_device.py")
-    ):  # torch takes the pretended GPU as it is loaded
-        try:
+    if file.endswith(("test_gpu.py", "_on_device.py")):
+        try:  # torch takes the pretended GPU as it is loaded
             environment, built = build.environment(), build.build().parent
         except build.NotHere as why:
             pytest.skip(str(why))
         python = sys.executable
-        if not (folder / "tests/support/pretended_gpu/built").exists():  # at the first of two runs
-            (folder / "tests/support/pretended_gpu/built").symlink_to(built)
+        link = folder / "tests/support/pretended_gpu/built"
+        if not link.exists():  # at the first of two runs
+            link.symlink_to(built)
         environment["PYTHONPATH"] = f"{folder}:{environment['PYTHONPATH']}"
     # Or what tests share would stay between runs, and be that of another version, or of a fault.
     environment.pop("PYTEST_XDIST_WORKER", None)
     # Text of the same size, written in the same second, would be run as it was compiled before.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    return subprocess.run(
-        [python, "-m", "pytest", "-q", "-x", f"tests/{file}", *only, *options],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [python, "-m", "pytest", "-q", "-x", f"tests/{file}", *only, *options]
+    said: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.run(command, cwd=folder, env=environment, timeout=300, check=False, **said)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -98,35 +99,30 @@ sys.exit("matplotlib" in sys.modules)  # which would have read the settings of t
 """
 
 
-@pytest.mark.parametrize("case", ["backend", "a bad byte", "a fifo", "here", "file", "folder"])
-def test_no_settings_of_the_user_change_a_picture_or_are_read(case: str, tmp_path: Path) -> None:
-    here, wide = tmp_path / "matplotlibrc", "lines.linewidth: 9\nfigure.facecolor: red\n"
-    more = dict[str, str]()
-    match case:
-        case "backend":
-            more["MPLBACKEND"] = "nonsense"
-        case "a bad byte":
-            here.write_bytes(b"\xff")
-        case "a fifo":
-            os.mkfifo(here)
-        case "here":
-            here.write_text(wide)
-        case "file":
-            (tmp_path / "mine").write_text(wide)
-            more["MATPLOTLIBRC"] = str(tmp_path / "mine")
-        case "folder":
-            (tmp_path / "mine").mkdir()
-            (tmp_path / "mine" / "matplotlibrc").write_text(wide)
-            more["MPLCONFIGDIR"] = str(tmp_path / "mine")
-    drawn = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        cwd=tmp_path,
-        env=os.environ | more,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
+WIDE = b"lines.linewidth: 9\nfigure.facecolor: red\n"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "file", "content"),
+    [
+        ("MPLBACKEND", "nonsense", "mine", b""),
+        ("", "", "matplotlibrc", WIDE),
+        ("", "", "matplotlibrc", b"\xff"),
+        ("", "", "matplotlibrc", None),  # a pipe
+        ("MATPLOTLIBRC", "mine", "mine", WIDE),
+        ("MPLCONFIGDIR", ".", "matplotlibrc", WIDE),
+    ],
+)
+def test_no_settings_of_the_user_change_a_picture_or_are_read(
+    variable: str, value: str, file: str, content: bytes | None, tmp_path: Path
+) -> None:
+    if content is None:
+        os.mkfifo(tmp_path / file)
+    else:
+        (tmp_path / file).write_bytes(content)
+    options: Any = {"cwd": tmp_path, "env": os.environ | ({variable: value} if variable else {})}
+    options |= {"capture_output": True, "text": True, "timeout": 300}
+    drawn = subprocess.run([sys.executable, "-c", SCRIPT], check=True, **options)
     assert drawn.stdout == draw_curves(*PICTURE)
     assert not drawn.stderr
 

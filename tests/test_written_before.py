@@ -23,17 +23,17 @@ from pathlib import Path
 
 import pytest
 from command_line import Nmt
+from listed import listed
 from toy_training import metrics, status
 
 from nmt.runs.run_folder import _checksum
 
 WRITTEN = Path(__file__).parent / "written_before"
 ONE_WORKER = ("--workers", "1", "--threads", "1", "--quiet")
-TINY = [
-    *("d_model=8", "d_ff=16", "num_heads=2", "num_encoder_layers=1", "num_decoder_layers=1"),
-    *("threads=1", "device=cpu", "precision=fp32", "max_updates=1"),
-    *("tie_embeddings=decoder", "sample_translations=0"),
-]
+TINY = listed(
+    "d_model=8 d_ff=16 num_heads=2 num_encoder_layers=1 num_decoder_layers=1 max_updates=1"
+    " threads=1 device=cpu precision=fp32 tie_embeddings=decoder sample_translations=0"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -58,9 +58,7 @@ def read(name: str) -> str:
 
 
 def translate(nmt: Nmt, *words: str | Path) -> str:
-    answer = nmt("translate", *words, *ONE_WORKER)
-    assert answer.status == 0, answer.stderr
-    return answer.stdout
+    return nmt("translate", *words, *ONE_WORKER).succeeded().stdout
 
 
 def test_a_model_file_written_before_translates_to_the_same_text(nmt: Nmt) -> None:
@@ -69,14 +67,10 @@ def test_a_model_file_written_before_translates_to_the_same_text(nmt: Nmt) -> No
     assert found == read("valid.out.de")
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        *(f"models/{kind}.safetensors" for kind in ("ssru", "lstm", "convolutional")),
-        "run",
-        "exported",
-    ],
-)
+MODELS = [f"models/{kind}.safetensors" for kind in ("ssru", "lstm", "convolutional")]
+
+
+@pytest.mark.parametrize("model", [*MODELS, "run", "exported"])
 def test_models_written_before_translate_to_the_same_text(nmt: Nmt, model: str) -> None:
     if model == "exported":
         pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
@@ -96,8 +90,7 @@ def test_a_job_stopped_before_goes_on(nmt: Nmt) -> None:
 def test_a_run_stopped_before_goes_on(nmt: Nmt) -> None:
     run, data = unpack("run"), unpack("table")
     before = metrics(run)
-    answer = nmt("train", data, "--out", run, "--max-updates", "4")
-    assert answer.status == 0, answer.stderr
+    nmt("train", data, "--out", run, "--max-updates", "4").succeeded()
     assert status(run)["update"] == 4
     assert metrics(run)[: len(before)] == before
     assert metrics(run, "valid")[-1]["chrf"] > 90
@@ -119,11 +112,8 @@ def test_a_run_with_keys_that_are_gone_goes_on_translates_and_is_evaluated(nmt: 
     run, data = unpack("run"), unpack("table")
     with_keys(run, model="attention_window = 0", training="cuda_graphs = false")
     assert translate(nmt, run, "--input", WRITTEN / "held.en") == read("held.run.de")
-    answer = nmt("train", data, "--out", run, "--max-updates", "4")
-    assert answer.status == 0, answer.stderr
-    answer = nmt("evaluate", run, "--json")
-    assert answer.status == 0, answer.stderr
-    assert json.loads(answer.stdout)
+    nmt("train", data, "--out", run, "--max-updates", "4").succeeded()
+    assert json.loads(nmt("evaluate", run, "--json").succeeded().stdout)
     assert status(run)["update"] == 4
 
 
@@ -144,5 +134,4 @@ def test_data_folders_written_before_are_shown_and_trained_on(nmt: Nmt, name: st
     assert (shown.status, shown.stderr) == (0, "")
     assert [line for line in shown.stdout.splitlines() if " tokens\t" not in line] == expected
     settings = [f"--set={value}" for value in TINY]
-    trained = nmt("train", data, "--out", "run", "--model", "transformer_tiny", *settings)
-    assert trained.status == 0, trained.stderr
+    nmt("train", data, "--out", "run", "--model", "transformer_tiny", *settings).succeeded()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from command_line import QUICK, Answer, Nmt
+from command_line import QUICK, Answer, Nmt, write
 from context_stub import model_of_documents, telling, use_instead_of_a_model
 from mishaps import stop_after_pools
 
@@ -52,22 +52,17 @@ def translate(nmt: Nmt, model: Path, monkeypatch: pytest.MonkeyPatch) -> Nmt:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    path = tmp_path / "in"
-    path.write_text("".join(f"{line}\n" for line in text_of(60)))
-    return path
+    return write(tmp_path / "in", text_of(60))
 
 
 def test_each_line_has_one_and_what_fell_back_is_told(translate: Nmt, source: Path) -> None:
-    done = translate("--input", source)
-    assert done.status == 0
+    done = translate("--input", source).succeeded()
     lines = text_of(60)
     out = done.stdout.split("\n")[:-1]
     assert len(out) == 60
     assert all(one.startswith(line) for line, one in zip(lines, out, strict=True))
-    objects = [
-        json.loads(one)
-        for one in translate("--input", source, "--format", "jsonl").stdout.splitlines()
-    ]
+    printed = translate("--input", source, "--format", "jsonl").stdout
+    objects = [json.loads(one) for one in printed.splitlines()]
     assert [one["text"] for one in objects] == out
     before = [min(3, n % 7 - 1) if n % 7 else 0 for n in range(60)]
     marks = [(one.get("context", 0), one.get("fell_back", False)) for one in objects]
@@ -109,7 +104,7 @@ def test_each_file_is_a_document_of_its_own(translate: Nmt, tmp_path: Path) -> N
     lines = [line for line in text_of(20) if line]
     (tmp_path / "in").mkdir()
     for name, part in (("a", lines[:9]), ("b", lines[9:])):
-        (tmp_path / "in" / name).write_text("".join(f"{line}\n" for line in part))
+        write(tmp_path / "in" / name, part)
     assert translate("--input", tmp_path / "in", "--output", tmp_path / "out").status == 0
     for name in "ab":
         alone = translate("--input", tmp_path / "in" / name).stdout

@@ -23,8 +23,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_data_shows_splits_rejects_and_vocabulary(nmt: Nmt, folder: Path) -> None:
-    done = nmt("data", folder)
-    assert done.status == 0
+    done = nmt("data", folder).succeeded()
     lines = done.stdout.splitlines()
     fields = [line.split("\t") for line in lines]
     splits = {(row[0], row[2]): row[1] for row in fields if len(row) == 7}
@@ -48,8 +47,7 @@ def test_pairs_are_shown_with_everything_that_is_known_of_them(nmt: Nmt, tmp_pat
     train = f"{tmp_path}/x.tsv:1,2"
     job = Job.of(tmp_path / "data", train=(train,), valid=valid, vocab_size=300)
     folder = job.prepare()
-    done = nmt("data", folder.path, "--show", "5,0-1")
-    assert done.status == 0
+    done = nmt("data", folder.path, "--show", "5,0-1").succeeded()
     fields = [line.split("\t") for line in done.stdout.splitlines()]
     assert [row[0] for row in fields] == [*"5" * 8, *"0" * 8, *"1" * 8]
     shown = {name: value for _, name, value in fields[:8]}
@@ -67,8 +65,7 @@ def test_pairs_are_shown_with_everything_that_is_known_of_them(nmt: Nmt, tmp_pat
 
 
 def test_verifying_tells_whether_all_is_well_or_what_is_damaged(nmt: Nmt, folder: Path) -> None:
-    done = nmt("data", folder, "--verify")
-    assert done.status == 0
+    done = nmt("data", folder, "--verify").succeeded()
     files = len(list(folder.iterdir())) - 1  # all but dataset.json, which holds the checksums
     assert f"all {files} files" in done.stderr
     path = folder / "valid.bin"

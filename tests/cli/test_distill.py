@@ -7,9 +7,11 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Nmt
+from listed import listed
 from processes import LONG, wait_until
 from toy_training import (
     TINY,
@@ -19,6 +21,7 @@ from toy_training import (
     environment,
     nmt_command,
     prepare_toy,
+    run_command,
     status,
     train,
     validated_last,
@@ -32,13 +35,9 @@ from nmt.models.model_file import find_model, read_card
 
 UNFIT: dict[str, Value] = {"pre_norm": True, "norm": "rms"}
 """What only CTranslate2 can be."""
-SMALL: dict[str, Value] = {
-    key: TINY[key]
-    for key in (
-        *("num_encoder_layers", "num_decoder_layers", "num_heads", "d_ff", "batch_tokens"),
-        *("threads", "matmul", "sample_translations"),
-    )
-} | {"d_model": 64, "validate_every": 20, "save_every": 20}
+KEYS = listed("num_encoder_layers num_decoder_layers num_heads d_ff batch_tokens threads matmul")
+SMALL: dict[str, Value] = {key: TINY[key] for key in KEYS}
+SMALL |= {"d_model": 64, "validate_every": 20, "save_every": 20, "sample_translations": 0}
 OPTIONS = ("--precision", "fp32", "--device", "cpu", "--min-chrf", "5", "--quiet")
 WORDS = [*OPTIONS, *(f"--set={key}={one}" for key, one in SMALL.items())]
 
@@ -61,13 +60,7 @@ def _commands_start_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def student(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the command makes if nobody stops it."""
     out = tmp_path_factory.mktemp("student") / "student"
-    done = subprocess.run(
-        nmt_command("distill", teacher, "--out", out, *WORDS),
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment() | {"PYTHON_EXEC": warm_python()},
-    )
+    done = run_command(nmt_command("distill", teacher, "--out", out, *WORDS))
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     return out
 
@@ -89,9 +82,7 @@ def test_what_is_done_is_not_done_again(nmt: Nmt, teacher: Path, student: Path) 
     words = [word for word in WORDS if word != "--quiet"]
     (line,) = nmt("distill", teacher, "--out", student, *words).stderr.splitlines()
     scores = [read_card(find_model(run)).valid["bleu"] for run in (student, teacher)]
-    assert [float(score) for score in re.findall(r"\d+\.\d\d", line)] == [
-        round(score, 2) for score in scores
-    ]
+    assert re.findall(r"\d+\.\d\d", line) == [f"{score:.2f}" for score in scores]
     assert content(student) == before
 
 
@@ -112,12 +103,8 @@ def test_it_goes_on_where_it_was_stopped_and_is_tuned_if_asked(
         assert nmt(*words).status == 75
     lists = (work / "lists").stat().st_mtime_ns
 
-    process = subprocess.Popen(
-        nmt_command(*words),
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment() | {"PYTHON_EXEC": warm_python()},
-    )
+    options: Any = {"stderr": subprocess.PIPE, "text": True, "env": environment()}
+    process = subprocess.Popen(nmt_command(*words), **options)
     wait_until(lambda: validated_last(work / "student") >= 20, "update 20")
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=LONG)
@@ -133,9 +120,7 @@ def test_it_goes_on_where_it_was_stopped_and_is_tuned_if_asked(
     assert config_of(out)["run"]["init_from"] == str(work / "student")
 
 
-def test_a_dry_run_shows_commands_and_writes_nothing(
-    nmt: Nmt, teacher: Path, tmp_path: Path
-) -> None:
+def test_a_dry_run_only_shows_commands(nmt: Nmt, teacher: Path, tmp_path: Path) -> None:
     words = ("--init-from", teacher, "--ensemble", teacher, "--dry-run")
     for tune, following in (((), []), (("--tune",), ["prepare", "train"])):
         answer = nmt("distill", teacher, "--out", tmp_path / "out", *WORDS, *words, *tune)

@@ -21,13 +21,10 @@ from nmt.data.folder import HeldOut
 def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path) -> None:
     prepare_toy(tmp_path)
     sets = {"near": pairs(12, seed=3), "far": pairs(9, seed=4)}
-    data = Job.of(
-        tmp_path / "tested",
-        train=(str(tmp_path / "train"),),
-        valid=str(tmp_path / "valid"),
-        test=tuple(write_text(tmp_path, name, sets[name]) for name in sets),
-        vocab_size=345,
-    ).prepare()
+    train_text, valid = str(tmp_path / "train"), str(tmp_path / "valid")
+    test = tuple(write_text(tmp_path, name, sets[name]) for name in sets)
+    job = Job.of(tmp_path / "tested", train=(train_text,), valid=valid, test=test, vocab_size=345)
+    data = job.prepare()
     run = train(data.path, tmp_path / "run1", max_updates=10)
     runs = [run, shutil.copytree(run, tmp_path / "run2")]
     quick = ("--beam-size", "1", "--threads", "1")
@@ -49,16 +46,11 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
     assert nmt("average", runs[0], "--last", "1", "--out", averaged).status == 0
     done = nmt("evaluate", averaged, "--data", data.path, *quick)
     assert [line.split("\t")[1] for line in done.stdout.splitlines()[1:3]] == list(sets)
-    assert "not a run folder" in nmt("evaluate", averaged).refusal(2)
     assert "no test sets" in nmt("evaluate", runs[0], "--data", tmp_path / "data").refusal(1)
-    assert "not a run folder" in nmt("evaluate", tmp_path).refusal(2)
     assert "is a run folder" in nmt("data", runs[0]).refusal(1)
-    assert "no such run folder" in nmt("evaluate", tmp_path / "nowhere").refusal(2)
 
 
-def test_translations_are_kept_and_compared_with_those_of_a_baseline(
-    nmt: Nmt, tmp_path: Path
-) -> None:
+def test_translations_are_kept_and_compared_with_a_baseline(nmt: Nmt, tmp_path: Path) -> None:
     prepare_toy(tmp_path)
     near = write_text(tmp_path, "near", pairs(12, seed=3))
     text = {"train": (str(tmp_path / "train"),), "valid": str(tmp_path / "valid")}
@@ -67,8 +59,7 @@ def test_translations_are_kept_and_compared_with_those_of_a_baseline(
     old = shutil.copytree(run, tmp_path / "old")
     out, quick = tmp_path / "out", ("--beam-size", "1", "--threads", "1", "--metric", "ter")
 
-    done = nmt("evaluate", run, "--baseline", old, "--out", out, *quick)
-    assert done.status == 0, done.stderr
+    done = nmt("evaluate", run, "--baseline", old, "--out", out, *quick).succeeded()
     first, second = done.stdout.split("\n\n")
     assert first.splitlines()[0] == "run\ttest set\tlanguages\tTER"
     assert second.splitlines()[1].split("\t")[:5] == [str(run), "near", "en-de", "TER", str(old)]

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from command_line import QUICK, Nmt
-
-SIZES: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16}
-
+from command_line import QUICK, Nmt, write
 
 LINES = ["the cat sees a bird", "", "a dog. The old house and the river", "the small tree"]
 
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    path = tmp_path / "in"
-    path.write_text("".join(f"{line}\n" for line in LINES))
-    return path
+    return write(tmp_path / "in", LINES)
 
 
 def test_an_export_translates_as_its_model_does(
@@ -28,8 +22,7 @@ def test_an_export_translates_as_its_model_does(
     done = nmt("export", "ctranslate2", model_file, tmp_path / "fast")
     assert (done.status, done.stdout) == (0, "")
     words = ("--input", text, *QUICK, "--beam-size", "1")
-    fast = nmt("translate", tmp_path / "fast", *words)
-    assert fast.status == 0
+    fast = nmt("translate", tmp_path / "fast", *words).succeeded()
     assert len(fast.stdout.splitlines()) == len(LINES)
     assert fast.stdout.splitlines()[1] == ""
     for more, message in (

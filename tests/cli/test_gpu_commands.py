@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from command_line import Nmt
+from command_line import Nmt, write
 from gpus import HALF, needs_gpu, needs_two_gpus
 from toy_training import metrics, settings_of, status
 
@@ -34,8 +34,7 @@ def on_both(nmt: Nmt) -> Print:
     def run(*words: str | Path) -> tuple[str, str]:
         printed = []
         for device in ("cuda", "cpu"):
-            done = nmt(*words, "--device", device, "--precision", "fp32", "--quiet")
-            assert done.status == 0, done.stderr
+            done = nmt(*words, "--device", device, "--precision", "fp32", "--quiet").succeeded()
             printed.append(done.stdout)
         on_gpu, on_cpu = printed
         return on_gpu, on_cpu
@@ -107,8 +106,7 @@ def test_terms(
 def test_rescore(
     on_both: Print, model_file: Path, other_model: Path, text: Path, tmp_path: Path
 ) -> None:
-    target = tmp_path / "text.de"
-    target.write_text("".join(f"{line}\n" for line in reversed(LINES.splitlines())))
+    target = write(tmp_path / "text.de", reversed(LINES.splitlines()))
     for words in (["--json"], ["--scores"], ["--tokens"], ["--ensemble", other_model, "--tokens"]):
         assert_same(*on_both("rescore", model_file, target, "--source", text, *words))
 
@@ -119,8 +117,7 @@ def test_train_stops_and_goes_on_and_its_model_translates(
     run = tmp_path / "run"
     for updates in (4, 6):
         settings = settings_of(device="cuda", precision=HALF, max_updates=updates)
-        done = nmt("train", data, "--out", run, "--quiet", *settings)
-        assert done.status == 0, done.stderr
+        nmt("train", data, "--out", run, "--quiet", *settings).succeeded()
     assert [record["update"] for record in metrics(run, "start")] == [0, 4]
     assert status(run) == {"status": "finished", "update": 6, "reason": "max_updates"}
     done = nmt("translate", run, "--input", text, "--quiet")  # on the GPU, by default in 16 bits

@@ -90,13 +90,9 @@ def test_bash_completes_commands_and_presets(words: str, expected: set[str]) -> 
     asked = {"_NMT_COMPLETE": "complete_bash", "COMP_WORDS": words}
     asked["COMP_CWORD"] = str(len(words.split()) - 1)
     program = "import sys; from nmt.__main__ import main\ntry: main()\nfinally: "
-    done = subprocess.run(
-        [sys.executable, "-c", program + "assert 'torch' not in sys.modules"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | asked,
-    )
+    command = [sys.executable, "-c", program + "assert 'torch' not in sys.modules"]
+    environment = os.environ | asked
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert set(done.stdout.split()) == expected, done.stderr
 
 

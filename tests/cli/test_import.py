@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import QUICK, QUICK_TRAINING, Nmt
+from command_line import QUICK, QUICK_TRAINING, Nmt, write
 from foreign_m2m100 import M2M100
 from foreign_models import (
-    KINDS,
     LINES,
     TAGS,
     MarianModel,
@@ -23,33 +22,23 @@ from foreign_models import (
 
 from nmt.data.vocabulary import BOS_ID
 from nmt.models.base import BARRED
-from nmt.models.model_file import (
-    load_model,
-)
+from nmt.models.model_file import load_model
 
 
 @pytest.fixture
 def translate_lines(nmt: Nmt, tmp_path: Path) -> Callable[[Path, list[str]], list[str]]:
     def translate(model: Path, lines: list[str]) -> list[str]:
-        (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        words = ("--input", tmp_path / "in", *QUICK, "--beam-size", "1")
-        done = nmt("translate", model, *words)
-        assert done.status == 0, done.stderr
-        return done.stdout.split("\n")[:-1]
+        words = ("--input", write(tmp_path / "in", lines), *QUICK, "--beam-size", "1")
+        return nmt("translate", model, *words).succeeded().stdout.split("\n")[:-1]
 
     return translate
 
 
 def test_an_imported_model_is_tuned_and_used_as_any_other(nmt: Nmt, tmp_path: Path) -> None:
-    model, run = (
-        import_huggingface(nmt, KINDS["unigram"].write(tmp_path / "opus")),
-        tmp_path / "tuned",
-    )
-    done = nmt("prepare", tmp_path / "data", *write_pairs(tmp_path), "--vocab", model)
-    assert done.status == 0, done.stderr
+    model, run = import_huggingface(nmt, MarianMT().write(tmp_path / "opus")), tmp_path / "tuned"
+    nmt("prepare", tmp_path / "data", *write_pairs(tmp_path), "--vocab", model).succeeded()
     words = ("--init-from", model, *QUICK_TRAINING, "--batch-tokens", "100", "--max-updates", "2")
-    done = nmt("train", tmp_path / "data", "--out", run, *words, "--set", "warmup_updates=1")
-    assert done.status == 0, done.stderr
+    nmt("train", tmp_path / "data", "--out", run, *words, "--set", "warmup_updates=1").succeeded()
     before, card = load_model(model)
     after, tuned_card = load_model(run)
     assert tuned_card.config == card.config
@@ -66,12 +55,10 @@ def test_an_imported_model_is_tuned_and_used_as_any_other(nmt: Nmt, tmp_path: Pa
     mean, last, source = tmp_path / "mean.safetensors", run / "last.safetensors", "valid.en"
     assert nmt("average", model, last, "--out", mean).status == 0
     for more in (("--precision", "bf16"), ("--ensemble", last), ("--alignment",), ("--sample",)):
-        done = nmt("translate", mean, "--input", tmp_path / source, *QUICK, *more)
-        assert done.status == 0, done.stderr
+        done = nmt("translate", mean, "--input", tmp_path / source, *QUICK, *more).succeeded()
         assert len(done.stdout.splitlines()) == 8, more
     plain = ("--source", tmp_path / source, "--scores", "--length-penalty", "0")
-    done = nmt("rescore", mean, tmp_path / "valid.de", *plain)
-    assert done.status == 0, done.stderr
+    done = nmt("rescore", mean, tmp_path / "valid.de", *plain).succeeded()
     texts = [(tmp_path / f"valid.{lang}").read_text().splitlines() for lang in ("en", "de")]
     tagged = [(f"{TAGS[1]}{src}", tgt) for src, tgt in zip(*texts, strict=True)]  # of German
     own = [float(found.sum()) for found in log_probs(mean, tagged)]
@@ -100,8 +87,7 @@ def test_a_package_of_opus_mt_translates_as_its_hugging_face_folder(
     folder = MarianMT().write(tmp_path / "opus")
     package = write_package(tmp_path / "package", folder)
     words = ("--src", "en", "--tgt", "de")
-    done = nmt("import", "marian", package / by, tmp_path / "native.safetensors", *words)
-    assert done.status == 0, done.stderr
+    nmt("import", "marian", package / by, tmp_path / "native.safetensors", *words).succeeded()
     lines = [source for source, _ in LINES] + [f"{TAGS[0]} abc", f"{TAGS[1]}gh", ">>xyz<< a", "ßß"]
     theirs = translate_lines(import_huggingface(nmt, folder), lines)
     assert translate_lines(tmp_path / "native.safetensors", lines) == theirs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import QUICK, QUICK_TRAINING, Nmt
+from command_line import QUICK, QUICK_TRAINING, Nmt, write
 from foreign_m2m100 import CODES, M2M100, M2M100Folder
 from foreign_models import LINES, TAGS, MarianMT, import_huggingface, text, write_pairs
 
@@ -32,9 +32,7 @@ def nllb(nmt: Nmt, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    path = tmp_path / "source"
-    path.write_text("".join(f"{line}\n" for line in text("source", 6)), encoding="utf-8")
-    return path
+    return write(tmp_path / "source", text("source", 6))
 
 
 @pytest.mark.parametrize("kind", ["nllb", "m2m100"])
@@ -42,12 +40,10 @@ def test_scores_are_those_of_the_formulas(nmt: Nmt, tmp_path: Path, kind: str) -
     folder = M2M100(kind).write(tmp_path / "many")
     model = import_huggingface(nmt, folder)
     pairs = [(src, tgt) for src, tgt in LINES if src.strip() and tgt.strip()]
-    for name, side in (("src", 0), ("tgt", 1)):
-        lines = "".join(f"{pair[side]}\n" for pair in pairs)
-        (tmp_path / name).write_text(lines, encoding="utf-8")
+    for name, side in zip(("src", "tgt"), zip(*pairs, strict=True), strict=True):
+        write(tmp_path / name, side)
     words = ("--source", tmp_path / "src", "--from", PAIR[kind][0], "--to", PAIR[kind][1])
-    done = nmt("rescore", model, tmp_path / "tgt", *words, "--tokens")
-    assert done.status == 0, done.stderr
+    done = nmt("rescore", model, tmp_path / "tgt", *words, "--tokens").succeeded()
     scored = nmt("rescore", model, tmp_path / "tgt", *words)
     assert f"languages:{'-'.join(PAIR[kind])}" in scored.stdout
     theirs = M2M100Folder(folder, kind)
@@ -65,10 +61,8 @@ def test_search_reads_the_language_that_forced_decoding_reads(nllb: Path, code: 
     translator = Translator.load(nllb, options, src_lang="en", tgt_lang=code)
     engine, first = translator.engine, translator.language_pair.tgt_vocabulary.first
     assert isinstance(engine, TorchEngine)
-    sources = [
-        Source(tuple(ids))
-        for ids in translator.language_pair.src_vocabulary.encode(text("source", 6))
-    ]
+    encoded = translator.language_pair.src_vocabulary.encode(text("source", 6))
+    sources = [Source(tuple(ids)) for ids in encoded]
     for source, found in zip(sources, engine.search(sources), strict=True):
         assert not isinstance(found, str)
         (forced,) = engine.log_probs([(source.ids, (*first, *found[0].ids))])
@@ -150,11 +144,9 @@ def test_language_tokens_are_no_words_of_alignments(nllb: Path) -> None:
     translator = Translator.load(nllb, options, src_lang="en", tgt_lang="de", alignment=True)
     (found,) = translator.translate(["abc de abc"])
     assert found.alignment is not None
-    assert found.alignment.src_tokens == tuple(
-        translator.language_pair.src_vocabulary.tokens(
-            translator.language_pair.src_vocabulary.encode_text(["abc de abc"])[0]
-        )
-    )
+    vocabulary = translator.language_pair.src_vocabulary
+    ids = vocabulary.encode_text(["abc de abc"])[0]
+    assert found.alignment.src_tokens == tuple(vocabulary.tokens(ids))
     assert len(found.alignment.positions) == len(found.tokens)
     (weights,) = found.alignment.attention
     assert weights.shape == (len(found.tokens), len(found.alignment.src_tokens))
@@ -186,8 +178,7 @@ def test_scores_of_an_export_are_those_of_its_tokens(nmt: Nmt, fast: Path, sourc
     for alpha in ("0", "1"):
         # Translations of two tokens, with eos of three, whatever the penalty.
         words = ("--length-penalty", alpha, "--min-tokens", "2", "--max-tokens", "2")
-        done = nmt("translate", fast, "--input", source, *pair, *words)
-        assert done.status == 0, done.stderr
+        done = nmt("translate", fast, "--input", source, *pair, *words).succeeded()
         found[alpha] = [line.split("\t") for line in done.stdout.splitlines()]
     for (plain, text_), (normalised, other) in zip(found["0"], found["1"], strict=True):
         assert text_ == other
@@ -218,8 +209,7 @@ def test_a_target_that_fits_several_tags_is_warned_of(nmt: Nmt, tmp_path: Path) 
     weights = {name: weight.detach() for name, weight in built.named_parameters()}
     write_model(tmp_path / "zh.safetensors", replace(card, languages=tags), weights)
     words = ("--vocab", tmp_path / "zh.safetensors", "--keep", "script")
-    done = nmt("prepare", tmp_path / "data", *write_pairs(tmp_path, "en", "zh"), *words)
-    assert done.status == 0
+    done = nmt("prepare", tmp_path / "data", *write_pairs(tmp_path, "en", "zh"), *words).succeeded()
     assert re.search("--tgt zh: .*cmn_Hans .*cmn_Hant", done.stderr)
 
 
@@ -239,27 +229,21 @@ def test_a_tuned_model_keeps_its_languages_whatever_translates(
     assert "already prepared" in nmt(*words).stderr
 
     still = ("--set", "learning_rate=1e-12")
-    done = nmt("train", data, "--out", run, "--init-from", nllb, *QUICKLY, *still)
-    assert done.status == 0, done.stderr
+    done = nmt("train", data, "--out", run, "--init-from", nllb, *QUICKLY, *still).succeeded()
     assert "translates" not in done.stderr
     assert read_card(run / "last.safetensors").languages == read_card(nllb).languages
 
     def translated(model: Path, *more: str | Path) -> str:
         # Random weights write loops, and samples have no guard against them.
         quick = (*QUICK, "--beam-size", "1", "--no-guard")
-        done = nmt("translate", model, "--input", source, *quick, *more)
-        assert done.status == 0, done.stderr
-        return done.stdout
+        return nmt("translate", model, "--input", source, *quick, *more).succeeded().stdout
 
     pair = ("--from", "en", "--to", "de")
     plain = translated(nllb, *pair)
     assert translated(run) == plain
     # A model beside its copy, and the likeliest of all tokens.
-    for more in (
-        ("--ensemble", run / "last.safetensors"),
-        ("--sample", "--top-k", "1"),
-        ("--split",),
-    ):
+    ensemble = ("--ensemble", run / "last.safetensors")
+    for more in (ensemble, ("--sample", "--top-k", "1"), ("--split",)):
         assert translated(nllb, *pair, *more) == plain
     assert translated(nllb, "--from", "en", "--to", "zho_Hans", "--precision", "bf16") != plain
 
@@ -274,8 +258,7 @@ def test_a_model_is_tuned_for_one_more_language(nmt: Nmt, tmp_path: Path, kind: 
     done = nmt("prepare", data, *write_pairs(tmp_path, "en", new), *given)
     assert done.status == 0 and ": new" in done.stderr
     still = ("--set", "learning_rate=1e-12")
-    done = nmt("train", data, "--out", run, "--init-from", model, *QUICKLY, *still)
-    assert done.status == 0, done.stderr
+    nmt("train", data, "--out", run, "--init-from", model, *QUICKLY, *still).succeeded()
 
     before, after = read_card(model), read_card(run / "last.safetensors")
     assert before.languages is not None and after.languages is not None
@@ -284,8 +267,7 @@ def test_a_model_is_tuned_for_one_more_language(nmt: Nmt, tmp_path: Path, kind: 
     # Other languages are translated as before.
     for code in ("de", new):
         words = ("--input", tmp_path / "valid.en", "--to", code, "--from", "en", *QUICK)
-        ours = nmt("translate", run, *words, "--beam-size", "1")
-        assert ours.status == 0, ours.stderr
+        ours = nmt("translate", run, *words, "--beam-size", "1").succeeded()
         if code == "de":
             theirs = nmt("translate", model, *words, "--beam-size", "1")
             assert ours.stdout == theirs.stdout

@@ -65,20 +65,16 @@ def test_only_transformers_have_changes() -> None:
 
 
 def tune(nmt: Nmt, data: Path, out: Path, model: Path, *more: str) -> Answer:
-    sets = (
-        *(f"lora_rank={RANK}", "learning_rate=0.01", "warmup_updates=1", "schedule=constant"),
-        "matmul=torch",  # or a busy machine may choose another in each run
-    )
-    words = [word for value in sets for word in ("--set", value)]
-    plain = ("--precision", "fp32", "--batch-tokens", "300")
-    return nmt("train", data, "--out", out, "--init-from", model, *plain, *words, *more)
+    sets = f"lora_rank={RANK} learning_rate=0.01 warmup_updates=1 schedule=constant"
+    sets += " matmul=torch"  # or a busy machine may choose another in each run
+    words = ["--precision=fp32", "--batch-tokens=300", *(f"--set={one}" for one in sets.split())]
+    return nmt("train", data, "--out", out, "--init-from", model, *words, *more)
 
 
 def test_a_run_changes_matrices_by_the_rank_and_nothing_else(
     nmt: Nmt, data: Path, learnt: Path, tmp_path: Path
 ) -> None:
-    done = tune(nmt, data, tmp_path / "run", learnt, "--max-updates", "8")
-    assert done.status == 0, done.stderr
+    done = tune(nmt, data, tmp_path / "run", learnt, "--max-updates", "8").succeeded()
     assert f"rank {RANK} " in done.stderr
     before, after = (
         dict(load_model(path)[0].named_parameters()) for path in (learnt, tmp_path / "run")
@@ -96,13 +92,10 @@ def test_a_run_changes_matrices_by_the_rank_and_nothing_else(
     assert changed > 10
 
 
-def test_a_run_that_is_resumed_is_the_same(
-    nmt: Nmt, data: Path, learnt: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_run_is_the_same(nmt: Nmt, data: Path, learnt: Path, tmp_path: Path) -> None:
     for name, parts in (("whole", ["4"]), ("parts", ["2", "4"])):
         for updates in parts:
-            done = tune(nmt, data, tmp_path / name, learnt, "--max-updates", updates)
-            assert done.status == 0, done.stderr
+            tune(nmt, data, tmp_path / name, learnt, "--max-updates", updates).succeeded()
     assert_same_weights(tmp_path / "parts", tmp_path / "whole")
 
 
@@ -120,8 +113,7 @@ def test_gradient_and_optimiser_are_small() -> None:
 def test_what_is_new_is_not_frozen(nmt: Nmt, data: Path, learnt: Path, tmp_path: Path) -> None:
     text = ("--train", data / "valid", "--valid", data / "valid", "--keep", "overlap")
     tagged = ("--vocab", learnt, "--tag", f"{data / 'valid'}=<BT>", "--workers", "1")
-    done = nmt("prepare", tmp_path / "data", "--src", "en", "--tgt", "de", *text, *tagged)
-    assert done.status == 0, done.stderr
+    nmt("prepare", tmp_path / "data", "--src", "en", "--tgt", "de", *text, *tagged).succeeded()
     words = ("train", tmp_path / "data", "--out", tmp_path / "run", "--init-from", learnt)
     for value in ("lora_rank=2", "freeze=*embedding*"):
         done = nmt(*words, "--set", value, "--precision", "fp32")

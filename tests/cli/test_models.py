@@ -25,11 +25,9 @@ def parameters(preset: str, vocab_size: int) -> int:
     return count_parameters(recipe.architecture, recipe.model, vocab_size, vocab_size)
 
 
+BY_SIZE = sorted(PRESETS, key=lambda name: parameters(name, 1_000))
 SMALLEST = [
-    min(
-        (name for name, preset in PRESETS.items() if preset.architecture == architecture),
-        key=lambda name: parameters(name, 1_000),
-    )
+    next(name for name in BY_SIZE if PRESETS[name].architecture == architecture)
     for architecture in ARCHITECTURES
 ]
 

@@ -31,13 +31,17 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def prepare(nmt: Nmt, corpus: Path) -> Prepare:
+def words(corpus: Path) -> list[str]:
+    """The words that name the texts."""
+    return [*PAIR, "--train", f"{corpus}/train", "--valid", f"{corpus}/valid", "--workers", "1"]
+
+
+@pytest.fixture
+def prepare(nmt: Nmt, corpus: Path, words: list[str]) -> Prepare:
     """Prepare the corpus with a vocabulary of 300, as `data` if it is not said where."""
 
-    def run(*words: str, out: str = "") -> Answer:
-        texts = ["--train", f"{corpus}/train", "--valid", f"{corpus}/valid", "--workers", "1"]
-        sizes = ("--vocab-size", "300")
-        return nmt("prepare", out or corpus / "data", *PAIR, *texts, *sizes, *words)
+    def run(*more: str, out: str = "") -> Answer:
+        return nmt("prepare", out or corpus / "data", *words, "--vocab-size", "300", *more)
 
     return run
 
@@ -69,21 +73,21 @@ def test_pairs_drawn_for_valid_are_not_called_rejected(nmt: Nmt, corpus: Path) -
     assert "45 of 50 pairs kept, 5 drawn for valid; rejected: none" in said
 
 
-def test_a_data_folder_gives_its_vocabulary(nmt: Nmt, prepare: Prepare, corpus: Path) -> None:
+def test_a_data_folder_gives_its_vocabulary(
+    nmt: Nmt, prepare: Prepare, corpus: Path, words: list[str]
+) -> None:
     assert prepare().status == 0
-    texts = ("--train", f"{corpus}/valid", "--valid", f"{corpus}/valid", "--workers", "1")
-    done = nmt("prepare", corpus / "more", *PAIR, *texts, "--vocab", corpus / "data")
-    assert done.status == 0, done.stderr
+    add(corpus, "other\n", "anders\n")
+    nmt("prepare", corpus / "more", *words, "--vocab", corpus / "data").succeeded()
     given, taken = (read_vocabularies(corpus / name) for name in ("data", "more"))
     assert [one.model for one in taken[0]] == [one.model for one in given[0]]
 
 
 def test_the_vocabulary_of_a_model_is_for_tuning_it(
-    nmt: Nmt, corpus: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch
+    nmt: Nmt, corpus: Path, words: list[str], model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console, "is_terminal", lambda: True)
-    texts = ("--train", f"{corpus}/train", "--valid", f"{corpus}/valid", "--workers", "1")
-    done = nmt("prepare", corpus / "more", *PAIR, *texts, "--vocab", model_file)
+    done = nmt("prepare", corpus / "more", *words, "--vocab", model_file)
     assert f"nmt train {corpus}/more --out tuned --init-from {model_file}" in done.stderr
 
 
@@ -91,9 +95,7 @@ def test_quiet_says_nothing(prepare: Prepare) -> None:
     assert prepare("--quiet") == (0, "", "")
 
 
-def test_a_dry_run_shows_what_the_rules_take_and_writes_nothing(
-    prepare: Prepare, corpus: Path
-) -> None:
+def test_a_dry_run_shows_what_rules_take_and_writes_nothing(prepare: Prepare, corpus: Path) -> None:
     add(corpus, "same\n", "same\n")
     before = sorted(corpus.iterdir())
     tried = prepare("--dry-run", "100", "--quiet")
@@ -120,8 +122,7 @@ def at_url(storage: Storage) -> dict[str, bytes]:
 def test_a_folder_at_a_url_has_the_same_files(
     prepare: Prepare, storage: Storage, expected: dict[str, bytes], out: str
 ) -> None:
-    done = prepare(out=out)
-    assert done.status == 0
+    done = prepare(out=out).succeeded()
     assert f"{out} is ready" in done.stderr
     assert at_url(storage) == expected
     assert storage.left_over() == []
@@ -145,10 +146,7 @@ def test_a_finished_folder_is_compared_and_not_made_again(
 
 
 def test_an_upload_that_fails_goes_on_the_next_time_and_describes_the_folder_last(
-    prepare: Prepare,
-    storage: Storage,
-    expected: dict[str, bytes],
-    monkeypatch: pytest.MonkeyPatch,
+    prepare: Prepare, storage: Storage, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_in_the_end(path: Path, url: str) -> None:
         if path.name == "dataset.json":
@@ -184,8 +182,7 @@ def test_passwords_and_queries_of_urls_are_neither_said_nor_written(
     words = [*PAIR, "--train", train, "--test", test]
     words += ["--weight", f"{train}=2"]
     words += ["--valid-lines", "3", "--vocab-size", "300", "--workers", "1"]
-    done = nmt("prepare", tmp_path / "data", *words)
-    assert done.status == 0, done.stderr
+    done = nmt("prepare", tmp_path / "data", *words).succeeded()
     again = nmt("prepare", tmp_path / "data", *words)
     other = nmt("prepare", tmp_path / "data", *words, "--seed", "5")
     assert "memory://me@bucket/train" in done.stderr and other.status == 2

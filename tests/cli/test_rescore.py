@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import Nmt
+from command_line import Nmt, write
 
 from nmt.models.model_file import model_checksum
 from nmt.translate.rescoring import Likelihood, score_pairs
@@ -28,11 +28,6 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
     return write(tmp_path / "test.de", TARGETS)
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
 
 
 def likelihood(targets: list[str], *models: Path) -> Likelihood:
@@ -122,9 +117,8 @@ def test_an_n_best_list_is_read_written_and_put_into_order(
     assert [row[2] for row in sorted(after)] == pytest.approx(
         [score for _, score in sorted(zip(before, others, strict=True))], abs=1e-5
     )
-    assert [(line, -score) for line, _, score in after] == sorted(
-        (line, -score) for line, _, score in after
-    )
+    ranks = [(line, -score) for line, _, score in after]
+    assert ranks == sorted(ranks)
 
     expected = sorted(
         (line, text, 0.75 * score + 0.25 * other)

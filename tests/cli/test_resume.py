@@ -50,9 +50,7 @@ def test_a_config_that_was_edited_is_refused(nmt: Nmt, data: Path, run: Path) ->
 
 
 @pytest.mark.parametrize("lost", ["ranks = 1", "data_path = .*"])
-def test_a_config_that_lacks_a_value_of_the_run_is_damaged(
-    nmt: Nmt, data: Path, run: Path, lost: str
-) -> None:
+def test_a_config_without_a_value_is_damaged(nmt: Nmt, data: Path, run: Path, lost: str) -> None:
     config = run / "config.toml"
     config.write_text(re.sub(f"^{lost}\n", "", config.read_text(), flags=re.MULTILINE))
     name = lost.partition(" ")[0]
@@ -65,8 +63,7 @@ def test_what_is_not_given_stays_and_what_is_given_is_named(
     nmt: Nmt, data: Path, run: Path, tmp_path: Path
 ) -> None:
     before = config_of(run)
-    done = nmt("train", data, "--out", run, "--max-updates", "9")
-    assert done.status == 0, done.stderr
+    done = nmt("train", data, "--out", run, "--max-updates", "9").succeeded()
     assert re.match(f"nmt: {run}: max_updates was 6 and is now 9\n", done.stderr)
     assert re.search("max_updates .*6 .*9", (run / "train.log").read_text())
     after = config_of(run)
@@ -96,15 +93,12 @@ def test_a_tuned_run_knows_its_model(nmt: Nmt, data: Path, finished: Path, tmp_p
     assert "starting: fine-tuning, " in said
     assert "--model" not in said  # which would not go with the weights
     start.unlink()
-    done = nmt("train", data, "--out", tmp_path / "tuned", "--max-updates", "3")
-    assert done.status == 0, done.stderr
+    nmt("train", data, "--out", tmp_path / "tuned", "--max-updates", "3").succeeded()
     assert config_of(tmp_path / "tuned")["run"]["init_from"] == str(start)
     assert ModelReader(tmp_path / "tuned/last.safetensors").card.update == 3
 
 
-def test_a_finished_run_says_so_and_how_to_train_it_for_longer(
-    nmt: Nmt, data: Path, run: Path
-) -> None:
+def test_a_finished_run_says_so_and_how_to_train_it_longer(nmt: Nmt, data: Path, run: Path) -> None:
     before = metrics(run)
     said = " ".join(nmt("train", data, "--out", run).stderr.splitlines())
     assert re.match(rf"nmt: {run} .* 6 \(max_updates\); .*--max-updates 12 .* 6", said)
@@ -114,15 +108,12 @@ def test_a_finished_run_says_so_and_how_to_train_it_for_longer(
 def test_an_end_without_a_validation_is_made_up_for(nmt: Nmt, toy: Toy) -> None:
     # Update 6 is the last one, and 4 the last one validated.
     run = toy.stopped_after(6, **SHORT | {"max_updates": 20})
-    done = nmt("train", toy.data, "--out", run, "--max-updates", "6")
-    assert done.status == 0, done.stderr
+    done = nmt("train", toy.data, "--out", run, "--max-updates", "6").succeeded()
     assert [record["update"] for record in metrics(run, "valid")] == [4, 6]
     assert "update 6 (max_updates)" in done.stderr
 
 
-def test_another_value_is_refused_with_both_and_the_run_stays(
-    nmt: Nmt, data: Path, run: Path
-) -> None:
+def test_another_value_is_refused_and_the_run_stays(nmt: Nmt, data: Path, run: Path) -> None:
     before = content(run)
     line = nmt("train", data, "--out", run, "--set", "learning_rate=1e-3").refusal(2)
     assert re.search(rf"{run} .*: learning_rate .*0\.003 .*0\.001; .*--init-from {run} ", line)

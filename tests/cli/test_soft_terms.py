@@ -16,16 +16,13 @@ def test_what_forces_terms_alone_is_not_refused(
     text.write_text("the cat\n")
     terms.write_text("cat\tKatze\n")
     words = ("--input", text, "--terms", terms, "--sample", "--format", "jsonl")
-    answer = nmt("translate", term_reader, *QUICK, *words)
-    assert answer.status == 0
+    answer = nmt("translate", term_reader, *QUICK, *words).succeeded()
     (told,) = json.loads(answer.stdout)["terms"]
     assert (told["source"], told["target"]) == ("cat", "Katze")
     nmt("translate", model_file, *QUICK, *words).refusal(2)
 
 
-def test_an_export_of_such_a_model_reads_annotations(
-    nmt: Nmt, term_reader: Path, tmp_path: Path
-) -> None:
+def test_an_export_of_it_reads_annotations(nmt: Nmt, term_reader: Path, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     text, terms = tmp_path / "in", tmp_path / "terms.tsv"
     text.write_text("the cat sees the dog\n")

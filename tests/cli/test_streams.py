@@ -18,10 +18,7 @@ NMT = [sys.executable, "-m", "nmt"]  # as Python starts and ends it
 def start(*words: str | Path, **streams: Any) -> subprocess.CompletedProcess[bytes]:
     """Run a command in a process of its own."""
     options: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
-    done: subprocess.CompletedProcess[bytes] = subprocess.run(
-        [*NMT, *words], check=False, **options
-    )
-    return done
+    return subprocess.run([*NMT, *words], check=False, **options)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +116,8 @@ def test_what_libraries_print_stays_out_of_the_answer(
     (tmp_path / "in").write_text("the cat\na dog\n")
     command = words.replace("MODEL", shlex.quote(str(model_file)))
     plain = start(*shlex.split(command), cwd=tmp_path)
-    noisy = subprocess.run(
-        [sys.executable, "-c", NOISY, *shlex.split(command)],
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-    )
+    words_of_noisy = [sys.executable, "-c", NOISY, *shlex.split(command)]
+    noisy = subprocess.run(words_of_noisy, cwd=tmp_path, capture_output=True, check=False)
     assert noisy.returncode == plain.returncode == 0, noisy.stderr
     assert plain.stdout
     assert noisy.stdout == plain.stdout

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import Nmt
+from command_line import Nmt, write
 from toy_training import TINY, metrics, recipe
 
 from nmt.config.presets import MOST_EPOCHS
@@ -51,11 +51,7 @@ def test_without_a_preset_one_that_fits_is_taken_and_named(
 @pytest.mark.usefixtures("trained")
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_the_first_lines_say_what_opens_the_model(
-    nmt: Nmt,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    more: tuple[str, ...],
+    nmt: Nmt, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(dry_run_module, "dry_run", lambda *_: [])
     words = ("train", data, "--out", tmp_path / "run", "--model", "transformer_student_tiny")
@@ -66,8 +62,7 @@ def test_the_first_lines_say_what_opens_the_model(
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["--max-updates 5000", "--set batch_tokens=500", "--model transformer_portable_few"],
+    "words", ["--max-updates 5000", "--set batch_tokens=500", "--model transformer_portable_few"]
 )
 def test_who_names_a_preset_or_a_length_gets_it(
     nmt: Nmt, data: Path, tmp_path: Path, trained: list[Recipe], words: str
@@ -130,17 +125,10 @@ def test_what_is_given_goes_before_a_file(
     assert (values.max_updates, values.log_every, values.seed) == (7, 10, 3)
 
 
-TRAINING = {key: value for key, value in TINY.items() if key not in ("d_ff", "num_heads")} | {
-    "num_encoder_layers": 2,
-    "num_decoder_layers": 2,
-    "max_updates": 90,
-    "validate_every": 30,
-    "save_every": 30,
-    "d_model": 64,
-    "d_hidden": 64,
-    "learning_rate": 1e-2,
-    "dropout": 0.1,
-}
+TRAINING = {key: value for key, value in TINY.items() if key not in ("d_ff", "num_heads")}
+TRAINING |= {"num_encoder_layers": 2, "num_decoder_layers": 2, "d_model": 64, "d_hidden": 64}
+TRAINING |= {"max_updates": 90, "validate_every": 30, "save_every": 30}
+TRAINING |= {"learning_rate": 1e-2, "dropout": 0.1}
 """By which it learns the toy language in some seconds."""
 
 
@@ -158,8 +146,7 @@ def test_a_convolutional_model_is_trained_averaged_and_translated_with(
     source, reference = (data.with_name(f"valid.{lang}") for lang in ("en", "de"))
 
     def translate(*options: str | Path) -> list[str]:
-        answer = nmt("translate", model, "--input", source, "--quiet", *options)
-        assert answer.status == 0
+        answer = nmt("translate", model, "--input", source, "--quiet", *options).succeeded()
         # Where bf16 does not pay, it says so.
         assert not answer.stderr or "bf16" in options
         assert answer.stdout.count("\n") == 20
@@ -171,7 +158,6 @@ def test_a_convolutional_model_is_trained_averaged_and_translated_with(
     assert [text for text, _ in pairs] == beam
     assert all(alignment for _, alignment in pairs)
     for options in (["--beam-size", "1"], ["--precision", "bf16"], ["--ensemble", run]):
-        hypothesis = tmp_path / "hypothesis"
-        hypothesis.write_text("".join(f"{line}\n" for line in translate(*options)))
+        hypothesis = write(tmp_path / "hypothesis", translate(*options))
         answer = nmt("score", reference, hypothesis, "--metric", "chrf", "--json")
         assert json.loads(answer.stdout)["chrf"]["score"] > 70, options

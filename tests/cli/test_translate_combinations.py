@@ -17,10 +17,9 @@ from nmt.config.fields import all_declared, option_name
 from nmt.models.model_file import ModelCard
 from nmt.translate.options import TranslationConfig
 
-LINES = (
-    *("the cat sees a dog", "", " ", "2024", "<b>a bird</b> & then", "the\tcat", "a dog. The cat!"),
-    *("{name} hears", ">>fra<< the", "\u00e9t\u00e9", "x" * 60, "the old house by the river " * 4),
-)
+LINES = ["the cat sees a dog", "", " ", "2024", "<b>a bird</b> & then", "the\tcat"]
+LINES += ["a dog. The cat!", "{name} hears", ">>fra<< the", "\u00e9t\u00e9"]
+LINES += ["x" * 60, "the old house by the river " * 4]
 NOT_DRAWN = {"--from", "--to"}
 """What the models of these tests do not have."""
 

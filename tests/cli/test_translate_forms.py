@@ -37,9 +37,7 @@ def objects(stdout: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stdout.splitlines()]
 
 
-def test_n_best_lists_scores_and_alignments_stand_beside_the_text(
-    translate_text: TranslateText,
-) -> None:
+def test_lists_scores_and_alignments_stand_beside_the_text(translate_text: TranslateText) -> None:
     plain, scored, n_best, aligned = (
         translate_text("a small cat\n\na small cat\n", *words).stdout.splitlines()
         for words in ((), ("--scores",), ("--n-best", "2"), ("--alignment",))
@@ -62,8 +60,7 @@ def test_n_best_lists_scores_and_alignments_stand_beside_the_text(
 def test_jsonl_holds_an_object_for_each_line(
     translate_text: TranslateText, translator: Translator
 ) -> None:
-    answer = translate_text(TEXT, "--format", "jsonl", "--n-best", "2", "--alignment")
-    assert answer.status == 0
+    answer = translate_text(TEXT, "--format", "jsonl", "--n-best", "2", "--alignment").succeeded()
     found = objects(answer.stdout)
     assert [one["line"] for one in found] == [0, 1, 2, 3]
     for one, expected in zip(found, translator.translate(LINES), strict=True):
@@ -71,9 +68,8 @@ def test_jsonl_holds_an_object_for_each_line(
         assert one["tokens"] == list(expected.tokens)
         assert one["score"] == pytest.approx(expected.score, abs=1e-5)
         assert one["pieces"] == expected.segments
-        assert [other["text"] for other in one.get("others", [])] == [
-            other.text for other in expected.others
-        ]
+        others = [other["text"] for other in one.get("others", [])]
+        assert others == [other.text for other in expected.others]
         assert len(one["token_log_probs"]) == len(one["tokens"])
         # The rest is eos's.
         assert one["log_prob"] <= sum(one["token_log_probs"]) + 1e-5
@@ -91,8 +87,7 @@ def test_attention_is_drawn_of_the_first_line_with_letters(
     translate_text: TranslateText, tmp_path: Path
 ) -> None:
     picture = tmp_path / "attention.svg"
-    answer = translate_text("\n2024\nthe cat\na dog\n", "--attention", picture)
-    assert answer.status == 0
+    answer = translate_text("\n2024\nthe cat\na dog\n", "--attention", picture).succeeded()
     assert answer.stdout.count("\n") == 4
     drawn = "".join(ElementTree.parse(picture).getroot().itertext())
     assert "layer" not in drawn
@@ -116,17 +111,11 @@ def test_models_of_other_vocabularies_are_not_an_ensemble(
     assert "vocabularies" in line
 
 
-def test_on_a_terminal_each_typed_line_is_answered(
-    model_file: Path, translator: Translator
-) -> None:
+def test_on_a_terminal_each_line_is_answered(model_file: Path, translator: Translator) -> None:
     master, slave = pty.openpty()
-    process = subprocess.Popen(
-        nmt_command("translate", model_file, *QUICK),
-        stdin=slave,
-        stdout=slave,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"TERM": "dumb"},
-    )
+    command, env = nmt_command("translate", model_file, *QUICK), os.environ | {"TERM": "dumb"}
+    streams: Any = {"stdin": slave, "stdout": slave, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, env=env, **streams)
     os.close(slave)
     seen = ""
 
@@ -154,9 +143,7 @@ def test_on_a_terminal_each_typed_line_is_answered(
     assert {first.text, last.text} <= set(lines)
 
 
-def test_lines_that_were_searched_again_are_marked_and_counted(
-    translate_text: TranslateText,
-) -> None:
+def test_lines_searched_again_are_marked_and_counted(translate_text: TranslateText) -> None:
     # With random weights, some translations run to their limit.
     lines = [f"the {'small ' * (n % 5)}cat {n}" for n in range(20)]
     text = "".join(f"{line}\n" for line in (*lines, ""))

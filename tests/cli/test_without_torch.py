@@ -64,16 +64,15 @@ print(json.dumps(answers))
 """
 
 
+def run(program: str, *words: str | Path, stdin: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *map(str, words)]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True)
+
+
 def answers(unneeded: Sequence[str], commands: Sequence[Sequence[str | Path]]) -> list[Any]:
     """Return the statuses of commands that are run without these modules, and their stderr."""
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        input=json.dumps([unneeded, [[str(word) for word in words] for words in commands]]),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found: list[Any] = json.loads(ran.stdout)
+    given = json.dumps([unneeded, [[str(word) for word in words] for words in commands]])
+    found: list[Any] = json.loads(run(PROGRAM, stdin=given).stdout)
     return found
 
 
@@ -130,13 +129,7 @@ def test_bleu_of_two_files_loads_nothing_else(tmp_path: Path) -> None:
 
 def loaded(*words: str | Path) -> tuple[str, set[str]]:
     """Return stdout of a command that is given two sentences, and the modules that it loads."""
-    ran = subprocess.run(
-        [sys.executable, "-c", LOADED, *map(str, words)],
-        input="The cat sees it. Mr. Smith sees a dog.\n",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    ran = run(LOADED, *words, stdin="The cat sees it. Mr. Smith sees a dog.\n")
     return ran.stdout, set(json.loads(ran.stderr.splitlines()[-1]))
 
 

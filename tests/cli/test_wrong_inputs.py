@@ -15,12 +15,7 @@ from pathlib import Path
 import pytest
 from command_line import Nmt
 
-from nmt.config.model_config import (
-    MODEL_CONFIGS,
-    ModelConfig,
-    RecurrentConfig,
-    TransformerConfig,
-)
+from nmt.config.model_config import MODEL_CONFIGS, ModelConfig, RecurrentConfig, TransformerConfig
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
@@ -34,6 +29,29 @@ UNFIT: dict[str, ModelConfig] = {
     "recurrent": RecurrentConfig(),
 }
 """Models that some programs cannot be."""
+NOT_TEXT = b"\0\x14\0\x06" * 100
+FILES = {
+    "blank": b"\n \n\n",
+    **dict.fromkeys(("latin", "latin.en", "latin.de"), b"eins\nzwei\ngr\xfc\xdfe\n"),
+    **dict.fromkeys(("packed.en.gz", "empty.en", "empty.de"), b""),
+    "page.html": b"<p>a",
+    "a.json": b"{}",
+    "hub.json": b'{"en": "a", "de": "b"}\n',
+    "unicode.txt": 'a\tb\r\n"c\nd"\te\r\n'.encode("utf-16"),  # as Excel writes it
+    **dict.fromkeys(("sheet.xlsx", "renamed.csv"), b"PK\x03\x04" + NOT_TEXT),
+    "old.xls": b"\xd0\xcf\x11\xe0" + NOT_TEXT,
+    "a.sgm": b"<refset><doc docid='a'><seg id='1'>a</seg></doc></refset>",
+    "a.docx": b"PK",
+    # As other converters of CTranslate2 leave it, and as Marian does.
+    **dict.fromkeys(("converted/model.bin", "converted/config.json"), b"{}"),
+    "converted/shared_vocabulary.json": b"{}",
+    **dict.fromkeys(("of-marian/model.bin", "of-marian/model.bin.decoder.yml"), b"{}"),
+    "deep/dataset.json": b"[" * 100_000,
+    "deep.toml": b"x = " + b"[" * 100_000,
+    "long.toml": b"[training]\nmax_updates = " + b"9" * 5_000,
+    "float.toml": b"[training]\nlearning_rate = " + b"9" * 400,
+    "n-best": b"0 ||| Das ist ein Test. ||| -0.500000\n",
+}
 
 
 @pytest.fixture(scope="module")
@@ -50,50 +68,19 @@ def shared(
     for name, config in UNFIT.items():  # without weights, so that none can be read
         (kind,) = (kind for kind, known in MODEL_CONFIGS.items() if known is type(config))
         write_model(tmp_path / name, replace(card, architecture=kind, config=config), {})
+    fitting = TransformerConfig(positions="sinusoidal_halves", first_input="zeros")
     languages = LanguageTokens.of_targets([("en", "de"), ("en", "fr")])
-    tags = list(languages.pieces.values())
-    for name, one, vocabulary in (
-        (
-            "many",
-            replace(card, languages=languages),
-            learn_vocabulary(["a"], vocab_size=265, controls=tags),
-        ),
-        ("split", card, Vocabulary(card.src_vocabulary.model, Moses("en", True, True))),
-    ):
-        fitting = TransformerConfig(positions="sinusoidal_halves", first_input="zeros")
-        one = replace(one, config=fitting, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary)
-        write_model(tmp_path / name, one, {})
+    tagged = learn_vocabulary(["a"], vocab_size=265, controls=list(languages.pieces.values()))
+    rules = Vocabulary(card.src_vocabulary.model, Moses("en", True, True))
+    for name, vocabulary, spoken in (("many", tagged, languages), ("split", rules, None)):
+        one = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary, languages=spoken)
+        write_model(tmp_path / name, replace(one, config=fitting), {})
     (tmp_path / "round").symlink_to("round")
-    (tmp_path / "blank").write_text("\n \n\n")
-    (tmp_path / "latin").write_bytes(b"eins\nzwei\ngr\xfc\xdfe\n")
-    (tmp_path / "packed.en.gz").touch()
-    (tmp_path / "page.html").write_text("<p>a")
-    (tmp_path / "a.json").write_text("{}")
-    (tmp_path / "hub.json").write_text('{"en": "a", "de": "b"}\n')
-    # As Excel writes it, with a line end in a cell.
-    (tmp_path / "unicode.txt").write_bytes('a\tb\r\n"c\nd"\te\r\n'.encode("utf-16"))
-    for name, start in (("sheet.xlsx", b"PK\x03\x04"), ("old.xls", b"\xd0\xcf\x11\xe0")):
-        (tmp_path / name).write_bytes(start + b"\0\x14\0\x06" * 100)
-    shutil.copy(tmp_path / "sheet.xlsx", tmp_path / "renamed.csv")
-    (tmp_path / "a.sgm").write_text("<refset><doc docid='a'><seg id='1'>a</seg></doc></refset>")
-    (tmp_path / "converted").mkdir()  # as other converters of CTranslate2 leave it
-    for name in ("model.bin", "config.json", "shared_vocabulary.json"):
-        (tmp_path / "converted" / name).write_text("{}")
+    for name, content in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as package:
         package.writestr("encoder.npy", "{}")
-    (tmp_path / "of-marian").mkdir()
-    for name in ("model.bin", "model.bin.decoder.yml"):  # CTranslate2 has the first, too
-        (tmp_path / "of-marian" / name).write_text("{}")
-    (tmp_path / "a.docx").write_text("PK")
-    for lang in ("en", "de"):
-        (tmp_path / f"empty.{lang}").touch()
-        (tmp_path / f"latin.{lang}").write_bytes(b"eins\nzwei\ngr\xfc\xdfe\n")
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "dataset.json").write_text("[" * 100_000)
-    (tmp_path / "deep.toml").write_text("x = " + "[" * 100_000)
-    (tmp_path / "long.toml").write_text("[training]\nmax_updates = " + "9" * 5_000)
-    (tmp_path / "float.toml").write_text("[training]\nlearning_rate = " + "9" * 400)
-    (tmp_path / "n-best").write_text("0 ||| Das ist ein Test. ||| -0.500000\n")
     return tmp_path
 
 
@@ -115,6 +102,8 @@ HALVES = "--set first_input=zeros --set positions=sinusoidal_halves"
 MEMORY, PORTABLE = "--set decoder_memory=attention", "--model transformer_portable"
 NARROW = "--model transformer_portable_few"  # for models as narrow
 DISTILL = "nmt distill RUN --out STUDENT"
+MOST = most_workers()
+CONVERT = "convert it to XLIFF with Okapi Tikal, or pass --markup none to translate it as lines"
 
 CASES = [
     # A link that leads to itself.
@@ -146,11 +135,7 @@ CASES = [
     ("average model model --out no/", 2, "no/: is a folder; name a file"),
     # Preparing.
     (f"prepare out {TEXTS} --train packed.en", 1, "packed.en.gz exists: give the prefix without"),
-    (
-        f"prepare out {TEXTS} --test page.html,page.html",
-        1,
-        "cannot read HTML as parallel text",
-    ),
+    (f"prepare out {TEXTS} --test page.html,page.html", 1, "cannot read HTML as parallel text"),
     (f"prepare out {TEXTS} --test hub.json", 1, "hub.json: cannot read JSON as parallel text"),
     (f"prepare out {TEXTS} --test valid.en", 2, "valid.en: give the prefix of both files, valid"),
     (f"prepare out {TEXTS} --test unicode.txt", 2, "unicode.txt: has columns parted by tabs; rena"),
@@ -200,12 +185,15 @@ CASES = [
     (
         f"{TRAIN} --processes 999999",
         2,
-        f"--processes 999999: this machine takes at most {most_workers()}; give fewer, or auto",
+        f"--processes 999999: this machine takes at most {MOST}; give fewer, or auto",
     ),
     ("train nowhere --out run", 1, "nowhere is not a data folder: there is no such folder"),
     ("train data --out run --init-from model", 2, "prepare it with --vocab model, or give"),
     (f"{TRAIN} --set lora_rank=2", 2, "lora_rank is for a model that is tuned; give --init-from"),
     (f"{TRAIN} --set lora_rank=2 --set freeze=encoder.*", 2, "lora_rank cannot be combined with"),
+    ("evaluate model", 2, "not a run folder"),
+    ("evaluate converted", 2, "not a run folder"),
+    ("evaluate nowhere", 2, "no such run folder"),
     ("distill model --out student", 2, "model: not a run folder"),
     ("distill data --out student", 2, "data: is a data folder; give the run folder"),
     ("distill nowhere --out student", 2, "nowhere: no such run folder; `nmt train` makes one"),
@@ -238,6 +226,7 @@ CASES = [
     ("export bergamot modern out", 2, f"{PORTABLE}, or make a student: {DISTILL}"),
     ("export bergamot odd out", 2, f"{NARROW}, or make a student: {DISTILL}"),
     ("export marian recurrent out", 2, f"{PORTABLE}, or make a student: {DISTILL}"),
+    ("export bergamot many out", 2, "cannot have several languages; take nmt export ctranslate2"),
     ("export marian many out", 2, "cannot have several languages; take nmt export ctranslate2"),
     ("export argos many a.argosmodel", 2, "begin the pieces of each source with its target"),
     ("export argos many a.argosmodel", 2, "; take nmt export ctranslate2"),
@@ -266,7 +255,7 @@ CASES = [
     (f"{TRANSLATE} --precision fp23", 2, "--precision fp23: unknown; did you mean 'fp32'?"),
     (f"{TRANSLATE} --length-penalty inf", 2, "--length-penalty inf: must be a finite number"),
     (f"{TRANSLATE} --workers two", 2, f"--workers 'two' {AUTO}"),
-    (f"{TRANSLATE} --workers {most_workers() + 1}", 2, f"must be at most {most_workers()}; this"),
+    (f"{TRANSLATE} --workers {MOST + 1}", 2, f"must be at most {MOST}; this"),
     (f"{TRANSLATE} --deadline 06:30", 2, "--deadline needs --input and --output with files"),
     ("translate model --input nowhere", 1, "nowhere: No such file or directory"),
     ("translate model --output out.gz", 2, "the translation of a pipe cannot be compressed"),
@@ -278,25 +267,12 @@ CASES = [
     (f"{TRANSLATE} --attention a.svg --output out", 2, "--attention does not go with --output"),
     (f"{TRANSLATE} --attention a.svg --input valid.de", 2, "several inputs"),
     (f"{TRANSLATE} --terms nowhere", 1, "nowhere: no such file"),
-    (
-        f"{TRANSLATE} --terms valid.de",
-        1,
-        "valid.de: line 1 has no tab; write a term as SOURCE<TAB>",
-    ),
+    (f"{TRANSLATE} --terms valid.de", 1, "valid.de: line 1 has no tab; write a term as SOURCE<TAB"),
     (f"{TRANSLATE} --terms model", 1, "model: line 1 is not valid UTF-8; convert it"),
     (f"{TRANSLATE} --terms valid.de --sample", 2, "--terms does not go with --sample"),
     (f"{TRANSLATE} --markup htm", 2, "--markup htm: unknown; did you mean 'html'?"),
-    (
-        "translate model --input page.html --n-best 2",
-        2,
-        "--n-best does not go with the document page",
-    ),
-    (
-        "translate model --input a.json",
-        1,
-        "a.json: JSON is not supported; convert it to XLIFF with Okapi Tikal, or pass --markup "
-        "none to translate it as lines",
-    ),
+    ("translate model --input page.html --n-best 2", 2, "--n-best does not go with the document p"),
+    ("translate model --input a.json", 1, f"a.json: JSON is not supported; {CONVERT}"),
     ("translate model --input a.docx", 1, "is not supported; convert it to XLIFF with Okapi Tikal"),
     (f"{TRANSLATE} --context 1", 2, "--context 1: model was trained on single lines"),
     (f"{TRANSLATE} --to fr", 2, "--to fr: the model knows only "),

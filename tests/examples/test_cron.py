@@ -77,10 +77,9 @@ class Place:
 
     def content(self, name: str) -> dict[str, bytes]:
         """Return the files of a folder, hidden ones and links left out."""
-        paths = [
-            p for p in (self.folder / name).rglob("[!.]*") if p.is_file() and not p.is_symlink()
-        ]
-        return {str(p.relative_to(self.folder / name)): p.read_bytes() for p in paths}
+        folder = self.folder / name
+        paths = (p for p in folder.rglob("[!.]*") if p.is_file() and not p.is_symlink())
+        return {str(p.relative_to(folder)): p.read_bytes() for p in paths}
 
     @property
     def log(self) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from example_runs import make, needs_make
+from command_line import write
+from example_runs import made, needs_make
 
 TESTS = ("test_2016_flickr", "test_2017_flickr")
 REFERENCE = ["Ein Mann, der schläft.", "Zwei Hunde spielen im grünen Gras."]
@@ -23,17 +24,12 @@ def test_the_recipe_ends_with_the_card_and_seeds_with_its_means(tmp_path: Path) 
         (run / "finished").touch()
         for test in TESTS:
             write(run / f"{test}.de", [line.replace("grünen", word) for line in REFERENCE])
-    done = make("multi30k", "seeds", f"WORK={tmp_path}", f"NMT_DATA={tmp_path}")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\nlower-cased tokenised BLEU\t100.00\t") == len(TESTS)
-    means = [line for line in done.stdout.splitlines() if ": mean " in line]
+    printed = made("multi30k", "seeds", f"WORK={tmp_path}", f"NMT_DATA={tmp_path}")
+    assert printed.count("\nlower-cased tokenised BLEU\t100.00\t") == len(TESTS)
+    means = [line for line in printed.splitlines() if ": mean " in line]
     assert len(means) == 5 * len(TESTS)
     # 12 of 13 tokens match, of pairs 9 of 11, of threes 6 of 9, and of fours 4 of 7.
     other = 100 * (12 / 13 * 9 / 11 * 6 / 9 * 4 / 7) ** 0.25
     mean = (100 + other) / 2
     assert means[0] == f"en-de {TESTS[0]}: mean BLEU of 2 seeds {mean:.2f}"
     assert means[4] == f"en-de {TESTS[0]}: mean lower-cased tokenised BLEU of 2 seeds {mean:.2f}"
-
-
-def write(path: Path, lines: list[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import write
 from toy_training import environment
 
 from nmt.config.recipes import read_toml, resolve_recipe
@@ -41,7 +42,7 @@ def test_typos_are_in_the_source_only_and_repeat(tmp_path: Path) -> None:
 def noisy(folder: Path, kind: str) -> tuple[list[str], list[str]]:
     paths = [folder / name for name in ("test.en", "test.de", "out.en", "out.de")]
     for path, side in zip(paths, (EN, DE), strict=False):
-        path.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+        write(path, side)
     command = [sys.executable, str(EXAMPLE / "noisy.py"), kind, *map(str, paths)]
     subprocess.run(command, check=True, env=environment())
     src, tgt = (path.read_text(encoding="utf-8").splitlines() for path in paths[2:])

@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from prepare_job import write
 from term_use import find, shares
 
 from nmt.lexical import word_lexicon
 from nmt.lexical.word_list import ListedWord, WordList
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
-
-
-def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> str:
-    for lang, side in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
-        (folder / f"{name}.{lang}").write_text("".join(f"{line}\n" for line in side), "utf-8")
-    return str(folder / name)
 
 
 def test_terms_are_words_that_the_references_translate_in_one_way(
@@ -40,9 +35,7 @@ def test_terms_are_words_that_the_references_translate_in_one_way(
         ("Zwei Katzen", "0.0 % | 0.0 % | 0.0 %"),
     ],
 )
-def test_terms_count_as_given_in_any_form_and_in_the_right_one(
-    hypothesis: str, expected: str
-) -> None:
+def test_terms_count_as_given_in_any_and_in_the_right_form(hypothesis: str, expected: str) -> None:
     terms = WordList([ListedWord("dogs", ("Hund",)), ListedWord("cats", ("Katze",))])
     # The second line's reference has no such word, so its term does not count.
     src, references = ["dogs bark", "cats sleep"], ["Hunde bellen", "sie schlafen"]

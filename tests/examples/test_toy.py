@@ -72,21 +72,23 @@ def test_clause_puts_its_verb_in_place(
     assert words(make_text.main_clause(clause, "heute")) == inverted
 
 
+# English, German, and the German words that each English one is linked with.
+LINKED = """
+Because the key is in the forest, our clever brother sells her new knife.
+Weil der Schlüssel im Wald liegt, verkauft unser kluger Bruder ihr neues Messer.
+Weil der Schlüssel liegt, im im Wald unser kluger Bruder verkauft ihr neues Messer.
+
+The old aunt sold the small coat, because it was too black.
+Die alte Tante hat den kleinen Mantel verkauft, weil er zu schwarz gewesen ist.
+Die alte Tante hat+verkauft, den kleinen Mantel weil er gewesen+ist. zu schwarz
+"""
+
+
 def test_words_are_linked_with_those_that_they_stand_for() -> None:
     rng = make_text.Drawing(3)
     lines = {sentence.en: sentence for sentence in (make_text.draw(rng) for _ in range(12))}
-    for en, de, linked in (
-        (
-            "Because the key is in the forest, our clever brother sells her new knife.",
-            "Weil der Schlüssel im Wald liegt, verkauft unser kluger Bruder ihr neues Messer.",
-            "Weil der Schlüssel liegt, im im Wald unser kluger Bruder verkauft ihr neues Messer.",
-        ),
-        (
-            "The old aunt sold the small coat, because it was too black.",
-            "Die alte Tante hat den kleinen Mantel verkauft, weil er zu schwarz gewesen ist.",
-            "Die alte Tante hat+verkauft, den kleinen Mantel weil er gewesen+ist. zu schwarz",
-        ),
-    ):
+    for expected in LINKED.split("\n\n"):
+        en, de, linked = expected.strip().split("\n")
         found = lines[en]
         words: dict[int, list[str]] = {}
         for link in found.links.split():

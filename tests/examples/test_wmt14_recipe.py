@@ -12,20 +12,19 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tarfile
 import time
+from functools import partial
 from html import escape
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from catalogue import read_catalogue
-from example_runs import make, make_command, needs_curl, needs_make
+from example_runs import made, make, make_command, needs_curl, needs_make, start_to_kill
 from extract import count_lines
 from make_text import corpus
-from toy_training import environment
 
 from nmt.config.presets import find_preset, preset_values
 from nmt.config.recipes import resolve_recipe
@@ -50,10 +49,7 @@ RECIPES = PAPER | {"en-de-modern": ("transformer_wmt", 37_000, 50_000, 1_000, 1,
 pytestmark = needs_make
 
 
-def run(*arguments: str) -> str:
-    done = make("wmt14", *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+run = partial(made, "wmt14")
 
 
 def would_run(*arguments: str) -> str:
@@ -160,9 +156,8 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
         content = (folder / name).read_bytes()
         entries += [f'[archives."{name}"]', "addresses = []", 'source = "the mirror"']
         entries += [f"size = {len(content)}"] if archive.size else []
-        entries += [
-            f'{sum} = "{hashlib.new(sum, content).hexdigest()}"' for sum in archive.checksums
-        ]
+        for kind in archive.checksums:
+            entries.append(f'{kind} = "{hashlib.new(kind, content).hexdigest()}"')
     (folder / "wmt14.toml").write_text("\n".join(entries), encoding="utf-8")
     return folder
 
@@ -180,14 +175,11 @@ def packed(member: str, lines: tuple[str, ...]) -> bytes:
 
 def rehearsal(mirror: Path, work: Path) -> list[str]:
     """Return the variables for all stages with a tiny model on little text."""
-    tiny = "--batch-tokens 300"
-    for value in ("save_every=2", "validate_every=6", "sample_translations=0", "threads=1"):
-        tiny += f" --set {value}"
-    return [
-        *(f"MIRROR={mirror}", f"CATALOGUE={mirror}/wmt14.toml", f"WORK={work}", "FORCE=1"),
-        *("PRESET=transformer_tiny", "VOCAB=400", "UPDATES=6", "AVERAGE=2"),
-        *(f"TRAIN_OPTIONS={tiny}", "PROCESSES=2"),
-    ]
+    tiny = "--batch-tokens 300 --set save_every=2 --set validate_every=6 --set threads=1"
+    tiny += " --set sample_translations=0"
+    places = (f"MIRROR={mirror}", f"CATALOGUE={mirror}/wmt14.toml", f"WORK={work}")
+    sizes = "PRESET=transformer_tiny VOCAB=400 UPDATES=6 AVERAGE=2 PROCESSES=2 FORCE=1"
+    return [*places, *sizes.split(), f"TRAIN_OPTIONS={tiny}"]
 
 
 def times(folder: Path) -> dict[Path, int]:
@@ -196,13 +188,7 @@ def times(folder: Path) -> dict[Path, int]:
 
 def interrupt(*arguments: str, sign: Path) -> None:
     """Start make, and stop it with all its processes when a file is there."""
-    process = subprocess.Popen(
-        make_command("wmt14", *arguments),
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    )
+    process = start_to_kill(make_command("wmt14", *arguments))
     while process.poll() is None and not sign.exists():
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGTERM)
@@ -211,9 +197,7 @@ def interrupt(*arguments: str, sign: Path) -> None:
 
 @pytest.mark.slow
 @needs_curl
-def test_a_recipe_goes_from_archives_to_a_score_and_can_be_stopped(
-    mirror: Path, tmp_path: Path
-) -> None:
+def test_a_recipe_from_archives_to_a_score_can_be_stopped(mirror: Path, tmp_path: Path) -> None:
     work = tmp_path
     arguments = ["en-de-base", *rehearsal(mirror, work)]
     model, data = work / "en-de-base", work / "data-en-de"

@@ -105,6 +105,7 @@ def test_both_sides_are_taken_byte_by_byte_and_nothing_else(tmp_path: Path) -> N
 
 
 LATIN = SGML.encode().replace(b"butter", b"caf\xe9")
+OTHER_NAME = {"inner/text.en": b"1\n2\n", "inner/test.de": b"1\n2\n"}
 
 
 @pytest.mark.parametrize(
@@ -114,11 +115,7 @@ LATIN = SGML.encode().replace(b"butter", b"caf\xe9")
         (sides(b"1\n", b"1\n"), "", r"inner/text\.en .*1 lines, .*2 "),
         (sides(b"1\n2\n", b"1\n2\n3"), "", r"inner/text\.de .*3 lines"),
         (sides(LATIN, LATIN, ".sgm"), ".sgm", r"damaged \('utf-8' codec"),
-        (
-            {"inner/text.en": b"1\n2\n", "inner/test.de": b"1\n2\n"},
-            "",
-            r"inner/text\.de; .*'inner/test\.de'",
-        ),
+        (OTHER_NAME, "", r"inner/text\.de; .*'inner/test\.de'"),
         (sides(b"", b""), "link", r"inner/text\.en is"),
     ],
 )

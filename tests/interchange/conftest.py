@@ -21,23 +21,13 @@ def python_with(tmp_path: Path) -> Callable[[str], Path]:
     def make(package: str) -> Path:
         python = tmp_path / "venv" / "bin" / "python"
         subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-        found = subprocess.run(
-            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-            capture_output=True,
-            check=True,
-            text=True,
-        )
+        where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        found = subprocess.run([python, "-c", where], capture_output=True, check=True, text=True)
         Path(found.stdout.strip(), "ours.pth").write_text(sysconfig.get_path("purelib"))
-        installing = subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", package],
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-        if installing.returncode:
-            pytest.skip(
-                f"needs {package}, which cannot be installed: {installing.stderr.strip()[-200:]}"
-            )
+        command: list[str | Path] = [python, "-m", "pip", "install", "--quiet", package]
+        done = subprocess.run(command, capture_output=True, check=False, text=True)
+        if done.returncode:
+            pytest.skip(f"needs {package}: it cannot be installed: {done.stderr.strip()[-200:]}")
         return python
 
     return make

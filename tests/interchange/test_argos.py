@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Nmt
@@ -66,9 +67,7 @@ def test_languages_have_argos_codes_or_are_refused(
             assert all(name.startswith(f"{root}/") for name in package.namelist())
 
 
-def test_a_private_code_is_taken_with_a_name_of_the_user(
-    nmt: Nmt, tmp_path: Path, card: ModelCard
-) -> None:
+def test_a_private_code_is_taken_with_its_name(nmt: Nmt, tmp_path: Path, card: ModelCard) -> None:
     model = write(tmp_path / "model", replace(card, src_lang="qnh", tgt_lang="en"))
     words = ("export", "argos", model, tmp_path / "a.argosmodel")
     assert "--src-name" in nmt(*words).refusal(2)
@@ -95,14 +94,9 @@ def test_argostranslate_gives_our_translations(
     assert nmt("export", "ctranslate2", WRITTEN, folder, *exact).status == 0
     lines = "".join(f"{source} .\n" for source, _ in pairs(200, seed=1))
     (tmp_path / "in").write_text(lines)
-    client = subprocess.run(
-        [python, CLIENT, package],
-        input=lines,
-        capture_output=True,
-        check=True,
-        text=True,
-        env=os.environ | {"HOME": str(tmp_path), "ARGOS_COMPUTE_TYPE": quantization},
-    )
+    environment = os.environ | {"HOME": str(tmp_path), "ARGOS_COMPUTE_TYPE": quantization}
+    options: Any = {"input": lines, "capture_output": True, "text": True, "env": environment}
+    client = subprocess.run([python, CLIENT, package], check=True, **options)
     ours = nmt("translate", folder, "--input", tmp_path / "in", *AS_ARGOS)
     # A last piece that is only a space stays one there.
     theirs = [line.rstrip(" ") for line in client.stdout.splitlines()]

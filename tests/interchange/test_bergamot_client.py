@@ -39,23 +39,15 @@ def nmt(*words: str | Path) -> str:
     return run(sys.executable, "-m", "nmt", *words)
 
 
+LENGTHS: dict[str, Value] = {"max_updates": 500, "warmup_updates": 50, "ema_decay": 0.9}
+LENGTHS |= {"validate_every": 100, "save_every": 100}
+
+
 def learn(folder: Path, *, separate_vocab: bool = False, **values: Value) -> Path:
     """Train and export a student of number words; return the folder of the run and the model."""
-    train(
-        prepare_toy(folder, count=1_000, separate_vocab=separate_vocab),
-        folder / "run",
-        **{
-            "preset": "transformer_student_tiny",
-            "d_model": 64,
-            "d_ff": 128,
-            "max_updates": 500,
-            "warmup_updates": 50,
-            "validate_every": 100,
-            "save_every": 100,
-            "ema_decay": 0.9,
-            **values,
-        },
-    )
+    data = prepare_toy(folder, count=1_000, separate_vocab=separate_vocab)
+    usual: dict[str, Value] = {"preset": "transformer_student_tiny", "d_model": 64, "d_ff": 128}
+    train(data, folder / "run", **LENGTHS | usual | values)
     nmt("export", "bergamot", folder / "run", folder / "model", "--src-name", "Plain English")
     return folder
 

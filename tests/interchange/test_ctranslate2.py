@@ -75,8 +75,7 @@ def test_other_programs_read_pieces_of_the_other_side(
     program = program.replace("max(map(len, pieces)) + 50", "12")
     (tmp_path / "in").write_text("".join(f"{source}\n" for source in sources))
     words = ("--input", tmp_path / "in", "--workers", "1", "--no-guard", "--max-tokens", "12")
-    ours = nmt("translate", tmp_path / "fast", *words)
-    assert ours.status == 0, ours.stderr
+    ours = nmt("translate", tmp_path / "fast", *words).succeeded()
     assert run_python(program) == ours.stdout
     # All these translations are much alike, so look at the ids, too.
     vocabulary = read_card(model).src_vocabulary
@@ -88,9 +87,7 @@ def test_other_programs_read_pieces_of_the_other_side(
     assert [[ids.get(piece, UNK_ID) for piece in line] for line in pieces] == expected
 
 
-def test_an_export_says_what_other_programs_must_do(
-    nmt: Nmt, tmp_path: Path, card: ModelCard
-) -> None:
+def test_an_export_says_what_programs_must_do(nmt: Nmt, tmp_path: Path, card: ModelCard) -> None:
     pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
     nllb = import_huggingface(nmt, M2M100().write(tmp_path / "nllb"))
     added = [Piece(ADDED, kind=Kind.CONTROL), Piece("<mine>", kind=Kind.USER_DEFINED)]
@@ -103,8 +100,7 @@ def test_an_export_says_what_other_programs_must_do(
         (tmp_path / "moses", ["Moses", "added tokens"]),
     ):
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
-        done = nmt("export", "ctranslate2", model, tmp_path / "out")
-        assert done.status == 0
+        done = nmt("export", "ctranslate2", model, tmp_path / "out").succeeded()
         page = (tmp_path / "out" / "README.md").read_text()
         for name in named:
             assert name in done.stderr

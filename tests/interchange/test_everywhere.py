@@ -10,9 +10,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from command_line import Nmt
+from command_line import Nmt, write
 from toy_training import TINY, pairs, prepare_toy, train
 from toy_training import nmt as nmt_here
 
@@ -56,9 +57,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def given(tmp_path: Path) -> Path:
-    path = tmp_path / "in"
-    path.write_text("".join(f"{line}\n" for line in LINES))
-    return path
+    return write(tmp_path / "in", LINES)
 
 
 @pytest.fixture
@@ -76,15 +75,8 @@ def export(nmt: Nmt, run: Path, tmp_path: Path) -> Callable[..., Path]:
 
 def output(*command: str | Path, given: Path, **environment: str) -> list[str]:
     """The lines that a program makes of a file."""
-    with given.open() as file:
-        done = subprocess.run(
-            command,
-            stdin=file,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | environment,
-        )
+    options: Any = {"input": given.read_text(), "env": os.environ | environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     assert done.returncode == 0, done.stderr
     return [line.rstrip(" ") for line in done.stdout.splitlines()]
 

@@ -85,11 +85,8 @@ def test_generate_searches_by_the_defaults_of_translate(
     default = SearchOptions()
     assert (generation["num_beams"], generation["early_stopping"]) == (default.beam_size, True)
     # Its penalty length^alpha is about as steep where sentences have some 25 tokens.
-    here, there = (
-        math.log(default.penalty(26) / default.penalty(25)),
-        math.log(26 / 25) * generation["length_penalty"],
-    )
-    assert abs(here - there) < 0.001
+    here = math.log(default.penalty(26) / default.penalty(25))
+    assert abs(here - math.log(26 / 25) * generation["length_penalty"]) < 0.001
     barred = card.tgt_vocabulary.barred_ids
     assert generation["bad_words_ids"] == [[id_] for id_ in barred]
 

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import pytest
 import sentencepiece
 import torch
 import yaml
-from command_line import Nmt
+from command_line import Nmt, write
 from foreign_models import (
     KINDS,
     LINES,
@@ -42,11 +42,6 @@ from nmt.data.pieces import PieceModel
 from nmt.models.model_file import load_model
 
 pytestmark = pytest.mark.slow
-
-GREEDY = (
-    *("--beam-size", "1", "--workers", "1", "--threads", "1", "--max-extra-tokens", "20"),
-    "--no-guard",  # the toolkits do not search again what repeats itself
-)
 
 
 class Transformers:
@@ -199,13 +194,12 @@ def assert_same_as_many(
 def exported(nmt: Nmt, learnt: Path, tmp_path: Path) -> Callable[..., list[str]]:
     """Exports a model and writes 200 lines; returns a function that translates them by `nmt`."""
     assert nmt("export", "huggingface", learnt, tmp_path / "out").status == 0
-    (tmp_path / "in").write_text("".join(f"{source}\n" for source, _ in number_words(200, seed=1)))
+    write(tmp_path / "in", [source for source, _ in number_words(200, seed=1)])
 
     def translate(*words: str) -> list[str]:
         alone = ("--no-guard", "--workers", "1", "--threads", "1", "--max-tokens", "38")
-        return nmt("translate", learnt, "--input", tmp_path / "in", *alone, *words).stdout.split(
-            "\n"
-        )[:-1]
+        done = nmt("translate", learnt, "--input", tmp_path / "in", *alone, *words)
+        return done.stdout.split("\n")[:-1]
 
     return translate
 
@@ -235,23 +229,13 @@ def test_transformers_translates_an_export_as_nmt_does(
     assert same >= 0.9 * len(lines)
 
 
-TRAINED: dict[str, tuple[str, ...]] = {
-    "post_norm": ("--tied-embeddings-all",),
-    "pre_norm": (
-        *("--tied-embeddings", "--transformer-ffn-activation", "relu"),
-        *("--transformer-preprocess", "n", "--transformer-postprocess", "da"),
-        *("--transformer-postprocess-top", "n"),
-        *("--sentencepiece-options", "--hard_vocab_limit=false"),
-    ),
-    "ssru": (
-        *("--tied-embeddings-all", "--transformer-decoder-autoreg", "rnn"),
-        "--dec-cell",
-        "ssru",
-    ),
-    "untied_bpe_gelu": (
-        *("--transformer-ffn-activation", "gelu"),
-        *("--sentencepiece-options", "--model_type=bpe"),
-    ),
+TRAINED = {
+    "post_norm": "--tied-embeddings-all",
+    "pre_norm": "--tied-embeddings --transformer-ffn-activation relu --transformer-preprocess n"
+    " --transformer-postprocess da --transformer-postprocess-top n"
+    " --sentencepiece-options --hard_vocab_limit=false",
+    "ssru": "--tied-embeddings-all --transformer-decoder-autoreg rnn --dec-cell ssru",
+    "untied_bpe_gelu": "--transformer-ffn-activation gelu --sentencepiece-options --model_type=bpe",
 }
 
 
@@ -262,29 +246,31 @@ def marian(*words: object) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def train_by_marian(folder: Path, kind: str, options: str) -> tuple[Path, list[Path]]:
+    """Let Marian train a model on made-up text; return it and its vocabularies."""
+    for side in ("source", "target"):
+        write(folder / side, text(side, 2_000))
+    is_joint = "--tied-embeddings-all" in TRAINED[kind]
+    names = ["joint.spm"] * 2 if is_joint else ["source.spm", "target.spm"]
+    vocabularies = [folder / name for name in names]
+    files = ("--train-sets", folder / "source", folder / "target", "--vocabs", *vocabularies)
+    sizes = "--transformer-heads 4 --enc-depth 2 --dec-depth 2 --mini-batch-words 800 --seed 1"
+    given = f"--learn-rate 0.003 {sizes} {options} {TRAINED[kind]}".split()
+    model = folder / "model.npz"
+    marian("train", "--type", "transformer", "--model", model, "--tempdir", folder, *files, *given)
+    return model, vocabularies
+
+
 @pytest.fixture(scope="module", params=TRAINED)
 def trained_by_marian(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Path, list[Path]]]:
-    """A model that Marian has trained on made-up text, and its vocabularies."""
+) -> tuple[Path, list[Path]]:
+    """A model that Marian has trained for a moment, and its vocabularies."""
     folder = tmp_path_factory.mktemp("marian") / "model"
     folder.mkdir()
-    options = TRAINED[request.param]
-    for side in ("source", "target"):
-        (folder / side).write_text("\n".join(text(side, 2_000)) + "\n", encoding="utf-8")
-    is_joint = "--tied-embeddings-all" in options
-    names = ["joint.spm"] * 2 if is_joint else ["source.spm", "target.spm"]
-    vocabularies = [folder / name for name in names]
-    sizes = ("150", "150") if is_joint else ("120", "140")
-    marian(
-        *("train", "--type", "transformer", "--model", folder / "model.npz"),
-        *("--train-sets", folder / "source", folder / "target", "--tempdir", folder),
-        *("--vocabs", *vocabularies, "--dim-vocabs", *sizes),
-        *("--dim-emb", "32", "--transformer-dim-ffn", "48", "--transformer-heads", "4"),
-        *("--enc-depth", "2", "--dec-depth", "2", "--mini-batch-words", "800"),
-        *("--learn-rate", "0.003", "--after", "40u", "--seed", "1", *options),
-    )
-    yield folder / "model.npz", vocabularies
+    pieces = "150 150" if "--tied-embeddings-all" in TRAINED[request.param] else "120 140"
+    sizes = f"--dim-vocabs {pieces} --dim-emb 32 --transformer-dim-ffn 48"
+    return train_by_marian(folder, request.param, f"{sizes} --after 40u")
 
 
 def test_a_package_of_opus_mt_is_what_marian_scores(nmt: Nmt, tmp_path: Path) -> None:
@@ -294,8 +280,7 @@ def test_a_package_of_opus_mt_is_what_marian_scores(nmt: Nmt, tmp_path: Path) ->
     for index, side in enumerate(("source", "target")):
         pieces = sentencepiece.SentencePieceProcessor(model_file=str(package / f"{side}.spm"))
         lines = [" ".join(pieces.encode(pair[index], out_type=str)) for pair in pairs]
-        files.append(tmp_path / side)
-        files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        files.append(write(tmp_path / side, lines))
     listed = [package / "opus.vocab.yml"] * 2
     model = package / "opus.npz.best-perplexity.npz"
     scores = marian("score", "--model", model, "--vocabs", *listed, "--train-sets", *files)
@@ -309,10 +294,7 @@ def test_an_import_is_what_marian_scores(
 ) -> None:
     path, vocabularies = trained_by_marian
     pairs = list(zip(text("source", 60), text("target", 60), strict=True))
-    for index, name in enumerate(("src", "tgt")):
-        lines = "".join(f"{pair[index]}\n" for pair in pairs)
-        (tmp_path / name).write_text(lines, encoding="utf-8")
-    texts = (tmp_path / "src", tmp_path / "tgt")
+    texts = [write(tmp_path / side, text(side, 60)) for side in ("source", "target")]
     scores = marian("score", "--model", path, "--vocabs", *vocabularies, "--train-sets", *texts)
     theirs = dict(zip(pairs, map(float, scores.split()), strict=True))
     model = import_marian(nmt, path)
@@ -327,34 +309,25 @@ def test_an_import_is_what_marian_scores(
     np.testing.assert_allclose(sums, list(map(float, again.split())), rtol=2e-6, atol=6e-5)
 
 
-@pytest.fixture(scope="module", params=["attention", "ssru"])
+@pytest.fixture(scope="module", params=["post_norm", "ssru"])
 def well_trained(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:
     """A model that Marian has trained until it ends its sentences, and its vocabulary."""
+    # The library intgemm needs multiples of 64.
+    sizes = "--dim-vocabs 128 128 --dim-emb 64 --transformer-dim-ffn 128"
     folder = tmp_path_factory.mktemp("well_trained")
-    options = TRAINED["ssru"] if request.param == "ssru" else TRAINED["post_norm"]
-    for side in ("source", "target"):
-        (folder / side).write_text("\n".join(text(side, 2_000)) + "\n", encoding="utf-8")
-    vocabulary = folder / "joint.spm"
-    marian(
-        *("train", "--type", "transformer", "--model", folder / "model.npz"),
-        *("--train-sets", folder / "source", folder / "target", "--tempdir", folder),
-        *("--vocabs", vocabulary, vocabulary, "--dim-vocabs", "128", "128"),
-        # The library intgemm needs multiples of 64.
-        *("--dim-emb", "64", "--transformer-dim-ffn", "128", "--transformer-heads", "4"),
-        *("--enc-depth", "2", "--dec-depth", "2", "--mini-batch-words", "800", "--seed", "1"),
-        *("--learn-rate", "0.003", "--after", "300u", *options),
-    )
-    return folder / "model.npz", vocabulary
+    model, (vocabulary, _) = train_by_marian(folder, request.param, f"{sizes} --after 300u")
+    return model, vocabulary
 
 
 def decoded(model: Path, vocabulary: Path, lines: list[str], folder: Path) -> list[list[str]]:
     """Marian's two best translations of each line: number, text, and scores last."""
-    (folder / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    words = ("--input", folder / "in", "--beam-size", "4", "--n-best", "--max-length-factor", "2")
+    words = ("--beam-size", "4", "--n-best", "--max-length-factor", "2")
+    text = ("--input", write(folder / "in", lines))
     given = ("--models", model, "--vocabs", vocabulary, vocabulary)
-    return [line.split(" ||| ") for line in marian("decode", *given, *words).splitlines() if line]
+    printed = marian("decode", *given, *text, *words)
+    return [line.split(" ||| ") for line in printed.splitlines() if line]
 
 
 def test_an_int8_file_means_what_marian_makes_of_it(

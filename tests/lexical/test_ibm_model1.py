@@ -32,9 +32,7 @@ def learn(pairs: list[tuple[list[int], list[int]]], **options: Any) -> Lexicon:
 
 
 @pytest.mark.parametrize("chunk", [7, 1_000])
-def test_probabilities_are_those_of_ibm_model_1(
-    chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_probabilities_are_of_ibm_model_1(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ibm_model1, "_CHUNK", chunk)
     pairs, steps = some_pairs(40), list[int]()
     found = learn(pairs, on_progress=steps.append)

@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.lexical.token_offsets import token_offsets
 
-LINES = [
-    "die Größe über alles",
-    "Tiếng Việt ậ",
-    "ᾧ Ἄνθρωπος",
-    "한국어 좋다",
-    "हिन्दी",
-    "e\u0323\u0301 \u0623\u064e",
-]
+LINES = ["die Größe über alles", "Tiếng Việt ậ", "ᾧ Ἄνθρωπος", "한국어 좋다", "हिन्दी"]
+LINES += ["e\u0323\u0301 \u0623\u064e"]
 
 
 @pytest.fixture(scope="module")

@@ -35,9 +35,7 @@ def linked(lexicon: WordLexicon, src: str, tgt: str) -> list[tuple[str, str, str
     ]
 
 
-def test_words_are_linked_whatever_their_form_with_the_lemma_of_the_target(
-    lexicon: WordLexicon,
-) -> None:
+def test_words_in_any_form_are_linked_with_the_lemma_of_the_target(lexicon: WordLexicon) -> None:
     # No pair has these two in a line.
     found = linked(lexicon, "My dogs, and mice!", "Meine Mäuse und Hunde!")
     assert found == [("dogs", "Hunde", "Hund"), ("mice", "Mäuse", "Maus")]

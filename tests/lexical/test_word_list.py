@@ -65,7 +65,5 @@ def test_many_terms_with_one_first_word_are_found_by_lookup() -> None:
         ("ein Hot Dog", "hot Dog", False),
     ],
 )
-def test_a_target_with_a_sign_at_its_edge_touches_no_word(
-    text: str, target: str, expected: bool
-) -> None:
+def test_a_target_edged_by_a_sign_touches_no_word(text: str, target: str, expected: bool) -> None:
     assert has_phrase(text, target) == expected

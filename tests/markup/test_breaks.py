@@ -5,24 +5,28 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from listed import listed
 
 from nmt.data.words import unit_pattern
 from nmt.markup.breaks import MarkedLines, cut_at_breaks, unwrap
 from nmt.markup.file_types import FORMS
 
+BREAKS_OF_XML = """
+<x␣id="1"␣ctype="lb"/> <ph␣id="1"␣ctype="lb"/> <ph␣id="1">&lt;br/&gt;</ph> <lb/> <br/> &#10; ␊ ␍␊
+<ph␣id="1"␣type="fmt"␣subType="xlf:lb"/> <ph␣id="0"␣disp="&lt;br␣/&gt;"/> <ph␣type="lb"␣x="1"/>
+<x␣id="x"␣equiv-text="&lt;br/>"/> <ph␣id="1">&lt;mq:ch␣val="&#10;"␣/&gt;</ph>
+<x␣id="1"␣equiv-text="&amp;#10;"/> <x␣id="2"␣ctype="x-html-br"/>
+"""
 BREAKS = {
-    "xml": [
-        *('<x id="1" ctype="lb"/>', '<ph id="1" ctype="lb"/>', '<ph id="1">&lt;br/&gt;</ph>'),
-        *('<ph id="1" type="fmt" subType="xlf:lb"/>', '<ph id="0" disp="&lt;br /&gt;"/>', "<lb/>"),
-        *('<x id="x" equiv-text="&lt;br/>"/>', '<x id="2" ctype="x-html-br"/>', "<br/>", "&#10;"),
-        '<ph id="1">&lt;mq:ch val="&#10;" /&gt;</ph>',
-        *('<x id="1" equiv-text="&amp;#10;"/>', '<ph type="lb" x="1"/>', "\n", "\r\n", "\u2028"),
-    ],
+    "xml": [*listed(BREAKS_OF_XML), "\u2028"],
     "html": ["<br>", "<BR />", "</p><p class='x'>", "<hr>", "</li>\n  <li>", "\n\n", "&#xA;"],
 }
 NO_BREAKS = {
     "xml": [
-        *('<x id="1"/>', '<ph id="1" ctype="image"/>', '<ph id="1">&lt;b&gt;</ph>', "<label/>"),
+        '<x id="1"/>',
+        '<ph id="1" ctype="image"/>',
+        '<ph id="1">&lt;b&gt;</ph>',
+        "<label/>",
         '<x id="1" equiv-text="a &lt;br/&gt; b"/>',
     ],
     "html": ["<b>", "<wbr>", "<!-- \n -->", "<x-br>", "&#100;"],
@@ -70,7 +74,7 @@ def test_other_tags_do_not_end_a_line(form: str, mark: str) -> None:
 @pytest.mark.parametrize("mark", ["- ", "* ", "1. ", "2.1) ", "(3) ", "b) ", "\t•  ", "–&nbsp;"])
 def test_list_marks_and_indentation_stay(mark: str) -> None:
     markup = f"  {mark}one\n\n  {mark}two. 2. three -\n"
-    assert cut(markup, "xml") == [*(f"  {mark}", "one", f"\n\n  {mark}", "two. 2. three -", "\n")]
+    assert cut(markup, "xml") == [f"  {mark}", "one", f"\n\n  {mark}", "two. 2. three -", "\n"]
 
 
 @pytest.mark.parametrize("line", ["-5 dogs", "1.5 dogs", "a. b", "3 dogs", "*one*", "- ", "2. "])
@@ -145,9 +149,7 @@ LONG = "The old house by the river with the big red"
         ("html", "-d  --door   open the old\n             red door", 2),
     ],
 )
-def test_a_line_end_that_wraps_a_sentence_does_not_cut_it(
-    form: str, markup: str, count: int
-) -> None:
+def test_a_line_end_within_a_sentence_does_not_cut_it(form: str, markup: str, count: int) -> None:
     lines = MarkedLines.of(markup, form)
     assert len(lines.lines) == count
     words = [word.span() for word in unit_pattern().finditer(lines.text)]
@@ -169,24 +171,13 @@ def test_all_lines_can_be_joined_but_not_those_in_a_tag() -> None:
     assert unwrap(markup) == 'One. Two<a\nhref="x">  - three</a>'
 
 
-PARTS = ["<br>", "\n", "<b>", "</b>", " ", "a", "A b.", "- ", "1. ", "<p>", '<x ctype="lb"/>', "&"]
-PARTS += [
-    "<code>",
-    "</code>",
-    "12",
-    "<![CDATA[",
-    "]]>",
-    "<!--",
-    "-->",
-    "{n}",
-    "\r",
-    "&#10;",
-    "<",
-    "|",
-]
+PARTS = """
+<br> ␊ <b> </b> ␣ a A␣b. -␣ 1.␣ <p> <x␣ctype="lb"/> & <code> </code> 12 <![CDATA[ ]]> <!-- --> {n} ␍
+&#10; < |
+"""
 
 
-@given(st.lists(st.sampled_from(PARTS), max_size=12), st.sampled_from(FORMS))
+@given(st.lists(st.sampled_from(listed(PARTS)), max_size=12), st.sampled_from(FORMS))
 def test_cut_markup_is_whole(parts: list[str], form: str) -> None:
     markup = "".join(parts)
     parts = cut(markup, form)

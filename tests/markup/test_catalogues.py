@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from listed import listed
 from read_document import read_document
 
 from nmt.errors import DataError
@@ -52,10 +53,8 @@ def read(content: str) -> Document:
 def test_empty_translations_are_filled() -> None:
     head = HEADER.format(2, "n != 1")
     document = read(head + ENTRIES.format(*['""'] * 2))
-    assert [unit.line for unit in document.units] == [
-        'Open "%s" &amp; save',
-        "The first line\n\n  the<!--\t-->second, which is long",
-    ]
+    lines = ['Open "%s" &amp; save', "The first line\n\n  the<!--\t-->second, which is long"]
+    assert [unit.line for unit in document.units] == lines
     assert document.kept == 1
     written = document.write(['"%s" &amp; \\ &lt;', "eins\n\n  <!--\t-->zwei"]).content.decode()
     filled = r'"\"%s\" & \\ <"', '""\n"eins\\n"\n"\\n"\n"  \\tzwei\\n"'
@@ -130,23 +129,13 @@ def test_the_sign_of_a_shortcut_is_put_before_the_first_letter(
     assert unit.write(translation) == f'"{expected}"'
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        *(
-            "AT&T",
-            "a & b",
-            "Drag&Drop",
-            "a drag&drop",
-            "the _id",
-            "a my_name",
-            "__init__ it",
-            "R&D",
-        ),
-        *("%(User_name)s is", "${A_Name} is", "a_b _Open", "&lt;b", r"See a\\_name"),
-        *("__init__ it", "see https://a.b/?a=1&b=_c"),
-    ],
-)
+NO_SHORTCUTS = r"""
+AT&T a␣&␣b Drag&Drop a␣drag&drop the␣_id a␣my_name __init__␣it R&D %(User_name)s␣is ${A_Name}␣is
+a_b␣_Open &lt;b See␣a\\_name see␣https://a.b/?a=1&b=_c
+"""
+
+
+@pytest.mark.parametrize("message", listed(NO_SHORTCUTS))
 def test_other_signs_are_no_shortcuts(message: str) -> None:
     (unit,) = read(f'msgid "{message}"\nmsgstr ""\n').units
     assert unit.write(unit.line) == f'"{message}"'

@@ -18,36 +18,66 @@ MUTATIONS = 1_500  # a flag
 SOURCES = {
     "boost": ["%1% b %2%", "%s is %d%%", "%|d| %|s|", "%|1$+5| is %|2$5d|", "%*d %t %|5|", "%10T."],
     "c": [
-        *("a %s b %d", "%5.2f of %-10s, %lx%%", "%1$s and %2$ld", "%*d x %.*f", "%2$*1$d x %3$s"),
-        *("%zu %hhd %lld %Lf %m", "%<PRIu64> of %<PRIdMAX>", "%c %ls %p"),
+        "a %s b %d",
+        "%5.2f of %-10s, %lx%%",
+        "%1$s and %2$ld",
+        "%*d x %.*f",
+        "%2$*1$d x %3$s",
+        "%zu %hhd %lld %Lf %m",
+        "%<PRIu64> of %<PRIdMAX>",
+        "%c %ls %p",
     ],
     "csharp": ["a {0} b {1}", "{0,5:C2} of {1:yyyy}", "{{a}} {0}", "{2} {0} {1,-10}"],
     "gcc-internal": [
-        *("%qD is %qs", "%q+D and %d", "%<%s%> is %m", "%.*s and %lu %wd", "%2$T of %1$E"),
-        *("%2$.*1$s a %3$i", "%#qT %J %K %L"),
+        "%qD is %qs",
+        "%q+D and %d",
+        "%<%s%> is %m",
+        "%.*s and %lu %wd",
+        "%2$T of %1$E",
+        "%2$.*1$s a %3$i",
+        "%#qT %J %K %L",
     ],
     "java": [
-        *("a {0} b {1}", "{0,number,#.##} of {1,date,short}", "it''s {0}", "'{'{0}'}' {1,time}"),
+        "a {0} b {1}",
+        "{0,number,#.##} of {1,date,short}",
+        "it''s {0}",
+        "'{'{0}'}' {1,time}",
         "{0} is {0,number} {2,number}",
     ],
     "java-printf": [
-        *("a %s b %d", "%,d of %<x", "%2$s is %1$5.2f", "%tY-%<tm-%<td%n", "%-5d %05d %+.2e%%"),
+        "a %s b %d",
+        "%,d of %<x",
+        "%2$s is %1$5.2f",
+        "%tY-%<tm-%<td%n",
+        "%-5d %05d %+.2e%%",
         "%h %c %b %x",
     ],
     "javascript": ["a %s b %d", "%2$s is %1$d", "%5.2f %j %c%%", "%x %b %o"],
     "kde": ["a %1 b %2", "%1 of %2 and %3%", "%10 %1 %2 %3 %4 %5 %6 %7 %8 %9"],
     "objc": ["a %@ b %d", "%1$@ and %2$ld", "%5.2f of %@, %lx%%"],
     "perl": [
-        *("a %s b %d", "%2$s is %1$d", "%vd and %5.2f%%", "%*vX of %s", "%*d %.*f %lu", "%hd %c")
+        "a %s b %d",
+        "%2$s is %1$d",
+        "%vd and %5.2f%%",
+        "%*vX of %s",
+        "%*d %.*f %lu",
+        "%hd %c",
     ],
     "perl-brace": ["a {a} b {name}", "{one} of {two_2}"],
     "php": ["a %s b %d", "%2$s is %1$d", "%05.2f of %'*10s%%", "%c %x %1$c"],
     "python": [
-        *("a %s b %d", "%(a)s is %(b)d", "%5.2f of %-10r%%", "%*d x %.*f", "%.0s %s"),
+        "a %s b %d",
+        "%(a)s is %(b)d",
+        "%5.2f of %-10r%%",
+        "%*d x %.*f",
+        "%.0s %s",
         "%(a)5.1f%% %(long name)s",
     ],
     "python-brace": [
-        *("a {0} b {1}", "{name} is {b.c[0]}", "{0:5.2f} of {1:{width}} {{x}}", "{a:>10} {b:+d}")
+        "a {0} b {1}",
+        "{name} is {b.c[0]}",
+        "{0:5.2f} of {1:{width}} {{x}}",
+        "{a:>10} {b:+d}",
     ],
     "qt": ["a %1 b %2", "%L1 of %2", "%1 %10 %3%"],
     "qt-plural": ["%n files", "%Ln of them"],
@@ -135,14 +165,9 @@ def refused_by_msgfmt(language: str, pairs: Sequence[tuple[str, str]], folder: P
         lines += [f"msgid {quoted(source)}", f"msgstr {quoted(translation)}"]
     catalogue = folder / "x.po"
     catalogue.write_text("\n".join(lines) + "\n")
-    done = subprocess.run(
-        ["msgfmt", "--check-format", f"--output-file={folder / 'x.mo'}", "x.po"],
-        cwd=folder,
-        env={**os.environ, "LC_ALL": "C", "LANGUAGE": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["msgfmt", "--check-format", f"--output-file={folder / 'x.mo'}", "x.po"]
+    env = os.environ | {"LC_ALL": "C", "LANGUAGE": ""}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     numbers = {int(line) for line in re.findall(r"^x\.po:(\d+): ", done.stderr, re.MULTILINE)}
     assert bool(numbers) == bool(done.returncode), done.stderr
     return {(number - 3) // 4 for number in numbers}

@@ -86,8 +86,15 @@ def test_the_running_text_of_html_is_translated() -> None:
     document = read_document("a.html", HTML)
     lines = [unit.line for unit in document.units]
     assert lines == [
-        *("A &amp; b", "Two  dogs play", "A <b>girl</b> sits.", "A man"),
-        *("Run <code>x y</code>", "one", "<!-- two --><em>two</em>", "three", "four"),
+        "A &amp; b",
+        "Two  dogs play",
+        "A <b>girl</b> sits.",
+        "A man",
+        "Run <code>x y</code>",
+        "one",
+        "<!-- two --><em>two</em>",
+        "three",
+        "four",
     ]
     expected = HTML.replace("dogs\n   play", "dogs play")
     for number, line in enumerate(lines):
@@ -130,9 +137,7 @@ def test_wrapped_lines_of_pre_are_one_unit() -> None:
 @pytest.mark.parametrize(
     ("unit", "source", "are_kept"), [("", "preserve", True), ("preserve", "", True)]
 )
-def test_a_new_target_keeps_spaces_if_its_source_does(
-    unit: str, source: str, are_kept: bool
-) -> None:
+def test_a_new_target_keeps_spaces_like_its_source(unit: str, source: str, are_kept: bool) -> None:
     says = [f' xml:space="{value}"' if value else "" for value in (unit, source)]
     content = f"<source{says[1]}>One\n two</source>"
     document = read_document("a.xlf", f"<xliff><trans-unit{says[0]}>{content}</trans-unit></xliff>")
@@ -143,11 +148,9 @@ def test_a_new_target_keeps_spaces_if_its_source_does(
 
 def test_the_targets_of_xliff_are_filled_and_its_sources_untouched() -> None:
     document = read_document("a.xlf", XLIFF)
-    lines = [unit.line for unit in document.units]
-    assert lines == [
-        'A <g id="1">girl</g> &amp;\n      a boy',
-        *("two", "six", 'se<x id="1"/>ven', "eight"),
-    ]
+    first, *others = (unit.line for unit in document.units)
+    assert first == 'A <g id="1">girl</g> &amp;\n      a boy'
+    assert others == ["two", "six", 'se<x id="1"/>ven', "eight"]
     assert document.kept == 1
     expected = (
         XLIFF.replace("a boy</source>", "a boy</source>\n    <target>[0]</target>")
@@ -244,9 +247,7 @@ def test_a_target_without_text_is_filled(target: str) -> None:
         ('status="Proofread"', "one", False),
     ],
 )
-def test_what_a_program_has_locked_or_confirmed_stays(
-    attribute: str, target: str, is_filled: bool
-) -> None:
+def test_what_is_locked_or_confirmed_stays(attribute: str, target: str, is_filled: bool) -> None:
     content = f"""<xliff version="1.2" xmlns:m="urn:m"><trans-unit m:{attribute} translate="yes">
 <source>one</source><target>{target}</target></trans-unit></xliff>"""
     document = read_document("a.mxliff", content)

@@ -57,9 +57,7 @@ def test_lines_come_in_order_and_in_step_from_any_line_on(
         assert number == 21
 
 
-def test_a_file_without_line_ends_is_no_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_endless_line_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_blocks, "LONGEST_LINE", 1 << 21)
     files = files_of(tmp_path, b"x" * (3 << 20), b"y\n")
     with pytest.raises(DataError, match=r"t\.en .*2 MiB"):

@@ -136,21 +136,13 @@ def test_a_document_that_comes_twice_is_a_duplicate_and_a_line_is_not(prepare: P
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_workers_and_an_interruption_change_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_and_stops_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [
         line for n, line in enumerate(pairs(60)) for line in ([line] if n % 7 else [BREAK, line])
     ]
     text, held_out = write(tmp_path, "text", lines), write(tmp_path, "held", pairs(2))
-    job = Job.of(
-        tmp_path / "whole",
-        train=(text,),
-        valid=held_out,
-        vocab_size=330,
-        shard_pairs=10,
-        documents=True,
-    )
+    options: Any = {"vocab_size": 330, "shard_pairs": 10, "documents": True}
+    job = Job.of(tmp_path / "whole", train=(text,), valid=held_out, **options)
     folder = prepare_in_all_ways(job, monkeypatch, shards=3)
     assert max(len(src) for src, _ in windows_in(folder)) == 4
 
@@ -165,9 +157,7 @@ def test_the_seed_and_the_window_are_options_of_the_folder(prepare: Prepare) -> 
         prepare(pairs(60), documents=False, window=4)
 
 
-def test_valid_and_test_keep_single_lines_and_their_breaks(
-    prepare: Prepare, tmp_path: Path
-) -> None:
+def test_valid_and_test_keep_lines_and_their_breaks(prepare: Prepare, tmp_path: Path) -> None:
     held = [*pairs(203)[200:], BREAK, *pairs(205)[203:]]
     text = write(tmp_path, "pages", held)
     folder = prepare(pairs(40), valid=text, test=(text,))

@@ -23,9 +23,7 @@ def job(tmp_path: Path) -> Job:
     return Job.of(tmp_path / "data", train=(train,), valid=valid, max_length=3)
 
 
-def test_a_sample_has_its_size_and_examples_have_the_lines_of_the_text(
-    job: Job, tmp_path: Path
-) -> None:
+def test_a_sample_has_its_size_and_examples_have_their_lines(job: Job, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     (whole,) = dry_run(job.options, job.cleaning, pairs=1000)
     assert (whole.lines, whole.counts) == (200, {"identical": 20})

@@ -32,6 +32,8 @@ SENTENCES = {
     "th": "มนุษย์ทั้งหลายเกิดมามีอิสระ",
     "hi": "सभी मनुष्यों को गौरव प्राप्त है।",
 }
+TWICE = [SENTENCES[lang] for lang in ("de", "fr", "ru", "zh")]
+CODECS = ("latin-1", "cp1252")
 
 RIGHT = [
     "SÃO PAULO, MANHÃ DE SÁBADO",
@@ -68,30 +70,11 @@ def find(*lines: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("codec", ["latin-1", "cp1252"])
-@pytest.mark.parametrize("lang", SENTENCES)
-def test_text_read_in_another_encoding_is_found_and_repaired(lang: str, codec: str) -> None:
-    text = SENTENCES[lang]
-    broken = misread(text, codec)
-    assert find(text, broken, text) == [1]
-    assert broken_word(broken)
-    pytest.importorskip("ftfy", reason="needs the extra fix")
-    assert fixed_encoding(broken) == text
-    assert fixed_encoding(text) == text
-
-
-@pytest.mark.parametrize("lang", ["de", "fr", "ru", "zh"])
-def test_text_that_was_broken_twice_is_found_and_repaired(lang: str) -> None:
-    text = SENTENCES[lang]
-    broken = misread(misread(text, "cp1252"), "cp1252")
-    assert find(broken) == [0]
-    pytest.importorskip("ftfy", reason="needs the extra fix")
-    assert fixed_encoding(broken) == text
-
-
 @pytest.mark.parametrize(
     ("broken", "text"),
     [
+        *((misread(text, codec), text) for text in SENTENCES.values() for codec in CODECS),
+        *((misread(misread(text, "cp1252"), "cp1252"), text) for text in TWICE),
         ("It\x92s \x84good\x93\x85", "It’s „good“…"),  # windows-1252 read as Latin-1
         ("Ã\u00a0 la carte, voilÃ\u00a0!", "à la carte, voilà!"),
         ("20 Â°C, Â£5, motÂ\u00a0!", "20 °C, £5, mot\u00a0!"),
@@ -102,10 +85,12 @@ def test_text_that_was_broken_twice_is_found_and_repaired(lang: str) -> None:
         ("Het is fÃ¼r one WÃ¶rd, and für another", "Het is für one Wörd, and für another"),
     ],
 )
-def test_signs_and_single_words_are_found_and_repaired(broken: str, text: str) -> None:
-    assert find(broken) == [0]
+def test_text_read_in_another_encoding_is_found_and_repaired(broken: str, text: str) -> None:
+    assert find(text, broken, text) == [1]
+    assert broken_word(broken)
     pytest.importorskip("ftfy", reason="needs the extra fix")
     assert fixed_encoding(broken) == text
+    assert fixed_encoding(text) == text
 
 
 @pytest.mark.parametrize("text", RIGHT)

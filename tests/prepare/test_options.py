@@ -13,13 +13,8 @@ from nmt.prepare.options import PrepareOptions
 from nmt.system.machine import most_workers
 
 OPTIONS = PrepareOptions(src_lang="en", tgt_lang="de", train=("train",), valid=("valid",))
-ONE_PAIR = {
-    "src_lang": "",
-    "tgt_lang": "",
-    "train": (),
-    "pair": ("en-de=train",),
-    "valid": ("en-de=valid",),
-}
+ONE_PAIR: dict[str, object] = {"src_lang": "", "tgt_lang": "", "train": ()}
+ONE_PAIR |= {"pair": ("en-de=train",), "valid": ("en-de=valid",)}
 
 
 @pytest.mark.parametrize(

@@ -92,12 +92,9 @@ def test_the_same_lines_are_duplicates_only_within_a_pair_of_languages(
 ) -> None:
     text = write(tmp_path, "names", en=["Paris", "Paris"], de=["Paris !"] * 2, fr=["Paris !"] * 2)
     for by in ("pair", "source"):
-        folder = prepare(
-            out=tmp_path / by,
-            pair=(f"en-de={text}", f"en-fr={text}", f"en-fr={tmp_path}/text"),
-            valid=(f"en-fr={tmp_path}/held",),
-            duplicates_by=by,
-        )
+        pair = (f"en-de={text}", f"en-fr={text}", f"en-fr={tmp_path}/text")
+        valid = (f"en-fr={tmp_path}/held",)
+        folder = prepare(out=tmp_path / by, pair=pair, valid=valid, duplicates_by=by)
         rejected = [corpus.rejected for corpus in folder.info.train.corpora]
         assert rejected == [{"duplicate": 1}, {"duplicate": 1}, {}]
 
@@ -109,11 +106,8 @@ def test_a_whole_pair_of_valid_or_test_is_in_train_in_no_direction(
     train = write(tmp_path, "short", **texts)
     valid = write(tmp_path, "long", en=["Yes .", "No ."], de=[" Ja. ", "Nö."])
     test = write(tmp_path, "more", en=["Oh !"], de=["Ach!"])
-    values = {
-        "pair": (f"en-de={train}", f"de-en={train}", f"en-de={tmp_path}/text"),
-        "valid": (f"en-de={valid}",),
-        "test": (f"de-en={test}",),
-    }
+    values: dict[str, Any] = {"valid": (f"en-de={valid}",), "test": (f"de-en={test}",)}
+    values["pair"] = (f"en-de={train}", f"de-en={train}", f"en-de={tmp_path}/text")
     folder = prepare(**values)
     assert [one.rejected for one in folder.info.train.corpora] == [{"overlap": 2}] * 2 + [{}]
     assert pairs_in(folder)[:2] == [("No .", "Nein."), ("Nein.", "No .")]  # a side may repeat
@@ -124,14 +118,10 @@ def test_a_whole_pair_of_valid_or_test_is_in_train_in_no_direction(
 def test_drawn_pairs_are_in_train_in_no_direction(prepare: Prepare, tmp_path: Path) -> None:
     english, german = map(list, zip(*reversed(pairs(12)), strict=True))
     other = write(tmp_path, "other", en=english, de=german)  # so that other pairs are drawn
-    folder = prepare(
-        pair=(f"en-de={tmp_path}/text", f"de-en={other}"),
-        valid=(),
-        valid_lines=1,
-        keep=("overlap",),
-    )
+    pair = (f"en-de={tmp_path}/text", f"de-en={other}")
+    folder = prepare(pair=pair, valid=(), valid_lines=1, keep=("overlap",))
     drawn = {
-        frozenset(pair) for text in folder.valid_texts for pair in zip(*text.lines(), strict=True)
+        frozenset(one) for text in folder.valid_texts for one in zip(*text.lines(), strict=True)
     }
     assert len(drawn) == 2
     assert len(folder.train) == 2 * (12 - 2)
@@ -140,12 +130,9 @@ def test_drawn_pairs_are_in_train_in_no_direction(prepare: Prepare, tmp_path: Pa
 
 def test_temperature_mixes_pairs_by_a_power_of_their_size(prepare: Prepare, tmp_path: Path) -> None:
     small = write(tmp_path, "small", en=["one two", "three"], fr=["un deux", "trois"])
-    folder = prepare(
-        pair=(f"en-de={tmp_path}/text", f"en-fr={small}"),
-        valid=(f"en-fr={tmp_path}/held",),
-        weight=(f"en-de={tmp_path}/text=1.5",),
-        temperature=2.0,
-    )
+    text, valid = f"en-de={tmp_path}/text", (f"en-fr={tmp_path}/held",)
+    pair, weight = (text, f"en-fr={small}"), (f"{text}=1.5",)
+    folder = prepare(pair=pair, valid=valid, weight=weight, temperature=2.0)
     # 12 x 1.5 = 18 and 2 visits become a ratio of 3 to 1: 18 and 6 visits.
     counts, weights = zip(*folder.train.shares, strict=True)
     assert counts == (12, 2)
@@ -187,9 +174,7 @@ def test_a_given_vocabulary_gets_the_tokens_that_it_lacks(prepare: Prepare, tmp_
     assert first_pieces(more)[2] == ["<2fr>"] * 12
 
 
-def test_kept_text_is_cut_again_in_the_languages_of_its_corpus(
-    prepare: Prepare, tmp_path: Path
-) -> None:
+def test_kept_text_is_cut_in_the_languages_of_its_corpus(prepare: Prepare, tmp_path: Path) -> None:
     folder = prepare(keep_text=True, tag=(f"de-en={tmp_path}/text=<BT>",))
     assert folder.train_text is not None
     order = np.array([30, 1, 13, 14, 2])
@@ -200,9 +185,7 @@ def test_kept_text_is_cut_again_in_the_languages_of_its_corpus(
     assert ids[1] == [folder.train.tgt(n).tolist() for n in order]
 
 
-def test_a_test_set_needs_a_language_that_the_model_writes(
-    prepare: Prepare, tmp_path: Path
-) -> None:
+def test_a_test_needs_a_language_that_the_model_writes(prepare: Prepare, tmp_path: Path) -> None:
     write(tmp_path, "held", en=["a"], it=["b"])
     with pytest.raises(UsageError, match=r"--test en-it=.* it: "):
         prepare(test=(f"en-it={tmp_path}/held",))

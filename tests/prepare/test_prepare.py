@@ -52,6 +52,7 @@ REPEATED = [("a", "x"), ("a", "y"), ("b", "x"), ("x", "a"), ("a", "x")]
 # The fourth repeats the second, and the third the first but for its number and its case.
 NEAR = [("page 1", "Blatt 1"), ("book", "Buch"), ("Page 23!", "blatt 23"), ("book", "Buch"),
         ("page 4", "Seite 4")]  # fmt: skip
+BY_SOURCE = {"duplicates": "near", "duplicates_by": "source"}
 EN, DE = "a sentence of more than thirty letters", "ein Satz mit mehr als dreißig Zeichen"
 HELD_OUT = [(f"{EN} a", f"{DE} a"), (f"{EN} b", f"{DE} b")]
 # Ten words are at least ten tokens and "short" at most six, each with a mark for its space.
@@ -66,11 +67,7 @@ LONG = [("q w e r t z u i o p", "kurz"), ("short", "kurz kurz")]
         (REPEATED, {"keep": ("duplicate",)}, {}),
         (NEAR, {}, {"duplicate": 1}),
         (NEAR, {"duplicates": "near"}, {"duplicate": 1, "near_duplicate": 1}),
-        (
-            NEAR,
-            {"duplicates": "near", "duplicates_by": "source"},
-            {"duplicate": 1, "near_duplicate": 2},
-        ),
+        (NEAR, BY_SOURCE, {"duplicate": 1, "near_duplicate": 2}),
         ([*HELD_OUT, ("hers", f"{DE.upper()} A!"), (f"{EN} c", f"{DE} c")], {}, {"overlap": 3}),
         (LONG, {"max_length": 9}, {"too_long": 1}),
         (LONG, {"max_length": 9, "keep": ("too_long",)}, {}),
@@ -95,25 +92,19 @@ def test_what_the_rules_take_of_a_text_is_counted(
 @pytest.mark.parametrize(
     ("error", "message", "values", "texts"),
     [
-        (DataError, r"valid\.en line 20 .*utf-8", {},
-         {"valid": (b"a\n" * 19 + b"b\xff\n", b"x\n" * 20)}),
-        (DataError, r"valid\.de line 3 .*blank", {},
-         {"valid": (b"a\nb\nc\n", b"x\ny\n \t\n")}),
+        (DataError, r"valid\.en line 3 .*utf-8", {}, {"valid": (b"a\nb\nc\xff\n", b"x\ny\nz\n")}),
+        (DataError, r"valid\.de line 3 .*blank", {}, {"valid": (b"a\nb\nc\n", b"x\ny\n \t\n")}),
         # SentencePiece's own mark of a space
-        (DataError, r"valid\.en line 2 .*tokens", {},
-         {"valid": (b"a\n\xe2\x96\x81\n", b"x\ny\n")}),
+        (DataError, r"valid\.en line 2 .*tokens", {}, {"valid": (b"a\n\xe2\x96\x81\n", b"x\ny\n")}),
         (DataError, r"valid\.en and .*valid\.de are empty", {}, {"valid": (b"", b"")}),
         (DataError, "empty: .*/train$", {}, {"train": (b"", b"")}),
-        (DataError, "3 .*: empty 1, identical 2", {},
-         {"train": (b"same\n\ny\n", b"same\nx\ny\n")}),
+        (DataError, "3 .*: empty 1, identical 2", {}, {"train": (b"a\n\ny\n", b"a\nx\ny\n")}),
         (DataError, "60 .*: too_long 60", {"max_length": 1}, {}),
-        (DataError, "--valid-lines 61: .*60 of 60",
-         {"valid": (), "valid_lines": 61}, {}),
-        (DataError, "60 .*: valid 60",
-         {"valid": (), "valid_lines": 60}, {}),
+        (DataError, "--valid-lines 61: .*60 of 60", {"valid": (), "valid_lines": 61}, {}),
+        (DataError, "60 .*: valid 60", {"valid": (), "valid_lines": 60}, {}),
         (UsageError, "^en: .*9999", {"vocab_size": 9999, "separate_vocab": True}, {}),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_prepared_is_refused_and_nothing_written(
     job: Job,
     tmp_path: Path,
@@ -197,9 +188,7 @@ def test_valid_can_be_drawn_from_the_training_text(
         given.prepare()
 
 
-def test_the_source_of_a_drawn_pair_is_kept_out_of_train_whatever_its_tag(
-    job: Job, tmp_path: Path
-) -> None:
+def test_a_drawn_source_is_kept_out_of_train_whatever_its_tag(job: Job, tmp_path: Path) -> None:
     sources = [f"the old café under the green tree in town, {'i' * n}" for n in range(1, 21)]
     for lang, words in (("en", ("", "")), ("de", ("eins ", "zwei "))):
         text = "".join(f"{word}{source}\n" for word in words for source in sources)
@@ -340,10 +329,7 @@ def test_a_text_that_lost_most_of_its_pairs_is_warned_of_by_the_rule(
 
 
 def test_texts_that_are_shifted_are_warned_of_where_that_begins(
-    job: Job,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    warnings: Callable[[], list[str]],
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warnings: Callable[[], list[str]]
 ) -> None:
     monkeypatch.setattr(line_blocks, "BLOCK_LINES", 300)
     src = ["a" + " b" * (n * 37 % 31) for n in range(1200)]

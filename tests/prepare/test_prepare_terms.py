@@ -82,9 +82,7 @@ def test_words_that_translate_each_other_are_annotated_with_the_lemma(job: Job) 
     assert folder.info.settings["annotations"].startswith("auto, simplemma ")
 
 
-def test_without_annotations_the_lines_are_those_of_a_folder_without(
-    job: Job, tmp_path: Path
-) -> None:
+def test_without_annotations_lines_are_those_of_a_folder_without(job: Job, tmp_path: Path) -> None:
     with_terms = job.prepare()
     plain_job = job.but(
         out=tmp_path / "plain", terms=None, vocab=(job.out / "vocab.model",), vocab_size=None
@@ -177,9 +175,7 @@ def test_a_folder_with_other_terms_is_another_folder(job: Job, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("terms", ["auto", "mouse\tMaus\nmice\tMäuse\n"])
-def test_decomposed_text_is_annotated_as_composed_text(
-    job: Job, tmp_path: Path, terms: str
-) -> None:
+def test_decomposed_text_is_annotated_as_composed(job: Job, tmp_path: Path, terms: str) -> None:
     chosen = terms if terms == "auto" else terms_file(tmp_path, normalize("NFC", terms))
     train = [(f"{src} café", f"{tgt} grün") for src, tgt in animals(60)]
     shards = []

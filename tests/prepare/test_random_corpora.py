@@ -18,6 +18,7 @@ from unicodedata import normalize
 
 import numpy as np
 import pytest
+from listed import listed
 from prepare_job import Job, content, pairs_in
 
 from nmt.data.folder import DataFolder
@@ -26,23 +27,16 @@ from nmt.prepare.cleaning_options import ALWAYS, RULES
 from nmt.prepare.readers import line_files
 from nmt.system import workers
 
-ENGLISH = [
-    *("the", "a", "old", "red", "house", "sees", "river", "12", "2024", ",", ".", "!", "café", "½")
-]
-GERMAN = [
-    *("das", "ein", "rot", "Haus", "sieht", "Fluß", "12", "2024", ",", ".", "!", "schön", "½")
-]
+ENGLISH = listed("the a old red house sees river 12 2024 , . ! café ½")
+GERMAN = listed("das ein rot Haus sieht Fluß 12 2024 , . ! schön ½")
+_ODD = """
+␣ ␉ a\x00b a␍b ␍ \u2581 \ufffd e\u0301te\u0301 a\u2581b 日本語の文です это␣текст ***␣!!!␣123
+\ufeffmark <b>&amp;</b> ␣␣two␣␣spaces␣
+"""
 ODD = [
-    *(b"", b" ", b"\t", b"a \xff\xfe", b"a\x00b", b"a\rb", b"\r", b"x" * 60, b"word " * 300),
-    *(
-        text.encode()
-        for text in (
-            *("\x85", "\u2581", "one\u2028two", "\ufffd", "e\u0301te\u0301", "a\u2581b"),
-            *("日本語の文です", "это текст", "*** !!! 123", "\ufeffmark", "<b>&amp;</b>"),
-            "  two  spaces ",
-        )
-    ),
+    text.encode() for text in ("", "x" * 60, "word " * 300, "\x85", "one\u2028two", *listed(_ODD))
 ]
+ODD.append(b"a \xff\xfe")
 OPTIONAL_RULES = [rule for rule in RULES if rule not in ALWAYS]
 
 Pairs = list[tuple[bytes, bytes]]
@@ -116,10 +110,7 @@ def random_corpus(draw: Random, prefix: str, held_out: Pairs) -> Corpus:
         name = f"{prefix}.tsv"
         rows = [b"\t".join([*pair, b"url"]) for pair in pairs]
         Path(name).write_bytes(b"".join(row + b"\n" for row in [b"en\tde\turl", *rows]))
-        options = {
-            "train": f"{name}:en,de",
-            "quoting": f"{name}=none",
-        }
+        options = {"train": f"{name}:en,de", "quoting": f"{name}=none"}
     else:
         pairs = write_pairs(draw, prefix, pairs)
     if draw.random() < 0.4:
@@ -200,11 +191,8 @@ def check_rules(folder: DataFolder, job: Job) -> None:
     keys = [src for src, _ in kept] if cleaning.duplicates_by == "source" else kept
     if "duplicate" not in cleaning.keep:
         assert len(set(keys)) == len(keys)
-    lengths = [
-        len(side(number))
-        for side in (folder.train.src, folder.train.tgt)
-        for number in range(len(folder.train))
-    ]
+    sides, numbers = (folder.train.src, folder.train.tgt), range(len(folder.train))
+    lengths = [len(side(number)) for side in sides for number in numbers]
     if "too_long" not in cleaning.keep:
         assert max(lengths) <= cleaning.max_length
     if "too_short" not in cleaning.keep:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from prepare_job import Job, content, pairs, write
+from prepare_job import content, pairs, write
 from ray_job import job
 
 from nmt.errors import NMTError, UsageError
@@ -36,21 +36,14 @@ def test_a_node_that_dies_loses_no_line_and_changes_no_byte(text: Path) -> None:
     assert len(local.train) == 3_000
 
 
-def on_ray(text: Path) -> Job:
-    return Job.of(text / "data", train=(f"{text}/train",), valid=f"{text}/valid", workers="ray")
-
-
-def test_the_address_of_the_cluster_must_be_told(
-    text: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("address", "error", "message"),
+    [("", UsageError, "RAY_ADDRESS"), ("127.0.0.1:1", NMTError, r".*127\.0\.0\.1:1")],
+)
+def test_a_cluster_that_is_not_named_or_not_there_is_told(
+    text: Path, monkeypatch: pytest.MonkeyPatch, address: str, error: type[NMTError], message: str
 ) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(UsageError, match=r"^--workers ray: RAY_ADDRESS"):
-        on_ray(text).prepare()
-    assert not (text / "data").exists()
-
-
-def test_a_cluster_that_is_not_there_is_told(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(NMTError, match=r"^--workers ray: .*127\.0\.0\.1:1"):
-        on_ray(text).prepare()
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(error, match=f"^--workers ray: {message}"):
+        job(text, text / "data", workers="ray").prepare()
     assert not (text / "data").exists()

@@ -96,9 +96,7 @@ def test_a_link_that_was_planted_in_place_of_the_unfinished_folder_stays(tmp_pat
     assert content(victim) == {"dataset.json": b"of somebody"}
 
 
-def test_two_runs_do_not_build_the_same_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_runs_do_not_build_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.system.files._LOCK_SECONDS", 0)
     out = tmp_path / "data"
     with building_folder(out) as folder:

@@ -61,20 +61,13 @@ def test_sgml_gives_its_segments(name: str, tmp_path: Path) -> None:
         ("<doc>\n<seg id='1'>eins\n</doc>", "line 3: </doc>"),
         ("<doc>\n<seg id='1'>eins", "line 2: <seg id='1'>"),
         ("eins\nzwei\n", "no <seg>"),
-        (
-            "<doc docid='a'><seg id='1'>x</seg></doc>\n<doc docid='a'><seg id='1'>y</seg></doc>",
-            "line 2: segment a:1",
-        ),
+        ("<doc docid='a'><seg id='1'>x</seg></doc>\n" * 2, "line 2: segment a:1"),
     ],
 )
-def test_damaged_sgml_is_refused_with_the_line(
-    content: str, complaint: str, tmp_path: Path
-) -> None:
+def test_damaged_sgml_is_refused_by_line(content: str, complaint: str, tmp_path: Path) -> None:
     path = written(tmp_path, "a.sgm", content)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"^{path}.*{complaint}"):
         read(path)
-    assert str(caught.value).startswith(str(path))
-    assert complaint in str(caught.value)
 
 
 def test_segments_in_another_order_are_refused(tmp_path: Path) -> None:
@@ -122,16 +115,9 @@ def test_the_language_is_the_ending(name: str, lang: str) -> None:
     assert language_of(Path("folder.en") / name) == lang
 
 
+OTHER = Translation("x", -9, -9, (), (), 1)
 TRANSLATIONS = [
-    Translation(
-        "Das ist 1-1 ein\tTest.",
-        -0.5,
-        -1.0,
-        (),
-        (),
-        1,
-        others=(Translation("x", -9, -9, (), (), 1),),
-    ),
+    Translation("Das ist 1-1 ein\tTest.", -0.5, -1.0, (), (), 1, others=(OTHER,)),
     BLANK,
     Translation("Gute Nacht!", -12.25, -1.0, (), (), 1),
     Translation("", float("-inf"), float("-inf"), (), (), 1),

@@ -90,9 +90,7 @@ def test_ter_by_hand() -> None:
     ],
 )
 def test_scores_and_signatures_are_sacrebleus(
-    name: str,
-    oracle: sacrebleu.metrics.base.Metric,
-    references: list[list[str]],
+    name: str, oracle: sacrebleu.metrics.base.Metric, references: list[list[str]]
 ) -> None:
     expected = oracle.corpus_score(HYPOTHESES, references)
     metric = make_metrics([name], references)[name]

@@ -24,15 +24,11 @@ def test_a_translation_that_is_empty_or_loops_is_left_out() -> None:
 def test_words_are_those_of_the_language() -> None:
     # Without blanks, a sentence is one word of 13a, and all translations are equally far away.
     texts = ["他去了商店。", "我喜欢喝茶。"]
-    assert (
-        NearestTranslations(keep=1, min_chrf=0, tokenize="zh").of_line(texts, "我喜欢喝水。")
-        == texts[1:]
-    )
+    nearest = NearestTranslations(keep=1, min_chrf=0, tokenize="zh")
+    assert nearest.of_line(texts, "我喜欢喝水。") == texts[1:]
 
 
 def test_each_line_has_its_own_choice() -> None:
     lines = [("a", "eins", ["zwei", "eins"]), ("b", "zwei", ["zwei", "eins"])]
-    chosen = NearestTranslations(keep=1, min_chrf=35).of_lines(
-        [Translated(*line) for line in lines]
-    )
-    assert chosen == [["eins"], ["zwei"]]
+    nearest = NearestTranslations(keep=1, min_chrf=35)
+    assert nearest.of_lines([Translated(*line) for line in lines]) == [["eins"], ["zwei"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -55,13 +55,9 @@ def test_p_values_are_sacrebleus(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("SACREBLEU_SEED", "7")
     found = comparison(name, GOOD, FAIR, Resampling(samples=100, trials=200, seed=7))
     for kind, number, p in (("bs", 100, found.p_bootstrap), ("ar", 200, found.p_randomisation)):
-        test = PairedTest(
-            [("baseline", FAIR), ("output", GOOD)],
-            {"metric": ORACLES[name]()},
-            [REFERENCE],
-            test_type=kind,
-            n_samples=number,
-        )
+        systems: list[tuple[str, Sequence[str]]] = [("baseline", FAIR), ("output", GOOD)]
+        metrics = {"metric": ORACLES[name]()}
+        test = PairedTest(systems, metrics, [REFERENCE], test_type=kind, n_samples=number)
         _, results = test()
         (label,) = results.keys() - {"System"}
         baseline, output = results[label]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -13,10 +14,21 @@ QUICK_TRAINING = ("--precision", "fp32", *_SET)
 """Options by which `nmt train` measures no library and translates one valid line."""
 
 
+def write(path: Path, lines: Iterable[str]) -> Path:
+    """Write lines of text, and return the path."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
 class Answer(NamedTuple):
     status: int
     stdout: str
     stderr: str
+
+    def succeeded(self) -> Answer:
+        """This answer, which must be that of a command that did not fail."""
+        assert self.status == 0, self.stderr
+        return self
 
     def refusal(self, status: int) -> str:
         """The one line of a command that fails with this status."""

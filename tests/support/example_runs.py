@@ -14,6 +14,7 @@ import sys
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from make_text import corpus
@@ -28,11 +29,7 @@ TINY = (
 )
 """TRAIN_OPTIONS of a tiny model."""
 
-_TAGS = [
-    "<url>http://www.ted.com/talks/one</url>",
-    "<keywords>talks, oceans</keywords>",
-    "<talkid>343</talkid>",
-]
+_TAGS = ["<url>http://a.example</url>", "<keywords>talks, oceans</keywords>", "<talkid>3</talkid>"]
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
@@ -60,6 +57,19 @@ def make(example: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
 
 
+def start_to_kill(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a command that can be killed with all its processes."""
+    silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, start_new_session=True, env=environment(), **silent)
+
+
+def made(example: str, *arguments: str) -> str:
+    """Make an example without a failure; return what that prints."""
+    done = make(example, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def make_with_kills(example: str, limits: Sequence[float], *arguments: str) -> int:
     """Make an example, and kill it with all its processes after each limit, in seconds.
 
@@ -67,21 +77,14 @@ def make_with_kills(example: str, limits: Sequence[float], *arguments: str) -> i
     """
     kills = 0
     for limit in limits:
-        process = subprocess.Popen(
-            make_command(example, *arguments, python=sys.executable),
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment(),
-        )
+        process = start_to_kill(make_command(example, *arguments, python=sys.executable))
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(limit)
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             kills += 1
-    done = make(example, *arguments)
-    assert done.returncode == 0, done.stderr
+    made(example, *arguments)
     return kills
 
 
@@ -110,10 +113,9 @@ def iwslt14_rehearsal(folder: Path) -> list[str]:
     """Make a small archive, and return the variables for a tiny model."""
     pairs = corpus(1, {"train": 320, "valid": 0, "test": 0})["train"]
     sides = {"de": [pair.de for pair in pairs[:300]], "en": [pair.en for pair in pairs[:300]]}
-    tests = {
-        "de": [[pair.de for pair in pairs[300 + n :: 5]] for n in range(5)],
-        "en": [[pair.en for pair in pairs[300 + n :: 5]] for n in range(5)],
-    }
+    parts = [pairs[300 + n :: 5] for n in range(5)]
+    tests = {"de": [[pair.de for pair in part] for part in parts]}
+    tests["en"] = [[pair.en for pair in part] for part in parts]
     iwslt14_archive(folder / "de-en.tgz", sides, tests)
     tokenizers = {language: Tokenizer(language) for language in sides}
     tokens = [[tokenizers[x].tokenize(line) for line in side] for x, side in sides.items()]

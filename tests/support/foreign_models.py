@@ -22,7 +22,7 @@ import numpy as np
 import sentencepiece
 import torch
 import yaml
-from command_line import Nmt
+from command_line import Nmt, write
 from numpy.typing import NDArray
 from pairs import batch_of
 from reference import sinusoids_by_halves
@@ -587,7 +587,6 @@ def write_pairs(
     """Write small texts, and return the words of `prepare` that name them."""
     for name, lines in (("train", train), ("valid", valid)):
         for side, lang in (("source", src), ("target", tgt)):
-            content = "".join(f"{line}\n" for line in text(side, lines))
-            (folder / f"{name}.{lang}").write_text(content, encoding="utf-8")
+            write(folder / f"{name}.{lang}", text(side, lines))
     texts = ("--train", folder / "train", "--valid", folder / "valid", "--keep", "overlap")
     return ("--src", src, "--tgt", tgt, *texts, "--workers", "1")

@@ -57,9 +57,7 @@ def test_the_separator_is_what_makes_rows_equal(
         ("en,de\n" + "a, b,x\n" * 2 + "a,x\n", "nothing may separate"),
     ],
 )
-def test_what_the_first_rows_do_not_show_is_refused(
-    tmp_path: Path, text: str, message: str
-) -> None:
+def test_what_first_rows_do_not_show_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         rows(tmp_path, text)
 

@@ -52,6 +52,7 @@ PAIRS = pairs(12)
         ("de\ten\nx\ta\n", ":1,2", [("de", "en"), ("x", "a")]),
         ("en\tde\t\na\tx\t\n", "", [("a", "x")]),
         ('"a\t"x"\n', ":1,2", [('"a', '"x"')]),
+        ("a\tx\n" * 9 + "a\t\\N\n", ":1,2", [("a", "x")] * 9 + [("a\t\\N", "")]),  # the null of SQL
         ("", "", []),
         ("en\tde\n", "", []),
     ],
@@ -60,21 +61,6 @@ def test_columns_are_those_named_or_numbered_or_the_languages(
     tmp_path: Path, text: str, columns: str, found: list[tuple[str, str]]
 ) -> None:
     assert rows(tmp_path, text, columns) == found
-
-
-@pytest.mark.parametrize(
-    ("text", "columns", "message"),
-    [
-        ("a\tb\n", ":en,de", r"x\.tsv: .* column 'en'; .*'a, b'"),
-        ("en\ten\tde\n", ":en,de", "several columns 'en'"),
-        ("", ":en,de", "no column 'en'"),
-    ],
-)
-def test_a_header_that_lacks_a_column_is_refused(
-    tmp_path: Path, text: str, columns: str, message: str
-) -> None:
-    with pytest.raises(DataError, match=message):
-        rows(tmp_path, text, columns)
 
 
 @pytest.mark.parametrize(
@@ -97,23 +83,26 @@ def test_a_header_names_languages_by_code_country_or_english_name(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("columns", "text", "message"),
     [
-        ("Source text\tTarget text\na\tx\n", r" en and de; .*Source text \| Target text; .*:1,2"),
-        ("fr\tde\na\tx\n", r" en and de; .* fr \| de"),
-        ("zh\tde\na\tx\n", r" en and de; .* zh \| de"),
-        ("a b\tx y\n" * 3, r" en and de; .* a b \| x y; .*\.tsv:1,2"),
-        ("17\ta b\tx y\n18\ta\tx\n", r" en and de; .* 17 \| a b \| x y;"),
-        ("en-US\ten-GB\tde\na\tb\tx\n", "en column .*en-US, en-GB; .*:en-US,de"),
-        ("en\tde\ta b\tx y\nen\tde\tb b\ty y\n", r" en and de; .* en \| de \| a b"),
-        ("en\tde\ra\tx\rb\ty\r", r" \\r only"),
+        ("", "Source\tTarget text\na\tx\n", r" en and de; .*Source \| Target text; .*:1,2"),
+        ("", "fr\tde\na\tx\n", r" en and de; .* fr \| de"),
+        ("", "zh\tde\na\tx\n", r" en and de; .* zh \| de"),
+        ("", "a b\tx y\n" * 3, r" en and de; .* a b \| x y; .*\.tsv:1,2"),
+        ("", "17\ta b\tx y\n18\ta\tx\n", r" en and de; .* 17 \| a b \| x y;"),
+        ("", "en-US\ten-GB\tde\na\tb\tx\n", "en column .*en-US, en-GB; .*:en-US,de"),
+        ("", "en\tde\ta b\tx y\nen\tde\tb b\ty y\n", r" en and de; .* en \| de \| a b"),
+        ("", "en\tde\ra\tx\rb\ty\r", r" \\r only"),
+        (":en,de", "a\tb\n", r"x\.tsv: .* column 'en'; .*'a, b'"),
+        (":en,de", "en\ten\tde\n", "several columns 'en'"),
+        (":en,de", "", "no column 'en'"),
     ],
 )
-def test_columns_that_would_be_a_guess_are_refused_with_what_to_type(
-    tmp_path: Path, text: str, message: str
+def test_columns_that_lack_or_would_be_a_guess_are_refused_with_what_to_type(
+    tmp_path: Path, columns: str, text: str, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        rows(tmp_path, text)
+        rows(tmp_path, text, columns)
 
 
 def test_rows_with_more_cells_than_the_header_are_missing(tmp_path: Path) -> None:
@@ -125,8 +114,7 @@ def test_rows_with_more_cells_than_the_header_are_missing(tmp_path: Path) -> Non
     assert rows(tmp_path, text)[12:] == [*PAIRS[:3], ("a\ttab\tx", ""), ("b", "y")]
 
 
-def test_the_null_of_a_database_is_a_missing_side(tmp_path: Path) -> None:
-    assert rows(tmp_path, table([*PAIRS, ("a", r"\N")]), ":1,2")[12:] == [("a\t\\N", "")]
+KEPT = pairs(40)[:4] + pairs(40)[5:]
 
 
 @pytest.fixture
@@ -142,9 +130,7 @@ def test_rows_that_lack_a_side_are_rejected_by_their_numbers(
     job: Job, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = job.prepare()
-    kept = pairs(40)
-    del kept[4]
-    assert pairs_in(folder) == kept
+    assert pairs_in(folder) == KEPT
     (corpus,) = folder.info.train.corpora
     assert (corpus.lines, corpus.kept, corpus.rejected) == (40, 39, {"missing": 1})
     assert corpus.columns == ("en", "de")
@@ -161,13 +147,9 @@ def test_stdin_is_read_as_a_table(
     raw = (tmp_path / "crawl.tsv").read_bytes()
     for train, out in (("-", "a"), ("-:en,de", "b")):
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
-        piped = job.but(
-            out=tmp_path / "new" / out, train=(train,), weight=("-=2",), tag=("-=<web>",)
-        )
-        folder = piped.prepare()
-        assert [tgt for _, tgt in pairs_in(folder)] == [
-            tgt for n, (_, tgt) in enumerate(pairs(40)) if n != 4
-        ]
+        text = {"train": (train,), "weight": ("-=2",), "tag": ("-=<web>",)}
+        folder = job.but(out=tmp_path / "new" / out, **text).prepare()
+        assert [tgt for _, tgt in pairs_in(folder)] == [tgt for _, tgt in KEPT]
         (corpus,) = folder.info.train.corpora
         assert (corpus.prefix, corpus.weight, corpus.tag) == (train, 2.0, "<web>")
     assert "from stdin to" in capsys.readouterr().err

@@ -23,11 +23,12 @@ from nmt.search.torch_engine import TorchEngine
 from nmt.translate.alignment import Alignment, align_words
 from nmt.translate.translator import Translator
 
+SRC, TGT = ["▁a", "▁b", "▁c", "d", "▁e"], ["▁x", "▁y", "▁z"]
+
 
 def test_each_segment_looks_at_its_own_source() -> None:
     first, second = np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.2, 0.3, 0.5]])
-    src, tgt = ["▁a", "▁b", "▁c", "d", "▁e"], ["▁x", "▁y", "▁z"]
-    found = Alignment.from_attention([first, second], src, tgt)
+    found = Alignment.from_attention([first, second], SRC, TGT)
     assert found.positions == (1, 0, 4)
     assert found.words == ((0, 1), (1, 0), (3, 2))
 
@@ -53,11 +54,10 @@ def test_words_are_what_stands_between_spaces(tokens: list[str], words: list[lis
 
 def test_a_source_token_without_a_link_has_a_weaker_one() -> None:
     first, second = np.array([[0.6, 0.3], [0.5, 0.4]]), np.array([[0.1, 0.2, 0.7]])
-    src, tgt = ["▁a", "▁b", "▁c", "d", "▁e"], ["▁x", "▁y", "▁z"]
-    found = Alignment.from_attention([first, second], src, tgt)
+    found = Alignment.from_attention([first, second], SRC, TGT)
     assert found.positions == (0, 0, 4)
     assert found.weaker_links() == [(1, 1), (2, 2), (3, 2)]
-    assert Alignment.from_attention([first[:0]], src[:2], []).weaker_links() == []
+    assert Alignment.from_attention([first[:0]], SRC[:2], []).weaker_links() == []
 
 
 def engine_of(model: TranslationModel) -> TorchEngine:
@@ -79,9 +79,7 @@ def pairs() -> list[Pair]:
     return [*((ids(), ids()) for _ in range(60)), ((300,), ())]
 
 
-def test_pairs_are_looked_at_together_as_they_are_alone(
-    engine: TorchEngine, pairs: list[Pair]
-) -> None:
+def test_pairs_are_looked_at_together_as_alone(engine: TorchEngine, pairs: list[Pair]) -> None:
     for pair, found in zip(pairs, engine.attention(pairs), strict=True):
         (alone,) = engine.attention([pair])
         assert found is not None and alone is not None

@@ -57,9 +57,8 @@ def lines(panel: ElementTree.Element) -> list[tuple[str, str, float]]:
     for path in panel.iter(f"{SVG}path"):
         (_, begin), (_, end) = re.findall(r"[ML] (\S+) (\S+)", path.get("d", ""))
         opacity = re.search(r"stroke-opacity: ([\d.]+)", path.get("style", ""))
-        found.append(
-            (nearest(left, begin), nearest(right, end), float(opacity[1] if opacity else 1))
-        )
+        weight = float(opacity[1] if opacity else 1)
+        found.append((nearest(left, begin), nearest(right, end), weight))
     return found
 
 

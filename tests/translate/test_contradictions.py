@@ -43,9 +43,7 @@ def test_the_manual_has_each_row_of_the_table_and_no_other() -> None:
         ({"--a": 1, "--b": 2, "--c": "y"}, ["--a", "--b", "reason"]),
     ],
 )
-def test_a_row_holds_unless_an_exception_is_given(
-    given: dict[str, object], expected: list[str]
-) -> None:
+def test_a_row_holds_without_an_exception(given: dict[str, object], expected: list[str]) -> None:
     problem = Contradiction("--a", "--b", "reason", ("--c x",)).problem(given)
     assert re.findall(r"--\w|reason", problem) == expected
 

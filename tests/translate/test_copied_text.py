@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from listed import listed
 
 import nmt
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
@@ -20,31 +21,18 @@ from nmt.translate.options import TranslationConfig
 from nmt.translate.output import BLANK, RENDERS
 from nmt.translate.translator import Translator
 
-LETTERLESS = [
-    *("-", "--", "***", "2024", "12:30", "3.14", "€ 12,50", "3,5 %", "→", "1)", "§ 5", "“ ”"),
-    *("😀", "👨‍👩‍👧", "🇩🇪", "🏴\U000e0067\U000e0062\U000e007f", "1\ufe0f\u20e3"),  # flags, keycap
-    *["Ⅳ", "½", "①", "Ⓐ", "㎏", "〇", "٢٠٢٤", "२०२४", "๕"],  # numbers and signs of letters
-    *("\u0301", "\u0e31", "\u200b", "\ufeff-", "\ufffd\ufffd", "\u2581"),  # marks alone, format
-    *("  -  ", "1  2\t3", "- \u2028 -", "─" * 500, "1 2 3. 4 5! 6 " * 40),
-]
+# With flags, a keycap, numbers and signs of letters, marks alone, and format.
+_LETTERLESS = """
+- -- *** 2024 12:30 3.14 €␣12,50 3,5␣% → 1) §␣5 “␣” 😀 👨‍👩‍👧 🇩🇪 🏴\U000e0067\U000e0062\U000e007f
+1\ufe0f\u20e3 Ⅳ ½ ① Ⓐ ㎏ 〇 ٢٠٢٤ २०२४ ๕ \u0301 \u0e31 \u200b \ufeff- \ufffd\ufffd \u2581
+␣␣-␣␣ 1␣␣2␉3
+"""
+LETTERLESS = [*listed(_LETTERLESS), "- \u2028 -", "─" * 500, "1 2 3. 4 5! 6 " * 40]
 PIECES = ["http://a.b/c", "a@b.org", "{name}", "%s", "- %(name)d: {0} ...", "$name 5", "www.a.de/x"]
-WORDS = [
-    *(
-        "a",
-        "12:30 Uhr",
-        "5 km",
-        "(c)",
-        "1º",
-        "e\u0301",
-        "\u1100",
-        "ᄀ",
-        "가",
-        "二〇二四",
-        "ー",
-        "ʰ",
-    ),
-    *("א", "ب", "क\u094d", "ก", "ა", "𝐀", "ﬁ", "x ***", "a http://a.b/c", "{a b}", "%s a", "@a"),
-]
+WORDS = listed("""
+a 12:30␣Uhr 5␣km (c) 1º e\u0301 \u1100 ᄀ 가 二〇二四 ー ʰ א ب क\u094d ก ა 𝐀 ﬁ
+x␣*** a␣http://a.b/c {a␣b} %s␣a @a
+""")
 
 
 class Inventing(Engine):
@@ -100,9 +88,8 @@ def test_lines_without_letters_are_copied_and_never_searched(vocabulary: Vocabul
     found = translator.translate(lines)
     assert [one.text for one in found] == lines
     assert engine.searched == []
-    assert {(one.score, one.log_prob, one.segments, one.copied) for one in found} == {
-        (0.0, 0.0, 1, True)
-    }
+    values = {(one.score, one.log_prob, one.segments, one.copied) for one in found}
+    assert values == {(0.0, 0.0, 1, True)}
     assert not any(one.is_cut or one.guarded or one.error for one in found)
 
 
@@ -168,12 +155,9 @@ def test_a_copy_says_so_in_every_form(vocabulary: Vocabulary) -> None:
     assert RENDERS["alignment"](0, found) == ["2024  - ||| 0-0 1-1"]
     content = json.loads(RENDERS["jsonl"](0, found)[0])
     assert (content["copied"], content["text"]) == (True, "2024  -")
-    assert (
-        content["tokens"]
-        == content["src_tokens"]
-        == vocabulary.tokens(vocabulary.encode(["2024  -"])[0])
-    )
-    assert content["token_log_probs"] == [0.0] * len(content["tokens"])
+    tokens = vocabulary.tokens(vocabulary.encode(["2024  -"])[0])
+    assert content["tokens"] == content["src_tokens"] == tokens
+    assert content["token_log_probs"] == [0.0] * len(tokens)
 
 
 @pytest.mark.parametrize(

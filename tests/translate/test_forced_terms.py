@@ -52,8 +52,7 @@ def test_each_line_has_its_terms_and_others_do_not_change(
     translate_text: TranslateText, terms: Path, words: tuple[str, ...]
 ) -> None:
     free = translate_text(TEXT, *ROOM, *words)
-    found = translate_text(TEXT, *ROOM, *words, "--terms", terms)
-    assert found.status == 0
+    found = translate_text(TEXT, *ROOM, *words, "--terms", terms).succeeded()
     assert "lacks" not in found.stderr
     lines, others = found.stdout.split("\n")[:-1], free.stdout.split("\n")[:-1]
     assert len(lines) == len(LINES)
@@ -81,12 +80,9 @@ def test_what_has_no_place_is_reported_and_the_line_translated(
     assert (short.status, short.stdout) == (0, free.stdout)
     assert re.search("in: 3 lines .* line 1: cat -> Katze", short.stderr)
     found = translate_text(TEXT, "--terms", terms, "--max-tokens", "1", "--format", "jsonl")
-    placed = [one["placed"] for line in found.stdout.split("\n")[:-1] for one in _terms(line)]
+    entries = [json.loads(line) for line in found.stdout.split("\n")[:-1]]
+    placed = [term["placed"] for one in entries for term in one.get("terms", [])]
     assert placed == [False] * 5
-
-
-def _terms(line: str) -> list[dict[str, bool]]:
-    return list(json.loads(line).get("terms", []))
 
 
 def test_a_finished_file_is_translated_again_with_other_terms(
@@ -148,8 +144,7 @@ def test_terms_and_text_may_be_in_different_normal_forms(
     texts = [normalize("NFC", line), normalize("NFD", line)]
     path = tmp_path / "forms.tsv"
     path.write_text(normalize(form, "cät\tKätzchen\nnaïve dog\tnaiver Hünd\n"))
-    found = [translate_text(text, *ROOM, "--terms", path) for text in texts]
-    assert [one.status for one in found] == [0, 0]
+    found = [translate_text(text, *ROOM, "--terms", path).succeeded() for text in texts]
     assert ["lacks" in one.stderr for one in found] == [False, False]
     assert found[0].stdout == found[1].stdout
     assert has_phrase(found[0].stdout, "Kätzchen")

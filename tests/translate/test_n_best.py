@@ -30,37 +30,30 @@ def read(*lines: str) -> list[Entry]:
 def test_what_search_writes_is_read() -> None:
     found = translation("a ||| b", -1.5, translation("", -2.0), translation("c\t d", -2.25))
     failed = Translation("", -math.inf, -math.inf, (), (), 1, error="no memory")
-    lines = [
-        *render_n_best(0, found),
-        *render_n_best(1, BLANK),
-        *render_n_best(2, failed),
-        *render_n_best(12, translation("d", -0.125)),
-    ]
+    by_number = {0: found, 1: BLANK, 2: failed, 12: translation("d", -0.125)}
+    lines = [line for number, one in by_number.items() for line in render_n_best(number, one)]
     assert lines[0] == "0 ||| a ||| b ||| -1.500000"
-    assert read(*lines) == [
-        Entry(0, "a ||| b", -1.5),
-        Entry(0, "", -2.0),
-        Entry(0, "c\t d", -2.25),
-        Entry(1, "", 0.0),
-        Entry(2, "", -math.inf),
-        Entry(12, "d", -0.125),
-    ]
+    written = [(0, "a ||| b", -1.5), (0, "", -2.0), (0, "c\t d", -2.25), (1, "", 0.0)]
+    written += [(2, "", -math.inf), (12, "d", -0.125)]
+    assert read(*lines) == [Entry(*one) for one in written]
     assert [str(entry) for entry in read(*lines)] == lines
-
-
-OTHER_FORM = "list: line 2 .*LINE"
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        *((line, OTHER_FORM) for line in ("", "a", "0 ||| a", "x ||| a ||| -1", "0 ||| a ||| b")),
-        *((line, OTHER_FORM) for line in ("-1 ||| a ||| -1", "0 ||| a ||| nan")),
-        ("0 ||| c ||| -2", "list: line 2 .*line 0 "),
+        ("", "LINE"),
+        ("a", "LINE"),
+        ("0 ||| a", "LINE"),
+        ("x ||| a ||| -1", "LINE"),
+        ("0 ||| a ||| b", "LINE"),
+        ("-1 ||| a ||| -1", "LINE"),
+        ("0 ||| a ||| nan", "LINE"),
+        ("0 ||| c ||| -2", "line 0 "),
     ],
 )
 def test_a_line_of_another_form_or_out_of_order_is_named(line: str, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=f"list: line 2 .*{message}"):
         read("1 ||| a ||| -1", line)
 
 
@@ -79,9 +72,7 @@ def test_each_translation_stands_beside_its_source() -> None:
         ((0, 1, 2, 3), "source .*3 lines, .*line 3"),
     ],
 )
-def test_a_list_of_other_lines_than_the_source_s_is_refused(
-    lines: tuple[int, ...], message: str
-) -> None:
+def test_a_list_of_other_lines_is_refused(lines: tuple[int, ...], message: str) -> None:
     with pytest.raises(DataError, match=message):
         list(with_sources([Entry(line, "a", -1.0) for line in lines], ["x", "y", "z"], "source"))
 
@@ -112,13 +103,8 @@ def order(entries: list[Entry], scores: dict[str, float], weight: float) -> list
     return [(entry.text, entry.score) for entry in found]
 
 
-ENTRIES = [
-    Entry(0, "a", -1.0),
-    Entry(0, "b", -2.0),
-    Entry(0, "c", -5.0),
-    Entry(2, "d", -1.0),
-    Entry(2, "e", -3.0),
-]
+ENTRIES = [Entry(0, "a", -1.0), Entry(0, "b", -2.0), Entry(0, "c", -5.0)]
+ENTRIES += [Entry(2, "d", -1.0), Entry(2, "e", -3.0)]
 SCORES = {"a": -4.0, "b": -1.0, "c": -2.5, "d": -2.0, "e": -2.0}
 
 

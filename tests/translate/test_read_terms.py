@@ -100,20 +100,13 @@ def test_attention_to_an_annotation_counts_for_its_term(reading: Vocabulary) -> 
     assert found[:, :place].tolist() == weights[:, :place].tolist()
     assert found[:, place:].sum(axis=1).tolist() == weights[:, place:].sum(axis=1).tolist()
     # The marker before the term counts for its first token, the annotation for its last one.
-    after = tokens.index("<as>")
-    assert (
-        found[:, -1].tolist()
-        == (
-            weights[:, after - 1 :].sum(axis=1)
-            + (weights[:, place] if len(segment.plain) == 2 else 0)
-        ).tolist()
-    )
+    expected = weights[:, tokens.index("<as>") - 1 :].sum(axis=1)
+    expected += weights[:, place] if len(segment.plain) == 2 else 0
+    assert found[:, -1].tolist() == expected.tolist()
     assert Segment(Source(segment.plain)).attention_to_plain(weights) is weights
 
 
-def test_a_model_that_reads_annotations_gets_them_in_its_sources(
-    term_reader: Path, terms_file: Path
-) -> None:
+def test_a_term_reader_gets_annotations_in_its_sources(term_reader: Path, terms_file: Path) -> None:
     options = SearchOptions(beam_size=2, max_extra_tokens=3)
     plain = Translator.load(term_reader, options, alignment=True)
     soft = Translator.load(term_reader, options, alignment=True, terms=terms_file)

@@ -28,9 +28,8 @@ def cut(text: str, max_tokens: int) -> list[tuple[str, str]]:
     tokens = text.split()
     vocabulary = WrittenVocabulary(tokens)
     segments = split_ids(cast(Vocabulary, vocabulary), list(range(len(tokens))), max_tokens)
-    return [
-        (" ".join(vocabulary.tokens(segment.source.ids)), segment.separator) for segment in segments
-    ]
+    texts = (" ".join(vocabulary.tokens(segment.source.ids)) for segment in segments)
+    return [(text, one.separator) for text, one in zip(texts, segments, strict=True)]
 
 
 @pytest.mark.parametrize(

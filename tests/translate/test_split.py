@@ -32,9 +32,7 @@ def length(vocabulary: Vocabulary, text: str) -> int:
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_line_is_split_if_it_is_longer_than_those_of_training(
-    vocabulary: Vocabulary, more: int
-) -> None:
+def test_lines_are_split_if_longer_than_in_training(vocabulary: Vocabulary, more: int) -> None:
     translator, _ = translator_of(vocabulary, length(vocabulary, PARAGRAPH) - more)
     (found,) = translator.translate([PARAGRAPH])
     assert found.text == (PARAGRAPH if more else SENTENCES[0])

@@ -249,6 +249,10 @@ def test_no_output_holds_a_line_break_or_nul(model_file: Path, precision: str) -
             assert not {"<pad>", "<unk>", "<s>", "</s>"} & set(translation.tokens)
 
 
+def reader_of(data: bytes) -> LineReader:
+    return LineReader(iter([data]), name="stdin", encoding=Encoding.find("utf-8"))
+
+
 def stream(
     translator: Translator, data: bytes, render: Render = render_text, pool_lines: int = 3
 ) -> tuple[bytes, Counts]:
@@ -258,19 +262,14 @@ def stream(
         read.extend(raw)
         written.extend(output)
 
-    translate_stream(
-        lambda pools: (
-            translator.translate([line.text for line in pool])
-            for pool in pools
-            if not isinstance(pool, Pause)
-        ),
-        LineReader(iter([data]), name="stdin", encoding=Encoding.find("utf-8")),
-        take,
-        counts,
-        render=render,
-        pool_lines=pool_lines,
-        composes=translator.language_pair.src_vocabulary.composes,
-    )
+    def translate(pools: Iterable[Pool | Pause]) -> Iterator[list[Translation]]:
+        for pool in pools:
+            if not isinstance(pool, Pause):
+                yield translator.translate([line.text for line in pool])
+
+    composes = translator.language_pair.src_vocabulary.composes
+    options: Any = {"render": render, "pool_lines": pool_lines, "composes": composes}
+    translate_stream(translate, reader_of(data), take, counts, **options)
     assert read == data
     return bytes(written), counts
 
@@ -328,10 +327,8 @@ def test_lines_are_written_at_least_every_10_seconds(
 
     monkeypatch.setattr("nmt.jobs.stream.time.monotonic", lambda: now)
     text = b"".join(b"x" * (49 + number % 101) + b"\n" for number in range(40_000))
-    reader = LineReader(iter([text]), name="stdin", encoding=Encoding.find("utf-8"))
-    translate_stream(
-        take_time, reader, write, Counts(), render=render_text, pool_lines=POOL_LINES, composes=True
-    )
+    options: Any = {"render": render_text, "pool_lines": POOL_LINES, "composes": True}
+    translate_stream(take_time, reader_of(text), write, Counts(), **options)
     waits = [after - before for before, after in itertools.pairwise(times)]
     # The first pools are made before it is known how fast the model is.
     assert max(waits[ahead:]) <= 10
@@ -341,9 +338,7 @@ def test_lines_are_written_at_least_every_10_seconds(
     assert max(pools) >= min(POOL_LINES, 3 * lines_per_second)
 
 
-def test_n_best_lines_are_numbered_across_pools_and_end_like_their_line(
-    vocabulary: Vocabulary,
-) -> None:
+def test_n_best_is_numbered_across_pools_and_ends_like_its_line(vocabulary: Vocabulary) -> None:
     translator, _ = copier(vocabulary, n_best=2)
     written, _ = stream(translator, b"a\r\n\r\nb\nc\nd", render_n_best, pool_lines=2)
     rows = [line.split(" ||| ") for line in written.decode().split("\n")]
@@ -356,10 +351,10 @@ def test_n_best_lines_are_numbered_across_pools_and_end_like_their_line(
 def test_lost_lines_are_a_failure(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
     translator, _ = copier(vocabulary)
     pools = LineReader.pools
-    monkeypatch.setattr(
-        LineReader,
-        "pools",
-        lambda self, *limits: (pool[:1] for pool in list(pools(self, *limits)) if pool),  # type: ignore[index]
-    )
+
+    def lose(self: LineReader, *limits: Any) -> Iterator[Any]:
+        yield from (pool[:1] for pool in list[Any](pools(self, *limits)) if pool)
+
+    monkeypatch.setattr(LineReader, "pools", lose)
     with pytest.raises(NMTError, match=r"3 .* 1 "):
         stream(translator, b"a\nb\nc\n")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import QUICK, Nmt
+from command_line import QUICK, Nmt, write
 from foreign_models import MarianMT, import_huggingface, text
 from safetensors.torch import load_file, save_file
 
@@ -19,9 +19,7 @@ from nmt.interchange.importers.imported_once import model_of
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    path = tmp_path / "source"
-    path.write_text("".join(f"{line}\n" for line in text("source", 4)), encoding="utf-8")
-    return path
+    return write(tmp_path / "source", text("source", 4))
 
 
 @pytest.fixture
@@ -82,9 +80,7 @@ def test_a_folder_that_cannot_be_written_is_refused_with_the_command_that_import
 
 
 @pytest.mark.parametrize("run", [model_of, Translator.load])
-def test_a_folder_that_is_refused_leaves_nothing(
-    tmp_path: Path, run: Callable[[Path], object]
-) -> None:
+def test_a_refused_folder_leaves_nothing(tmp_path: Path, run: Callable[[Path], object]) -> None:
     folder = MarianMT(config={"scale_embedding": False}).write(tmp_path / "opus")
     files = sorted(folder.iterdir())
     with pytest.raises(Exception, match="scale_embedding"):

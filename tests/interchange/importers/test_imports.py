@@ -67,22 +67,12 @@ def test_positions_are_marian_s_if_nobody_says_otherwise(nmt: Nmt, tmp_path: Pat
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_lines_are_segmented_as_by_marian_s_tokenizer(
-    nmt: Nmt, tmp_path: Path, model_type: str
-) -> None:
+def test_lines_are_segmented_as_by_marian(nmt: Nmt, tmp_path: Path, model_type: str) -> None:
     folder = MarianMT(model_type=model_type).write(tmp_path / "opus")
     theirs = MarianMTFolder(folder, "marian")
     _, card = load_model(import_huggingface(nmt, folder))
-    lines = [line for pair in LINES for line in pair]
-    lines += [
-        f"{TAGS[0]} abc",
-        f"{TAGS[1]}gh",
-        f"ab {TAGS[0]}",
-        TAGS[0],
-        ">>xyz<<a",
-        ">> a",
-        "ßß mß",
-    ]
+    tagged = [f"{TAGS[0]} abc", f"{TAGS[1]}gh", f"ab {TAGS[0]}", TAGS[0], ">>xyz<<a", ">> a"]
+    lines = [*(line for pair in LINES for line in pair), *tagged, "ßß mß"]
     for side, vocabulary in (("source", card.src_vocabulary), ("target", card.tgt_vocabulary)):
         names = {id_: piece for piece, id_ in theirs.ids[side].items()}
         for line, ids in zip(lines, vocabulary.encode(lines), strict=True):
@@ -91,9 +81,7 @@ def test_lines_are_segmented_as_by_marian_s_tokenizer(
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_text_that_spells_a_special_token_is_text(
-    nmt: Nmt, tmp_path: Path, model_type: str
-) -> None:
+def test_a_spelt_special_token_is_text(nmt: Nmt, tmp_path: Path, model_type: str) -> None:
     # No piece has these letters, so SentencePiece leaves them together.
     model = import_huggingface(nmt, MarianMT(model_type=model_type).write(tmp_path / "opus"))
     vocabulary = read_card(model).src_vocabulary
@@ -102,22 +90,11 @@ def test_text_that_spells_a_special_token_is_text(
         assert not any(controls), vocabulary.tokens(ids)
 
 
-@pytest.mark.parametrize("is_zip", [True, False])  # torch before 1.6 wrote no ZIP
-def test_the_weights_of_a_pickle_are_the_same(nmt: Nmt, tmp_path: Path, is_zip: bool) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
-    path, pickled = folder / "model.safetensors", folder / "pytorch_model.bin"
+def pickle(folder: Path, is_zip: bool) -> None:
+    path = folder / "model.safetensors"
+    pickled = folder / "pytorch_model.bin"
     torch.save(load_file(path), pickled, _use_new_zipfile_serialization=is_zip)
-    first = model_checksum(import_huggingface(nmt, folder))
     path.unlink()
-    assert model_checksum(import_huggingface(nmt, folder)) == first
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-def test_the_weights_of_several_files_are_the_same(nmt: Nmt, tmp_path: Path, name: str) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
-    first = model_checksum(import_huggingface(nmt, folder))
-    write_shards(folder, name)
-    assert model_checksum(import_huggingface(nmt, folder)) == first
 
 
 def write_shards(folder: Path, name: str = "model.safetensors") -> None:
@@ -134,6 +111,24 @@ def write_shards(folder: Path, name: str = "model.safetensors") -> None:
         save = save_file if suffix == "safetensors" else torch.save
         save(part, folder / file)
     (folder / f"{name}.index.json").write_text(json.dumps({"weight_map": places}))
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    [
+        partial(pickle, is_zip=True),
+        partial(pickle, is_zip=False),  # as torch before 1.6 wrote it
+        write_shards,
+        partial(write_shards, name="pytorch_model.bin"),
+    ],
+)
+def test_the_weights_of_other_and_several_files_are_the_same(
+    nmt: Nmt, tmp_path: Path, rewrite: Callable[[Path], None]
+) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    first = model_checksum(import_huggingface(nmt, folder))
+    rewrite(folder)
+    assert model_checksum(import_huggingface(nmt, folder)) == first
 
 
 def test_added_tokens_are_split_off_from_text(nmt: Nmt, tmp_path: Path) -> None:
@@ -166,8 +161,8 @@ def with_added_tokens(folder: Path, *tokens: str) -> MarianMTFolder:
     (folder / "added_tokens.json").write_text(json.dumps(ids))
     listed = {str(id_): {"content": token, "special": False} for token, id_ in ids.items()}
     size = first + len(tokens)
-    spoil_json("tokenizer_config.json", added_tokens_decoder=listed)(folder)
-    spoil_json("config.json", vocab_size=size, decoder_vocab_size=size)(folder)
+    with_json("tokenizer_config.json", added_tokens_decoder=listed)(folder)
+    with_json("config.json", vocab_size=size, decoder_vocab_size=size)(folder)
     return MarianMTFolder(folder, "marian")
 
 
@@ -252,28 +247,27 @@ SMALL_BINARY = (
 )  # fmt: skip
 
 
+def hub(**config: Any) -> MarianMT:
+    return MarianMT(config=config)
+
+
+def marian(**options: Any) -> MarianModel:
+    return MarianModel(options={name.replace("_", "-"): options[name] for name in options})
+
+
 @pytest.mark.parametrize(
     ("model", "named"),
     [
-        (MarianMT(config={"model_type": "bart"}), "model_type is 'bart'"),
+        (hub(model_type="bart"), "model_type is 'bart'"),
         (M2M100(config={"model_type": "nllb-moe"}), "model_type is 'nllb-moe'"),
         (M2M100(config={"decoder_start_token_id": 0}), "decoder_start_token_id is 0"),
-        (MarianMT(config={"scale_embedding": False}), "scale_embedding is False"),
-        (
-            MarianMT(config={"static_position_embeddings": False}),
-            "static_position_embeddings is False",
-        ),
-        (MarianMT(config={"decoder_attention_heads": 4}), "decoder_attention_heads is 4"),
-        (
-            MarianModel(options={"transformer-decoder-autoreg": "average-attention"}),
-            "'average-attention'",
-        ),
-        (
-            MarianModel(options={"transformer-tied-layers": [1, 1]}),
-            "transformer-tied-layers is [1, 1]",
-        ),
-        (MarianModel(options={"type": "s2s"}), "type is 's2s'"),
-        (MarianModel(options={"transformer-decoder-autoreg": "rnn"}), "dec-cell is 'gru'"),
+        (hub(scale_embedding=False), "scale_embedding is False"),
+        (hub(static_position_embeddings=False), "static_position_embeddings is False"),
+        (hub(decoder_attention_heads=4), "decoder_attention_heads is 4"),
+        (marian(transformer_decoder_autoreg="average-attention"), "'average-attention'"),
+        (marian(transformer_tied_layers=[1, 1]), "transformer-tied-layers is [1, 1]"),
+        (marian(type="s2s"), "type is 's2s'"),
+        (marian(transformer_decoder_autoreg="rnn"), "dec-cell is 'gru'"),
     ],
 )
 def test_another_model_is_refused_by_the_option_in_the_way(
@@ -286,7 +280,43 @@ def test_another_model_is_refused_by_the_option_in_the_way(
     assert not (tmp_path / "out").exists()
 
 
-def spoil_json(name: str, **changes: Any) -> Callable[[Path], None]:
+Spoil = Callable[[Path], object]
+"""Changes a folder."""
+
+
+def changed(name: str, change: Callable[[bytes], bytes]) -> Spoil:
+    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+
+def cut(name: str) -> Spoil:
+    return changed(name, lambda content: content[: len(content) // 2])
+
+
+def with_line(line: str) -> Spoil:
+    return changed("opus.vocab.yml", lambda content: content + f"{line}\n".encode())
+
+
+def replaced(name: str, content: bytes) -> Spoil:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def renamed(name: str, other: str) -> Spoil:
+    return lambda folder: (folder / name).rename(folder / other)
+
+
+def without(name: str) -> Spoil:
+    return lambda folder: (folder / name).unlink()
+
+
+def piped(name: str) -> Spoil:
+    def spoil(folder: Path) -> None:
+        without(name)(folder)
+        os.mkfifo(folder / name)
+
+    return spoil
+
+
+def with_json(name: str, **changes: Any) -> Spoil:
     def spoil(folder: Path) -> None:
         path = folder / name
         values = json.loads(path.read_text("utf-8")) if path.exists() else {}
@@ -295,55 +325,50 @@ def spoil_json(name: str, **changes: Any) -> Callable[[Path], None]:
     return spoil
 
 
-spoil_config = partial(spoil_json, "config.json")
+with_config = partial(with_json, "config.json")
 
 
-def without(name: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).unlink()
+def with_weights(**changes: Tensor | None) -> Spoil:
+    """Change some weights; None: leave them out."""
 
-
-def shards_without(name: str) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
-        write_shards(folder)
-        (folder / name).unlink()
-
-    return spoil
-
-
-def adapter_only(folder: Path) -> None:
-    (folder / "config.json").rename(folder / "adapter_config.json")
-
-
-def with_weight(name: str, weight: Tensor) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         path = folder / "model.safetensors"
-        save_file({**load_file(path), name: weight}, path)
+        weights = (load_file(path) | changes).items()
+        save_file({name: weight for name, weight in weights if weight is not None}, path)
 
     return spoil
 
 
-def with_rows(folder: Path, count: int) -> None:
-    with_added_tokens(folder, *map(str, range(count)))
-    (folder / "added_tokens.json").unlink()
-    spoil_json("tokenizer_config.json", added_tokens_decoder=None)(folder)
+def with_arrays(**changes: Any) -> Spoil:
+    """Change some arrays; None: leave them out."""
 
-
-def without_weight(folder: Path) -> None:
-    weights = load_file(folder / "model.safetensors")
-    del weights["model.encoder.layers.1.fc1.weight"]
-    save_file(weights, folder / "model.safetensors")
-
-
-def replaced(name: str, content: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_text(content)
-
-
-def piped(name: str) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
-        (folder / name).unlink()
-        os.mkfifo(folder / name)
+        arrays = dict(np.load(folder / "model.npz")) | changes
+        kept = {name: array for name, array in arrays.items() if array is not None}
+        np.savez(folder / "model.npz", **kept)
 
     return spoil
+
+
+def with_rows(folder: Path) -> None:
+    with_added_tokens(folder, *map(str, range(200)))
+    without("added_tokens.json")(folder)
+    with_json("tokenizer_config.json", added_tokens_decoder=None)(folder)
+
+
+def without_a_shard(folder: Path) -> None:
+    write_shards(folder)
+    without("model-00002-of-00002.safetensors")(folder)
+
+
+def packed(content: bytes) -> bytes:
+    """Say that int8 matrices are packed for some processors."""
+    packed = bytearray(content)
+    (count,) = struct.unpack_from("<Q", packed, 8)
+    for at in range(24, 24 + 32 * count, 32):
+        if struct.unpack_from("<Q", packed, at)[0] == 0x4101:
+            struct.pack_into("<Q", packed, at, 0x1801)
+    return bytes(packed)
 
 
 PIPES = {
@@ -351,181 +376,96 @@ PIPES = {
     "package": ("decoder.yml", "opus.npz.best-perplexity.npz", "opus.vocab.yml", "source.spm"),
     "binary": ("model.bin", "vocab.spm"),
 }
-
-
-def cut(name: str) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
-        content = (folder / name).read_bytes()
-        (folder / name).write_bytes(content[: len(content) // 2])
-
-    return spoil
-
-
-def without_array(folder: Path) -> None:
-    arrays = dict(np.load(folder / "model.npz"))
-    del arrays["encoder_l2_ffn_W1"]
-    np.savez(folder / "model.npz", **arrays)
-
-
-def with_objects(folder: Path) -> None:
-    arrays = dict(np.load(folder / "model.npz"))
-    arrays["Wemb"] = np.array([Path()], dtype=object)
-    np.savez(folder / "model.npz", **arrays)
-
-
-def with_pieces(size: int) -> Callable[[Path], object]:
-    options = {"bos_id": -1, "eos_id": 0, "unk_id": 1}
-    model = partial(learn_pieces, "source", "bpe", size, **options)
-    return lambda folder: (folder / "vocab.spm").write_bytes(model())
-
-
-def with_line(line: str) -> Callable[[Path], object]:
-    def spoil(folder: Path) -> None:
-        with (folder / "opus.vocab.yml").open("a") as file:
-            file.write(f"{line}\n")
-
-    return spoil
-
-
-def subword_nmt(folder: Path) -> None:
-    (folder / "source.spm").rename(folder / "source.bpe")
-
-
-def truecased(folder: Path) -> None:
-    (folder / "source.tcmodel").write_text("a")
-
-
-def packed(folder: Path) -> None:
-    content = bytearray((folder / "model.bin").read_bytes())
-    (count,) = struct.unpack_from("<Q", content, 8)
-    for place in range(count):
-        at = 16 + 32 * place + 8
-        if struct.unpack_from("<Q", content, at)[0] == 0x4101:
-            struct.pack_into("<Q", content, at, 0x1801)
-    (folder / "model.bin").write_bytes(bytes(content))
-
-
-with_list = spoil_config(activation_function=[])
-
-
-OTHER_MODELS = (packed, subword_nmt, truecased, with_list)  # which are not damaged
+FEW_PIECES = partial(learn_pieces, "source", "bpe", 60, bos_id=-1, eos_id=0, unk_id=1)
+LACKING = "model.encoder.layers.1.fc1.weight"
+DAMAGED: list[tuple[str, Spoil, str]] = [
+    ("huggingface", without("config.json"), "config.json: no"),
+    ("huggingface", without("model.safetensors"), "model.safetensors: no"),
+    ("huggingface", cut("model.safetensors"), "model.safetensors: damaged"),
+    ("huggingface", with_weights(**{LACKING: None}), f"lacks {LACKING}"),
+    ("huggingface", with_config(d_model=32), "its sizes"),
+    ("huggingface", with_json("vocab.json", a=10**4), "has embeddings for"),
+    *((kind, piped(name), f"{name}: not a file") for kind in PIPES for name in PIPES[kind]),
+    ("huggingface", without_a_shard, "00002.safetensors: no"),
+    ("huggingface", with_json("added_tokens.json", a=0), "the id of 'a' is 0"),
+    ("huggingface", renamed("config.json", "adapter_config.json"), "adapter_config.json: "),
+    ("huggingface", with_rows, "has embeddings for"),
+    ("nllb", with_json("tokenizer.json", model={"vocab": []}), "tokenizer.json: damaged"),
+    ("m2m100", without("vocab.json"), "imports Hugging Face"),
+    # New folders do not list their languages, which are then taken to be a hundred.
+    ("m2m100", without("special_tokens_map.json"), "has embeddings for"),
+    ("marian", without("model.npz.decoder.yml"), "decoder.yml: no"),
+    ("marian", cut("model.npz"), "model.npz: damaged"),
+    ("marian", with_arrays(encoder_l2_ffn_W1=None), "lacks encoder_l2_ffn_W1"),
+    ("marian", with_arrays(Wemb=np.array([Path()], dtype=object)), "Wemb cannot"),
+    ("marian", changed("vocab.spm", lambda _: FEW_PIECES()), "vocab.spm: has 60 "),
+    ("package", with_line("a: b"), "opus.vocab.yml: damaged: 'a: b'"),
+    ("package", with_line("more: 99999"), "has 100,000 "),
+    ("package", without("decoder.yml"), "one decoder.yml"),
+    ("binary", cut("model.bin"), "model.bin: damaged"),
+]
+INT8, POSITIONS = torch.ones(1, 9, dtype=torch.int8), "model.encoder.embed_positions.weight"
+OTHER_MODELS: list[tuple[str, Spoil, str]] = [
+    ("huggingface", with_config(activation_function=[]), "activation_function is []"),
+    ("huggingface", with_config(model_type=None, architectures=["BartModel"]), "['BartModel']"),
+    ("huggingface", replaced("adapter_config.json", b"{}"), "adapter_config.json"),
+    ("huggingface", with_weights(**{"lora_A.weight": torch.ones(2, 2)}), "has lora_A.weight"),
+    ("huggingface", with_weights(final_logits_bias=INT8), "int8"),
+    ("huggingface", with_weights(**{POSITIONS: torch.ones(512, 16)}), "embed_positions"),
+    ("package", renamed("source.spm", "source.bpe"), "source.bpe: "),
+    ("package", replaced("source.tcmodel", b"a"), "source.tcmodel: "),
+    ("binary", changed("model.bin", packed), "type 0x1801"),
+]
 
 
 @pytest.mark.parametrize(
-    ("kind", "spoil", "named"),
-    [
-        ("huggingface", without("config.json"), "config.json: no"),
-        ("huggingface", without("model.safetensors"), "model.safetensors: no"),
-        ("huggingface", cut("model.safetensors"), "model.safetensors: damaged"),
-        ("huggingface", without_weight, "lacks model.encoder.layers.1.fc1.weight"),
-        ("huggingface", spoil_config(d_model=32), "its sizes"),
-        ("huggingface", spoil_json("vocab.json", a=10**4), "has embeddings for"),
-        *(
-            (kind, piped(name), f"{name}: not a file")
-            for kind, names in PIPES.items()
-            for name in names
-        ),
-        (
-            "huggingface",
-            shards_without("model-00002-of-00002.safetensors"),
-            "00002.safetensors: no",
-        ),
-        ("huggingface", with_list, "activation_function is []"),
-        ("huggingface", spoil_json("added_tokens.json", a=0), "the id of 'a' is 0"),
-        ("huggingface", adapter_only, "adapter_config.json: "),
-        ("huggingface", lambda folder: with_rows(folder, 200), "has embeddings for"),
-        ("nllb", spoil_json("tokenizer.json", model={"vocab": []}), "tokenizer.json: damaged"),
-        ("m2m100", without("vocab.json"), "imports Hugging Face"),
-        # New folders do not list their languages, which are then taken to be a hundred.
-        ("m2m100", without("special_tokens_map.json"), "has embeddings for"),
-        ("marian", without("model.npz.decoder.yml"), "decoder.yml: no"),
-        ("marian", cut("model.npz"), "model.npz: damaged"),
-        ("marian", without_array, "lacks encoder_l2_ffn_W1"),
-        ("marian", with_objects, "Wemb cannot"),
-        ("marian", with_pieces(60), "vocab.spm: has 60 "),
-        ("package", with_line("a: b"), "opus.vocab.yml: damaged: 'a: b'"),
-        ("package", with_line("more: 99999"), "has 100,000 "),
-        ("package", without("decoder.yml"), "one decoder.yml"),
-        ("package", subword_nmt, "source.bpe: "),
-        ("package", truecased, "source.tcmodel: "),
-        ("binary", packed, "type 0x1801"),
-        ("binary", cut("model.bin"), "model.bin: damaged"),
-    ],
+    ("kind", "spoil", "named", "status"),
+    [*((*row, 1) for row in DAMAGED), *((*row, 2) for row in OTHER_MODELS)],
 )
-def test_a_damaged_model_is_refused_in_one_line(
-    nmt: Nmt, tmp_path: Path, kind: str, spoil: Callable[[Path], object], named: str
+def test_a_damaged_or_other_model_is_refused_in_one_line(
+    nmt: Nmt, tmp_path: Path, kind: str, spoil: Spoil, named: str, status: int
 ) -> None:
-    folder, languages = tmp_path / "theirs", ("--src", "en", "--tgt", "de")
-    words: tuple[str | Path, ...]
-    if kind in ("nllb", "m2m100"):
-        words = "huggingface", M2M100(kind).write(folder), tmp_path / "out"
-    elif kind == "huggingface":
-        words = "huggingface", MarianMT().write(folder), tmp_path / "out"
-    else:
-        words = "marian", MarianModel().write(folder), tmp_path / "out", *languages
+    folder, form, more = tmp_path / "theirs", "huggingface", list[str | Path]()
+    match kind:
+        case "huggingface":
+            path = MarianMT().write(folder)
+        case "nllb" | "m2m100":
+            path = M2M100(kind).write(folder)
+        case _:
+            form, more = "marian", ["--src", "en", "--tgt", "de"]
+            path = MarianModel().write(folder)
     if kind == "package":
-        package = write_package(tmp_path / "package", MarianMT().write(tmp_path / "opus"))
-        words = "marian", package, tmp_path / "out", *languages
-        folder = package
+        path = folder = write_package(tmp_path / "package", MarianMT().write(tmp_path / "opus"))
     if kind == "binary":
-        words = (
-            "marian",
-            to_binary(folder / "model.npz"),
-            *words[2:],
-            "--vocab",
-            folder / "vocab.spm",
-        )
+        path, more = to_binary(path), [*more, "--vocab", folder / "vocab.spm"]
     spoil(folder)
-    assert named in nmt("import", *words).refusal(2 if spoil in OTHER_MODELS else 1)
+    assert named in nmt("import", form, path, tmp_path / "out", *more).refusal(status)
     assert not (tmp_path / "out").exists()
 
 
-LEARNT_POSITIONS = torch.ones(512, 16)
-
-
 @pytest.mark.parametrize(
-    ("kind", "spoil", "named"),
+    ("made", "file", "key", "value"),
     [
         # What transformers computes by.
-        ("opus", ("config.json", "quantization_config", {"load_in_8bit": True}), ""),
-        ("opus", ("config.json", "architectures", ["MarianForCausalLM"]), ""),
-        ("opus", spoil_config(model_type=None, architectures=["BartModel"]), "['BartModel']"),
-        ("nllb", ("config.json", "normalize_before", False), ""),
+        (MarianMT(), "config.json", "quantization_config", {"load_in_8bit": True}),
+        (MarianMT(), "config.json", "architectures", ["MarianForCausalLM"]),
+        (M2M100(), "config.json", "normalize_before", False),
         # What it must and must not produce.
-        ("opus", ("config.json", "forced_bos_token_id", 5), ""),
-        ("opus", ("generation_config.json", "bad_words_ids", [[5]]), ""),
+        (MarianMT(), "config.json", "forced_bos_token_id", 5),
+        (MarianMT(), "generation_config.json", "bad_words_ids", [[5]]),
         # How it reads text.
-        ("opus", ("tokenizer_config.json", "tokenizer_class", "T5Tokenizer"), ""),
-        ("opus", ("special_tokens_map.json", "unk_token", {"content": "[UNK]"}), ""),
-        ("nllb", ("tokenizer_config.json", "legacy_behaviour", True), ""),
-        # Other files, and weights.
-        ("opus", replaced("adapter_config.json", "{}"), "adapter_config.json"),
-        ("opus", with_weight("lora_A.weight", torch.ones(2, 2)), "has lora_A.weight"),
-        ("opus", with_weight("final_logits_bias", torch.ones(1, 9, dtype=torch.int8)), "int8"),
-        (
-            "opus",
-            with_weight("model.encoder.embed_positions.weight", LEARNT_POSITIONS),
-            "embed_positions",
-        ),
+        (MarianMT(), "tokenizer_config.json", "tokenizer_class", "T5Tokenizer"),
+        (MarianMT(), "special_tokens_map.json", "unk_token", {"content": "[UNK]"}),
+        (M2M100(), "tokenizer_config.json", "legacy_behaviour", True),
     ],
 )
-def test_what_would_change_translations_is_refused_by_name(
-    nmt: Nmt,
-    tmp_path: Path,
-    kind: str,
-    spoil: tuple[str, str, Any] | Callable[[Path], object],
-    named: str,
+def test_a_value_that_would_change_translations_is_refused_by_its_key(
+    nmt: Nmt, tmp_path: Path, made: MarianMT | M2M100, file: str, key: str, value: object
 ) -> None:
-    folder = (M2M100() if kind == "nllb" else MarianMT()).write(tmp_path / kind)
-    if isinstance(spoil, tuple):
-        file, key, value = spoil
-        spoil_json(file, **{key: value})(folder)
-        named = key
-    else:
-        file = ""
-        spoil(folder)
+    folder = made.write(tmp_path / "theirs")
+    with_json(file, **{key: value})(folder)
     line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(2)
-    assert file in line and named in line
+    assert file in line and key in line
     assert not (tmp_path / "out").exists()
 
 
@@ -540,13 +480,13 @@ def test_what_published_folders_say_besides_is_harmless(nmt: Nmt, tmp_path: Path
         "max_length": 512, "normalize_before": False, "normalize_embedding": False, "num_beams": 4,
         "prefix": None, "static_position_embeddings": True, "torch_dtype": "float16",
     }  # fmt: skip
-    spoil_config(**of_config)(folder)
+    with_config(**of_config)(folder)
     generation = {"max_length": 512, "num_beams": 6, "renormalize_logits": True}
-    spoil_json("generation_config.json", bad_words_ids=[[pad]], **generation)(folder)
+    with_json("generation_config.json", bad_words_ids=[[pad]], **generation)(folder)
     tokenizer = {"tokenizer_class": "MarianTokenizer", "sp_model_kwargs": {}, "backend": "custom"}
     token = {"content": "<pad>", "special": True, "single_word": False}
-    spoil_json("tokenizer_config.json", added_tokens_decoder={str(pad): token}, **tokenizer)(folder)
-    spoil_json("special_tokens_map.json", eos_token="</s>", unk_token={"content": "<unk>"})(folder)
+    with_json("tokenizer_config.json", added_tokens_decoder={str(pad): token}, **tokenizer)(folder)
+    with_json("special_tokens_map.json", eos_token="</s>", unk_token={"content": "<unk>"})(folder)
     for name in ("README.md", "tf_model.h5", "training_args.bin", "train.py"):
         (folder / name).touch()
     assert model_checksum(import_huggingface(nmt, folder)) == first

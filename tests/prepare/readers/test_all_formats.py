@@ -34,14 +34,11 @@ def test_all_pairs_come_in_order_from_any_row_on(
     monkeypatch.setattr(line_blocks, "BLOCK_LINES", 5)
     text = found(FORMATS[name](tmp_path, TEXT))
     blocks = list(blocks_of(text, corpus=2, start=start))
-    sides = [
-        b"".join(one).decode().split("\n")
-        for one in ([block.src for block in blocks], [block.tgt for block in blocks])
-    ]
+    texts = [block.src for block in blocks], [block.tgt for block in blocks]
+    sides = [b"".join(one).decode().split("\n") for one in texts]
     assert list(zip(*sides, strict=True)) == [*TEXT[start - 1 :], ("", "")]
-    assert [(block.corpus, block.number) for block in blocks] == [
-        (2, number) for number in range(start, len(TEXT) + 1, 5)
-    ]
+    numbers = range(start, len(TEXT) + 1, 5)
+    assert [(block.corpus, block.number) for block in blocks] == [(2, number) for number in numbers]
     surveys = [survey(int) for survey in surveys_of(text)]
     assert [survey.lines for survey in surveys] == [len(TEXT)] * len(surveys)
     assert all(survey.warnings == () for survey in surveys)
@@ -49,12 +46,8 @@ def test_all_pairs_come_in_order_from_any_row_on(
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_data_folder_is_that_of_two_plain_files(tmp_path: Path, name: str) -> None:
-    plain = Job.of(
-        tmp_path / "plain",
-        train=(write(tmp_path, "train", pairs(60)),),
-        valid=write(tmp_path, "valid", pairs(3)),
-        vocab_size=330,
-    )
+    train, valid = write(tmp_path, "train", pairs(60)), write(tmp_path, "valid", pairs(3))
+    plain = Job.of(tmp_path / "plain", train=(train,), valid=valid, vocab_size=330)
     job = plain.but(out=tmp_path / "other", train=(FORMATS[name](tmp_path, pairs(60)),))
     folder = job.prepare()
     assert pairs_in(folder) == pairs_in(plain.prepare())
@@ -82,20 +75,22 @@ def test_the_data_folder_is_that_of_two_plain_files(tmp_path: Path, name: str) -
         ("none.CSV", DataError, "none.CSV: no"),
         ("none.jsonl.gz:a,b", DataError, "none.jsonl.gz: no"),
         ("corpus.txt", UsageError, "corpus.txt: not"),
-        ("half.en", UsageError, "half.en: .*/half$"),
+        ("half.en", UsageError, "half.en: .*half$"),
         ("half.en,half.xx", DataError, "half.xx: no .*SOURCE,TARGET"),
         ("memory.tmx:1,2", UsageError, "have columns"),
+        ("x.tsv,corpus.txt", UsageError, r"x\.tsv is"),  # not one of two files
     ],
 )
 def test_names_that_say_too_little_are_refused(
-    tmp_path: Path, name: str, kind: type[NMTError], message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type[NMTError], message: str
 ) -> None:
-    (tmp_path / "x.tsv").write_text("a\tb\n")
-    (tmp_path / "memory.tmx").write_text("<tmx></tmx>")
+    monkeypatch.chdir(tmp_path)
+    Path("x.tsv").write_text("a\tb\n")
+    Path("memory.tmx").write_text("<tmx></tmx>")
     for name_of_one in ("corpus.txt", "half.en"):
-        (tmp_path / name_of_one).write_text("a\n")
+        Path(name_of_one).write_text("a\n")
     with pytest.raises(kind, match=message):
-        found(f"{tmp_path}/{name}")
+        found(name)
 
 
 def test_a_prefix_may_have_a_comma_and_the_name_of_a_folder(tmp_path: Path) -> None:
@@ -114,13 +109,6 @@ def test_suffixes_count_in_any_case(tmp_path: Path, name: str) -> None:
         for shard in upper.iterdir():
             shard.rename(upper / shard.name.upper())
     assert sum(block.lines for block in blocks_of(found(f"{upper}{colon}{columns}"))) == len(TEXT)
-
-
-def test_a_table_is_not_one_of_two_files(tmp_path: Path) -> None:
-    (tmp_path / "x.tsv").write_text("a\tb\n")
-    write(tmp_path, "half", pairs(1))
-    with pytest.raises(UsageError, match=r"x\.tsv is"):
-        found(f"{tmp_path}/x.tsv,{tmp_path}/half.de")
 
 
 def test_help_and_messages_name_every_format(tmp_path: Path) -> None:

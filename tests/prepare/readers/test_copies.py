@@ -34,13 +34,9 @@ def test_two_files_at_urls_are_prepared_as_here(
     job: Job, storage: Storage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = job.prepare()
-    remote = job.but(
-        out=tmp_path / "new" / "remote",
-        train=("memory://bucket/train",),
-        valid=("memory://bucket/valid",),
-        test=(f"file://{tmp_path}/valid",),
-        weight=("memory://bucket/train=2",),
-    )
+    train, valid = "memory://bucket/train", "memory://bucket/valid"
+    remote = job.but(out=tmp_path / "new" / "remote", train=(train,), valid=(valid,))
+    remote = remote.but(test=(f"file://{tmp_path}/valid",), weight=(f"{train}=2",))
     folder = remote.prepare()
     assert "memory://bucket/train.en.gz: copied 0.0 MB" in capsys.readouterr().err
     assert pairs_in(folder) == pairs_in(here)

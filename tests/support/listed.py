@@ -1,0 +1,10 @@
+"""Long lists of short texts, written as one text."""
+
+from __future__ import annotations
+
+_SIGNS = str.maketrans("␣␉␍␊", " \t\r\n")
+
+
+def listed(text: str) -> list[str]:
+    """Return what white space parts. In it, ␣ stands for a space, ␉ ␍ ␊ for tab and line ends."""
+    return [one.translate(_SIGNS) for one in text.split()]
