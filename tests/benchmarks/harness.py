@@ -89,6 +89,11 @@ def run(
     return Finished(stdout, stderr, seconds, peak[0])
 
 
+def words_of(options: Mapping[str, object]) -> list[str]:
+    """Return options and their values as words of a command."""
+    return [str(word) for option in options.items() for word in option]
+
+
 def nmt(*arguments: str | Path, with_children: bool = False) -> Finished:
     """Run `nmt ARGUMENTS`."""
     return run([*NMT, *arguments], with_children=with_children)
