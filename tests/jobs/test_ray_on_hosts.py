@@ -10,13 +10,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from network_of_hosts import Host
+from processes import wait_until
 
 pytest.importorskip("ray", reason="needs the extra ray")
 pytestmark = pytest.mark.slow
@@ -63,13 +62,6 @@ def nmt(host: Host, head: Host, *words: object, **options: Any) -> Any:
     return host.start(*command, env=environment(REPOSITORY) | address, cwd="/", **options)
 
 
-def wait_until(is_so: Callable[[], object]) -> None:
-    limit = time.monotonic() + 300
-    while not is_so():
-        assert time.monotonic() < limit
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def model(model_file: Path, tmp_path: Path) -> Path:
     """A model that the hosts see."""
@@ -99,7 +91,9 @@ def test_a_worker_a_node_and_a_cable_that_die_change_no_line(
     def wait_for_more() -> None:
         """Wait until more lines are done than could have been under way."""
         more = found.read_bytes().count(b"\n") + 1_000
-        wait_until(lambda: job.poll() is not None or found.read_bytes().count(b"\n") > more)
+        wait_until(
+            lambda: job.poll() is not None or found.read_bytes().count(b"\n") > more, "more lines"
+        )
         assert job.poll() is None, said.read_text()
 
     with found.open("w") as out, said.open("w") as errors:
@@ -108,7 +102,7 @@ def test_a_worker_a_node_and_a_cable_that_die_change_no_line(
         giving = threading.Thread(target=give)
         giving.start()
         try:
-            wait_until(lambda: east.processes("ray::work") and west.processes("ray::work"))
+            wait_until(lambda: all(host.processes("ray::work") for host in (east, west)), "workers")
             wait_for_more()
             for worker in east.processes("ray::work"):
                 os.kill(worker, signal.SIGKILL)

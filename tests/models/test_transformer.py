@@ -176,9 +176,6 @@ def test_logits_and_weights_are_those_of_the_formulas(kind: str, tie_embeddings:
             assert_equal(found, weights, tolerance)
 
 
-# ----------------------------------------------------------------------- torch's Transformer
-
-
 # ------------------------------------------------------------------------------- fresh weights
 
 
