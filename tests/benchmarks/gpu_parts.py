@@ -1,7 +1,5 @@
 """The parts of `make gpu` in one process: smoke, tests, training, translating."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

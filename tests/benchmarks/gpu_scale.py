@@ -1,7 +1,5 @@
 """How much the parts of `make gpu` measure, and what they share: data, folders, the report."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Mapping

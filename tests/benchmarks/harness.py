@@ -3,8 +3,6 @@
 README.md says what you can set by NMT_BENCH_ variables.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

@@ -3,8 +3,6 @@
 Lines of known languages are judged as what they are, and as each of the others.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import random

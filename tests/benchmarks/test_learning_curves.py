@@ -6,8 +6,6 @@ from the start of a command until an update, by its log, so start-up and earlier
 same decoder translates the checkpoints of all of them after the training.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

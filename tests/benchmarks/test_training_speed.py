@@ -5,8 +5,6 @@ Musts, on two cores, fp32, in source and target tokens a second of training, in 
 `transformer_small` does no less than one process.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from statistics import median
 

@@ -1,7 +1,5 @@
 """Systems whose training is timed, each in its own process: `nmt train` and Marian."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

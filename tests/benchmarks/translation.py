@@ -3,8 +3,6 @@
 The processes run `translation_process.py`.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

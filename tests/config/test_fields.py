@@ -1,7 +1,5 @@
 """Declared values: the options that commands make of them, and what is checked."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Every preset, made small, learns. That a model file keeps it is in `test_model_file.py`."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Values: in which order layers win, what each may be, and how all problems are told at once."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Language codes of every standard mean the same language."""
 
-from __future__ import annotations
-
 import pytest
 
 from nmt.data.languages import (

@@ -1,7 +1,5 @@
 """Noise: what each change does to a pair, and what it leaves alone."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The vocabulary: round trips, special and barred ids, and what learning refuses."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

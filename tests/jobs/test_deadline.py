@@ -1,7 +1,5 @@
 """The time at which a job ends, or how long it may take."""
 
-from __future__ import annotations
-
 import datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Several translators side by side, each in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Sequence

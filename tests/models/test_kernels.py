@@ -1,7 +1,5 @@
 """Kernels are chosen by measuring. Wrong or hopelessly slow ones are never chosen."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

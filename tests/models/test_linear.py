@@ -1,7 +1,5 @@
 """The products of oneDNN are those of torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A model file gives back what was written, and damaged files are refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

@@ -4,8 +4,6 @@ So it is with the relative positions of Shaw et al. (2018), and with values of a
 keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise

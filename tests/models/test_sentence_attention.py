@@ -3,8 +3,6 @@
 `tests/test_gpu.py` runs it on a GPU.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Averages: the mean, of the right checkpoints, of models that belong together."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a run tells: of its metrics, validations and samples, to files and to people."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys

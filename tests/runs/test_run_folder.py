@@ -1,7 +1,5 @@
 """A run's folder: what is on record stays whole."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 

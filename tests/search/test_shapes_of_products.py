@@ -1,7 +1,5 @@
 """Search and validation in bf16 on a CPU: few shapes of products, as oneDNN keeps each of them."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Processes that are started together: one exit status, and every signal."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a process may use: cores by affinity and quota, threads, and how they wait."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

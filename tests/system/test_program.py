@@ -1,7 +1,5 @@
 """Signals at any time of a program's life: one of our exit statuses, and no traceback."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Workers of a Ray cluster, for which a module stands that notes what it is asked."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import platform

@@ -1,7 +1,5 @@
 """Files at URLs are copied whole, and whatever goes wrong is told in one line with the URL."""
 
-from __future__ import annotations
-
 import errno
 import re
 import sys

@@ -1,7 +1,5 @@
 """Work in processes and threads: results in order, errors come through, nobody is left behind."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import multiprocessing

@@ -13,8 +13,6 @@ Writing the state of update 10 is slow. If a process hangs, those without signs 
 after `WAIT` seconds. All goes well when torchrun starts the processes again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

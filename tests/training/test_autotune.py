@@ -1,7 +1,5 @@
 """What a recipe leaves open is chosen by trying it, written down, and kept on resuming."""
 
-from __future__ import annotations
-
 import random
 import re
 import time

@@ -1,7 +1,5 @@
 """`nmt train --dry-run`: its estimates are those of the run, which it does not start."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What goes wrong from outside: damaged files, disks without room. Kills: `test_mishaps.py`."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from functools import partial

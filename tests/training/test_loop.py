@@ -3,8 +3,6 @@
 That a run which was stopped goes on as if it had not been is in `test_stop_request.py`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

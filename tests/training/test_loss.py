@@ -1,7 +1,5 @@
 """The objective and its gradients are those of torch's own loss, in any chunks and precision."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

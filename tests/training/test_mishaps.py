@@ -4,8 +4,6 @@ Each run is started again, and ends as one to which nothing has happened. Damage
 disks are in `test_faults.py`, and updates that go wrong in `test_recovery.py`.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

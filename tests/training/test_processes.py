@@ -1,7 +1,5 @@
 """How many processes train, and why; that they are one run, and end as one process does."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Updates that go wrong: no memory, gradients that are not finite, a rank that fails."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """Training on several machines, for which namespaces of this one stand: one dies, or none meet."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket

@@ -3,8 +3,6 @@
 What happens when a request comes at any other place, `test_mishaps.py` has.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

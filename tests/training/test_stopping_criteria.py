@@ -1,7 +1,5 @@
 """Why a run ends, which option trains it for longer, and what is said of its length before."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

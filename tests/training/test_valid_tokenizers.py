@@ -1,7 +1,5 @@
 """BLEU of validation counts what its language calls words, so that the best model is the best."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Validation's metrics against a plain loop and a plain translation, and over two processes."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import unicodedata
