@@ -105,11 +105,12 @@ def lost(what: str, rank: int, *said: str, **others: Any) -> Mishap:
 
 GONE, KILLED = "another process is gone", "process {} was ended by SIGKILL"
 MISHAPS = [
-    *(alone(name, BEGIN, 4, saved=3) for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")),
-    alone("SIGTERM", FORWARD, 5, saved=4, values=SCORED, validated=[4]),
+    # Every signal, and every place.
+    alone("SIGINT", BEGIN, 4, saved=3),
+    alone("SIGUSR1", FORWARD, 5, saved=4, values=SCORED, validated=[4]),
     # Update 8 is saved and validated, so that the checkpoint is there before its metrics are.
     alone("time limit", VALIDATION, 8, saved=8, values=SCORED, validated=[4]),
-    alone("SIGTERM", "in a step of beam search", 8, saved=8, values=SCORED, validated=[4]),
+    alone("SIGHUP", "in a step of beam search", 8, saved=8, values=SCORED, validated=[4]),
     alone("SIGTERM", "as validation begins", 10, saved=10, validated=[7]),
     at_once("SIGTERM", "as memory is tried", 0, saved=None, values=COMPILED),
     at_once("SIGTERM", "in a backward pass", 1, saved=0, values=COMPILED),  # the first is compiled
