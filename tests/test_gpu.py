@@ -1,7 +1,5 @@
 """What runs on a CPU runs on a GPU, with the same results to rounding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

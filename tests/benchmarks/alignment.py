@@ -5,8 +5,6 @@ tokens that `nmt.lexical.alignment_links` links by IBM Model 1, we count how man
 attention at the source token of their link.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

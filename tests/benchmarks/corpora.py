@@ -1,7 +1,5 @@
 """Data folders for training, and text for translation."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import math

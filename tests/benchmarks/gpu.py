@@ -13,8 +13,6 @@ A rehearsal (`REHEARSE=1`) does the same with tiny shapes on the pretended GPU o
 `tests/support/pretended_gpu`, in a minute or two.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

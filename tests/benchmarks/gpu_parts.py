@@ -1,7 +1,5 @@
 """The parts of `make gpu` in one process: smoke, tests, training, translating."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -117,7 +115,7 @@ def train(context: Context) -> None:
 
     def measure(what: str, job: Job, *, compiled: bool) -> None:
         with report.attempt(what):
-            contender = training.nmt(job, PRECISION, context.work, how(compiled))
+            contender = training.nmt(job, PRECISION, context.work, compile=how(compiled))
             (speed, _, nll), peak = timed(contender, scale.warmup, scale.updates)
             ms = 1000 * tokens * job.batch_tokens / scale.batch_tokens / speed
             share = flops_per_token(job) * speed / best_rate(rates, PRECISION)
@@ -141,8 +139,8 @@ def train(context: Context) -> None:
 
 
 def how(compiled: bool) -> str:
-    """Return the setting by which all is compiled, or the least that this machine can."""
-    return f"compile={'true' if compiled else 'false' if no_compiler() else 'loss'}"
+    """Return the value by which all is compiled, or the least that this machine can."""
+    return "true" if compiled else "false" if no_compiler() else "loss"
 
 
 def timed(contender: Contender, warmup: int, updates: int) -> tuple[Measurement, int]:
@@ -202,10 +200,5 @@ def model_of(context: Context) -> Path:
     if given := setting("MODEL_BASE", ""):
         return find_model(Path(given))
     scale, job, out = context.scale, context.job("base"), context.new_folder("run")
-    harness.nmt(
-        *("train", job.data, "--out", out, "--model", job.preset, "--quiet"),
-        *("--precision", PRECISION, "--device", "cuda"),
-        *("--batch-tokens", str(job.batch_tokens), "--max-updates", str(scale.learnt)),
-        *(f"--set={setting}" for setting in scale.settings),
-    )
+    harness.nmt(*training.train_words(job, out, PRECISION, scale.learnt, scale.settings))
     return find_model(out)

@@ -1,7 +1,5 @@
 """The report of `make gpu`: its rows and their goals, and what was found."""
 
-from __future__ import annotations
-
 import json
 import re
 import traceback

@@ -1,10 +1,9 @@
 """How much the parts of `make gpu` measure, and what they share: data, folders, the report."""
 
-from __future__ import annotations
-
 import functools
 import itertools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -42,13 +41,14 @@ class Scale:
     max_tokens: int  # of a source that is translated
     learnt: int  # updates of the model that translates
     is_rehearsal: bool = False
-    settings: tuple[str, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 GPU = Scale(
     presets={"base": "transformer_base", "big": "transformer_big", "modern": "transformer_wmt"},
     smoke_tests=(
-        *("tests/test_gpu.py", "-k"),
+        "tests/test_gpu.py",
+        "-k",
         "states_are or translations_are or resumed or (training_learns and 16)",
     ),
     tests=("tests/test_gpu.py", "tests/cli/test_gpu_commands.py"),
@@ -62,7 +62,7 @@ GPU = Scale(
     rounds=2,
     max_tokens=150,
     learnt=1000,
-    settings=("warmup_updates=1000",),
+    settings={"warmup_updates": 1000},
 )
 REHEARSAL = Scale(
     presets={"base": "transformer_tiny"},
@@ -79,7 +79,7 @@ REHEARSAL = Scale(
     max_tokens=12,
     learnt=3,
     is_rehearsal=True,
-    settings=("d_model=32", "d_ff=64"),
+    settings={"d_model": 32, "d_ff": 64},
 )
 
 

@@ -3,8 +3,6 @@
 README.md says what you can set by NMT_BENCH_ variables.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os
@@ -87,6 +85,11 @@ def run(
         seconds = time.monotonic() - began
     assert process.returncode == 0, stderr
     return Finished(stdout, stderr, seconds, peak[0])
+
+
+def words_of(options: Mapping[str, object]) -> list[str]:
+    """Return options and their values as words of a command."""
+    return [str(word) for option in options.items() for word in option]
 
 
 def nmt(*arguments: str | Path, with_children: bool = False) -> Finished:

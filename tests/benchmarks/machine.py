@@ -1,7 +1,5 @@
 """The machine of a measurement, and its speed of matrix products."""
 
-from __future__ import annotations
-
 import functools
 import platform
 import time

@@ -7,8 +7,6 @@ fastest model. It also has BLEU of the test text, the speed of translation, and 
 several captions, which are longer than any in training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path

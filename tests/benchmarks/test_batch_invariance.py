@@ -5,8 +5,6 @@ batches, in another order and by another number of workers. Changed lines are li
 of both translations. If the scores are nearly equal, the difference is rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random

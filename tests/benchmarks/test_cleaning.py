@@ -4,8 +4,6 @@ The text is NTREX-128 (Federmann et al. 2022, "NTREX-128 - News Test References 
 128 Languages"): one news text, translated from English by people, so all that is dropped is a loss.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

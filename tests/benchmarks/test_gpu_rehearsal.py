@@ -1,7 +1,5 @@
 """`make gpu`: its limit of time, and a rehearsal of all parts on the pretended GPU."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

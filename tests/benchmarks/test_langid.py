@@ -3,8 +3,6 @@
 Lines of known languages are judged as what they are, and as each of the others.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import random
@@ -31,19 +29,19 @@ Wrong = Callable[[Sequence[str], str], Sequence[bool]]
 
 def texts() -> dict[str, list[str]]:
     """Return lines by their language: captions, short sentences, news and debates."""
-    sources = [
-        *((real_text("multi30k") / "test_2017_flickr", lang) for lang in ("en", "de", "fr")),
-        *((real_text("tatoeba-en-de") / "valid", lang) for lang in ("en", "de")),
-        *((real_text("tatoeba-en-fr") / "valid", lang) for lang in ("en", "fr")),
-        *((real_text("wmt-news") / "newstest2013.en-de", lang) for lang in ("en", "de")),
-        *((real_text("wmt-news") / "newstest2013.en-fr", lang) for lang in ("en", "fr")),
-        *((real_text("europarl-en-fr") / "valid", lang) for lang in ("en", "fr")),
-    ]
     found: dict[str, list[str]] = {}
-    for prefix, lang in sources:
-        lines = first_lines(prefix, lang)
-        random.Random(1).shuffle(lines)
-        found.setdefault(lang, []).extend(lines[:LINES])
+    for corpus, name, langs in (
+        ("multi30k", "test_2017_flickr", ("en", "de", "fr")),
+        ("tatoeba-en-de", "valid", ("en", "de")),
+        ("tatoeba-en-fr", "valid", ("en", "fr")),
+        ("wmt-news", "newstest2013.en-de", ("en", "de")),
+        ("wmt-news", "newstest2013.en-fr", ("en", "fr")),
+        ("europarl-en-fr", "valid", ("en", "fr")),
+    ):
+        for lang in langs:
+            lines = first_lines(real_text(corpus) / name, lang)
+            random.Random(1).shuffle(lines)
+            found.setdefault(lang, []).extend(lines[:LINES])
     return found
 
 

@@ -6,8 +6,6 @@ from the start of a command until an update, by its log, so start-up and earlier
 same decoder translates the checkpoints of all of them after the training.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -21,9 +19,18 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from benchmarks import corpora, harness
-from benchmarks.harness import is_installed, publish, publish_bleu, run, setting, table, work_folder
+from benchmarks.harness import (
+    is_installed,
+    publish,
+    publish_bleu,
+    run,
+    setting,
+    table,
+    words_of,
+    work_folder,
+)
 from benchmarks.machine import describe, has_bf16
-from benchmarks.training import ONE_THREAD, Job, marian_command, sides
+from benchmarks.training import ONE_THREAD, Job, marian_command, sides, train_words
 from benchmarks.translation import BEAM_SIZE
 from benchmarks.translation import nmt as translator
 from toy_training import metrics
@@ -95,11 +102,14 @@ def gather() -> list[tuple[int, tuple[str, Train]]]:
     precisions = ("fp32", "bf16") if has_bf16() else ("fp32",)
     found: dict[str, Train] = {f"nmt, {one}": partial(train_nmt, one) for one in precisions}
     steps = min(20, UPDATES - WARMUP)
-    like_ours = [
-        *("--lr-warmup", f"{WARMUP}u", "--lr-decay-strategy", "batches"),
-        *("--lr-decay", f"{0.1 ** (1 / steps):.4f}", "--lr-decay-start", str(WARMUP)),
-        *("--lr-decay-freq", str((UPDATES - WARMUP) // steps)),
-    ]
+    schedule = {
+        "--lr-warmup": f"{WARMUP}u",
+        "--lr-decay-strategy": "batches",
+        "--lr-decay": f"{0.1 ** (1 / steps):.4f}",
+        "--lr-decay-start": WARMUP,
+        "--lr-decay-freq": (UPDATES - WARMUP) // steps,
+    }
+    like_ours = words_of(schedule)
     # The first has the rate of `--task transformer-base`, whose schedule is shortened to this run.
     tenth = f"{max(1, UPDATES // 10)}u"
     own = ["--learn-rate", "3e-4", "--lr-warmup", tenth, "--lr-decay-inv-sqrt", tenth]
@@ -152,12 +162,7 @@ def nmt_train(job: Job, out: Path, updates: int, rate: str, precision: str) -> N
         "keep_last": len(POINTS),
         "validate_every": updates,
     }
-    harness.nmt(
-        *("train", job.data, "--out", out, "--model", job.preset, "--quiet"),
-        *("--precision", precision, "--device", job.device, "--max-updates", str(updates)),
-        *("--batch-tokens", str(job.batch_tokens)),
-        *(f"--set={key}={value}" for key, value in values.items()),
-    )
+    harness.nmt(*train_words(job, out, precision, updates, values))
 
 
 def our_weights(job: Job, out: Path) -> Path:

@@ -4,8 +4,6 @@ Captions, and lines that are hardly sentences. Time is CPU time, so other work o
 little.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

@@ -4,8 +4,6 @@ Vocabularies are learnt from NTREX-128, English and another language. To Sentenc
 modifier letter is like a quotation mark, so the same text with U+2018 tells what it would cost.
 """
 
-from __future__ import annotations
-
 import pytest
 from benchmarks.corpora import ntrex
 from benchmarks.harness import publish, table

@@ -1,7 +1,5 @@
 """`nmt prepare` beside SentencePiece alone, on a million pairs of real text, or on its copies."""
 
-from __future__ import annotations
-
 import lzma
 import time
 from collections.abc import Callable

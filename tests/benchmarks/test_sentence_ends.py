@@ -5,8 +5,6 @@ The text is NTREX-128 (Federmann et al. 2022, "NTREX-128 - News Test References 
 part again at their boundary. Some translators left the full stops out.
 """
 
-from __future__ import annotations
-
 import pytest
 from benchmarks.corpora import ntrex
 from benchmarks.harness import by_share, publish, table

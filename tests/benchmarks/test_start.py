@@ -4,8 +4,6 @@ All take turns, and tables have medians. Wall clock is what users wait. CPU time
 of a process and all that it starts is steadier, since other processes hardly change it.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -6,8 +6,6 @@ counts for all. BLEU, and the share of lines that equal those of `nmt` in fp32, 
 the same work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Systems whose training is timed, each in its own process: `nmt train` and Marian."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil
@@ -16,7 +14,7 @@ from tempfile import mkdtemp
 from typing import NamedTuple
 
 import numpy as np
-from benchmarks.harness import NMT, in_turn, run
+from benchmarks.harness import NMT, in_turn, run, words_of
 from benchmarks.machine import CORES
 from toy_training import metrics
 
@@ -65,25 +63,32 @@ Contender = Callable[[int, int], Measurement]
 """Takes the numbers of updates of warm-up, which are not timed, and of timed updates."""
 
 
+def train_words(
+    job: Job, out: Path, precision: str, updates: int, settings: Mapping[str, object]
+) -> list[str]:
+    """Return the arguments of `nmt` that train a model; settings are values of its recipe."""
+    options = {
+        "--out": out,
+        "--model": job.preset,
+        "--precision": precision,
+        "--device": job.device,
+        "--batch-tokens": job.batch_tokens,
+        "--max-updates": updates,
+    }
+    assignments = [f"--set={key}={value}" for key, value in settings.items()]
+    return ["train", str(job.data), "--quiet", *words_of(options), *assignments]
+
+
 def nmt(
-    job: Job, precision: str, folder: Path, *settings: str, processes: str = "auto"
+    job: Job, precision: str, folder: Path, *, processes: str = "auto", **settings: object
 ) -> Contender:
     """Return `nmt train`, with its run folders in `folder`."""
 
     def train(warmup: int, updates: int) -> Measurement:
         out = Path(mkdtemp(dir=folder)) / "run"
-        values = {"log_every": warmup, "validate_every": _NEVER, "save_every": _NEVER}
-        done = run(
-            [
-                *(*NMT, "train", job.data, "--out", out, "--model", job.preset, "--quiet"),
-                *("--precision", precision, "--device", job.device),
-                *("--batch-tokens", str(job.batch_tokens), "--max-updates", str(warmup + updates)),
-                *(f"--set={key}={value}" for key, value in values.items()),
-                *(f"--set={setting}" for setting in settings),
-                *("--processes", processes),
-            ],
-            with_children=True,
-        )
+        values = {"log_every": warmup, "validate_every": _NEVER, "save_every": _NEVER, **settings}
+        words = train_words(job, out, precision, warmup + updates, values)
+        done = run([*NMT, *words, "--processes", processes], with_children=True)
         windows = metrics(out, "train")
         if job.device == "cuda":  # where compiling for another length takes seconds, once
             speed = median(one["tokens_per_second"] for one in windows[1:])
@@ -125,24 +130,32 @@ def marian_command(job: Job, folder: Path, model: Path, updates: int, *options: 
     if not vocabulary.exists():
         _write_text(job, folder, vocabulary)
     config, text = job.config, folder / "train"
-    return [
-        *(sys.executable, "-m", "pymarian", "train"),
-        *("--type", "transformer", "--model", str(model)),
-        *("--train-sets", f"{text}.src", f"{text}.tgt"),
-        *("--vocabs", str(vocabulary), str(vocabulary)),
-        *("--tempdir", str(folder)),
-        *("--dim-emb", str(config.d_model), "--transformer-dim-ffn", str(config.d_ff)),
-        *("--transformer-heads", str(config.num_heads)),
-        *("--enc-depth", str(config.num_encoder_layers)),
-        *("--dec-depth", str(config.num_decoder_layers)),
-        *("--tied-embeddings-all", "--output-omit-bias", "--max-length", "1000"),
-        *("--transformer-dropout", str(config.dropout), "--label-smoothing", "0.1"),
-        *("--optimizer-params", "0.9", "0.98", "1e-09"),
-        *("--clip-norm", "0", "--sync-sgd", "--optimizer-delay", "1"),
-        *("--mini-batch-words", str(job.batch_tokens), "--mini-batch-round-up=false"),
-        *("--maxi-batch", "1000", "--cpu-threads", str(CORES), "--seed", "1"),
-        *("--after", f"{updates}u", *options),
-    ]
+    values = {
+        "--type": "transformer",
+        "--model": model,
+        "--tempdir": folder,
+        "--dim-emb": config.d_model,
+        "--transformer-dim-ffn": config.d_ff,
+        "--transformer-heads": config.num_heads,
+        "--enc-depth": config.num_encoder_layers,
+        "--dec-depth": config.num_decoder_layers,
+        "--max-length": 1000,
+        "--transformer-dropout": config.dropout,
+        "--label-smoothing": 0.1,
+        "--clip-norm": 0,
+        "--optimizer-delay": 1,
+        "--mini-batch-words": job.batch_tokens,
+        "--maxi-batch": 1000,
+        "--cpu-threads": CORES,
+        "--seed": 1,
+        "--after": f"{updates}u",
+    }
+    command = [sys.executable, "-m", "pymarian", "train", *words_of(values)]
+    command += ["--train-sets", f"{text}.src", f"{text}.tgt"]
+    command += ["--vocabs", str(vocabulary), str(vocabulary)]
+    command += ["--optimizer-params", "0.9", "0.98", "1e-09"]
+    command += ["--tied-embeddings-all", "--output-omit-bias", "--sync-sgd"]
+    return [*command, "--mini-batch-round-up=false", *options]
 
 
 def _write_text(job: Job, folder: Path, vocabulary: Path) -> None:

@@ -3,8 +3,6 @@
 The processes run `translation_process.py`.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence
@@ -13,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from benchmarks import corpora, harness
-from benchmarks.harness import run, setting
+from benchmarks.harness import run, setting, words_of
 from benchmarks.machine import CORES, has_bf16
-from benchmarks.training import ONE_THREAD
+from benchmarks.training import ONE_THREAD, Job, train_words
 
 from nmt.interchange.ctranslate2_manifest import is_export
 from nmt.models.model_file import ModelCard, find_model, load_model
@@ -97,22 +95,26 @@ def marian(model: Path, vocabulary: Path, beam_size: int) -> Contender:
 
     A translation has at most three times as many tokens as its source.
     """
-    arguments = [
-        *("--models", str(model), "--vocabs", str(vocabulary), str(vocabulary)),
-        *("--beam-size", str(beam_size), "--normalize", str(ALPHA)),
-        *("--maxi-batch", "1000", "--maxi-batch-sort", "src"),
-        *("--max-length", "1000", "--cpu-threads", str(CORES)),
-        *("--quiet", "--quiet-translation"),
-    ]
+    values = {
+        "--models": model,
+        "--beam-size": beam_size,
+        "--normalize": ALPHA,
+        "--maxi-batch": 1000,
+        "--maxi-batch-sort": "src",
+        "--max-length": 1000,
+        "--cpu-threads": CORES,
+    }
+    arguments = [*words_of(values), "--vocabs", str(vocabulary), str(vocabulary)]
+    arguments += ["--quiet", "--quiet-translation"]
     return Contender("Marian", "fp32", beam_size, {"arguments": arguments}, (16, 32, 64))  # lines
 
 
 # Updates, target tokens of each, and settings that soon give outputs as long as captions.
 _RECIPES = {
-    "small": (600, 2_000, ("warmup_updates=300", "learning_rate=1e-3")),
-    "base": (200, 1_500, ("warmup_updates=100", "learning_rate=5e-4")),
+    "small": (600, 2_000, {"warmup_updates": 300, "learning_rate": 1e-3}),
+    "base": (200, 1_500, {"warmup_updates": 100, "learning_rate": 5e-4}),
 }
-_OF_MARIAN = ("positions=sinusoidal_halves", "first_input=zeros", "norm_epsilon=1e-6")
+_OF_MARIAN = {"positions": "sinusoidal_halves", "first_input": "zeros", "norm_epsilon": 1e-6}
 """Settings by which a model can also be one of Marian."""
 
 
@@ -126,14 +128,10 @@ def model_of(size: str, folder: Path) -> Path:
     if size not in _RECIPES:
         pytest.skip(f"needs a model file or a run folder: set NMT_BENCH_MODEL_{size.upper()}")
     updates, batch_tokens, settings = _RECIPES[size]
-    data, out = corpora.multi30k(folder / "data"), folder / "run"
-    harness.nmt(
-        *("train", data, "--out", out, "--model", f"transformer_{size}", "--quiet"),
-        *("--precision", "bf16" if has_bf16() else "fp32", "--device", "cpu"),
-        *("--max-updates", str(updates), "--batch-tokens", str(batch_tokens)),
-        *(f"--set={one}" for one in (*settings, *_OF_MARIAN, "schedule=linear")),
-        f"--set=validate_every={updates}",
-    )
+    job = Job(corpora.multi30k(folder / "data"), f"transformer_{size}", batch_tokens)
+    out, precision = folder / "run", "bf16" if has_bf16() else "fp32"
+    values = {**settings, **_OF_MARIAN, "schedule": "linear", "validate_every": updates}
+    harness.nmt(*train_words(job, out, precision, updates, values))
     return find_model(out)
 
 

@@ -7,8 +7,6 @@ that it prints are from text in memory to text in memory, with subword segmentat
 run in their own Pythons, so each function below imports what it needs.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """Declared values: the options that commands make of them, and what is checked."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,9 +89,8 @@ def test_all_problems_of_a_command_are_told_at_once(travel: Callable[..., Answer
     words = "--days 0 --share 1 --speed 0 --by rode --slowly --bags -1"
     with pytest.raises(UsageError) as caught:
         travel("Bonn", "--from", "Ulm", *words.split())
-    assert re.findall(r"--\w+ (?:-?\d|rode)|'road'|--slowly", str(caught.value)) == [
-        *("--days 0", "--share 1", "--speed 0", "--by rode", "'road'", "--slowly", "--bags -1"),
-    ]
+    told = re.findall(r"--\w+ (?:-?\d|rode)|'road'|--slowly", str(caught.value))
+    assert " ".join(told) == "--days 0 --share 1 --speed 0 --by rode 'road' --slowly --bags -1"
 
 
 def test_numbers_of_other_libraries_and_unset_values_are_taken() -> None:

@@ -1,7 +1,5 @@
 """Values: in which order layers win, what each may be, and how all problems are told at once."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import tomllib
@@ -21,7 +19,6 @@ from nmt.config.recipes import (
     parse_overrides,
     read_toml,
     resolve_recipe,
-    resumable_keys,
 )
 from nmt.config.training_config import AugmentConfig, TrainingConfig
 from nmt.errors import DataError, UsageError
@@ -88,8 +85,19 @@ def test_all_problems_of_all_layers_are_told_at_once() -> None:
         )
     named = r"a\.toml|--set|d_modell?'|[a-z_]+ = [^:]+:|'inverse_sqrt'|\d+$"
     assert re.findall(named, str(caught.value)) == [
-        *("a.toml", "d_modell'", "d_model'", "a.toml", "dropout = 1.5:", "--set", 'seed = "x":'),
-        *("--set", 'schedule = "inverse_sqr":', "'inverse_sqrt'", "--set", "d_ff = 0:", "1000000"),
+        "a.toml",
+        "d_modell'",
+        "d_model'",
+        "a.toml",
+        "dropout = 1.5:",
+        "--set",
+        'seed = "x":',
+        "--set",
+        'schedule = "inverse_sqr":',
+        "'inverse_sqrt'",
+        "--set",
+        "d_ff = 0:",
+        "1000000",
     ]
 
 
@@ -269,7 +277,7 @@ def test_two_keys_for_the_metrics_of_validation_are_read_as_one(
     assert "write validate_metric = bleu" in message
 
 
-# ---------------------------------------------------------------- model files, resuming
+# -------------------------------------------------------------------------- model files
 
 
 def test_a_model_file_s_configuration_is_checked_like_a_recipe() -> None:
@@ -279,17 +287,3 @@ def test_a_model_file_s_configuration_is_checked_like_a_recipe() -> None:
         model_config_from("transformr", values, "m")
     with pytest.raises(DataError, match="m: d_ff = -1"):
         model_config_from("transformer", values | {"d_ff": -1}, "m")
-
-
-def test_what_may_change_on_resume_is_as_the_design_lists_it() -> None:
-    assert resumable_keys() == {
-        "max_updates",
-        "patience",
-        "device",
-        "compile",  # which rounds, as the device does
-        "threads",  # which go with the number of processes
-        "micro_batch_tokens",
-        *("log_every", "validate_every", "save_every", "save_minutes"),
-        *("keep_last", "keep_best"),
-        *("sample_translations", "tensorboard"),
-    }

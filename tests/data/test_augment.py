@@ -1,7 +1,5 @@
 """Augmentation: which pairs change, that they are cut as in `prepare`, and that draws repeat."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How an update is cut over ranks and into micro-batches, and what their tensors hold."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Vocabularies compose: NFC and NFD of a text have the same ids."""
 
-from __future__ import annotations
-
 import tempfile
 from itertools import permutations
 from pathlib import Path

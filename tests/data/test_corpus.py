@@ -1,7 +1,5 @@
 """Parallel text: where lines end, how files are found and opened, what is refused."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """The order of an epoch, and the updates that it is cut into."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

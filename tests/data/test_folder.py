@@ -1,7 +1,5 @@
 """Data folders: what opening checks, and pairs over several shards."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Language tokens: which codes name a language, and which lines begin with its token."""
 
-from __future__ import annotations
-
 import pytest
 from foreign_models import TAGS, learn_pieces
 

@@ -1,7 +1,5 @@
 """Moses rules: done before subwords, undone behind them, recorded where the vocabulary goes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """SentencePiece models keep their segmentation when their pieces are put in another order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

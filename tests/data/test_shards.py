@@ -1,7 +1,5 @@
 """Shards: what is written is read back, and nothing else is believed."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from pathlib import Path

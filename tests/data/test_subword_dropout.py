@@ -1,7 +1,5 @@
 """BPE dropout: the same text in other tokens, as often as the merges say, and repeatable."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, defaultdict
 

@@ -1,7 +1,5 @@
 """The stream of updates: each epoch whole, and the same for any number of ranks."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

@@ -1,16 +1,13 @@
 """The vocabulary: round trips, special and barred ids, and what learning refuses."""
 
-from __future__ import annotations
-
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from foreign_models import learn_pieces
+from processes import run_python
 
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import (
@@ -119,7 +116,7 @@ def test_a_few_lines_are_encoded_and_decoded_without_threads(
         assert vocabulary.composes
         vocabulary.decode(vocabulary.encode(["the cat"] * 100))
     """
-    subprocess.run([sys.executable, "-c", script, path], check=True)
+    run_python("-c", script, path)
 
 
 def test_barred_are_special_ids_and_what_would_break_a_line() -> None:

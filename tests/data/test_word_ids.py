@@ -1,7 +1,5 @@
 """Encoding by words: the ids of SentencePiece, or its own work where words depend on each other."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import replace

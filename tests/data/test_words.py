@@ -1,7 +1,5 @@
 """Letters, words and full stops are known in every script."""
 
-from __future__ import annotations
-
 import re
 import sys
 import unicodedata

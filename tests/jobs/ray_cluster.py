@@ -3,8 +3,6 @@
 Each line on stdin kills the second node, and is answered by an empty line.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A job that was killed goes on where it was, and only where that is what it seems."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

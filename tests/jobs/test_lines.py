@@ -1,7 +1,5 @@
 """The line contract: for any bytes, exactly as many lines, in order, ended as they were."""
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import gzip

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from processes import wait_until
 from toy_training import nmt_command
 
 from nmt.errors import MissingKernel, UsageError
@@ -205,9 +205,12 @@ def on_ray(cluster: Cluster, *words: str | Path, **streams: Any) -> subprocess.P
 def wait_for_lines(process: subprocess.Popen[str], output: Path) -> None:
     """Wait until an unfinished job has recorded some pools."""
     journal = output.with_name(f".{output.name}.journal")
-    while not (journal.exists() and journal.read_bytes().count(b"\n") > 5):
+
+    def is_recorded() -> bool:
         assert process.poll() is None, process.stderr and process.stderr.read()
-        time.sleep(0.01)
+        return journal.exists() and journal.read_bytes().count(b"\n") > 5
+
+    wait_until(is_recorded, "some pools")
     assert not output.exists()
 
 

@@ -10,19 +10,19 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from network_of_hosts import Host
+from processes import wait_until
 
 pytest.importorskip("ray", reason="needs the extra ray")
 pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).parents[2]
 PORT = 6379
+LONGEST = 1_800.0  # seconds; Ray takes half a minute to find that a node is gone
 QUICK = ("--device", "cpu", "--beam-size", "2", "--max-extra-tokens", "3", "--pool-lines", "100")
 
 
@@ -63,13 +63,6 @@ def nmt(host: Host, head: Host, *words: object, **options: Any) -> Any:
     return host.start(*command, env=environment(REPOSITORY) | address, cwd="/", **options)
 
 
-def wait_until(is_so: Callable[[], object]) -> None:
-    limit = time.monotonic() + 1_800  # Ray takes half a minute
-    while not is_so():
-        assert time.monotonic() < limit
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def model(model_file: Path, tmp_path: Path) -> Path:
     """A model that the hosts see."""
@@ -99,7 +92,11 @@ def test_a_worker_a_node_and_a_cable_that_die_change_no_line(
     def wait_for_more() -> None:
         """Wait until more lines are done than could have been under way."""
         more = found.read_bytes().count(b"\n") + 1_000
-        wait_until(lambda: job.poll() is not None or found.read_bytes().count(b"\n") > more)
+        wait_until(
+            lambda: job.poll() is not None or found.read_bytes().count(b"\n") > more,
+            "more lines",
+            LONGEST,
+        )
         assert job.poll() is None, said.read_text()
 
     with found.open("w") as out, said.open("w") as errors:
@@ -108,7 +105,11 @@ def test_a_worker_a_node_and_a_cable_that_die_change_no_line(
         giving = threading.Thread(target=give)
         giving.start()
         try:
-            wait_until(lambda: east.processes("ray::work") and west.processes("ray::work"))
+            wait_until(
+                lambda: all(host.processes("ray::work") for host in (east, west)),
+                "workers",
+                LONGEST,
+            )
             wait_for_more()
             for worker in east.processes("ray::work"):
                 os.kill(worker, signal.SIGKILL)
@@ -121,7 +122,7 @@ def test_a_worker_a_node_and_a_cable_that_die_change_no_line(
         finally:
             is_enough.set()
             giving.join()
-        assert job.wait(300) == 0, said.read_text()
+        assert job.wait(LONGEST) == 0, said.read_text()
     assert east.address in said.read_text()  # where Ray tells of the deaths
     with given.open() as source, (tmp_path / "alone").open("w") as out:
         alone = nmt(head, head, *words, "--workers", "1", stdin=source, stdout=out)

@@ -1,7 +1,5 @@
 """What a stream of translations looks like: as many lines as came in, ended as they were."""
 
-from __future__ import annotations
-
 import pytest
 
 from nmt.data.corpus import Encoding

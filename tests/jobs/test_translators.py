@@ -1,7 +1,5 @@
 """Several translators side by side, each in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Sequence
@@ -12,15 +10,15 @@ from typing import Any
 
 import pytest
 import torch
+from calls import calls_of
 
 from nmt.errors import WorkerDied
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators
 from nmt.search.options import SearchOptions
-from nmt.search.torch_engine import TorchEngine
 from nmt.system.workers import Workers
-from nmt.translate.language_pair import LanguagePair
+from nmt.translate import load_model
 from nmt.translate.load_model import load
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
@@ -129,21 +127,13 @@ def test_one_worker_has_the_threads_of_omp_num_threads(
 def test_the_parent_of_gpu_workers_loads_a_model_only_for_itself(
     model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded: list[str] = []
-
-    def load_and_note(
-        config: TranslationConfig, **options: Any
-    ) -> tuple[TorchEngine, LanguagePair]:
-        loaded.append(config.precision)
-        return load(config, **options)
-
     monkeypatch.setattr("nmt.jobs.parallel.choose_device", lambda _: torch.device("cuda"))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("nmt.jobs.parallel.Workers", lambda *_, **__: nullcontext())
-    monkeypatch.setattr("nmt.translate.load_model.load", load_and_note)
+    calls = calls_of(monkeypatch, load_model, "load")
     config = TranslationConfig(models=(model_file,), search=SearchOptions(), precision="bf16")
     with Translators.start(config, JobOptions()) as translators:
-        assert (translators.count, loaded) == (2, [])
+        assert (translators.count, calls) == (2, [])
         assert translators.translator.translate(["a cat"])[0].text
         assert translators.translator.language_pair.max_src_tokens == 20
-    assert loaded == ["fp32"]  # once, on the CPU
+    assert [config.precision for (config,) in calls] == ["fp32"]  # once, on the CPU

@@ -1,7 +1,5 @@
 """Memory that tensors free on a CPU is kept; segments of GPU memory grow."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 

@@ -1,7 +1,5 @@
 """Attention is equation 1 of the paper: against loops, and against torch's own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

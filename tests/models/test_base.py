@@ -5,8 +5,6 @@ float64, so that bounds are tight. The files of the architectures hold each pair
 formulas.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise

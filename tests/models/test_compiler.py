@@ -1,7 +1,5 @@
 """What torch.compile raises where something is missing, and what users are told."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch._inductor import config as inductor_config

@@ -1,7 +1,5 @@
 """Dropout: where it falls, its statistics, and its gradients."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

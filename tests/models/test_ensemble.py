@@ -1,7 +1,5 @@
 """An ensemble's probabilities are the mean of those of its members."""
 
-from __future__ import annotations
-
 import torch
 from tiny_models import SOURCES, tiny
 

@@ -1,7 +1,5 @@
 """Multiply-adds against torch's own count of every matrix product of the model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,11 +1,7 @@
 """Kernels are chosen by measuring. Wrong or hopelessly slow ones are never chosen."""
 
-from __future__ import annotations
-
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.machine import cpu_flags
+from processes import run_python
 from torch import Tensor
 
 from nmt.models import packed_weights as kernels
@@ -156,13 +153,7 @@ def test_no_instruction_set_multiplies_by_reference_code(
         environment |= {"ONEDNN_MAX_CPU_ISA": level, "ATEN_CPU_CAPABILITY": capability}
         if flag not in cpu_flags():
             pytest.skip(f"needs a CPU of {level}")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", WORK],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python("-W", "ignore", "-c", WORK, env=environment)
     _, work = done.stdout.split("WORK\n")
     made_by = [line.split(",")[6] for line in work.splitlines() if ",exec," in line]
     assert not [name for name in made_by if name.startswith("ref")], work

@@ -1,7 +1,5 @@
 """Keys and values stay with their hypotheses when rows are reordered."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

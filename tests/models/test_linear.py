@@ -1,16 +1,15 @@
 """The products of oneDNN are those of torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from calls import calls_of
 from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.models.kernels import linear as linear_module
-from nmt.models.kernels.linear import has_onednn, linear, linear_relu, onednn_product, use_library
+from nmt.models.kernels.linear import has_onednn, linear, linear_relu, use_library
 
 needs_onednn = pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="needs a torch with oneDNN"
@@ -41,18 +40,13 @@ def test_a_linear_layer_and_its_gradients_are_torch_s(
     random = torch.Generator().manual_seed(1)
     x, weight = (torch.randn(size, generator=random) for size in (shape, (4, 5)))
     bias = [torch.randn(4, generator=random)] if with_bias else []
-    shapes: list[tuple[int, ...]] = []
-
-    def noted(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        shapes.append(tuple(weight.shape))
-        return onednn_product(x, weight, bias)
-
-    monkeypatch.setattr(linear_module, "onednn_product", noted)
+    calls = calls_of(monkeypatch, linear_module, "onednn_product")
     expected = gradients(x, weight, *bias)
     torch.testing.assert_close(expected[0], F.linear(x, weight, *bias))
-    assert not shapes
+    assert not calls
     use_library("onednn")
     found = gradients(x, weight, *bias)
+    shapes = [tuple(weight.shape) for _, weight, *_ in calls]
     assert shapes[:2] == [(4, 5), (5, 4)]  # forward, and the gradient of the input
     assert len(shapes) == len(found) - with_bias == 3
     for one, other in zip(found, expected, strict=True):
@@ -108,19 +102,14 @@ def test_a_rectified_layer_in_one_operator_is_exactly_the_two(dtype: torch.dtype
 
 
 def test_half_types_are_multiplied_in_few_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    weight, calls, product = torch.ones(4, 5).bfloat16(), list[int](), F.linear
-
-    def noted(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        calls.append(len(x))
-        return product(x, weight, bias)
-
-    monkeypatch.setattr(F, "linear", noted)
+    weight, product = torch.ones(4, 5).bfloat16(), F.linear
+    calls = calls_of(monkeypatch, F, "linear")
     counts = *range(300), 700, 2_001, 4_096
     with torch.inference_mode():
         for count in counts:
             x = torch.arange(count * 5).remainder(7).view(count, 5).bfloat16()
             assert torch.equal(linear(x, weight), product(x, weight))  # whole numbers: exact
-    sizes = dict(zip(counts, calls, strict=True))
+    sizes = dict(zip(counts, (len(x) for x, *_ in calls), strict=True))
     few = {0, 16, 32, 48, 64, 96, 128, 192, 256, 384}
     assert {size for count, size in sizes.items() if count < 300} == few
     assert (sizes[700], sizes[2_001], sizes[4_096]) == (768, 2_048, 4_096)
@@ -134,14 +123,8 @@ def test_fp32_by_onednn_has_few_numbers_of_rows_too(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
 ) -> None:
     x, weight, bias = torch.randn(shape), torch.randn(4, 5), torch.randn(4)
-    sizes: list[int] = []
-
-    def noted(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        sizes.append(len(x))
-        return onednn_product(x, weight, bias)
-
-    monkeypatch.setattr(linear_module, "onednn_product", noted)
+    calls = calls_of(monkeypatch, linear_module, "onednn_product")
     use_library("onednn")
     with torch.inference_mode():
         torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias))
-    assert sizes == [{(5,): 16, (0, 5): 0, (2, 19, 5): 48}[shape]]
+    assert [len(x) for x, *_ in calls] == [{(5,): 16, (0, 5): 0, (2, 19, 5): 48}[shape]]

@@ -4,8 +4,6 @@ So it is with the relative positions of Shaw et al. (2018), and with values of a
 keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -100,14 +98,14 @@ class Case:
         return torch.cat(attended), weights
 
 
-WIDTHS = [
-    *(Case(value_width=V), Case(causal=True, value_width=V)),
-    *(Case(crosses=True), Case(crosses=True, value_width=V)),
-]
 CASES = [
-    *(Case(), Case(causal=True)),
+    Case(),
+    Case(causal=True),
+    Case(value_width=V),
+    Case(causal=True, value_width=V),
+    Case(crosses=True),
+    Case(crosses=True, value_width=V),
     *(Case(causal, farthest, V) for causal in (True, False) for farthest in (1, 3, 8)),
-    *WIDTHS,
 ]
 
 
@@ -134,8 +132,11 @@ def test_attention_and_its_weights_are_those_of_loops(case: Case) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        *(Case(), Case(causal=True), Case(crosses=True, value_width=V)),
-        *(Case(causal, farthest=2, value_width=V) for causal in (True, False)),
+        Case(),
+        Case(causal=True),
+        Case(crosses=True, value_width=V),
+        Case(farthest=2, value_width=V),
+        Case(causal=True, farthest=2, value_width=V),
     ],
     ids=str,
 )

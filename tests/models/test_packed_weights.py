@@ -1,7 +1,5 @@
 """Products with packed weights are as exact as their precision."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Sinusoidal and rotary positions against their formulas; test_transformer.py has the others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -3,8 +3,6 @@
 Properties that all architectures share are tested in test_base.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Presets are frozen, and sizes are those of hand arithmetic."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

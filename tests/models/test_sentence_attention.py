@@ -3,12 +3,8 @@
 `tests/test_gpu.py` runs it on a GPU.
 """
 
-from __future__ import annotations
-
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from pairs import batch_of
+from processes import run_python
 from torch import Tensor
 
 from nmt.models.kernels import packed_attention
@@ -28,10 +25,7 @@ TESTS = Path(__file__).parents[1]
 def test_the_kernel_attends_within_sentences() -> None:
     folders = (str(TESTS.parent), str(TESTS / "support"), os.environ.get("PYTHONPATH", ""))
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(folders)}
-    command = [sys.executable, "-m", "sentence_kernel"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    errors = json.loads(done.stdout)
+    errors = json.loads(run_python("-m", "sentence_kernel", env=environment).stdout)
     assert len(errors) == 4
     assert max(max(of_case) for of_case in errors.values()) < 1e-5, errors
 

@@ -1,7 +1,5 @@
 """The softmax of attention scores, and its gradient, are torch's at every length of a row."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

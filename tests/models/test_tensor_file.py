@@ -1,7 +1,5 @@
 """A file of tensors is read whole and unchanged, or refused with its name."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -3,8 +3,6 @@
 Properties that all architectures share are tested in test_base.py.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -174,9 +172,6 @@ def test_logits_and_weights_are_those_of_the_formulas(kind: str, tie_embeddings:
             part = by_model.cross if kind == "cross_attention" else getattr(by_model, side)
             found = part[int(layer), index, :, : weights.shape[1], : weights.shape[2]]
             assert_equal(found, weights, tolerance)
-
-
-# ----------------------------------------------------------------------- torch's Transformer
 
 
 # ------------------------------------------------------------------------------- fresh weights

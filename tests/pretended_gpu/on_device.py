@@ -1,7 +1,5 @@
 """The pretended GPU does what a GPU does. `test_pretended_gpu.py` runs these tests on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

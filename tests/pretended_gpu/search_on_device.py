@@ -4,8 +4,6 @@
 `test_gpu.py`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

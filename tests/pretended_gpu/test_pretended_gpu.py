@@ -1,7 +1,5 @@
 """The project's GPU tests, and those of the device itself, on the pretended GPU."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

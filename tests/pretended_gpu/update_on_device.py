@@ -3,8 +3,6 @@
 `test_pretended_gpu.py` runs these tests on it. That an update does not wait is in `test_gpu.py`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Averages: the mean, of the right checkpoints, of models that belong together."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections.abc import Callable
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from calls import calls_of
 from toy_training import content, flat, metrics, weights
 
 from nmt.cli.average import average as command
@@ -58,18 +56,12 @@ def test_the_average_is_the_mean_of_every_weight_in_double_precision(
 ) -> None:
     paths = [write(str(n), seed=n, update=10 * n) for n in (3, 1, 2)]
     parts = [weights(path) for path in paths]
-    read: list[tuple[str, str]] = []
-    weight = ModelReader.weight
-
-    def note(self: ModelReader, name: str) -> Tensor:
-        read.append((name, self.path.stem))
-        return weight(self, name)
-
     with monkeypatch.context() as patch:
-        patch.setattr(ModelReader, "weight", note)
+        calls = calls_of(patch, ModelReader, "weight")
         average(paths, str(mean))
     found = weights(mean)
     # Every model's first weight, then every model's second: no model is ever held as a whole.
+    read = [(name, reader.path.stem) for reader, name in calls]
     assert read == [(name, path.stem) for name in sorted(found) for path in paths]
     for name, own in found.items():
         exact = torch.stack([part[name].double() for part in parts]).mean(0)
@@ -144,8 +136,11 @@ def test_fewer_than_asked_for_is_an_error(
 def test_one_run_or_several_files(learnt: Path, write: Write, mean: Path) -> None:
     one = write("one")
     refused: list[tuple[list[Path], dict[str, int]]] = [
-        *(([one], {}), ([learnt], {}), ([learnt, one], {})),
-        *(([learnt, learnt], {"last": 1}), ([learnt], {"last": 1, "best": 1})),
+        ([one], {}),
+        ([learnt], {}),
+        ([learnt, one], {}),
+        ([learnt, learnt], {"last": 1}),
+        ([learnt], {"last": 1, "best": 1}),
         ([mean.parent], {"last": 1}),  # a folder, but of no run
     ]
     for paths, choice in refused:

@@ -1,7 +1,5 @@
 """The text that a student learns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

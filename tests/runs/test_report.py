@@ -1,7 +1,5 @@
 """What a run tells: of its metrics, validations and samples, to files and to people."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys
@@ -188,7 +186,9 @@ def test_metrics_become_panels() -> None:
         {"kind": "train", "update": 100, "loss": 6.1, "nll": 5.9, "learning_rate": 3e-4,
          "tokens_per_second": 12345.0, "grad_norm": 1.2},
         {"kind": "start", "update": 150, "nll": 77.0},
-        *({}, {"kind": "train", "update": 1}, {"kind": "train", "update": 2, "nll": None}),
+        {},
+        {"kind": "train", "update": 1},
+        {"kind": "train", "update": 2, "nll": None},
         {"kind": "train", "update": "3", "nll": 1.0},
         {"kind": "valid", "update": 200, "loss": 5.0, "nll": 4.5, "perplexity": 90.0},
     ]  # fmt: skip

@@ -1,7 +1,5 @@
 """The metrics for TensorBoard are those of metrics.jsonl, also after a resume."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """Beam search against exhaustive search, tables written by hand, and the model itself."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Constraints on prefixes, lengths and repetition, against all translations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

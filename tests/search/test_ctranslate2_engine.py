@@ -1,7 +1,5 @@
 """CTranslate2 finds what our own search finds, and what it cannot do is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

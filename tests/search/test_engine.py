@@ -1,7 +1,5 @@
 """What every engine does with sources: order, progress, and too little memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest

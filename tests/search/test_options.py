@@ -1,7 +1,5 @@
 """Options of search that make no sense are refused, and named."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Translations that must contain phrases, against all translations that there are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

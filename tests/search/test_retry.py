@@ -1,7 +1,5 @@
 """The guard searches again what repeats itself or runs to its limit, and keeps the better one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Samples have the distribution that they should have, and depend on nothing but their source."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,12 +1,11 @@
 """Search and validation in bf16 on a CPU: few shapes of products, as oneDNN keeps each of them."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 
 import pytest
 import torch
+from calls import calls_of
 from tiny_models import SRC_VOCAB, TGT_VOCAB, TINY, tiny
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -67,17 +66,10 @@ def test_packed_weights_are_multiplied_by_few_numbers_of_rows(kernel: str) -> No
     model = tiny("transformer").float()
     pack(model, "bf16", kernel)
     engine = TorchEngine(model, SearchOptions(max_extra_tokens=5), device=torch.device("cpu"))
-    rows: set[int] = set()
-    product = torch.ops.mkldnn._linear_pointwise
-
-    def noted(x: Tensor, *rest: Any) -> Tensor:
-        rows.add(len(x))
-        multiplied: Tensor = product(x, *rest)
-        return multiplied
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.ops.mkldnn, "_linear_pointwise", noted)
+        calls = calls_of(patch, torch.ops.mkldnn, "_linear_pointwise")
         engine.search(_sources())
+    rows = {len(x) for x, *_ in calls}
     assert len(rows) > 2
     assert rows <= _SIZES
 

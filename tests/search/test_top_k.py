@@ -1,7 +1,5 @@
 """The top-k tokens are those that sorting everything finds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,6 @@
 """What goes wrong in a run or job on purpose: signals, kills, full disks, no memory, bad gradients.
 
-Each function patches nmt for the rest of a test. Programs that are killed, and ranks that fail, are
-`training/killed_runs.py` and `training/faulty_rank.py`.
+Each function patches nmt for the rest of a test, or of a process: see `training/disturbed.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ import errno
 import math
 import os
 import shutil
+import signal
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,18 +23,83 @@ from nmt.data.batches import Batch
 from nmt.errors import Stopped
 from nmt.jobs.journal import Journal
 from nmt.models.base import TranslationModel
+from nmt.search import beam_search
 from nmt.search.beam_search import decode
-from nmt.training import autotune, loss
+from nmt.training import autotune, loss, trainer, validation
 from nmt.training import update as update_module
 from nmt.training.loss import losses_of
 from nmt.training.optimizer import Optimizer
 from nmt.training.saving import Saver
+from nmt.training.update import TrainStep
+from nmt.training.validation import Validator
 
 Action = Callable[[Optimizer, int], object]
 
-WAIT = 40.0
-"""Seconds after which a rank without signs of life is lost in `training/faulty_rank.py`; also for a
-slow start."""
+PLACES: dict[str, tuple[object, str]] = {
+    "as memory is tried": (trainer, "fitting_tokens"),
+    "as an update begins": (TrainStep, "run"),
+    "in a forward pass": (update_module, "losses_of"),
+    "in a backward pass": (TrainStep, "_backward"),
+    "as validation begins": (Validator, "measure"),
+    "in a batch of validation": (validation, "losses_of"),
+    "in a step of beam search": (beam_search, "top_tokens"),
+}
+ERRORS = {"no memory": MemoryError(), "a fault": ValueError("a fault of the program")}
+
+
+def happen(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Let something happen now: signals by name, one of ERRORS, or "time limit", as if it came."""
+    if what in ERRORS:
+        raise ERRORS[what]
+    if what == "time limit":
+        later = time.monotonic() + 1_000_000
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        return
+    for name in what.split():
+        os.kill(os.getpid(), signal.Signals[name])
+
+
+def let_happen(
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    place: str,
+    *,
+    update: int = 0,
+    times: int = 1,
+    after: bool = False,
+) -> list[int]:
+    """Let something happen once to this process, before it does something, or after it.
+
+    what: see `happen`.
+    place: one of PLACES, or the file that gets its name.
+    update: the first one in which it may happen.
+    times: how often the process is there until it happens.
+    Returns a list to which each visit adds its update, from the one on at which it happened.
+    """
+    owner, name = PLACES.get(place, (os, "replace"))
+    go, begin = getattr(owner, name), TrainStep.run
+    begun, visits, left = [0], list[int](), [times]
+
+    def go_or_not(*arguments: Any, **options: Any) -> Any:
+        is_there = begun[0] >= update and (place in PLACES or Path(arguments[1]).name == place)
+        left[0] -= is_there
+        happens = is_there and left[0] == 0
+        if is_there and left[0] <= 0:
+            visits.append(begun[0])
+        if happens and not after:
+            happen(monkeypatch, what)
+        result = go(*arguments, **options)
+        if happens and after:
+            happen(monkeypatch, what)
+        return result
+
+    def note(self: TrainStep, data: Any, number: int, **options: Any) -> Any:
+        begun[0] = number
+        return (go_or_not if go is begin else begin)(self, data, number, **options)
+
+    monkeypatch.setattr(owner, name, go_or_not)
+    monkeypatch.setattr(TrainStep, "run", note)
+    return visits
 
 
 def around_steps(
@@ -69,15 +135,20 @@ def at_updates(
 
     saves_first: wait for all saves of earlier updates.
     """
+    if saves_first:
+        wait_for_saves(monkeypatch)
+    around_steps(monkeypatch, after=lambda _, update: actions.get(update, lambda: None)())
+
+
+def wait_for_saves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let training wait for each save."""
     save = Saver.save
 
     def save_and_wait(self: Saver, *arguments: Any, **options: Any) -> None:
         save(self, *arguments, **options)
         self.wait()
 
-    if saves_first:
-        monkeypatch.setattr(Saver, "save", save_and_wait)
-    around_steps(monkeypatch, after=lambda _, update: actions.get(update, lambda: None)())
+    monkeypatch.setattr(Saver, "save", save_and_wait)
 
 
 def save_states_every(monkeypatch: pytest.MonkeyPatch, updates: int) -> None:

@@ -1,23 +1,41 @@
-"""What tests find out about other processes, by Linux's /proc."""
+"""Other processes: how tests run them, wait for them, and find out about them by Linux's /proc."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
+from typing import Any
 
 _LISTENS = "0A"
 LONG = 240.0
 """Seconds after which a test gives up, where a machine with nothing else to do needs one or two."""
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Wait, on any machine, for what comes at once on a quick one."""
-    give_up_at = time.monotonic() + LONG
+def run_python(
+    *words: str | Path, check: bool = True, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a Python of its own, which must end well if that is checked."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONG,
+        **options,
+    )
+    assert not (check and done.returncode), done.stderr
+    return done
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = LONG) -> None:
+    """Wait, on any machine, for what comes at once, or in a thirtieth of the time, on a quick one."""
+    give_up_at = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < give_up_at, f"given up: {what}"
         time.sleep(0.02)

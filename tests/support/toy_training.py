@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from random import Random
@@ -168,26 +168,13 @@ class Toy:
         assert done.returncode == 0, done.stderr
         return done.stderr
 
-    def train_with_fault(
-        self, fault: str, rank: int = 1, *, ranks: int = 2, torchrun: Sequence[str] | None = ()
-    ) -> subprocess.CompletedProcess[str]:
-        """Train the run `run` in so many processes, with a fault of one (see `faulty_rank.py`)."""
-        command = self.fault_command(fault, rank, ranks=ranks, torchrun=torchrun)
-        return run_command(command, timeout=900)  # without a lost rank, they wait 20 minutes
+    def disturbed(self, happens: Mapping[str, Any], /, *more: Name, **values: Value) -> list[str]:
+        """Return a command, but for its Python, that trains `run`; something happens on its way.
 
-    def fault_command(
-        self, fault: str, rank: int, *more: str, ranks: int, torchrun: Sequence[str] | None = ()
-    ) -> list[str]:
-        """Return the command line of a training with a fault; `more` arguments of `nmt train`.
-
-        torchrun: its options; None: `nmt` itself starts the processes.
+        happens: see `training/disturbed.py`.
         """
-        folder = Path(__file__).parents[1] / "training"
-        program = folder / "faulty_rank.py"
-        words = [str(word) for word in (self.data, self.folder / "run", fault, rank, *more)]
-        if torchrun is None:
-            return python_command(folder / "launched.py", str(ranks), program, *words)
-        return python_command(*torchrun, program, *words, ranks=ranks)
+        program = Path(__file__).parents[1] / "training" / "disturbed.py"
+        return [str(program), json.dumps(happens), *self.words("run", *more, **values)]
 
 
 def nmt(

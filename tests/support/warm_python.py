@@ -27,16 +27,30 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 PASSED_ON = (
-    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM),
-    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH),
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
 )
 LIBRARIES = (
-    *("numpy", "pytest", "rich.live", "sacrebleu", "safetensors.torch", "sentencepiece", "torch"),
-    *("torch.distributed.launcher", "torch.distributed.nn.functional", "typer"),
+    "numpy",
+    "pytest",
+    "rich.live",
+    "sacrebleu",
+    "safetensors.torch",
+    "sentencepiece",
+    "torch",
+    "torch.distributed.launcher",
+    "torch.distributed.nn.functional",
+    "typer",
 )
 MAYBE_MISSING = (
     "pydantic.type_adapter",  # which typer needs since 0.29
-    *("matplotlib.figure", "matplotlib.backends.backend_svg"),
+    "matplotlib.figure",
+    "matplotlib.backends.backend_svg",
 )
 MOST_FILES = 250  # that one message can hold
 LENGTH_BYTES = 8

@@ -1,7 +1,5 @@
 """The processes of a run: free alone, and in agreement when there are two."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

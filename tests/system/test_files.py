@@ -1,7 +1,5 @@
 """Files appear whole under their names, and other names of them are respected."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

@@ -1,15 +1,12 @@
 """Processes that are started together: one exit status, and every signal."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from processes import LONG
+from processes import LONG, wait_until
 from toy_training import environment, python_command
 
 LAUNCHED = Path(__file__).parents[1] / "training" / "launched.py"
@@ -58,9 +55,8 @@ def test_every_signal_is_passed_on(tmp_path: Path) -> None:
     )
     with start(hear, str(tmp_path)) as started:
         for times in (1, 2):
-            while not all((tmp_path / f"{rank}.{times}").exists() for rank in (0, 1)):
-                time.sleep(0.02)
-                assert started.poll() is None
+            for rank in (0, 1):
+                wait_until((tmp_path / f"{rank}.{times}").exists, f"signal {times} in {rank}")
             started.send_signal(signal.SIGINT)
         said = started.communicate(timeout=LONG)[1]
     assert started.returncode == 75

@@ -1,14 +1,11 @@
 """What a process may use: cores by affinity and quota, threads, and how they wait."""
 
-from __future__ import annotations
-
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import run_python
 
 from nmt.system import machine
 from nmt.system.machine import (
@@ -31,14 +28,9 @@ def test_waiting_threads_sleep_from_the_first_import_of_torch(tmp_path: Path) ->
     (tmp_path / "text").write_text("the cat\n")
     root = Path(__file__).parents[2]
     environment = {name: value for name, value in os.environ.items() if name not in WAITING}
-    done = subprocess.run(
-        [sys.executable, "-m", "nmt", "rescore", "model", "text", "--source", "text"],
-        env=environment | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{root}"
+    words = ("-m", "nmt", "rescore", "model", "text", "--source", "text")
+    done = run_python(*words, env=environment, cwd=tmp_path, check=False)
     assert done.stderr.split() == ["passive"]  # stdout is for data
 
 

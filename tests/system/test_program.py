@@ -1,13 +1,9 @@
 """Signals at any time of a program's life: one of our exit statuses, and no traceback."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from processes import LONG
+from processes import run_python
 
 STOPPED = "nmt: warning: stopped; run the same command again\n"
 IMPORTS = """
@@ -56,16 +52,11 @@ def test_a_signal_at_any_time_gives_one_of_our_statuses(
     )
     script = tmp_path / "script.py"
     script.write_text(IMPORTS.replace("SIGNAL", number) + program)
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=False, timeout=LONG
-    )
+    done = run_python(script, check=False)
     assert done.returncode == status
     assert done.stderr.endswith(said) and done.stderr.count("\n") == bool(said)
 
 
 def test_a_signal_that_nohup_ignores_stays_ignored() -> None:
     program = "signal.signal(signal.SIGHUP, signal.SIG_IGN); run(send)"
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTS.replace("SIGNAL", "SIGHUP") + program], check=False
-    )
-    assert done.returncode == 0
+    run_python("-c", IMPORTS.replace("SIGNAL", "SIGHUP") + program)

@@ -1,20 +1,18 @@
 """Workers of a Ray cluster, for which a module stands that notes what it is asked."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import platform
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from processes import wait_until
 
 from nmt.errors import NMTError, UsageError
 from nmt.system import ray_workers
@@ -144,7 +142,4 @@ def test_a_workers_folder_goes_however_the_worker_ends(end: str) -> None:
         assert (folder / "model").exists()
         if end == "kill":
             worker.send_signal(signal.SIGKILL)
-    limit = time.monotonic() + 60
-    while folder.exists():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    wait_until(lambda: not folder.exists(), "the end of the folder")

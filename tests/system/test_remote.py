@@ -1,7 +1,5 @@
 """Files at URLs are copied whole, and whatever goes wrong is told in one line with the URL."""
 
-from __future__ import annotations
-
 import errno
 import re
 import sys
@@ -10,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calls import calls_of
 from storage import Storage
 
 from nmt.errors import DataError, NMTError, UsageError
@@ -76,19 +75,12 @@ def test_files_go_there_and_back(tmp_path: Path) -> None:
 def test_elsewhere_a_file_is_written_under_another_name_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage, moved = Storage(), list[tuple[str, ...]]()
+    storage = Storage()
     (tmp_path / "in").write_text("eins\n")
-    kind = type(storage._storage)
-    move = kind.mv
-
-    def note(self: Any, *names: str) -> None:
-        moved.append(names)
-        move(self, *names)
-
-    monkeypatch.setattr(kind, "mv", note)
+    moved = calls_of(monkeypatch, type(storage._storage), "mv")
     monkeypatch.setattr("nmt.system.remote._WHOLE_OR_NOTHING", {"s3"})
     upload(tmp_path / "in", "memory://bucket/one")
-    assert moved == [("/bucket/one.partial", "/bucket/one")]
+    assert [names for _, *names in moved] == [["/bucket/one.partial", "/bucket/one"]]
     assert storage.files == {"bucket/one": b"eins\n"}
 
 

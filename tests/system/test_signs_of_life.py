@@ -1,7 +1,5 @@
 """Signs of life of ranks: who is lost, and who is slow or has ended by itself."""
 
-from __future__ import annotations
-
 import threading
 from datetime import timedelta
 

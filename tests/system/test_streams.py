@@ -1,7 +1,5 @@
 """Closed streams are opened before a library can open a file in their place, and keep it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

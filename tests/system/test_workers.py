@@ -1,7 +1,5 @@
 """Work in processes and threads: results in order, errors come through, nobody is left behind."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import multiprocessing
@@ -18,7 +16,7 @@ from multiprocessing import connection
 from pathlib import Path
 
 import pytest
-from processes import LONG, wait_until, wait_until_gone
+from processes import run_python, wait_until, wait_until_gone
 
 from nmt.errors import DataError, NMTError
 from nmt.system.prefetch import PAUSE, Pause, prefetched
@@ -246,8 +244,7 @@ def test_the_end_of_a_worker_leaves_no_buffer_in_use() -> None:
         "gc.collect()\n"
     )
     # Only from 3.13 on does Python say what goes wrong as it collects garbage, or with -X dev.
-    command = [sys.executable, "-X", "dev", "-W", "ignore", "-c", program]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = run_python("-X", "dev", "-W", "ignore", "-c", program)
     assert (done.stdout, done.stderr) == ("died\n", "")
 
 
@@ -264,7 +261,7 @@ def test_a_failure_while_workers_write_large_results_ends_at_once() -> None:
         "        except ValueError:\n"
         "            pass\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=LONG)
+    run_python("-c", program)
 
 
 # -------------------------------------------------------------------------------- ahead

@@ -3,8 +3,6 @@
 Arguments: their number, and what follows `python` on its command line.
 """
 
-from __future__ import annotations
-
 import sys
 
 from nmt.system import program

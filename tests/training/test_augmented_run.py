@@ -1,7 +1,5 @@
 """Runs on data that changes on its way: augmentation in the training loop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

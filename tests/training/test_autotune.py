@@ -1,26 +1,38 @@
 """What a recipe leaves open is chosen by trying it, written down, and kept on resuming."""
 
-from __future__ import annotations
-
 import random
 import re
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from mishaps import pretend_to_compile
-from toy_training import Toy, assert_same_run, config_of, metrics, recipe
+from torch import Tensor
+from torch._inductor.exc import InductorError
+from toy_training import (
+    Toy,
+    assert_same_run,
+    assert_same_weights,
+    config_of,
+    metrics,
+    recipe,
+    status,
+)
 
 from nmt.config.fields import Value
 from nmt.errors import UsageError
 from nmt.models.device import default_precision, use_tf32
+from nmt.models.kernels.compiler import CompilerError
 from nmt.models.kernels.linear import use_library
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
-from nmt.training import autotune
+from nmt.training import autotune, loss
 from nmt.training.autotune import is_clearly_faster
+from nmt.training.update import TrainStep
 
 Capture = pytest.CaptureFixture[str]
 NO_COMPILER = "Failed to find C compiler; install gcc"
@@ -189,6 +201,47 @@ def test_a_run_that_was_compiled_goes_on_without_a_compiler(toy: Toy) -> None:
     pretend_to_compile(toy.patch)
     toy.train(compile="loss", max_updates=6)  # whoever asks for it gets it
     assert [record["compile"] for record in metrics(run, "start")] == ["loss", "false", "loss"]
+
+
+# --- the compiler fails after it has worked
+
+
+def test_when_the_compiler_fails_the_run_ends_and_goes_on_without_it(toy: Toy) -> None:
+    expected = toy.undisturbed(max_updates=6)
+    run = toy.train(max_updates=2)
+    pretend_to_compile(toy.patch)
+    backward = TrainStep._backward
+
+    def fail(self: TrainStep, losses: Sequence[Tensor], num_tokens: int) -> None:
+        backward(self, losses, num_tokens)  # the gradient is partly there
+        raise InductorError(RuntimeError("Failed to find C compiler"), None)
+
+    with toy.patch.context() as patch, pytest.raises(CompilerError, match="--set compile=false"):
+        patch.setattr(TrainStep, "_backward", fail)
+        toy.train(compile="loss", max_updates=6)
+    assert status(run)["status"] == "failed"
+    toy.train(max_updates=6)
+    assert_same_weights(run, expected)
+
+
+def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
+    toy.patch.setattr(autotune, "problem_of_compiling", lambda _: "")
+    compiled, ways = loss._of_chunk_for_the_compiler, []
+
+    def noted() -> Any:
+        ways.append("compiled")
+        return compiled
+
+    toy.patch.setattr(loss, "_compiled", noted)
+    run = TrainStep.run
+
+    def try_first(self: TrainStep, update: Any, number: int, *, save: bool) -> Any:
+        assert self.fits(update.batches[0], eager=True) and not ways
+        assert self.fits(update.batches[0]) and ways
+        return run(self, update, number, save=save)
+
+    toy.patch.setattr(TrainStep, "run", try_first)
+    toy.train(compile="loss", max_updates=1)
 
 
 # --- TF32

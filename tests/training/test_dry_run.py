@@ -1,7 +1,5 @@
 """`nmt train --dry-run`: its estimates are those of the run, which it does not start."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shutil
@@ -9,17 +7,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from calls import calls_of
 from toy_training import Toy, content, nmt, prepare_toy, recipe, train
 
 from nmt.config.fields import Value
-from nmt.data.updates import Update
 from nmt.errors import NMTError, UsageError
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
 from nmt.training.dry_run import MAIN_ROWS, dry_run
 from nmt.training.run_metrics import MetricsWindow
 from nmt.training.train_command import TrainCommand
-from nmt.training.update import TrainStep, UpdateResult
+from nmt.training.update import TrainStep
 from nmt.training.validation import Validator
 
 GRADIENT_BYTES = 4 * count_parameters("transformer", recipe().model, 345, 345)
@@ -156,31 +154,30 @@ def test_for_processes_that_are_not_there_the_sum_of_gradients_is_added(toy: Toy
 
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_process_does_a_share_of_a_large_update(toy: Toy, processes: str) -> None:
-    done: list[Update] = []
-    run = TrainStep.run
-
-    def noted(self: TrainStep, update: Update, number: int) -> UpdateResult:
-        done.append(update)
-        return run(self, update, number)
-
-    toy.patch.setattr(TrainStep, "run", noted)
+    calls = calls_of(toy.patch, TrainStep, "run")
     toy.patch.setenv("WORLD_SIZE", processes)
     rows(toy.data, toy.folder / "run")
-    update = done[-1]
+    _, update, _ = calls[-1]
     whole = update.lengths.src + update.lengths.tgt
     assert 0.3 * whole < update.own_tokens < 0.7 * whole
 
 
 @pytest.mark.slow
-def test_under_torchrun_all_processes_measure_and_one_prints_a_table(toy: Toy) -> None:
-    done = nmt(*toy.words("run", "--dry-run", "--verbose"), ranks=2)
+@pytest.mark.parametrize(
+    ("words", "ranks", "told"),
+    [((), 2, "2, by torchrun"), (("--processes", "2"), None, "2, as asked")],
+)
+def test_all_processes_measure_and_one_prints_a_table(
+    toy: Toy, words: tuple[str, ...], ranks: int | None, told: str
+) -> None:
+    done = nmt(*toy.words("run", "--dry-run", "--verbose", *words), ranks=ranks)
     assert done.returncode == 0, done.stderr
     answer, *table = done.stdout.splitlines()
     assert " in all, " in answer
     found = dict(line.split("\t") for line in table)
     assert next(iter(found.items())) == ("what", "value")
     assert found["preset"] == "transformer_tiny"
-    assert found["processes"] == "2, by torchrun"
+    assert found["processes"] == told
     assert re.fullmatch(r"[\d.e-]+ s", found["time an update"])
     assert re.fullmatch(r"[\d,.]+ MB", found["memory, measured"])
     assert re.match("measured .*2 processes", found["how sure"])

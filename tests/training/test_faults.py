@@ -1,11 +1,7 @@
-"""What goes wrong from outside: kills at any instant, damaged files, disks without room."""
-
-from __future__ import annotations
+"""What goes wrong from outside: damaged files, disks without room. Kills: `test_mishaps.py`."""
 
 import shutil
-import signal
 import subprocess
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,77 +12,22 @@ from toy_training import (
     FP32,
     Toy,
     assert_same_run,
-    assert_same_state,
     content,
     environment,
     metrics,
     newest_state,
     nmt_command,
-    python_command,
-    run_command,
     status,
-    validated_last,
 )
 
 from nmt.config.fields import Value
 from nmt.errors import DataError, NMTError
 from nmt.models.model_file import ModelReader, load_model
 from nmt.runs.report import ValidationResult
-from nmt.runs.run_folder import RunFolder
 from nmt.training.validation import Validator
 
-KILLED_RUNS = Path(__file__).with_name("killed_runs.py")
 LONG: dict[str, Value] = {**FP32, "max_updates": 32}  # safe again at 24 and 32
 Capture = pytest.CaptureFixture[str]
-
-# --- killed
-
-
-def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(toy: Toy) -> None:
-    instants = [
-        "config.toml:1:before",  # before it is a run
-        "update-00000000.state:1:before",  # before there is any state
-        "best-00000007.safetensors:1:after",  # which the newest state does not know
-        "last.safetensors:1:after",  # with a checkpoint that the newest state does not know
-        "update-00000012.state:1:before",  # by the clock
-        "update-00000016.safetensors:1:after",  # to be made again from update 12
-        "last.safetensors:2:before",  # at update 24, between checkpoint and state
-        "update-00000024.state:1:after",  # before older ones are removed
-        "update-00000036.state:1:before",  # after the last validation and the last model
-        "update-00000036.state:1:after",  # which is due by the clock, too
-        "status.json:2:before",  # when all is done but to say so
-    ]
-    values = FP32 | {"max_updates": 36}
-    done = run_command(python_command(KILLED_RUNS, *instants, *toy.words("run", **values)))
-    assert done.returncode == 0, done.stderr
-    assert "resuming at update 24" in done.stderr
-    assert_same_run(toy.folder / "run", toy.undisturbed(**values))
-
-
-@pytest.mark.parametrize(
-    ("kills", "seed", "ema_decay", "updates"),
-    [
-        (2, 11, 0.9, 16),
-        pytest.param(25, 12, 0.9, 60, marks=pytest.mark.slow),
-        pytest.param(25, 13, 0.0, 60, marks=pytest.mark.slow),
-    ],
-)
-def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
-    toy: Toy, kills: int, seed: int, ema_decay: float, updates: int
-) -> None:
-    # Records are of whole windows also after a save, so that all their metrics can be compared.
-    values = FP32 | {"ema_decay": ema_decay, "log_every": 4, "max_updates": updates}
-    words = toy.words("", **values, validate_metric="bleu")
-    done = run_command(python_command(KILLED_RUNS, str(seed), str(kills), *words))
-    assert done.returncode == 0, f"seed {seed}: {done.stderr}"
-    runs = sorted(toy.folder.glob("killed-*"))
-    assert runs
-    for run in runs:
-        try:
-            assert_same_run(run, toy.folder / "undisturbed")
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}, {run.name}: {error}\n{done.stderr}") from error
-
 
 # --- damaged
 
@@ -144,30 +85,6 @@ def test_a_run_without_its_states_does_not_begin_again_over_its_models(toy: Toy,
     with pytest.raises(DataError, match=r"models.*--out"):
         toy.train(max_updates=4, validate_every=2)
     assert list(run.glob(kept))
-
-
-# --- two processes
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGUSR1", "--time-limit"])
-def test_two_processes_stop_together_and_go_on_bit_for_bit(toy: Toy, how: str) -> None:
-    run = toy.folder / "run"
-    limit = [how, "0.1"] if how == "--time-limit" else []
-    words = toy.words(run, *limit, **FP32 | {"max_updates": 1_000_000})
-    command = nmt_command(*words, ranks=2)
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as started:
-        while validated_last(run) < 7 and started.poll() is None:
-            time.sleep(0.02)
-        if not limit:
-            started.send_signal(signal.Signals[how])
-        started.communicate()
-    found = status(run)
-    assert (found["status"], found["reason"]) == ("stopped", how.replace("--time-", "time "))
-    end = found["update"] + 5
-    for out in ("run", "at once"):
-        toy.train_with(2, out, **FP32 | {"max_updates": end})
-    assert_same_state(run, toy.folder / "at once")
 
 
 # --- no room before the start
@@ -238,19 +155,14 @@ def test_a_save_that_fails_costs_that_save_alone(
 
 
 def test_a_worse_model_than_one_that_could_not_be_written_is_among_the_best(toy: Toy) -> None:
-    results = iter([4.0, 2.0, 3.0, 3.5])
-
-    def measured(*_: object) -> ValidationResult:
-        loss = next(results)
-        return ValidationResult(loss, loss)
-
+    results = iter([ValidationResult(loss, loss) for loss in (4.0, 2.0, 3.0, 3.5)])
     seen: list[list[str]] = []
 
     def look() -> None:
         seen.append(sorted(path.name for path in run.glob("checkpoints/best-*")))
 
     run = toy.folder / "run"
-    toy.patch.setattr(Validator, "measure", measured)
+    toy.patch.setattr(Validator, "measure", lambda *_: next(results))
     full_at(toy.patch, "best-00000006.safetensors")
     save_states_every(toy.patch, 6)  # the state of update 6, too, does without the model
     at_updates(toy.patch, {7: look, 10: look})
@@ -323,24 +235,3 @@ def test_two_processes_outlive_a_save_that_fails(toy: Toy, small_disk: Path) -> 
     assert started.returncode == 0, said
     assert "not saved at update" in said
     assert status(run)["status"] == "finished"
-
-
-# --- no room for logs
-
-
-def test_lines_that_cannot_be_written_are_lost_and_the_run_goes_on(
-    tmp_path: Path, capsys: Capture
-) -> None:
-    full = Path("/dev/full")
-    if not full.exists():
-        pytest.skip("needs /dev/full")
-    run = RunFolder(tmp_path)
-    (tmp_path / "metrics.jsonl").symlink_to(full)
-    (tmp_path / "train.log").symlink_to(full)
-    for update in (1, 2):
-        run.record({"update": update})
-        run.log(f"update {update}")
-    told = capsys.readouterr().err
-    for name in ("metrics.jsonl", "train.log"):
-        assert told.count(f"nmt: warning: {tmp_path / name}: No space left") == 1
-    assert "nmt: update 2" in told

@@ -1,7 +1,5 @@
 """The first weights: what is taken from another model, what is told and refused, what is frozen."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tomllib

@@ -1,7 +1,5 @@
 """Guided alignment: its loss by loops, what it moves, and updates that are split in other ways."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from pathlib import Path

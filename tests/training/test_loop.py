@@ -3,8 +3,6 @@
 That a run which was stopped goes on as if it had not been is in `test_stop_request.py`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -312,10 +310,9 @@ def test_a_run_leaves_curves_a_log_and_nothing_half_written(run: Path) -> None:
         assert choice in "".join(line[15:] for line in log[:3])
     assert any("update 30 (max_updates)" in line for line in log[-3:])
     assert status(run) == {"status": "finished", "update": 30, "reason": "max_updates"}
-    names_of_files = "config.toml curves.svg last.safetensors lock metrics.jsonl status.json"
-    assert sorted(path.name for path in run.iterdir()) == [
-        *("best.safetensors", "checkpoints", *names_of_files.split(), "train.log")
-    ]
+    names = "best.safetensors checkpoints config.toml curves.svg last.safetensors lock "
+    names += "metrics.jsonl status.json train.log"
+    assert sorted(path.name for path in run.iterdir()) == names.split()
 
 
 def test_the_moving_average_is_what_is_validated_and_written(toy: Toy) -> None:
@@ -381,8 +378,8 @@ def test_what_may_change_may_change(toy: Toy, run: Path) -> None:
         "micro_batch_tokens": 300,
         "max_updates": 20,
         "patience": 9,
-        "compile": "loss",
-        "threads": 2,
+        "compile": "loss",  # which rounds, as the device does
+        "threads": 2,  # which go with the number of processes
         "device": "auto" if not torch.cuda.is_available() else "cpu",
         "log_every": 3,
         "validate_every": 11,

@@ -1,12 +1,10 @@
 """The objective and its gradients are those of torch's own loss, in any chunks and precision."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
+from calls import calls_of
 from pairs import batch_of
 from tiny_models import SOURCES, SRC_VOCAB, TARGETS, TGT_VOCAB, TINY, architecture_of
 from torch import Tensor
@@ -145,13 +143,7 @@ def test_low_precision_logits_lose_only_their_own_rounding(dtype: torch.dtype) -
 def test_without_a_gradient_none_is_computed_for_weights_that_need_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wanted, of_chunk = list[bool](), loss_module._of_chunk
-
-    def note(*arguments: Any) -> Any:
-        wanted.append(arguments[-1])
-        return of_chunk(*arguments)
-
-    monkeypatch.setattr(loss_module, "_of_chunk", note)
+    calls = calls_of(monkeypatch, loss_module, "_of_chunk")
     states, projection, bias = torch.randn(9, 5), torch.randn(TYPES, 5), torch.randn(TYPES)
     for need_gradient in (torch.enable_grad, torch.no_grad, torch.inference_mode):
         with need_gradient():
@@ -162,7 +154,7 @@ def test_without_a_gradient_none_is_computed_for_weights_that_need_one(
                 0.1,
                 bias=torch.nn.Parameter(bias),
             )
-    assert wanted == [True, False, False]
+    assert [wanted for *_, wanted in calls] == [True, False, False]
 
 
 def test_extreme_logits_stay_finite() -> None:
@@ -178,13 +170,8 @@ def test_all_logits_never_exist_at_once_nor_an_unwanted_gradient(
     monkeypatch: pytest.MonkeyPatch, wanted: bool
 ) -> None:
     monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", 300 * TYPES)
-    chunks, of_chunk = [], loss_module._of_chunk
-
-    def note(logits: Tensor, *rest: Any) -> Any:
-        chunks.append((len(logits), rest[-1]))
-        return of_chunk(logits, *rest)
-
-    monkeypatch.setattr(loss_module, "_of_chunk", note)
+    calls = calls_of(monkeypatch, loss_module, "_of_chunk")
     states = torch.randn(700, 5, requires_grad=wanted)
     projected_cross_entropy(states, torch.randn(TYPES, 5), torch.zeros(700).long(), 0.1)
-    assert chunks == [(256, wanted), (256, wanted), (188, wanted)]
+    assert [len(logits) for logits, *_ in calls] == [256, 256, 188]
+    assert [is_wanted for *_, is_wanted in calls] == [wanted] * 3

@@ -1,7 +1,5 @@
 """Expected memory against what real tensors, torch's profiler and a run's files take."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Flat weights, schedules, Adam, clipping and the average, against torch and by hand."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import gc

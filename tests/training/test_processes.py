@@ -1,7 +1,5 @@
 """How many processes train, and why; that they are one run, and end as one process does."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess
@@ -257,13 +255,3 @@ def has_open(process: int, what: str) -> bool:
         return any(what in name for name in [*opened, Path(f"/proc/{process}/maps").read_text()])
     except FileNotFoundError:
         return False
-
-
-@SLOW
-def test_a_dry_run_measures_what_would_be_started(toy: Toy) -> None:
-    done = nmt(*toy.words("run", "--dry-run", *TWO))
-    assert done.returncode == 0, done.stderr
-    found = dict(line.split("\t") for line in done.stdout.splitlines()[1:])
-    assert found["processes"] == "2, as asked"
-    assert re.match("measured .*2 processes", found["how sure"])
-    assert not (toy.folder / "run").exists()

@@ -1,7 +1,5 @@
 """The recurrent model learns and translates the toy language; its stops: `test_stop_request.py`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The metrics of a `train` record, counted by hand, the rate of products, and the checksum."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -1,19 +1,17 @@
 """Training on several machines, for which namespaces of this one stand: one dies, or none meet."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from network_of_hosts import Host
+from processes import wait_until
 from toy_training import Toy, environment, status
 
 from nmt.runs.checkpoint import STATE, updates_of
@@ -94,14 +92,14 @@ def test_hosts_share_nothing_but_a_network_and_a_folder(
 def test_a_host_that_is_gone_is_named_and_the_run_goes_on(
     three_hosts: list[Host], toy: Toy, fault: str
 ) -> None:
-    program = str(Path(__file__).parent / "faulty_rank.py")
     run = RunFolder(toy.folder / "run")
-    words = [program, str(toy.data), str(run.path)]
-    # No rank has this number; signs of life are seldom missed for long.
-    started = start(three_hosts, [*words, "suspend", "9", "--set", "max_updates=1000000"])
-    while not (run.path / "best.safetensors").exists():
-        assert started[0].poll() is None
-        time.sleep(0.1)
+    # No rank has this number, but signs of life are not missed for long.
+    hangs = {"what": "SIGSTOP", "place": "in a forward pass", "rank": 9}
+    words = toy.disturbed(hangs, dropout=0.0, save_every=2, max_updates=1_000_000)
+    started = start(three_hosts, words)
+    best = run.path / "best.safetensors"
+    wait_until(lambda: best.exists() or started[0].poll() is not None, "a model")
+    assert best.exists()
     gone = three_hosts[2]
     if fault == "cable":
         gone.cut()
@@ -111,15 +109,15 @@ def test_a_host_that_is_gone_is_named_and_the_run_goes_on(
     for end in end_of(left):
         assert end.status == 1
         assert gone.name in end.said
-    while fault == "cable" and gone.processes(f"-u {program}"):  # its torchrun takes longer
-        time.sleep(0.1)
+    if fault == "cable":  # its torchrun takes longer
+        wait_until(lambda: not gone.processes(f"-u {words[0]}"), "the end of its process")
     gone.lose_power()
     if status(run.path)["status"] == "failed":  # else the first rank was on that host
         assert gone.name in status(run.path)["reason"]
     updates = max(updates_of(run, STATE)) + 2
     again = three_hosts[:2]
-    more = ["none", "9", "--set", f"max_updates={updates}"]
-    for end in end_of(start(again, [*words, *more])):
+    words = toy.disturbed({}, dropout=0.0, save_every=2, max_updates=updates)
+    for end in end_of(start(again, words)):
         assert end.status == 0, end.said
     assert (status(run.path)["status"], status(run.path)["update"]) == ("finished", updates)
 

@@ -1,7 +1,5 @@
 """Why a run ends, which option trains it for longer, and what is said of its length before."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -61,13 +59,9 @@ def test_of_models_with_the_same_bleu_the_best_has_the_lower_loss(loss: float, u
 
 
 def test_a_run_that_ended_off_its_cadence_goes_on_with_its_patience(toy: Toy) -> None:
-    losses = iter([3.0, 4.0, 5.0, 6.0])  # after updates 3, 5, 6 and 9
-
-    def measured(*_: object) -> ValidationResult:
-        loss = next(losses)
-        return ValidationResult(loss, loss)
-
-    toy.patch.setattr(Validator, "measure", measured)
+    # After updates 3, 5, 6 and 9.
+    results = iter([ValidationResult(loss, loss) for loss in (3.0, 4.0, 5.0, 6.0)])
+    toy.patch.setattr(Validator, "measure", lambda *_: next(results))
     values: dict[str, Value] = {"validate_every": 3, "patience": 2}
     run = toy.train(**values, max_updates=5)
     assert status(run)["reason"] == "max_updates"

@@ -1,7 +1,5 @@
 """Validation's metrics against a plain loop and a plain translation, and over two processes."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import unicodedata
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
+from calls import calls_of
 from torch.nn import functional as F
 from toy_training import ALONE, Toy, assert_same_weights, pairs, recipe
 
@@ -27,7 +26,6 @@ from nmt.search.beam_search import decode
 from nmt.training import validation
 from nmt.training.loss import losses_of
 from nmt.training.validation import Validator
-from nmt.translate.output import Translation
 from nmt.translate.translator import Translator
 
 EPS = 0.1
@@ -110,22 +108,15 @@ def test_samples_are_translations_of_lines_spread_over_the_text(
     lines = [4, 11, 17]  # the middles of three parts of 20 lines, from 1
     sources = [TEXT[line - 1][0] for line in lines]
     expected = [best.text for best in Translator.load(learnt).translate(sources)]
-    translated: list[str] = []
-    translate = Translator.translate
-
-    def record(self: Translator, lines: list[str], **options: Any) -> list[Translation]:
-        translated.extend(lines)
-        return translate(self, lines, **options)
-
-    monkeypatch.setattr(Translator, "translate", record)
+    calls = calls_of(monkeypatch, Translator, "translate")
     samples = measure(validate_metric=metric, sample_translations=3).samples
     assert [tuple(sample.values()) for sample in samples] == [
         (line, *TEXT[line - 1], translation)
         for line, translation in zip(lines, expected, strict=True)
     ]
-    assert translated == (
-        [src for src, _ in TEXT] if metric == "bleu" else sources
-    )  # nothing twice
+    translated = [line for _, lines in calls for line in lines]
+    # Nothing is translated twice.
+    assert translated == ([src for src, _ in TEXT] if metric == "bleu" else sources)
 
 
 def test_two_processes_find_what_one_finds_and_share_the_work(

@@ -3,8 +3,6 @@
 Arguments: a data folder, a model file, OUT.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -78,11 +78,9 @@ def _folder_of_torch() -> Path:
 def _compile(compiler: str, torch: Path, library: Path) -> None:
     unfinished = library.with_suffix(".partial")
     includes = (torch / "include", torch / "include/torch/csrc/api/include")
-    command = [
-        *(compiler, "-O0", "-shared", "-fPIC", "-std=c++20", "-w", str(_SOURCE)),
-        *(f"-isystem{folder}" for folder in includes),
-        *(f"-L{torch / 'lib'}", "-ltorch_cpu", "-lc10", "-o", str(unfinished)),
-    ]
+    command = [compiler, "-O0", "-shared", "-fPIC", "-std=c++20", "-w", str(_SOURCE)]
+    command += [f"-isystem{folder}" for folder in includes]
+    command += [f"-L{torch / 'lib'}", "-ltorch_cpu", "-lc10", "-o", str(unfinished)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
