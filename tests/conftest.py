@@ -1,7 +1,5 @@
 """Fixtures of several test files: a vocabulary, a model that translates nonsense, trained runs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What `import nmt` offers to Python programs."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import subprocess

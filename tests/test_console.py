@@ -1,7 +1,5 @@
 """Progress of `nmt.console`: at the foot of a terminal, and nothing elsewhere."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -5,8 +5,6 @@ benchmarks. `sh` and `python` blocks of nmt's own pages run as they are written;
 output, or commands for other machines, and of those only the options are checked.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import itertools

@@ -3,8 +3,6 @@
 NMT_FUZZ_SEED in the environment makes other files, and NMT_FUZZ_FILES more or fewer of each kind.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

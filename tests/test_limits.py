@@ -1,7 +1,5 @@
 """Small files that would become far too much: refused by one error that names the file."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

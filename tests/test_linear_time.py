@@ -1,7 +1,5 @@
 """Reading takes time in proportion to the text, not to its square."""
 
-from __future__ import annotations
-
 import contextlib
 import html
 import time

@@ -1,7 +1,5 @@
 """A call in a process of its own: its result, and one line about whatever goes wrong in it."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

@@ -1,7 +1,5 @@
 """What is installed: the versions that were tested, and what is built for an index."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

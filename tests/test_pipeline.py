@@ -3,8 +3,6 @@
 It is that of `toy_training`, and test sentences are not among those trained on.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from random import Random

@@ -8,8 +8,6 @@ move to another file; if it is gone, or is there twice, a test of every day says
 were not found.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

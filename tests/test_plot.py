@@ -1,7 +1,5 @@
 """Diagrams: where points stand, what is written, and a picture that always opens."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

@@ -14,8 +14,6 @@ release, what `make.sh` writes then goes into a folder beside this one, and both
 - job.tar.xz: a translation of held.en, twice, by that run, which was killed after four lines
 """
 
-from __future__ import annotations
-
 import json
 import tarfile
 import tomllib

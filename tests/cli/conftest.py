@@ -1,7 +1,5 @@
 """A storage at URLs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`nmt translate --context`: a translation depends on the lines before it, and on nothing else."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`nmt data` as a shell sees it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`nmt distill`: a run to a student, in steps that are done once."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

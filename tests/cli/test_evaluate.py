@@ -1,7 +1,5 @@
 """`nmt evaluate`: the scores of `nmt translate` and `nmt score`, for all runs and test sets."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

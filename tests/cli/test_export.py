@@ -1,7 +1,5 @@
 """What `nmt export` writes is what `nmt translate` reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Jobs of many files: which are taken, what one that fails does to the others, what is refused."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import gzip

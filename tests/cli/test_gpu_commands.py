@@ -1,7 +1,5 @@
 """The commands print on a GPU what they print on a CPU, in fp32."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Help: every command answers, and says how it is used."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Whatever command meets them, its messages stay one line each, without control characters.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Imported models go through all commands."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models of several languages: what M2M100 and NLLB compute, and how languages are chosen."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Low-rank adaptation: what is trained, what is saved, and what it costs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

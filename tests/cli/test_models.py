@@ -1,7 +1,5 @@
 """`nmt models`: all presets, and one as a recipe."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

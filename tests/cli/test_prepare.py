@@ -1,7 +1,5 @@
 """`nmt prepare` as a shell sees it: exit status, stdout, stderr, a folder here or at a URL."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

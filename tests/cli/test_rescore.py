@@ -1,7 +1,5 @@
 """`nmt rescore`: perplexity, lines with their scores, n-best lists in another order."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """A run goes on with its own values: only what is given anew changes, and is named."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """`nmt score`: tables, JSON, intervals, baselines, the card, lines, and the sacrebleu command."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import re

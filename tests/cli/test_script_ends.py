@@ -1,7 +1,5 @@
 """How a script beside a recipe ends: by a signal, for lack of a file, and with closed streams."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`nmt translate --terms` with a model that was trained to read terms."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

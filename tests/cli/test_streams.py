@@ -1,7 +1,5 @@
 """Standard streams that are closed, full, left by their reader, or not UTF-8."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

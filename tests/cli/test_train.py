@@ -1,7 +1,5 @@
 """Which preset and which values `nmt train` takes, and that any preset goes the whole way."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

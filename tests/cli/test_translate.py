@@ -1,7 +1,5 @@
 """`nmt translate` as a shell sees it: lines, pipes, files, exit statuses."""
 
-from __future__ import annotations
-
 import fcntl
 import re
 import signal

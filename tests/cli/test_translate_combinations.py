@@ -1,7 +1,5 @@
 """Any combination of options is refused in one line, or gives one line out for each line in."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What `nmt translate` reads and writes besides plain lines."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

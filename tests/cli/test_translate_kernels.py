@@ -1,7 +1,5 @@
 """A job is translated by one kernel to its end, though another has become the fastest meanwhile."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

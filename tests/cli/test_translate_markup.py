@@ -1,7 +1,5 @@
 """`nmt translate --markup`: lines, and documents."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """`nmt translate` with inputs and outputs at URLs."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What commands load. torch takes seconds, and others add up, so none loads more than it needs."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import subprocess

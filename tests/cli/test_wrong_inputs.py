@@ -4,8 +4,6 @@
 the file or option that it names.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import zipfile

@@ -1,7 +1,5 @@
 """The text of examples/backtranslate."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Where only the ways of files matter, a stand-in takes the place of `nmt translat
 seconds to start; what the two have in common is tested with the real one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import itertools

@@ -1,7 +1,5 @@
 """The example distill: its teachers, and its student for browsers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The text of examples/documents: pronouns that only the line before can tell."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import defaultdict

@@ -3,8 +3,6 @@
 Archives are laid out as WIT3's own. The expected tokens are those of Moses' own scripts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `make` of examples/multi30k prints, given translations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from command_line import write

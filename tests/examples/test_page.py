@@ -3,8 +3,6 @@
 The Velu expected here is written by hand, by the grammar, not by the generator.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """The example parsing: trees to text and back, repairs, scores counted by hand, and the recipe."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Tests of an example's own programs are in a file of its own.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable

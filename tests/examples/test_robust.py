@@ -1,7 +1,5 @@
 """The test sets of `make robust` in examples/multi30k."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

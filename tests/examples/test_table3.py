@@ -1,7 +1,5 @@
 """The recipe of Table 3: a share of the data, costs, the table, and two complete rows."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

@@ -1,7 +1,5 @@
 """The recipe of examples/terms: which terms a test set has, and which of them translations have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

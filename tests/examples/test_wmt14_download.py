@@ -1,7 +1,5 @@
 """Fetching an archive of WMT14: mirrors, broken connections, sizes, checksums, and the lock."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import socket

@@ -3,8 +3,6 @@
 For the rehearsal, archives of the toy language are laid out as WMT14's own.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

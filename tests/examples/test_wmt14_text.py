@@ -1,7 +1,5 @@
 """From WMT14's archives to text: the catalogue, and texts extracted from archives."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

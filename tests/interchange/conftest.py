@@ -1,7 +1,5 @@
 """Environments with other packages."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

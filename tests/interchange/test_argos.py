@@ -1,7 +1,5 @@
 """Packages for Argos Translate, and what argostranslate itself makes of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`nmt export bergamot`: its files, what it refuses, and what Bergamot itself makes of them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import struct

@@ -1,7 +1,5 @@
 """Bergamot itself, in Node and in Chromium, translates what `nmt export bergamot` writes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

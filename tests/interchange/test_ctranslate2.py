@@ -1,7 +1,5 @@
 """Exports to CTranslate2 in other programs."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

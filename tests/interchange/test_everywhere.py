@@ -3,8 +3,6 @@
 Their translations are ours. A program that is not installed is left out.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

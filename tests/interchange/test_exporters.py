@@ -1,7 +1,5 @@
 """What every format of `nmt export` promises."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Folders for transformers: their model card, and what they say of search and tokens."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 They need the extra `peers`. test_imports.py has the same by formulas.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Which programs open a model, and what makes one that they open."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import inspect

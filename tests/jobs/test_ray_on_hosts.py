@@ -1,7 +1,5 @@
 """`--workers ray` on three hosts, for which namespaces of this machine stand."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

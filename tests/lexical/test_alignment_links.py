@@ -1,7 +1,5 @@
 """Links are the grown intersection of IBM Model 1 in both directions, by loops."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Annotations of terms among the ids of a source."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The lexicon is IBM Model 1, by loops."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np

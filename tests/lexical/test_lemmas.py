@@ -1,7 +1,5 @@
 """Lemmas, and terms in any form."""
 
-from __future__ import annotations
-
 import pytest
 
 from nmt.lexical.lemmas import WORD, LineForms, has_lemmas, lemma

@@ -1,7 +1,5 @@
 """Files of terms, and whether a translation has them."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

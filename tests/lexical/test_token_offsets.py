@@ -1,7 +1,5 @@
 """Token spans refer to the text as it was given, however a vocabulary spells it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from unicodedata import normalize
 

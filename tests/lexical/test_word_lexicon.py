@@ -1,7 +1,5 @@
 """Words that translate each other, found in pairs of lines."""
 
-from __future__ import annotations
-
 import pytest
 
 from nmt.lexical import word_lexicon

@@ -1,7 +1,5 @@
 """Lists of words: files of them, and where they are in a line."""
 
-from __future__ import annotations
-
 import pytest
 
 from nmt.lexical.word_list import ListedWord, WordList, has_phrase

@@ -1,7 +1,5 @@
 """Markup is cut at its breaks, and what is between lines comes back as it was."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Catalogues stay as they are, except for translations that are empty."""
 
-from __future__ import annotations
-
 import pytest
 from listed import listed
 from read_document import read_document

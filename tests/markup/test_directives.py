@@ -1,7 +1,5 @@
 """A translation takes the values of its source: what msgfmt refuses is never written."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

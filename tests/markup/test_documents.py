@@ -1,7 +1,5 @@
 """Documents stay as they are, except for their text."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """Files are recognised by name and content, and plain text is never taken for anything else."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

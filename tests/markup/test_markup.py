@@ -4,8 +4,6 @@ The translator here is a stand-in that moves, drops and changes words at random,
 which word each comes, or is wrong about it.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Subtitles stay as they are, except for what is said."""
 
-from __future__ import annotations
-
 import pytest
 from read_document import read_document
 

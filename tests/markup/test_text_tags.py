@@ -1,7 +1,5 @@
 """Tags that are written in running text are tags where they are, and text where they are not."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

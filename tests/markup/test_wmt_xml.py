@@ -1,7 +1,5 @@
 """WMT's XML: the lines are sacreBLEU's, and what is not clear or not safe is refused."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

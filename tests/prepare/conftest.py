@@ -1,7 +1,5 @@
 """A job to be prepared."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Blocks: the same lines of both sides, none lost, and the text that reading one by one gives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every character has its class: white space, sign, control, or of a script that is foreign."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

@@ -1,7 +1,5 @@
 """Every file is read once: counted, fingerprinted, and refused for what cannot be put right."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

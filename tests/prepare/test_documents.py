@@ -1,7 +1,5 @@
 """`--documents`: training pairs are windows of neighbouring lines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

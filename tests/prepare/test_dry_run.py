@@ -1,7 +1,5 @@
 """The rules tried on a sample: what they take, by line, and nothing written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

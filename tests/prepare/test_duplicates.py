@@ -1,7 +1,5 @@
 """The table of seen hashes says what a Python set says."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import numpy as np

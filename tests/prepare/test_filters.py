@@ -1,7 +1,5 @@
 """The cleaning rules one by one."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from typing import Any

@@ -1,7 +1,5 @@
 """`--fix`: entities and broken encodings are counted in every text, and repaired if asked for."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """`prepare` under kill -9, at any instant, and on a disk that fills up."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """`--langid`: pairs whose sides are in another language are dropped."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from unicodedata import normalize

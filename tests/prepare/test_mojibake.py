@@ -1,7 +1,5 @@
 """Broken encodings are found and repaired, and text that only looks like it is left alone."""
 
-from __future__ import annotations
-
 import sys
 import unicodedata
 

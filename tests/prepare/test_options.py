@@ -1,7 +1,5 @@
 """Options of `prepare` that cannot be meant are refused before any file is looked for."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

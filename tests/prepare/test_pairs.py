@@ -1,7 +1,5 @@
 """Several pairs of languages in one data folder: `--pair en-de=PREFIX`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The stage: text in, a data folder out, each pair in it or counted, the same every time."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re

@@ -1,7 +1,5 @@
 """`--terms`: training lines say how some of their words are translated."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from unicodedata import normalize
 

@@ -3,8 +3,6 @@
 What is expected is computed from the lines that were written, without any of the readers.
 """
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import re

@@ -1,7 +1,5 @@
 """`--workers ray`: the units of work on a Ray cluster give what local processes give."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

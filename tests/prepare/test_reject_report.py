@@ -1,7 +1,5 @@
 """What the rules took is counted whole, and shown by its first pairs."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

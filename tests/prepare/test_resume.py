@@ -1,7 +1,5 @@
 """A folder appears when it is complete, a stopped run goes on, and what is there is not touched."""
 
-from __future__ import annotations
-
 import errno
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The sample that vocabularies are learnt from: uniform, of the size asked for, and clean."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts that are not what they are called are warned of, and clean ones are not."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The size of the vocabulary if it is not given: by the number of pairs, or as the text allows."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Counts of words: in bounded memory, by the weights of the texts, for the pieces of all text."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

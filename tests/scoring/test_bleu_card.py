@@ -1,7 +1,5 @@
 """The card's variants: an independent multi-bleu, the perl scripts of papers, and sacreBLEU."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Files to be scored: plain, TSV and SGML, compressed or not."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Metrics: worked out by hand on a few words, and equal to sacreBLEU's on any text."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from urllib.error import URLError

@@ -1,7 +1,5 @@
 """What a student learns of a teacher's translations."""
 
-from __future__ import annotations
-
 from nmt.scoring.nearest_translations import NearestTranslations, Translated
 
 REFERENCE = "Ein Hund läuft über die Wiese."

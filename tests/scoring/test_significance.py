@@ -1,7 +1,5 @@
 """Intervals and tests: sacreBLEU's, and what must hold for any."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 

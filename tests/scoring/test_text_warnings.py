@@ -1,7 +1,5 @@
 """Warnings: each names its problem, the file, count, first line and remedy; good text has none."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """BLEU's tokenizer follows the language and its script."""
 
-from __future__ import annotations
-
 import pytest
 
 from nmt.scoring.tokenizers import tokenizer_for

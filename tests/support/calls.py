@@ -1,7 +1,5 @@
 """What a function of nmt or torch is called with, while it works as before."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Translation by a function, with separators as right or as wrong as a test wants them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path

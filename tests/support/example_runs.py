@@ -1,7 +1,5 @@
 """Run the Makefile of an example on made-up text, as it is or with kills on the way."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -3,8 +3,6 @@
 The files are as those of Hugging Face. The formulas read those files, not ours.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The files are as transformers and Marian write them. The formulas read those fil
 end is what the tests of imports share.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """What tests need of a GPU, of the software beside it, or of the machine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

@@ -1,7 +1,5 @@
 """A model whose tokens are barred where it computes them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

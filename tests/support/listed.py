@@ -1,7 +1,5 @@
 """Long lists of short texts, written as one text."""
 
-from __future__ import annotations
-
 _SIGNS = str.maketrans("␣␉␍␊", " \t\r\n")
 
 

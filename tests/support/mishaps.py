@@ -3,8 +3,6 @@
 Each function patches nmt for the rest of a test, or of a process: see `training/disturbed.py`.
 """
 
-from __future__ import annotations
-
 import errno
 import math
 import os

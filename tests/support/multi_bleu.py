@@ -4,8 +4,6 @@ Text is tokens with spaces between, and stays as it is: no tokenizer, no smoothi
 with `nmt` and none with sacreBLEU.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -7,8 +7,6 @@ those die with the process that made them, also if that is killed.
 Making them takes root. `missing` says what else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import shutil

@@ -1,7 +1,5 @@
 """Encoded pairs and batches that tests make up."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Other processes: how tests run them, wait for them, and find out about them by Linux's /proc."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -34,7 +32,7 @@ def run_python(
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = LONG) -> None:
-    """Wait, on any machine, for what comes at once, or in a thirtieth of the time, on a quick one."""
+    """Wait, on any machine, for what a quick one has at once, or in a thirtieth of the time."""
     give_up_at = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < give_up_at, f"given up: {what}"

@@ -1,7 +1,5 @@
 """Prepares text on a Ray cluster of two nodes: `ray_job.py FOLDER OUT`; one dies meanwhile."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads a document of a type that its name says, as jobs do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from nmt.data.corpus import Encoding

@@ -3,8 +3,6 @@
 Each is written from its definition, in loops where that is plainest, and shares no code with `nmt`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction

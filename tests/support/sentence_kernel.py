@@ -5,8 +5,6 @@
 runs it on a CPU. Triton has to know that when it is imported, so this is a process of its own.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

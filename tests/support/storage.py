@@ -1,7 +1,5 @@
 """A storage at URLs, in this process's memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What stands where in an SVG picture."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

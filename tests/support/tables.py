@@ -1,7 +1,5 @@
 """Search over tables: models of seven tokens that can be written down."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

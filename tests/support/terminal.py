@@ -1,7 +1,5 @@
 """A program run on a pseudo-terminal, and what stands on its screen in the end."""
 
-from __future__ import annotations
-
 import codecs
 import fcntl
 import os

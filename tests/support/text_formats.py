@@ -1,7 +1,5 @@
 """The same pairs in every format that a table may have, and what is read of a table."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

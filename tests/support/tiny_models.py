@@ -1,7 +1,5 @@
 """A small model of every kind, and what is asked of all of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

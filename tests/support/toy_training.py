@@ -3,8 +3,6 @@
 Number words, the other way round: "one two three" is "drei zwei eins".
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

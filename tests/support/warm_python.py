@@ -13,8 +13,6 @@ kills what it has started, needs `sys.executable`.
     warm_python.py run SOCKET [-u] SCRIPT WORDS...      or -m MODULE, or -c CODE
 """
 
-from __future__ import annotations
-
 import array
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """CSV: what separates its cells, and what is wrong with its rows."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

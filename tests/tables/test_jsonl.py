@@ -1,7 +1,5 @@
 """JSON Lines: which keys are read, and what becomes of objects that lack one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Parquet: which columns are read, and what becomes of null and of damaged files."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Quoted cells of TSV are recognised, text with quotes stays as it is, and doubt is refused."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable

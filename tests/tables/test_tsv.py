@@ -1,7 +1,5 @@
 """Rows of TSV: which columns are read, and what becomes of rows that lack one."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterable, Sequence

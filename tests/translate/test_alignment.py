@@ -1,7 +1,5 @@
 """Alignments are read off matrices written by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """A picture of attention: what is in it, and where lines begin and end."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """Lines that are translated together with lines before them: one out for each, whatever happens."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What does not go with what: the table, its section in the manual, and random combinations."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

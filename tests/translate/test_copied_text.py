@@ -1,7 +1,5 @@
 """Lines without letters are copied, byte for byte, and never searched."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`nmt translate --terms`: terms are in the translation, and what has no place is reported."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

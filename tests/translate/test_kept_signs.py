@@ -1,7 +1,5 @@
 """Signs of plain text come back if a translation has lost them, and other lines are not touched."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

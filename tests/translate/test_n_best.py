@@ -1,7 +1,5 @@
 """N-best lists are read as search writes them, and put into order by hand-made scores."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Terms for a model that reads them: annotated sources, and what they leave as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby

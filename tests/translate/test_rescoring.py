@@ -1,7 +1,5 @@
 """Given translations have the probabilities of a plain loop over the decoder, and of search."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

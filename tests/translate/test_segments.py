@@ -1,7 +1,5 @@
 """Over-long sources are cut where it hurts least, and nothing is lost at the cuts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Paragraphs are cut where sentences end, nothing is lost, and half sentences are not made."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Lines that are longer than those of training are split into sentences, so that none is lost."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

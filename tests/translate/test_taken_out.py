@@ -1,7 +1,5 @@
 """What is taken out of a line before its translation: its text, what stays, and how it returns."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

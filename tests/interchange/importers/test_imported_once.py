@@ -1,7 +1,5 @@
 """Folders of Hugging Face as models: imported once, and again if they have changed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 The models here have random weights. test_peers.py imports what the other toolkits have made.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """Every format gives the pairs, the line numbers and the data folder that two plain files give."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from pathlib import Path

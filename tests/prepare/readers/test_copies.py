@@ -1,7 +1,5 @@
 """Text at URLs gives the data folder that the same files give here."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

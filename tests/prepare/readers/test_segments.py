@@ -1,7 +1,5 @@
 """Test sets are read by segment, and other documents are not taken for lines of text."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Source of the elements: TMX 1.4b, https://www.gala-global.org/tmx-14b.
 """
 
-from __future__ import annotations
-
 import tracemalloc
 from contextlib import nullcontext
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The characters that XML does not allow: exactly those at which the parser stops."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.parsers import expat
 

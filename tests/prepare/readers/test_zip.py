@@ -1,7 +1,5 @@
 """ZIP archives of OPUS: the files of both languages, and archives that cannot be used."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Builds the pretended GPU (`device.cpp`), once for each torch, and puts it into processes."""
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import hashlib

@@ -3,8 +3,6 @@
 The pretended GPU runs the CPU's kernels, so these are registered as such.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Python imports this first if its folder is on PYTHONPATH. Torch then finds a pretended GPU."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from importlib.abc import Loader, MetaPathFinder
