@@ -31,10 +31,7 @@ GOALS: dict[str, dict[str, str]] = {
         "modern, nmt compiled": "",
         "modern, nmt": "",
     },
-    "translate": {
-        "nmt": "",
-        CTRANSLATE2: "nmt is faster",
-    },
+    "translate": {"nmt": "", CTRANSLATE2: "nmt is faster"},
 }
 """The rows of the report by part, and their goals. The parts are in the order of their worth."""
 

@@ -46,9 +46,7 @@ def test_later_layers_win_default_preset_toml_command_line(tmp_path: Path) -> No
     recipe.write_text("[model]\nd_model = 64\nnum_heads = 2\n[training]\nseed = 5\n")
     toml, overrides = read_toml(recipe), parse_overrides(["d_model=32", "log_every = 7"])
     resolved = resolve(
-        ("preset", preset_values("transformer_small")),
-        (str(recipe), toml),
-        ("--set", overrides),
+        ("preset", preset_values("transformer_small")), (str(recipe), toml), ("--set", overrides)
     )
     assert isinstance(resolved.model, TransformerConfig)
     assert resolved.model.num_decoder_layers == 3  # the preset's

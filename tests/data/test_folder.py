@@ -52,10 +52,7 @@ def test_a_folder_says_what_is_in_it(prepared: Path) -> None:
     assert len(opened.src_vocabulary) == 330
     assert [
         path.read_text() for path in (opened.valid_texts[0].src, opened.valid_texts[0].tgt)
-    ] == [
-        "red red 0\nblue red 1\ngreen red 2\n",
-        "RED RED 0\nBLUE RED 1\nGREEN RED 2\n",
-    ]
+    ] == ["red red 0\nblue red 1\ngreen red 2\n", "RED RED 0\nBLUE RED 1\nGREEN RED 2\n"]
     assert [split.name for split in opened.info.tests] == ["test-t1", "test-t2"]
     assert (prepared / "test-t1.de").read_text() == "HOUSE RED 3\nTREE RED 4\n"
     dataset = (prepared / "dataset.json").read_bytes()

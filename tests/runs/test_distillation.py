@@ -9,12 +9,7 @@ from toy_training import pairs, prepare_toy, write_text
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, UsageError
 from nmt.runs import distillation
-from nmt.runs.distillation import (
-    check_data,
-    check_made_of,
-    choose_text,
-    write_training_text,
-)
+from nmt.runs.distillation import check_data, check_made_of, choose_text, write_training_text
 from nmt.scoring.nearest_translations import NearestTranslations
 
 LISTS = """\

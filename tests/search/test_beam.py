@@ -80,11 +80,7 @@ def test_a_wide_beam_is_exhaustive_search(
 
 def test_a_beam_finds_what_greedy_search_misses() -> None:
     table = written(
-        {
-            (): {A: 0.5, B: 0.4, EOS: 0.1},
-            (A,): {EOS: 0.4, A: 0.3, B: 0.3},
-            (B,): {EOS: 0.9, A: 0.1},
-        }
+        {(): {A: 0.5, B: 0.4, EOS: 0.1}, (A,): {EOS: 0.4, A: 0.3, B: 0.3}, (B,): {EOS: 0.9, A: 0.1}}
     )
     # With at most one word: A eos 0.5 * 0.4 = 0.20, B eos 0.4 * 0.9 = 0.36, eos alone 0.10.
     (greedy_found,) = search([table], [1], SearchOptions(beam_size=1))
@@ -114,12 +110,7 @@ def test_eos_is_forced_at_the_limit_of_each_sentence_and_counts(width: int) -> N
 
 def test_an_active_hypothesis_that_could_still_win_is_waited_for() -> None:
     table = written(
-        {
-            (): {EOS: 0.5, A: 0.5},
-            (A,): {A: 1.0},
-            (A, A): {A: 1.0},
-            (A, A, A): {EOS: 1.0},
-        }
+        {(): {EOS: 0.5, A: 0.5}, (A,): {A: 1.0}, (A, A): {A: 1.0}, (A, A, A): {EOS: 1.0}}
     )
     # eos: ln 0.5 at length 1; A A A eos: ln 0.5 at length 4, which any penalty favours.
     options = SearchOptions(beam_size=2, length_penalty=0.6)
@@ -137,11 +128,7 @@ MANY = 40
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_ties_are_ordered_by_hypothesis_token_and_time(alpha: float) -> None:
     options = SearchOptions(
-        beam_size=2,
-        n_best=2,
-        length_penalty=alpha,
-        length_penalty_form="power",
-        barred_ids=SPECIAL,
+        beam_size=2, n_best=2, length_penalty=alpha, length_penalty_form="power", barred_ids=SPECIAL
     )
     (found,) = search([lambda _prefix: [0.0] * MANY], [5], options)
     # First step: eos 4 5 6 are the best 2W = 4; eos, among the first W = 2, is finished; 4 and 5

@@ -130,10 +130,7 @@ class Host:
 
 @contextlib.contextmanager
 def network(
-    names: Sequence[str],
-    shared: Path,
-    *,
-    more: Mapping[str, str] | None = None,
+    names: Sequence[str], shared: Path, *, more: Mapping[str, str] | None = None
 ) -> Iterator[list[Host]]:
     """Make hosts, and end them with all of their processes.
 
@@ -154,11 +151,7 @@ def network(
 
 @contextlib.contextmanager
 def _host(
-    name: str,
-    addresses: Mapping[str, str],
-    shared: Path,
-    hub: int,
-    more: Mapping[str, str],
+    name: str, addresses: Mapping[str, str], shared: Path, hub: int, more: Mapping[str, str]
 ) -> Iterator[Host]:
     known = {"localhost": "127.0.0.1", **addresses, **more}
     lines = "|".join(f"{address} {known_name}" for known_name, address in known.items())

@@ -28,13 +28,7 @@ def batch(data: Path) -> Batch:
 
 @pytest.mark.parametrize(
     "values",
-    [
-        {},
-        {"precision": "bf16"},
-        {"ema_decay": 0.9},
-        {"precision": "fp16"},
-        {"freeze": "encoder.*"},
-    ],
+    [{}, {"precision": "bf16"}, {"ema_decay": 0.9}, {"precision": "fp16"}, {"freeze": "encoder.*"}],
 )
 def test_weights_take_what_their_vectors_take(batch: Batch, values: dict[str, Value]) -> None:
     asked = recipe(**values)
