@@ -119,10 +119,10 @@ def _equivalents(decomposed: str, spellings: Mapping[str, list[str]]) -> set[str
 
 def _steps(text: str, spellings: Mapping[str, list[str]]) -> Iterator[str]:
     """Yield what a text becomes if two marks are swapped, or a part of it is composed."""
-    for at in range(len(text) - 1):
-        first, second = map(unicodedata.combining, text[at : at + 2])
+    for index in range(len(text) - 1):
+        first, second = map(unicodedata.combining, text[index : index + 2])
         if first and second and first != second:
-            yield text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+            yield text[:index] + text[index + 1] + text[index] + text[index + 2 :]
     for start in range(len(text)):
         for end in range(start + 1, len(text) + 1):
             for composed in spellings.get(text[start:end], ()):

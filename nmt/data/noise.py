@@ -42,16 +42,16 @@ def typos(pair: Pair, draw: random.Random) -> Pair:
     """
     src, tgt = pair
     inside = [
-        at
-        for at in range(1, len(src) - 1)
-        if src[at - 1].isalpha() and src[at].isalpha() and src[at + 1].isalpha()
+        index
+        for index in range(1, len(src) - 1)
+        if src[index - 1].isalpha() and src[index].isalpha() and src[index + 1].isalpha()
     ]
     wanted = 1 + len(src) // _CHARACTERS_A_TYPO
-    for at in sorted(draw.sample(inside, min(wanted, len(inside))), reverse=True):
-        letter, next_ = src[at], src[at + 1]
+    for index in sorted(draw.sample(inside, min(wanted, len(inside))), reverse=True):
+        letter, next_ = src[index], src[index + 1]
         other = draw.choice([letter for letter in src if letter.isalpha()])
         there = draw.choice((next_ + letter, next_, letter + letter + next_, other + next_))
-        src = src[:at] + there + src[at + 2 :]
+        src = src[:index] + there + src[index + 2 :]
     return src, tgt
 
 

@@ -213,12 +213,12 @@ class Shard:
         (crc,) = _CRC.unpack_from(content, _HEADER.size)
         self.path = path
         self.token_bytes, self.corpus = header.token_bytes, header.corpus
-        at = _BODY_AT
+        position = _BODY_AT
 
         def take(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
-            nonlocal at
-            part = np.frombuffer(content, dtype, count, at)
-            at += part.nbytes
+            nonlocal position
+            part = np.frombuffer(content, dtype, count, position)
+            position += part.nbytes
             return part
 
         self._src_offsets = take(_OFFSET, header.pairs + 1)

@@ -48,18 +48,18 @@ class SubwordDropout:
         Returns the new ids, which of them are broken too, and the number of parts of each old
         token.
         """
-        at = np.flatnonzero(broken)
-        left, right = self._left[ids[at]], self._right[ids[at]]
+        positions = np.flatnonzero(broken)
+        left, right = self._left[ids[positions]], self._right[ids[positions]]
         whole_left, whole_right = self._whole[left], self._whole[right]
         # A broken token has at least one merge undone: its last one, one on the left or the right.
         intact = (1 - self._p) * whole_left * whole_right
-        left_broken = random.random(len(at)) * (1 - intact) < 1 - whole_left
+        left_broken = random.random(len(positions)) * (1 - intact) < 1 - whole_left
         # If the left part is whole, the last merge or one on the right is undone.
         chance = (1 - whole_right) / np.where(left_broken, 1.0, 1 - (1 - self._p) * whole_right)
-        right_broken = random.random(len(at)) < chance
+        right_broken = random.random(len(positions)) < chance
         parts = 1 + broken.astype(np.int64)
         ids, flags = np.repeat(ids, parts), np.zeros(int(parts.sum()), np.bool_)
-        first = np.cumsum(parts)[at] - 2
+        first = np.cumsum(parts)[positions] - 2
         ids[first], ids[first + 1] = left, right
         flags[first], flags[first + 1] = left_broken, right_broken
         return ids, flags, parts

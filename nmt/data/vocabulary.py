@@ -361,7 +361,7 @@ def join_lines(lines: Sequence[Sequence[int]], separator: int) -> list[int]:
 
 def split_lines(ids: Sequence[int], separator: int) -> list[Sequence[int]]:
     """Return the ids of each line of a window; [] is one empty line."""
-    ends = [at for at, token in enumerate(ids) if token == separator]
+    ends = [index for index, token in enumerate(ids) if token == separator]
     return [ids[start + 1 : end] for start, end in pairwise([-1, *ends, len(ids)])]
 
 
@@ -370,11 +370,11 @@ def _last_merge(piece: str, ranks: Mapping[str, tuple[float, int]]) -> tuple[int
     parts = list(piece) if piece in ranks else []
     while len(parts) > 2:
         joined = [left + right for left, right in pairwise(parts)]
-        known = [at for at, text in enumerate(joined) if text in ranks]
+        known = [position for position, text in enumerate(joined) if text in ranks]
         if not known:
             return -1, -1
-        at = min(known, key=lambda at: ranks[joined[at]][0])
-        parts[at : at + 2] = [joined[at]]
+        position = min(known, key=lambda position: ranks[joined[position]][0])
+        parts[position : position + 2] = [joined[position]]
     if len(parts) < 2 or any(part not in ranks for part in parts):
         return -1, -1
     return ranks[parts[0]][1], ranks[parts[1]][1]

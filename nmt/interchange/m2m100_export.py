@@ -94,10 +94,10 @@ def _tokenizer(card: ModelCard) -> dict[str, Any]:
     special = [name for name in names if name not in own]
     # A piece is merged from any two pieces, those of the highest score first.
     merges = [
-        (-score, at, name[:at], name[at:])
+        (-score, index, name[:index], name[index:])
         for name, score in own.items()
-        for at in range(1, len(name))
-        if name[:at] in own and name[at:] in own
+        for index in range(1, len(name))
+        if name[:index] in own and name[index:] in own
     ]
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     replaced = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}

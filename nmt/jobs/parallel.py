@@ -263,7 +263,7 @@ class _OnRay:
 
     def _copied(self, folder: Path) -> TranslationConfig:
         """Write the files to a folder, and return the configuration with their new paths."""
-        copies = {path: folder / f"{at}-{path.name}" for at, path in enumerate(self.content)}
+        copies = {path: folder / f"{index}-{path.name}" for index, path in enumerate(self.content)}
         for path, files in self.content.items():
             for name, content in files.items():
                 (copies[path] / name).parent.mkdir(exist_ok=True)

@@ -75,7 +75,9 @@ def annotate(
     for number, (term, target) in enumerate(zip(terms, targets, strict=True)):
         first = bisect_right(ends, term.start)
         inside = [
-            at for at in range(first, bisect_left(starts, term.end, first)) if starts[at] < ends[at]
+            index
+            for index in range(first, bisect_left(starts, term.end, first))
+            if starts[index] < ends[index]
         ]
         is_whole = (
             inside and offsets[inside[0]][0] <= term.start and offsets[inside[-1]][1] >= term.end
@@ -88,5 +90,5 @@ def annotate(
         used.append(number)
         parts[inside[0]].insert(0, begin)
         parts[inside[-1]] += [become, *target, end]
-    owners = [[at] * len(part) for at, part in enumerate(parts)]
+    owners = [[index] * len(part) for index, part in enumerate(parts)]
     return AnnotatedIds(list(chain.from_iterable(parts)), list(chain.from_iterable(owners)), used)

@@ -23,23 +23,23 @@ def token_offsets(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     the places between the first and the last change are estimated.
     """
     places = [
-        at
-        for at, character in enumerate(text)
+        position
+        for position, character in enumerate(text)
         if not (character.isspace() or character == WORD_START)
     ]
     if not places:
         return [(0, 0)] * len(tokens)
-    solid = "".join(text[at] for at in places)
+    solid = "".join(text[position] for position in places)
     parts = _without_spaces(tokens)
     joined = "".join(part for part, _ in parts)
     ends = _equivalent_places(solid, joined) or _estimated_places(solid, joined)
     offsets = []
-    at = last = 0
+    position = last = 0
     for part, size in parts:
-        first, end = ends[at], ends[at + len(part)]
+        first, end = ends[position], ends[position + len(part)]
         begin, last = (places[first], places[end - 1] + 1) if first < end else (last, last)
         offsets += [(begin, last)] * size
-        at += len(part)
+        position += len(part)
     return offsets
 
 
@@ -54,18 +54,19 @@ def _equivalent_places(text: str, other: str) -> Sequence[int]:
     parts, other_parts = _decomposed(text), _decomposed(other)
     if [part for part, _ in parts] != [part for part, _ in other_parts]:
         return ()
-    furthest = [0, *accumulate((at + 1 for _, at in parts), max)]
-    sizes = Counter(at for _, at in other_parts)
+    furthest = [0, *accumulate((index + 1 for _, index in parts), max)]
+    sizes = Counter(index for _, index in other_parts)
     return [
-        furthest[size] for size in accumulate((sizes[at] for at in range(len(other))), initial=0)
+        furthest[size]
+        for size in accumulate((sizes[index] for index in range(len(other))), initial=0)
     ]
 
 
 def _decomposed(text: str) -> list[tuple[str, int]]:
     """Return the characters of a text in NFKD, each with the place in the text that it is from."""
     parts = [
-        (part, at)
-        for at, character in enumerate(text)
+        (part, index)
+        for index, character in enumerate(text)
         for part in unicodedata.normalize("NFKD", character)
         if not part.isspace()
     ]
@@ -82,12 +83,12 @@ def _estimated_places(text: str, other: str) -> list[int]:
     changed = len(other) - after - before  # characters
     scale = (len(text) - after - before) / changed if changed else 0.0
 
-    def place(at: int) -> int:
-        if at <= before:
-            return at
-        if at >= before + changed:
-            return at - len(other) + len(text)
-        return before + round((at - before) * scale)
+    def place(position: int) -> int:
+        if position <= before:
+            return position
+        if position >= before + changed:
+            return position - len(other) + len(text)
+        return before + round((position - before) * scale)
 
     return list(map(place, range(len(other) + 1)))
 
@@ -95,7 +96,7 @@ def _estimated_places(text: str, other: str) -> list[int]:
 def _common(one: str, other: str) -> int:
     """Return how many characters both texts begin with."""
     pairs = zip(one, other, strict=False)
-    differences = (at for at, (left, right) in enumerate(pairs) if left != right)
+    differences = (index for index, (left, right) in enumerate(pairs) if left != right)
     return next(differences, min(len(one), len(other)))
 
 

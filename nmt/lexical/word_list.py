@@ -79,28 +79,31 @@ class WordList:
         units, spans = _units(line)
         folded = [unit.casefold() for unit in units]
         words = []
-        at = 0
-        while at < len(units):
-            word, size = self._longest(units, folded, spans, at)
+        position = 0
+        while position < len(units):
+            word, size = self._longest(units, folded, spans, position)
             if word is not None:
-                start, end = spans[at][0], spans[at + size - 1][1]
+                start, end = spans[position][0], spans[position + size - 1][1]
                 touched = kept[bisect_right(kept_ends, start) : bisect_right(kept_ends, end) + 1]
                 if all(
                     first >= end or (start <= first and last <= end and last - first < end - start)
                     for first, last in touched
                 ):
                     words.append(FoundWord(start, end, word))
-            at += size
+            position += size
         return words
 
     def _longest(
-        self, units: list[str], folded: list[str], spans: list[tuple[int, int]], at: int
+        self, units: list[str], folded: list[str], spans: list[tuple[int, int]], position: int
     ) -> tuple[ListedWord | None, int]:
         """Return the longest word that begins with a unit of a line, and how many units it has."""
-        exact, any_case = self._sizes.get(units[at], ()), self._sizes.get(folded[at], ())
+        exact, any_case = (
+            self._sizes.get(units[position], ()),
+            self._sizes.get(folded[position], ()),
+        )
         for size in sorted({*exact, *any_case}, reverse=True) if exact or any_case else ():
-            part = slice(at, at + size)
-            if at + size <= len(units):
+            part = slice(position, position + size)
+            if position + size <= len(units):
                 key = _key(units[part], spans[part])
                 word = self._by_key.get(key) if has_capital(key) else None
                 word = word or self._by_key.get(key.casefold())
@@ -131,11 +134,11 @@ def has_phrase(text: str, phrase: str) -> bool:
     units, spans = _units(text)
     size = len(_units(phrase)[0])
     key, first_key = (_key(*_units(form)) for form in (phrase, capitalised(phrase)))
-    for at in range(len(units) - size + 1):
-        part = _key(units[at : at + size], spans[at : at + size])
-        is_first = not at or not any(map(str.isalnum, units[at - 1]))
+    for index in range(len(units) - size + 1):
+        part = _key(units[index : index + size], spans[index : index + size])
+        is_first = not index or not any(map(str.isalnum, units[index - 1]))
         if part == key or (is_first and part == first_key):
-            first, end = spans[at][0], spans[at + size - 1][1]
+            first, end = spans[index][0], spans[index + size - 1][1]
             is_joined = _joins(text, first - 1, first) or _joins(text, end, end - 1)
             if not (is_joined and any(map(str.isalnum, phrase))):
                 return True

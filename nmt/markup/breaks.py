@@ -174,8 +174,8 @@ class MarkedLines:
     def kept(self) -> list[tuple[int, int]]:
         """Where the pieces that must stay as they are begin and end in the text, in order."""
         return [
-            (at + start, at + end)
-            for at, line in zip(self.starts, self.lines, strict=True)
+            (index + start, index + end)
+            for index, line in zip(self.starts, self.lines, strict=True)
             for start, end in line.kept
         ]
 

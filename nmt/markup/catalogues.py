@@ -93,15 +93,15 @@ def _statements(
 ) -> Iterator[tuple[str, int | None, str, int, int, str]]:
     """Yield each keyword with its form of a plural, its text, where that is, and the comments."""
     keyword, form, lines = "", None, list[str]()
-    start = end = at = 0  # of the strings; of the token
+    start = end = position = 0  # of the strings; of the token
     before = comments = ""
 
     def damaged(what: str) -> DataError:
-        line = catalogue.count("\n", 0, at) + 1
+        line = catalogue.count("\n", 0, position) + 1
         return DataError(f"{path} line {line:,}: {what}; {_CHECK}")
 
-    while at < len(catalogue):
-        token = _TOKEN.match(catalogue, at)
+    while position < len(catalogue):
+        token = _TOKEN.match(catalogue, position)
         if token is None or (token["text"] is not None and not keyword):
             raise damaged("not PO")
         if token["keyword"]:
@@ -120,11 +120,11 @@ def _statements(
                 raise damaged(f"its escapes are not valid {encoding}") from None
             if "\0" in text:
                 raise damaged("has a NUL")
-            start, end = start if lines else at, token.end()
+            start, end = start if lines else position, token.end()
             lines.append(text)
         elif token["comment"]:  # that of an obsolete entry says nothing of the next one
             comments = "" if token["comment"][:2] == "#~" else comments + token["comment"] + "\n"
-        at = token.end()
+        position = token.end()
     if keyword:
         if not lines or keyword in ("msgctxt", "msgid", "msgid_plural"):
             raise damaged("ends within an entry")

@@ -116,14 +116,14 @@ def without_mnemonic(unit: Unit) -> Unit:
     letter = mnemonic["key"] or mnemonic["after"][0]
 
     def spell(translation: str) -> str | None:
-        found = next((at for at in _LETTER.finditer(translation) if at["letter"]), None)
+        found = next((match for match in _LETTER.finditer(translation) if match["letter"]), None)
         if found is None:
             return unit.spell(translation)
-        at, written = found.start(), sign
+        position, written = found.start(), sign
         if is_wide(found[0]) or re.match(f"[{_AT_END}]", found[0]):
             written = f"({sign}{letter.upper()})"
-            at = len(translation.rstrip(" .…:：。"))
-        return unit.spell(translation[:at] + written + translation[at:])
+            position = len(translation.rstrip(" .…:：。"))
+        return unit.spell(translation[:position] + written + translation[position:])
 
     start, end = mnemonic.span(0 if mnemonic["apart"] else "mark")
     marked = MarkedLines.of(line[:start] + line[end:], unit.marked.form)

@@ -88,43 +88,43 @@ def tokenize(markup: str, form: str) -> Iterator[Token]:
     """Yield the tags and texts of a line or document, which joined in turn are the whole."""
     is_html = form == "html"
     last: dict[str, int] = {}
-    text_start = at = 0
-    while (at := markup.find("<", at)) >= 0:
-        token = _tag_at(markup, at, last, is_html=is_html)
+    text_start = position = 0
+    while (position := markup.find("<", position)) >= 0:
+        token = _tag_at(markup, position, last, is_html=is_html)
         if token is None:
-            at += 1
+            position += 1
             continue
-        if text_start < at:
-            yield Token("text", markup[text_start:at], text_start)
+        if text_start < position:
+            yield Token("text", markup[text_start:position], text_start)
         yield token
-        at = text_start = token.end
+        position = text_start = token.end
         if is_html and token.kind == "open" and token.name in _RAW_TEXT:
-            end = last.get(token.name) or _raw_text_end(markup, at, token.name)
+            end = last.get(token.name) or _raw_text_end(markup, position, token.name)
             if end < 0:
                 last[token.name] = end
-            elif end > at:
-                yield Token("other", markup[at:end], at)
-                at = text_start = end
+            elif end > position:
+                yield Token("other", markup[position:end], position)
+                position = text_start = end
     if text_start < len(markup):
         yield Token("text", markup[text_start:], text_start)
 
 
-def _raw_text_end(markup: str, at: int, name: str) -> int:
-    end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(markup, at)
+def _raw_text_end(markup: str, position: int, name: str) -> int:
+    end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(markup, position)
     return end.start() if end else -1
 
 
-def _end_of(closer: str, markup: str, at: int, last: dict[str, int]) -> int:
+def _end_of(closer: str, markup: str, position: int, last: dict[str, int]) -> int:
     """Return where the next `closer` ends, or 0 if there is none.
 
     last: where it is last found, so that text with many beginnings is not read as often.
     """
     if closer not in last:
         last[closer] = markup.rfind(closer)
-    return markup.index(closer, at) + len(closer) if at <= last[closer] else 0
+    return markup.index(closer, position) + len(closer) if position <= last[closer] else 0
 
 
-def _tag_at(markup: str, at: int, last: dict[str, int], *, is_html: bool) -> Token | None:
+def _tag_at(markup: str, position: int, last: dict[str, int], *, is_html: bool) -> Token | None:
     """Return the tag that begins at a `<`, or None if it is text."""
     for begin, size, closer in (
         ("<!--", 2 if is_html else 4, "-->"),  # <!--> is whole in HTML
@@ -134,30 +134,36 @@ def _tag_at(markup: str, at: int, last: dict[str, int], *, is_html: bool) -> Tok
         ("<?", 2, ">" if is_html else "?>"),
         ("<%", 2, "%>"),
     ):
-        if markup.startswith(begin, at) and not (begin == "<%" and markup[at - 1 : at] == "%"):
-            end = _end_of(closer, markup, at + size, last)
+        if markup.startswith(begin, position) and not (
+            begin == "<%" and markup[position - 1 : position] == "%"
+        ):
+            end = _end_of(closer, markup, position + size, last)
             is_cdata = begin == "<![CDATA[" and not is_html
             kind, name = ("text", "cdata") if is_cdata else ("other", "")
-            return Token(kind, markup[at:end], at, name) if end else None
-    if markup.startswith("<!", at):
-        match = _DECLARATION.match(markup, at)
-        return Token("other", match[0], at) if match else None
-    match = _TAG.match(markup, at)
+            return Token(kind, markup[position:end], position, name) if end else None
+    if markup.startswith("<!", position):
+        match = _DECLARATION.match(markup, position)
+        return Token("other", match[0], position) if match else None
+    match = _TAG.match(markup, position)
     if match is None:
         return None
     name = match["name"] or match["odd"]
-    if markup[at - 1 : at] == "%" and _is_directive(markup, at - 1, name, match.end(), last):
+    if markup[position - 1 : position] == "%" and _is_directive(
+        markup, position - 1, name, match.end(), last
+    ):
         return None
     name = name.lower() if is_html else name.rpartition(":")[2]
     if match[0].startswith("</"):
-        return Token("close", match[0], at, name)
+        return Token("close", match[0], position, name)
     is_empty = match[0].endswith("/>") or (is_html and name in VOID)
-    return Token("empty" if is_empty else "open", match[0], at, name)
+    return Token("empty" if is_empty else "open", match[0], position, name)
 
 
-def _is_directive(markup: str, at: int, name: str, tag_end: int, last: dict[str, int]) -> bool:
+def _is_directive(
+    markup: str, position: int, name: str, tag_end: int, last: dict[str, int]
+) -> bool:
     """Tell whether it is a directive such as Ruby's `%<name>s`, unlike `50%<b>d</b>`."""
-    piece = piece_pattern().match(markup, at)
+    piece = piece_pattern().match(markup, position)
     if piece is None or piece.end() <= tag_end or name in VOID or name in _ENDED_BY:
         return False
     return not (HTML.fullmatch(name) and _end_of(f"</{name}", markup, tag_end, last))
@@ -276,10 +282,10 @@ def _implied_end(
 ) -> int:
     """Return the index of the last token of an element that has no closing tag."""
     enders = _ENDED_BY.get(tokens[index].name, ())
-    at = index + 1
-    while at < len(tokens) and at not in closes and tokens[at].name not in enders:
-        at = pairs.get(at, at) + 1
-    return at - 1
+    position = index + 1
+    while position < len(tokens) and position not in closes and tokens[position].name not in enders:
+        position = pairs.get(position, position) + 1
+    return position - 1
 
 
 def _stays_whole(token: Token, form: str) -> str:

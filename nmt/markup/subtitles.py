@@ -136,15 +136,15 @@ def _speeches(text: str, cue: re.Match[str], payload: str) -> Iterator[_Speech]:
     starts: list[int] = []  # of what each says
     ends: list[int] = []
     for block in _BLOCK.finditer(payload):
-        at, has_ended = cue.end() + block.start(), True
+        position, has_ended = cue.end() + block.start(), True
         for line in filter(None, _LINE.findall(block[0])):
             goes_on = _TAG.sub("", line.replace("\\h", " ")).lstrip()[:1].islower()
-            is_first = at == cue.end() + block.start()
+            is_first = position == cue.end() + block.start()
             is_new = _DASH.match(line) or _names_speaker(line)
             if is_first or (has_ended and not goes_on) or is_new:
-                starts.append(at)
-                ends.append(at)
-            ends[-1] = at = at + len(line)
+                starts.append(position)
+                ends.append(position)
+            ends[-1] = position = position + len(line)
             has_ended = _is_whole(line)
     for start, end in zip(starts, ends, strict=True):
         yield _speech(text, start, end, cue, is_first=start == starts[0], is_last=end == ends[-1])

@@ -194,14 +194,14 @@ class Layout:
 
     def _longer_copies(self, text: str) -> list[range]:
         """Return the runs of units that are a text of several units."""
-        copies, starts, at = [], self.tgt_starts, self.translation.find(text)
-        while at >= 0:
-            end = at + len(text)
-            units = range(bisect_left(starts, at), bisect_left(starts, end))
-            is_whole = units and starts[units[0]] == at and self.target[units[-1]][1] == end
+        copies, starts, position = [], self.tgt_starts, self.translation.find(text)
+        while position >= 0:
+            end = position + len(text)
+            units = range(bisect_left(starts, position), bisect_left(starts, end))
+            is_whole = units and starts[units[0]] == position and self.target[units[-1]][1] == end
             if is_whole:
                 copies.append(units)
-            at = self.translation.find(text, end if is_whole else at + 1)
+            position = self.translation.find(text, end if is_whole else position + 1)
         return copies
 
     def _pair_copies(
@@ -412,12 +412,12 @@ class Layout:
             touches_next and place.end in self.targets.get(end, ()),
         )
 
-    def _outside(self, at: int, *, is_after: bool) -> Place:
+    def _outside(self, position: int, *, is_after: bool) -> Place:
         """Move a place out of the runs of other children."""
-        number = bisect_left(self.runs, (at, 0)) - 1
-        if number >= 0 and at < self.runs[number][1]:
-            at = self.runs[number][1] if is_after else self.runs[number][0]
-        return Place(at, at, is_after)
+        number = bisect_left(self.runs, (position, 0)) - 1
+        if number >= 0 and position < self.runs[number][1]:
+            position = self.runs[number][1] if is_after else self.runs[number][0]
+        return Place(position, position, is_after)
 
 
 def _best_run(

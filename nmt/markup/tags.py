@@ -177,7 +177,7 @@ class _Parser:
 
     def _join_standing(self, root: Node, text: str) -> None:
         """Make one of each element that has no text and stands between two spaces."""
-        signs = [at for at, character in enumerate(text) if not character.isspace()]
+        signs = [index for index, character in enumerate(text) if not character.isspace()]
         waiting = [root]
         while waiting:
             for node in waiting.pop().children:
@@ -231,7 +231,9 @@ class _Parser:
             if decoded == entity[0]:  # only an ampersand
                 run += [(character, character) for character in decoded]
                 continue
-            run += [(character, "" if at else entity[0]) for at, character in enumerate(decoded)]
+            run += [
+                (character, "" if index else entity[0]) for index, character in enumerate(decoded)
+            ]
             is_sign = decoded in _SIGNS or (len(decoded) == 1 and not decoded.isascii())
             if is_sign and is_complete:
                 self.spelling[decoded] = entity[0]

@@ -308,8 +308,8 @@ def decode_side(
             text.encode()  # a few codecs decode to lone surrogates, which are not text
     except UnicodeError:
         decoded = [
-            encoding.decode(line.removesuffix(b"\r"), number=number + at)
-            for at, line in enumerate(raw.split(b"\n")[:lines])
+            encoding.decode(line.removesuffix(b"\r"), number=number + index)
+            for index, line in enumerate(raw.split(b"\n")[:lines])
         ]
         is_bad = np.fromiter((line is None for line in decoded), np.bool_, lines)
         return TextSide([line or "" for line in decoded], is_bad, classes)
@@ -323,7 +323,7 @@ def decode_side(
     return TextSide(split, is_bad, classes)
 
 
-def show_line(raw: bytes, at: int, encoding: Encoding) -> str:
+def show_line(raw: bytes, position: int, encoding: Encoding) -> str:
     """Return line `at` (from 0) of a block's side in printable form, whatever its bytes are."""
-    line = raw.split(b"\n", at + 1)[at].removesuffix(b"\r")
+    line = raw.split(b"\n", position + 1)[position].removesuffix(b"\r")
     return line.decode(encoding.line_codec, "backslashreplace")

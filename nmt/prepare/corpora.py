@@ -143,17 +143,17 @@ class Sources:
         readers = [
             find_reader(
                 prefix,
-                options.langs_of(texts[at]),
+                options.langs_of(texts[index]),
                 encoding,
-                quoting=quotings.get(files[at], ""),
+                quoting=quotings.get(files[index], ""),
                 copies=copies,
             )
-            for at, prefix in enumerate(prefixes)
+            for index, prefix in enumerate(prefixes)
         ]
         surveys = _survey_all(readers, threads=options.threads)
         weights, tags = options.weights, options.tags
         sources = []
-        for at, (text, reader, survey) in enumerate(zip(texts, readers, surveys, strict=True)):
+        for index, (text, reader, survey) in enumerate(zip(texts, readers, surveys, strict=True)):
             name = file_and_columns(text)[0]
             source = SourceText(
                 console.without_secrets(text),
@@ -161,7 +161,7 @@ class Sources:
                 options.langs_of(text),
                 survey,
                 stamps(reader.files),
-                weight=weights.get(name, 1.0) if at < n else 1.0,
+                weight=weights.get(name, 1.0) if index < n else 1.0,
                 tag=tags.get(name, ""),
             )
             _check(source)

@@ -130,7 +130,7 @@ class OverlapKeys:
     def from_side(cls, side: TextSide) -> OverlapKeys:
         """Return the keys of the lines that are long enough to count."""
         long_enough = np.flatnonzero(side.sums(_weights()) >= OVERLAP_FREE_LETTERS)
-        keys = frozenset(_key(side.lines[at]) for at in long_enough)
+        keys = frozenset(_key(side.lines[index]) for index in long_enough)
         return cls(np.unique(side.sums(_numbers())[long_enough]), keys)
 
     @classmethod
@@ -145,8 +145,8 @@ class OverlapKeys:
         sums = side.sums(_numbers())
         # np.isin would sort both anew for each block.
         matches: Mask = self.sums.take(np.searchsorted(self.sums, sums), mode="clip") == sums
-        for at in np.flatnonzero(matches).tolist():
-            matches[at] = _key(side.lines[at]) in self.keys
+        for index in np.flatnonzero(matches).tolist():
+            matches[index] = _key(side.lines[index]) in self.keys
         return matches
 
 

@@ -132,8 +132,8 @@ def measured(identifier: LanguageIdentifier, texts: Sequence[SourceText]) -> Lan
     found = defaultdict[str, Counter[str]](Counter)
     for text, block in chain.from_iterable(zip(repeat(text), text.read()) for text in texts):
         pairs = Pairs.decode(block)
-        for at, (name, lang) in enumerate(zip(text.reader.sides, text.langs, strict=True)):
-            side, beside = pairs.sides[at], pairs.sides[1 - at]
+        for index, (name, lang) in enumerate(zip(text.reader.sides, text.langs, strict=True)):
+            side, beside = pairs.sides[index], pairs.sides[1 - index]
             labels = identifier.other_languages(side.lines, lang, beside.lines)
             found[lang].update(filter(None, labels))
             totals[lang] += len(side.lines)
@@ -201,30 +201,30 @@ def _try_model(path: str) -> tuple[str, ...]:
 
 def _end_of_tables(data: bytes) -> int:
     """Return where the tables of a fastText model end (`FastText::loadModel`), or raise."""
-    at = 0
+    position = 0
 
     def read(form: str) -> tuple[int, ...]:
-        nonlocal at
-        at += struct.calcsize(f"<{form}")
-        return struct.unpack_from(f"<{form}", data, at - struct.calcsize(f"<{form}"))
+        nonlocal position
+        position += struct.calcsize(f"<{form}")
+        return struct.unpack_from(f"<{form}", data, position - struct.calcsize(f"<{form}"))
 
     header = read("14id3i2q")
     for _ in range(header[15]):  # words and labels, each with its count and type
-        at = data.index(b"\0", at) + 10
-    at += 8 * max(0, header[19])  # what pruning has left
+        position = data.index(b"\0", position) + 10
+    position += 8 * max(0, header[19])  # what pruning has left
     quantised = 1
     for _ in range(2):  # input and output
         quantised &= read("?")[0]
         if not quantised:
             rows, columns = read("2q")
-            at += 4 * rows * columns
+            position += 4 * rows * columns
             continue
         has_norms, rows, _, codes = read("?2qi")
-        at += codes
+        position += codes
         for part in range(1 + has_norms):
-            at += part * rows  # codes of the norms
-            at = 1024 * read("4i")[0] + at  # `read` moves it; 256 centroids in fp32
-    return at
+            position += part * rows  # codes of the norms
+            position = 1024 * read("4i")[0] + position  # `read` moves it; 256 centroids in fp32
+    return position
 
 
 @functools.cache

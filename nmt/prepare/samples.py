@@ -79,8 +79,8 @@ def draw_valid(
     """
     valids, drawn = [], [np.zeros(0, np.int64)] * len(train)
     for langs in options.pairs:
-        places = [at for at, text in enumerate(train) if text.langs == langs]
-        valid, numbers_by_text = _draw_pairs([train[at] for at in places], filters, options)
+        places = [index for index, text in enumerate(train) if text.langs == langs]
+        valid, numbers_by_text = _draw_pairs([train[index] for index in places], filters, options)
         valids.append(valid)
         for place, numbers in zip(places, numbers_by_text, strict=True):
             drawn[place] = numbers
@@ -117,7 +117,7 @@ def _draw_pairs(
         candidates *= 4
     pairs = list(places.items())
     chosen = np.random.default_rng((seed, size)).choice(len(pairs), size, replace=False)
-    drawn = [pairs[at] for at in np.sort(chosen).tolist()]
+    drawn = [pairs[index] for index in np.sort(chosen).tolist()]
     src, tgt = ([pair[side] for pair, _ in drawn] for side in (0, 1))
     tags = tuple(texts[corpus].tag for _, (corpus, _) in drawn)
     numbers = [

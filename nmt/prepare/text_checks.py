@@ -100,7 +100,7 @@ def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) ->
     vocabularies: those that are not learnt, one for both sides or two.
     """
     composes = [vocabulary.composes for vocabulary in vocabularies] or [True]
-    for at, text in enumerate((*sources.train, *sources.held_out)):
+    for index, text in enumerate((*sources.train, *sources.held_out)):
         for block in map(_whole_pairs, islice(text.read(), 1)):
             pairs = Pairs.decode(block)
             for fault in faults(text.reader.sides, pairs):
@@ -108,10 +108,10 @@ def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) ->
             for name, side, own in zip(
                 text.reader.sides, pairs.sides, (composes[0], composes[-1]), strict=True
             ):
-                _warn_of_markup(name, side, text.reader.unit, is_cleaned=at < len(sources.train))
+                _warn_of_markup(name, side, text.reader.unit, is_cleaned=index < len(sources.train))
                 if not own:
                     _warn_of_marks(name, side, text.reader.unit)
-            if at >= len(sources.train):
+            if index >= len(sources.train):
                 _warn_of_flaws(text, pairs)
     for text in sources.train:
         for other in sources.held_out:
@@ -158,9 +158,9 @@ def _check_round_trips(name: str, trips: Sequence[tuple[str, str]], is_target: b
 
 def _difference(due: str, returned: str) -> str:
     """Describe where a line first differs, by the words there."""
-    at = next(n for n, pair in enumerate(zip_longest(due, returned)) if len(set(pair)) == 2)
-    start = due.rfind(" ", 0, at) + 1
-    due, returned = (text[start : at + _AFTER_CHANGE].strip() for text in (due, returned))
+    position = next(n for n, pair in enumerate(zip_longest(due, returned)) if len(set(pair)) == 2)
+    start = due.rfind(" ", 0, position) + 1
+    due, returned = (text[start : position + _AFTER_CHANGE].strip() for text in (due, returned))
     return f"{printable(returned)} for {printable(due)}"
 
 

@@ -102,7 +102,7 @@ class Engine(ABC):
         """
         results: dict[int, SearchResult] = {}
         firsts: dict[Source, int] = {}
-        first_of = [firsts.setdefault(source, at) for at, source in enumerate(sources)]
+        first_of = [firsts.setdefault(source, index) for index, source in enumerate(sources)]
         copies = Counter(first_of)
         # Longest first: memory runs out early or never, and the last batches are quick.
         order = sorted(copies, key=lambda number: (-source_cost(sources[number]), number))

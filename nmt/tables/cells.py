@@ -74,27 +74,27 @@ def _split(line: bytes, separator: bytes) -> tuple[list[bytes], bytes]:
 
     line: of the file, or the rest of a row from a cell on that went on.
     """
-    cells, at, size = list[bytes](), 0, len(line)
+    cells, position, size = list[bytes](), 0, len(line)
     while True:
-        quoted = _QUOTED.match(line, at)
-        if quoted is None and line[at : at + 1] == b'"':
-            return cells, line[at:]
+        quoted = _QUOTED.match(line, position)
+        if quoted is None and line[position : position + 1] == b'"':
+            return cells, line[position:]
         if quoted is None and separator != TAB:
-            quoted = _SPACED.match(line, at)
+            quoted = _SPACED.match(line, position)
             if quoted and line[quoted.end() : quoted.end() + 1] not in (separator, b""):
                 quoted = None
         if quoted:
             cells.append(one_line(quoted[0].strip(b" ")[1:-1].replace(b'""', b'"')))
             end = quoted.end()
         else:
-            end = line.find(separator, at)
+            end = line.find(separator, position)
             end = size if end < 0 else end
-            cells.append(line[at:end])
+            cells.append(line[position:end])
         if end == size:
             return cells, b""
         if line[end : end + 1] != separator:
             return [], b""
-        at = end + 1
+        position = end + 1
 
 
 @dataclass

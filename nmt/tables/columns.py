@@ -50,7 +50,7 @@ def find_columns(
         return Columns(("1", "2"), (0, 1), False, 0, False)
     named = language_columns(text, header, langs)
     # Some files have the codes of the languages in each row.
-    if named is None or all(_repeats_itself(rows, at) for at in named):
+    if named is None or all(_repeats_itself(rows, index) for index in named):
         cells = [cell.decode(errors="replace") for cell in rows[0][:_SHOWN_CELLS]]
         shown = printable(" | ".join(cell[:_SHOWN_LETTERS] for cell in cells))
         raise DataError(
@@ -91,12 +91,12 @@ def language_columns(
     places_of = [_of_language(names, lang) for lang in langs]
     if not any(places_of):
         words = [name.strip().casefold() for name in names]
-        places_of = [[at for at, word in enumerate(words) if word in side] for side in _SIDES]
+        places_of = [[index for index, word in enumerate(words) if word in side] for side in _SIDES]
     if not all(places_of):
         return None
     for lang, places in zip(langs, places_of, strict=True):
         if len(places) > 1 or places_of[0] == places_of[1]:
-            listed = ", ".join(names[at] for at in places)
+            listed = ", ".join(names[index] for index in places)
             example = ",".join(names[places[0]] for places in places_of)
             raise DataError(
                 f"{text}: the {lang} column may be {listed}; choose two, as in {text}:{example}"
@@ -138,6 +138,8 @@ def _of_language(names: Sequence[str], lang: str) -> list[int]:
     """Return the columns that have exactly this name, or else those that mean the language."""
     code = lang.replace("_", "-").casefold()
     exact = [
-        at for at, name in enumerate(names) if name.strip().replace("_", "-").casefold() == code
+        index
+        for index, name in enumerate(names)
+        if name.strip().replace("_", "-").casefold() == code
     ]
-    return exact or [at for at, name in enumerate(names) if names_language(name, lang)]
+    return exact or [index for index, name in enumerate(names) if names_language(name, lang)]

@@ -78,7 +78,7 @@ def _types(path: Path) -> dict[str, str]:
         if field.name in types:
             raise DataError(f"{path}: has several columns {field.name!r}; rename one of them")
         types[field.name] = str(field.type)
-        inner = (field.type.field(at) for at in range(field.type.num_fields))
+        inner = (field.type.field(index) for index in range(field.type.num_fields))
         types |= {f"{field.name}.{part.name}": str(part.type) for part in inner}
     return types
 

@@ -121,23 +121,25 @@ class SegmentLines:
         """
         if not text or text.isspace():
             return []
-        at = len(line) - len(text)
+        position = len(line) - len(text)
         is_one_line = not (has_breaks and LINE_END in text)
         if self._copies and not has_prefix and is_one_line:
-            copied = text.lstrip() if at else text
+            copied = text.lstrip() if position else text
             kept_here = _shifted(kept, len(line) - len(copied))
             if not has_words(copied, kept_here):
                 return [_Sentence(copied, "", kept_here, is_copied=True)]
         if has_prefix and most:  # it may be that of several sentences
             most = math.inf
-        parts = _with_whole_pieces(self._parts(text, most, has_breaks), _shifted(kept, at))
+        parts = _with_whole_pieces(self._parts(text, most, has_breaks), _shifted(kept, position))
         sentences = []
         for number, (part, separator) in enumerate(parts):
-            kept_here = _shifted(kept[_first(kept, at) : _first(kept, at + len(part))], at)
+            kept_here = _shifted(
+                kept[_first(kept, position) : _first(kept, position + len(part))], position
+            )
             may_copy = self._copies and len(parts) > 1 and (number > 0 or not has_prefix)
             is_copied = may_copy and not has_words(part, kept_here)
             sentences.append(_Sentence(part, separator, kept_here, is_copied))
-            at += len(part) + len(separator)
+            position += len(part) + len(separator)
         return sentences
 
     def _parts(self, text: str, most: float, has_breaks: bool) -> Iterator[tuple[str, str]]:
@@ -183,13 +185,13 @@ class SegmentLines:
 def _with_whole_pieces(parts: Iterable[tuple[str, str]], kept: Spans) -> list[tuple[str, str]]:
     """Join parts of a text again if what must stay as it is begins in one and ends in another."""
     joined: list[tuple[str, str]] = []
-    at = 0
+    position = 0
     for part, separator in parts:
-        before_here = _first(kept, at)
-        is_whole = not before_here or kept[before_here - 1][1] <= at
+        before_here = _first(kept, position)
+        is_whole = not before_here or kept[before_here - 1][1] <= position
         before = "" if is_whole or not joined else "".join(joined.pop())
         joined.append((before + part, separator))
-        at += len(part) + len(separator)
+        position += len(part) + len(separator)
     return joined
 
 

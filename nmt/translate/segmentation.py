@@ -199,7 +199,12 @@ def split_ids(
 def _cut_position(tokens: Sequence[str], max_tokens: int) -> int:
     """Return where the next segment begins, 1 to max_tokens, given max_tokens + 1 tokens."""
     candidates = range(max_tokens, max(1, max_tokens // 2) - 1, -1)
-    return min(candidates, key=lambda at: _harm("".join(tokens[max(0, at - 2) : at]), tokens[at]))
+    return min(
+        candidates,
+        key=lambda position: _harm(
+            "".join(tokens[max(0, position - 2) : position]), tokens[position]
+        ),
+    )
 
 
 def _is_in_word(tokens: Sequence[str], cut: int) -> bool:

@@ -62,11 +62,11 @@ class ReadTerms:
         if not places:
             return segments
         starts = [place.start for place in places]
-        annotated, at = [], 0
+        annotated, position = [], 0
         for segment in segments:
             plain = segment.source.ids
-            own = spans[at : at + len(plain)]
-            at += len(plain)
+            own = spans[position : position + len(plain)]
+            position += len(plain)
             first, end = (bisect_left(starts, offset) for offset in (own[0][0], own[-1][1]))
             made = annotate(vocabulary, plain, own, wanted[first:end], most=most)
             annotated.append(

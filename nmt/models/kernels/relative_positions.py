@@ -55,10 +55,12 @@ def sum_by_distance(x: Tensor, farthest: int) -> Tensor:
     *rows, queries, keys = x.shape
     device = x.device
     places = torch.arange(queries, device=device)[:, None]  # (T, 1)
-    at = places + torch.arange(1 - farthest, farthest, device=device)  # (T, 2k - 1)
+    position = places + torch.arange(1 - farthest, farthest, device=device)  # (T, 2k - 1)
     # Keys that are not there are read from the edge, and count 0.
-    index = at.clamp(0, keys - 1).expand(*rows, queries, 2 * farthest - 1)
-    between = x.gather(-1, index).masked_fill_((at < 0) | (at >= keys), 0.0)  # (..., T, 2k - 1)
+    index = position.clamp(0, keys - 1).expand(*rows, queries, 2 * farthest - 1)
+    between = x.gather(-1, index).masked_fill_(
+        (position < 0) | (position >= keys), 0.0
+    )  # (..., T, 2k - 1)
     before = x.tril(-farthest).sum(dim=-1, keepdim=True)  # (..., T, 1)
     after = x.triu(farthest).sum(dim=-1, keepdim=True)
     return torch.cat((before, between, after), dim=-1)

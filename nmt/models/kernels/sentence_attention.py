@@ -61,17 +61,17 @@ def _attend(
     sentence, head = tl.program_id(0), tl.program_id(1)
     first, end = tl.load(own_starts + sentence), tl.load(own_starts + sentence + 1)
     first_key, end_key = tl.load(other_starts + sentence), tl.load(other_starts + sentence + 1)
-    width, block, at = tl.arange(0, WIDTH), tl.arange(0, BLOCK), head * WIDTH
+    width, block, position = tl.arange(0, WIDTH), tl.arange(0, BLOCK), head * WIDTH
     for begin in range(first, end, BLOCK):
         rows = begin + block
-        q = _load(query + at, rows, end, query_stride, width)
+        q = _load(query + position, rows, end, query_stride, width)
         highest = tl.full((BLOCK,), -1e30, tl.float32)
         total = tl.zeros((BLOCK,), tl.float32)
         summed = tl.zeros((BLOCK, WIDTH), tl.float32)
         for begin_key in range(first_key, end_key, BLOCK):
             columns = begin_key + block
-            k = _load(key + at, columns, end_key, key_stride, width)
-            v = _load(value + at, columns, end_key, value_stride, width)
+            k = _load(key + position, columns, end_key, key_stride, width)
+            v = _load(value + position, columns, end_key, value_stride, width)
             ahead = first_key - first
             # (BLOCK, BLOCK)
             scores = _scores(q, k, rows, columns, end_key, ahead, scale, after)
@@ -81,7 +81,7 @@ def _attend(
             total = total * shrunk + tl.sum(weights, 1)
             summed = summed * shrunk[:, None] + tl.dot(weights.to(v.dtype), v)
             highest = higher
-        _store(attended + at, rows, end, HEADS * WIDTH, width, summed / total[:, None])
+        _store(attended + position, rows, end, HEADS * WIDTH, width, summed / total[:, None])
         places = normalizers + rows.to(tl.int64) * HEADS + head
         tl.store(places, highest + tl.log2(total), mask=rows < end)
 
@@ -92,10 +92,10 @@ def _load_queries(
     HEADS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Return queries and gradients (BLOCK, K), normalizers and the sums of gradient * attended."""
-    at = head * WIDTH
-    q = _load(query + at, rows, end, query_stride, width)
-    gradient = _load(gradients + at, rows, end, HEADS * WIDTH, width)
-    result = _load(attended + at, rows, end, HEADS * WIDTH, width)
+    position = head * WIDTH
+    q = _load(query + position, rows, end, query_stride, width)
+    gradient = _load(gradients + position, rows, end, HEADS * WIDTH, width)
+    result = _load(attended + position, rows, end, HEADS * WIDTH, width)
     places = normalizers + rows.to(tl.int64) * HEADS + head
     normalizer = tl.load(places, mask=rows < end, other=0.0)
     return q, gradient, normalizer, tl.sum(gradient.to(tl.float32) * result.to(tl.float32), 1)
@@ -123,11 +123,11 @@ def _attend_backward(
     first, end = tl.load(own_starts + sentence), tl.load(own_starts + sentence + 1)
     first_key, end_key = tl.load(other_starts + sentence), tl.load(other_starts + sentence + 1)
     ahead = first_key - first
-    width, block, at = tl.arange(0, WIDTH), tl.arange(0, BLOCK), head * WIDTH
+    width, block, position = tl.arange(0, WIDTH), tl.arange(0, BLOCK), head * WIDTH
     if (end - first <= BLOCK) & (end_key - first_key <= BLOCK):
         rows, columns = first + block, first_key + block
-        k = _load(key + at, columns, end_key, key_stride, width)
-        v = _load(value + at, columns, end_key, value_stride, width)
+        k = _load(key + position, columns, end_key, key_stride, width)
+        v = _load(value + position, columns, end_key, value_stride, width)
         q, gradient, normalizer, along = _load_queries(
             query, attended, gradients, normalizers, rows, end, query_stride, head, width,
             HEADS, WIDTH,
@@ -138,9 +138,9 @@ def _attend_backward(
         by_query = tl.dot(for_scores, k) * factor  # (BLOCK, K), as the next two
         by_key = tl.dot(tl.trans(for_scores), q) * factor
         by_value = tl.dot(tl.trans(weights), gradient)
-        _store(for_query + at, rows, end, for_query_stride, width, by_query)
-        _store(for_key + at, columns, end_key, for_key_stride, width, by_key)
-        _store(for_value + at, columns, end_key, for_value_stride, width, by_value)
+        _store(for_query + position, rows, end, for_query_stride, width, by_query)
+        _store(for_key + position, columns, end_key, for_key_stride, width, by_key)
+        _store(for_value + position, columns, end_key, for_value_stride, width, by_value)
     else:  # once by queries and once by keys, so that no sum is shared between programs
         for begin in range(first, end, BLOCK):
             rows = begin + block
@@ -151,18 +151,18 @@ def _attend_backward(
             by_query = tl.zeros((BLOCK, WIDTH), tl.float32)
             for begin_key in range(first_key, end_key, BLOCK):
                 columns = begin_key + block
-                k = _load(key + at, columns, end_key, key_stride, width)
-                v = _load(value + at, columns, end_key, value_stride, width)
+                k = _load(key + position, columns, end_key, key_stride, width)
+                v = _load(value + position, columns, end_key, value_stride, width)
                 weights, for_scores = _differentiate(
                     q, k, v, gradient, normalizer, along, rows, columns, end_key, ahead, scale,
                     after,
                 )  # fmt: skip
                 by_query += tl.dot(for_scores, k)
-            _store(for_query + at, rows, end, for_query_stride, width, by_query * factor)
+            _store(for_query + position, rows, end, for_query_stride, width, by_query * factor)
         for begin_key in range(first_key, end_key, BLOCK):
             columns = begin_key + block
-            k = _load(key + at, columns, end_key, key_stride, width)
-            v = _load(value + at, columns, end_key, value_stride, width)
+            k = _load(key + position, columns, end_key, key_stride, width)
+            v = _load(value + position, columns, end_key, value_stride, width)
             by_key = tl.zeros((BLOCK, WIDTH), tl.float32)
             by_value = tl.zeros((BLOCK, WIDTH), tl.float32)
             for begin in range(first, end, BLOCK):
@@ -177,8 +177,8 @@ def _attend_backward(
                 )  # fmt: skip
                 by_key += tl.dot(tl.trans(for_scores), q)
                 by_value += tl.dot(tl.trans(weights), gradient)
-            _store(for_key + at, columns, end_key, for_key_stride, width, by_key * factor)
-            _store(for_value + at, columns, end_key, for_value_stride, width, by_value)
+            _store(for_key + position, columns, end_key, for_key_stride, width, by_key * factor)
+            _store(for_value + position, columns, end_key, for_value_stride, width, by_value)
 
 
 def attend_sentences(projected: Projected, own: Tensor, others: Tensor, *, after: int) -> Tensor:

@@ -100,5 +100,5 @@ def _block(table: Table, corpus: int, number: int, rows: Sequence[Row]) -> Block
         b"".join([row.src + b"\n" for row in rows]),
         b"".join([row.tgt + b"\n" for row in rows]),
         table.encoding,
-        missing=frozenset(at for at, row in enumerate(rows, start=number) if row.is_missing),
+        missing=frozenset(index for index, row in enumerate(rows, start=number) if row.is_missing),
     )
