@@ -190,15 +190,15 @@ def is_wide(character: str) -> bool:
     return bool(re.fullmatch(f"[{_WITHOUT_SPACES}]", character))
 
 
-def has_letters(text: str, kept: Iterable[tuple[int, int]] = ()) -> bool:
+def has_letters(text: str, protected: Iterable[tuple[int, int]] = ()) -> bool:
     """Tell whether a text has a letter, which is any character of a Unicode category L*.
 
     Digits, signs, emoji, lone combining marks, and numbers such as \u2163 are none.
 
-    kept: starts and ends of parts that do not count.
+    protected: starts and ends of parts that do not count.
     """
     last, others = 0, list[str]()
-    for start, end in sorted(kept):
+    for start, end in sorted(protected):
         others.append(text[last : max(last, start)])
         last = max(last, end)
     return any(map(str.isalpha, chain(*others, text[last:])))

@@ -36,9 +36,9 @@ def translate_document(
     Returns the bytes of the translation, and the counts of its units.
     """
     document = Document.read(source, kind, content, encoding)
-    if document.kept:
+    if document.translated:
         console.notice(
-            f"{source}: {counted(document.kept, 'unit has', 'units have')} a translation "
+            f"{source}: {counted(document.translated, 'unit has', 'units have')} a translation "
             "already, which stays"
         )
     if document.key:

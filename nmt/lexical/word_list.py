@@ -69,13 +69,13 @@ class WordList:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def find(self, line: str, kept: Sequence[tuple[int, int]] = ()) -> list[FoundWord]:
+    def find(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> list[FoundWord]:
         """Return the words in a line, from left to right.
 
-        kept: starts and ends of parts that stay as they are, in order. A word may contain one, but
-            not be inside it, nor reach into it.
+        protected: starts and ends of parts that stay as they are, in order. A word may contain one,
+            but not be inside it, nor reach into it.
         """
-        kept_ends = [end for _, end in kept]
+        protected_ends = [end for _, end in protected]
         units, spans = _units(line)
         folded = [unit.casefold() for unit in units]
         words = []
@@ -84,7 +84,9 @@ class WordList:
             word, size = self._longest(units, folded, spans, position)
             if word is not None:
                 start, end = spans[position][0], spans[position + size - 1][1]
-                touched = kept[bisect_right(kept_ends, start) : bisect_right(kept_ends, end) + 1]
+                touched = protected[
+                    bisect_right(protected_ends, start) : bisect_right(protected_ends, end) + 1
+                ]
                 if all(
                     first >= end or (start <= first and last <= end and last - first < end - start)
                     for first, last in touched

@@ -171,12 +171,12 @@ class MarkedLines:
         return _starts([line.text for line in self.lines])
 
     @property
-    def kept(self) -> list[tuple[int, int]]:
+    def protected(self) -> list[tuple[int, int]]:
         """Where the pieces that must stay as they are begin and end in the text, in order."""
         return [
             (index + start, index + end)
             for index, line in zip(self.starts, self.lines, strict=True)
-            for start, end in line.kept
+            for start, end in line.protected
         ]
 
     def restore(self, translation: str, links: Sequence[Link], weaker: Sequence[Link]) -> str:

@@ -76,7 +76,7 @@ class Document:
     encoding: str
     bom: bytes
     parts: list[str | Unit]
-    kept: int  # units that have a translation already
+    translated: int  # units that have a translation already
     sources: Sequence[str]  # of all units
     lacks_language: bool  # of targets, which XLIFF 2 needs
 
@@ -116,8 +116,8 @@ class Document:
         reading = READERS[kind.name](path, text, name)
         parts = [part for part in reading.parts if part is not None]
         sources = reading.sources or [part.line for part in parts if isinstance(part, Unit)]
-        kept = reading.parts.count(None)
-        return cls(path, kind, name, bom, parts, kept, sources, reading.lacks_language)
+        translated = reading.parts.count(None)
+        return cls(path, kind, name, bom, parts, translated, sources, reading.lacks_language)
 
     @property
     def units(self) -> list[Unit]:

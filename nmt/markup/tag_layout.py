@@ -122,7 +122,7 @@ class Layout:
     def _find_pieces(self) -> None:
         """Set the labels of the pieces that must stay as they are."""
         nodes = self.marked.root.walk()
-        pieces = [node for node in nodes if node.kept not in ("", STANDING)]
+        pieces = [node for node in nodes if node.piece_kind not in ("", STANDING)]
         if not pieces:
             return
         taken = self._take_copies(pieces)
@@ -133,13 +133,13 @@ class Layout:
             if kind and number not in taken:
                 others[kind.lastgroup or ""].append(number)
         for piece in missing:
-            if others[piece.kept]:
-                number = others[piece.kept].popleft()
+            if others[piece.piece_kind]:
+                number = others[piece.piece_kind].popleft()
                 taken.add(number)
                 self.labels[number] = self.units_of(piece)[0]
         units: dict[str, set[int]] = defaultdict(set)
         for piece in pieces:
-            units[piece.kept].update(range(*self.units_of(piece)))
+            units[piece.piece_kind].update(range(*self.units_of(piece)))
         self.of_pieces = set[int]().union(*units.values())
         replaceable = self.of_pieces - units["number"]  # a number is often written as a word
         for other, number in self.weak_targets.items():
@@ -178,7 +178,7 @@ class Layout:
             spellings = (text, "%") if text == "%%" else (text,)
             numbers = [number for one in spellings for number in units_by_text.get(one, ())]
             copies = [range(number, number + 1) for number in numbers]
-            if not copies and equal[0].kept == "element":
+            if not copies and equal[0].piece_kind == "element":
                 copies = self._longer_copies(text)
             copies = [copy for copy in copies if taken.isdisjoint(copy)]
             for piece, copy in self._pair_copies(equal, copies):
@@ -261,7 +261,7 @@ class Layout:
         for child, *own in children:
             if child not in self.places:
                 place = self._between(within, units, child, *own)
-                if child.kept:
+                if child.piece_kind:
                     self._leave_word(place, child, within)
                 self.places[child] = place
 
@@ -309,7 +309,7 @@ class Layout:
             else:
                 owners.append(-1)
         for child, (node, first, end) in enumerate(children):
-            if child not in owned and not node.kept:
+            if child not in owned and not node.piece_kind:
                 own = (unit for unit in range(first, end) if unit not in self.of_pieces)
                 weak = (self.weak_targets.get(unit, -1) for unit in own)
                 free = (unit for unit in weak if within.first <= unit < within.end)
@@ -322,7 +322,7 @@ class Layout:
         for child in sorted(owned, key=lambda child: (len(owned[child]), child)):
             node = children[child][0]
             offsets = range(owned[child][0] - within.first, owned[child][-1] + 1 - within.first)
-            run = _best_run(owners, taken, child, offsets, is_kept=node.kept != "")
+            run = _best_run(owners, taken, child, offsets, is_kept=node.piece_kind != "")
             if run is None:
                 continue
             first, end = self._without_signs(node, run[0] + within.first, run[1] + within.first)

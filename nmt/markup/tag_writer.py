@@ -55,7 +55,7 @@ class _Writer:
                 continue
             place = self.layout.places[node]
             end = self._write_start(node, place) if node is not root else limit
-            if node.kept:
+            if node.piece_kind:
                 continue
             waiting.append((node, True, end))
             order = sorted(enumerate(node.children), key=lambda numbered: self._position(*numbered))
@@ -84,11 +84,11 @@ class _Writer:
             end = start
         self._text_to(start)
         self._end_gap()
-        if not node.kept:
+        if not node.piece_kind:
             self.out.append(node.opening)
             return end
         source = self.layout.marked.text
-        if node.kept == STANDING:
+        if node.piece_kind == STANDING:
             self._stand(node)
         elif self.text[start:end] == source[node.start : node.end]:  # also if both are empty
             self._add_piece(node.opening, end)

@@ -47,7 +47,7 @@ class Node:
     end: int
     closing: str = ""
     loose: str = ""  # of a tag without its partner: open or close
-    kept: str = ""  # of a piece that is kept: element, standing, or a group of `PIECE`
+    piece_kind: str = ""  # of a piece that is kept: element, standing, or a group of `PIECE`
     children: list[Node] = field(default_factory=list)
 
     def walk(self) -> Iterator[Node]:
@@ -71,13 +71,15 @@ class Marked:
     @property
     def has_words(self) -> bool:
         """Whether there is a letter besides pieces that must stay as they are, or a message."""
-        return has_letters(self.text, self.kept) or find_message(self.raw) is not None
+        return has_letters(self.text, self.protected) or find_message(self.raw) is not None
 
     @property
-    def kept(self) -> list[tuple[int, int]]:
+    def protected(self) -> list[tuple[int, int]]:
         """Where the pieces that must stay as they are begin and end in the text, in order."""
         nodes = self.root.walk()
-        return [(node.start, node.end) for node in nodes if node.kept and node.start < node.end]
+        return [
+            (node.start, node.end) for node in nodes if node.piece_kind and node.start < node.end
+        ]
 
     def take_signs_out(self, is_known: Callable[[str], bool]) -> bool:
         """Take those signs and symbols out of the text that a model does not know.
@@ -85,7 +87,7 @@ class Marked:
         What it does not know misleads it. Returns whether there are any.
         """
         nodes = list(self.root.walk())
-        signs = (node for node in nodes if node.kept in ("sign", "symbol"))
+        signs = (node for node in nodes if node.piece_kind in ("sign", "symbol"))
         unknown = [node for node in signs if not is_known(self.text[node.start : node.end])]
         if not unknown or not self.has_words:
             return False
@@ -94,7 +96,7 @@ class Marked:
         last, text = 0, ""
         for node in unknown:
             text += self.text[last : node.start]
-            last, node.kept = node.end, STANDING
+            last, node.piece_kind = node.end, STANDING
         self.text = text + self.text[last:]
         for node in unknown:
             node.end = node.start
@@ -120,7 +122,9 @@ def parse(markup: str, form: str, tokens: list[Token] | None = None) -> Marked:
 
 def mark_signs(text: str) -> Marked:
     """Find the signs in a text without tags. Nothing in it is escaped."""
-    signs = [Node(sign[0], *sign.span(), kept=sign.lastgroup or "") for sign in SIGN.finditer(text)]
+    signs = [
+        Node(sign[0], *sign.span(), piece_kind=sign.lastgroup or "") for sign in SIGN.finditer(text)
+    ]
     return Marked(text, text, Node("", 0, len(text), children=signs), {})
 
 
@@ -161,7 +165,7 @@ class _Parser:
             else:
                 node = self._add(token.raw)
                 if token.name in _STANDING[self.form]:
-                    node.kept = STANDING
+                    node.piece_kind = STANDING
                 elif token.kind == "empty":
                     self.raw_spans[node] = token.start, token.end
         self._end_loose()
@@ -186,7 +190,7 @@ class _Parser:
                     waiting.append(node)
                 elif node in self.raw_spans and not "".join(around).strip():
                     node.opening, node.closing = self.markup[slice(*self.raw_spans[node])], ""
-                    node.children, node.kept = [], STANDING
+                    node.children, node.piece_kind = [], STANDING
 
     def _add(self, raw: str) -> Node:
         here = len(self.characters)
@@ -196,7 +200,7 @@ class _Parser:
 
     def _add_kept(self, token: Token) -> None:
         node = self._add(token.raw)
-        node.kept = "element"
+        node.piece_kind = "element"
         self.open.append(Node("", 0, 0))  # what would be its children is in its `opening`
         for inner in tokenize(token.raw, self.form):
             if inner.kind == "text":
@@ -204,7 +208,7 @@ class _Parser:
         self.open.pop()
         node.end = len(self.characters)
         if not "".join(self.characters[node.start :]).strip():
-            node.kept = STANDING
+            node.piece_kind = STANDING
 
     def _add_text(self, token: Token, *, find_pieces: bool) -> None:
         if token.name == "cdata":
@@ -226,7 +230,7 @@ class _Parser:
             if not decoded or any(map(_is_control, decoded)):
                 self._add_run(run, find_pieces)
                 run = []
-                self._add(entity[0]).kept = "" if decoded else STANDING
+                self._add(entity[0]).piece_kind = "" if decoded else STANDING
                 continue
             if decoded == entity[0]:  # only an ampersand
                 run += [(character, character) for character in decoded]
@@ -248,7 +252,7 @@ class _Parser:
         for piece in piece_pattern().finditer("".join(self.characters[first:])):
             raw = "".join(written for _, written in run[slice(*piece.span())])
             start, end = first + piece.start(), first + piece.end()
-            self.open[-1].children.append(Node(raw, start, end, kept=piece.lastgroup or ""))
+            self.open[-1].children.append(Node(raw, start, end, piece_kind=piece.lastgroup or ""))
 
 
 def _decoded(entity: str) -> str:

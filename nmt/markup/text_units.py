@@ -37,7 +37,7 @@ def source_units(marked: Marked) -> list[Span]:
     cuts, pieces, units = {0, len(marked.text)}, {}, []
     for node in marked.root.walk():
         cuts |= {node.start, node.end}
-        if node.kept not in ("", "element", STANDING):
+        if node.piece_kind not in ("", "element", STANDING):
             pieces[node.start] = node.end
     for start, end in pairwise(sorted(cuts)):
         if pieces.get(start) == end:
@@ -143,7 +143,7 @@ def _depths(marked: Marked, source: Sequence[Span]) -> list[int]:
     starts = [start for start, _ in source]
     changes = [0] * (len(source) + 1)
     for node in islice(marked.root.walk(), 1, None):
-        tags = -len(source) if node.kept else 1
+        tags = -len(source) if node.piece_kind else 1
         changes[bisect_left(starts, node.start)] += tags
         changes[bisect_left(starts, node.end)] -= tags
     return list(accumulate(changes))[:-1]

@@ -21,12 +21,12 @@ from nmt.translate.segment import Copy, Segment
 _IN_PIECES = re.compile(r"[{%$@:\\[#_]|www\.")  # one of them is in any piece with letters
 
 
-def has_words(text: str, kept: Sequence[tuple[int, int]] = ()) -> bool:
-    """Tell whether a text has letters besides what is kept: addresses and placeholders."""
+def has_words(text: str, protected: Sequence[tuple[int, int]] = ()) -> bool:
+    """Tell whether a text has letters besides what is protected: addresses and placeholders."""
     if not has_letters(text):
         return False
-    if kept or not _IN_PIECES.search(text):
-        return has_letters(text, kept)
+    if protected or not _IN_PIECES.search(text):
+        return has_letters(text, protected)
     return has_letters(text, [piece.span() for piece in piece_pattern().finditer(text)])
 
 

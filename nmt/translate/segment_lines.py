@@ -30,7 +30,7 @@ _LINE_BREAKERS = re.compile("[\n\r]")
 class _Sentence(NamedTuple):
     text: str
     separator: str  # white space before the next one
-    kept: Spans  # what stays as it is
+    protected: Spans  # what stays as it is
     is_copied: bool = False  # unless it has a listed word
 
 
@@ -38,11 +38,11 @@ class Cut(Protocol):
     """Cuts a sentence into segments, and finds words of a list in it."""
 
     def __call__(
-        self, text: str, kept: Spans, ids: list[int], most: int, separator: str
+        self, text: str, protected: Spans, ids: list[int], most: int, separator: str
     ) -> list[Segment]:
         """Return the segments of a sentence, of at most so many ids each.
 
-        kept: parts of it that stay as they are; see `WordList.find`.
+        protected: parts of it that stay as they are; see `WordList.find`.
         separator: white space between this sentence and the next.
         """
 
@@ -71,7 +71,7 @@ class SegmentLines:
         self,
         lines: Sequence[str],
         prefixes: Sequence[str] = (),
-        kept: Sequence[Spans] = (),
+        protected: Sequence[Spans] = (),
         *,
         is_document: bool = False,
         has_breaks: bool = False,
@@ -82,7 +82,7 @@ class SegmentLines:
         a line begins with begins each of its segments.
 
         prefixes: what the first segment's translation begins with, of each line; or none.
-        kept: what stays as it is in each line, so that no word in it is found; or none.
+        protected: what stays as it is in each line, so that no word in it is found; or none.
         is_document: whether they are units of one, and so split into sentences if that may be.
         has_breaks: whether lines had tags, so that line ends part what is apart.
         """
@@ -92,7 +92,9 @@ class SegmentLines:
         whole = list(map(only_text, lines))
         tagged = [self._src_vocabulary.split_tag(line) for line in whole]
         begun = self._tgt_vocabulary.encode_text(prefixes)
-        parts_of_lines = zip(whole, tagged, kept or repeat(()), begun or repeat(()), strict=False)
+        parts_of_lines = zip(
+            whole, tagged, protected or repeat(()), begun or repeat(()), strict=False
+        )
         sentences = [
             self._sentences(line, text, spans, most, has_prefix=bool(prefix), has_breaks=has_breaks)
             for line, (_, text), spans, prefix in parts_of_lines
@@ -113,7 +115,14 @@ class SegmentLines:
         return segments
 
     def _sentences(
-        self, line: str, text: str, kept: Spans, most: float, *, has_prefix: bool, has_breaks: bool
+        self,
+        line: str,
+        text: str,
+        protected: Spans,
+        most: float,
+        *,
+        has_prefix: bool,
+        has_breaks: bool,
     ) -> list[_Sentence]:
         """Return the sentences of a line's text, which is all of it, or what follows its tag.
 
@@ -125,20 +134,23 @@ class SegmentLines:
         is_one_line = not (has_breaks and LINE_END in text)
         if self._copies and not has_prefix and is_one_line:
             copied = text.lstrip() if position else text
-            kept_here = _shifted(kept, len(line) - len(copied))
-            if not has_words(copied, kept_here):
-                return [_Sentence(copied, "", kept_here, is_copied=True)]
+            protected_here = _shifted(protected, len(line) - len(copied))
+            if not has_words(copied, protected_here):
+                return [_Sentence(copied, "", protected_here, is_copied=True)]
         if has_prefix and most:  # it may be that of several sentences
             most = math.inf
-        parts = _with_whole_pieces(self._parts(text, most, has_breaks), _shifted(kept, position))
+        parts = _with_whole_pieces(
+            self._parts(text, most, has_breaks), _shifted(protected, position)
+        )
         sentences = []
         for number, (part, separator) in enumerate(parts):
-            kept_here = _shifted(
-                kept[_first(kept, position) : _first(kept, position + len(part))], position
+            protected_here = _shifted(
+                protected[_first(protected, position) : _first(protected, position + len(part))],
+                position,
             )
             may_copy = self._copies and len(parts) > 1 and (number > 0 or not has_prefix)
-            is_copied = may_copy and not has_words(part, kept_here)
-            sentences.append(_Sentence(part, separator, kept_here, is_copied))
+            is_copied = may_copy and not has_words(part, protected_here)
+            sentences.append(_Sentence(part, separator, protected_here, is_copied))
             position += len(part) + len(separator)
         return sentences
 
@@ -162,15 +174,15 @@ class SegmentLines:
         return [(text, "")]
 
     def _cut_by_length(
-        self, _text: str, _kept: Spans, ids: list[int], most: int, separator: str
+        self, _text: str, _protected: Spans, ids: list[int], most: int, separator: str
     ) -> list[Segment]:
         return split_ids(self._src_vocabulary, ids, most, self._languages, separator)
 
     def _segments(self, tag: Ids, ids: list[int], sentence: _Sentence) -> list[Segment]:
         """Return the segments of a sentence."""
-        text, separator, kept, is_copied = sentence
+        text, separator, protected, is_copied = sentence
         most = max(1, self._max_tokens - len(tag))
-        segments = self._cut(text, kept, ids, most, separator)
+        segments = self._cut(text, protected, ids, most, separator)
         if LINE_END in separator and not segments:  # the line stays, with nothing in it
             segments = [Segment(Source(()), separator, copy=Copy("", ()))]
         if is_copied and not any(segment.listed for segment in segments):
@@ -182,13 +194,13 @@ class SegmentLines:
         return [segment.with_tag(tag) for segment in segments] if tag else segments
 
 
-def _with_whole_pieces(parts: Iterable[tuple[str, str]], kept: Spans) -> list[tuple[str, str]]:
+def _with_whole_pieces(parts: Iterable[tuple[str, str]], protected: Spans) -> list[tuple[str, str]]:
     """Join parts of a text again if what must stay as it is begins in one and ends in another."""
     joined: list[tuple[str, str]] = []
     position = 0
     for part, separator in parts:
-        before_here = _first(kept, position)
-        is_whole = not before_here or kept[before_here - 1][1] <= position
+        before_here = _first(protected, position)
+        is_whole = not before_here or protected[before_here - 1][1] <= position
         before = "" if is_whole or not joined else "".join(joined.pop())
         joined.append((before + part, separator))
         position += len(part) + len(separator)

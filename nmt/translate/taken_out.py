@@ -34,7 +34,7 @@ class TakenOut:
     """A line without what the model must not see."""
 
     text: str
-    kept: Spans = ()  # parts of the text that stay as they are
+    protected: Spans = ()  # parts of the text that stay as they are
     restore: Restore | None = None  # None: nothing was taken out
 
 
@@ -56,7 +56,7 @@ def take_tags_out(is_known: Callable[[str], bool], marked: MarkedLines) -> Taken
     """Take out the tags of a line, and of its lines the signs that the model does not know."""
     for part in marked.lines:
         part.take_signs_out(is_known)
-    return TakenOut(marked.text, marked.kept, marked.restore)
+    return TakenOut(marked.text, marked.protected, marked.restore)
 
 
 def take_signs_out(is_known: Callable[[str], bool], line: str) -> TakenOut:

@@ -42,7 +42,7 @@ class ReadTerms:
     languages: tuple[str, str]
 
     def __call__(
-        self, text: str, kept: Spans, ids: list[int], most: int, separator: str
+        self, text: str, protected: Spans, ids: list[int], most: int, separator: str
     ) -> list[Segment]:
         """Return the segments of a sentence, as `Cut` has it.
 
@@ -50,7 +50,7 @@ class ReadTerms:
         segments shorter, at most by half, so that there is room for annotations. What does not fit
         is left out.
         """
-        vocabulary, places = self.vocabulary, self.terms.find(text, kept)
+        vocabulary, places = self.vocabulary, self.terms.find(text, protected)
         wanted = [Annotation(place.start, place.end, place.word.targets[0]) for place in places]
         limit, spans = most, list[tuple[int, int]]()
         if places:
@@ -91,7 +91,7 @@ class ForceTerms:
     phrases: dict[ListedWord, Phrase | None] = field(default_factory=dict)  # those that are known
 
     def __call__(
-        self, text: str, kept: Spans, ids: list[int], most: int, separator: str
+        self, text: str, protected: Spans, ids: list[int], most: int, separator: str
     ) -> list[Segment]:
         """Return the segments of a sentence, as `Cut` has it.
 
@@ -100,7 +100,7 @@ class ForceTerms:
         """
         pair = self.language_pair
         segments = split_ids(pair.src_vocabulary, ids, most, pair.languages, separator)
-        places = self.terms.find(text, kept)
+        places = self.terms.find(text, protected)
         if not places:
             return segments
         ends = [len(text)]

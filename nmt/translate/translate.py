@@ -60,9 +60,9 @@ def translate_lines(
     texts = [line.text for line in taken]
 
     # Segment: cut what is longer than the model was trained for, and copy what has no letters.
-    kept = [line.kept for line in taken]
+    protected = [line.protected for line in taken]
     segments = segment_lines(
-        texts, prefixes, kept, is_document=is_document, has_breaks=form is not None
+        texts, prefixes, protected, is_document=is_document, has_breaks=form is not None
     )
 
     # Search, first together with the lines before, if you want. A line that fails there is

@@ -163,7 +163,7 @@ class Translator:
         (text,), prefixes = _as_lines([line]), _as_lines([prefix])
         taken = take_out(self._is_known, self.config.tags, only_text(text))
         (segments,) = self._segment_lines(
-            [taken.text], prefixes, [taken.kept], has_breaks=self.config.tags is not None
+            [taken.text], prefixes, [taken.protected], has_breaks=self.config.tags is not None
         )
         searched = next((segment for segment in segments if segment.copy is None), None)
         if searched is None:

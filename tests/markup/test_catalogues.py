@@ -53,7 +53,7 @@ def test_empty_translations_are_filled() -> None:
     document = read(head + ENTRIES.format(*['""'] * 2))
     lines = ['Open "%s" &amp; save', "The first line\n\n  the<!--\t-->second, which is long"]
     assert [unit.line for unit in document.units] == lines
-    assert document.kept == 1
+    assert document.translated == 1
     written = document.write(['"%s" &amp; \\ &lt;', "eins\n\n  <!--\t-->zwei"]).content.decode()
     filled = r'"\"%s\" & \\ <"', '""\n"eins\\n"\n"\\n"\n"  \\tzwei\\n"'
     assert written == head + ENTRIES.format(*filled)
@@ -199,7 +199,7 @@ def test_values_are_filled_in_where_they_belong(
 def test_directives_are_kept_pieces(language: str, source: str, directive: str) -> None:
     (unit,) = read(f'#, {language}-format\nmsgid "{source}"\nmsgstr ""\n').units
     (line,) = MarkedLines.of(unit.line, "html").lines
-    ((start, end),) = line.kept
+    ((start, end),) = line.protected
     assert line.text[start:end] == directive.replace("<PRIu64>", "")
     assert unit.write(unit.line) == f'"{source}"'
 

@@ -149,7 +149,7 @@ def test_the_targets_of_xliff_are_filled_and_its_sources_untouched() -> None:
     first, *others = (unit.line for unit in document.units)
     assert first == 'A <g id="1">girl</g> &amp;\n      a boy'
     assert others == ["two", "six", 'se<x id="1"/>ven', "eight"]
-    assert document.kept == 1
+    assert document.translated == 1
     expected = (
         XLIFF.replace("a boy</source>", "a boy</source>\n    <target>[0]</target>")
         .replace('<target state="new" />', '<target state="new"> [1]</target>')
@@ -208,7 +208,7 @@ def test_segments_of_xliff_1_are_translated_by_themselves(
         f"[{number}]" for number in range(len(document.units))
     ).content.decode()
     assert written == unit_of(f"{SEGMENTED}<target>{expected}</target>")
-    assert document.kept == kept
+    assert document.translated == kept
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_target_that_somebody_approves_of_may_equal_its_source(unit: str, targ
     closing = f"</{unit[1:].split()[0].rstrip('>')}>"
     content = f"<xliff>{unit}<source>OK</source>{target}OK</target>{closing}</xliff>"
     document = read_document("a.xlf", content)
-    assert (document.units, document.kept) == ([], 1)
+    assert (document.units, document.translated) == ([], 1)
     assert len(read_document("a.xlf", content.replace(">OK</target>", "></target>")).units) == 1
 
 
@@ -265,7 +265,7 @@ def test_segments_that_trados_has_locked_or_confirmed_stay() -> None:
 </sdl:seg-defs></trans-unit></xliff>"""
     document = read_document("a.sdlxliff", content)
     assert [unit.line for unit in document.units] == ["three", "four"]
-    assert document.kept == 2
+    assert document.translated == 2
     filled = "".join(map(segment, range(4), ("", "two", "[2]", "[3]")))
     assert document.write(["[2]", "[3]"]).content.decode() == content.replace(target, filled)
 

@@ -58,7 +58,7 @@ def nodes(marked: Marked) -> list[Node]:
 
 def is_text(found: str, text: str, marked: Marked) -> bool:
     """Tell whether a text is a translation, except for spaces around what stands for something."""
-    if any(node.kept == STANDING for node in nodes(marked)):
+    if any(node.piece_kind == STANDING for node in nodes(marked)):
         found, text = ("".join(one.split()) for one in (found, text))
     return found == text
 
@@ -291,7 +291,7 @@ def test_signs_that_a_model_does_not_know_are_taken_out_and_come_back(form: str)
     marked = parse(line, form)
     assert marked.take_signs_out(lambda sign: sign in ("€", "✓"))
     assert marked.text.split() == ["a", "{x}", "b", "12", "€,", "c", "d", "✓"]
-    assert [marked.text[start:end] for start, end in marked.kept] == ["{x}", "12", "€", "✓"]
+    assert [marked.text[start:end] for start, end in marked.protected] == ["{x}", "12", "€", "✓"]
     words = [word.span() for word in re.finditer(r"\S+", marked.text)]
     translation = " ".join(marked.text.split()).upper()
     others = [word.span() for word in re.finditer(r"\S+", translation)]
@@ -373,7 +373,7 @@ US$␣dogs a-5b B2B at␣12:30 a:bc so␣:D :␣dogs http: m²
 @pytest.mark.parametrize("piece", [*listed(PIECES), "\ue00a"])
 def test_pieces_of_text_are_kept(piece: str) -> None:
     (node,) = nodes(parse(f"a {piece} b", "html"))
-    assert node.kept in ("placeholder", "address", "number", "symbol", "sign")
+    assert node.piece_kind in ("placeholder", "address", "number", "symbol", "sign")
     assert node.opening == piece
 
 
@@ -435,7 +435,7 @@ def test_what_is_nearly_a_number_is_read_once() -> None:
     line = "1.1" * 100_000 + "x"  # if each digit began a number, this would take minutes
     assert not parse(line, "html").root.children
     found = parse("in 3.5 v1.5 2-3x 7", "html").root.children
-    assert [node.kept for node in found] == ["number"] * 2
+    assert [node.piece_kind for node in found] == ["number"] * 2
 
 
 KINDS_OF_PARTS = r"""
@@ -469,7 +469,7 @@ def test_any_text_keeps_its_tags(line: str, form: str, seed: int) -> None:
     ).items():
         assert found.count(tag) >= count
     assert all(node.opening in found and node.closing in found for node in nodes(marked))
-    has_pieces = any(node.kept not in ("", STANDING) for node in nodes(marked))
+    has_pieces = any(node.piece_kind not in ("", STANDING) for node in nodes(marked))
     is_plain = not has_pieces and "<script" not in line and "&" not in marked.text
     if is_plain and marked.has_words and not TEXT_TAG.search(line):
         assert is_text(parse(found, form).text, text, marked)

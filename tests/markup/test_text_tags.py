@@ -13,7 +13,7 @@ from nmt.markup.tags import Node, parse
 def nodes_of(line: str, form: str) -> list[Node]:
     """Return what is taken out of a line or kept in it, but for numbers."""
     _, *nodes = parse(line, form).root.walk()
-    return [node for node in nodes if node.kept != "number"]
+    return [node for node in nodes if node.piece_kind != "number"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ a␣&lt;␣b␣&gt;␣c give␣&lt;file&gt;␣now <0>␣a a␣</0>␣b 1<2␣and
 
 @pytest.mark.parametrize("line", listed(NO_PARTNER))
 def test_what_has_no_partner_is_text(line: str) -> None:
-    assert [node for node in nodes_of(line, "xml") if node.kept != "placeholder"] == []
+    assert [node for node in nodes_of(line, "xml") if node.piece_kind != "placeholder"] == []
 
 
 def test_pairs_never_overlap_elements_or_each_other() -> None:

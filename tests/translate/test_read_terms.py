@@ -64,7 +64,7 @@ def test_each_term_gets_its_preferred_translation(reading: Vocabulary) -> None:
 
 def test_placeholders_stay_as_they_are(reading: Vocabulary) -> None:
     line = "{cat} sees %(dog)s and www.cat.de"
-    (marked,) = segments_of(reading, line, most=100, kept=parse(line, "html").kept)
+    (marked,) = segments_of(reading, line, most=100, kept=parse(line, "html").protected)
     assert not marked.plain
     (plain,) = segments_of(reading, "{cat} sees", most=100)
     assert spelt(reading, plain) == "{ <term> cat <as> Katze </term> } sees"

@@ -41,14 +41,14 @@ def test_tags_are_put_back_where_their_words_go(
 ) -> None:
     taken = take_tags_out(known, MarkedLines.of(line, "html"))
     assert taken.text == text
-    assert [text[start:end] for start, end in taken.kept] == kept.split()
+    assert [text[start:end] for start, end in taken.protected] == kept.split()
     assert taken.restore is not None
     assert taken.restore(translation, links_of(text, translation, pairs), []) == expected
 
 
 def test_only_signs_that_the_model_does_not_know_are_taken_out() -> None:
     taken = take_signs_out(known, "кот 😀 и € 5")
-    assert (taken.text, taken.kept) == ("кот  и € 5", ())
+    assert (taken.text, taken.protected) == ("кот  и € 5", ())
     assert taken.restore is not None
     links = links_of(taken.text, "a cat and € 5", "кот-cat и-and")
     assert taken.restore("a cat and € 5", links, []) == "a cat 😀 and € 5"
@@ -82,6 +82,6 @@ def test_a_parsed_unit_may_go_to_another_process(line: str) -> None:
     here = MarkedLines.of(line, "html")
     there = pickle.loads(pickle.dumps(here))  # also if its elements are deep inside each other
     one, other = (take_tags_out(known, marked) for marked in (here, there))
-    assert (one.text, one.kept) == (other.text, other.kept)
+    assert (one.text, one.protected) == (other.text, other.protected)
     assert one.restore is not None and other.restore is not None
     assert one.restore(one.text, [], []) == other.restore(other.text, [], [])
