@@ -50,7 +50,7 @@ def variance_preserving(inputs: int, outputs: int, dropout: float = 0.0) -> nn.L
 
 
 _RANGE = 1 << 16
-_pools: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}
+_drawn_masks: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}
 """By rate, type and device: a vector of 0 and 1 / (1 - p)."""
 
 
@@ -76,24 +76,24 @@ def add_dropped(x: Tensor, output: Tensor, p: float, training: bool) -> Tensor:
 
 def seed_dropout(seed: int) -> None:
     torch.manual_seed(seed)
-    _pools.clear()
+    _drawn_masks.clear()
 
 
 def forget_masks(device: torch.device) -> None:
-    """Drop the mask pools of a device; the next masks are drawn anew."""
-    for key in [key for key in _pools if key[2] == device]:
-        del _pools[key]
+    """Drop the masks that were drawn for a device; the next masks are drawn anew."""
+    for key in [key for key in _drawn_masks if key[2] == device]:
+        del _drawn_masks[key]
 
 
 def _mask(x: Tensor, p: float) -> Tensor:
     size = x.numel()
     # At least twice as long as the mask, so that masks of one size begin at different places.
-    pool = _pools.get((p, x.dtype, x.device))
-    if pool is None or len(pool) < 2 * size:
+    masks = _drawn_masks.get((p, x.dtype, x.device))
+    if masks is None or len(masks) < 2 * size:
         with torch.inference_mode(False):  # so that gradients can flow through it later
-            pool = _pools[p, x.dtype, x.device] = _draw(2 * size, p, x)
-    start = int(torch.randint(len(pool) - size + 1, (), device="cpu"))
-    return pool[start : start + size].view(x.shape)
+            masks = _drawn_masks[p, x.dtype, x.device] = _draw(2 * size, p, x)
+    start = int(torch.randint(len(masks) - size + 1, (), device="cpu"))
+    return masks[start : start + size].view(x.shape)
 
 
 def _draw(size: int, p: float, like: Tensor) -> Tensor:

@@ -176,7 +176,7 @@ def _survey_all(readers: Sequence[Reader], *, threads: int) -> list[tuple[Survey
     interrupted = threading.Event()
     with (
         console.progress("Reading", total=total, unit="B") as bar,
-        ThreadPoolExecutor(threads) as pool,
+        ThreadPoolExecutor(threads) as executor,
     ):
 
         def advance(size: int) -> None:
@@ -186,12 +186,12 @@ def _survey_all(readers: Sequence[Reader], *, threads: int) -> list[tuple[Survey
 
         try:
             under_way = [
-                [pool.submit(survey, advance) for survey in surveys_of(reader)]
+                [executor.submit(survey, advance) for survey in surveys_of(reader)]
                 for reader in readers
             ]
             return [tuple(job.result() for job in of_reader) for of_reader in under_way]
         finally:
-            interrupted.set()  # else the pool would wait for threads with gigabytes still to read
+            interrupted.set()  # else it would wait for threads with gigabytes still to read
 
 
 def _check(source: SourceText) -> None:

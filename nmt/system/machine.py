@@ -57,12 +57,12 @@ def default_threads(processes: int = 1) -> int:
     torchrun sets it to 1 for each of several processes if the user has not set it. As we cannot
     tell who set a 1 there, it counts as not set.
     """
-    share = max(1, cores() // processes)
+    cores_each = max(1, cores() // processes)
     limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # "4,2" where nested
     may_be_torchruns = limit == "1" and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1
     if may_be_torchruns or not limit.isdecimal() or int(limit) == 0:
-        return share
-    return min(share, int(limit))
+        return cores_each
+    return min(cores_each, int(limit))
 
 
 def most_workers() -> int:

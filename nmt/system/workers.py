@@ -41,8 +41,8 @@ def map_in_order(
         for item in items:
             yield item, function(item)
     else:
-        with RayWorkers(function) if workers is None else Workers(function, workers) as pool:
-            yield from pool.map(items)
+        with RayWorkers(function) if workers is None else Workers(function, workers) as group:
+            yield from group.map(items)
 
 
 def number_of_this_worker() -> int:

@@ -64,16 +64,16 @@ def choose_auto_values(
     UsageError if compiling was asked for, but does not work here.
     """
     training = recipe.training
-    share = max(1, cores() // ranks.local_world_size)
+    cores_each = max(1, cores() // ranks.local_world_size)
     with ranks.raise_on_all_ranks():
         if ranks.is_first and run.exists:
-            training = run.fill_in_choices(training, ranks.world_size, share)
+            training = run.fill_in_choices(training, ranks.world_size, cores_each)
     threads = training.threads or default_threads(ranks.local_world_size)
     training, threads = ranks.gather((training, threads))[0]
     matmul, precision, compiled = training.matmul, training.precision, training.compile
     tokenizers = resolve_tokenizers(recipe.training, training.validate_tokenizer, data, ranks)
     # Otherwise each process would start as many compilers as if it were the only one.
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(cores_each))
     if device.type == "cuda":
         matmul = "torch" if matmul == "auto" else matmul
         precision = default_precision(device) if precision == "auto" else precision
