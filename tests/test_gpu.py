@@ -154,26 +154,14 @@ def _packed_kernel(
 @needs_bf16
 @pytest.mark.usefixtures("_packed_kernel")
 @pytest.mark.parametrize("shape", [None, WITH_EMPTY_SENTENCES])
-@pytest.mark.parametrize("causal", [True, False])
-def test_packed_attention_equals_padded_attention(
-    data: Path, causal: bool, shape: FixedShape | None
-) -> None:
-    packed = collate(*DataFolder.open(data).train.rows(np.arange(40)), shape).tgt_in.to(GPU)
+def test_packed_attention_equals_padded_attention(data: Path, shape: FixedShape | None) -> None:
+    batch = collate(*DataFolder.open(data).train.rows(np.arange(40)), shape).to(GPU)
     torch.manual_seed(1)
-    qkv = torch.randn(len(packed.tokens), 3, 4, 16, device=GPU)
+    qkv = torch.randn(len(batch.tgt_in.tokens), 3, 4, 16, device=GPU)
     assert takes_packed(qkv.bfloat16(), 16, 16)
     assert not takes_packed(qkv.bfloat16(), 16, 32)  # values of another width than keys
-    assert_packed_is_padded([qkv], packed, packed, causal=causal)
-
-
-@needs_bf16
-@pytest.mark.usefixtures("_packed_kernel")
-@pytest.mark.parametrize("shape", [None, WITH_EMPTY_SENTENCES])
-def test_packed_attention_reads_the_source_of_each_target(
-    data: Path, shape: FixedShape | None
-) -> None:
-    batch = collate(*DataFolder.open(data).train.rows(np.arange(40)), shape).to(GPU)
-    torch.manual_seed(2)
+    for causal in (True, False):
+        assert_packed_is_padded([qkv], batch.tgt_in, batch.tgt_in, causal=causal)
     query = torch.randn(len(batch.tgt_in.tokens), 1, 4, 16, device=GPU)
     key_value = torch.randn(len(batch.src.tokens), 2, 4, 16, device=GPU)
     assert_packed_is_padded([query, key_value], batch.tgt_in, batch.src)

@@ -120,12 +120,6 @@ def in_turn(
     return found
 
 
-def cpu_time(work: Callable[[], Measured]) -> tuple[Measured, float]:
-    """Return what work returns, and the CPU seconds of this process, whatever else is busy."""
-    began = time.process_time()
-    return work(), time.process_time() - began
-
-
 @contextlib.contextmanager
 def highest(size: Callable[[], int], every: float) -> Iterator[list[int]]:
     """Ask for a size every so many seconds; the list's one number is the highest so far."""

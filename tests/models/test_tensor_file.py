@@ -68,11 +68,6 @@ def test_views_of_one_storage_are_written_separately(tmp_path: Path) -> None:
     assert (tmp_path / "views").stat().st_size < 1_000
 
 
-def test_a_file_has_the_usual_permissions(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "ordinary").touch()
-    assert path.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
-
-
 # ------------------------------------------------------------------------------ damage
 
 

@@ -111,11 +111,7 @@ class Host:
 
     def cut(self) -> None:
         """Pull its cable: the others get no sign of that."""
-        self._set_link("down")
-
-    def mend(self) -> None:
-        """Plug the cable in again."""
-        self._set_link("up")
+        _in_network(self._hub, "ip", "link", "set", "dev", self.name, "down")
 
     def lose_power(self) -> None:
         """End it at once, with all of its processes, unheard by the others."""
@@ -123,9 +119,6 @@ class Host:
             self.cut()
             self._init.kill()
             self._init.wait()
-
-    def _set_link(self, state: str) -> None:
-        _in_network(self._hub, "ip", "link", "set", "dev", self.name, state)
 
 
 @contextlib.contextmanager

@@ -239,21 +239,6 @@ def test_the_moving_average_by_hand() -> None:
     assert not torch.allclose(optimizer.eval_weights, optimizer.weights.master)
 
 
-def test_frozen_weights_and_rows_without_a_gradient_stay() -> None:
-    model = build(tie_embeddings="none")
-    freeze(model, "encoder.*")
-    weights = FlatWeights(model, torch.float32)
-    optimizer = Optimizer(weights, TrainingConfig(), MODEL.d_model)
-    before = weights.master.clone()
-    for update in range(1, 4):
-        weights.gradient.fill_(1.0)
-        weights.gradient[5:9] = 0.0
-        optimizer.step(update, dropped=NO)
-    expected = torch.arange(len(before)) < weights.trained_count
-    expected[5:9] = False
-    assert torch.equal(weights.master != before, expected)
-
-
 # --- the loss scale of fp16
 
 

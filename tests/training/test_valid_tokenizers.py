@@ -219,7 +219,6 @@ def test_what_does_not_name_them_is_refused(named: str, message: str) -> None:
     ("values", "refused"),
     [
         ({"validate_metric": "bleu"}, True),
-        ({"validate_metric": "bleu"}, True),
         ({"validate_metric": "chrf"}, False),
         ({}, False),
     ],
