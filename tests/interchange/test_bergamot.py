@@ -36,8 +36,9 @@ def model(card: ModelCard, data: Path, tmp_path_factory: pytest.TempPathFactory)
     """A model with random weights and the vocabularies of a data folder."""
     torch.manual_seed(1)
     folder, path = DataFolder.open(data), tmp_path_factory.mktemp("bergamot") / "model.safetensors"
-    sides = {"src_vocabulary": folder.src_vocabulary, "tgt_vocabulary": folder.tgt_vocabulary}
-    student = replace(card, config=CONFIG, alignment_head=AttentionHead(0, 0), **sides)
+    src, tgt = folder.src_vocabulary, folder.tgt_vocabulary
+    student = replace(card, config=CONFIG, src_vocabulary=src, tgt_vocabulary=tgt)
+    student = replace(student, alignment_head=AttentionHead(0, 0))
     write_model(path, student, dict(student.build().named_parameters()))
     return path
 
