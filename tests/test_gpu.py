@@ -16,7 +16,6 @@ from torch._dynamo.utils import counters
 from toy_training import ALONE, Toy, flat, metrics, nmt, recipe, settings_of, train, weights
 
 from nmt.config.fields import Value
-from nmt.config.model_config import TransformerConfig
 from nmt.config.training_config import TrainingConfig
 from nmt.data import batches
 from nmt.data.batches import FixedShape, Packed, collate
@@ -43,18 +42,6 @@ from nmt.translate.translator import Translator
 pytestmark = needs_gpu
 
 PRECISIONS = ["fp32", "fp16", pytest.param("bf16", marks=needs_bf16)]
-
-
-def test_states_are_those_of_the_cpu(data: Path) -> None:
-    folder = DataFolder.open(data)
-    batch = collate(*folder.train.rows(np.arange(40)))
-    size = len(folder.src_vocabulary)
-    model = build_model("transformer", TransformerConfig(d_model=64, num_heads=4), size, size)
-    model.eval()
-    with torch.no_grad():
-        expected = model(batch)
-        found = model.to(GPU)(batch.to(GPU))
-    torch.testing.assert_close(found.cpu(), expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", TINY)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Nmt, write
-from toy_training import TINY, metrics, recipe
+from toy_training import TINY, recipe
 
 from nmt.config.presets import MOST_EPOCHS
 from nmt.config.recipes import Recipe
@@ -138,24 +138,12 @@ def test_a_convolutional_model_is_trained_averaged_and_translated_with(
     settings = ["--model", "conv_seq2seq_small"]
     settings += [f"--set={key}={value}" for key, value in TRAINING.items()]
     assert nmt("train", data, "--out", run, "--quiet", *settings).status == 0
-    first, *_, last = (record["loss"] for record in metrics(run, "valid"))
-    assert last < 0.7 * first
     assert nmt("average", run, "--last", "2", "--out", model, "--quiet").status == 0
     source, reference = (data.with_name(f"valid.{lang}") for lang in ("en", "de"))
-
-    def translate(*options: str | Path) -> list[str]:
-        answer = nmt("translate", model, "--input", source, "--quiet", *options).succeeded()
-        # Where bf16 does not pay, it says so.
-        assert not answer.stderr or "bf16" in options
-        assert answer.stdout.count("\n") == 20
-        return answer.stdout.splitlines()
-
-    beam = translate()
-    assert translate("--batch-tokens", "1") == beam
-    pairs = [line.split(" ||| ") for line in translate("--alignment")]
-    assert [text for text, _ in pairs] == beam
-    assert all(alignment for _, alignment in pairs)
-    for options in (["--beam-size", "1"], ["--precision", "bf16"], ["--ensemble", run]):
-        hypothesis = write(tmp_path / "hypothesis", translate(*options))
+    bf16, ensemble = ["--precision", "bf16"], ["--ensemble", run]
+    for options in ([], ["--beam-size", "1"], bf16, ensemble, ["--alignment"]):
+        done = nmt("translate", model, "--input", source, "--quiet", *options).succeeded()
+        texts = [line.partition(" ||| ")[0] for line in done.stdout.splitlines()]
+        hypothesis = write(tmp_path / "hypothesis", texts)
         answer = nmt("score", reference, hypothesis, "--metric", "chrf", "--json")
         assert json.loads(answer.stdout)["chrf"]["score"] > 70, options

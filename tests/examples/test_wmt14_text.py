@@ -8,34 +8,11 @@ import pytest
 from catalogue import ParallelText, read_catalogue
 from extract import extract
 from sacrebleu.dataset import DATASETS
-from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
-from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from nmt.errors import DataError
-from nmt.markup.segment_files import read_sgml
 
 WMT14 = Path(__file__).parents[2] / "examples" / "wmt14"
 CATALOGUE = read_catalogue(WMT14 / "wmt14.toml")
-
-SGML = """\
-<refset setid="newstest2014-deen" srclang="any" trglang="de">
-<doc sysid="ref" docid="1" genre="news" origlang="en">
-<hl>
-<seg id="1">  A headline,   and\tits tab </seg>
-</hl>
-<p>
-<seg id="2">Bread &amp; butter: 3 &lt; 4, &quot;so&quot;</seg>
-<SEG ID="3">It is 3 < 4 & 5 > 4</SEG>
-<seg id="4">U.S.\u00a0army\u2028and &copy; stays</seg>
-<seg id="5"></seg>
-</p>
-</doc>
-</refset>
-"""
-
-
-def segments(text: str) -> list[str]:
-    return read_sgml("test.sgm", text).lines
 
 
 @pytest.mark.parametrize(("pair", "lines"), [("en-de", 4_520_620), ("en-fr", 40_842_333)])
@@ -56,16 +33,6 @@ def test_the_test_set_is_the_full_one_of_sacrebleu(pair: str) -> None:
     }
     assert list(text.members.values()) == full.langpairs[pair]
     assert text.lines == 3003
-
-
-def test_sgml_gives_the_tokens_of_sacrebleu(tmp_path: Path) -> None:
-    path = tmp_path / "test.sgm"
-    path.write_text(SGML.replace("SEG", "seg"), encoding="utf-8")
-    sacrebleu = FakeSGMLDataset("made-up", langpairs={})
-    sacrebleu._convert_format(str(path), str(tmp_path / "text"))  # type: ignore[no-untyped-call]
-    expected = (tmp_path / "text").read_text(encoding="utf-8").split("\n")[:-1]
-    tokenize = Tokenizer13a()  # type: ignore[no-untyped-call]
-    assert [tokenize(line) for line in segments(SGML)] == [tokenize(line) for line in expected]
 
 
 def sides(en: bytes, de: bytes, suffix: str = "") -> dict[str, bytes]:
@@ -102,7 +69,7 @@ def test_both_sides_are_taken_byte_by_byte_and_nothing_else(tmp_path: Path) -> N
     assert not (tmp_path / "evil").exists()
 
 
-LATIN = SGML.encode().replace(b"butter", b"caf\xe9")
+LATIN = b"<refset><doc docid='1'><seg id='1'>caf\xe9</seg></doc></refset>"
 OTHER_NAME = {"inner/text.en": b"1\n2\n", "inner/test.de": b"1\n2\n"}
 
 

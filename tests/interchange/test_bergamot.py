@@ -31,30 +31,16 @@ MODEL, LEX, PIECES = "model.ende.intgemm.alphas.bin", "lex.50.50.ende.s2t.bin", 
 METADATA, REGISTRY = "metadata.json", "registry.json"
 
 
-def write(path: Path, data: Path, **values: object) -> Path:
-    """Write a model with random weights and the vocabularies of a data folder."""
-    torch.manual_seed(1)
-    folder = DataFolder.open(data)
-    card = ModelCard(
-        architecture="transformer",
-        config=replace(CONFIG, **values),  # type: ignore[arg-type]
-        src_lang="en",
-        tgt_lang="de",
-        src_vocabulary=folder.src_vocabulary,
-        tgt_vocabulary=folder.tgt_vocabulary,
-        max_src_tokens=20,
-        data="",
-        update=0,
-        valid={},
-        alignment_head=AttentionHead(0, 0),
-    )
-    write_model(path, card, dict(card.build().named_parameters()))
-    return path
-
-
 @pytest.fixture(scope="module")
-def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("bergamot") / "model.safetensors", data)
+def model(card: ModelCard, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with random weights and the vocabularies of a data folder."""
+    torch.manual_seed(1)
+    folder, path = DataFolder.open(data), tmp_path_factory.mktemp("bergamot") / "model.safetensors"
+    src, tgt = folder.src_vocabulary, folder.tgt_vocabulary
+    student = replace(card, config=CONFIG, src_vocabulary=src, tgt_vocabulary=tgt)
+    student = replace(student, alignment_head=AttentionHead(0, 0))
+    write_model(path, student, dict(student.build().named_parameters()))
+    return path
 
 
 def export(nmt: Nmt, model: Path, data: Path, *words: str | Path) -> Path:

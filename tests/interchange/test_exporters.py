@@ -155,18 +155,21 @@ def test_a_folder_of_hugging_face_comes_back_bit_for_bit_with_the_same_probabili
     nmt: Nmt, tmp_path: Path, kind: str, positions: str
 ) -> None:
     made, words = (KINDS.get(kind) or M2M100(kind)), ("--positions", positions) * bool(positions)
-    model = import_huggingface(nmt, made.write(tmp_path / "theirs"), *words)
-    assert nmt("export", "huggingface", model, tmp_path / "again").status == 0
-    assert model_checksum(import_huggingface(nmt, tmp_path / "again")) == model_checksum(model)
-    if positions:
-        assert_same(model, LINES, MarianMTFolder(tmp_path / "again", positions).log_probs)
+    theirs, again = made.write(tmp_path / "theirs"), tmp_path / "again"
+    model = import_huggingface(nmt, theirs, *words)
+    assert nmt("export", "huggingface", model, again).status == 0
+    assert model_checksum(import_huggingface(nmt, again)) == model_checksum(model)
+    for folder in (theirs, again) if positions else ():
+        assert_same(model, LINES, MarianMTFolder(folder, positions).log_probs)
 
 
 @pytest.mark.parametrize("kind", MARIAN)
 def test_a_model_of_marian_comes_back_bit_for_bit_with_the_same_probabilities(
     nmt: Nmt, tmp_path: Path, kind: str
 ) -> None:
-    model = import_marian(nmt, MARIAN[kind].write(tmp_path / "marian"))
+    theirs = MARIAN[kind].write(tmp_path / "marian")
+    model = import_marian(nmt, theirs)
+    assert_same(model, LINES, MarianFile(theirs).log_probs)
     assert nmt("export", "marian", model, tmp_path / "again").status == 0
     path = tmp_path / "again" / "model.npz"
     assert model_checksum(import_marian(nmt, path)) == model_checksum(model)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prepare_job import Job, content, job_of, pairs, write
+from prepare_job import content, job_of, pairs, write
 
 from nmt.data import line_blocks
 from nmt.data.vocabulary import learn_vocabulary
@@ -89,22 +89,6 @@ def test_the_vocabulary_is_the_same_with_more_workers(tmp_path: Path, separate: 
 )
 def test_weights_become_multiples_of_the_smallest(weights: list[float], whole: list[int]) -> None:
     assert whole_weights(weights) == whole
-
-
-def test_words_count_as_often_as_their_text_weighs(tmp_path: Path) -> None:
-    zebras, yaks = [("zebra", "zebra")] * 4, [("yaks", "yaks")] * 6
-    train = [write(tmp_path, "zebras", zebras), write(tmp_path, "yaks", yaks)]
-    job = job_of(tmp_path, *train, vocab_size=None, keep=("duplicate", "identical"))
-
-    def first_pieces(job: Job) -> str:
-        folder = job.prepare()
-        size = len(folder.src_vocabulary)
-        merged = [one for one in folder.src_vocabulary.tokens(range(260, size)) if len(one) > 1]
-        return merged[0]
-
-    assert set(first_pieces(job)) <= set("\u2581yaks")
-    heavy = job.but(out=tmp_path / "heavy", weight=(f"{train[0]}=2",))
-    assert set(first_pieces(heavy)) <= set("\u2581zebra")
 
 
 def test_too_many_words_leave_the_frequent_ones_and_a_sample_of_the_rest() -> None:

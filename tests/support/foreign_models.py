@@ -88,12 +88,6 @@ class MarianMT:
             "activation_function": self.activation,
             "d_model": WIDTH,
             "dropout": 0.1,
-            "encoder_layers": LAYERS,
-            "decoder_layers": LAYERS,
-            "encoder_attention_heads": HEADS,
-            "decoder_attention_heads": HEADS,
-            "encoder_ffn_dim": INNER,
-            "decoder_ffn_dim": INNER,
             "pad_token_id": ids["<pad>"],
             "eos_token_id": ids["</s>"],
             "decoder_start_token_id": ids[self.start],
@@ -104,6 +98,9 @@ class MarianMT:
             "vocab_size": sizes[0],
             "decoder_vocab_size": sizes[-1],
         }
+        for side in ("encoder", "decoder"):
+            config |= {f"{side}_layers": LAYERS, f"{side}_attention_heads": HEADS}
+            config[f"{side}_ffn_dim"] = INNER
         (folder / "config.json").write_text(json.dumps(config | self.config))
         tokenizer = {"source_lang": "en", "target_lang": "de", "separate_vocabs": not self.joint}
         (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))

@@ -215,17 +215,6 @@ def test_what_is_repeated_is_searched_for_once(vocabulary: Vocabulary) -> None:
     assert sum(done) == sum(translation.segments for translation in found)
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 64])
-def test_batches_do_not_change_the_result(model_file: Path, batch_tokens: int) -> None:
-    options = SearchOptions(max_extra_tokens=10)
-    translator = Translator.load(model_file, options)
-    other = Translator.load(model_file, options, batch_tokens=batch_tokens)
-    for line, together in zip(LINES, other.translate(LINES), strict=True):
-        (alone,) = translator.translate([line])
-        assert (together.text, together.tokens) == (alone.text, alone.tokens)
-        assert together.score == pytest.approx(alone.score, rel=1e-4)
-
-
 @pytest.mark.parametrize("extra", [0, 3])
 def test_a_translation_may_be_so_much_longer_than_its_source(
     model_file: Path, vocabulary: Vocabulary, extra: int

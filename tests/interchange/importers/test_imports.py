@@ -1,6 +1,7 @@
-"""Imported models are those of their files: segmentation, probabilities, and what is refused.
+"""Imported models are those of their files: segmentation, numbers, and what is refused.
 
-The models here have random weights. test_peers.py imports what the other toolkits have made.
+The models here have random weights. That their probabilities are those of the formulas is in
+test_exporters.py, and test_peers.py imports what the other toolkits have made.
 """
 
 import json
@@ -19,7 +20,6 @@ import yaml
 from command_line import Nmt
 from foreign_m2m100 import M2M100
 from foreign_models import (
-    KINDS,
     LINES,
     MARIAN,
     TAGS,
@@ -44,16 +44,6 @@ from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.marian import pieces_by_id
 from nmt.interchange.marian_binary import BinaryArrays
 from nmt.models.model_file import load_model, model_checksum, read_card
-
-
-@pytest.mark.parametrize("positions", ["marian", "huggingface"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_probabilities_are_those_of_marian_mt(
-    nmt: Nmt, tmp_path: Path, kind: str, positions: str
-) -> None:
-    folder = KINDS[kind].write(tmp_path / "opus")
-    model = import_huggingface(nmt, folder, "--positions", positions)
-    assert_same(model, LINES, MarianMTFolder(folder, positions).log_probs)
 
 
 def test_positions_are_marian_s_if_nobody_says_otherwise(nmt: Nmt, tmp_path: Path) -> None:
@@ -175,12 +165,6 @@ def test_a_pickle_with_code_is_not_executed(nmt: Nmt, tmp_path: Path) -> None:
     line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
     assert "pytorch_model.bin: " in line
     assert not (tmp_path / "executed").exists()
-
-
-@pytest.mark.parametrize("kind", MARIAN)
-def test_probabilities_are_those_of_marian(nmt: Nmt, tmp_path: Path, kind: str) -> None:
-    path = MARIAN[kind].write(tmp_path / "marian")
-    assert_same(import_marian(nmt, path), LINES, MarianFile(path).log_probs)
 
 
 @pytest.mark.parametrize(
