@@ -114,7 +114,7 @@ def assert_packed_is_padded(xs: list[Tensor], own: Packed, others: Packed, **lim
     """Check what is attended to, and its gradients, in bf16 against fp32."""
     results = []
     for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False)):
-        leaves = [x.to(dtype).requires_grad_() for x in xs]
+        leaves = [x.detach().to(dtype).requires_grad_() for x in xs]
         queries = Sentences.of(own, 4, as_packed=as_packed)
         keys = queries if own is others else Sentences.of(others, 4, as_packed=as_packed)
         attended = attend_packed(leaves, queries, keys, **limits).float()

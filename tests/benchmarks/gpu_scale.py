@@ -49,7 +49,7 @@ GPU = Scale(
     smoke_tests=(
         "tests/test_gpu.py",
         "-k",
-        "states_are or translations_are or resumed or (training_learns and 16)",
+        "gradients_of or translations_are or resumed or (training_learns and 16)",
     ),
     tests=("tests/test_gpu.py", "tests/cli/test_gpu_commands.py"),
     pairs=150_000,
@@ -66,7 +66,7 @@ GPU = Scale(
 )
 REHEARSAL = Scale(
     presets={"base": "transformer_tiny"},
-    smoke_tests=("tests/test_gpu.py", "-k", "states_are"),
+    smoke_tests=("tests/test_gpu.py", "-k", "gradients_of"),
     tests=("tests/test_gpu.py", "-k", "first_weights"),
     pairs=120,
     vocab_size=500,

@@ -157,9 +157,7 @@ def test_a_header_that_is_no_object_or_without_a_checksum_is_refused(
 # --------------------------------------------------------------------- failed writes
 
 
-@pytest.mark.parametrize(
-    "failure", [OSError(errno.ENOSPC, "no space"), KeyboardInterrupt()], ids=["disk", "stop"]
-)
+@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "no space"), KeyboardInterrupt()])
 def test_a_failed_write_leaves_the_earlier_file_and_nothing_else(
     path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:

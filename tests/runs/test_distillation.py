@@ -72,12 +72,17 @@ def test_nothing_to_learn_is_refused(tmp_path: Path) -> None:
         chosen(tmp_path, nearest=NearestTranslations(keep=4, min_chrf=101))
 
 
+def text_of(data: Path) -> Path:
+    """Return a folder with the training text of a data folder, which it stands beside."""
+    work = data.parent / "work"
+    work.mkdir()
+    write_training_text(work, DataFolder.open(data))
+    return work
+
+
 @pytest.mark.parametrize("keep_text", [False, True])
 def test_the_training_text_is_what_was_prepared(tmp_path: Path, *, keep_text: bool) -> None:
-    data = DataFolder.open(prepare_toy(tmp_path, keep_text=keep_text))
-    work = tmp_path / "work"
-    work.mkdir()
-    write_training_text(work, data)
+    work = text_of(prepare_toy(tmp_path, keep_text=keep_text))
     for name, lang in (("source", "en"), ("reference", "de")):
         assert (work / name).read_text() == (tmp_path / f"train.{lang}").read_text()
 
@@ -93,19 +98,13 @@ def job(folder: Path, **options: object) -> Job:
 
 def test_tags_are_no_text(tmp_path: Path) -> None:
     train = str(tmp_path / "train")
-    data = DataFolder.open(job(tmp_path, tag=(f"{train}=<BT>",)).prepare().path)
-    work = tmp_path / "work"
-    work.mkdir()
-    write_training_text(work, data)
+    work = text_of(job(tmp_path, tag=(f"{train}=<BT>",)).prepare().path)
     assert (work / "source").read_text() == (tmp_path / "train.en").read_text()
 
 
 def test_test_sets_keep_their_names(tmp_path: Path) -> None:
     test = write_text(tmp_path, "news", pairs(5, seed=3))
-    data = DataFolder.open(job(tmp_path, test=(test,)).prepare().path)
-    work = tmp_path / "work"
-    work.mkdir()
-    write_training_text(work, data)
+    work = text_of(job(tmp_path, test=(test,)).prepare().path)
     for lang in ("en", "de"):
         assert (work / f"tests/news.{lang}").read_text() == Path(f"{test}.{lang}").read_text()
 
