@@ -58,7 +58,7 @@ def test_tensors_that_come_and_go_cause_no_page_faults() -> None:
 
 @glibc
 def test_memory_between_what_is_in_use_is_returned() -> None:
-    assert number(HOLES) < 0.1
+    assert number(HOLES) < 0.5  # 0.02 to 0.2 by the version of glibc, and 1 if nothing is returned
 
 
 def test_gpu_memory_grows_unless_the_user_says_otherwise() -> None:
