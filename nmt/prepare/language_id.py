@@ -215,11 +215,14 @@ def _end_of_tables(data: bytes) -> int:
     quantised = 1
     for _ in range(2):  # input and output
         quantised &= read("?")[0]
+        has_norms = quantised and read("?")[0]
+        rows, columns = read("2q")
+        if columns != header[2]:  # its vectors would have this size
+            raise ValueError
         if not quantised:
-            rows, columns = read("2q")
             position += 4 * rows * columns
             continue
-        has_norms, rows, _, codes = read("?2qi")
+        codes = read("i")[0]
         position += codes
         for part in range(1 + has_norms):
             position += part * rows  # codes of the norms

@@ -150,7 +150,8 @@ def test_what_is_no_model_is_refused_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"--langid .*none\.ftz: no such file"):
         LanguageIdentifier.find(str(tmp_path / "none.ftz"))
     parts = [whole[: part * len(whole) // 4] for part in range(4)]
-    for content in (*parts, whole[:-1], b"1234" + whole[4:], b"nonsense" * 99):
+    wide = whole[:10] + b"\xff" + whole[11:]  # its header wants vectors of 16 million numbers
+    for content in (*parts, whole[:-1], wide, b"1234" + whole[4:], b"nonsense" * 99):
         (tmp_path / "bad.ftz").write_bytes(content)
         with pytest.raises(DataError, match=r"--langid .*bad\.ftz: .*fastText"):
             LanguageIdentifier.find(str(tmp_path / "bad.ftz"))
