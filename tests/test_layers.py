@@ -282,10 +282,10 @@ def test_the_wording_of_messages_stands_in_one_table() -> None:
 def test_lists_are_not_packed_by_stars() -> None:
     """`*("a", "b")` in a list only saves lines. A star is for what has a name or is computed."""
     found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for folder in ("nmt", "tests", "examples")
-        for path in (ROOT / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{file}:{node.lineno}"
+        for file, text in sources("nmt", "tests", "examples").items()
+        if re.search(r"\*\s*[(\[]", text)
+        for node in ast.walk(parsed(text))
         if isinstance(node, ast.Starred) and isinstance(node.value, ast.Tuple | ast.List)
     ]
     assert found == []
