@@ -51,6 +51,7 @@ from nmt.prepare.vocabularies import (
     learn_vocabularies,
     report_what_is_not_learnt,
     vocabulary_size,
+    warn_of_unfit,
     with_new_pieces,
     write_vocabularies,
 )
@@ -248,6 +249,7 @@ def _check_text(inputs: _Inputs) -> None:
     """Warn of faults of the texts; UsageError if Moses' rules do not suit them."""
     options, vocabularies = inputs.options, inputs.vocabularies
     warn_of_faults(inputs.sources, vocabularies)
+    warn_of_unfit(vocabularies, inputs.sources.train)
     if options.moses_tokenize:
         learnt = options.normalization == NFC
         composes = all(one.composes for one in vocabularies) if vocabularies else learnt

@@ -246,6 +246,24 @@ def test_a_vocabulary_with_other_special_ids_is_renumbered_and_one_without_bytes
     assert "their.spm" in warning
 
 
+def test_a_given_vocabulary_that_does_not_suit_the_text_is_warned_of(
+    job: Job, tmp_path: Path, warnings: Callable[[], list[str]]
+) -> None:
+    folder = job.but(separate_vocab=True, vocab_size=300).prepare()
+    src, tgt = (path.rename(tmp_path / path.name) for path in sorted(folder.path.glob("*.model")))
+    job = job.but(separate_vocab=False, vocab_size=None)
+    assert job.but(out=tmp_path / "right", vocab=(src, tgt)).prepare() and not warnings()
+    job.but(out=tmp_path / "exchanged", vocab=(tgt, src)).prepare()
+    (warning,) = warnings()
+    assert "60 pairs" in warning and "--src first" in warning
+    greek = write(
+        tmp_path, "greek", [(f"the red house {n}", "το κόκκινο σπίτι") for n in range(30)]
+    )
+    other = job.but(out=tmp_path / "other", train=(greek,), keep=("script", "ratio"))
+    other.but(vocab=(src,)).prepare()
+    assert any("greek.de: --vocab has no pieces for" in warning for warning in warnings())
+
+
 def test_a_tag_that_a_given_vocabulary_does_not_know_is_added(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
