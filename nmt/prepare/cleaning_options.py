@@ -33,7 +33,10 @@ FLAWS = {ENTITIES: "HTML entities", ENCODING: "a broken encoding"}
 """What lines may have that --fix repairs."""
 
 
-_ARE_SYMBOLS = "of a side's characters, without spaces, are digits, punctuation or signs"
+_ARE_WIDE = f"Chinese, Japanese and Korean letters count {WIDE_LETTER} times"
+_ARE_SYMBOLS = (
+    f"of a side's characters, without spaces, are digits, punctuation or signs ({_ARE_WIDE})"
+)
 RULES = {
     "valid": "the pair was drawn for valid (--valid-lines)",
     "missing": "a row of a table lacks a side",
@@ -46,14 +49,13 @@ RULES = {
     "ratio": f"without spaces, the longer side has more than {RATIO_FREE_CHARACTERS} characters, "
     "and more than --max-ratio times as many as the other",
     "symbols": f"more than --max-symbols {_ARE_SYMBOLS}",
-    "script": "most letters of a side belong to a script that its language does not use (Chinese, "
-    f"Japanese and Korean letters count {WIDE_LETTER} times, words that stand on both sides do not "
-    "count)",
+    "script": "most letters of a side belong to a script that its language does not use "
+    f"({_ARE_WIDE}, words that stand on both sides do not count)",
     "language": "with --langid: a side is in another language with a probability of "
     f"{LANGID_SURE} or more, and in its own with one below {LANGID_DOUBT}",
     "overlap": "a side repeats a line of valid or test (case, punctuation and spaces ignored) of "
-    f"at least {OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese and Korean letters "
-    f"count {WIDE_LETTER} times); with several --pair, also a whole pair of any length",
+    f"at least {OVERLAP_FREE_LETTERS} letters or digits ({_ARE_WIDE}); with "
+    "several --pair, also a whole pair of any length",
     "too_short": "a side has fewer than --min-length tokens",
     "too_long": "a side has more than --max-length tokens",
     # The last two are found when the blocks are back in their order, see `TrainSplit`.

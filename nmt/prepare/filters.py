@@ -11,7 +11,7 @@ import numpy as np
 from nmt.data.composition import compose
 from nmt.data.shards import Lengths
 from nmt.prepare.block import KEPT, Counts, Mask, Pairs, Rows, Verdicts
-from nmt.prepare.characters import CONTROL
+from nmt.prepare.characters import CONTROL, letters_by_script
 from nmt.prepare.cleaning_options import RATIO_FREE_CHARACTERS, RULES, CleaningOptions
 from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
@@ -85,6 +85,16 @@ def _ratio(pairs: Pairs, by: Filters) -> Mask:
     return is_measured & (pairs.longer > by.cleaning.max_ratio * pairs.shorter)
 
 
+def _symbols(pairs: Pairs, by: Filters) -> Mask:
+    """Return which pairs have a side of too many signs, for lines such as `16-17世纪。`."""
+    found, most = pairs.none, by.cleaning.max_symbols
+    for side in pairs.sides:
+        for row in np.flatnonzero(side.signs > most * side.visible).tolist():
+            letters = letters_by_script(side.lines[row], "", ()).total()
+            found[row] |= side.signs[row] > most * (side.signs[row] + letters)
+    return found
+
+
 def _language(pairs: Pairs, by: Filters) -> Mask:
     """Return which pairs have a side that is surely in another language."""
     assert by.identifier is not None  # or the rule does not apply
@@ -109,10 +119,7 @@ TEXT_FILTERS: Mapping[str, Callable[[Pairs, Filters], Mask]] = {
     "markup": _markup,
     "identical": _identical,
     "ratio": _ratio,
-    "symbols": lambda pairs, by: (
-        (pairs.src.signs > by.cleaning.max_symbols * pairs.src.visible)
-        | (pairs.tgt.signs > by.cleaning.max_symbols * pairs.tgt.visible)
-    ),
+    "symbols": _symbols,
     "script": lambda pairs, _: np.logical_or(*pairs.in_other_script),
     "language": _language,
     "overlap": _overlap,

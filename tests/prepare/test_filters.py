@@ -195,6 +195,17 @@ def test_bounds_are_what_was_asked_for() -> None:
     assert judge("ab 123", "ab", filters(max_symbols=0.59)) == "symbols"
 
 
+@pytest.mark.parametrize(
+    ("letters", "signs", "rule"),
+    [("青铜臼", "16-17。", None), ("冬に", "12345。", None), ("숲", "1-2。", "symbols")],
+)
+def test_signs_may_be_as_many_as_a_line_has_letters_and_wide_ones_count_three(
+    letters: str, signs: str, rule: str | None
+) -> None:
+    judged = judge("in the 16th century", letters + signs, filters(keep=("script",)))
+    assert judged == rule
+
+
 def test_the_options_of_cleaning_are_checked_together() -> None:
     with pytest.raises(UsageError) as caught:
         bounds: dict[str, Any] = {"min_length": 0, "max_length": -1, "max_ratio": 0.5}
