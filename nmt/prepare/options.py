@@ -71,7 +71,7 @@ class PrepareOptions:
         "Size of the vocabulary. 4 special tokens and 256 bytes count too.",
         minimum=1,
         maximum=10_000_000,
-        shown="2,000 to 32,000, by the number of pairs",
+        shown="2,000 to 32,000, by the number of pairs, and more for many characters",
     )
     vocab: tuple[Path, ...] = value(
         (),

@@ -10,12 +10,17 @@ small vocabularies better there, and Gowda and May (2020) want most subwords to 
 Known points are the 4,000 of our recipe for the 29,000 pairs of Multi30k, fairseq's 10,000 for the
 160,000 of IWSLT14, and the 37,000 and 32,000 of Vaswani et al. (2017) for the 4.5 and 36 million of
 WMT14. Each step doubles the size.
+
+These have alphabets. Chinese has thousands of characters, and each is a piece: of 4,000 pieces for
+English and Chinese, 3,500 would be single Chinese characters, and English words would be spelt. So
+the characters of a text come on top (`_size_with`).
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +31,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from nmt import console
-from nmt.data.composition import NFC
+from nmt.data.composition import NFC, compose
 from nmt.data.epochs import Epochs, mixed_shares
 from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.manifest import VocabularyRecord
@@ -48,6 +53,10 @@ from nmt.system.workers import map_in_order
 
 _SIZES = {10_000: 2_000, 50_000: 4_000, 250_000: 8_000, 1_000_000: 16_000}
 """The size of the vocabulary for less than so many pairs."""
+_FREE_CHARACTERS, _ROUND = 500, 1_000
+"""Characters that each of these sizes has room for, and what more of them are rounded up to."""
+_NEARLY_ALL = 0.9998
+"""Of a text: the other characters are those of other scripts."""
 Blocks = TypeVar("Blocks")
 Clean = TypeVar("Clean")
 _LARGEST = 32_000
@@ -181,27 +190,41 @@ def size_for(pairs: int) -> int:
 
 
 def vocabulary_size(options: PrepareOptions, train: Sequence[SourceText]) -> int:
-    """Return the size of the vocabulary: as it was given, or by the number of pairs.
+    """Return the size of the vocabulary as it was given, or for text of few characters.
 
     All pairs of the training texts count once, whatever their weights.
     """
     return options.vocab_size or size_for(sum(text.lines for text in train))
 
 
-def report_size(options: PrepareOptions, train: Sequence[SourceText]) -> None:
-    """Say which size was chosen, if none was given."""
-    if options.vocab_size is None:
-        pairs = sum(text.lines for text in train)
-        console.notice(
-            f"no --vocab-size given: taking {vocabulary_size(options, train):,}, because the text "
-            f"has {console.counted(pairs, 'pair', 'pairs')}"
-        )
-
-
 def report_what_is_not_learnt(options: PrepareOptions, train: Sequence[SourceText]) -> None:
     """Say, in a dry run, what vocabulary would be learnt, and what cannot be told without it."""
-    report_size(options, train)
+    if options.vocab_size is None:
+        console.notice(
+            f"no --vocab-size given: it will be {vocabulary_size(options, train):,}, or more if "
+            f"the text has more than {_FREE_CHARACTERS} characters"
+        )
     console.notice("without --vocab, too_short is not counted, and too_long only if it is certain")
+
+
+def _size_with(characters: int, size: int) -> int:
+    """Return the size for text of so many characters, which are pieces that join nothing.
+
+    size: for text of few characters.
+    """
+    more = max(0, characters - _FREE_CHARACTERS)
+    return size + -(-more // _ROUND) * _ROUND
+
+
+def _frequent_characters(text: Mapping[str, int] | Sequence[str]) -> int:
+    """Return how many different characters make up nearly all of the words, or of the lines."""
+    characters = Counter[str]()
+    for words in text:
+        times = text[words] if isinstance(text, Mapping) else 1
+        for character in compose(words):
+            characters[character] += times
+    counts = np.sort(np.fromiter(characters.values(), np.int64))[::-1]
+    return int(np.searchsorted(counts.cumsum(), _NEARLY_ALL * counts.sum())) + 1
 
 
 class Learnt(NamedTuple):
@@ -233,7 +256,6 @@ def learn_vocabularies(
     DataError if no pair passes the rules. UsageError if the text does not suit the size that was
     given.
     """
-    report_size(options, train)
     tables = ((0,), (1,)) if options.separate_vocab else ((0, 1),)
     names = [
         " and ".join(dict.fromkeys(pair[side] for pair in options.pairs for side in sides))
@@ -260,13 +282,20 @@ def learn_vocabularies(
         controls=(*(languages.pieces.values() if languages else ()), *options.control_pieces),
         character_coverage=options.character_coverage,
     )
-    is_bpe = options.subwords == "bpe"
+    is_bpe, in_all = options.subwords == "bpe", sum(text.lines for text in train)
     counts, judgements = learning.word_counts(tables) if is_bpe else ((), {})
     vocabularies = []
     for number, of_langs in enumerate(names):
         size, vocabulary = vocabulary_size(options, train), None
+        text = counts[number] if is_bpe else list(learning.lines(tables[number]))
+        if options.vocab_size is None:
+            characters = _frequent_characters(text)
+            size = _size_with(characters, size)
+            console.notice(
+                f"{of_langs}: no --vocab-size given: taking {size:,}, because the text has "
+                f"{console.counted(in_all, 'pair', 'pairs')} and {characters:,} characters"
+            )
         while vocabulary is None:
-            text = counts[number] if is_bpe else learning.lines(tables[number])
             try:
                 vocabulary = learn(text, vocab_size=size)
             except UnfitSize as error:

@@ -60,7 +60,29 @@ def test_all_training_texts_count(
     assert job.prepare().info.settings["vocab_size"] == 320
 
 
-def test_many_characters_get_a_larger_vocabulary(
+@pytest.mark.parametrize("subwords", ["bpe", "unigram"])
+def test_the_characters_of_a_text_come_on_top(
+    unsized: Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    subwords: str,
+) -> None:
+    monkeypatch.setattr(vocabularies, "_SIZES", {10_000: 900})
+    monkeypatch.setattr(vocabularies, "_ROUND", 10)
+    characters = [chr(0x4E00 + number) for number in range(600)]
+    lines = [(f"the {a} 1 {b}", f"das {b} 2 {a}") for a, b in pairwise(characters)]
+    rare = ("the \u0416 1", "das 2")  # one in 10,000 is no character of the text
+    job = unsized.but(
+        train=(write(tmp_path, "zh", [*lines, rare]),), valid=(), valid_lines=2, keep=("script",)
+    ).but(subwords=subwords)
+    (size,) = job.prepare().info.vocabulary.sizes
+    known = len(characters) + len("thedas12") + (subwords == "unigram")  # and spaces in lines
+    assert size == 900 + -(-(known - 500) // 10) * 10
+    assert f"taking {size:,}, because the text has 600 pairs and {known}" in capsys.readouterr().err
+
+
+def test_too_few_pieces_for_so_many_characters_are_doubled(
     unsized: Job,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
