@@ -57,6 +57,9 @@ _FREE_CHARACTERS, _ROUND = 500, 1_000
 """Characters that each of these sizes has room for, and what more of them are rounded up to."""
 _NEARLY_ALL = 0.9998
 """Of a text: the other characters are those of other scripts."""
+_TEMPERATURE = 5
+"""At least, so that a small language among large ones gets more than its letters (NLLB Team 2022,
+section 8.1)."""
 Blocks = TypeVar("Blocks")
 Clean = TypeVar("Clean")
 _LARGEST = 32_000
@@ -264,7 +267,7 @@ def learn_vocabularies(
     shares = mixed_shares(
         [(text.lines, text.weight) for text in train],
         [text.langs for text in train],
-        options.temperature,
+        max(options.temperature, _TEMPERATURE),
     )
     clean = {"filters": filters, "moses": moses, "composes": options.normalization == NFC}
     learning = _Learning(options, train, shares, clean)

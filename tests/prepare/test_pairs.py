@@ -138,6 +138,18 @@ def test_temperature_mixes_pairs_by_a_power_of_their_size(prepare: Prepare, tmp_
     assert Epochs(folder.train.shares, seed=1).visits == 24
 
 
+def test_a_small_language_gets_pieces_without_a_temperature(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    src, tgt = map(list, zip(*pairs(600), strict=True))
+    large = write(tmp_path, "large", en=src, de=tgt)
+    small = write(tmp_path, "small", en=["one", "two"], fr=["cinquante", "cinquante mille"])
+    valid = tuple(f"{langs}={tmp_path}/held" for langs in ("en-de", "en-fr"))
+    folder = prepare(pair=(f"en-de={large}", f"en-fr={small}"), valid=valid, vocab_size=380)
+    assert "\u2581cinquante" in folder.tgt_vocabulary.tokens(range(380))
+    assert Epochs(folder.train.shares, seed=1).visits == 602
+
+
 def test_weights_within_a_pair_stay_with_any_temperature() -> None:
     shares, langs = [(100, 1.0), (50, 2.0), (2, 1.0)], [("a", "b"), ("a", "b"), ("b", "a")]
     assert mixed_shares(shares, langs, 1) == shares
