@@ -53,7 +53,7 @@ from nmt.system.workers import map_in_order
 
 _SIZES = {10_000: 2_000, 50_000: 4_000, 250_000: 8_000, 1_000_000: 16_000}
 """The size of the vocabulary for less than so many pairs."""
-_FREE_CHARACTERS, _ROUND = 500, 1_000
+_FREE_CHARACTERS, _ROUND = 200, 1_000
 """Characters that each of these sizes has room for, and what more of them are rounded up to."""
 _NEARLY_ALL = 0.9998
 """Of a text: the other characters are those of other scripts."""

@@ -68,7 +68,7 @@ def test_the_characters_of_a_text_come_on_top(
     capsys: pytest.CaptureFixture[str],
     subwords: str,
 ) -> None:
-    monkeypatch.setattr(vocabularies, "_SIZES", {10_000: 900})
+    monkeypatch.setattr(vocabularies, "_SIZES", {10_000: 600})
     monkeypatch.setattr(vocabularies, "_ROUND", 10)
     characters = [chr(0x4E00 + number) for number in range(600)]
     lines = [(f"the {a} 1 {b}", f"das {b} 2 {a}") for a, b in pairwise(characters)]
@@ -78,7 +78,7 @@ def test_the_characters_of_a_text_come_on_top(
     ).but(subwords=subwords)
     (size,) = job.prepare().info.vocabulary.sizes
     known = len(characters) + len("thedas12") + (subwords == "unigram")  # and spaces in lines
-    assert size == 900 + -(-(known - 500) // 10) * 10
+    assert size == 600 + -(-(known - 200) // 10) * 10
     assert f"taking {size:,}, because the text has 600 pairs and {known}" in capsys.readouterr().err
 
 

@@ -227,9 +227,14 @@ def ask(place: str, words: list[str]) -> NoReturn:
     server.sendmsg([length], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))])
     server.sendall(data)
     program = hear(server)
+
+    def pass_on(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):  # its end is about to be heard of
+            os.kill(program, number)
+
     for number in PASSED_ON:
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda number, _: os.kill(program, number))
+            signal.signal(number, pass_on)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     status = hear(server)
     if status < 0:
