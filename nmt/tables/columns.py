@@ -7,72 +7,138 @@ is refused with what to type: a wrong guess would train on URLs or titles.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from nmt import console
 from nmt.console import printable
 from nmt.data.languages import names_language
 from nmt.errors import DataError, UsageError
 from nmt.tables.formats import FileRequest
+from nmt.tables.row_choice import RowChoice
 
 _SIDES = (("source", "src"), ("target", "tgt", "trg"))
+_TEXT = ("text", "sentence")
+"""Names of the column with the text, in a table of one language."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_TRANSLATION = "translation."
+_TRANSLATION = re.compile(r"translations?\.")
 """Before the languages in the data sets of Hugging Face: a column with a field for each."""
+STRING = "string"  # the type of columns that hold text
 _SHOWN_CELLS, _SHOWN_LETTERS = 8, 30
+_TITLE_ROWS = 10  # the first ones, of which one is the header if columns are named
 
 
 @dataclass(frozen=True)
 class Columns:
     names: tuple[str, ...]  # of source and target, in the header; or their numbers from 1
     places: tuple[int, int]  # of source and target, from 0
-    has_header: bool
-    cells: int  # of the first row
-    is_wide: bool  # whether a row may have more cells, because the user gave columns by numbers
+    skipped: int  # rows up to the header, which counts too; 0 without one
+    cells: int  # of the header, or of the first row
+    choice: RowChoice | None = None
+    choice_places: tuple[int, ...] = ()  # of the columns that choose rows
 
 
-def find_columns(
-    request: FileRequest, rows: Sequence[Sequence[bytes]], header: Sequence[str]
-) -> Columns:
+def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: str) -> Columns:
     """Find the columns of a table.
 
-    rows: the first ones, the header among them if there is one; header: the first row, decoded.
+    rows: the first ones, the header among them if there is one; codec: of their cells.
     DataError if a column is not there, or it is not clear which ones are meant.
     """
-    text, langs, columns = request.file, request.langs, request.columns
-    if any(_NUMBER.fullmatch(column) and int(column) == 0 for column in columns):
-        raise UsageError(f"{text}: columns are counted from 1, not from 0")
-    if columns:
-        src, tgt = (_place(text, column, header) for column in columns)
-        are_numbers = all(map(_NUMBER.fullmatch, columns))
-        return Columns(columns, (src, tgt), not are_numbers, len(header), are_numbers)
+    if any(_NUMBER.fullmatch(column) and int(column) == 0 for column in request.columns):
+        raise UsageError(f"{request.file}: columns are counted from 1, not from 0")
+    texts = [[cell.decode(codec, "replace") for cell in row] for row in rows]
+    skipped = _rows_to_header(request, texts)
+    header = texts[skipped - 1] if skipped else []
+    first = header or (texts[0] if texts else [])
+
+    def samples(name: str) -> Sequence[str]:
+        place = header.index(name)
+        return [row[place] for row in texts[skipped:] if place < len(row)]
+
+    choice = RowChoice.find(header, samples, request)
+    if request.columns:
+        names = request.columns
+        src, tgt = (_place(request.file, column, first) for column in names)
+    elif texts:
+        src, tgt = _found_places(request, texts, choice)
+        names = (header[src], header[tgt]) if header else (str(src + 1), str(tgt + 1))
+    else:
+        names, src, tgt = ("1", "2"), 0, 1
+    if choice is None:
+        return Columns(names, (src, tgt), skipped, len(first))
+    choice = choice.for_columns(*("".join(header[place : place + 1]) for place in (src, tgt)))
+    places = tuple(map(header.index, choice.columns))
+    return Columns(names, (src, tgt), skipped, len(first), choice, places)
+
+
+def _rows_to_header(request: FileRequest, rows: Sequence[Sequence[str]]) -> int:
+    """Return how many rows there are up to the header; 0 if there is none."""
     if not rows:
-        return Columns(("1", "2"), (0, 1), False, 0, False)
-    named = language_columns(text, header, langs)
+        return 0
+    if not request.columns:
+        return int(not request.is_one_side or bool(_of_text(rows[0], request.langs[0])))
+    named = {column.casefold() for column in request.columns if not _NUMBER.fullmatch(column)}
+    if named:
+        heads = enumerate(rows[:_TITLE_ROWS], start=1)
+        return next((n for n, row in heads if named <= {*map(str.casefold, row)}), 1)
+    cells = ["".join(rows[0][int(column) - 1 :][:1]) for column in request.columns]
+    for cell, lang, names in zip(cells, request.langs, _SIDES, strict=True):
+        if cell.strip().casefold() not in names and not names_language(cell, lang):
+            return 0
+    shown = printable(" | ".join(cells))
+    console.notice(f"{request.file}: its first row is a header, {shown}; it is no pair")
+    return 1
+
+
+def _found_places(
+    request: FileRequest, rows: Sequence[Sequence[str]], choice: RowChoice | None
+) -> tuple[int, int]:
+    """Return the places of the columns that the first row names (DataError)."""
+    text, langs = request.file, request.langs
+    if request.is_one_side:
+        places = _of_text(rows[0], langs[0]) or [*range(len(rows[0]))]
+        if len(places) != 1:
+            raise _lacks_column(text, "text", rows[0])
+        return places[0], places[0]
+    others = choice.language_columns if choice else ()
+    named = language_columns(text, ["" if name in others else name for name in rows[0]], langs)
     # Some files have the codes of the languages in each row.
-    if named is None or all(_repeats_itself(rows, index) for index in named):
-        cells = [cell.decode(errors="replace") for cell in rows[0][:_SHOWN_CELLS]]
-        shown = printable(" | ".join(cell[:_SHOWN_LETTERS] for cell in cells))
+    if named is None or all(_repeats_itself(rows, place) for place in named):
+        shown = printable(" | ".join(cell[:_SHOWN_LETTERS] for cell in rows[0][:_SHOWN_CELLS]))
         raise DataError(
             f"{text}: no header names {langs[0]} and {langs[1]}; the first row is {shown}; name "
             f"two columns, as in {text}:1,2, or by a header"
         )
-    return Columns((header[named[0]], header[named[1]]), named, True, len(header), False)
+    return named
 
 
 def _place(text: str, column: str, header: Sequence[str]) -> int:
     if _NUMBER.fullmatch(column):
         return int(column) - 1
-    if header.count(column) != 1:
-        many = "has several columns" if column in header else "has no column"
+    places = _named(column, header)
+    if len(places) != 1:
+        many = "has several columns" if places else "has no column"
         raise DataError(
             f"{text}: {many} {column!r}; its first row is {', '.join(header[:8])!r}; name columns "
             "by a header or by numbers, such as :1,2"
         )
-    return header.index(column)
+    return places[0]
 
 
-def _repeats_itself(rows: Sequence[Sequence[bytes]], place: int) -> bool:
+def _named(column: str, names: Sequence[str]) -> list[int]:
+    """Return the places of exactly this name, or else of the same one in another case."""
+    exact = [place for place, name in enumerate(names) if name == column]
+    folded = column.casefold()
+    return exact or [place for place, name in enumerate(names) if name.casefold() == folded]
+
+
+def _of_text(names: Sequence[str], lang: str) -> list[int]:
+    """Return the places of the columns that may hold the text of a table with one language."""
+    named = [place for place, name in enumerate(names) if name.strip().casefold() in _TEXT]
+    return named or _of_language(names, lang)
+
+
+def _repeats_itself(rows: Sequence[Sequence[str]], place: int) -> bool:
     """Tell whether all rows, at least two, have the same cell."""
     return len(rows) > 1 and len({row[place] for row in rows if place < len(row)}) == 1
 
@@ -104,25 +170,43 @@ def language_columns(
     return places_of[0][0], places_of[1][0]
 
 
-def nested_columns(request: FileRequest, text: str, names: Sequence[str]) -> tuple[str, ...]:
+def nested_columns(
+    request: FileRequest, types: Mapping[str, str], samples: Callable[[str], Sequence[object]]
+) -> tuple[tuple[str, str], RowChoice | None]:
     """Return the columns that the user names, or else those named like the languages (DataError).
 
-    Those of `translation` are looked at first.
+    Those of `translation` are looked at first. With them comes what chooses rows, if there is
+    something.
 
-    text: its name, for messages; names: of the columns, and of the fields inside of columns.
+    types: of the columns, and of the fields inside of columns. samples: returns the first cells of
+    a column.
     """
-    for column in request.columns:
-        if column not in names:
-            raise _lacks_column(text, column, names)
-    if request.columns:
-        return request.columns
-    inside = [name for name in names if name.startswith(_TRANSLATION)]
-    for group in (inside, names):
-        short = [name.removeprefix(_TRANSLATION) if group is inside else name for name in group]
-        if places := language_columns(text, short, request.langs):
-            return group[places[0]], group[places[1]]
-    lacking = next(lang for lang in request.langs if not _of_language(names, lang))
-    raise _lacks_column(text, lacking, names)
+    text, names, langs = request.file, list(types), request.langs
+    choice = RowChoice.find(names, samples, request)
+    places = [place for column in request.columns for place in _one_place(text, column, names)]
+    if request.is_one_side and not places:
+        strings = [place for place, name in enumerate(names) if types[name] == STRING]
+        places = 2 * (_of_text(names, langs[0]) or strings)
+    elif not places:
+        others = choice.language_columns if choice else ()
+        plain = ["" if name in others else name for name in names]
+        inside = [_TRANSLATION.sub("", name) * bool(_TRANSLATION.match(name)) for name in names]
+        found = language_columns(text, inside, langs) or language_columns(text, plain, langs)
+        if found is None:
+            lacking = next(lang for lang in langs if not _of_language(plain, lang))
+            raise _lacks_column(text, lacking, names)
+        places = [*found]
+    if len(places) != 2:
+        raise _lacks_column(text, "text", names)
+    src, tgt = (names[place] for place in places)
+    return (src, tgt), choice and choice.for_columns(src, tgt)
+
+
+def _one_place(text: str, column: str, names: Sequence[str]) -> list[int]:
+    places = _named(column, names)
+    if len(places) != 1:
+        raise _lacks_column(text, column, names)
+    return places
 
 
 def _lacks_column(text: str, column: str, names: Sequence[str]) -> DataError:

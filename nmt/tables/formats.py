@@ -29,6 +29,8 @@ class FileRequest:
     langs: tuple[str, str]  # source and target language
     encoding: Encoding  # of text; Parquet and TMX have their own
     quoting: str = ""  # whether cells of text are quoted: csv or none; empty to find out
+    sheet: str = ""  # of a spreadsheet; empty for the first one
+    is_one_side: bool = False  # whether the file holds one language, so that both columns are one
 
     @property
     def name(self) -> str:
@@ -42,6 +44,7 @@ class Format:
     reader: str  # MODULE:FUNCTION, which takes a request and returns what reads the file
     has_columns: bool = True
     has_quotes: bool = False  # whether it is text, whose cells may be quoted
+    has_parts: bool = True  # whether several files may make one text
 
     def open(self, request: FileRequest) -> Any:
         """Return what reads a file; DataError if it is damaged, or not what was asked for."""
@@ -51,8 +54,9 @@ class Format:
 TSV = Format("TSV", ".tsv", "nmt.tables.tsv:TsvFile.find", has_quotes=True)
 CSV = Format("CSV", ".csv", "nmt.tables.tsv:TsvFile.find", has_quotes=True)
 JSON_LINES = Format("JSON Lines", ".jsonl", "nmt.tables.jsonl:JsonLines.find")
-PARQUET = Format("Parquet", ".parquet", "nmt.tables.parquet:ParquetFiles.find")
-TABLES = (TSV, CSV, JSON_LINES, PARQUET)
+PARQUET = Format("Parquet", ".parquet", "nmt.tables.parquet:ParquetFile.find")
+XLSX = Format("XLSX", ".xlsx", "nmt.tables.xlsx:XlsxFile.find")
+TABLES = (TSV, CSV, JSON_LINES, PARQUET, XLSX)
 
 
 def suffix_of(name: str) -> str:
@@ -66,10 +70,36 @@ def suffix_of(name: str) -> str:
     return Path(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
 
 
+def is_table(name: str) -> bool:
+    return suffix_of(name) in {table.suffix for table in TABLES}
+
+
+def two_tables(name: str) -> tuple[str, str] | None:
+    """Split the names of two tables, such as eng.jsonl,deu.jsonl; None if a text is another."""
+    src, comma, tgt = name.partition(",")
+    are_tables = comma and STDIN not in (src, tgt) and is_table(src) and is_table(tgt)
+    return (src, tgt) if are_tables else None
+
+
 def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
-    """Split the name of a text, such as crawl.tsv:en,de, into that of its file and its columns."""
+    """Split the name of a text, such as crawl.tsv:en,de, into that of its file and its columns.
+
+    Of sheet.xlsx:Words:en,de, the name of the sheet comes first. Two tables may have a column
+    each, which is empty where it must be found: eng.jsonl:text,deu.jsonl.
+    """
+    sides = [_file_and_column(side) for side in prefix.split(",")]
+    if len(sides) == 2 and (files := f"{sides[0][0]},{sides[1][0]}") and two_tables(files):
+        of_sides = (sides[0][1], sides[1][1])
+        return files, of_sides if any(of_sides) else ()
     name, colon, columns = prefix.rpartition(":")
-    is_table = suffix_of(name) in {table.suffix for table in TABLES}
-    if not colon or "/" in columns or not ("," in columns or is_table):
+    if not colon or "/" in columns or not ("," in columns or is_table(name)):
         return prefix, ()
+    file, _, sheet = name.rpartition(":")
+    if suffix_of(file) == XLSX.suffix:
+        return file, (sheet, *columns.split(","))
     return name, tuple(columns.split(","))
+
+
+def _file_and_column(side: str) -> tuple[str, str]:
+    name, _, column = side.rpartition(":")
+    return (name, column) if is_table(name) else (side, "")

@@ -15,8 +15,9 @@ from nmt.errors import DataError
 from nmt.system.files import parse_json
 from nmt.system.prefetch import prefetched
 from nmt.tables.cells import one_line
-from nmt.tables.columns import nested_columns
+from nmt.tables.columns import STRING, nested_columns
 from nmt.tables.formats import FileRequest
+from nmt.tables.row_choice import RowChoice
 from nmt.tables.table import Row, Table
 
 _SAMPLED = 100
@@ -28,6 +29,7 @@ class JsonLines(Table):
 
     request: FileRequest
     columns: tuple[str, ...]
+    choice: RowChoice | None = None
     encoding = Encoding.find("utf-8")  # of rows, whatever the file is in
 
     @classmethod
@@ -37,18 +39,27 @@ class JsonLines(Table):
         Without columns, those named like the languages are taken, also inside of `translation`.
         """
         table = cls(request, request.columns or ("", ""))
-        names = dict[str, None]()  # a set in order
-        for _, entry in islice(table._objects(lambda _: None), _SAMPLED):
-            for key, inner in entry.items():
-                names[key] = None
-                if isinstance(inner, dict):
-                    names |= dict.fromkeys(f"{key}.{field}" for field in inner)
-        if names:
-            table = replace(table, columns=nested_columns(request, request.name, list(names)))
-        return table
+        entries = [entry for _, entry in islice(table._objects(lambda _: None), _SAMPLED)]
+        types = dict[str, str]()
+        for entry in entries:
+            kinds = _types(entry).items()
+            types |= {name: kind for name, kind in kinds if types.get(name) != STRING}
+        if not types:
+            return table
+        columns, choice = nested_columns(
+            request, types, lambda name: [_cell(entry, name) for entry in entries]
+        )
+        return replace(table, columns=columns, choice=choice)
 
     def rows(self, advance: Advance) -> Iterator[Row]:
         for number, entry in self._objects(advance):
+            left_out = ""
+            if self.choice is not None:
+                told = [_cell(entry, column) for column in self.choice.columns]
+                left_out = self.choice.reason_against(told)
+            if left_out:
+                yield Row(b"", b"", left_out=left_out)
+                continue
             src, tgt = (self._text(number, entry, column) for column in self.columns)
             if src is None or tgt is None:
                 shown = json.dumps(entry, ensure_ascii=False).encode(errors="replace")
@@ -57,9 +68,11 @@ class JsonLines(Table):
                 yield Row(src, tgt)
 
     def _text(self, number: int, entry: dict[str, Any], column: str) -> bytes | None:
-        cell = _cell(entry, column)
+        cell, where = _cell(entry, column), f"{self.request.name} line {number:,}"
+        if isinstance(cell, list):
+            way = _way_out(entry, self.columns)
+            raise DataError(f"{where}: {column} is a list; write a pair on each line: {way}")
         if not isinstance(cell, str | None):
-            where = f"{self.request.name} line {number:,}"
             raise DataError(f"{where}: {column} is not a string; choose another")
         return None if cell is None else one_line(cell.encode(errors="surrogatepass"))
 
@@ -91,8 +104,39 @@ class JsonLines(Table):
 
 
 def _cell(entry: dict[str, Any], column: str) -> object:
-    outer, _, inner = column.partition(".")
-    nested = entry.get(outer)
-    if inner and column not in entry and isinstance(nested, dict):
-        return nested.get(inner)
-    return entry.get(column)
+    """Return what an object has in a column, at any depth: a.b is b of a, unless a key has dots."""
+    inside: object = entry
+    while isinstance(inside, dict):
+        if column in (inside := _by_language(inside)):
+            return inside[column]
+        outer, _, column = column.partition(".")
+        inside = inside.get(outer)
+    return None
+
+
+def _by_language(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the object by language if it is a list of languages and one of their translations."""
+    langs, texts = entry.get("language"), entry.get("translation")
+    if isinstance(langs, list) and isinstance(texts, list) and len(langs) == len(texts):
+        return dict(zip(map(str, reversed(langs)), reversed(texts), strict=True))
+    return entry
+
+
+def _types(entry: dict[str, Any]) -> dict[str, str]:
+    """Return the columns of an object, and the fields inside of them, with their types."""
+    types, waiting = dict[str, str](), [("", entry)]
+    for prefix, inside in waiting:
+        for key, cell in _by_language(inside).items():
+            types[f"{prefix}{key}"] = STRING if isinstance(cell, str) else type(cell).__name__
+            if isinstance(cell, dict):
+                waiting.append((f"{prefix}{key}.", cell))
+    return types
+
+
+def _way_out(entry: dict[str, Any], columns: tuple[str, ...]) -> str:
+    """Return the command that makes pairs of lists: of sentences, or of several translations."""
+    lists = [column for column in columns if isinstance(_cell(entry, column), list)]
+    if len(lists) == 1:
+        return f"jq -c '.{lists[0]} = .{lists[0]}[]'"
+    src, tgt = lists
+    return f"jq -c 'range(.{src} | length) as $n | {{src: .{src}[$n], tgt: .{tgt}[$n]}}'"

@@ -102,7 +102,7 @@ def write_parquet(folder: Path, pairs: Pairs) -> str:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     (folder / "hub").mkdir()
     half = len(pairs) // 2
-    for name, part in (("train-0", pairs[:half]), ("train-1", pairs[half:])):
+    for name, part in (("part-0", pairs[:half]), ("part-1", pairs[half:])):
         parquet.write_table(arrow.table(_columns(part)), folder / "hub" / f"{name}.parquet")
     return f"{folder}/hub"
 

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from nmt.console import listed
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, find_sides
 from nmt.errors import DataError, UsageError
 from nmt.markup.file_types import decoded, file_type, first_bytes, type_of_content
+from nmt.prepare.readers.hub_files import files_of, is_pattern
 from nmt.prepare.readers.line_files import MosesFiles
 from nmt.prepare.readers.reading import Reader
 from nmt.prepare.readers.segments import SegmentFiles
 from nmt.prepare.readers.text_names import FORMATS, format_of, two_files
 from nmt.system.files import is_there
-from nmt.tables.formats import PARQUET, STDIN, TABLES, FileRequest, file_and_columns, suffix_of
+from nmt.tables.formats import (
+    STDIN,
+    TABLES,
+    XLSX,
+    FileRequest,
+    Format,
+    file_and_columns,
+    suffix_of,
+    two_tables,
+)
+from nmt.tables.joined import JoinedTables
 
-_SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+_SPREADSHEETS = (".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 _SPREADSHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # a ZIP archive, and the older .xls
+_SAVE_IT = f"is a spreadsheet; open it and save it as {XLSX.suffix}, or as CSV UTF-8"
 
 
 def find_reader(
@@ -27,6 +41,7 @@ def find_reader(
     encoding: Encoding,
     *,
     quoting: str = "",
+    split: str = "train",
     copies: Mapping[str, Path] = {},
 ) -> Reader:
     """Return the reader of a text.
@@ -35,6 +50,7 @@ def find_reader(
     langs: source and target language.
     encoding: of text files; Parquet and TMX have their own.
     quoting: whether the cells of a table of text are quoted, csv or none; empty to find out.
+    split: train, valid or test, by the option that names the text.
     copies: of stdin and of URLs, by name.
     DataError if there is no such text, or it lacks a column. UsageError if columns are named that
     this kind of text cannot have.
@@ -42,27 +58,30 @@ def find_reader(
     name, columns = file_and_columns(prefix)
     here, form = str(copies.get(name, name)), format_of(name)
     path = Path(here)
+    sheet = ""
+    if form is XLSX and len(columns) % 2:
+        sheet, columns = columns[0], columns[1:]
     if len(columns) not in (0, 2):
         raise UsageError(f"{prefix}: name two columns, for the source and the target")
     if quoting and not (form and form.has_quotes):
         quoted = listed((table.name for table in TABLES if table.has_quotes), "and")
         raise UsageError(f"--quoting {name}: only {quoted} have quoted cells; leave it out")
-    if form and name != STDIN and not is_there(path):
-        raise DataError(f"{name}: no such file")
-    if suffix_of(name) in _SPREADSHEETS or (
-        form and form.has_quotes and first_bytes(path).startswith(_SPREADSHEET_STARTS)
-    ):
-        raise UsageError(f"{name}: is a spreadsheet; open it and save it as CSV UTF-8, named .csv")
-    if path.is_dir() and not _is_prefix(here, langs):
-        form = PARQUET
+    request = FileRequest(prefix, name, path, columns, langs, encoding, quoting, sheet)
+    if two := two_tables(name):
+        return _side_by_side(request, two, copies)
+    if (path.is_dir() or is_pattern(here)) and not _is_prefix(here, langs):
+        form, paths = files_of(name, path, split)
+        parts = [_open(form, replace(request, file=str(path), path=path)) for path in paths]
+        return JoinedTables.of(request, parts, are_sides=False)
+    if suffix_of(name) in _SPREADSHEETS:
+        raise UsageError(f"{name}: {_SAVE_IT}")
     if columns and not (form and form.has_columns):
         if path.is_file() and not form and _has_tabs(path):
             raise UsageError(_not_a_prefix(name, path, langs))
         tables = listed((table.name for table in TABLES), "and")
         raise UsageError(f"{prefix}: only {tables} have columns; name no others")
     if form:
-        request = FileRequest(prefix, name, path, columns, langs, encoding, quoting)
-        reader: Reader = form.open(request)
+        reader: Reader = _open(form, request)
         return reader
     if not _is_prefix(here, langs):
         segments = SegmentFiles.find(name, encoding, copies)
@@ -72,6 +91,39 @@ def find_reader(
     for file in files:
         _refuse_document(file, by_name=not _is_prefix(here, langs))
     return MosesFiles(files, encoding)
+
+
+def _open(form: Format, request: FileRequest) -> Any:
+    """Return what reads a file (DataError)."""
+    name, path = request.file, request.path
+    if name != STDIN and not is_there(path):
+        raise DataError(f"{name}: no such file")
+    if form.has_quotes and first_bytes(path).startswith(_SPREADSHEET_STARTS):
+        raise UsageError(f"{name}: {_SAVE_IT}")
+    return form.open(request)
+
+
+def _side_by_side(
+    request: FileRequest, files: tuple[str, str], copies: Mapping[str, Path]
+) -> JoinedTables:
+    """Return the reader of two tables with a language each (DataError)."""
+    forms = [form for form in map(format_of, files) if form]
+    if forms[0] != forms[1]:
+        kinds = " and ".join(form.name for form in forms)
+        raise UsageError(f"{request.file}: {kinds} cannot be read together; give two of one kind")
+    parts = []
+    for side, file in enumerate(files):
+        lang, column = request.langs[side], "".join(request.columns[side : side + 1])
+        one_side = replace(
+            request,
+            file=file,
+            path=copies.get(file, Path(file)),
+            columns=(column, column) if column else (),
+            langs=(lang, lang),
+            is_one_side=True,
+        )
+        parts.append(_open(forms[side], one_side))
+    return JoinedTables.of(request, parts, are_sides=True)
 
 
 def _find_files(

@@ -1,16 +1,20 @@
 """How a parallel text is read: once for its survey, and then in blocks.
 
-A row that lacks a side is a pair that cleaning drops by the rule `missing`.
+A row that lacks a side is a pair that cleaning drops by the rule `missing`. A row that is left out
+is no part of the text, and has no number.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from nmt.console import printable
 from nmt.data import line_blocks
 from nmt.data.line_blocks import Advance
 from nmt.errors import DataError
@@ -18,6 +22,13 @@ from nmt.prepare.block import Block
 from nmt.prepare.readers.line_files import LineFiles, Validity
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Survey, record_file, record_files
 from nmt.tables.table import Row, Table
+
+_SHOWN = 8  # reasons of rows that are left out
+_MOST_LOST = 0.2
+"""A larger share of rows without their letters is none of text: questions have one mark, at the end
+of a word."""
+_LETTER, _INSIDE = re.compile(rb"[A-Za-z\x80-\xff]"), re.compile(rb"[A-Za-z]\?+[A-Za-z]")
+_ADDRESS = re.compile(rb"[/=]")
 
 Reader = LineFiles | Table  # what reads a parallel text, more than once
 
@@ -40,7 +51,12 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
     text_bytes = missing = of_others = 0
     first: Row | None = None
     first_row = 0
+    left_out = Counter[str]()
+    lost = [0, 0]  # sources and targets without their letters
     for row in table.checked_rows(advance):
+        if row.left_out:
+            left_out[row.left_out] += 1
+            continue
         rows += 1
         if row.is_missing:
             missing += 1
@@ -48,11 +64,25 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
             first, first_row = first or row, first_row or rows
             continue
         text_bytes += len(row.src) + len(row.tgt)
+        for index, text in enumerate((row.src, row.tgt)):
+            lost[index] += b"?" in text and _lacks_letters(text)
         beyond_ascii = [side for side in (row.src, row.tgt) if not side.isascii()]
         for side in beyond_ascii:
             validity.look_at(side)
         if any(table.encoding.decode(side, number=rows) is None for side in beyond_ascii):
             validity.count_bad(rows)
+    if left_out and not rows:
+        src, tgt = request.langs
+        raise DataError(
+            f"{request.prefix}: no row is of {src}-{tgt}, but {_counts(left_out)}; check --src and "
+            "--tgt, and the columns"
+        )
+    for name, count in zip(table.sides, lost, strict=True):
+        if count > _MOST_LOST * rows:
+            raise DataError(
+                f"{name}: {count:,} of {rows:,} rows hold question marks in place of letters; save "
+                "the file again, in Excel as CSV UTF-8 or .xlsx"
+            )
     warnings = validity.warnings(str(request.path), rows, "row")
     if first is not None:
         shown = first.src.decode(errors="replace")[:60]
@@ -63,11 +93,32 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
         if missing == rows or missing - of_others > MAX_BAD_SHARE * rows:
             raise DataError(f"{told}; check the file and its {table.named}")
         warnings = (*warnings, told)
-    if request.path.is_dir():
-        record = record_files(request.path.name, table.files)
+    name, files = Path(request.name).name, table.files
+    if request.path.is_dir() or len(files) > 1:
+        record = record_files(name, files)
     else:
-        record = replace(record_file(request.path), name=Path(request.name).name)
-    return Survey(record, rows, text_bytes, warnings)
+        record = replace(record_file(files[0]), name=name)
+    notices = []
+    if left_out:
+        count = left_out.total()
+        told = f"{count:,} of {count + rows:,} rows are left out: {_counts(left_out)}"
+        notices.append(f"{request.prefix}: {told}")
+    return Survey(record, rows, text_bytes, warnings, tuple(notices))
+
+
+def _counts(reasons: Counter[str]) -> str:
+    """List the most frequent reasons with their counts."""
+    shown = [f"{printable(reason)} {count:,}" for reason, count in reasons.most_common(_SHOWN)]
+    return ", ".join(shown) + f" and {len(reasons) - _SHOWN} others" * (len(reasons) > _SHOWN)
+
+
+def _lacks_letters(text: bytes) -> bool:
+    """Return whether question marks seem to stand for letters that an encoding did not have."""
+    words = text.split()
+    marks = sum(b"?" in word and not _LETTER.search(word) for word in words)
+    if b"??" in text and 2 * marks > len(words):
+        return True
+    return any(_INSIDE.search(word) and not _ADDRESS.search(word) for word in words)
 
 
 def _row_blocks(table: Table, *, corpus: int, start: int) -> Iterator[Block]:
@@ -77,7 +128,8 @@ def _row_blocks(table: Table, *, corpus: int, start: int) -> Iterator[Block]:
     """
     waiting: list[Row] = []
     waiting_bytes, number = 0, start
-    for row in islice(table.rows(lambda _: None), start - 1, None):
+    rows = (row for row in table.rows(lambda _: None) if not row.left_out)
+    for row in islice(rows, start - 1, None):
         size = len(row.src) + len(row.tgt)
         if waiting and (
             len(waiting) == line_blocks.BLOCK_LINES
