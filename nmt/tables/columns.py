@@ -202,6 +202,11 @@ def nested_columns(
     return (src, tgt), choice and choice.for_columns(src, tgt)
 
 
+def are_by_language(columns: tuple[str, ...]) -> bool:
+    """Return whether columns are of a table that need not have all languages in each row."""
+    return all(map(_TRANSLATION.match, columns))
+
+
 def _one_place(text: str, column: str, names: Sequence[str]) -> list[int]:
     places = _named(column, names)
     if len(places) != 1:

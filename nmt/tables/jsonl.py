@@ -15,7 +15,7 @@ from nmt.errors import DataError
 from nmt.system.files import parse_json
 from nmt.system.prefetch import prefetched
 from nmt.tables.cells import one_line
-from nmt.tables.columns import STRING, nested_columns
+from nmt.tables.columns import STRING, are_by_language, nested_columns
 from nmt.tables.formats import FileRequest
 from nmt.tables.row_choice import RowChoice
 from nmt.tables.table import Row, Table
@@ -63,7 +63,7 @@ class JsonLines(Table):
             src, tgt = (self._text(number, entry, column) for column in self.columns)
             if src is None or tgt is None:
                 shown = json.dumps(entry, ensure_ascii=False).encode(errors="replace")
-                yield Row(shown, b"", True)
+                yield Row(shown, b"", True, is_of_others=are_by_language(self.columns))
             else:
                 yield Row(src, tgt)
 

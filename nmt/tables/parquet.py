@@ -16,7 +16,7 @@ from nmt.data.corpus import Encoding
 from nmt.data.line_blocks import Advance
 from nmt.errors import DataError, UsageError
 from nmt.tables.cells import one_line
-from nmt.tables.columns import STRING, nested_columns
+from nmt.tables.columns import STRING, are_by_language, nested_columns
 from nmt.tables.formats import FileRequest
 from nmt.tables.row_choice import RowChoice
 from nmt.tables.table import Row, Table
@@ -71,11 +71,13 @@ class ParquetFile(Table):
 
     def rows(self, advance: Advance) -> Iterator[Row]:
         path, choice = self.request.path, self.choice
+        are_others = are_by_language(self.columns)
         for batch in _batches(path, self.cells):
             for src, tgt, *told in zip(*batch, strict=True):
                 left_out = choice.reason_against(told) if choice else ""
                 sides = one_line(src or b""), one_line(tgt or b"")
-                yield Row(*sides, is_missing=src is None or tgt is None, left_out=left_out)
+                is_missing = src is None or tgt is None
+                yield Row(*sides, is_missing, are_others and is_missing, left_out)
             advance(0)
         advance(path.stat().st_size)
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from nmt import console
+from nmt.console import printable
 from nmt.data.languages import OTHER_VARIANT, is_code, is_language, names_language, variant_rank
 from nmt.tables.formats import FileRequest
 
@@ -19,11 +21,15 @@ _SOURCE = re.compile(rf"sl|(?:src|source){_LANG}|{_LANG}(?:src|source)")
 _TARGET = re.compile(rf"tl|(?:tgt|trg|target){_LANG}|{_LANG}(?:tgt|trg|target)")
 _PAIR = re.compile(r"lp|(?:lang(?:uage)?)?pairs?|lang(?:uage)?s|(?:translation)?direction")
 """Names of columns, without case, spaces and the like, that may name the languages of rows."""
-_BETWEEN = re.compile(r"\s*(?:->|=>|[-–→|/>:,])\s*|\s+to\s+")
+_BETWEEN = re.compile(r"\s*(?:->|=>|[-–→|/>:,])\s*|\s+to\s+|(?<=[a-zA-Z])2(?=[a-zA-Z])")
 """What stands between the languages of a pair. An underscore does so only if nothing else does."""
 _MARKS = {"isbadsource": ("true", "1"), "domain": ("canary",), "documentid": ("canary",)}
 """Columns, and what they hold in a row that its makers tell you to leave out."""
 _OF_SOURCE = re.compile("src|source", re.IGNORECASE)
+
+
+_MOST = 0.9  # of the first cells of a column that are languages; others may be empty or unknown
+_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -44,15 +50,26 @@ class RowChoice:
     ) -> RowChoice | None:
         """Return how to choose the rows of a table; None if no column tells them apart.
 
-        names: of the columns. samples: returns the first cells of a column, which must all be
+        names: of the columns. samples: returns the first cells of a column, most of which must be
         languages, since a name such as `pair` may mean anything.
         """
         plain = {name: _plain(name) for name in names}
 
         def named(pattern: re.Pattern[str], is_right: Callable[[str], object]) -> list[str]:
             candidates = [name for name in names if pattern.fullmatch(plain[name])]
-            cells = {name: [_told(cell) for cell in samples(name) if cell] for name in candidates}
-            return [name for name in candidates if cells[name] and all(map(is_right, cells[name]))]
+            found = []
+            for name in candidates:
+                cells = [_told(cell) for cell in samples(name) if cell]
+                right = sum(bool(is_right(cell)) for cell in cells)
+                if cells and right >= _MOST * len(cells):
+                    found.append(name)
+                elif len(set(cells)) > 1 and ("lang" in plain[name] or plain[name] == "lp"):
+                    shown = printable(", ".join(sorted(set(cells))[:_SHOWN]))
+                    console.warning(
+                        f"{request.file}: the column {name} holds {shown}, which are no languages "
+                        "that nmt knows; all rows are taken"
+                    )
+            return found
 
         src, tgt = named(_SOURCE, is_language), named(_TARGET, is_language)
         languages = [*src[:1], *tgt[:1]] if src and tgt else named(_PAIR, _pairs_in)[:1]

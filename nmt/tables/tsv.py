@@ -62,7 +62,9 @@ class TsvFile(CellTable):
             quoting = quoting or "csv"
             named = _SEPARATOR_LINE.fullmatch(start[0]) if start else None
             start = start[named is not None :]
-            separator = named[1] if named else guess_separator(start, text)
+            under = start[_title_lines(request, start) :]
+            one = request.is_one_side
+            separator = named[1] if named else guess_separator(under, text, may_be_one=one)
         quoted = quoting == "csv"
         if not quoting:
             quotes = Quotes()
@@ -121,6 +123,13 @@ class TsvFile(CellTable):
             for line in block.removesuffix(b"\n").split(b"\n"):
                 yield line.removesuffix(b"\r").removeprefix(mark)
                 mark = b""
+
+
+def _title_lines(request: FileRequest, lines: list[bytes]) -> int:
+    """Return how many lines there are above the one with all columns that are named, if any."""
+    names = [column.encode(request.encoding.line_codec).lower() for column in request.columns]
+    found = (all(name in line.lower() for name in names) for line in lines)
+    return next((number for number, is_header in enumerate(found) if is_header), 0)
 
 
 def _unclear_quotes(text: str, example: bytes) -> DataError:

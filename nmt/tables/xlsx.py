@@ -5,6 +5,7 @@ This needs python-calamine, the extra `xlsx`. Without a name, the first sheet is
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from nmt.tables.formats import FileRequest
 from nmt.tables.table import CellTable
 
 _SAMPLED = 100
+_MOST_CELLS = 1 << 24
+_PLACE = re.compile(rb"""\sr=["']([A-Z]{0,3})([0-9]{1,7})["']""")  # of a cell, such as B7, or a row
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def _read(request: FileRequest) -> tuple[list[str], list[list[bytes]]]:
     DataError if the file is damaged, would become far too much, or lacks the sheet.
     """
     try:
-        from python_calamine import CalamineError, CalamineWorkbook
+        from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
     except ImportError:
         raise UsageError(
             "reading .xlsx needs python-calamine; run `pip install python-calamine`"
@@ -64,19 +67,39 @@ def _read(request: FileRequest) -> tuple[list[str], list[list[bytes]]]:
     name, path = request.file, request.path
     try:
         with zipfile.ZipFile(path) as archive:
-            unpacked = sum(member.file_size for member in archive.infolist())
-        check_unpacked(name, path.stat().st_size, unpacked)
+            check_unpacked(
+                name, path.stat().st_size, sum(one.file_size for one in archive.infolist())
+            )
+            for member in archive.namelist():
+                if member.startswith("xl/worksheets/"):
+                    _check_area(name, archive.read(member))
         workbook = CalamineWorkbook.from_path(path)
-        sheets = workbook.sheet_names
-        if request.sheet not in ("", *sheets):
-            listed = ", ".join(sheets)
-            raise DataError(f"{name}: has no sheet {request.sheet!r}; it has {listed}")
-        sheet = workbook.get_sheet_by_name(request.sheet or sheets[0])
+        about = workbook.sheets_metadata
+        sheets = [one.name for one in about if one.visible == SheetVisibleEnum.Visible]
+        chosen = request.sheet or "".join(sheets[:1])
+        if chosen not in sheets:
+            raise DataError(f"{name}: has no sheet {chosen!r}; it has {', '.join(sheets)}")
+        sheet = workbook.get_sheet_by_name(chosen)
         rows = sheet.to_python(skip_empty_area=False)
-    except (*DAMAGE, zipfile.BadZipFile, CalamineError) as error:
+    except (*DAMAGE, zipfile.BadZipFile, RuntimeError, CalamineError) as error:
         raise DataError(f"{name}: cannot be read as .xlsx ({error}); save it again") from None
     first, _ = sheet.start or (0, 0)
     return sheets, [[_text(cell) for cell in row] for row in rows[first:]]
+
+
+def _check_area(name: str, sheet: bytes) -> None:
+    """Raise DataError if the cells of a sheet are so far apart that the library needs gigabytes."""
+    places = [(len(column), column, int(row)) for column, row in _PLACE.findall(sheet)]
+    _, column, _ = max(places, default=(0, b"", 0))
+    row = max((row for *_, row in places), default=0)
+    width = 0
+    for letter in column:
+        width = 26 * width + letter - ord("A") + 1
+    if width * row > _MOST_CELLS:
+        raise DataError(
+            f"{name}: a sheet reaches to column {column.decode()} and row {row:,}; delete cells that "
+            "are far away, or save it as CSV UTF-8"
+        )
 
 
 def _text(cell: object) -> bytes:
