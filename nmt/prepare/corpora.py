@@ -211,7 +211,5 @@ def _check(source: SourceText) -> None:
             f"{source.prefix}: {first.lines:,} lines are more than {_MOST_LINES:,}; split the file"
         )
     for survey in source.surveys:
-        for notice in survey.notices:
-            console.notice(notice)
         for warning in survey.warnings:
             console.warning(warning)

@@ -140,19 +140,14 @@ class Quotes:
         return None if self.plain else True
 
 
-def guess_separator(lines: list[bytes], name: str, *, may_be_one: bool = False) -> bytes:
-    """Return what gives most rows of CSV the cells of the first row (DataError).
-
-    may_be_one: whether rows may have one cell.
-    """
+def guess_separator(lines: list[bytes], name: str) -> bytes:
+    """Return what gives most rows of CSV the cells of the first row (DataError)."""
     if not lines:
         return b","
     rows = {separator: first_rows(lines, separator, name) for separator in (b",", b";", TAB, b"|")}
     separators = [one for one, cells in rows.items() if _are_alike(cells)]
     if not separators:
         separators = [one for one, cells in rows.items() if _are_alike(cells, padded=True)]
-    if not separators and may_be_one:
-        return b","
     if len(separators) != 1:
         candidates = " and ".join(repr(separator.decode()) for separator in separators) or "nothing"
         shown = lines[0][:60].decode(errors="replace")

@@ -7,8 +7,9 @@ is refused with what to type: a wrong guess would train on URLs or titles.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nmt import console
 from nmt.console import printable
@@ -23,8 +24,7 @@ _TEXT = ("text", "sentence")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _TRANSLATION = re.compile(r"translations?\.")
 """Before the languages in the data sets of Hugging Face: a column with a field for each."""
-STRING = "string"  # the type of columns that hold text
-_SHOWN_CELLS, _SHOWN_LETTERS = 8, 30
+_SHOWN_CELLS, _SHOWN_LETTERS = 20, 30
 _TITLE_ROWS = 10  # the first ones, of which one is the header if columns are named
 
 
@@ -34,8 +34,8 @@ class Columns:
     places: tuple[int, int]  # of source and target, from 0
     skipped: int  # rows up to the header, which counts too; 0 without one
     cells: int  # of the header, or of the first row
-    choice: RowChoice | None = None
-    choice_places: tuple[int, ...] = ()  # of the columns that choose rows
+    choice: RowChoice | None
+    choice_places: tuple[int, ...]  # of the columns that choose rows
 
 
 def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: str) -> Columns:
@@ -44,85 +44,106 @@ def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: s
     rows: the first ones, the header among them if there is one; codec: of their cells.
     DataError if a column is not there, or it is not clear which ones are meant.
     """
-    if any(_NUMBER.fullmatch(column) and int(column) == 0 for column in request.columns):
+    numbers = [int(column) for column in request.columns if _NUMBER.fullmatch(column)]
+    if 0 in numbers:
         raise UsageError(f"{request.file}: columns are counted from 1, not from 0")
     texts = [[cell.decode(codec, "replace") for cell in row] for row in rows]
-    skipped = _rows_to_header(request, texts)
+    skipped = _rows_to_header(request, texts) if texts else 0
     header = texts[skipped - 1] if skipped else []
-    first = header or (texts[0] if texts else [])
 
     def samples(name: str) -> Sequence[str]:
         place = header.index(name)
         return [row[place] for row in texts[skipped:] if place < len(row)]
 
-    choice = RowChoice.find(header, samples, request)
-    if request.columns:
-        names = request.columns
-        src, tgt = (_place(request.file, column, first) for column in names)
-    elif texts:
-        src, tgt = _found_places(request, texts, choice)
-        names = (header[src], header[tgt]) if header else (str(src + 1), str(tgt + 1))
+    choice = RowChoice.find(request, header, samples)
+    if len(numbers) == 2:
+        src, tgt = numbers[0] - 1, numbers[1] - 1
+    elif header or request.columns:
+        src, tgt = chosen_columns(request, header, range(len(header)), choice, way="1,2")
+        # Some files have the codes of the languages in each row.
+        if not request.columns and all(_repeats_itself(texts, place) for place in (src, tgt)):
+            raise _lacks(request, f"columns for {' and '.join(request.langs)}", header, "1,2")
     else:
-        names, src, tgt = ("1", "2"), 0, 1
-    if choice is None:
-        return Columns(names, (src, tgt), skipped, len(first))
-    choice = choice.for_columns(*("".join(header[place : place + 1]) for place in (src, tgt)))
-    places = tuple(map(header.index, choice.columns))
-    return Columns(names, (src, tgt), skipped, len(first), choice, places)
+        src, tgt = 0, int(not request.is_one_side)
+    labels = ["".join(header[place : place + 1]) or str(place + 1) for place in (src, tgt)]
+    choice = choice and choice.for_columns(*labels)
+    places = tuple(map(header.index, choice.columns)) if choice else ()
+    size = len(header or (texts[0] if texts else []))
+    return Columns(request.columns or tuple(labels), (src, tgt), skipped, size, choice, places)
 
 
 def _rows_to_header(request: FileRequest, rows: Sequence[Sequence[str]]) -> int:
     """Return how many rows there are up to the header; 0 if there is none."""
-    if not rows:
-        return 0
+    first, langs = rows[0], request.langs
     if not request.columns:
-        return int(not request.is_one_side or bool(_of_text(rows[0], request.langs[0])))
-    named = {column.casefold() for column in request.columns if not _NUMBER.fullmatch(column)}
-    if named:
-        heads = enumerate(rows[:_TITLE_ROWS], start=1)
-        return next((n for n, row in heads if named <= {*map(str.casefold, row)}), 1)
-    cells = ["".join(rows[0][int(column) - 1 :][:1]) for column in request.columns]
-    for cell, lang, names in zip(cells, request.langs, _SIDES, strict=True):
+        return int(not request.is_one_side or len(first) > 1 or bool(_of_text(first, langs[0])))
+    if not all(map(_NUMBER.fullmatch, request.columns)):
+        named, heads = {*map(str.casefold, request.columns)}, enumerate(rows[:_TITLE_ROWS], 1)
+        return next((number for number, row in heads if named <= {*map(str.casefold, row)}), 1)
+    cells = ["".join(first[int(column) - 1 :][:1]) for column in request.columns]
+    for cell, lang, names in zip(cells, langs, _SIDES, strict=True):
         if cell.strip().casefold() not in names and not names_language(cell, lang):
             return 0
     shown = printable(" | ".join(cells))
-    console.notice(f"{request.file}: its first row is a header, {shown}; it is no pair")
+    console.notice(f"{request.file}: its first row is a header, {shown}, and is left out")
     return 1
 
 
-def _found_places(
-    request: FileRequest, rows: Sequence[Sequence[str]], choice: RowChoice | None
+def chosen_columns(
+    request: FileRequest,
+    names: Sequence[str],
+    strings: Sequence[int],
+    choice: RowChoice | None,
+    *,
+    way: str = "SOURCE,TARGET",
 ) -> tuple[int, int]:
-    """Return the places of the columns that the first row names (DataError)."""
-    text, langs = request.file, request.langs
-    if request.is_one_side:
-        places = _of_text(rows[0], langs[0]) or [*range(len(rows[0]))]
-        if len(places) != 1:
-            raise _lacks_column(text, "text", rows[0])
-        return places[0], places[0]
-    others = choice.language_columns if choice else ()
-    named = language_columns(text, ["" if name in others else name for name in rows[0]], langs)
-    # Some files have the codes of the languages in each row.
-    if named is None or all(_repeats_itself(rows, place) for place in named):
-        shown = printable(" | ".join(cell[:_SHOWN_LETTERS] for cell in rows[0][:_SHOWN_CELLS]))
-        raise DataError(
-            f"{text}: no header names {langs[0]} and {langs[1]}; the first row is {shown}; name "
-            f"two columns, as in {text}:1,2, or by a header"
-        )
-    return named
+    """Return which columns the user names, or else those named like the languages (DataError).
+
+    Those of `translation` are looked at first.
+
+    names: of the columns, and of the fields inside of columns; strings: which ones hold text;
+    choice: what chooses rows, by columns that do not; way: how to name columns.
+    """
+    langs = request.langs
+    if request.columns or request.is_one_side:
+        named = [_named(column, names) for column in request.columns]
+        named = named or 2 * [_of_text(names, langs[0]) or [*strings]]
+        for column, places in zip(request.columns or ("text", "text"), named, strict=True):
+            if len(places) != 1:
+                raise _lacks(request, f"one column {column!r}", names, way)
+        return named[0][0], named[1][0]
+    others = choice.columns[: choice.languages] if choice else ()
+    plain = ["" if name in others else name for name in names]
+    inside = [_TRANSLATION.sub("", name) * bool(_TRANSLATION.match(name)) for name in names]
+    text = request.file
+    found = language_columns(text, inside, langs) or language_columns(text, plain, langs)
+    if found is None:
+        raise _lacks(request, f"columns for {langs[0]} and {langs[1]}", names, way)
+    return found
 
 
-def _place(text: str, column: str, header: Sequence[str]) -> int:
-    if _NUMBER.fullmatch(column):
-        return int(column) - 1
-    places = _named(column, header)
-    if len(places) != 1:
-        many = "has several columns" if places else "has no column"
-        raise DataError(
-            f"{text}: {many} {column!r}; its first row is {', '.join(header[:8])!r}; name columns "
-            "by a header or by numbers, such as :1,2"
-        )
-    return places[0]
+def _lacks(request: FileRequest, wanted: str, names: Sequence[str], way: str) -> DataError:
+    shown = printable(" | ".join(name[:_SHOWN_LETTERS] for name in names[:_SHOWN_CELLS]))
+    text = request.file
+    return DataError(
+        f"{text}: must have {wanted}; it has {shown or None}; name two, as in {text}:{way}"
+    )
+
+
+def are_by_language(columns: tuple[str, ...]) -> bool:
+    """Return whether columns are of a table that need not have all languages in each row."""
+    return all(map(_TRANSLATION.match, columns))
+
+
+def by_language(cell: dict[str, Any]) -> dict[str, Any]:
+    """Return the texts of a cell by their languages, if it has a list of each; or the cell.
+
+    If there are several texts in a language, the first one is taken.
+    """
+    langs, texts = cell.get("language"), cell.get("translation")
+    if isinstance(langs, list) and isinstance(texts, list) and len(langs) == len(texts):
+        return dict(zip(map(str, reversed(langs)), reversed(texts), strict=True))
+    return cell
 
 
 def _named(column: str, names: Sequence[str]) -> list[int]:
@@ -168,59 +189,6 @@ def language_columns(
                 f"{text}: the {lang} column may be {listed}; choose two, as in {text}:{example}"
             )
     return places_of[0][0], places_of[1][0]
-
-
-def nested_columns(
-    request: FileRequest, types: Mapping[str, str], samples: Callable[[str], Sequence[object]]
-) -> tuple[tuple[str, str], RowChoice | None]:
-    """Return the columns that the user names, or else those named like the languages (DataError).
-
-    Those of `translation` are looked at first. With them comes what chooses rows, if there is
-    something.
-
-    types: of the columns, and of the fields inside of columns. samples: returns the first cells of
-    a column.
-    """
-    text, names, langs = request.file, list(types), request.langs
-    choice = RowChoice.find(names, samples, request)
-    places = [place for column in request.columns for place in _one_place(text, column, names)]
-    if request.is_one_side and not places:
-        strings = [place for place, name in enumerate(names) if types[name] == STRING]
-        places = 2 * (_of_text(names, langs[0]) or strings)
-    elif not places:
-        others = choice.language_columns if choice else ()
-        plain = ["" if name in others else name for name in names]
-        inside = [_TRANSLATION.sub("", name) * bool(_TRANSLATION.match(name)) for name in names]
-        found = language_columns(text, inside, langs) or language_columns(text, plain, langs)
-        if found is None:
-            lacking = next(lang for lang in langs if not _of_language(plain, lang))
-            raise _lacks_column(text, lacking, names)
-        places = [*found]
-    if len(places) != 2:
-        raise _lacks_column(text, "text", names)
-    src, tgt = (names[place] for place in places)
-    return (src, tgt), choice and choice.for_columns(src, tgt)
-
-
-def are_by_language(columns: tuple[str, ...]) -> bool:
-    """Return whether columns are of a table that need not have all languages in each row."""
-    return all(map(_TRANSLATION.match, columns))
-
-
-def _one_place(text: str, column: str, names: Sequence[str]) -> list[int]:
-    places = _named(column, names)
-    if len(places) != 1:
-        raise _lacks_column(text, column, names)
-    return places
-
-
-def _lacks_column(text: str, column: str, names: Sequence[str]) -> DataError:
-    """Return the error for a table without a column."""
-    listed = printable(", ".join(names))
-    return DataError(
-        f"{text}: has no column {column!r}; it has {listed}; name columns as in "
-        f"{text}:SOURCE,TARGET"
-    )
 
 
 def _of_language(names: Sequence[str], lang: str) -> list[int]:

@@ -44,7 +44,6 @@ class Format:
     reader: str  # MODULE:FUNCTION, which takes a request and returns what reads the file
     has_columns: bool = True
     has_quotes: bool = False  # whether it is text, whose cells may be quoted
-    has_parts: bool = True  # whether several files may make one text
 
     def open(self, request: FileRequest) -> Any:
         """Return what reads a file; DataError if it is damaged, or not what was asked for."""
@@ -74,11 +73,10 @@ def is_table(name: str) -> bool:
     return suffix_of(name) in {table.suffix for table in TABLES}
 
 
-def two_tables(name: str) -> tuple[str, str] | None:
-    """Split the names of two tables, such as eng.jsonl,deu.jsonl; None if a text is another."""
-    src, comma, tgt = name.partition(",")
-    are_tables = comma and STDIN not in (src, tgt) and is_table(src) and is_table(tgt)
-    return (src, tgt) if are_tables else None
+def are_two_tables(name: str) -> bool:
+    """Return whether a text is two tables with a language each, such as eng.jsonl,deu.jsonl."""
+    files = name.split(",")
+    return len(files) == 2 and STDIN not in files and all(map(is_table, files))
 
 
 def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
@@ -87,17 +85,17 @@ def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
     Of sheet.xlsx:Words:en,de, the name of the sheet comes first. Two tables may have a column
     each, which is empty where it must be found: eng.jsonl:text,deu.jsonl.
     """
-    sides = [_file_and_column(side) for side in prefix.split(",")]
-    if len(sides) == 2 and (files := f"{sides[0][0]},{sides[1][0]}") and two_tables(files):
-        of_sides = (sides[0][1], sides[1][1])
-        return files, of_sides if any(of_sides) else ()
-    name, colon, columns = prefix.rpartition(":")
-    if not colon or "/" in columns or not ("," in columns or is_table(name)):
+    sides = list(map(_file_and_column, prefix.split(",")))
+    files, columns = ",".join(file for file, _ in sides), tuple(column for _, column in sides)
+    if are_two_tables(files):
+        return files, columns if any(columns) else ()
+    name, colon, listed = prefix.rpartition(":")
+    if not colon or "/" in listed or not ("," in listed or is_table(name)):
         return prefix, ()
     file, _, sheet = name.rpartition(":")
     if suffix_of(file) == XLSX.suffix:
-        return file, (sheet, *columns.split(","))
-    return name, tuple(columns.split(","))
+        return file, (sheet, *listed.split(","))
+    return name, tuple(listed.split(","))
 
 
 def _file_and_column(side: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -17,63 +17,30 @@ from nmt.tables.table import Row, Table
 @dataclass(frozen=True)
 class JoinedTables(Table):
     request: FileRequest
-    parts: tuple[Table, ...]  # of one format
-    are_sides: bool  # whether they are the source and the target
+    parts: Sequence[Table]  # of one format; two of one language each, or any number with both
     columns: tuple[str, ...]
     encoding: Encoding
-    quoted: bool
-    unit: str
-    named: str
-    fault: str
-
-    @classmethod
-    def of(cls, request: FileRequest, parts: Sequence[Table], *, are_sides: bool) -> JoinedTables:
-        first, columns = parts[0], parts[0].columns
-        if are_sides:
-            columns = (parts[0].columns[0], parts[1].columns[1])
-        return cls(
-            request,
-            tuple(parts),
-            are_sides,
-            columns,
-            first.encoding,
-            any(part.quoted for part in parts),
-            first.unit,
-            first.named,
-            first.fault,
-        )
-
-    @property
-    def sides(self) -> tuple[str, str]:
-        if self.are_sides:
-            return self.parts[0].sides[0], self.parts[1].sides[1]
-        src, tgt = self.columns or self.request.langs
-        return f"{self.request.name} {src}", f"{self.request.name} {tgt}"
 
     @property
     def files(self) -> tuple[Path, ...]:
-        return tuple(chain.from_iterable(part.files for part in self.parts))
+        return tuple(part.request.path for part in self.parts)
 
     def rows(self, advance: Advance) -> Iterator[Row]:
-        return self._joined([part.rows(advance) for part in self.parts])
+        return self._joined(lambda part: part.rows(advance))
 
     def checked_rows(self, advance: Advance) -> Iterator[Row]:
-        return self._joined([part.checked_rows(advance) for part in self.parts])
+        return self._joined(lambda part: part.checked_rows(advance))
 
-    def _joined(self, parts: Sequence[Iterable[Row]]) -> Iterator[Row]:
-        if not self.are_sides:
+    def _joined(self, rows_of: Callable[[Table], Iterator[Row]]) -> Iterator[Row]:
+        parts = map(rows_of, self.parts)
+        if not self.parts[0].request.is_one_side:
             yield from chain.from_iterable(parts)
             return
         for number, (src, tgt) in enumerate(zip_longest(*parts)):
             if src is None or tgt is None:
-                names = [part.request.name for part in self.parts]
-                shorter, longer = names if src is None else reversed(names)
                 raise DataError(
-                    f"{shorter} ends after row {number:,}, but {longer} does not; two tables need "
-                    "a row for each pair"
+                    f"{self.request.name}: one table ends after row {number:,}, but the other does "
+                    "not; both need a row for each pair"
                 )
             left_out = src.left_out or tgt.left_out
-            if src.is_missing or tgt.is_missing:
-                yield Row(b"\t".join((src.src, tgt.src)), b"", True, left_out=left_out)
-            else:
-                yield Row(src.src, tgt.tgt, left_out=left_out)
+            yield Row(src.src, tgt.tgt, src.is_missing or tgt.is_missing, left_out=left_out)

@@ -15,7 +15,7 @@ from nmt.errors import DataError
 from nmt.system.files import parse_json
 from nmt.system.prefetch import prefetched
 from nmt.tables.cells import one_line
-from nmt.tables.columns import STRING, are_by_language, nested_columns
+from nmt.tables.columns import are_by_language, by_language, chosen_columns
 from nmt.tables.formats import FileRequest
 from nmt.tables.row_choice import RowChoice
 from nmt.tables.table import Row, Table
@@ -40,38 +40,41 @@ class JsonLines(Table):
         """
         table = cls(request, request.columns or ("", ""))
         entries = [entry for _, entry in islice(table._objects(lambda _: None), _SAMPLED)]
-        types = dict[str, str]()
+        names, strings = dict[str, None](), set[str]()  # the first is a set in order
         for entry in entries:
-            kinds = _types(entry).items()
-            types |= {name: kind for name, kind in kinds if types.get(name) != STRING}
-        if not types:
+            for name, cell in _fields(entry):
+                names[name] = None
+                strings |= {name} if isinstance(cell, str) else set()
+        if not names:
             return table
-        columns, choice = nested_columns(
-            request, types, lambda name: [_cell(entry, name) for entry in entries]
-        )
-        return replace(table, columns=columns, choice=choice)
+        listed = list(names)
+        choice = RowChoice.find(request, listed, lambda name: [_cell(one, name) for one in entries])
+        places = [place for place, name in enumerate(listed) if name in strings]
+        src, tgt = (listed[at] for at in chosen_columns(request, listed, places, choice))
+        return replace(table, columns=(src, tgt), choice=choice and choice.for_columns(src, tgt))
 
     def rows(self, advance: Advance) -> Iterator[Row]:
+        are_others, choice = are_by_language(self.columns), self.choice
         for number, entry in self._objects(advance):
-            left_out = ""
-            if self.choice is not None:
-                told = [_cell(entry, column) for column in self.choice.columns]
-                left_out = self.choice.reason_against(told)
-            if left_out:
+            told = [_cell(entry, column) for column in choice.columns] if choice else []
+            if choice and (left_out := choice.reason_against(told)):
                 yield Row(b"", b"", left_out=left_out)
                 continue
             src, tgt = (self._text(number, entry, column) for column in self.columns)
             if src is None or tgt is None:
                 shown = json.dumps(entry, ensure_ascii=False).encode(errors="replace")
-                yield Row(shown, b"", True, is_of_others=are_by_language(self.columns))
+                yield Row(shown, b"", True, is_of_others=are_others)
             else:
                 yield Row(src, tgt)
 
     def _text(self, number: int, entry: dict[str, Any], column: str) -> bytes | None:
         cell, where = _cell(entry, column), f"{self.request.name} line {number:,}"
         if isinstance(cell, list):
-            way = _way_out(entry, self.columns)
-            raise DataError(f"{where}: {column} is a list; write a pair on each line: {way}")
+            src, tgt = (f".{c}" + "[$n]" * isinstance(_cell(entry, c), list) for c in self.columns)
+            raise DataError(
+                f"{where}: {column} is a list; write a pair on each line: jq -c 'range(.{column} | "
+                f"length) as $n | {{src: {src}, tgt: {tgt}}}'"
+            )
         if not isinstance(cell, str | None):
             raise DataError(f"{where}: {column} is not a string; choose another")
         return None if cell is None else one_line(cell.encode(errors="surrogatepass"))
@@ -107,36 +110,18 @@ def _cell(entry: dict[str, Any], column: str) -> object:
     """Return what an object has in a column, at any depth: a.b is b of a, unless a key has dots."""
     inside: object = entry
     while isinstance(inside, dict):
-        if column in (inside := _by_language(inside)):
+        if column in (inside := by_language(inside)):
             return inside[column]
         outer, _, column = column.partition(".")
         inside = inside.get(outer)
     return None
 
 
-def _by_language(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the object by language if it is a list of languages and one of their translations."""
-    langs, texts = entry.get("language"), entry.get("translation")
-    if isinstance(langs, list) and isinstance(texts, list) and len(langs) == len(texts):
-        return dict(zip(map(str, reversed(langs)), reversed(texts), strict=True))
-    return entry
-
-
-def _types(entry: dict[str, Any]) -> dict[str, str]:
-    """Return the columns of an object, and the fields inside of them, with their types."""
-    types, waiting = dict[str, str](), [("", entry)]
+def _fields(entry: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield the columns of an object, and the fields inside of them, with what they hold."""
+    waiting = [("", entry)]
     for prefix, inside in waiting:
-        for key, cell in _by_language(inside).items():
-            types[f"{prefix}{key}"] = STRING if isinstance(cell, str) else type(cell).__name__
+        for key, cell in by_language(inside).items():
+            yield f"{prefix}{key}", cell
             if isinstance(cell, dict):
                 waiting.append((f"{prefix}{key}.", cell))
-    return types
-
-
-def _way_out(entry: dict[str, Any], columns: tuple[str, ...]) -> str:
-    """Return the command that makes pairs of lists: of sentences, or of several translations."""
-    lists = [column for column in columns if isinstance(_cell(entry, column), list)]
-    if len(lists) == 1:
-        return f"jq -c '.{lists[0]} = .{lists[0]}[]'"
-    src, tgt = lists
-    return f"jq -c 'range(.{src} | length) as $n | {{src: .{src}[$n], tgt: .{tgt}[$n]}}'"

@@ -16,7 +16,7 @@ from nmt.data.corpus import Encoding
 from nmt.data.line_blocks import Advance
 from nmt.errors import DataError, UsageError
 from nmt.tables.cells import one_line
-from nmt.tables.columns import STRING, are_by_language, nested_columns
+from nmt.tables.columns import are_by_language, by_language, chosen_columns
 from nmt.tables.formats import FileRequest
 from nmt.tables.row_choice import RowChoice
 from nmt.tables.table import Row, Table
@@ -51,23 +51,26 @@ class ParquetFile(Table):
 
         Without columns, those named like the languages are taken, also inside of `translation`.
         """
-        columns = {column.name: column for column in _columns(request.path)}
+        there = {column.name: column for column in _columns(request.path)}
+        names = list(there)
 
         def samples(name: str) -> Sequence[object]:
-            return next(_batches(request.path, [columns[name]]), [[]])[0]
+            return next(_batches(request.path, [there[name]]), [[]])[0]
 
-        kinds = {
-            name: STRING if one.type in _BYTES_OF else one.type for name, one in columns.items()
-        }
-        sides, choice = nested_columns(request, kinds, samples)
-        for name in sides:
-            if kinds[name] != STRING:
-                way = "; write a pair to each row" if "list" in kinds[name] else ""
+        choice = RowChoice.find(request, names, samples)
+        strings = [place for place, name in enumerate(names) if there[name].type in _BYTES_OF]
+        places = chosen_columns(request, names, strings, choice)
+        src, tgt = (there[names[place]] for place in places)
+        for column in (src, tgt):
+            if column.type not in _BYTES_OF:
+                way = "; write a pair to each row" if "list" in column.type else ""
                 raise DataError(
-                    f"{request.path}: the column {name} is of type {kinds[name]}, not a string{way}"
+                    f"{request.path}: the column {column.name} is of type {column.type}, not a "
+                    f"string{way}"
                 )
-        cells = tuple(columns[name] for name in (*sides, *(choice.columns if choice else ())))
-        return cls(request, sides, cells, choice)
+        choice = choice and choice.for_columns(src.name, tgt.name)
+        told = [there[name] for name in choice.columns] if choice else []
+        return cls(request, (src.name, tgt.name), (src, tgt, *told), choice)
 
     def rows(self, advance: Advance) -> Iterator[Row]:
         path, choice = self.request.path, self.choice
@@ -99,7 +102,7 @@ def _columns(path: Path) -> list[_Column]:
         waiting += [((*at, field.name), field.type) for field in fields]
         if {field.name for field in fields} == _LISTS:
             (cells,) = next(_batches(path, [_Column(at, "")]), [[]])
-            langs = dict.fromkeys(lang for cell in cells for lang in _by_language(cell))
+            langs = dict.fromkeys(lang for cell in cells for lang in by_language(cell or {}))
             columns += [_Column(at, "string", lang) for lang in langs]
     return columns
 
@@ -146,17 +149,11 @@ def _cells(batch: Any, column: _Column) -> list[Any]:
     if inner:
         array = compute.struct_field(array, inner)
     if column.language:
-        return [_by_language(cell).get(column.language) for cell in array.to_pylist()]
+        texts = (by_language(cell or {}).get(column.language) for cell in array.to_pylist())
+        return [text and text.encode() for text in texts]
     kind = str(array.type)
     cells: list[Any] = (array.cast(_BYTES_OF[kind]) if kind in _BYTES_OF else array).to_pylist()
     return cells
-
-
-def _by_language(cell: dict[str, list[str]] | None) -> dict[str, bytes]:
-    """Return the text in each language of a cell with two lists: the first one, if it has more."""
-    lists = (cell and cell["language"]) or [], (cell and cell["translation"]) or []
-    texts = zip(*map(reversed, lists), strict=False)
-    return {lang: text.encode() for lang, text in texts if text is not None}
 
 
 def _damaged(path: Path, error: Exception) -> DataError:

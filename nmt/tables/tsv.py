@@ -10,7 +10,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import dropwhile, islice
 
 from nmt.console import printable
 from nmt.data.corpus import Encoding, read_chunks
@@ -24,6 +24,7 @@ from nmt.tables.table import CellTable, Row
 
 _WITH_STATES = ("iso2022", "hz", "utf-7")
 """Encodings in which the byte of a quote or a comma may be part of a letter."""
+_SEPARATORS = re.compile(rb"[,;\t|]")
 _SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?')
 _SAMPLED = 100  # lines that show how the rows are written
 
@@ -62,9 +63,9 @@ class TsvFile(CellTable):
             quoting = quoting or "csv"
             named = _SEPARATOR_LINE.fullmatch(start[0]) if start else None
             start = start[named is not None :]
-            under = start[_title_lines(request, start) :]
-            one = request.is_one_side
-            separator = named[1] if named else guess_separator(under, text, may_be_one=one)
+            table = list(dropwhile(lambda line: not _SEPARATORS.search(line), start))  # no title
+            table = table if request.is_one_side else table or start
+            separator = named[1] if named else guess_separator(table, text)
         quoted = quoting == "csv"
         if not quoting:
             quotes = Quotes()
@@ -123,13 +124,6 @@ class TsvFile(CellTable):
             for line in block.removesuffix(b"\n").split(b"\n"):
                 yield line.removesuffix(b"\r").removeprefix(mark)
                 mark = b""
-
-
-def _title_lines(request: FileRequest, lines: list[bytes]) -> int:
-    """Return how many lines there are above the one with all columns that are named, if any."""
-    names = [column.encode(request.encoding.line_codec).lower() for column in request.columns]
-    found = (all(name in line.lower() for name in names) for line in lines)
-    return next((number for number, is_header in enumerate(found) if is_header), 0)
 
 
 def _unclear_quotes(text: str, example: bytes) -> DataError:

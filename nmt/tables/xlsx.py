@@ -9,6 +9,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 from nmt import console
 from nmt.data.compressed import DAMAGE, check_unpacked
@@ -32,18 +33,13 @@ class XlsxFile(CellTable):
     places: Columns
     separator = TAB
     encoding = Encoding.find("utf-8")
-    fault = "lack a side"
 
     @classmethod
     def find(cls, request: FileRequest) -> XlsxFile:
         """Find the columns; DataError if there is no such sheet, or the file is damaged."""
         name, (sheets, rows) = request.file, _read(request)
         if not request.sheet and len(sheets) > 1:
-            listed = ", ".join(sheets)
-            console.notice(
-                f"{name}: reading the first of the sheets {listed}; name another as in "
-                f"{name}:{sheets[1]}"
-            )
+            console.notice(f"{name}: reading sheet {sheets[0]}; for another: {name}:{sheets[1]}")
         places = find_columns(request, rows[:_SAMPLED], cls.encoding.name)
         return cls(request, places.names, places)
 
@@ -59,7 +55,7 @@ def _read(request: FileRequest) -> tuple[list[str], list[list[bytes]]]:
     DataError if the file is damaged, would become far too much, or lacks the sheet.
     """
     try:
-        from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
+        from python_calamine import CalamineError, CalamineWorkbook
     except ImportError:
         raise UsageError(
             "reading .xlsx needs python-calamine; run `pip install python-calamine`"
@@ -67,39 +63,31 @@ def _read(request: FileRequest) -> tuple[list[str], list[list[bytes]]]:
     name, path = request.file, request.path
     try:
         with zipfile.ZipFile(path) as archive:
-            check_unpacked(
-                name, path.stat().st_size, sum(one.file_size for one in archive.infolist())
-            )
-            for member in archive.namelist():
-                if member.startswith("xl/worksheets/"):
+            members = archive.infolist()
+            check_unpacked(name, path.stat().st_size, sum(member.file_size for member in members))
+            for member in members:
+                if member.filename.startswith("xl/worksheets/"):
                     _check_area(name, archive.read(member))
         workbook = CalamineWorkbook.from_path(path)
-        about = workbook.sheets_metadata
-        sheets = [one.name for one in about if one.visible == SheetVisibleEnum.Visible]
-        chosen = request.sheet or "".join(sheets[:1])
-        if chosen not in sheets:
+        sheets = workbook.sheet_names
+        if (chosen := request.sheet or "".join(sheets[:1])) not in sheets:
             raise DataError(f"{name}: has no sheet {chosen!r}; it has {', '.join(sheets)}")
         sheet = workbook.get_sheet_by_name(chosen)
         rows = sheet.to_python(skip_empty_area=False)
-    except (*DAMAGE, zipfile.BadZipFile, RuntimeError, CalamineError) as error:
+    except (*DAMAGE, zipfile.BadZipFile, RuntimeError, ValueError, CalamineError) as error:
         raise DataError(f"{name}: cannot be read as .xlsx ({error}); save it again") from None
     first, _ = sheet.start or (0, 0)
-    return sheets, [[_text(cell) for cell in row] for row in rows[first:]]
+    return sheets, [list(map(_text, row)) for row in rows[first:]]
 
 
 def _check_area(name: str, sheet: bytes) -> None:
-    """Raise DataError if the cells of a sheet are so far apart that the library needs gigabytes."""
-    places = [(len(column), column, int(row)) for column, row in _PLACE.findall(sheet)]
-    _, column, _ = max(places, default=(0, b"", 0))
-    row = max((row for *_, row in places), default=0)
-    width = 0
-    for letter in column:
-        width = 26 * width + letter - ord("A") + 1
-    if width * row > _MOST_CELLS:
-        raise DataError(
-            f"{name}: a sheet reaches to column {column.decode()} and row {row:,}; delete cells that "
-            "are far away, or save it as CSV UTF-8"
-        )
+    """Raise DataError if cells are so far apart that the library would take gigabytes."""
+    columns, rows = (
+        zip(*_PLACE.findall(sheet), strict=True) if _PLACE.search(sheet) else ([b""], [0])
+    )
+    column, row = max(columns, key=lambda one: (len(one), one)), max(map(int, rows))
+    if reduce(lambda number, letter: 26 * number + letter - 64, column, 0) * row > _MOST_CELLS:
+        raise DataError(f"{name}: has a cell at {column.decode()}{row}; delete those far away")
 
 
 def _text(cell: object) -> bytes:

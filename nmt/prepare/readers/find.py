@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,9 @@ from nmt.tables.formats import (
     TABLES,
     XLSX,
     FileRequest,
-    Format,
+    are_two_tables,
     file_and_columns,
     suffix_of,
-    two_tables,
 )
 from nmt.tables.joined import JoinedTables
 
@@ -67,12 +66,18 @@ def find_reader(
         quoted = listed((table.name for table in TABLES if table.has_quotes), "and")
         raise UsageError(f"--quoting {name}: only {quoted} have quoted cells; leave it out")
     request = FileRequest(prefix, name, path, columns, langs, encoding, quoting, sheet)
-    if two := two_tables(name):
-        return _side_by_side(request, two, copies)
-    if (path.is_dir() or is_pattern(here)) and not _is_prefix(here, langs):
-        form, paths = files_of(name, path, split)
-        parts = [_open(form, replace(request, file=str(path), path=path)) for path in paths]
-        return JoinedTables.of(request, parts, are_sides=False)
+    requests = list[FileRequest]()
+    if are_two_tables(name):
+        requests = [*_two_requests(request, copies)]
+    elif (path.is_dir() or is_pattern(here)) and not _is_prefix(here, langs):
+        paths = files_of(name, path, split)
+        requests = [replace(request, file=str(one), path=one) for one in paths]
+    if requests:
+        parts = [_open(one) for one in requests]
+        if parts[0].encoding != parts[-1].encoding:
+            raise UsageError(f"{name}: --encoding is of one of the two only; convert it to UTF-8")
+        columns = parts[0].columns[:1] + parts[-1].columns[1:]
+        return JoinedTables(request, parts, columns, parts[0].encoding)
     if suffix_of(name) in _SPREADSHEETS:
         raise UsageError(f"{name}: {_SAVE_IT}")
     if columns and not (form and form.has_columns):
@@ -81,7 +86,7 @@ def find_reader(
         tables = listed((table.name for table in TABLES), "and")
         raise UsageError(f"{prefix}: only {tables} have columns; name no others")
     if form:
-        reader: Reader = _open(form, request)
+        reader: Reader = _open(request)
         return reader
     if not _is_prefix(here, langs):
         segments = SegmentFiles.find(name, encoding, copies)
@@ -93,9 +98,10 @@ def find_reader(
     return MosesFiles(files, encoding)
 
 
-def _open(form: Format, request: FileRequest) -> Any:
+def _open(request: FileRequest) -> Any:
     """Return what reads a file (DataError)."""
-    name, path = request.file, request.path
+    name, path, form = request.file, request.path, format_of(request.file)
+    assert form is not None
     if name != STDIN and not is_there(path):
         raise DataError(f"{name}: no such file")
     if form.has_quotes and first_bytes(path).startswith(_SPREADSHEET_STARTS):
@@ -103,27 +109,13 @@ def _open(form: Format, request: FileRequest) -> Any:
     return form.open(request)
 
 
-def _side_by_side(
-    request: FileRequest, files: tuple[str, str], copies: Mapping[str, Path]
-) -> JoinedTables:
-    """Return the reader of two tables with a language each (DataError)."""
-    forms = [form for form in map(format_of, files) if form]
-    if forms[0] != forms[1]:
-        kinds = " and ".join(form.name for form in forms)
-        raise UsageError(f"{request.file}: {kinds} cannot be read together; give two of one kind")
-    parts = []
-    for side, file in enumerate(files):
-        lang, column = request.langs[side], "".join(request.columns[side : side + 1])
-        one_side = replace(
-            request,
-            file=file,
-            path=copies.get(file, Path(file)),
-            columns=(column, column) if column else (),
-            langs=(lang, lang),
-            is_one_side=True,
-        )
-        parts.append(_open(forms[side], one_side))
-    return JoinedTables.of(request, parts, are_sides=True)
+def _two_requests(request: FileRequest, copies: Mapping[str, Path]) -> Iterator[FileRequest]:
+    """Yield the requests for two tables with a language each."""
+    columns = request.columns or ("", "")
+    for file, lang, column in zip(request.file.split(","), request.langs, columns, strict=True):
+        path, both = copies.get(file, Path(file)), (column, column) if column else ()
+        side = replace(request, file=file, path=path, columns=both, langs=(lang, lang))
+        yield replace(side, is_one_side=True)
 
 
 def _find_files(

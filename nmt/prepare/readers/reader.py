@@ -22,7 +22,6 @@ class Survey:
     lines: int
     text_bytes: int  # size of the text, uncompressed
     warnings: tuple[str, ...]  # what is odd about it
-    notices: tuple[str, ...] = ()  # what you should know of it
 
 
 def stamps(files: Sequence[Path]) -> tuple[tuple[int, int], ...]:

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from nmt.console import printable
+from nmt import console
 from nmt.data import line_blocks
 from nmt.data.line_blocks import Advance
 from nmt.errors import DataError
@@ -27,8 +27,8 @@ _SHOWN = 8  # reasons of rows that are left out
 _MOST_LOST = 0.2
 """A larger share of rows without their letters is none of text: questions have one mark, at the end
 of a word."""
-_LETTER, _INSIDE = re.compile(rb"[A-Za-z\x80-\xff]"), re.compile(rb"[A-Za-z]\?+[A-Za-z]")
-_ADDRESS = re.compile(rb"[/=]")
+_INSIDE = re.compile(rb"(?<!\S)[A-Za-z?\x80-\xff]*[A-Za-z]\?+[A-Za-z\xc3-\xdf]")
+"""Marks inside of a word, which has no signs as addresses do. A byte of C3 to DF begins a letter."""
 
 Reader = LineFiles | Table  # what reads a parallel text, more than once
 
@@ -71,11 +71,16 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
             validity.look_at(side)
         if any(table.encoding.decode(side, number=rows) is None for side in beyond_ascii):
             validity.count_bad(rows)
-    if left_out and not rows:
-        src, tgt = request.langs
+    others = ", ".join(f"{why} {count:,}" for why, count in left_out.most_common(_SHOWN))
+    if others and not rows:
         raise DataError(
-            f"{request.prefix}: no row is of {src}-{tgt}, but {_counts(left_out)}; check --src and "
-            "--tgt, and the columns"
+            f"{request.prefix}: no row is of {'-'.join(request.langs)}, but {others}; check --src "
+            "and --tgt, and the columns"
+        )
+    if others:
+        total = rows + left_out.total()
+        console.notice(
+            f"{request.prefix}: {total - rows:,} of {total:,} rows are left out: {others}"
         )
     for name, count in zip(table.sides, lost, strict=True):
         if count > _MOST_LOST * rows:
@@ -98,27 +103,13 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
         record = record_files(name, files)
     else:
         record = replace(record_file(files[0]), name=name)
-    notices = []
-    if left_out:
-        count = left_out.total()
-        told = f"{count:,} of {count + rows:,} rows are left out: {_counts(left_out)}"
-        notices.append(f"{request.prefix}: {told}")
-    return Survey(record, rows, text_bytes, warnings, tuple(notices))
-
-
-def _counts(reasons: Counter[str]) -> str:
-    """List the most frequent reasons with their counts."""
-    shown = [f"{printable(reason)} {count:,}" for reason, count in reasons.most_common(_SHOWN)]
-    return ", ".join(shown) + f" and {len(reasons) - _SHOWN} others" * (len(reasons) > _SHOWN)
+    return Survey(record, rows, text_bytes, warnings)
 
 
 def _lacks_letters(text: bytes) -> bool:
     """Return whether question marks seem to stand for letters that an encoding did not have."""
-    words = text.split()
-    marks = sum(b"?" in word and not _LETTER.search(word) for word in words)
-    if b"??" in text and 2 * marks > len(words):
-        return True
-    return any(_INSIDE.search(word) and not _ADDRESS.search(word) for word in words)
+    are_most = 2 * text.count(b"?") > len(text) and b"??" in text
+    return are_most or _INSIDE.search(text) is not None
 
 
 def _row_blocks(table: Table, *, corpus: int, start: int) -> Iterator[Block]:

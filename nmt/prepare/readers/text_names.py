@@ -9,13 +9,7 @@ from nmt.errors import did_you_mean
 from nmt.tables.formats import TABLES, Format, file_and_columns, suffix_of
 
 TMX = Format("TMX", ".tmx", "nmt.prepare.readers.tmx:TmxFile", has_columns=False)
-ZIP = Format(
-    "ZIP",
-    ".zip",
-    "nmt.prepare.readers.line_files:ZipFiles.find",
-    has_columns=False,
-    has_parts=False,
-)
+ZIP = Format("ZIP", ".zip", "nmt.prepare.readers.line_files:ZipFiles.find", has_columns=False)
 FORMATS = (*TABLES, TMX, ZIP)
 """Of texts that are one file with both sides, beside test sets of WMT."""
 
