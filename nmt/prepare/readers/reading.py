@@ -27,8 +27,8 @@ _SHOWN = 8  # reasons of rows that are left out
 _MOST_LOST = 0.2
 """A larger share of rows without their letters is none of text: questions have one mark, at the end
 of a word."""
-_INSIDE = re.compile(rb"(?<!\S)[A-Za-z?\x80-\xff]*[A-Za-z]\?+[A-Za-z\xc3-\xdf]")
-"""Marks inside of a word, which has no signs as addresses do. A byte of C3 to DF begins a letter."""
+_INSIDE = re.compile(r"(?<!\S)[\w?]*[^\W\d_]\?+[a-zß-ӿ]")
+"""Marks inside of a word of Latin, Greek or Cyrillic letters; addresses have other signs."""
 
 Reader = LineFiles | Table  # what reads a parallel text, more than once
 
@@ -52,7 +52,7 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
     first: Row | None = None
     first_row = 0
     left_out = Counter[str]()
-    lost = [0, 0]  # sources and targets without their letters
+    codec, lost = table.encoding.line_codec, [0, 0]  # sources and targets without their letters
     for row in table.checked_rows(advance):
         if row.left_out:
             left_out[row.left_out] += 1
@@ -65,7 +65,7 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
             continue
         text_bytes += len(row.src) + len(row.tgt)
         for index, text in enumerate((row.src, row.tgt)):
-            lost[index] += b"?" in text and _lacks_letters(text)
+            lost[index] += b"?" in text and _lacks_letters(text.decode(codec, "replace"))
         beyond_ascii = [side for side in (row.src, row.tgt) if not side.isascii()]
         for side in beyond_ascii:
             validity.look_at(side)
@@ -106,9 +106,9 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
     return Survey(record, rows, text_bytes, warnings)
 
 
-def _lacks_letters(text: bytes) -> bool:
+def _lacks_letters(text: str) -> bool:
     """Return whether question marks seem to stand for letters that an encoding did not have."""
-    are_most = 2 * text.count(b"?") > len(text) and b"??" in text
+    are_most = 2 * text.count("?") > len(text) and "??" in text
     return are_most or _INSIDE.search(text) is not None
 
 
