@@ -24,7 +24,7 @@ _TEXT = ("text", "sentence")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _TRANSLATION = re.compile(r"translations?\.")
 """Before the languages in the data sets of Hugging Face: a column with a field for each."""
-_SHOWN_CELLS, _SHOWN_LETTERS = 20, 30
+_SHOWN_CELLS, _SHOWN_LETTERS = 12, 30
 _TITLE_ROWS = 10  # the first ones, of which one is the header if columns are named
 
 
@@ -124,10 +124,10 @@ def chosen_columns(
 
 def _lacks(request: FileRequest, wanted: str, names: Sequence[str], way: str) -> DataError:
     shown = printable(" | ".join(name[:_SHOWN_LETTERS] for name in names[:_SHOWN_CELLS]))
-    text = request.file
-    return DataError(
-        f"{text}: must have {wanted}; it has {shown or None}; name two, as in {text}:{way}"
-    )
+    text, example = request.file, f"two, as in {request.file}:{way}"
+    if request.is_one_side:
+        example = f"it, as in {text}:{way.partition(',')[0]}"
+    return DataError(f"{text}: must have {wanted}; it has {shown or None}; name {example}")
 
 
 def are_by_language(columns: tuple[str, ...]) -> bool:

@@ -56,10 +56,11 @@ class JsonLines(Table):
     def rows(self, advance: Advance) -> Iterator[Row]:
         are_others, choice = are_by_language(self.columns), self.choice
         for number, entry in self._objects(advance):
-            told = [_cell(entry, column) for column in choice.columns] if choice else []
-            if choice and (left_out := choice.reason_against(told)):
-                yield Row(b"", b"", left_out=left_out)
-                continue
+            if choice:
+                told = [_cell(entry, column) for column in choice.columns]
+                if left_out := choice.reason_against(told):
+                    yield Row(b"", b"", left_out=left_out)
+                    continue
             src, tgt = (self._text(number, entry, column) for column in self.columns)
             if src is None or tgt is None:
                 shown = json.dumps(entry, ensure_ascii=False).encode(errors="replace")
@@ -68,16 +69,17 @@ class JsonLines(Table):
                 yield Row(src, tgt)
 
     def _text(self, number: int, entry: dict[str, Any], column: str) -> bytes | None:
-        cell, where = _cell(entry, column), f"{self.request.name} line {number:,}"
+        cell = _cell(entry, column)
+        if isinstance(cell, str):
+            return one_line(cell.encode(errors="surrogatepass"))
+        if cell is None:
+            return None
+        problem = "is not a string; choose another"
         if isinstance(cell, list):
             src, tgt = (f".{c}" + "[$n]" * isinstance(_cell(entry, c), list) for c in self.columns)
-            raise DataError(
-                f"{where}: {column} is a list; write a pair on each line: jq -c 'range(.{column} | "
-                f"length) as $n | {{src: {src}, tgt: {tgt}}}'"
-            )
-        if not isinstance(cell, str | None):
-            raise DataError(f"{where}: {column} is not a string; choose another")
-        return None if cell is None else one_line(cell.encode(errors="surrogatepass"))
+            make = f"range(.{column} | length) as $n | {{src: {src}, tgt: {tgt}}}"
+            problem = f"is a list; write a pair on each line: jq -c '{make}'"
+        raise DataError(f"{self.request.name} line {number:,}: {column} {problem}")
 
     def _objects(self, advance: Advance) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the objects with their line numbers. Bytes that are not valid stay so.
@@ -110,7 +112,7 @@ def _cell(entry: dict[str, Any], column: str) -> object:
     """Return what an object has in a column, at any depth: a.b is b of a, unless a key has dots."""
     inside: object = entry
     while isinstance(inside, dict):
-        if column in (inside := by_language(inside)):
+        if column in inside or column in (inside := by_language(inside)):
             return inside[column]
         outer, _, column = column.partition(".")
         inside = inside.get(outer)

@@ -27,8 +27,8 @@ _SHOWN = 8  # reasons of rows that are left out
 _MOST_LOST = 0.2
 """A larger share of rows without their letters is none of text: questions have one mark, at the end
 of a word."""
-_INSIDE = re.compile(r"(?<!\S)[\w?]*[^\W\d_]\?+[a-zß-ӿ]")
-"""Marks inside of a word of Latin, Greek or Cyrillic letters; addresses have other signs."""
+_INSIDE = re.compile(r"[^\W\d_]\?+[a-zß-ӿ]")
+"""Marks inside of a word of Latin, Greek or Cyrillic letters, which addresses have, too."""
 
 Reader = LineFiles | Table  # what reads a parallel text, more than once
 
@@ -64,8 +64,10 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
             first, first_row = first or row, first_row or rows
             continue
         text_bytes += len(row.src) + len(row.tgt)
-        for index, text in enumerate((row.src, row.tgt)):
-            lost[index] += b"?" in text and _lacks_letters(text.decode(codec, "replace"))
+        if b"?" in row.src:
+            lost[0] += _lacks_letters(row.src.decode(codec, "replace"))
+        if b"?" in row.tgt:
+            lost[1] += _lacks_letters(row.tgt.decode(codec, "replace"))
         beyond_ascii = [side for side in (row.src, row.tgt) if not side.isascii()]
         for side in beyond_ascii:
             validity.look_at(side)
@@ -109,7 +111,8 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
 def _lacks_letters(text: str) -> bool:
     """Return whether question marks seem to stand for letters that an encoding did not have."""
     are_most = 2 * text.count("?") > len(text) and "??" in text
-    return are_most or _INSIDE.search(text) is not None
+    is_inside = _INSIDE.search(text) and "/" not in text and "=" not in text
+    return are_most or bool(is_inside)
 
 
 def _row_blocks(table: Table, *, corpus: int, start: int) -> Iterator[Block]:
